@@ -1,0 +1,53 @@
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+LOCK := requirements/dev.lock
+CODE := columnar_kafka spark_sink tests benchmarks
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo check format test integration faults bench docs lock
+
+help:  ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(BIN)/.installed  ## make .venv with the locked versions and this project in it
+
+$(BIN)/.installed: $(LOCK) pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r $(LOCK)
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+demo: install  ## the main job: service, Kafka, reader and lake, compared and reported
+	$(BIN)/columnar-kafka demo
+
+check: install  ## format, lint, types
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/mypy
+
+format: install  ## write the format
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix $(CODE)
+
+test: install  ## all tests but the long ones
+	$(BIN)/python -m pytest
+
+integration: install  ## only the tests on real servers
+	$(BIN)/python -m pytest tests/integration
+
+faults: install  ## the long ones: processes killed, servers stopped
+	$(BIN)/python -m pytest tests/faults --timeout 1800
+
+bench: install  ## the benchmarks
+	for each in benchmarks/bench_*.py; do echo "== $$each"; $(BIN)/python $$each || exit 1; done
+
+docs: install  ## run what README and docs show
+	$(BIN)/python -m pytest tests/test_docs.py
+
+lock: install  ## renew the lock file from pyproject.toml
+	$(BIN)/pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra demo --group dev \
+		--no-emit-package columnar-kafka --custom-compile-command 'make lock' \
+		--output-file $(LOCK) pyproject.toml

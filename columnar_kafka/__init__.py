@@ -1,0 +1,33 @@
+"""Kafka batches as Parquet: encoded once in the producer, landed unchanged in the lake.
+
+>>> from columnar_kafka import Consumer, Producer
+"""
+
+from columnar_kafka.consumer import Consumer
+from columnar_kafka.decoder import Segment
+from columnar_kafka.errors import (
+    ColumnarError,
+    ConfigError,
+    ForkError,
+    LakeError,
+    RowError,
+    SchemaError,
+    SegmentError,
+)
+from columnar_kafka.producer import Producer
+from columnar_kafka.record import Message
+
+__all__ = [
+    "ColumnarError",
+    "ConfigError",
+    "Consumer",
+    "ForkError",
+    "LakeError",
+    "Message",
+    "Producer",
+    "RowError",
+    "SchemaError",
+    "Segment",
+    "SegmentError",
+]
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""Kafka as the pipeline sees it: two small protocols, and what stands behind them."""

@@ -1,0 +1,104 @@
+"""What a producer and a consumer need of Kafka, look-ups included. Everything else is ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from confluent_kafka import KafkaError, Message, TopicPartition
+
+if TYPE_CHECKING:
+    from columnar_kafka.columns.kafka import Headers
+
+__all__ = ["Acknowledge", "ConsumerBroker", "ProducerBroker", "TopicLimits"]
+
+Acknowledge = Callable[[KafkaError | None, Message], None]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLimits:
+    """What is known of a topic; None where Kafka did not tell."""
+
+    partitions: int | None = None
+    compacted: bool | None = None
+    max_message_bytes: int | None = None
+
+
+class ProducerBroker(Protocol):
+    """Sends messages. Thread-safe."""
+
+    def send(
+        self,
+        topic: str,
+        partition: int,
+        value: Any,
+        *,
+        key: bytes | None,
+        headers: Headers | None,
+        timestamp: int,
+        acknowledge: Acknowledge,
+    ) -> None:
+        """Queue one message; `acknowledge` is called once, inside `poll` or `flush`.
+
+        Raises:
+            BufferError: the queue is full; try again after acknowledgements were served.
+            KafkaException: it can never be sent; `acknowledge` is not called.
+        """
+        ...
+
+    def poll(self, timeout: float) -> int:
+        """Serve callbacks for at most `timeout` seconds; return how many."""
+        ...
+
+    def flush(self, timeout: float) -> int:
+        """Serve callbacks until nothing is queued or `timeout` seconds passed; return what is."""
+        ...
+
+    def partitions(self, topic: str, timeout: float) -> int | None:
+        """Return a topic's number of partitions, or None when it is not known in time."""
+        ...
+
+    def limits(self, topic: str, timeout: float) -> TopicLimits:
+        """Return what can be learned of a topic within `timeout` seconds. Raises nothing."""
+        ...
+
+
+class ConsumerBroker(Protocol):
+    """Receives messages, in Kafka's own offsets. Used by one thread at a time."""
+
+    def poll(self, timeout: float) -> Message | None:
+        """Serve callbacks; return a message or an error event, or None after `timeout` seconds."""
+        ...
+
+    def assignment(self) -> list[TopicPartition]:
+        """Return the partitions that are assigned now."""
+        ...
+
+    def committed(
+        self, partitions: Sequence[TopicPartition], timeout: float
+    ) -> list[TopicPartition]:
+        """Return the group's committed offsets with their metadata.
+
+        Raises:
+            KafkaException: they are not known within `timeout` seconds, or may not be.
+        """
+        ...
+
+    def commit(
+        self, offsets: Sequence[TopicPartition], *, asynchronous: bool
+    ) -> list[TopicPartition] | None:
+        """Commit offsets with their metadata; the result of each when synchronous.
+
+        Raises:
+            KafkaException: when synchronous, what the group's coordinator answered.
+        """
+        ...
+
+    def pause(self, partitions: Sequence[TopicPartition]) -> None:
+        """Fetch no more of these partitions."""
+        ...
+
+    def resume(self, partitions: Sequence[TopicPartition]) -> None:
+        """Fetch these partitions again."""
+        ...

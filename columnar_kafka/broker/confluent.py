@@ -1,0 +1,149 @@
+"""A real Kafka, through confluent-kafka's own methods."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+
+from columnar_kafka.broker.base import Acknowledge, TopicLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from columnar_kafka.columns.kafka import Headers
+
+__all__ = ["ConfluentConsumer", "ConfluentProducer"]
+
+# Callbacks belong to the client that the user made; a look-up must not call them.
+_NOT_FOR_ADMIN: Final = (
+    "on_delivery",
+    "error_cb",
+    "stats_cb",
+    "throttle_cb",
+    "statistics.interval.ms",
+    "transactional.id",
+    "default.topic.config",
+)
+
+
+class ConfluentProducer:
+    """Implements `ProducerBroker` with the base class's methods of one producer (its `super()`)."""
+
+    def __init__(self, base: Any, config: Mapping[str, Any]) -> None:
+        self._base = base
+        self._config = {k: v for k, v in config.items() if k not in _NOT_FOR_ADMIN}
+
+    def send(
+        self,
+        topic: str,
+        partition: int,
+        value: Any,
+        *,
+        key: bytes | None,
+        headers: Headers | None,
+        timestamp: int,
+        acknowledge: Acknowledge,
+    ) -> None:
+        """See `ProducerBroker.send`."""
+        self._base.produce(
+            topic,
+            value=value,
+            key=key,
+            partition=partition,
+            on_delivery=acknowledge,
+            timestamp=timestamp,
+            headers=headers,
+        )
+
+    def poll(self, timeout: float) -> int:
+        """See `ProducerBroker.poll`."""
+        return int(self._base.poll(timeout))
+
+    def flush(self, timeout: float) -> int:
+        """See `ProducerBroker.flush`."""
+        return int(self._base.flush(timeout))
+
+    def partitions(self, topic: str, timeout: float) -> int | None:
+        """See `ProducerBroker.partitions`."""
+        try:
+            found = self._base.list_topics(topic, timeout).topics.get(topic)
+        except KafkaException:
+            return None
+        return len(found.partitions) or None if found is not None else None
+
+    def limits(self, topic: str, timeout: float) -> TopicLimits:
+        """See `ProducerBroker.limits`. Asks with a client of its own: librdkafka shares none."""
+        deadline = time.monotonic() + timeout
+        try:
+            cluster = self._base.list_topics(topic, timeout)
+        except KafkaException:
+            return TopicLimits()
+        found = cluster.topics.get(topic)
+        partitions = len(found.partitions) or None if found is not None else None
+        left = deadline - time.monotonic()
+        # Without a controller (librdkafka's mock) a look-up would only take all of its time.
+        if cluster.controller_id < 0 or left <= 0:
+            return TopicLimits(partitions)
+        return self._described(topic, partitions, left)
+
+    def _described(self, topic: str, partitions: int | None, timeout: float) -> TopicLimits:
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        try:
+            with AdminClient(self._config) as admin:
+                asked = admin.describe_configs([resource], request_timeout=timeout)
+                entries = asked[resource].result(timeout)
+        except (KafkaException, TimeoutError):
+            # Not authorised, unreachable or unsupported: the broker's own refusal is what the
+            # reports will say.
+            return TopicLimits(partitions)
+        return TopicLimits(
+            partitions,
+            compacted="compact" in (entries["cleanup.policy"].value or ""),
+            max_message_bytes=int(entries["max.message.bytes"].value),
+        )
+
+
+class ConfluentConsumer:
+    """Implements `ConsumerBroker` with the base class's methods of one consumer (its `super()`)."""
+
+    def __init__(self, base: Any) -> None:
+        self._base = base
+
+    def poll(self, timeout: float) -> Message | None:
+        """See `ConsumerBroker.poll`."""
+        found: Message | None = self._base.poll(timeout)
+        return found
+
+    def assignment(self) -> list[TopicPartition]:
+        """See `ConsumerBroker.assignment`."""
+        found: list[TopicPartition] = self._base.assignment()
+        return found
+
+    def committed(
+        self, partitions: Sequence[TopicPartition], timeout: float
+    ) -> list[TopicPartition]:
+        """See `ConsumerBroker.committed`."""
+        found: list[TopicPartition] = self._base.committed(list(partitions), timeout)
+        return found
+
+    def commit(
+        self, offsets: Sequence[TopicPartition], *, asynchronous: bool
+    ) -> list[TopicPartition] | None:
+        """See `ConsumerBroker.commit`."""
+        found: list[TopicPartition] | None = self._base.commit(
+            offsets=list(offsets), asynchronous=asynchronous
+        )
+        return found
+
+    def pause(self, partitions: Sequence[TopicPartition]) -> None:
+        """See `ConsumerBroker.pause`."""
+        self._base.pause(list(partitions))
+
+    def resume(self, partitions: Sequence[TopicPartition]) -> None:
+        """See `ConsumerBroker.resume`."""
+        self._base.resume(list(partitions))

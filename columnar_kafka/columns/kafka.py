@@ -1,0 +1,117 @@
+"""The `_kafka` column: a record's identity, key, time and headers, beside the user's columns."""
+
+from __future__ import annotations
+
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from columnar_kafka.schema import KAFKA_COLUMN
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "Headers",
+    "KafkaColumn",
+    "header_array",
+    "key_array",
+    "read_headers",
+    "timestamp_array",
+]
+
+Headers = list[tuple[str, bytes | None]]
+
+_HEADERS: Final = pa.list_(
+    pa.field("item", pa.struct([("key", pa.string()), ("value", pa.binary())]), nullable=False)
+)
+_MEMBERS: Final = {
+    "id": [
+        pa.field("segment", pa.string(), nullable=False),
+        pa.field("row", pa.int32(), nullable=False),
+    ],
+    "key": [pa.field("key", pa.binary())],
+    "timestamp": [pa.field("timestamp", pa.timestamp("ms", "UTC"), nullable=False)],
+    "headers": [pa.field("headers", _HEADERS)],
+}
+
+
+class KafkaColumn:
+    """The `_kafka` column of one topic: the members that ``columnar.metadata`` chose."""
+
+    def __init__(self, members: Sequence[str]) -> None:
+        self.members = tuple(members)
+        fields = [each for member in members for each in _MEMBERS[member]]
+        self.field = pa.field(KAFKA_COLUMN, pa.struct(fields), nullable=False) if fields else None
+
+    def schema(self, user: pa.Schema) -> pa.Schema:
+        """Return the schema of the segments of a topic with the `user`'s columns."""
+        return user if self.field is None else user.append(self.field)
+
+    def append_to(
+        self,
+        batch: pa.RecordBatch,
+        *,
+        segment: str,
+        timestamps: pa.Array,
+        keys: pa.Array,
+        headers: pa.Array,
+    ) -> pa.RecordBatch:
+        """Return `batch` with its `_kafka` column; the arrays have a value for each of its rows."""
+        if self.field is None:
+            return batch
+        rows = batch.num_rows
+        parts = {
+            "segment": pa.repeat(segment, rows),
+            "row": pa.arange(0, rows).cast(pa.int32()),
+            "key": keys,
+            "timestamp": timestamps,
+            "headers": headers,
+        }
+        fields = [self.field.type.field(i) for i in range(self.field.type.num_fields)]
+        column = pa.StructArray.from_arrays([parts[each.name] for each in fields], fields=fields)
+        return batch.append_column(self.field, column)
+
+
+def key_array(keys: Sequence[bytes | None]) -> pa.Array:
+    """Return records' keys as a column."""
+    return pa.array(keys, type=pa.binary())
+
+
+def timestamp_array(timestamps: Sequence[int]) -> pa.Array:
+    """Return records' timestamps, in milliseconds since the epoch, as a column."""
+    return pa.array(timestamps, type=pa.int64()).cast(pa.timestamp("ms", "UTC"))
+
+
+def header_array(headers: Sequence[Headers | None]) -> pa.Array:
+    """Return records' headers as a column."""
+    pairs = [pair for each in headers if each for pair in each]
+    ends = accumulate((len(each) if each else 0 for each in headers), initial=0)
+    struct = pa.StructArray.from_arrays(
+        [
+            pa.array([key for key, _ in pairs], type=pa.string()),
+            pa.array([value for _, value in pairs], type=pa.binary()),
+        ],
+        fields=list(_HEADERS.value_type),
+    )
+    return pa.ListArray.from_arrays(
+        pa.array(ends, type=pa.int32()),
+        struct,
+        type=_HEADERS,
+        mask=pa.array([each is None for each in headers]),
+    )
+
+
+def read_headers(column: pa.ListArray) -> list[Headers | None]:
+    """Return records' headers as confluent-kafka shows them: pairs, or None without any."""
+    ends = column.offsets.to_pylist()
+    struct = column.values.slice(ends[0], ends[-1] - ends[0])
+    keys, values = struct.field("key").to_pylist(), struct.field("value").to_pylist()
+    pairs = list(zip(keys, values, strict=True))
+    bounds = pairwise(end - ends[0] for end in ends)
+    valid = column.is_valid().to_pylist()
+    return [
+        pairs[start:end] if there else None
+        for (start, end), there in zip(bounds, valid, strict=True)
+    ]

@@ -1,0 +1,252 @@
+"""Configuration: this package's keys parsed once, all others handed to librdkafka untouched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from columnar_kafka.errors import ConfigError
+from columnar_kafka.partitioner import PARTITIONERS
+from columnar_kafka.position import MAX_ROWS
+
+__all__ = ["METADATA_MEMBERS", "ConsumerConfig", "ProducerConfig", "merge"]
+
+METADATA_MEMBERS: Final = ("id", "key", "timestamp", "headers")
+COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+ENCODINGS: Final = ("none", "parquet")
+
+T = TypeVar("T")
+Config = Mapping[str, Any]
+
+# librdkafka's own defaults and aliases, for the keys that also steer the buffer in front of it.
+_MESSAGE_TIMEOUT: Final = ("message.timeout.ms", "delivery.timeout.ms")
+_LINGER: Final = ("linger.ms", "queue.buffering.max.ms")
+
+
+def merge(args: Sequence[Any], kwargs: Config) -> dict[str, Any]:
+    """Return the one configuration that confluent-kafka's constructor arguments amount to.
+
+    Raises:
+        TypeError: as confluent-kafka: nothing at all, more than one, or not a dict.
+    """
+    if len(args) > 1:
+        raise TypeError("expected tuple containing single dict")
+    if not (args or kwargs) or (args and not isinstance(args[0], dict)):
+        raise TypeError("expected configuration dict")
+    return {**(args[0] if args else {}), **kwargs}
+
+
+def _integer(low: int, high: int) -> Callable[[str, Any], int]:
+    def parse(key: str, value: Any) -> int:
+        try:
+            number = int(str(value))
+        except ValueError:
+            number = low - 1
+        if isinstance(value, bool) or not low <= number <= high:
+            raise ConfigError(f"{key}={value!r}: must be a whole number from {low} to {high}")
+        return number
+
+    return parse
+
+
+def _number(low: float, high: float) -> Callable[[str, Any], float]:
+    def parse(key: str, value: Any) -> float:
+        try:
+            number = float(str(value))
+        except ValueError:
+            number = low - 1
+        if isinstance(value, bool) or not low <= number <= high:
+            raise ConfigError(f"{key}={value!r}: must be a number from {low:g} to {high:g}")
+        return number
+
+    return parse
+
+
+def _choice(*allowed: str) -> Callable[[str, Any], str]:
+    def parse(key: str, value: Any) -> str:
+        if value not in allowed:
+            raise ConfigError(f"{key}={value!r}: must be one of {', '.join(allowed)}")
+        return str(value)
+
+    return parse
+
+
+def _boolean(key: str, value: Any) -> bool:
+    found = {"true": True, "1": True, "false": False, "0": False}.get(str(value).lower())
+    if found is None:
+        raise ConfigError(f"{key}={value!r}: must be true or false")
+    return found
+
+
+def _members(key: str, value: Any) -> tuple[str, ...]:
+    names = [name.strip() for name in value.split(",")] if isinstance(value, str) else []
+    if names == ["none"]:
+        return ()
+    if not names or len(set(names)) < len(names) or not set(names) <= set(METADATA_MEMBERS):
+        allowed = ",".join(METADATA_MEMBERS)
+        raise ConfigError(f"{key}={value!r}: must be none, or some of {allowed}, each once")
+    return tuple(name for name in METADATA_MEMBERS if name in names)
+
+
+class _Reader:
+    """Reads keys out of one configuration; what is left over goes to librdkafka."""
+
+    def __init__(self, config: Config) -> None:
+        self._rest = dict(config)
+
+    def own(self, key: str, default: Any, parse: Callable[[str, Any], T]) -> T:
+        """Take one of this package's keys out."""
+        return parse(key, self._rest.pop(key, default))
+
+    def shared(self, keys: tuple[str, ...], default: Any, parse: Callable[[str, Any], T]) -> T:
+        """Read one of librdkafka's keys, by any of its names, and leave it in."""
+        nested = self._rest.get("default.topic.config")
+        for source in (self._rest, nested if isinstance(nested, Mapping) else {}):
+            for key in keys:
+                if source.get(key) is not None:
+                    return parse(key, source[key])
+        return parse(keys[0], default)
+
+    def rest(self, own_keys: tuple[str, ...]) -> dict[str, Any]:
+        """Return librdkafka's part.
+
+        Raises:
+            ConfigError: a ``columnar.`` key that does not exist.
+        """
+        for key in self._rest:
+            if str(key).startswith("columnar."):
+                raise ConfigError(f"{key}: no such key; there are {', '.join(own_keys)}")
+        return self._rest
+
+
+_PRODUCER_KEYS: Final = (
+    "columnar.encoding",
+    "columnar.encoding.compression",
+    "columnar.segment.bytes",
+    "columnar.segment.rows",
+    "columnar.linger.ms",
+    "columnar.metadata",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig:
+    """A producer's settings; durations in seconds, sizes in bytes."""
+
+    encoding: str
+    compression: str
+    segment_bytes: int
+    segment_rows: int
+    linger: float
+    metadata: tuple[str, ...]
+    partitioner: str
+    message_timeout: float
+    message_max_bytes: int
+    queue_bytes: int
+    queue_records: int | None
+    metadata_refresh: float
+    transactional: bool
+    on_delivery: Callable[..., Any] | None
+
+    @classmethod
+    def parse(cls, config: Config) -> tuple[ProducerConfig, dict[str, Any]]:
+        """Return the settings, and the configuration for librdkafka.
+
+        Raises:
+            ConfigError: an unknown ``columnar.`` key, or a value that is not allowed.
+        """
+        read = _Reader(config)
+        encoding = read.own("columnar.encoding", "none", _choice(*ENCODINGS))
+        linger_ms = read.own("columnar.linger.ms", 1000, _number(0, 900_000))
+        # librdkafka's own linger must not add to ours.
+        inner_linger_ms = read.shared(_LINGER, 5, _number(0, 900_000))
+        parsed = cls(
+            encoding=encoding,
+            compression=read.own("columnar.encoding.compression", "zstd", _choice(*COMPRESSIONS)),
+            segment_bytes=read.own(
+                "columnar.segment.bytes", 900_000, _integer(1_000, 1_000_000_000)
+            ),
+            segment_rows=read.own("columnar.segment.rows", 100_000, _integer(1, MAX_ROWS)),
+            linger=max(0.0, linger_ms - inner_linger_ms) / 1000,
+            metadata=read.own("columnar.metadata", ",".join(METADATA_MEMBERS), _members),
+            partitioner=read.shared(
+                ("partitioner",), "consistent_random", _choice(*sorted(PARTITIONERS))
+            ),
+            message_timeout=_timeout(read),
+            message_max_bytes=read.shared(
+                ("message.max.bytes",), 1_000_000, _integer(1_000, 1_000_000_000)
+            ),
+            queue_bytes=1024
+            * read.shared(("queue.buffering.max.kbytes",), 1 << 20, _integer(1, 2_147_483_647)),
+            queue_records=read.shared(
+                ("queue.buffering.max.messages",), 0, _integer(0, 2_147_483_647)
+            )
+            or None,
+            metadata_refresh=read.shared(
+                ("topic.metadata.refresh.interval.ms",), 300_000, _integer(-1, 3_600_000)
+            )
+            / 1000,
+            transactional=bool(config.get("transactional.id")),
+            on_delivery=config.get("on_delivery"),
+        )
+        rest = read.rest(_PRODUCER_KEYS)
+        if encoding != "none" and read.shared(("delivery.report.only.error",), False, _boolean):
+            raise ConfigError(
+                "delivery.report.only.error=true: not possible with columnar.encoding="
+                f"{encoding}: a record's success is learned from its segment's report"
+            )
+        return parsed, rest
+
+
+def _timeout(read: _Reader) -> float:
+    """Return message.timeout.ms in seconds; 0 means for ever, as in librdkafka."""
+    ms = read.shared(_MESSAGE_TIMEOUT, 300_000, _integer(0, 2_147_483_647))
+    return ms / 1000 if ms else float("inf")
+
+
+_CONSUMER_KEYS: Final = ("columnar.encoding", "fetch.raw.bytes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig:
+    """A consumer's settings; durations in seconds."""
+
+    encoding: str
+    raw: bool
+    auto_commit: bool
+    auto_commit_interval: float
+    auto_store: bool
+    on_commit: Callable[..., Any] | None
+
+    @property
+    def unwraps(self) -> bool:
+        """Whether segments are unwrapped into records."""
+        return self.encoding != "none" and not self.raw
+
+    @classmethod
+    def parse(cls, config: Config) -> tuple[ConsumerConfig, dict[str, Any]]:
+        """Return the settings, and the configuration for librdkafka.
+
+        When segments are unwrapped, storing and committing offsets is this package's work:
+        librdkafka commits a stored offset only when the *offset* grows, so it cannot carry rows.
+
+        Raises:
+            ConfigError: an unknown ``columnar.`` key, or a value that is not allowed.
+        """
+        read = _Reader(config)
+        parsed = cls(
+            encoding=read.own("columnar.encoding", "none", _choice(*ENCODINGS)),
+            raw=read.own("fetch.raw.bytes", False, _boolean),
+            auto_commit=read.shared(("enable.auto.commit",), True, _boolean),
+            auto_commit_interval=read.shared(
+                ("auto.commit.interval.ms",), 5_000, _integer(0, 86_400_000)
+            )
+            / 1000,
+            auto_store=read.shared(("enable.auto.offset.store",), True, _boolean),
+            on_commit=config.get("on_commit"),
+        )
+        rest = read.rest(_CONSUMER_KEYS)
+        if parsed.unwraps:
+            rest |= {"enable.auto.commit": False, "enable.auto.offset.store": False}
+        return parsed, rest

@@ -1,0 +1,1 @@
+"""Landing segments in a lake: plan, stage, commit."""

@@ -1,0 +1,202 @@
+"""Java, and the jars that run on it: found, or fetched once into a cache folder.
+
+Jars come from the Maven registry through the Ivy jar that pyspark carries, so Java and pip are all
+that a machine needs. The cache is `COLUMNAR_KAFKA_CACHE`, or the user's cache folder.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import platformdirs
+
+from columnar_kafka.local.process import GuardedProcess, tail
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+OLDEST_JAVA = 17
+KAFKA_VERSION = "4.3.1"
+_IVY_SECONDS = 240.0
+_IVY_TRIES = 2  # a second try goes on from what the first one fetched
+
+_KAFKA = f"""
+<dependency org="org.apache.kafka" name="kafka_2.13" rev="{KAFKA_VERSION}" conf="default"/>
+<dependency org="org.slf4j" name="slf4j-simple" rev="1.7.36" conf="default"/>
+"""
+
+# pyspark 4.3's own version of these is not in the registry; this set was run on it.
+_SPARK_KAFKA_VERSION = "4.2.0"
+_SPARK_KAFKA = f"""
+<dependency org="org.apache.spark" name="spark-sql-kafka-0-10_2.13" rev="{_SPARK_KAFKA_VERSION}"
+            conf="default">
+  <exclude org="org.apache.spark" module="spark-token-provider-kafka-0-10_2.13"/>
+  <exclude org="org.scala-lang"/>
+</dependency>
+<dependency org="org.apache.spark" name="spark-token-provider-kafka-0-10_2.13" rev="4.0.0"
+            conf="default" transitive="false"/>
+"""
+
+
+class JavaMissingError(RuntimeError):
+    """No Java that can run the local servers; the message says what was looked at."""
+
+
+class JarsMissingError(RuntimeError):
+    """The jars could not be fetched; the message ends with what Ivy said."""
+
+
+@dataclass(frozen=True)
+class Java:
+    """A Java runtime: its executable and full version, such as 17.0.15."""
+
+    executable: Path
+    version: str
+
+
+def find_java() -> Java:
+    """The Java of JAVA_HOME, else of PATH, whichever is first new enough.
+
+    Raises:
+        JavaMissingError: neither is Java 17 or newer.
+    """
+    seen = []
+    for place, executable in _candidates():
+        version = _version(executable)
+        if version and int(re.split(r"\D", version)[0]) >= OLDEST_JAVA:
+            return Java(executable, version)
+        seen.append(f"{place}: {executable} is {version or 'not a working Java'}")
+    raise JavaMissingError(
+        f"Java {OLDEST_JAVA} or newer is needed for a local Kafka and for Spark. Looked at "
+        + ("; ".join(seen) or "JAVA_HOME (not set or without bin/java) and PATH (no java)")
+        + f". Install a JDK or JRE {OLDEST_JAVA}+ (Debian: openjdk-17-jre-headless, Homebrew: "
+        "openjdk@17) and set JAVA_HOME, or put its bin folder on PATH."
+    )
+
+
+def _candidates() -> list[tuple[str, Path]]:
+    found = []
+    home = os.environ.get("JAVA_HOME")
+    if home and (executable := Path(home, "bin", "java")).is_file():
+        found.append(("JAVA_HOME", executable))
+    if on_path := shutil.which("java"):
+        found.append(("PATH", Path(on_path)))
+    return found
+
+
+def _version(executable: Path) -> str | None:
+    try:
+        said = subprocess.run(
+            [executable, "-version"], capture_output=True, text=True, timeout=30, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = re.search(r'version "(\d[^"]*)"', said.stderr)
+    return found[1] if found else None
+
+
+def kafka_jars() -> Path:
+    """A folder with the jars of a Kafka broker; the first call takes about a minute.
+
+    Raises:
+        JavaMissingError: there is no Java to fetch them with.
+        JarsMissingError: they could not be fetched.
+    """
+    return _jars(f"kafka-{KAFKA_VERSION}", _KAFKA)
+
+
+def spark_kafka_jars() -> list[Path]:
+    """The jars of Spark's own Kafka source, for `spark.jars`; fetched and raising like above."""
+    return sorted(_jars(f"spark-kafka-{_SPARK_KAFKA_VERSION}", _SPARK_KAFKA).glob("*.jar"))
+
+
+def cache_directory() -> Path:
+    """Where fetched and prepared files are kept between runs; may not exist yet."""
+    return Path(
+        os.environ.get("COLUMNAR_KAFKA_CACHE") or platformdirs.user_cache_dir("columnar-kafka")
+    ).absolute()
+
+
+def once(name: str, make: Callable[[Path], None]) -> Path:
+    """The folder `name` of the cache, filled by `make(folder)` if it is not there yet.
+
+    It appears whole, under its name, or not at all. Of several processes that ask at once, one
+    makes it and the others wait. What `make` raises is passed on, and the next call tries again.
+    """
+    target = cache_directory() / name
+    if target.exists():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with Path(target.parent, f".{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel lets go of it when this process ends
+        if not target.exists():
+            _make(target, make)
+    return target
+
+
+def _make(target: Path, make: Callable[[Path], None]) -> None:
+    for abandoned in target.parent.glob(f".{target.name}.partial-*"):  # its maker was killed
+        shutil.rmtree(abandoned, ignore_errors=True)
+    with tempfile.TemporaryDirectory(
+        prefix=f".{target.name}.partial-", dir=target.parent, ignore_cleanup_errors=True
+    ) as partial:
+        folder = Path(partial, "made")
+        folder.mkdir()
+        make(folder)
+        folder.rename(target)
+
+
+def _jars(name: str, dependencies: str) -> Path:
+    return once(name, lambda folder: _resolve(dependencies, folder))
+
+
+def _resolve(dependencies: str, folder: Path) -> None:
+    java, ivy = find_java(), _ivy_jar()
+    with tempfile.TemporaryDirectory(prefix="ivy-", dir=folder.parent) as scratch:
+        module, log = Path(scratch, "ivy.xml"), Path(scratch, "ivy.log")
+        module.write_text(
+            '<ivy-module version="2.0"><info organisation="columnar-kafka" module="jars"/>'
+            f"<dependencies>{dependencies}</dependencies></ivy-module>"
+        )
+        command: list[str | Path] = [
+            java.executable,
+            f"-Divy.home={scratch}",
+            "-jar",
+            ivy,
+            "-ivy",
+            module,
+        ]
+        command += ["-cache", Path(scratch, "cache")]
+        command += ["-retrieve", f"{folder}/[artifact]-[revision].[ext]"]
+        command += ["-types", "jar", "bundle"]  # some OSGi jars call themselves bundles
+        if not any(_runs(command, log) for _ in range(_IVY_TRIES)):
+            raise JarsMissingError(f"The Maven registry did not give the jars:\n{tail(log)}")
+
+
+def _runs(command: list[str | Path], log: Path) -> bool:
+    ivy = GuardedProcess(command, log=log, grace_seconds=0)
+    try:
+        return ivy.wait(_IVY_SECONDS) == 0
+    except TimeoutError:
+        return False
+    finally:
+        ivy.close()
+
+
+def _ivy_jar() -> Path:
+    spec = importlib.util.find_spec("pyspark")
+    for folder in (spec and spec.submodule_search_locations) or ():
+        for jar in sorted(Path(folder, "jars").glob("ivy-*.jar")):
+            return jar
+    raise JarsMissingError(
+        "pyspark, which carries the Ivy jar, is not installed: pip install 'columnar-kafka[spark]'"
+    )

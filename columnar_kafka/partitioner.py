@@ -1,0 +1,52 @@
+"""The partition of a record, chosen as librdkafka's configured partitioner would choose it."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Final
+
+from confluent_kafka import consistent, fnv1a, murmur2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["PARTITIONERS", "Partitioner"]
+
+_HASHES: Final[dict[str, Callable[[bytes, int], int]]] = {
+    "consistent": consistent,
+    "consistent_random": consistent,
+    "murmur2": murmur2,
+    "murmur2_random": murmur2,
+    "fnv1a": fnv1a,
+    "fnv1a_random": fnv1a,
+}
+PARTITIONERS: Final = frozenset({"random", *_HASHES})
+
+
+class Partitioner:
+    """Chooses partitions for one client. Stateless: what sticks, sticks with the caller's batch.
+
+    Hashed keys go exactly where librdkafka puts them. Where librdkafka is free to choose (null
+    keys of the ``random`` forms, empty keys of ``consistent_random``) the answer is None: the
+    caller keeps to one partition for a batch, so that segments fill.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._hash = _HASHES.get(name)
+        self._null_hashes = self._hash is not None and not name.endswith("_random")
+        self._empty_hashes = name != "consistent_random"
+
+    def choose(self, key: bytes | None, partitions: int) -> int | None:
+        """Return the partition of `key` among `partitions`, or None where any will do."""
+        if self._hash is None:
+            return None
+        if key is None:
+            return self._hash(b"", partitions) if self._null_hashes else None
+        if not key and not self._empty_hashes:
+            return None
+        return self._hash(key, partitions)
+
+    @staticmethod
+    def any(partitions: int) -> int:
+        """Return a partition at random, for a batch of records that may go anywhere."""
+        return random.randrange(partitions)  # noqa: S311 - spreads load, guards nothing

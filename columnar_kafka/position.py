@@ -1,0 +1,74 @@
+"""Positions: a record's place in a partition, as one number that orders, adds and commits.
+
+The position of row *r* of *n* in the segment at Kafka offset *o* is ``(o + 1) * 2**20 - (n - r)``.
+A plain message is row 0 of 1. So a multiple of 2**20 is the start of that Kafka offset, the last
+row's position + 1 is the next offset's start, and a position alone says what to commit.
+Negative numbers are librdkafka's special offsets and have no rows.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+__all__ = ["MAX_ROWS", "Place", "commit_metadata", "pack", "resume", "start", "unpack"]
+
+MAX_ROWS: Final = 1 << 20
+"""The most rows one segment can hold, and the number of positions one Kafka offset spans."""
+
+_METADATA: Final = re.compile(r"1:([1-9][0-9]{0,6}):([0-9A-Za-z_-]{1,40})", re.ASCII)
+
+
+class Place(NamedTuple):
+    """Where a position points: ``left`` rows, itself included, are still to come at ``offset``.
+
+    ``left`` is 0 for the start of an offset, where the number of rows is not known.
+    """
+
+    offset: int
+    left: int
+
+
+def pack(offset: int, row: int = 0, rows: int = 1) -> int:
+    """Return the position of `row` of `rows` at Kafka offset `offset`.
+
+    Raises:
+        ValueError: no such row, or more rows than a segment can hold.
+    """
+    if not (0 <= row < rows <= MAX_ROWS and offset >= 0):
+        raise ValueError(f"no position for row {row} of {rows} at offset {offset}")
+    return (offset + 1) * MAX_ROWS - (rows - row)
+
+
+def unpack(position: int) -> Place:
+    """Return the Kafka offset of `position` and how many of its rows are still to come.
+
+    Raises:
+        ValueError: `position` is negative (a special offset, not a position).
+    """
+    if position < 0:
+        raise ValueError(f"{position} is a special offset, not a position")
+    offset, passed = divmod(position, MAX_ROWS)
+    return Place(offset, MAX_ROWS - passed if passed else 0)
+
+
+def start(offset: int) -> int:
+    """Return the position at which Kafka offset `offset` starts; special ones stay as they are."""
+    return offset * MAX_ROWS if offset >= 0 else offset
+
+
+def commit_metadata(left: int, segment: str) -> str:
+    """Return the metadata to commit with the offset of a segment `left` rows of which remain."""
+    return f"1:{left}:{segment}"
+
+
+def resume(offset: int, metadata: str | None) -> tuple[int, str]:
+    """Return the position that a committed offset and its metadata stand for, and the segment's id.
+
+    The id is empty when the commit stands at the start of its offset: nothing committed inside,
+    or metadata that is not ours. In doubt a record is read again, never skipped.
+    """
+    found = _METADATA.fullmatch(metadata or "")
+    if offset < 0 or found is None or int(found[1]) > MAX_ROWS:
+        return start(offset), ""
+    return (offset + 1) * MAX_ROWS - int(found[1]), found[2]
