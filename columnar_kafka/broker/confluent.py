@@ -6,9 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import ConfigResource
-from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from columnar_kafka.broker.base import Acknowledge, TopicLimits
 
@@ -86,8 +84,8 @@ class ConfluentProducer:
         found = cluster.topics.get(topic)
         partitions = len(found.partitions) or None if found is not None else None
         left = deadline - time.monotonic()
-        # Without a controller (librdkafka's mock) a look-up would only take all of its time.
-        if cluster.controller_id < 0 or left <= 0:
+        # librdkafka's mock names a controller there is not; a look-up would take all of its time.
+        if cluster.controller_id not in cluster.brokers or left <= 0:
             return TopicLimits(partitions)
         return self._described(topic, partitions, left)
 

@@ -115,6 +115,9 @@ class Count(NamedTuple):
         return Count(self.messages + other.messages, self.rows + other.rows)
 
 
+_NONE: Final = Count()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fence:
     """How far a partition has landed: all of the input from `first` to before `next`.
@@ -166,7 +169,7 @@ class Staged:
 
     files: tuple[StagedFile, ...] = ()
     landed_before: Mapping[str, Count] = field(default_factory=dict)
-    repeated: Count = Count()
+    repeated: Count = _NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,10 +180,10 @@ class CommitResult:
     """
 
     files: tuple[str, ...] = ()
-    landed: Count = Count()
+    landed: Count = _NONE
     nbytes: int = 0
-    landed_before: Count = Count()
-    repeated: Count = Count()
+    landed_before: Count = _NONE
+    repeated: Count = _NONE
 
 
 class Sink(Protocol):

@@ -11,7 +11,7 @@ from array import array
 from bisect import bisect_left
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from columnar_kafka import wire
 from columnar_kafka.errors import LakeError, SegmentError
@@ -75,6 +75,7 @@ class Planner:
         self.repeated = Count()
         self._fences = fences
         self._generations = generations
+        self._names = _Names(fences)
         self._tracks: dict[tuple[str, int], _Track] = {}
 
     def place(self, message: Message) -> Piece | None:
@@ -106,7 +107,7 @@ class Planner:
             if message.topic not in self._generations:
                 raise LakeError(f"{message}: the cluster and topic id of its topic are not known")
             source = Source(self._generations[message.topic], *key)
-            check_generation(source.fence, *key, self._fences)
+            self._names.check(source.fence, *key)
             self._tracks[key] = _Track(source, self._fences.get(source.fence))
         return self._tracks[key]
 
@@ -195,20 +196,33 @@ def _read(message: Message) -> tuple[wire.SegmentHeader, bytes]:
     return header, hashlib.sha256(text.encode()).digest()
 
 
-def check_generation(fence: str, topic: str, partition: int, fences: Mapping[str, Fence]) -> None:
-    """Refuse a partition of whose topic the table holds another generation.
+class _Names:
+    """Which fence stands for which partition, in a table and in what is about to land there."""
 
-    Its offsets count from another beginning: "below the fence" would not mean "landed".
+    def __init__(self, fences: Mapping[str, Fence]) -> None:
+        self._names = {(each.topic, each.partition): name for name, each in fences.items()}
+        self._topics = {name: each.topic for name, each in fences.items()}
 
-    Raises:
-        LakeError: naming both.
-    """
-    for name, other in fences.items():
-        if name != fence and (other.topic, other.partition) == (topic, partition):
+    def check(self, fence: str, topic: str, partition: int) -> None:
+        """Refuse a partition under another fence, and a fence for another topic.
+
+        Offsets of another generation count from another beginning: that they are below the fence
+        would not mean that they have landed.
+
+        Raises:
+            LakeError: naming both.
+        """
+        name = self._names.setdefault((topic, partition), fence)
+        if name != fence:
             raise LakeError(
-                f"{topic}[{partition}]: the table holds it from {name} up to offset "
-                f"{other.next - 1}, and this is {fence}: the topic was deleted and made again, or "
-                "it is another cluster's. Land it under another path"
+                f"{topic}[{partition}]: the table holds {name}, and this is {fence}: the topic was "
+                "deleted and made again, or it is another cluster's. Land it under another path"
+            )
+        other = self._topics.setdefault(fence, topic)
+        if other != topic:
+            raise LakeError(
+                f"{topic}[{partition}]: {fence} stands for topic {other}; each topic needs a "
+                "topic id of its own"
             )
 
 
@@ -240,11 +254,12 @@ def admit(files: Iterable[StagedFile], fences: Mapping[str, Fence]) -> Admission
     before: list[StagedFile] = []
     repeated: list[StagedFile] = []
     after = dict(fences)
+    names = _Names(fences)
     previous: StagedFile | None = None
     for file in sorted(files, key=lambda each: (each.fence, each.first, each.last)):
         if _repeats(file, previous):
             repeated.append(file)
-        elif _has_landed(file, fences):
+        elif _has_landed(file, fences, names):
             before.append(file)
         else:
             lands.append(file)
@@ -267,9 +282,9 @@ def _repeats(file: StagedFile, previous: StagedFile | None) -> bool:
     )
 
 
-def _has_landed(file: StagedFile, fences: Mapping[str, Fence]) -> bool:
+def _has_landed(file: StagedFile, fences: Mapping[str, Fence], names: _Names) -> bool:
     try:
-        check_generation(file.fence, file.topic, file.partition, fences)
+        names.check(file.fence, file.topic, file.partition)
     except LakeError as error:
         raise NotLandedError(error.reason) from error
     fence = fences.get(file.fence)

@@ -6,7 +6,7 @@ One segment is held at a time, and a file is written as its segments arrive.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 from columnar_kafka import wire
 from columnar_kafka.decoder import Segment
@@ -140,7 +140,7 @@ class _File:
         self._first = self._last = piece
         self._messages = self._rows = 0
         self._digest = hashlib.sha256()
-        self._stitcher = Stitcher(_whole(sink))
+        self._stitcher = Stitcher(cast("BinaryIO", sink))  # all that is used of it is write
         self.is_open = stitch and self.append(piece, segment)
         if not self.is_open:  # as it came: asked for, or it cannot be stitched to anything
             sink.write(segment.bytes)

@@ -225,10 +225,10 @@ class LocalKafka(KafkaServers):
         return directory
 
     def start(self) -> None:
-        """Start all nodes and block until each knows all others: about 1.4 s for one node, 4 s
-        for three (2 cores).
+        """Start all nodes and block until each knows all others.
 
-        The very first start on a machine fetches Kafka, for about a minute.
+        About 1.5 s for one node and 4 s for three, on 2 cores. The very first start on a machine
+        fetches Kafka, for about a minute.
 
         Raises:
             JavaMissingError: no usable Java.

@@ -1,0 +1,1 @@
+"""The main job, shown: service → Kafka → reader and lake, compared at every step."""

@@ -1,0 +1,26 @@
+"""Spark's side: the source ``columnar_kafka`` and the sink ``columnar_lake``.
+
+>>> import spark_sink
+>>> spark_sink.register(spark)  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spark_sink.sink import LakeSink
+from spark_sink.source import KafkaSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["KafkaSource", "LakeSink", "register"]
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``format("columnar_kafka")`` and ``format("columnar_lake")`` known to a session.
+
+    The executors need this package and `columnar_kafka` too: install them there.
+    """
+    spark.dataSource.register(KafkaSource)
+    spark.dataSource.register(LakeSink)

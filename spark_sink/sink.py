@@ -1,0 +1,187 @@
+"""The sink ``columnar_lake``: segments from a stream's rows into the lake, exactly once.
+
+The executors verify and stage their own messages; the driver commits all of a micro-batch at
+once. What has landed is kept in the table itself, not in Spark's checkpoint: a lost checkpoint
+neither loses nor doubles a row.
+"""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from columnar_kafka.errors import ConfigError
+from columnar_kafka.lake.base import Generation, Message, NotLandedError, Staged, Table
+from columnar_kafka.lake.parquet import ParquetDirectory
+from columnar_kafka.lake.plan import Layout, Mode, Planner
+from columnar_kafka.lake.stage import stage
+from spark_sink import options as opts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+__all__ = ["LakeSink"]
+
+_OPTIONS: Final = (
+    "path",
+    "checkpointlocation",
+    "table.format",
+    "table.layout",
+    "table.file.bytes",
+    "table.topic.generation",
+)
+_FORMATS: Final = ("parquet",)
+_NEEDED: Final = ("value", "topic", "partition", "offset", "headers")
+
+
+class LakeSink(DataSource):
+    """Options: ``path``, ``table.format`` (``parquet``), ``table.layout``, ``table.file.bytes``.
+
+    ``table.layout`` is ``stitched`` (the default: few big files of ``table.file.bytes``) or
+    ``verbatim`` (a file is a segment, byte for byte). Where the rows do not tell cluster and topic
+    id (Spark's own ``kafka`` source), ``kafka.bootstrap.servers`` lets the sink ask Kafka, or
+    ``table.topic.generation`` names the topics' generation: a text to change when a topic was
+    deleted and made again.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for ``format``."""
+        return "columnar_lake"
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self, schema: StructType, overwrite: bool
+    ) -> LakeWriter:
+        """Return the writer of a stream.
+
+        Raises:
+            ConfigError: an option is missing, unknown or not allowed; a column is missing; or the
+                output mode is not append.
+        """
+        opts.refuse_unknown(self.options, _OPTIONS)
+        if overwrite:
+            raise ConfigError('the sink appends: use outputMode("append")')
+        for name in _NEEDED:
+            if name not in schema.names:
+                hint = ': .option("includeHeaders", "true")' if name == "headers" else ""
+                raise ConfigError(f"column {name!r} of the Kafka source is missing{hint}")
+        table_format = self.options.get("table.format", "parquet")
+        if table_format not in _FORMATS:
+            raise ConfigError(
+                f'option "table.format" is {table_format!r}: there is {", ".join(_FORMATS)}'
+            )
+        return LakeWriter(
+            table=ParquetDirectory(opts.required(self.options, "path", "/lake/kafka")),
+            layout=_layout(self.options),
+            config=opts.client_config(self.options),
+            generation=self.options.get("table.topic.generation"),
+        )
+
+
+@dataclass
+class Landed(WriterCommitMessage):
+    """What one task has staged."""
+
+    staged: Staged
+
+
+class LakeWriter(DataSourceStreamArrowWriter):
+    """`write` runs in the executors, `commit` and `abort` in the driver. Pickled in between."""
+
+    def __init__(
+        self, *, table: Table, layout: Layout, config: dict[str, Any], generation: str | None
+    ) -> None:
+        self._table = table
+        self._layout = layout
+        self._config = config
+        self._generation = generation
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Verify and stage one task's messages.
+
+        Raises:
+            LakeError: a message that cannot land, by topic, partition and offset.
+            ConfigError: a topic's generation is not known.
+        """
+        # The worker collects garbage after each task; what is imported by now never is any.
+        gc.freeze()
+        generations: dict[str, Generation] = {}
+        planner = Planner(fences=self._table.fences(), generations=generations, layout=self._layout)
+        messages = self._messages(iterator, generations)
+        return Landed(stage(messages, table=self._table, planner=planner))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Let all that the tasks have staged land together.
+
+        Raises:
+            NotLandedError: nothing has; Spark stops the query, and its restart stages again.
+            MayHaveLandedError: it may have; a restart finds out.
+        """
+        staged = _staged(messages)
+        try:
+            self._table.commit(staged)
+        except NotLandedError:
+            self._table.discard(staged)
+            raise
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Remove what was staged, unless it has landed."""
+        self._table.discard(_staged(messages))
+
+    def _messages(
+        self, batches: Iterator[pa.RecordBatch], generations: dict[str, Generation]
+    ) -> Iterator[Message]:
+        """Yield the rows as messages; a topic's generation is there before its first message."""
+        for batch in batches:
+            columns = {name: batch.column(name) for name in batch.schema.names}
+            for row in range(batch.num_rows):
+                topic = columns["topic"][row].as_py()
+                if topic not in generations:
+                    generations[topic] = self._identify(topic, columns, row)
+                headers = columns["headers"][row].as_py() or ()
+                yield Message(
+                    topic=topic,
+                    partition=columns["partition"][row].as_py(),
+                    offset=columns["offset"][row].as_py(),
+                    headers=[(each["key"], each["value"]) for each in headers],
+                    value=columns["value"][row].as_buffer(),
+                )
+
+    def _identify(self, topic: str, columns: Mapping[str, pa.Array], row: int) -> Generation:
+        if self._generation is not None:
+            return Generation("named", self._generation)
+        cluster, topic_id = (
+            columns[name][row].as_py() if name in columns else None
+            for name in ("cluster_id", "topic_id")
+        )
+        if (cluster is None or topic_id is None) and "bootstrap.servers" in self._config:
+            cluster = opts.cluster_id(self._config)
+            topic_id = opts.topic_id(self._config, topic)
+        if cluster is None or topic_id is None:
+            raise ConfigError(
+                f"topic {topic!r}: neither the rows nor Kafka tell its id. Set option "
+                '"kafka.bootstrap.servers" for the sink to ask Kafka, or '
+                '"table.topic.generation" to a text that you change when the topic is made again'
+            )
+        return Generation(cluster, topic_id)
+
+
+def _staged(messages: list[WriterCommitMessage | None]) -> list[Staged]:
+    return [message.staged for message in messages if isinstance(message, Landed)]
+
+
+def _layout(options: Mapping[str, str]) -> Layout:
+    mode = options.get("table.layout", Mode.STITCHED.value)
+    allowed = [each.value for each in Mode]
+    if mode not in allowed:
+        raise ConfigError(f'option "table.layout" is {mode!r}: it must be {" or ".join(allowed)}')
+    size = options.get("table.file.bytes", str(Layout().file_bytes))
+    if not size.isdecimal() or int(size) < 1:
+        raise ConfigError(f'option "table.file.bytes" is {size!r}: it must be a positive number')
+    return Layout(mode=Mode(mode), file_bytes=int(size))

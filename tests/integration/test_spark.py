@@ -1,0 +1,213 @@
+"""Segments through Spark into a Parquet directory, from our source and from Spark's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import StreamingQueryException
+
+import confluent_kafka
+import spark_sink
+from columnar_kafka import Producer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from columnar_kafka.local import LocalKafka
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+SCHEMA = pa.schema([pa.field("n", pa.int64(), nullable=False), ("text", pa.string())])
+
+
+def send(kafka: LocalKafka, topic: str, numbers: range, **settings: Any) -> None:
+    """Send rows of {n, text}, four a segment, to all partitions of a topic."""
+    config = {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "columnar.encoding": "parquet",
+        "columnar.segment.rows": 4,
+    }
+    with Producer(config | settings) as producer:
+        producer.set_schema(topic, SCHEMA)
+        for n in numbers:
+            producer.produce(topic, {"n": n, "text": f"text {n}"}, key=f"{n}")
+
+
+def land(
+    spark: SparkSession, kafka: LocalKafka, topic: str, root: Path, **options: str
+) -> None:
+    """Land what is in the topic and not yet in the directory, through our own source."""
+    spark_sink.register(spark)
+    rows = (
+        spark.readStream.format("columnar_kafka")
+        .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+    run(rows, root, **options)
+
+
+def run(rows: Any, root: Path, **options: str) -> None:
+    """Write a stream to the directory until all that is there now has landed."""
+    query = (
+        rows.writeStream.format("columnar_lake")
+        .option("path", str(root / "lake"))
+        .option("checkpointLocation", str(root / "checkpoint"))
+        .options(**options)
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+
+def numbers(spark: SparkSession, root: Path, topic: str) -> list[int]:
+    """Return what a plain Spark read and polars see, which is the same, sorted."""
+    place = str(root / "lake" / topic)
+    seen = sorted(row.n for row in spark.read.parquet(place).select("n").collect())
+    assert seen == sorted(polars.read_parquet(f"{place}/*.parquet")["n"].to_list())
+    return seen
+
+
+def test_a_stream_lands_each_row_once_and_goes_on(spark, kafka, topic, tmp_path) -> None:
+    name = topic(2)
+    send(kafka, name, range(50))
+    land(spark, kafka, name, tmp_path)
+    assert numbers(spark, tmp_path, name) == list(range(50))
+    send(kafka, name, range(50, 60))
+    land(spark, kafka, name, tmp_path)
+    assert numbers(spark, tmp_path, name) == list(range(60))
+
+
+def test_a_lost_checkpoint_neither_loses_nor_doubles_a_row(spark, kafka, topic, tmp_path) -> None:
+    name = topic(2)
+    send(kafka, name, range(50))
+    land(spark, kafka, name, tmp_path)
+    send(kafka, name, range(50, 60))
+    (tmp_path / "checkpoint").rename(tmp_path / "lost")
+    land(spark, kafka, name, tmp_path)
+    assert numbers(spark, tmp_path, name) == list(range(60))
+
+
+def test_verbatim_files_are_the_bytes_that_were_sent(spark, kafka, topic, tmp_path) -> None:
+    name = topic()
+    send(kafka, name, range(10))
+    land(spark, kafka, name, tmp_path, **{"table.layout": "verbatim"})
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "group.id": "verbatim",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.subscribe([name])
+    sent = [consumer.poll(10).value() for _ in range(3)]
+    consumer.close()
+    files = sorted((tmp_path / "lake" / name).iterdir())
+    assert [path.read_bytes() for path in files] == sent
+
+
+def test_sparks_own_source_feeds_the_sink(spark, kafka, topic, tmp_path) -> None:
+    name = topic(2)
+    send(kafka, name, range(20))
+    spark_sink.register(spark)
+    rows = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+        .option("kafka.isolation.level", "read_committed")
+        .option("subscribe", name)
+        .option("startingOffsets", "earliest")
+        .option("includeHeaders", "true")
+        .load()
+    )
+    run(rows, tmp_path, **{"kafka.bootstrap.servers": kafka.bootstrap_servers})
+    send(kafka, name, range(20, 25))
+    # The same table goes on with our own source: both name the topic's generation alike.
+    (tmp_path / "checkpoint").rename(tmp_path / "sparks")
+    land(spark, kafka, name, tmp_path)
+    assert numbers(spark, tmp_path, name) == list(range(25))
+
+
+def test_aborted_records_do_not_land(spark, kafka, topic, tmp_path) -> None:
+    name = topic()
+    config = {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "columnar.encoding": "parquet",
+        "transactional.id": name,
+    }
+    with Producer(config) as producer:
+        producer.set_schema(name, SCHEMA)
+        producer.init_transactions()
+        for n in range(6):
+            producer.begin_transaction()
+            producer.produce(name, {"n": n, "text": None})
+            producer.flush()
+            if n % 2:
+                producer.abort_transaction()
+            else:
+                producer.commit_transaction()
+    land(spark, kafka, name, tmp_path)
+    assert numbers(spark, tmp_path, name) == [0, 2, 4]
+
+
+def test_what_lands_keeps_key_time_headers_and_identity(spark, kafka, topic, tmp_path) -> None:
+    name = topic()
+    config = {"bootstrap.servers": kafka.bootstrap_servers, "columnar.encoding": "parquet"}
+    with Producer(config) as producer:
+        producer.set_schema(name, SCHEMA)
+        producer.produce(
+            name, {"n": 1, "text": "a"}, key=b"k", timestamp=5000, headers=[("h", b"v"), ("h", None)]
+        )
+    land(spark, kafka, name, tmp_path)
+    [row] = spark.read.parquet(str(tmp_path / "lake" / name)).collect()
+    assert (row.n, row.text, bytes(row._kafka.key), row._kafka.row) == (1, "a", b"k", 0)
+    assert row._kafka.timestamp.timestamp() == 5
+    assert [(h.key, h.value and bytes(h.value)) for h in row._kafka.headers] == [
+        ("h", b"v"),
+        ("h", None),
+    ]
+
+
+def test_a_plain_message_stops_the_stream_and_says_where(spark, kafka, topic, tmp_path) -> None:
+    name = topic()
+    send(kafka, name, range(3))
+    plain = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    plain.produce(name, b"plain")
+    plain.flush()
+    with pytest.raises(StreamingQueryException, match=rf"{name}\[0\]@1"):
+        land(spark, kafka, name, tmp_path)
+    assert not list((tmp_path / "lake").glob("*/*.parquet"))
+
+
+def test_segments_of_two_schemas_land_side_by_side(spark, kafka, topic, tmp_path) -> None:
+    name = topic()
+    send(kafka, name, range(4))
+    config = {"bootstrap.servers": kafka.bootstrap_servers, "columnar.encoding": "parquet"}
+    with Producer(config) as producer:
+        producer.set_schema(name, SCHEMA.append(pa.field("more", pa.int32())))
+        producer.produce(name, {"n": 4, "text": None, "more": 7})
+    land(spark, kafka, name, tmp_path)
+    files = sorted((tmp_path / "lake" / name).iterdir())
+    assert [pq.read_metadata(path).num_rows for path in files] == [4, 1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"table.format": "csv"}, "table.format"),
+        ({"table.layout": "whole"}, "table.layout"),
+        ({"table.file.bytes": "many"}, "table.file.bytes"),
+        ({"tableformat": "parquet"}, "tableformat"),
+    ],
+)
+def test_bad_options_are_named(spark, kafka, topic, tmp_path, options, message) -> None:
+    name = topic()
+    send(kafka, name, range(1))
+    with pytest.raises(Exception, match=message):
+        land(spark, kafka, name, tmp_path, **options)

@@ -1,0 +1,70 @@
+"""Segments as Kafka would deliver them, made without Kafka."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from columnar_kafka.columns import kafka
+from columnar_kafka.encoder import ParquetEncoder
+from columnar_kafka.lake.base import Message
+from columnar_kafka.schema import fingerprint
+from columnar_kafka.wire import SegmentHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+ROWS = 3
+"""Records in each of `segments`; record `row` of offset `o` has n = o * 10 + row."""
+
+_encoder = ParquetEncoder("zstd")
+
+
+def segment(
+    table: pa.Table, *, topic: str = "t", partition: int = 0, offset: int = 0, number: int = 0
+) -> Message:
+    """One segment with the user's columns of `table`, from producer "p" and with that number."""
+    column = kafka.KafkaColumn(["id", "timestamp"])
+    rows, name = table.num_rows, f"p-{number}"
+    batch = column.append_to(
+        table.combine_chunks().to_batches()[0],
+        segment=name,
+        timestamps=kafka.timestamp_array(range(rows)),
+        keys=kafka.key_array([None] * rows),
+        headers=kafka.header_array([None] * rows),
+    )
+    header = SegmentHeader(
+        rows=rows,
+        segment=name,
+        schema=fingerprint(batch.schema),
+        timestamp_min=0,
+        timestamp_max=rows - 1,
+    )
+    value = _encoder.encode(batch, header.footer()).to_pybytes()
+    return Message(
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        headers=header.headers(value),
+        value=value,
+    )
+
+
+@cache
+def numbered(offset: int, *, topic: str = "t", partition: int = 0) -> Message:
+    """The segment at an offset: the same bytes whenever it is asked for."""
+    numbers = pa.array([offset * 10 + row for row in range(ROWS)], pa.int64())
+    table = pa.table({"n": numbers})
+    return segment(table, topic=topic, partition=partition, offset=offset, number=offset)
+
+
+def segments(offsets: Iterable[int], **place: Any) -> list[Message]:
+    """The segments at these offsets."""
+    return [numbered(offset, **place) for offset in offsets]
+
+
+def numbers(offsets: Iterable[int]) -> list[int]:
+    """The records of the segments at these offsets, ascending."""
+    return sorted(offset * 10 + row for offset in offsets for row in range(ROWS))
