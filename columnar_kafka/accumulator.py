@@ -13,36 +13,33 @@ from __future__ import annotations
 import threading
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from columnar_kafka.batch import Batch, Callback, Chunk, Format, OneRow, Plain, Refused
+from columnar_kafka.batch import Batch, Chunk, Format, OneRow, Others, Plain, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from columnar_kafka.budget import Budget
-    from columnar_kafka.columns.kafka import Headers
     from columnar_kafka.partitioner import Partitioner
 
-__all__ = ["Accumulator", "Taken", "Work"]
+__all__ = ["Accumulator", "Waiting", "Work", "give_up"]
 
 _FIRST_RATIO: Final = 0.1
 """Encoded bytes for each byte taken, before the first segment of a topic has told."""
 _LOOKUP_RETRY: Final = 1.0
 
 
-class Taken(NamedTuple):
-    """A record as `produce` accepted it; a plain message when `form` is None."""
+@dataclass(slots=True)
+class Waiting:
+    """A record whose topic's number of partitions is not known yet."""
 
-    topic: str
-    form: Format | None
-    value: Any
-    key: bytes | None
-    timestamp: int
-    headers: Headers | None
-    callback: Callback
+    since: float
+    partition: int
+    form: Format
+    values: tuple[Any, ...]
+    others: Others
     nbytes: int
 
 
@@ -54,8 +51,9 @@ class _Topic:
     partitions: int | None = None
     looked_up: float = float("-inf")
     sticky: int | None = None
-    ratio: float = _FIRST_RATIO
-    waiting: deque[tuple[float, int, Taken]] = field(default_factory=deque)
+    ratio: float | None = None
+    open: dict[int, Batch] = field(default_factory=dict)  # by partition, oldest first
+    waiting: deque[Waiting | Plain] = field(default_factory=deque)
 
 
 @dataclass(slots=True)
@@ -64,7 +62,7 @@ class Work:
 
     chunks: list[Chunk]
     sealed: list[Batch | Plain]
-    expired: list[Taken]
+    expired: list[Waiting | Plain]
 
 
 class Accumulator:
@@ -74,29 +72,26 @@ class Accumulator:
         self,
         *,
         partitioner: Partitioner,
-        budget: Budget,
         linger: float,
         segment_rows: int,
         message_timeout: float,
         refresh: float,
     ) -> None:
         self._partitioner = partitioner
-        self._budget = budget
         self._linger = linger
         self._segment_rows = segment_rows
         self._message_timeout = message_timeout
         self._refresh = refresh if refresh > 0 else float("inf")
         self._lock = threading.Lock()  # guards everything below
         self._topics: dict[str, _Topic] = {}
-        self._open: dict[tuple[str, int], Batch] = {}  # oldest first
         self._chunks: list[Chunk] = []
         self._sealed: deque[Batch | Plain] = deque()
 
     def __repr__(self) -> str:
-        waiting = sum(len(topic.waiting) for topic in self._topics.values())
-        return (
-            f"<Accumulator {len(self._open)} open, {len(self._sealed)} sealed, {waiting} waiting>"
-        )
+        topics = self._topics.values()
+        opened = sum(len(topic.open) for topic in topics)
+        waiting = sum(len(topic.waiting) for topic in topics)
+        return f"<Accumulator {opened} open, {len(self._sealed)} sealed, {waiting} waiting>"
 
     # --- topics ---------------------------------------------------------------------------------
 
@@ -106,9 +101,8 @@ class Accumulator:
             topic = self._topics.get(form.topic)
             if topic is None:
                 self._topics[form.topic] = topic = _Topic(form)
-            for key in [key for key in self._open if key[0] == form.topic]:
-                self._seal(key)
-            topic.form, topic.ratio = form, _FIRST_RATIO
+            self._seal_topic(topic)
+            topic.form, topic.ratio = form, None
             if partitions is not None:
                 self._set_partitions(topic, partitions, now)
 
@@ -130,72 +124,99 @@ class Accumulator:
         with self._lock:
             state = self._topics[topic]
             seen = encoded_bytes / max(1, taken_bytes)
-            first = state.ratio == _FIRST_RATIO
-            state.ratio = seen if first else 0.7 * state.ratio + 0.3 * seen
+            state.ratio = seen if state.ratio is None else 0.7 * state.ratio + 0.3 * seen
 
     # --- records --------------------------------------------------------------------------------
 
-    def append(self, partition: int, taken: Taken, now: float) -> bool:
+    def append(
+        self,
+        form: Format,
+        partition: int,
+        values: tuple[Any, ...],
+        others: Others,
+        nbytes: int,
+        *,
+        now: float,
+        pressed: bool,
+    ) -> bool:
         """Add one record; return whether the sender should look.
+
+        Args:
+            form: how the record was taken.
+            partition: a partition, or -1 to have it chosen.
+            values: as `Columns.take` returned them.
+            others: key, timestamp, headers, callback.
+            nbytes: what it may hold.
+            now: the time.
+            pressed: memory is scarce: seal the largest open batch.
 
         Raises:
             KafkaException: there is no such partition.
         """
         with self._lock:
-            state = self._topics[taken.topic]
-            if state.partitions is None:
-                state.waiting.append((now, partition, taken))
-                return len(state.waiting) == 1
-            if partition >= state.partitions:
+            topic = self._topics[form.topic]
+            if topic.partitions is None:
+                topic.waiting.append(Waiting(now, partition, form, values, others, nbytes))
+                return len(topic.waiting) == 1
+            if partition >= topic.partitions:
                 raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
-            return self._append(state, partition, taken, now)
+            wake = self._append(topic, form, partition, values, others, nbytes, now)
+            if pressed:
+                self._seal_largest()
+            return wake or pressed
 
-    def _append(self, topic: _Topic, partition: int, taken: Taken, now: float) -> bool:
+    def _append(
+        self,
+        topic: _Topic,
+        form: Format,
+        partition: int,
+        values: tuple[Any, ...],
+        others: Others,
+        nbytes: int,
+        now: float,
+    ) -> bool:
         if partition < 0:
-            partition = self._choose(topic, taken.key)
-        key = (topic.form.topic, partition)
-        if taken.form is None:
-            self._append_plain(key, taken, now)
-            return True
-        batch = self._open.get(key)
-        if batch is not None and batch.form is not taken.form:
-            self._seal(key)
-            batch = None
-        wake = batch is None and not self._open
-        if batch is None:
-            batch = self._open[key] = Batch(taken.form, partition, now)
-        _, _, values, record_key, timestamp, headers, callback, nbytes = taken
-        chunk = batch.append(values, record_key, timestamp, headers, callback, nbytes)
+            partition = self._choose(topic, others[0])
+        batch = topic.open.get(partition)
+        wake = False
+        if batch is None or batch.form is not form:
+            if batch is not None:
+                self._seal(topic, batch)
+            # The sender may have nothing to wait for yet: its next look is this batch's age.
+            wake = not topic.open
+            max_bytes = form.target_bytes / (topic.ratio or _FIRST_RATIO)
+            batch = topic.open[partition] = Batch(form, partition, now, max_bytes=max_bytes)
+        chunk = batch.append(values, others, nbytes)
         if chunk is not None:
             self._chunks.append(chunk)
             wake = True
-        if (
-            batch.rows >= self._segment_rows
-            or batch.taken_bytes * topic.ratio >= batch.form.target_bytes
-        ):
-            self._seal(key)
-            return True
-        if self._budget.half_used:
-            self._seal(max(self._open, key=lambda each: self._open[each].taken_bytes))
+        if batch.rows >= self._segment_rows or batch.taken_bytes >= batch.max_bytes:
+            self._seal(topic, batch)
             return True
         return wake
 
-    def _append_plain(self, key: tuple[str, int], taken: Taken, now: float) -> None:
-        if key in self._open:
-            self._seal(key)
-        self._sealed.append(
-            Plain(
-                topic=key[0],
-                partition=key[1],
-                value=taken.value,
-                key=taken.key,
-                timestamp=taken.timestamp,
-                headers=taken.headers,
-                callback=taken.callback,
-                created=now,
-                charge=taken.nbytes,
-            )
-        )
+    def append_plain(self, plain: Plain) -> None:
+        """Add a plain message to a topic with a schema, behind the records of its partition.
+
+        Raises:
+            KafkaException: there is no such partition.
+        """
+        with self._lock:
+            topic = self._topics[plain.topic]
+            if topic.partitions is None:
+                topic.waiting.append(plain)
+                return
+            if plain.partition >= topic.partitions:
+                raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
+            self._append_plain(topic, plain)
+
+    def _append_plain(self, topic: _Topic, plain: Plain) -> None:
+        if plain.partition < 0:
+            plain.partition = self._choose(topic, plain.key)
+        batch = topic.open.get(plain.partition)
+        if batch is not None:
+            self._seal(topic, batch)
+        self._sealed.append(plain)
 
     def _choose(self, topic: _Topic, key: bytes | None) -> int:
         assert topic.partitions is not None
@@ -209,14 +230,23 @@ class Accumulator:
     def seal_all(self) -> None:
         """Seal every open batch."""
         with self._lock:
-            for key in list(self._open):
-                self._seal(key)
+            for topic in self._topics.values():
+                self._seal_topic(topic)
 
-    def _seal(self, key: tuple[str, int]) -> None:
-        batch = self._open.pop(key)
+    def _seal_topic(self, topic: _Topic) -> None:
+        for batch in list(topic.open.values()):
+            self._seal(topic, batch)
+
+    def _seal_largest(self) -> None:
+        topics = self._topics.values()
+        opened = [(topic, batch) for topic in topics for batch in topic.open.values()]
+        if opened:
+            self._seal(*max(opened, key=lambda each: each[1].taken_bytes))
+
+    def _seal(self, topic: _Topic, batch: Batch) -> None:
+        del topic.open[batch.partition]
         batch.seal()
         self._sealed.append(batch)
-        topic = self._topics[key[0]]
         if topic.sticky == batch.partition:
             topic.sticky = None
 
@@ -230,40 +260,44 @@ class Accumulator:
             return max(0.0, min(self._times(), default=float("inf")) - now)
 
     def _times(self) -> Iterator[float]:
-        for batch in self._open.values():
-            yield batch.created + self._linger
-            break  # the oldest is first
         for topic in self._topics.values():
             yield self._lookup_at(topic)
+            for batch in topic.open.values():
+                yield batch.created + self._linger
+                break  # the oldest is first
             if topic.waiting:
-                yield topic.waiting[0][0] + self._message_timeout
+                yield topic.waiting[0].since + self._message_timeout
 
     def drain(self, now: float) -> Work:
         """Seal what is old enough; return all work, in the order in which it must be sent."""
         with self._lock:
-            for key in [
-                key for key, batch in self._open.items() if batch.created + self._linger <= now
-            ]:
-                self._seal(key)
-            work = Work(self._chunks, list(self._sealed), list(self._expired(now)))
-            self._chunks = []
-            self._sealed.clear()
-            return work
-
-    def take_all(self, now: float) -> Work:
-        """Take everything out, sealed or not: for a purge."""
-        self.seal_all()
-        work = self.drain(now)
-        with self._lock:
             for topic in self._topics.values():
-                work.expired += [taken for _, _, taken in topic.waiting]
+                for batch in list(topic.open.values()):
+                    if batch.created + self._linger > now:
+                        break  # the others are younger
+                    self._seal(topic, batch)
+            return self._take(self._expired(now))
+
+    def take_all(self) -> Work:
+        """Take everything out, sealed or not: for a purge."""
+        with self._lock:
+            waiting: list[Waiting | Plain] = []
+            for topic in self._topics.values():
+                self._seal_topic(topic)
+                waiting += topic.waiting
                 topic.waiting.clear()
+            return self._take(waiting)
+
+    def _take(self, expired: Iterable[Waiting | Plain]) -> Work:
+        work = Work(self._chunks, list(self._sealed), list(expired))
+        self._chunks = []
+        self._sealed.clear()
         return work
 
-    def _expired(self, now: float) -> Iterator[Taken]:
+    def _expired(self, now: float) -> Iterator[Waiting | Plain]:
         for topic in self._topics.values():
-            while topic.waiting and topic.waiting[0][0] + self._message_timeout <= now:
-                yield topic.waiting.popleft()[2]
+            while topic.waiting and topic.waiting[0].since + self._message_timeout <= now:
+                yield topic.waiting.popleft()
 
     def _lookup_at(self, topic: _Topic) -> float:
         wait = self._refresh if topic.partitions is not None else _LOOKUP_RETRY
@@ -273,15 +307,21 @@ class Accumulator:
         topic.partitions = partitions
         topic.looked_up = now
         while topic.waiting:
-            created, partition, taken = topic.waiting.popleft()
+            each = topic.waiting.popleft()
             # A partition that does not exist is for librdkafka to refuse, in that record's report.
-            self._append(topic, partition, taken, created)
+            if isinstance(each, Plain):
+                self._append_plain(topic, each)
+            else:
+                where = (topic, each.form, each.partition)
+                self._append(*where, each.values, each.others, each.nbytes, each.since)
 
 
-def refused(taken: Taken, error: KafkaError) -> Refused:
-    """Return the report of a record that never became part of a batch."""
-    value = taken.value
-    if taken.form is not None:
-        value = dict(zip(taken.form.schema.names, value, strict=False))
-    row = OneRow((value, taken.key, taken.timestamp, taken.headers))
-    return Refused(taken.topic, -1, row, error, taken.callback)
+def give_up(each: Waiting | Plain, error: KafkaError) -> Refused:
+    """Return the report of a record or message that librdkafka never had."""
+    if isinstance(each, Plain):
+        row = OneRow((each.value, each.key, each.timestamp, each.headers))
+        return Refused(each.topic, each.partition, row, error, each.callback)
+    key, timestamp, headers, callback = each.others
+    value = dict(zip(each.form.schema.names, each.values, strict=False))
+    row = OneRow((value, key, timestamp, headers))
+    return Refused(each.form.topic, each.partition, row, error, callback)

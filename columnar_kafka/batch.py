@@ -16,17 +16,31 @@ import pyarrow as pa
 from confluent_kafka import KafkaError
 
 from columnar_kafka.columns import kafka
+from columnar_kafka.columns.kafka import Headers
 from columnar_kafka.columns.pure import to_rows
 
 if TYPE_CHECKING:
     from columnar_kafka.columns.base import Builder, Columns
-    from columnar_kafka.columns.kafka import Headers, KafkaColumn
+    from columnar_kafka.columns.kafka import KafkaColumn
     from columnar_kafka.encoder import Encoder
     from columnar_kafka.wire import SegmentHeader
 
-__all__ = ["Batch", "Block", "Chunk", "Format", "InFlight", "OneRow", "Plain", "Refused", "State"]
+__all__ = [
+    "Batch",
+    "Block",
+    "Chunk",
+    "Format",
+    "InFlight",
+    "OneRow",
+    "Others",
+    "Plain",
+    "Refused",
+    "State",
+]
 
 Callback = Callable[[KafkaError | None, Any], Any] | None
+Others = tuple[bytes | None, int, Headers | None, Callback]
+"""What a record has besides its values: key, timestamp, headers, callback."""
 
 _REPORT_ROWS: Final = 64
 _RECORD_BYTES: Final = 16  # what a record costs besides its columns: its callback, its place
@@ -196,27 +210,9 @@ class Chunk:
     def __init__(self, form: Format, partition: int) -> None:
         self._where = (form.topic, partition)
         self.builder: Builder = form.columns.builder()
+        self.others: list[Others] = []
         self.charge = 0
         self.block: Block | None = None
-        self._keys: list[bytes | None] = []
-        self._timestamps: list[int] = []
-        self._headers: list[Headers | None] = []
-        self._callbacks: list[Callback] = []
-
-    def append(
-        self,
-        values: tuple[Any, ...],
-        key: bytes | None,
-        timestamp: int,
-        headers: Headers | None,
-        callback: Callback,
-    ) -> None:
-        """Add one record."""
-        self.builder.append(values)
-        self._keys.append(key)
-        self._timestamps.append(timestamp)
-        self._headers.append(headers)
-        self._callbacks.append(callback)
 
     def convert(self) -> list[Refused]:
         """Turn the records into a block, once; return those that cannot be."""
@@ -226,67 +222,75 @@ class Chunk:
         refused = [
             Refused(
                 *self._where,
-                OneRow((refusal.value, self._keys[i], self._timestamps[i], self._headers[i])),
+                OneRow((refusal.value, *self.others[i][:3])),
                 refusal.error.kafka_error,
-                self._callbacks[i],
+                self.others[i][3],
             )
             for i, refusal in refusals.items()
         ]
-        keep = [i for i in range(len(self._keys)) if i not in refusals] if refusals else None
+        kept = [each for i, each in enumerate(self.others) if i not in refusals]
+        keys, timestamps, headers, callbacks = zip(*kept, strict=True) if kept else ((),) * 4
         self.block = Block(
             columns,
-            kafka.key_array(_pick(self._keys, keep)),
-            kafka.timestamp_array(_pick(self._timestamps, keep)),
-            kafka.header_array(_pick(self._headers, keep)),
-            _pick(self._callbacks, keep),
+            kafka.key_array(keys),
+            kafka.timestamp_array(timestamps),
+            kafka.header_array(headers),
+            callbacks,
         )
-        del self.builder, self._keys, self._timestamps, self._headers, self._callbacks
+        del self.builder, self.others
         return refused
-
-
-def _pick(values: list[Any], keep: list[int] | None) -> list[Any]:
-    return values if keep is None else [values[i] for i in keep]
 
 
 class Batch:
     """Records of one topic-partition. Guarded by the accumulator while open; then its sender's."""
 
-    def __init__(self, form: Format, partition: int, now: float) -> None:
+    def __init__(self, form: Format, partition: int, now: float, *, max_bytes: float) -> None:
+        """Begin a batch that should be sealed at `max_bytes`, as `Columns.take` measures them."""
         self.form = form
         self.partition = partition
         self.created = now
         self.rows = 0
         self.taken_bytes = 0
-        self.chunks = [Chunk(form, partition)]
+        self.max_bytes = max_bytes
+        self.chunks: list[Chunk] = []
         self.state = State.OPEN
+        self._begin_chunk()
 
     def __repr__(self) -> str:
         where = f"{self.form.topic}[{self.partition}]"
         return f"<Batch {where} {self.state.value}: {self.rows} rows, {self.taken_bytes} bytes>"
 
-    def append(
-        self,
-        values: tuple[Any, ...],
-        key: bytes | None,
-        timestamp: int,
-        headers: Headers | None,
-        callback: Callback,
-        nbytes: int,
-    ) -> Chunk | None:
+    def append(self, values: tuple[Any, ...], others: Others, nbytes: int) -> Chunk | None:
         """Add one record; return the chunk that it filled, for the sender to convert."""
-        chunk = self.chunks[-1]
-        chunk.append(values, key, timestamp, headers, callback)
-        chunk.charge += nbytes
+        self._add_values(values)
+        self._add_others(others)
         self.rows += 1
         self.taken_bytes += nbytes
-        if not chunk.builder.full:
+        self._room -= 1
+        if self._room:
             return None
-        self.chunks.append(Chunk(self.form, self.partition))
-        return chunk
+        full = self._end_chunk()
+        self._begin_chunk()
+        return full
 
     def seal(self) -> None:
         """Take no more records."""
         self.state = _advance(self.state, State.SEALED)
+        self._end_chunk()
+
+    def _begin_chunk(self) -> None:
+        chunk = Chunk(self.form, self.partition)
+        self.chunks.append(chunk)
+        self._add_values = chunk.builder.append
+        self._add_others = chunk.others.append
+        self._room = chunk.builder.capacity
+        self._charged = self.taken_bytes
+
+    def _end_chunk(self) -> Chunk:
+        chunk = self.chunks[-1]
+        chunk.charge = self.taken_bytes - self._charged
+        del self._add_values, self._add_others  # or they would keep the rows alive
+        return chunk
 
 
 @dataclass(slots=True, eq=False)
@@ -300,7 +304,7 @@ class Plain:
     timestamp: int
     headers: Headers | None
     callback: Callback
-    created: float
+    since: float
     charge: int
 
 
@@ -313,7 +317,7 @@ class InFlight:
     block: Block
     header: SegmentHeader
     data: Any
-    created: float
+    since: float
     charge: int
     state: State = State.SEALED
 

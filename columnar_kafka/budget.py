@@ -30,13 +30,11 @@ class Budget:
         """The records accepted and not yet reported."""
         return self._records
 
-    @property
-    def half_used(self) -> bool:
-        """Whether half of the bound is charged: time to seal what is open."""
-        return 2 * self._bytes >= self.limit_bytes
-
-    def take(self, nbytes: int) -> None:
+    def take(self, nbytes: int) -> bool:
         """Charge one record of `nbytes`, or raise and charge nothing.
+
+        Returns:
+            Whether half of the bound is charged: time to seal what is open.
 
         Raises:
             BufferError: the record does not fit now; it may after a `poll`.
@@ -58,6 +56,7 @@ class Budget:
                 )
             self._bytes += nbytes
             self._records += 1
+            return 2 * self._bytes >= self.limit_bytes
 
     def adjust(self, nbytes: int) -> None:
         """Charge `nbytes` more (or fewer) for records already taken: their form changed."""

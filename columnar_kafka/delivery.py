@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
-from columnar_kafka.record import Message, Report, plain_message
+from columnar_kafka.record import plain_message, reports
 
 if TYPE_CHECKING:
     import confluent_kafka
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from columnar_kafka.batch import Callback, InFlight, Plain, Refused
     from columnar_kafka.budget import Budget
+    from columnar_kafka.record import Message
 
 __all__ = ["Delivery"]
 
@@ -45,9 +46,16 @@ class _SegmentOutcome:
     ) -> None:
         self._sent = sent
         self._error = error
-        self._source = source
         offset = source.offset() if source is not None and error is None else None
-        self._offset = -1001 if offset is None else offset
+        self.message = reports(
+            sent.block,
+            topic=sent.topic,
+            partition=sent.partition,
+            offset=offset,
+            count=len(sent.block),
+            error=error,
+            acknowledged=source,
+        )
 
     def __len__(self) -> int:
         return len(self._sent.block)
@@ -61,18 +69,6 @@ class _SegmentOutcome:
 
     def error(self) -> KafkaError | None:
         return self._error
-
-    def message(self, index: int) -> Message:
-        return Report.of(
-            self._sent.block,
-            index,
-            topic=self._sent.topic,
-            partition=self._sent.partition,
-            offset=self._offset,
-            count=len(self),
-            error=self._error,
-            acknowledged=self._source,
-        )
 
 
 class _OneOutcome:
@@ -170,16 +166,16 @@ class Delivery:
 
     def refused(self, refused: Refused, *, charge: int = 0) -> None:
         """Note a record that never was part of a segment."""
-        message = Report.of(
+        report = reports(
             refused.row,
-            0,
             topic=refused.topic,
             partition=refused.partition,
-            offset=-1001,
+            offset=None,
             count=1,
             error=refused.error,
             acknowledged=None,
         )
+        message = report(0)
         self._note(_OneOutcome(message, refused.callback, refused.error, charge), refused.error)
 
     def _note(self, outcome: _Outcome, error: KafkaError | None) -> None:

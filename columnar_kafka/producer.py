@@ -13,8 +13,8 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException
 
 from columnar_kafka import config, record
-from columnar_kafka.accumulator import Accumulator, Taken
-from columnar_kafka.batch import Callback, Format
+from columnar_kafka.accumulator import Accumulator
+from columnar_kafka.batch import Callback, Format, Others, Plain
 from columnar_kafka.broker.confluent import ConfluentProducer
 from columnar_kafka.budget import Budget
 from columnar_kafka.columns.kafka import KafkaColumn
@@ -67,6 +67,7 @@ class Producer(confluent_kafka.Producer):
         settings, inner = config.ProducerConfig.parse(config.merge(args, kwargs))
         super().__init__(inner)
         self._settings = settings
+        self._transactional = settings.transactional
         self._in_transaction = False
         self._failures_before = 0
         if settings.encoding == "none":
@@ -81,7 +82,6 @@ class Producer(confluent_kafka.Producer):
         self._delivery = Delivery(self._budget)
         self._accumulator = Accumulator(
             partitioner=Partitioner(settings.partitioner),
-            budget=self._budget,
             linger=settings.linger,
             segment_rows=settings.segment_rows,
             message_timeout=settings.message_timeout,
@@ -198,35 +198,68 @@ class Producer(confluent_kafka.Producer):
                 headers=headers,
             )
             return
-        self._check_usable()
-        self._check_transaction()
+        if self._unusable is not None:
+            raise self._unusable
+        if self._transactional and not self._in_transaction:
+            raise KafkaException(
+                KafkaError(KafkaError._STATE, "records are produced inside a transaction")
+            )
         key = record.encode_key(key)
-        pairs = record.encode_headers(headers)
+        pairs, nbytes = record.encode_headers(headers)
         report = on_delivery or callback or self._settings.on_delivery
-        when = timestamp or time.time_ns() // 1_000_000
+        others = (key, timestamp or time.time_ns() // 1_000_000, pairs, report)
+        if key is not None:
+            nbytes += len(key)
         if value is None or isinstance(value, bytes | str):
-            taken = _plain(topic, value, key, when, pairs, report)
-        else:
+            self._accept_plain(topic, partition, value, others, nbytes)
+            return
+        if not form.kafka.has_all:
             self._check_metadata(form, key, pairs)
-            values, nbytes = form.columns.take(value)
-            nbytes += len(key or b"") + (_header_bytes(pairs) if pairs else 0)
-            taken = Taken(topic, form, values, key, when, pairs, report, nbytes)
-        self._accept(partition, taken)
-
-    def _accept(self, partition: int, taken: Taken) -> None:
+        values, more = form.columns.take(value)
+        nbytes += more
+        pressed = self._charge(nbytes)
         try:
-            self._budget.take(taken.nbytes)
+            wake = self._accumulator.append(
+                form, partition, values, others, nbytes, now=time.monotonic(), pressed=pressed
+            )
+        except BaseException:
+            self._budget.release(nbytes, 1)
+            raise
+        if wake:
+            self._sender.wake()
+
+    def _accept_plain(
+        self, topic: str, partition: int, value: str | bytes | None, others: Others, nbytes: int
+    ) -> None:
+        data = value.encode() if isinstance(value, str) else value
+        nbytes += len(data or b"") + _PLAIN_BYTES
+        key, timestamp, headers, callback = others
+        plain = Plain(
+            topic=topic,
+            partition=partition,
+            value=data,
+            key=key,
+            timestamp=timestamp,
+            headers=headers,
+            callback=callback,
+            since=time.monotonic(),
+            charge=nbytes,
+        )
+        self._charge(nbytes)
+        try:
+            self._accumulator.append_plain(plain)
+        except BaseException:
+            self._budget.release(nbytes, 1)
+            raise
+        self._sender.wake()
+
+    def _charge(self, nbytes: int) -> bool:
+        try:
+            return self._budget.take(nbytes)
         except BufferError:
             self._accumulator.seal_all()
             self._sender.wake()
             raise
-        try:
-            wake = self._accumulator.append(partition, taken, time.monotonic())
-        except BaseException:
-            self._budget.release(taken.nbytes, 1)
-            raise
-        if wake:
-            self._sender.wake()
 
     def _check_metadata(self, form: Format, key: bytes | None, headers: Any) -> None:
         members = form.kafka.members
@@ -422,29 +455,11 @@ class Producer(confluent_kafka.Producer):
         if self._unusable is not None:
             raise self._unusable
 
-    def _check_transaction(self) -> None:
-        if self._settings.transactional and not self._in_transaction:
-            raise KafkaException(
-                KafkaError(KafkaError._STATE, "records are produced inside a transaction")
-            )
-
     def _abandon(self) -> None:
         """Drop the copy of the buffer that a forked child has: its parent sends it."""
         self._unusable = ForkError(
             "this producer was made before os.fork(); make one in the child process"
         )
-
-
-def _plain(
-    topic: str, value: Any, key: bytes | None, timestamp: int, headers: Any, report: Callback
-) -> Taken:
-    data = value.encode() if isinstance(value, str) else value
-    nbytes = len(data or b"") + len(key or b"") + _PLAIN_BYTES
-    return Taken(topic, None, data, key, timestamp, headers, report, nbytes)
-
-
-def _header_bytes(headers: list[tuple[str, bytes | None]]) -> int:
-    return sum(len(key) + len(value or b"") + 100 for key, value in headers)
 
 
 def _deadline(timeout: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import confluent_kafka
 from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError
@@ -10,9 +10,21 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError
 from columnar_kafka import position
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from columnar_kafka.columns.kafka import Headers
 
-__all__ = ["Message", "Report", "Rows", "encode_headers", "encode_key", "plain_message"]
+__all__ = [
+    "Message",
+    "Report",
+    "Rows",
+    "encode_headers",
+    "encode_key",
+    "plain_message",
+    "reports",
+]
+
+_HEADER_BYTES: Final = 100  # what one header's objects cost beside their bytes
 
 
 class Message(confluent_kafka.Message):
@@ -60,10 +72,21 @@ def _or_unset(value: Any) -> Any:
 class Rows(Protocol):
     """Where reports read the records of a segment from, when somebody asks."""
 
-    def value(self, row: int) -> Any: ...
-    def key(self, row: int) -> bytes | None: ...
-    def headers(self, row: int) -> Headers | None: ...
-    def timestamp(self, row: int) -> int: ...
+    def value(self, row: int) -> Any:
+        """Return a record as it was produced."""
+        ...
+
+    def key(self, row: int) -> bytes | None:
+        """Return its key."""
+        ...
+
+    def headers(self, row: int) -> Headers | None:
+        """Return its headers."""
+        ...
+
+    def timestamp(self, row: int) -> int:
+        """Return its time in milliseconds."""
+        ...
 
 
 class Report(Message):
@@ -71,33 +94,6 @@ class Report(Message):
 
     _source: Rows
     _index: int
-
-    @classmethod
-    def of(
-        cls,
-        rows: Rows,
-        index: int,
-        *,
-        topic: str,
-        partition: int,
-        offset: int,
-        count: int,
-        error: KafkaError | None,
-        acknowledged: confluent_kafka.Message | None,
-    ) -> Report:
-        """Return the report of row `index` of `rows`, one of `count` in the segment at `offset`."""
-        report = cls(
-            topic=topic,
-            partition=partition,
-            offset=position.pack(offset, index, count) if offset >= 0 else -1001,
-            error=error,
-            latency=_or_unset(acknowledged and acknowledged.latency()),
-            leader_epoch=_or_unset(acknowledged and acknowledged.leader_epoch()),
-        )
-        report._source = rows
-        report._index = index
-        report._rows = count
-        return report
 
     def value(self) -> Any:
         """Return the record as it was produced."""
@@ -116,6 +112,39 @@ class Report(Message):
         return TIMESTAMP_CREATE_TIME, self._source.timestamp(self._index)
 
 
+def reports(
+    rows: Rows,
+    *,
+    topic: str,
+    partition: int,
+    offset: int | None,
+    count: int,
+    error: KafkaError | None,
+    acknowledged: confluent_kafka.Message | None,
+) -> Callable[[int], Report]:
+    """Return what makes the report of each of `count` records in the segment at `offset`."""
+    # A report without an offset has no position.
+    base = None if offset is None else position.pack(offset, 0, count)
+    latency = _or_unset(acknowledged and acknowledged.latency())
+    epoch = _or_unset(acknowledged and acknowledged.leader_epoch())
+
+    def report(index: int) -> Report:
+        message = Report(
+            topic=topic,
+            partition=partition,
+            offset=-1001 if base is None else base + index,
+            error=error,
+            latency=latency,
+            leader_epoch=epoch,
+        )
+        message._source = rows
+        message._index = index
+        message._rows = count
+        return message
+
+    return report
+
+
 def encode_key(key: Any) -> bytes | None:
     """Return a key as the bytes that go on the wire.
 
@@ -129,30 +158,28 @@ def encode_key(key: Any) -> bytes | None:
     raise TypeError(f"a bytes-like object is required, not '{type(key).__name__}'")
 
 
-def encode_headers(headers: Any) -> Headers | None:
-    """Return headers given as a list of pairs or a dict as bytes; none at all is None.
+def encode_headers(headers: Any) -> tuple[Headers | None, int]:
+    """Return headers given as a list of pairs or a dict, as bytes, and about how much they hold.
+
+    No headers at all are None.
 
     Raises:
         TypeError: not such a list or dict (as confluent-kafka).
     """
     if not headers:
-        return None
-    pairs = headers.items() if isinstance(headers, dict) else headers
+        return None, 0
+    pairs: Headers = []
+    nbytes = 0
     try:
-        return [(_header_key(key), _header_value(value)) for key, value in pairs]
+        for key, value in headers.items() if isinstance(headers, dict) else headers:
+            data = value.encode() if isinstance(value, str) else value
+            if not isinstance(key, str) or not (data is None or isinstance(data, bytes)):
+                raise TypeError(
+                    "expected header key to be a string, its value None, bytes or a string, "
+                    f"not {type(key).__name__} and {type(value).__name__}"
+                )
+            pairs.append((key, data))
+            nbytes += _HEADER_BYTES + len(key) + len(data or b"")
     except ValueError as error:
-        raise TypeError("Headers are expected to be a tuple of (key, value)") from error
-
-
-def _header_key(key: Any) -> str:
-    if not isinstance(key, str):
-        raise TypeError(f"a header's key is a str, not {type(key).__name__}")
-    return key
-
-
-def _header_value(value: Any) -> bytes | None:
-    if value is None or isinstance(value, bytes):
-        return value
-    if isinstance(value, str):
-        return value.encode()
-    raise TypeError(f"a header's value is bytes, str or None, not {type(value).__name__}")
+        raise TypeError("Headers are expected to be a list of (key, value) tuples") from error
+    return pairs, nbytes

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException
 
-from columnar_kafka.accumulator import Accumulator, Work, refused
+from columnar_kafka.accumulator import Accumulator, Work, give_up
 from columnar_kafka.batch import Batch, Block, Chunk, InFlight, OneRow, Plain, Refused
 from columnar_kafka.wire import SegmentHeader
 
@@ -115,7 +115,7 @@ class Sender:
         """Do what is to be done at `now`; return the seconds until there may be more."""
         self._look_up(now)
         if self._purging:
-            self._purge(now)
+            self._purge()
         work = self._accumulator.drain(now)
         self._expire(work, KafkaError(KafkaError._MSG_TIMED_OUT))
         self._sealed.extend(work.sealed)
@@ -124,13 +124,14 @@ class Sender:
         return self._send_all(now)
 
     def _expire(self, work: Work, error: KafkaError) -> None:
-        for taken in work.expired:
-            self._delivery.refused(refused(taken, error), charge=taken.nbytes)
+        for each in work.expired:
+            charge = each.charge if isinstance(each, Plain) else each.nbytes
+            self._delivery.refused(give_up(each, error), charge=charge)
 
-    def _purge(self, now: float) -> None:
+    def _purge(self) -> None:
         """Fail what is here: encoded, sealed, open, or waiting for its partition."""
         error = KafkaError(KafkaError._PURGE_QUEUE)
-        work = self._accumulator.take_all(now)
+        work = self._accumulator.take_all()
         self._expire(work, error)
         self._sealed.extend(work.sealed)
         while self._outbox or self._sealed:
@@ -230,7 +231,7 @@ class Sender:
             block=block,
             header=header,
             data=data,
-            created=batch.created,
+            since=batch.created,
             charge=charge + len(data),
         )
 
@@ -258,7 +259,7 @@ class Sender:
 
     def _try_send(self, item: InFlight | Plain, now: float) -> bool:
         """Hand one item over, or fail it for good; False when librdkafka's queue is full."""
-        if item.created + self._message_timeout <= now:
+        if item.since + self._message_timeout <= now:
             self._fail(item, KafkaError(KafkaError._MSG_TIMED_OUT))
             return True
         self._delivery.handed_over()
@@ -298,9 +299,7 @@ class Sender:
 
     def _fail(self, item: InFlight | Plain, error: KafkaError) -> None:
         if isinstance(item, Plain):
-            row = OneRow((item.value, item.key, item.timestamp, item.headers))
-            refusal = Refused(item.topic, item.partition, row, error, item.callback)
-            self._delivery.refused(refusal, charge=item.charge)
+            self._delivery.refused(give_up(item, error), charge=item.charge)
         else:
             self._delivery.segment_done(item, error)
 

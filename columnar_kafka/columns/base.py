@@ -32,8 +32,8 @@ class Builder(Protocol):
     def __len__(self) -> int: ...
 
     @property
-    def full(self) -> bool:
-        """Whether it is time to `finish` this builder and go on with a new one."""
+    def capacity(self) -> int:
+        """The rows after which it is time to `finish` this builder and go on with a new one."""
         ...
 
     def append(self, values: tuple[Any, ...]) -> None:

@@ -99,7 +99,10 @@ class PureColumns:
         for i in self._sized:
             value = values[i]
             if value is not None:
-                nbytes += _length(value)
+                try:
+                    nbytes += len(value)
+                except TypeError:  # of a wrong type: found when its chunk is converted
+                    continue
         if self._frozen:
             values, more = self._freeze(values)
             nbytes += more
@@ -200,14 +203,10 @@ class PureBuilder:
         self._columns = columns
         self._rows: list[tuple[Any, ...]] = []
         self.append = self._rows.append
+        self.capacity = CHUNK_ROWS
 
     def __len__(self) -> int:
         return len(self._rows)
-
-    @property
-    def full(self) -> bool:
-        """See `Builder.full`."""
-        return len(self._rows) >= CHUNK_ROWS
 
     def finish(self) -> Converted:
         """See `Builder.finish`."""
@@ -225,13 +224,6 @@ def _without(
     rows: Sequence[tuple[Any, ...]], refused: Mapping[int, RowError]
 ) -> Sequence[tuple[Any, ...]]:
     return [row for i, row in enumerate(rows) if i not in refused] if refused else rows
-
-
-def _length(value: Any) -> int:
-    try:
-        return len(value)
-    except TypeError:
-        return 0  # of a wrong type: found when its chunk is converted
 
 
 # --- which Python types a field takes -----------------------------------------------------------

@@ -1,1 +1,1 @@
-"""The main job, shown: service → Kafka → reader and lake, compared at every step."""
+"""The main job, `columnar-kafka demo`: one record's whole way on real parts. `run.py` tells it."""

@@ -404,10 +404,8 @@ def _final(file: StagedFile) -> str:
 
 
 def _local(root: str | os.PathLike[str]) -> Path:
-    path = os.fspath(root)
-    if path.startswith("file:"):
-        path = re.sub(r"^file:(//(localhost)?(?=/))?", "", path)
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", path) or not path:
+    path = re.sub(r"^file:(//(localhost)?(?=/[^/]))?", "", os.fspath(root))
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:|//|$", path):
         raise LakeError(f"path {os.fspath(root)!r}: only paths of this machine can be written yet")
     return Path(os.path.abspath(path))  # noqa: PTH100 - executors may stand elsewhere; keep links
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from segments import ROWS, numbered, segment, segments
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.base import (
@@ -21,7 +22,6 @@ from columnar_kafka.lake.base import (
     StagedFile,
 )
 from columnar_kafka.lake.plan import Layout, Mode, Planner, admit
-from segments import ROWS, numbered, segment, segments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from segments import ROWS, numbered, numbers, segment, segments
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake import stage as stage_module
@@ -19,7 +20,6 @@ from columnar_kafka.lake.parquet import ParquetDirectory
 from columnar_kafka.lake.plan import Layout, Mode, Planner
 from columnar_kafka.lake.stage import stage
 from columnar_kafka.lake.stitch import Stitcher, StitchError
-from segments import ROWS, numbered, numbers, segment, segments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -34,9 +34,7 @@ def table(tmp_path: Path) -> ParquetDirectory:
 
 
 def staged(table: ParquetDirectory, messages: Iterable[Message], **layout: Any) -> Staged:
-    planner = Planner(
-        fences=table.fences(), generations=GENERATIONS, layout=Layout(**layout)
-    )
+    planner = Planner(fences=table.fences(), generations=GENERATIONS, layout=Layout(**layout))
     return stage(messages, table=table, planner=planner)
 
 

@@ -1,0 +1,79 @@
+"""What readers see in the lake: plain Spark, and polars, which knows nothing of this package."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import polars
+import pyarrow.parquet as pq
+
+from columnar_kafka.demo import compare, records
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+_POLL_SECONDS = 0.1
+
+
+class NotLandedError(Exception):
+    """The lake did not get its rows in time; the message says how many it has."""
+
+
+def rows(folder: Path) -> int:
+    """The rows of the Parquet files in a folder, by their footers; 0 if it is not there yet."""
+    return sum(pq.read_metadata(file).num_rows for file in folder.glob("*.parquet"))
+
+
+def describe(folder: Path) -> str:
+    """How many files, and how big."""
+    sizes = [file.stat().st_size for file in folder.glob("*.parquet")]
+    return f"{len(sizes)} files, {sum(sizes) / 1e6:.1f} MB"
+
+
+def wait_for_rows(
+    folder: Path,
+    wanted: int,
+    *,
+    seconds: float,
+    check: Callable[[], None],
+    seen: Callable[[int], None],
+) -> None:
+    """Block until `folder` has that many rows or more; `check` may raise what went wrong.
+
+    Raises:
+        NotLandedError: not within `seconds`.
+    """
+    deadline = time.monotonic() + seconds
+    while (found := rows(folder)) < wanted:
+        seen(found)
+        check()
+        if time.monotonic() > deadline:
+            raise NotLandedError(
+                f"after {seconds:.0f} s {found:,} of {wanted:,} rows are in the lake"
+            )
+        time.sleep(_POLL_SECONDS)
+    seen(found)
+
+
+def by_spark(spark: SparkSession, folder: Path) -> pa.Table:
+    """All that `spark.read.parquet` sees."""
+    return spark.read.parquet(str(folder)).toArrow()
+
+
+def by_polars(folder: Path) -> pa.Table:
+    """All that polars sees."""
+    return polars.read_parquet(folder / "*.parquet").to_arrow()
+
+
+def check(expected: pa.Table, seen: pa.Table) -> compare.Comparison:
+    """Compare what a reader saw with what was produced."""
+    try:
+        found = records.from_lake(seen)
+    except records.UnexpectedError as error:
+        return compare.refused(expected, seen.num_rows, str(error))
+    return compare.compare(expected, found)

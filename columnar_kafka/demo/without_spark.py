@@ -1,0 +1,74 @@
+"""Kafka → lake without Spark: the same plan, stage and commit, in this process."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaException
+
+from columnar_kafka import Consumer, wire
+from columnar_kafka.lake.base import Generation, Message
+from columnar_kafka.lake.parquet import ParquetDirectory
+from columnar_kafka.lake.stage import land
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_POLL_SECONDS = 0.5
+_SILENCE_SECONDS = 30.0
+
+
+class Landing:
+    """Lands a topic's segments; each `land` goes on where the one before ended. Not thread-safe."""
+
+    def __init__(self, bootstrap_servers: str, topic: str, root: Path) -> None:
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "group.id": topic,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,  # the table itself knows what has landed
+                "columnar.encoding": "parquet",
+                "fetch.raw.bytes": True,  # whole segments, which land as they are
+            }
+        )
+        self._consumer.subscribe([topic])
+        self._topic = topic
+        self._table = ParquetDirectory(root / "lake")
+
+    def land(self, rows: int) -> None:
+        """Land the next segments, until they hold that many rows, in one commit.
+
+        Raises:
+            LakeError, SegmentError: they cannot land.
+            KafkaException: Kafka cannot be read.
+            TimeoutError: no segment came for 30 s.
+        """
+        generation = Generation("demo", self._topic)  # a topic of this run, on whatever cluster
+        land(self._messages(rows), table=self._table, generations={self._topic: generation})
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._consumer.close()
+
+    def _messages(self, rows: int) -> Iterator[Message]:
+        last = time.monotonic()
+        while rows > 0:
+            found = self._consumer.poll(_POLL_SECONDS)
+            if found is None:
+                if time.monotonic() > last + _SILENCE_SECONDS:
+                    raise TimeoutError(f"{rows:,} rows did not come in {_SILENCE_SECONDS:.0f} s")
+                continue
+            if (error := found.error()) is not None:
+                raise KafkaException(error)
+            last = time.monotonic()
+            rows -= wire.parse(found.headers())[0].rows
+            yield Message(
+                topic=found.topic(),
+                partition=found.partition(),
+                offset=found.offset(),
+                headers=found.headers(),
+                value=found.value(),
+            )
