@@ -215,9 +215,19 @@ class Chunk:
         self.block: Block | None = None
 
     def convert(self) -> list[Refused]:
-        """Turn the records into a block, once; return those that cannot be."""
+        """Turn the records into a block, once; return those that cannot be. Raises nothing."""
         if self.block is not None:
             return []
+        try:
+            return self._convert()
+        except Exception as error:  # noqa: BLE001 - the records must not go without a report
+            reason = KafkaError(KafkaError._VALUE_SERIALIZATION, f"{type(error).__name__}: {error}")
+            return [
+                Refused(*self._where, OneRow((None, key, timestamp, headers)), reason, callback)
+                for key, timestamp, headers, callback in self.others
+            ]
+
+    def _convert(self) -> list[Refused]:
         columns, refusals = self.builder.finish()
         refused = [
             Refused(

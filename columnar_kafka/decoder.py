@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import contextmanager
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from columnar_kafka import position, wire
-from columnar_kafka.columns.kafka import Headers, read_headers
+from columnar_kafka.columns.kafka import Headers, KafkaColumn, read_headers
 from columnar_kafka.columns.pure import to_rows
+from columnar_kafka.config import METADATA_MEMBERS
 from columnar_kafka.errors import SegmentError
 from columnar_kafka.schema import KAFKA_COLUMN
 
@@ -25,6 +27,13 @@ _SLICE_ROWS: Final = 1024
 
 # What pyarrow raises for malformed files; UnicodeDecodeError is a ValueError.
 _MALFORMED: Final = (pa.ArrowException, OSError, ValueError, TypeError, KeyError, OverflowError)
+
+_KAFKA_FIELDS: Final = [
+    KafkaColumn(chosen).field
+    for count in range(1, len(METADATA_MEMBERS) + 1)
+    for chosen in combinations(METADATA_MEMBERS, count)
+]
+"""Every `_kafka` column that version 1 knows: one for each choice of its members."""
 
 
 class SegmentRecord(NamedTuple):
@@ -110,6 +119,8 @@ class Segment:
     def to_table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the rows as an Arrow table of `rows` rows, only `columns` decoded when given.
 
+        What is returned is valid: text is UTF-8, lists end where they say.
+
         Raises:
             SegmentError: the bytes are not what the headers say, or cannot be decoded.
         """
@@ -118,17 +129,21 @@ class Segment:
             table = file.read(columns=None if columns is None else list(columns), use_threads=False)
             if table.num_rows != self.rows:
                 raise SegmentError(f"{table.num_rows} rows decoded, its header says {self.rows}")
+            table.validate(full=True)
             return table
 
     def records(self, start: int = 0) -> Iterator[SegmentRecord]:
         """Yield the records from row `start` on. Decoding is done when the first is asked for.
 
         Raises:
-            SegmentError: as `to_table`; before the first record, never among them.
+            SegmentError: as `to_table`, before the first record; or, at a record, a value for
+                which Python has no object.
         """
         table = self.to_table()
         for batch in table.slice(start).to_batches(max_chunksize=_SLICE_ROWS):
-            for row, record in enumerate(_records(batch, self.header.timestamp_max), start):
+            with self._located():
+                found = _records(batch, self.header.timestamp_max)
+            for row, record in enumerate(found, start):
                 yield SegmentRecord(row, *record)
             start += batch.num_rows
 
@@ -143,6 +158,7 @@ class Segment:
                         f"{wire.ROWS} is {self.rows} in the headers and "
                         f"{file.metadata.num_rows} in the file"
                     )
+                _check_columns(file.schema_arrow)
                 self._file = file
         return self._file
 
@@ -160,10 +176,21 @@ class Segment:
             ) from error
 
 
+def _check_columns(schema: pa.Schema) -> None:
+    """Refuse columns that cannot be told apart, and a `_kafka` that is not version 1's."""
+    names = schema.names
+    if len(set(names)) < len(names):
+        raise SegmentError("two columns of the file have the same name")
+    if KAFKA_COLUMN in names:
+        found = schema.field(KAFKA_COLUMN)
+        if found not in _KAFKA_FIELDS:
+            raise SegmentError(f"column {KAFKA_COLUMN} is {found.type}: not that of version 1")
+
+
 def _records(
     batch: pa.RecordBatch, timestamp: int
 ) -> Iterator[tuple[dict[str, Any], bytes | None, int, Headers | None]]:
-    """Yield value, key, timestamp and headers; `timestamp` stands in where records have none."""
+    """Return value, key, timestamp and headers; `timestamp` stands in where records have none."""
     names = batch.schema.names
     rows = to_rows(batch.select([name for name in names if name != KAFKA_COLUMN]))
     members = _members(batch)

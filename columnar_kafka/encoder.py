@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections import Counter
+from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from columnar_kafka.schema import KAFKA_COLUMN
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
 __all__ = ["Encoder", "ParquetEncoder"]
 
 _SAMPLE_ROWS: Final = 20_000
 _DICTIONARY: Final = "DICTIONARY"
+_STATISTICS_BYTES: Final = 64
+"""Longer values get no statistics: a file has its least and its greatest twice each."""
 
 # What a column may be tried with besides a dictionary, by its Arrow type. All of them are read by
 # Spark's vectorised reader, Trino, duckdb and polars.
@@ -54,6 +58,7 @@ class ParquetEncoder:
         self, batch: pa.RecordBatch, choices: Mapping[str, str], footer: Mapping[str, str]
     ) -> pa.Buffer:
         sink = pa.BufferOutputStream()
+        long = {path for i, each in enumerate(batch.schema) for path in _long(batch[i], each.name)}
         with pq.ParquetWriter(
             sink,
             batch.schema,
@@ -61,7 +66,7 @@ class ParquetEncoder:
             use_dictionary=[path for path, name in choices.items() if name == _DICTIONARY],
             column_encoding={path: name for path, name in choices.items() if name != _DICTIONARY}
             or None,
-            write_statistics=[path for path in choices if _wants_statistics(path)],
+            write_statistics=[p for p in choices if p not in long and _wants_statistics(p)],
             write_page_checksum=True,
         ) as writer:
             writer.write_batch(batch, row_group_size=max(1, batch.num_rows))
@@ -70,19 +75,27 @@ class ParquetEncoder:
 
     def _learn(self, batch: pa.RecordBatch) -> None:
         sample = batch.slice(0, _SAMPLE_ROWS)
+        # A name may have a dot in it; what two leaves share, Parquet's options cannot tell apart.
+        count = Counter(path for each in batch.schema for path, _ in _leaves(each, each.name))
+        shared = {path for path, times in count.items() if times > 1}
         self._choices = {}
         for i, each in enumerate(batch.schema):
-            self._choices |= self._choose(sample.select([i]), each)
+            self._choices |= self._choose(sample.select([i]), each, shared)
         self._learned_rows = batch.num_rows
         self._schema = batch.schema
 
-    def _choose(self, column: pa.RecordBatch, each: pa.Field) -> dict[str, str]:
-        """Return the smallest encoding of each leaf of one column."""
-        leaves = _leaves(each, each.name)
-        best = dict.fromkeys(leaves, _DICTIONARY)
+    def _choose(
+        self, column: pa.RecordBatch, each: pa.Field, shared: Collection[str]
+    ) -> dict[str, str]:
+        """Return the smallest encoding of each leaf of one column; a dictionary where shared."""
+        found = _leaves(each, each.name)
+        best = {path: _DICTIONARY for path, _ in found}
+        leaves = {path: kind for path, kind in found if path not in shared}
+        if not leaves:
+            return best
         sizes = self._sizes(column, best)
         for attempt in range(max(len(_candidates(kind)) for kind in leaves.values())):
-            trial = {
+            trial = best | {
                 path: _candidates(kind)[min(attempt, len(_candidates(kind)) - 1)]
                 for path, kind in leaves.items()
             }
@@ -122,7 +135,22 @@ def _wants_statistics(path: str) -> bool:
     return not path.startswith(f"{KAFKA_COLUMN}.") or path == f"{KAFKA_COLUMN}.timestamp"
 
 
-def _leaves(each: pa.Field, path: str) -> dict[str, pa.DataType]:
+def _long(column: pa.Array, path: str) -> Iterator[str]:
+    """Yield the leaves of a column that hold longer values than statistics should."""
+    kind = column.type
+    if pa.types.is_struct(kind):
+        for i in range(kind.num_fields):
+            yield from _long(column.field(i), f"{path}.{kind.field(i).name}")
+    elif pa.types.is_map(kind):
+        yield from _long(column.keys, f"{path}.key_value.key")
+        yield from _long(column.items, f"{path}.key_value.value")
+    elif _is_list(kind):
+        yield from _long(column.flatten(), f"{path}.list.element")
+    elif _is_bytes(kind) and (pc.max(pc.binary_length(column)).as_py() or 0) > _STATISTICS_BYTES:
+        yield path
+
+
+def _leaves(each: pa.Field, path: str) -> list[tuple[str, pa.DataType]]:
     """Return the Parquet paths of a field's leaves, and their types."""
     kind = each.type
     if pa.types.is_struct(kind):
@@ -132,11 +160,12 @@ def _leaves(each: pa.Field, path: str) -> dict[str, pa.DataType]:
     elif _is_list(kind):
         children = [(kind.value_field, "list.element")]
     else:
-        return {path: kind}
-    found: dict[str, Any] = {}
-    for child, name in children:
-        found |= _leaves(child, f"{path}.{name}")
-    return found
+        return [(path, kind)]
+    return [leaf for child, name in children for leaf in _leaves(child, f"{path}.{name}")]
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return pa.types.is_fixed_size_binary(kind) or any(test(kind) for test in _TEXT)
 
 
 def _is_list(kind: pa.DataType) -> bool:

@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import confluent_kafka
-from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaException, TopicPartition
+from confluent_kafka import (
+    OFFSET_INVALID,
+    OFFSET_STORED,
+    TIMESTAMP_LOG_APPEND_TIME,
+    KafkaException,
+    TopicPartition,
+)
 
 from columnar_kafka import position, wire
 from columnar_kafka.decoder import Segment
@@ -36,11 +42,12 @@ _LOOKUP: Final = 1.0
 
 @dataclass(slots=True)
 class _Open:
-    """The segment whose records are being handed out."""
+    """The segment whose records are being handed out; `left` of them, at least one, are not yet."""
 
     key: Partition
     source: confluent_kafka.Message
     records: Iterator[Message]
+    left: int
 
 
 class Feed:
@@ -63,9 +70,9 @@ class Feed:
         self._open: _Open | None = None
         self._held: deque[confluent_kafka.Message] = deque()
         self._held_bytes = 0
-        self._held_back: list[TopicPartition] = []  # paused inside, not by the user
+        self._held_back: dict[Partition, TopicPartition] = {}  # paused inside, not by the user
         self._parked: dict[Partition, list[confluent_kafka.Message]] = {}  # paused by the user
-        self._floor: dict[Partition, int] = {}
+        self._floor: dict[Partition, int] = {}  # where to begin inside the segment of that offset
         self._unresolved: set[Partition] = set()
         self._resume: dict[Partition, TopicPartition] = {}
 
@@ -76,19 +83,22 @@ class Feed:
     # --- what the assignment does ---------------------------------------------------------------
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Begin partitions: at a position, or (special offsets) where their group left off."""
+        """Begin partitions: at a position, where their group left off, or where librdkafka says."""
         for each in partitions:
             key = key_of(each)
             self._drop(key)
             if each.offset >= 0:
                 self._floor[key] = each.offset
-            else:
+            elif each.offset in (OFFSET_INVALID, OFFSET_STORED):
                 self._unresolved.add(key)
 
     def seek(self, partition: TopicPartition) -> None:
         """Go on at another position of a partition that is assigned."""
         key = key_of(partition)
+        paused = key in self._parked
         self._drop(key)
+        if paused:
+            self._parked[key] = []
         self._ledger.delivered.pop(key, None)
         if partition.offset >= 0:
             self._floor[key] = partition.offset
@@ -97,7 +107,9 @@ class Feed:
         """Forget everything: the consumer is closed."""
         self.revoke({*self._ledger.delivered, *self._floor, *self._unresolved})
         self._hold([])
+        self._open = None
         self._parked.clear()
+        self._held_back.clear()
 
     def revoke(self, keys: Iterable[Partition]) -> None:
         """Forget partitions; what is held of them is somebody else's now."""
@@ -117,11 +129,12 @@ class Feed:
     def pause(self, keys: Iterable[Partition]) -> None:
         """Hand nothing of these partitions out until `resume`; what is held of them waits."""
         for key in keys:
+            self._held_back.pop(key, None)
             parked = self._parked.setdefault(key, [])
             if self._open is not None and self._open.key == key:
                 # Its floor is the next record: the segment is opened there again.
                 parked.append(self._open.source)
-                self._floor[key] = self._ledger.delivered.get(key, self._floor.get(key, 0))
+                self._floor[key] = self._ledger.delivered[key]
                 self._open = None
             parked += [message for message in self._held if _key(message) == key]
             self._hold([message for message in self._held if _key(message) != key])
@@ -159,12 +172,14 @@ class Feed:
             if message is not None:
                 self._handed_out(message)
                 found.append(message)
+            elif self._clock() >= deadline:
+                break
         return found
 
     def segment(self, timeout: float) -> Segment | None:
         """Return the next segment whole; None after `timeout` seconds.
 
-        A segment some records of which were handed out already is returned whole again.
+        A segment some records of which, not all, were handed out already is returned whole again.
 
         Raises:
             KafkaException: the next message is an error event (it is taken), or a plain message
@@ -194,6 +209,7 @@ class Feed:
         self._ledger.delivered[_key(source)] = position.start(_offset(source) + 1)
         segment = _segment(source)
         segment.verify()
+        self._ledger.opened(_key(source), segment.kafka_offset, segment.id, segment.rows)
         return segment
 
     def _handed_out(self, message: Message) -> None:
@@ -202,16 +218,17 @@ class Feed:
             at = offset if _is_event(message) else offset + 1
             self._ledger.delivered[_key(message)] = at
 
-    def _from_open(self) -> Message | None:
-        """Return the open segment's next record, or None and close it after the last."""
+    def _from_open(self) -> Message:
+        """Return the open segment's next record, and close it after the last."""
         assert self._open is not None
         try:
-            message = next(self._open.records, None)
+            message = next(self._open.records)
         except SegmentError as error:
             message = _bad(self._open.source, error)
             self._open = None
             return message
-        if message is None:
+        self._open.left -= 1
+        if not self._open.left:
             self._open = None
         return message
 
@@ -226,14 +243,12 @@ class Feed:
                 return None
         except SegmentError as error:
             return _bad(source, error)
-        floor = self._floor.pop(key, 0)
-        start = 0
-        if floor > segment.offset:
-            start = floor - segment.offset
+        # Of another offset it says nothing: that message is gone, all of this one is to come.
+        at, left = position.unpack(self._floor.pop(key, 0))
+        left = min(left, segment.rows) if at == segment.kafka_offset and left else segment.rows
         self._ledger.opened(key, segment.kafka_offset, segment.id, segment.rows)
-        if start >= segment.rows:
-            return None
-        self._open = _Open(key, source, _messages(segment, source, start))
+        start = segment.rows - left
+        self._open = _Open(key, source, _messages(segment, source, start), left)
         return self._from_open()
 
     def _resolve(
@@ -248,6 +263,7 @@ class Feed:
             except KafkaException as error:
                 if error.args[0].retriable() or error.args[0].code() in _AGAIN:
                     self._put_back(source)
+                    self._serve(min(_SERVE_EVERY, max(0.0, deadline - self._clock())))
                     return False
                 found = []  # nothing can be known: the segment is read from its first row
             self._unresolved.clear()
@@ -265,10 +281,10 @@ class Feed:
         """Return the next message to hand out, in Kafka's order for each partition."""
         while not self._held:
             if self._held_back:
-                self._broker.resume(self._held_back)
-                self._held_back = []
-            left = deadline - self._clock()
-            self._serve(-1 if left == float("inf") else max(0.0, left))
+                self._broker.resume(list(self._held_back.values()))
+                self._held_back = {}
+            # Not for all of the time at once: what a callback raised must not wait for a message.
+            self._serve(min(_SERVE_EVERY, max(0.0, deadline - self._clock())))
             if self._held:
                 break
             if may_raise:
@@ -293,12 +309,16 @@ class Feed:
             else:
                 self._held.append(message)
                 self._held_bytes += _size(message)
-        full = len(self._held) >= _HELD_MESSAGES or self._held_bytes >= _HELD_BYTES
-        if full and not self._held_back:
-            self._held_back = [
+            self._hold_back_if_full()
+
+    def _hold_back_if_full(self) -> None:
+        """Fetch no more when much is held; again, if a partition came or was resumed since."""
+        if len(self._held) >= _HELD_MESSAGES or self._held_bytes >= _HELD_BYTES:
+            assigned = [
                 each for each in self._broker.assignment() if key_of(each) not in self._parked
             ]
-            self._broker.pause(self._held_back)
+            self._broker.pause(assigned)
+            self._held_back |= {key_of(each): each for each in assigned}
 
     def _put_back(self, message: confluent_kafka.Message) -> None:
         self._held.appendleft(message)
@@ -310,6 +330,9 @@ _AGAIN: Final = frozenset(
         confluent_kafka.KafkaError._TIMED_OUT,
         confluent_kafka.KafkaError._TRANSPORT,
         confluent_kafka.KafkaError._WAIT_COORD,
+        confluent_kafka.KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        confluent_kafka.KafkaError.COORDINATOR_NOT_AVAILABLE,
+        confluent_kafka.KafkaError.NOT_COORDINATOR,
     }
 )
 

@@ -84,7 +84,7 @@ class Ledger:
             return TopicPartition(*key, at)
         offset, left = position.unpack(at)
         segment, rows = self._segments.get(key, {}).get(offset, ("", 0))
-        if not segment or left >= rows:
+        if not segment or not left or left >= rows:
             return TopicPartition(*key, offset)
         return TopicPartition(*key, offset, position.commit_metadata(left, segment))
 

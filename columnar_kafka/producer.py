@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import confluent_kafka
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from columnar_kafka import config, record
 from columnar_kafka.accumulator import Accumulator
@@ -22,6 +22,7 @@ from columnar_kafka.columns.pure import PureColumns
 from columnar_kafka.delivery import Delivery
 from columnar_kafka.encoder import ParquetEncoder
 from columnar_kafka.errors import ConfigError, ForkError, RowError, SchemaError
+from columnar_kafka.ledger import GroupMetadata
 from columnar_kafka.partitioner import Partitioner
 from columnar_kafka.schema import RecordSchema, fingerprint
 from columnar_kafka.sender import Sender
@@ -440,16 +441,27 @@ class Producer(confluent_kafka.Producer):
         if self._buffers:
             self._delivery.run()
 
+    def send_offsets_to_transaction(
+        self, positions: list[TopicPartition], group_metadata: Any, timeout: float = -1
+    ) -> None:
+        """Commit what was consumed with the transaction; see confluent-kafka.
+
+        With the group metadata of this package's `Consumer` these are positions; with a stock
+        consumer's they are Kafka's own offsets.
+        """
+        if isinstance(group_metadata, GroupMetadata):
+            positions = group_metadata.offsets(positions)
+            group_metadata = group_metadata.inner
+        super().send_offsets_to_transaction(positions, group_metadata, timeout)
+
     # --- guards ---------------------------------------------------------------------------------
 
     @property
     def _buffers(self) -> bool:
         """Whether there is a buffer of ours in front of librdkafka, and it may be used."""
-        if self._settings.encoding == "none" or isinstance(self._unusable, RuntimeError):
-            if isinstance(self._unusable, ForkError):
-                raise self._unusable
-            return False
-        return True
+        if isinstance(self._unusable, ForkError):
+            raise self._unusable
+        return self._settings.encoding != "none" and self._unusable is None
 
     def _check_usable(self) -> None:
         if self._unusable is not None:

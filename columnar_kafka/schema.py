@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import hashlib
 import json
 from collections.abc import Mapping
@@ -112,8 +113,7 @@ def _type(  # noqa: PLR0911 - one for each kind of type
     if pa.types.is_struct(arrow):
         return _struct(arrow, path, depth)
     if pa.types.is_map(arrow):
-        item = _field(arrow.item_field, f"{path}.value", depth + 1)
-        return pa.map_(_type(arrow.key_type, f"{path}.key", depth + 1), item)
+        return _map(arrow, path, depth)
     if pa.types.is_fixed_size_list(arrow):
         return pa.list_(_field(arrow.value_field, f"{path}.item", depth + 1), arrow.list_size)
     if pa.types.is_large_list(arrow):
@@ -121,6 +121,13 @@ def _type(  # noqa: PLR0911 - one for each kind of type
     if pa.types.is_list(arrow) or pa.types.is_list_view(arrow):
         return pa.list_(_field(arrow.value_field, f"{path}.item", depth + 1))
     raise SchemaError(f"field {path!r} has type {arrow}, which a segment cannot store")
+
+
+def _map(arrow: pa.DataType, path: str, depth: int) -> pa.DataType:
+    if pa.types.is_nested(arrow.key_type):
+        raise SchemaError(f"field {path!r} has keys of type {arrow.key_type}, as no dict can")
+    item = _field(arrow.item_field, f"{path}.value", depth + 1)
+    return pa.map_(_type(arrow.key_type, f"{path}.key", depth + 1), item)
 
 
 def _struct(arrow: pa.DataType, path: str, depth: int) -> pa.DataType:
@@ -175,8 +182,17 @@ def _from_avro(schema: str | Mapping[str, Any]) -> RecordSchema:
     fields = loaded["fields"]
     reader = _AvroReader()
     reader.open.append(loaded["name"])
-    arrow = pa.schema([reader.field(each, each["name"]) for each in fields])
-    defaults = {each["name"]: each["default"] for each in fields if "default" in each}
+    try:
+        arrow = pa.schema([reader.field(each, each["name"]) for each in fields])
+    except RecursionError as error:
+        raise SchemaError(
+            f"the Avro schema is nested more than {MAX_NESTING} levels deep"
+        ) from error
+    defaults = {
+        each["name"]: _avro_default(each["type"], each["default"])
+        for each in fields
+        if "default" in each
+    }
     return RecordSchema(arrow, defaults, reader.symbols)
 
 
@@ -233,9 +249,43 @@ class _AvroReader:
         return pa.struct(fields)
 
 
+def _avro_default(avro: Any, value: Any) -> Any:  # noqa: PLR0911 - one for each kind of type
+    """Return a default, given as Avro writes it in JSON, as it would be in a row."""
+    if isinstance(avro, list):
+        if value is None:
+            return None
+        return _avro_default(next(each for each in avro if each != "null"), value)
+    if isinstance(avro, str):
+        avro = {"type": avro}
+    kind = avro["type"]
+    if isinstance(kind, Mapping | list):
+        return _avro_default(kind, value)
+    if kind in ("bytes", "fixed"):
+        data = value.encode("latin-1")
+        if not _is_decimal(avro):
+            return data
+        unscaled = int.from_bytes(data, signed=True)
+        return decimal.Decimal(unscaled).scaleb(-avro.get("scale", 0))
+    if kind == "array":
+        return [_avro_default(avro["items"], each) for each in value]
+    if kind == "map":
+        return {key: _avro_default(avro["values"], each) for key, each in value.items()}
+    if kind in ("record", "error"):
+        return {
+            each["name"]: _avro_default(each["type"], value.get(each["name"], each.get("default")))
+            for each in avro["fields"]
+        }
+    return value
+
+
+def _is_decimal(avro: Mapping[str, Any]) -> bool:
+    """Say whether this is a decimal; one without a precision is what Avro calls to be ignored."""
+    return avro.get("logicalType") == "decimal" and "precision" in avro
+
+
 def _avro_plain(avro: Mapping[str, Any], kind: str, path: str) -> pa.DataType:
     logical = avro.get("logicalType")
-    if logical == "decimal" and kind in ("bytes", "fixed"):
+    if _is_decimal(avro) and kind in ("bytes", "fixed"):
         precision = avro["precision"]
         if precision > _DECIMAL256:
             raise SchemaError(

@@ -151,8 +151,6 @@ class Sender:
 
     def _convert(self, chunk: Chunk) -> None:
         """Turn a chunk into columns and charge what they hold instead of what was guessed."""
-        if chunk.block is not None:
-            return
         bad = chunk.convert()
         held = chunk.block.nbytes if chunk.block is not None else 0
         self._budget.adjust(held - chunk.charge)
@@ -166,10 +164,14 @@ class Sender:
             self._convert(chunk)
         blocks = [chunk.block for chunk in batch.chunks if chunk.block is not None and chunk.block]
         charge = sum(chunk.charge for chunk in batch.chunks)
-        if blocks:
-            self._outbox.extend(self._cut(batch, Block.concat(blocks), charge))
+        try:
+            block = Block.concat(blocks) if blocks else None
+        except Exception:  # noqa: BLE001 - what cannot be one segment may be several
+            for each in blocks:
+                self._outbox.extend(self._cut(batch, each, each.nbytes))
         else:
-            self._budget.adjust(-charge)
+            if block is not None:
+                self._outbox.extend(self._cut(batch, block, charge))
 
     def _cut(self, batch: Batch, block: Block, charge: int) -> Iterator[InFlight]:
         """Yield the segments of `block`, each below what client and topic accept."""

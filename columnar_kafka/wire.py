@@ -81,6 +81,8 @@ class SegmentHeader:
             other = found.get(key.encode())
             if other != text.encode():
                 raise SegmentError(f"{key} is {text} in the headers and {_show(other)} in the file")
+        if self.schema_id is None and SCHEMA_ID.encode() in found:
+            raise SegmentError(f"{SCHEMA_ID} is in the file and not in the headers")
 
 
 def is_segment(headers: Headers | None) -> bool:
@@ -109,6 +111,11 @@ def parse(headers: Headers | None) -> tuple[SegmentHeader, int]:
         timestamp_max=_number(found, TIMESTAMP_MAX, low=-(1 << 63)),
         schema_id=_number(found, SCHEMA_ID) if SCHEMA_ID in found else None,
     )
+    if header.timestamp_min > header.timestamp_max:
+        raise SegmentError(
+            f"{TIMESTAMP_MIN} is {header.timestamp_min}, later than {TIMESTAMP_MAX}, "
+            f"{header.timestamp_max}"
+        )
     return header, _number(found, CRC32, high=(1 << 32) - 1)
 
 

@@ -8,6 +8,7 @@ neither loses nor doubles a row.
 from __future__ import annotations
 
 import gc
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 __all__ = ["LakeSink"]
+
+_log = logging.getLogger(__name__)
 
 _OPTIONS: Final = (
     "path",
@@ -125,10 +128,18 @@ class LakeWriter(DataSourceStreamArrowWriter):
         """
         staged = _staged(messages)
         try:
-            self._table.commit(staged)
+            result = self._table.commit(staged)
         except NotLandedError:
             self._table.discard(staged)
             raise
+        _log.info(
+            "batch %d: %d records in %d files have landed; %d had landed before, %d came twice",
+            batchId,
+            result.landed.rows,
+            len(result.files),
+            result.landed_before.rows,
+            result.repeated.rows,
+        )
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Remove what was staged, unless it has landed."""
@@ -155,7 +166,7 @@ class LakeWriter(DataSourceStreamArrowWriter):
 
     def _identify(self, topic: str, columns: Mapping[str, pa.Array], row: int) -> Generation:
         if self._generation is not None:
-            return Generation("named", self._generation)
+            return Generation("named", f"{self._generation}/{topic}")
         cluster, topic_id = (
             columns[name][row].as_py() if name in columns else None
             for name in ("cluster_id", "topic_id")

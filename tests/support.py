@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import psutil
+import pyarrow as pa
+
+from columnar_kafka import wire
+from columnar_kafka.accumulator import Accumulator
+from columnar_kafka.batch import Format, Plain
+from columnar_kafka.broker.memory import MemoryKafka, MemoryProducer
+from columnar_kafka.budget import Budget
+from columnar_kafka.columns.kafka import KafkaColumn
+from columnar_kafka.columns.pure import PureColumns
+from columnar_kafka.config import METADATA_MEMBERS
+from columnar_kafka.decoder import Segment
+from columnar_kafka.delivery import Delivery
+from columnar_kafka.encoder import ParquetEncoder
+from columnar_kafka.partitioner import Partitioner
+from columnar_kafka.record import encode_headers
+from columnar_kafka.schema import RecordSchema, fingerprint
+from columnar_kafka.sender import Sender
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from confluent_kafka import KafkaError, Message
 
 T = TypeVar("T")
 
@@ -28,3 +47,215 @@ def gone(pid: int) -> bool:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
+
+
+class Reported(NamedTuple):
+    """A delivery report, all of it read while its callback ran."""
+
+    tag: Any
+    error: int | None
+    reason: str
+    value: Any
+    key: bytes | None
+    headers: Any
+    timestamp: int
+    partition: int | None
+    offset: int | None
+
+
+class Sent(NamedTuple):
+    """A record as a consumer finds it; a plain message is one of no segment."""
+
+    value: Any
+    key: bytes | None
+    headers: Any
+    timestamp: int
+    segment: str | None = None
+
+
+NUMBERS = pa.schema([pa.field("n", pa.int64(), nullable=False)])
+
+
+class Pipeline:
+    """The producer's stages wired as `Producer` wires them, on a memory broker.
+
+    Time is the number `now`; nothing runs but by `run` and `poll`.
+    """
+
+    def __init__(
+        self,
+        schema: Any = NUMBERS,
+        *,
+        partitions: int | None = 1,
+        linger: float = 1.0,
+        segment_rows: int = 1000,
+        target_bytes: int = 900_000,
+        limit_bytes: int = 999_000,
+        queue_bytes: int = 1 << 30,
+        queue_records: int | None = None,
+        queue_messages: int = 1000,
+        message_timeout: float = 300.0,
+        refresh: float = 300.0,
+        partitioner: str = "consistent_random",
+        members: tuple[str, ...] = METADATA_MEMBERS,
+    ) -> None:
+        self.now = 0.0
+        self.kafka = MemoryKafka()
+        self.broker = MemoryProducer(self.kafka, queue_messages=queue_messages)
+        self.budget = Budget(limit_bytes=queue_bytes, limit_records=queue_records)
+        self.delivery = Delivery(self.budget)
+        self.accumulator = Accumulator(
+            partitioner=Partitioner(partitioner),
+            linger=linger,
+            segment_rows=segment_rows,
+            message_timeout=message_timeout,
+            refresh=refresh,
+        )
+        self.sender = Sender(
+            accumulator=self.accumulator,
+            broker=self.broker,
+            delivery=self.delivery,
+            budget=self.budget,
+            message_timeout=message_timeout,
+            clock=lambda: self.now,
+            wall_ms=lambda: 1_000_000,
+        )
+        self.reports: list[Reported] = []
+        self._sizes = target_bytes, limit_bytes
+        self._members = members
+        self._forms: dict[str, Format] = {}
+        if partitions is not None:
+            self.kafka.create_topic("t", partitions)
+        self.set_schema(schema)
+
+    def set_schema(self, schema: Any, topic: str = "t") -> None:
+        parsed = RecordSchema.parse(schema)
+        column = KafkaColumn(self._members)
+        target_bytes, limit_bytes = self._sizes
+        form = Format(
+            topic=topic,
+            columns=PureColumns(parsed),
+            kafka=column,
+            schema=column.schema(parsed.arrow),
+            fingerprint=fingerprint(column.schema(parsed.arrow)),
+            encoder=ParquetEncoder("zstd"),
+            target_bytes=target_bytes,
+            limit_bytes=limit_bytes,
+        )
+        partitions = self.kafka.partitions(topic)
+        self.accumulator.set_format(form, partitions=partitions, now=self.now)
+        self._forms[topic] = form
+
+    def produce(
+        self,
+        value: Any,
+        *,
+        topic: str = "t",
+        key: bytes | None = None,
+        partition: int = -1,
+        timestamp: int = 1000,
+        headers: Any = None,
+        tag: Any = None,
+        on_delivery: Callable[..., Any] | None = None,
+    ) -> bool:
+        """Accept one record as `Producer.produce` does; return whether the sender is woken."""
+        report = on_delivery or self.reporter(value if tag is None else tag)
+        pairs, nbytes = encode_headers(headers)
+        nbytes += len(key or b"")
+        others = (key, timestamp, pairs, report)
+        if value is None or isinstance(value, bytes):
+            charge = nbytes + len(value or b"") + 200
+            self.budget.take(charge)
+            self.accumulator.append_plain(
+                Plain(topic, partition, value, key, timestamp, pairs, report, self.now, charge)
+            )
+            return True
+        form = self._forms[topic]
+        values, more = form.columns.take(value)
+        nbytes += more
+        pressed = self.budget.take(nbytes)
+        return self.accumulator.append(
+            form, partition, values, others, nbytes, now=self.now, pressed=pressed
+        )
+
+    def numbers(self, *numbers: int, **place: Any) -> None:
+        """Produce rows {"n": number}, each with its number as its tag."""
+        for n in numbers:
+            self.produce({"n": n}, tag=n, **place)
+
+    def reporter(self, tag: Any) -> Callable[[KafkaError | None, Message], None]:
+        def report(error: KafkaError | None, message: Message) -> None:
+            assert message.error() == error
+            self.reports.append(
+                Reported(
+                    tag,
+                    None if error is None else error.code(),
+                    "" if error is None else error.str(),
+                    message.value(),
+                    message.key(),
+                    message.headers(),
+                    message.timestamp()[1],
+                    message.partition(),
+                    message.offset(),
+                )
+            )
+
+        return report
+
+    def run(self, now: float | None = None) -> float:
+        """Let the sender look once, at `now`; return when it wants to look again."""
+        self.now = self.now if now is None else now
+        return self.sender.run_once(self.now)
+
+    def poll(self) -> int:
+        """Serve acknowledgements and run reports, as the user's poll does."""
+        self.broker.poll(0)
+        return self.delivery.run()
+
+    def flush(self) -> None:
+        """Seal, send and report all that the broker takes."""
+        self.accumulator.seal_all()
+        self.run()
+        self.poll()
+
+    def segments(self, partition: int = 0, topic: str = "t") -> list[list[Any]]:
+        """Return what a partition holds: the rows of each segment; plain messages bare."""
+        found: list[list[Any]] = []
+        for sent in self.sent(partition, topic):
+            if sent.segment is None:
+                found.append(sent.value)
+            elif isinstance(found[-1] if found else None, _Rows) and found[-1].id == sent.segment:
+                found[-1].append(sent.value)
+            else:
+                found.append(_Rows([sent.value], sent.segment))
+        return found
+
+    def sent(self, partition: int = 0, topic: str = "t") -> list[Sent]:
+        """Return all records that a partition holds, as a consumer would find them."""
+        return [
+            record for each in self.kafka.messages(topic, partition) for record in _records(each)
+        ]
+
+
+class _Rows(list[Any]):
+    """The rows of one segment."""
+
+    def __init__(self, rows: list[Any], segment: str) -> None:
+        super().__init__(rows)
+        self.id = segment
+
+
+def _records(message: Message) -> Iterator[Sent]:
+    headers: Any = message.headers()
+    if not wire.is_segment(headers):
+        yield Sent(message.value(), message.key(), headers, message.timestamp()[1])
+        return
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    assert topic is not None
+    assert partition is not None
+    assert offset is not None
+    segment = Segment(
+        topic=topic, partition=partition, offset=offset, headers=headers, value=message.value()
+    )
+    for record in segment.records():
+        yield Sent(record.value, record.key, record.headers, record.timestamp, segment.id)

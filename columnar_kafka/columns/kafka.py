@@ -100,7 +100,7 @@ def header_array(headers: Sequence[Headers | None]) -> pa.Array:
         pa.array(ends, type=pa.int32()),
         struct,
         type=_HEADERS,
-        mask=pa.array([each is None for each in headers]),
+        mask=pa.array([each is None for each in headers], type=pa.bool_()),
     )
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from columnar_kafka.columns import bounds
 from columnar_kafka.columns.base import Converted, Refusal
 from columnar_kafka.errors import RowError
 
@@ -79,6 +80,8 @@ class PureColumns:
         self._struct = pa.struct(list(schema.arrow))
         self._base = _ROW_BYTES + _VALUE_BYTES * len(self._names)
         self._allowed = [_allowed_types(each.type, each.nullable) for each in schema.arrow]
+        self._narrow = [i for i, each in enumerate(schema.arrow) if bounds.narrows(each.type)]
+        self._timed = [i for i, each in enumerate(schema.arrow) if bounds.has_times(each.type)]
         self._sized = [i for i, each in enumerate(schema.arrow) if _is_text(each.type)]
         self._frozen = [
             (i, freeze)
@@ -153,6 +156,9 @@ class PureColumns:
             found = self._unconvertible(rows, errors)
             errors |= found or dict.fromkeys(range(len(rows)), RowError(str(error)))
             batch = self._to_batch(_without(rows, errors))
+        if any(bounds.strays(batch.column(i)) for i in self._timed):
+            errors |= self._strayed(rows, errors)
+            batch = self._to_batch(_without(rows, errors))
         refused = {
             i: Refusal(error, dict(zip(self._names, rows[i], strict=True)))
             for i, error in errors.items()
@@ -173,7 +179,44 @@ class PureColumns:
                 for i, value in enumerate(column):
                     if i not in refused and not _is_allowed(value, allowed, each.type):
                         refused[i] = _wrong(each.name, each.type, each.nullable, value)
+        for index in self._narrow:
+            refused |= self._too_large(index, rows, refused)
         return refused
+
+    def _too_large(
+        self, column: int, rows: Sequence[tuple[Any, ...]], refused: Mapping[int, RowError]
+    ) -> dict[int, RowError]:
+        """Return the rows whose number a narrow float would make infinite."""
+        each = self.schema.field(column)
+        values = {
+            i: row[column]
+            for i, row in enumerate(rows)
+            if i not in refused and row[column] is not None
+        }
+        if bounds.fit(each.type, list(values.values())):
+            return {}
+        return {
+            i: _wrong(each.name, each.type, each.nullable, value)
+            for i, value in values.items()
+            if not bounds.fit(each.type, [value])
+        }
+
+    def _strayed(
+        self, rows: Sequence[tuple[Any, ...]], refused: Mapping[int, RowError]
+    ) -> dict[int, RowError]:
+        """Return the rows, besides those refused already, with a time that Python does not have."""
+        found = {}
+        for i, row in enumerate(rows):
+            if i not in refused:
+                batch = self._to_batch([row])
+                for column in self._timed:
+                    if bounds.strays(batch.column(column)):
+                        name = self.schema.field(column).name
+                        found[i] = RowError(
+                            f"field {name!r} is {_show(row[column])}: a time out of range"
+                        )
+                        break
+        return found
 
     def _unconvertible(
         self, rows: Sequence[tuple[Any, ...]], refused: Mapping[int, RowError]
@@ -299,7 +342,10 @@ def _wrong(path: str, arrow: pa.DataType, nullable: bool, value: Any) -> RowErro
 
 
 def _show(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value[: _SHOWN + 1] if isinstance(value, str | bytes) else value)
+    except Exception:  # noqa: BLE001 - the value is wrong, and so is its class
+        text = "(its repr() fails)"
     return f"{type(value).__name__} {text if len(text) <= _SHOWN else text[: _SHOWN - 3] + '...'}"
 
 
@@ -327,7 +373,7 @@ def _binary(value: Any) -> tuple[Any, int]:
 
 def _enum(path: str, symbols: frozenset[str]) -> Freeze:
     def freeze(value: Any) -> tuple[Any, int]:
-        if value not in symbols:
+        if not isinstance(value, str) or value not in symbols:
             allowed = ", ".join(sorted(symbols))
             raise RowError(f"field {path!r} is {_show(value)}; its enum has {allowed}")
         return value, 0
@@ -340,6 +386,7 @@ def _element(each: pa.Field, path: str, symbols: Mapping[str, frozenset[str]]) -
     allowed = _allowed_types(each.type, each.nullable)
     inner = _freezer(each, path, symbols)
     sized = _is_text(each.type)
+    narrow = bounds.narrows(each.type)
 
     def freeze(value: Any) -> tuple[Any, int]:
         nbytes = _VALUE_BYTES
@@ -347,6 +394,8 @@ def _element(each: pa.Field, path: str, symbols: Mapping[str, frozenset[str]]) -
             value, more = inner(value)
             nbytes += more
         if not _is_allowed(value, allowed, each.type):
+            raise _wrong(path, each.type, each.nullable, value)
+        if narrow and value is not None and not bounds.fit(each.type, [value]):
             raise _wrong(path, each.type, each.nullable, value)
         return value, nbytes + (len(value) if sized and value is not None else 0)
 
@@ -376,6 +425,7 @@ def _list_freezer(arrow: pa.DataType, path: str, symbols: Mapping[str, frozenset
 def _map_freezer(arrow: pa.DataType, path: str, symbols: Mapping[str, frozenset[str]]) -> Freeze:
     take_key = _element(arrow.key_field, f"{path}.key", symbols)
     take_item = _element(arrow.item_field, f"{path}.value", symbols)
+    merges = bounds.narrows(arrow.key_type) or pa.types.is_temporal(arrow.key_type)
 
     def pair(key: Any, item: Any) -> tuple[tuple[Any, Any], int]:
         (key, more), (item, most) = take_key(key), take_item(item)
@@ -384,7 +434,13 @@ def _map_freezer(arrow: pa.DataType, path: str, symbols: Mapping[str, frozenset[
     def freeze(value: Any) -> tuple[Any, int]:
         if not isinstance(value, Mapping):
             raise RowError(f"field {path!r} is {_show(value)}; its schema wants a dict")
-        return _sum(starmap(pair, value.items()))
+        pairs, nbytes = _sum(starmap(pair, value.items()))
+        if merges:
+            # Two keys that are one key in the column could not be read back as a dict.
+            keys = pa.array([key for key, _ in pairs], type=arrow.key_type)
+            if len(keys.unique()) < len(keys):
+                raise RowError(f"field {path!r} has two keys that are equal as {arrow.key_type}")
+        return pairs, nbytes
 
     return freeze
 

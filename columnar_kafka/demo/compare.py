@@ -93,7 +93,7 @@ def _examples(unbalanced: pa.Table, count: int) -> tuple[str, ...]:
 
 def _example(row: dict[str, object]) -> str:
     balance = row.pop(_BALANCE)
-    assert isinstance(balance, int)  # noqa: S101 - for the type checker: it is a sum of integers
+    assert isinstance(balance, int)  # for the type checker: it is a sum of integers
     verdict = f"missing {balance}x" if balance > 0 else f"not expected {-balance}x"
     fields = ", ".join(f"{name}={value}" for name, value in row.items())
     return f"{verdict}: {fields}"

@@ -75,6 +75,6 @@ def _is_end(message: Message) -> bool:
     error = message.error()
     if error is None:
         return False
-    if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name in librdkafka
+    if error.code() != KafkaError._PARTITION_EOF:
         raise KafkaException(error)
     return True

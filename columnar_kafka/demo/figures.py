@@ -31,7 +31,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One format sending all rows once. `cpu_seconds` are the process's, all its threads."""
+    """One format sending its share of the rows. `cpu_seconds` are the process's, all threads."""
 
     format: str
     rows: int
@@ -39,23 +39,28 @@ class Run:
     cpu_seconds: float
     seconds: float
 
+    @property
+    def cpu_micros(self) -> float:
+        """Microseconds of CPU for one record."""
+        return 1e6 * self.cpu_seconds / self.rows
+
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """One format's runs."""
+    """One format's runs, which together sent all rows once."""
 
     name: str
     runs: tuple[Run, ...]
 
     @property
     def rows(self) -> int:
-        """Records sent in each run."""
-        return self.runs[0].rows
+        """Records sent."""
+        return sum(run.rows for run in self.runs)
 
     @property
-    def wire_bytes(self) -> float:
-        """The median of the bytes that went to the broker."""
-        return median(run.wire_bytes for run in self.runs)
+    def wire_bytes(self) -> int:
+        """Bytes that went to the broker."""
+        return sum(run.wire_bytes for run in self.runs)
 
     @property
     def bytes_per_record(self) -> float:
@@ -64,24 +69,24 @@ class Rival:
 
     @property
     def cpu_seconds(self) -> float:
-        """The median of the CPU seconds."""
-        return median(run.cpu_seconds for run in self.runs)
-
-    @property
-    def cpu_spread(self) -> tuple[float, float]:
-        """The fewest and the most CPU seconds."""
-        seconds = [run.cpu_seconds for run in self.runs]
-        return min(seconds), max(seconds)
+        """CPU seconds of the sending process, all its threads."""
+        return sum(run.cpu_seconds for run in self.runs)
 
     @property
     def cpu_micros(self) -> float:
-        """Microseconds of CPU for one record."""
-        return 1e6 * self.cpu_seconds / self.rows
+        """Microseconds of CPU for one record: the median of the runs."""
+        return median(run.cpu_micros for run in self.runs)
+
+    @property
+    def cpu_spread(self) -> tuple[float, float]:
+        """The same in the cheapest and in the dearest run."""
+        micros = [run.cpu_micros for run in self.runs]
+        return min(micros), max(micros)
 
     @property
     def records_per_second(self) -> float:
-        """The median of the records acknowledged in a second of wall time."""
-        return median(run.rows / run.seconds for run in self.runs)
+        """Records acknowledged in a second of wall time."""
+        return self.rows / sum(run.seconds for run in self.runs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,6 @@ _ROWS = {"compression.type": "zstd", "linger.ms": 1000}
 _COLUMNS = {"columnar.encoding": "parquet", "columnar.linger.ms": 1000}
 
 COLUMNAR = Format("Parquet segments", lambda: _as_it_is, columnar=True, config=_COLUMNS)
-AVRO = Format("Avro, row by row", _avro, columnar=False, config=_ROWS)
-JSON = Format("JSON, row by row", lambda: orjson.dumps, columnar=False, config=_ROWS)
+AVRO = Format("Avro rows", _avro, columnar=False, config=_ROWS)
+JSON = Format("JSON rows", lambda: orjson.dumps, columnar=False, config=_ROWS)
 ALL = (COLUMNAR, AVRO, JSON)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import polars
@@ -18,6 +19,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _POLL_SECONDS = 0.1
+_LAND_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lander:
+    """Something that lands a topic in `folder`.
+
+    `land` blocks until the folder has that many rows, and calls back with each number of new ones.
+    `readers` name who can look, and read the whole folder.
+    """
+
+    how: str
+    folder: Path
+    land: Callable[[int, Callable[[int], None]], None]
+    readers: dict[str, Callable[[Path], pa.Table]]
 
 
 class NotLandedError(Exception):
@@ -36,28 +52,26 @@ def describe(folder: Path) -> str:
 
 
 def wait_for_rows(
-    folder: Path,
-    wanted: int,
-    *,
-    seconds: float,
-    check: Callable[[], None],
-    seen: Callable[[int], None],
+    folder: Path, wanted: int, advance: Callable[[int], None], *, check: Callable[[], None]
 ) -> None:
     """Block until `folder` has that many rows or more; `check` may raise what went wrong.
 
     Raises:
-        NotLandedError: not within `seconds`.
+        NotLandedError: not within two minutes.
     """
-    deadline = time.monotonic() + seconds
-    while (found := rows(folder)) < wanted:
-        seen(found)
+    deadline, shown = time.monotonic() + _LAND_SECONDS, 0
+    while True:
+        found = rows(folder)
+        advance(found - shown)
+        shown = found
+        if found >= wanted:
+            return
         check()
         if time.monotonic() > deadline:
             raise NotLandedError(
-                f"after {seconds:.0f} s {found:,} of {wanted:,} rows are in the lake"
+                f"after {_LAND_SECONDS:.0f} s {found:,} of {wanted:,} rows are in the lake"
             )
         time.sleep(_POLL_SECONDS)
-    seen(found)
 
 
 def by_spark(spark: SparkSession, folder: Path) -> pa.Table:

@@ -95,7 +95,7 @@ def iterate(table: pa.Table) -> Iterator[list[Record]]:
 
 
 def _pairs(lists: pa.ListArray) -> list[Headers]:
-    """Headers as confluent-kafka takes them. (Arrow's own way, by dicts, takes five times as long.)"""
+    """Headers as confluent-kafka takes them; by way of dicts it takes three times as long."""
     flat = lists.flatten()
     pairs = list(zip(flat.field(0).to_pylist(), flat.field(1).to_pylist(), strict=True))
     ends = list(accumulate(lists.value_lengths().to_pylist(), initial=0))

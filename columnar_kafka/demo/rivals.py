@@ -39,7 +39,9 @@ class MeasuringError(Exception):
 def measure(
     bootstrap_servers: str, topics: Mapping[str, str], rows: int, *, advance: Callable[[int], None]
 ) -> list[Rival]:
-    """Send the first `rows` flights in each format, `ROUNDS` times, in a process of its own.
+    """Send the first `rows` flights once in each format, in a process of its own.
+
+    In each of `ROUNDS` rounds every format sends the next part of them.
 
     Args:
         bootstrap_servers: where to.
@@ -87,9 +89,11 @@ def main(bootstrap_servers: str, topics: str, rows: str, output: str) -> None:
     place = json.loads(topics)
     for each in formats.ALL:
         run(each, bootstrap_servers, place[each.name], prepared[:_WARM_UP_ROWS])
+    size = -(-len(prepared) // ROUNDS)
     for turn in range(ROUNDS):
+        part = prepared[turn * size : (turn + 1) * size]
         for each in formats.ALL[turn:] + formats.ALL[:turn]:
-            done = run(each, bootstrap_servers, place[each.name], prepared)
+            done = run(each, bootstrap_servers, place[each.name], part)
             with Path(output).open("a") as file:
                 file.write(json.dumps(asdict(done)) + "\n")
 

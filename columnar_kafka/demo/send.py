@@ -32,6 +32,7 @@ class Reports:
         self.reason = ""
 
     def __call__(self, error: KafkaError | None, message: Message) -> None:
+        """Count one; called by `poll` and `flush`, in their thread."""
         if error is None:
             self.delivered += 1
         else:
@@ -72,7 +73,7 @@ def send(
                     partition=partition,
                     on_delivery=reports,
                     timestamp=timestamp,
-                    headers=headers,
+                    headers=headers,  # type: ignore[arg-type]  # lists are invariant
                 )
             except BufferError:
                 producer.poll(0.05)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -16,20 +15,16 @@ from columnar_kafka.local.java import KAFKA_VERSION
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+Broker = Literal["kafka", "embedded"]
+
 _ADMIN_SECONDS: Final = 30.0
-
-
-class Broker(StrEnum):
-    """The brokers that the demo can start itself."""
-
-    KAFKA = "kafka"
-    EMBEDDED = "embedded"
 
 
 class CreateTopic(Protocol):
     """Creates a topic, of which clients know when it returns."""
 
-    def __call__(self, name: str, partitions: int, config: dict[str, str]) -> object: ...
+    def __call__(self, name: str, partitions: int, config: dict[str, str]) -> object:
+        """Create it; raises KafkaException if the cluster refuses."""
 
 
 @dataclass(slots=True)
@@ -77,11 +72,11 @@ def running(
         return
     if broker is None and not has_java():
         say("No Java 17+ here: using the embedded broker (librdkafka's mock) instead of Kafka.")
-        broker = Broker.EMBEDDED
-    if broker is Broker.EMBEDDED:
+        broker = "embedded"
+    if broker == "embedded":
         with EmbeddedKafka() as mock:
             yield Cluster(
-                "embedded broker (librdkafka's mock)",
+                "an embedded broker (librdkafka's mock)",
                 mock.bootstrap_servers,
                 # It has no topic settings, and keeps whatever time stamp.
                 lambda name, partitions, config: mock.create_topic(name, partitions),  # noqa: ARG005

@@ -3,25 +3,45 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException
 
 from columnar_kafka import Consumer, wire
+from columnar_kafka.demo import lake
+from columnar_kafka.demo.lake import Lander
 from columnar_kafka.lake.base import Generation, Message
 from columnar_kafka.lake.parquet import ParquetDirectory
 from columnar_kafka.lake.stage import land
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from columnar_kafka.demo.story import Story
 
 _POLL_SECONDS = 0.5
 _SILENCE_SECONDS = 30.0
 
 
-class Landing:
-    """Lands a topic's segments; each `land` goes on where the one before ended. Not thread-safe."""
+@contextmanager
+def running(story: Story, root: Path) -> Iterator[Lander]:
+    """A consumer whose segments land in this process, in one commit for each `land`."""
+    landing = _Landing(story.cluster.bootstrap_servers, story.topic, root)
+    try:
+        yield Lander(
+            how="without Spark",
+            folder=root / "lake" / story.topic,
+            land=landing.up_to,
+            readers={"polars": lake.by_polars},
+        )
+    finally:
+        landing.close()
+
+
+class _Landing:
+    """Each landing goes on where the one before ended. Not thread-safe."""
 
     def __init__(self, bootstrap_servers: str, topic: str, root: Path) -> None:
         self._consumer = Consumer(
@@ -37,9 +57,10 @@ class Landing:
         self._consumer.subscribe([topic])
         self._topic = topic
         self._table = ParquetDirectory(root / "lake")
+        self._rows = 0
 
-    def land(self, rows: int) -> None:
-        """Land the next segments, until they hold that many rows, in one commit.
+    def up_to(self, wanted: int, advance: Callable[[int], None]) -> None:
+        """Land segments until the table has that many rows.
 
         Raises:
             LakeError, SegmentError: they cannot land.
@@ -47,7 +68,10 @@ class Landing:
             TimeoutError: no segment came for 30 s.
         """
         generation = Generation("demo", self._topic)  # a topic of this run, on whatever cluster
-        land(self._messages(rows), table=self._table, generations={self._topic: generation})
+        messages = self._messages(wanted - self._rows)
+        done = land(messages, table=self._table, generations={self._topic: generation})
+        self._rows += done.landed.rows
+        advance(self._rows)
 
     def close(self) -> None:
         """Leave the group."""

@@ -31,7 +31,7 @@ __all__ = [
     "Table",
 ]
 
-_ID: Final = re.compile(r"[0-9A-Za-z._=+/-]{1,200}", re.ASCII)  # no colon: it separates them
+_ID: Final = re.compile(r"[0-9A-Za-z._=+/-]{1,500}", re.ASCII)  # no colon: it separates them
 _TOPIC: Final = re.compile(r"[0-9A-Za-z._-]{1,249}", re.ASCII)  # Kafka's own rule
 
 

@@ -269,6 +269,20 @@ def test_a_file_in_the_way_is_never_overwritten(table: ParquetDirectory) -> None
     refused(table, [staged(table, [1])], "is there and not in the log")
 
 
+def test_a_file_put_in_the_way_of_one_that_has_landed_is_not_overwritten(tmp_path: Path) -> None:
+    """The next commit goes on once it is out of the way."""
+    with pytest.raises(MayHaveLandedError):
+        put(ParquetDirectory(tmp_path, files=NothingAppears()), [0])
+    stranger = tmp_path / name(0, 0)
+    stranger.write_bytes(b"mine")
+    with pytest.raises(NotLandedError, match=r"p0-0+-0+\.parquet is in the way of .*move it"):
+        put(quick(tmp_path), [0, 1])
+    assert stranger.read_bytes() == b"mine"
+    stranger.unlink()
+    put(quick(tmp_path), [0, 1])
+    assert rows(quick(tmp_path)) == numbers([0, 1])
+
+
 def test_a_staged_file_that_is_gone_must_be_staged_again(table: ParquetDirectory) -> None:
     attempt = staged(table, [0])
     (table.root / attempt.files[0].path).unlink()

@@ -19,7 +19,7 @@ from columnar_kafka.lake.base import Count, Generation, Message, Staged, StagedF
 from columnar_kafka.lake.parquet import ParquetDirectory
 from columnar_kafka.lake.plan import Layout, Mode, Planner
 from columnar_kafka.lake.stage import stage
-from columnar_kafka.lake.stitch import Stitcher, StitchError
+from columnar_kafka.lake.stitch import Stitched, Stitcher, StitchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -209,6 +209,19 @@ def test_a_segment_that_cannot_be_stitched_lands_as_it_came(
     assert [(file.first, file.last) for file in found.files] == [(0, 1), (2, 2), (3, 4)]
     assert content(table, found.files[1]) == encrypted
     assert sum(file.rows for file in found.files) == 5 * ROWS
+
+
+def test_a_stitched_file_that_lacks_rows_fails_the_attempt(
+    table: ParquetDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Forgetful(Stitcher):
+        def finish(self, metadata: Any) -> Stitched:
+            return replace(super().finish(metadata), rows=2)
+
+    monkeypatch.setattr(stage_module, "Stitcher", Forgetful)
+    with pytest.raises(LakeError, match=r"t\[0\]: 2 rows stitched of 6"):
+        staged(table, segments([0, 1]))
+    assert left(table) == []
 
 
 def test_with_many_partitions_the_one_that_waited_longest_is_finished_early(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import spark_sink
+from columnar_kafka.demo import lake
+from columnar_kafka.local.spark import local_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,11 +17,34 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from columnar_kafka.demo.story import Story
+
 _TRIGGER = "500 milliseconds"
 
 
 @contextmanager
-def landing(
+def running(story: Story, root: Path) -> Iterator[lake.Lander]:
+    """A Spark with a stream that lands the story's topic; both end with the block."""
+    with ExitStack() as stack:
+        with story.screen.progress("starting Spark"):
+            spark = stack.enter_context(local_spark())
+        story.results.environment["Spark"] = str(spark.version)
+        servers = story.cluster.bootstrap_servers
+        query = stack.enter_context(_stream(spark, servers, story.topic, root))
+        folder = root / "lake" / story.topic
+        yield lake.Lander(
+            how="by the Spark stream",
+            folder=folder,
+            land=partial(lake.wait_for_rows, folder, check=partial(_check, query)),
+            readers={
+                "spark.read.parquet": partial(lake.by_spark, spark),
+                "polars": lake.by_polars,
+            },
+        )
+
+
+@contextmanager
+def _stream(
     spark: SparkSession, bootstrap_servers: str, topic: str, root: Path
 ) -> Iterator[StreamingQuery]:
     """A running query that lands the topic in `root`/lake; stopped at the end of the block."""
@@ -45,7 +71,7 @@ def landing(
         query.stop()
 
 
-def check(query: StreamingQuery) -> None:
+def _check(query: StreamingQuery) -> None:
     """Raise what stopped the query, if anything did."""
     if (error := query.exception()) is not None:
         raise error

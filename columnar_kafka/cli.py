@@ -1,0 +1,100 @@
+"""The command line `columnar-kafka`: thin; what its commands do is in the packages they name."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Literal, NoReturn
+
+import typer
+
+import columnar_kafka
+
+_INTERRUPTED = 130
+_TERMINATED = 143
+_LONGEST = 1_500
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Kafka batches as Parquet: encoded once in the producer, landed unchanged in the lake.",
+)
+
+
+def main() -> None:
+    """The entry point of the `columnar-kafka` command."""
+    # Else it ends the process on the spot, and no `with` block cleans up.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
+    app()
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"columnar-kafka {columnar_kafka.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def demo(
+    *,
+    bootstrap_servers: Annotated[
+        str | None, typer.Option(help="Your Kafka. Without it one is started here.")
+    ] = None,
+    broker: Annotated[
+        Literal["kafka", "embedded"] | None,
+        typer.Option(help="What to start. Without it: kafka, or embedded if there is no Java."),
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option(min=1, help="Send only so many flights, not all 336,776.")
+    ] = None,
+    report: Annotated[Path, typer.Option(help="Where the page goes.")] = Path("demo-report.html"),
+) -> None:
+    """Send a year of flights the whole way, compare every record, measure, and write a page.
+
+    Ends with 0 when all comparisons are equal, with 1 when anything differs or fails.
+    """
+    try:
+        # Not at the top: other commands do not need the demo's packages.
+        from columnar_kafka.demo.run import Options, run  # noqa: PLC0415
+        from columnar_kafka.demo.screen import Screen  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        _fail(f"{error}. The demo needs more packages: pip install 'columnar-kafka[demo]'")
+    options = Options(bootstrap_servers=bootstrap_servers, broker=broker, rows=rows, report=report)
+    screen = Screen()
+    try:
+        results = run(options, screen)
+    except KeyboardInterrupt:
+        typer.echo("Interrupted; everything that was started has been ended.", err=True)
+        raise typer.Exit(_INTERRUPTED) from None
+    except Exception as error:  # noqa: BLE001 - one paragraph for a person, whatever it was
+        _fail(f"The demo failed: {type(error).__name__}: {_shortened(str(error))}")
+    screen.verdict(results, report)
+    if not results.equal:
+        raise typer.Exit(1)
+
+
+def _fail(message: str) -> NoReturn:
+    typer.secho(message, fg="red", err=True)
+    raise typer.Exit(1)
+
+
+def _shortened(text: str) -> str:
+    """What a person wants of an error: Spark's go on with pages of Java."""
+    text = text.partition("\n\nJVM stacktrace")[0].strip()
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
+
+
+if __name__ == "__main__":
+    main()

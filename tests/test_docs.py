@@ -1,0 +1,60 @@
+"""What README and docs show runs, and what they name exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def snippets(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.M | re.S)
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_the_readmes_snippets_run_one_after_the_other(kafka, spark, tmp_path, capsys) -> None:
+    kafka.create_topic("flights", 1)
+    namespace = {"spark": spark}
+    for text in snippets("python"):
+        there = text.replace("localhost:9092", kafka.bootstrap_servers)
+        there = there.replace('"/lake', f'"{tmp_path}/lake')
+        exec(compile(there, "README.md", "exec"), namespace)  # noqa: S102 - that is the test
+    namespace["producer"].close()
+    printed = capsys.readouterr().out
+    assert "not delivered" not in printed
+    assert "{'carrier': 'UA', 'flight': 1545, 'delay': 2} b'N14228' [('trace', b'1')]" in printed
+    rows = spark.read.parquet(f"{tmp_path}/lake/flights").select("carrier", "delay").collect()
+    assert sorted(map(tuple, rows)) == [("AA", None), ("UA", 2)]
+
+
+def test_the_readmes_error_is_the_one_that_users_see() -> None:
+    import pyarrow as pa  # noqa: PLC0415 - only here
+
+    from columnar_kafka.columns.pure import PureColumns  # noqa: PLC0415
+    from columnar_kafka.schema import RecordSchema  # noqa: PLC0415
+
+    columns = PureColumns(RecordSchema.parse(pa.schema([("flight", pa.int32())])))
+    [refusal] = columns.convert([("1545",)]).refused.values()
+    assert snippets("text") == [f"{refusal.error}\n"]
+
+
+def test_the_readmes_commands_are_targets_of_the_makefile() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.M))
+    named = re.findall(r"^make (\w+)", snippets("console")[0], flags=re.M)
+    assert named == ["demo", "test"]
+    assert set(named) <= targets
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 120
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    for document in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text(encoding="utf-8")):
+            assert (document.parent / target).exists(), f"{document.name}: {target}"

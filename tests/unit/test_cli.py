@@ -1,0 +1,82 @@
+"""The command line: what it passes on, and its exit codes."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+import columnar_kafka
+from columnar_kafka import cli
+from columnar_kafka.demo import run as demo
+from columnar_kafka.demo.compare import Comparison
+from columnar_kafka.demo.figures import Results, Stage
+
+RESULTS = Results(broker="b", environment={})
+
+
+def invoke(*arguments: str):
+    return CliRunner().invoke(cli.app, arguments)
+
+
+@pytest.fixture
+def outcome(monkeypatch):
+    """Replace the demo by what a test wants of it; the options it was given."""
+    given = []
+
+    def prepare(result) -> list[demo.Options]:
+        def run(options, _screen):
+            given.append(options)
+            if isinstance(result, BaseException):
+                raise result
+            return result
+
+        monkeypatch.setattr(demo, "run", run)
+        return given
+
+    return prepare
+
+
+def test_the_version_is_the_packages() -> None:
+    result = invoke("--version")
+    assert result.output == f"columnar-kafka {columnar_kafka.__version__}\n"
+    assert result.exit_code == 0
+
+
+def test_options_reach_the_demo(outcome, tmp_path) -> None:
+    given = outcome(RESULTS)
+    page = tmp_path / "page.html"
+    result = invoke(
+        "demo", "--bootstrap-servers", "h:1", "--rows", "5", "--report", str(page)
+    )
+    assert result.exit_code == 0
+    assert given == [
+        demo.Options(bootstrap_servers="h:1", broker=None, rows=5, report=page)
+    ]
+    assert page.name in result.output
+
+
+def test_an_unknown_broker_is_refused(outcome) -> None:
+    outcome(RESULTS)
+    assert invoke("demo", "--broker", "rabbit").exit_code == 2
+
+
+def test_a_difference_ends_with_1_and_names_the_stage(outcome) -> None:
+    stage = Stage("read back as records", 1, 1.0, "", Comparison(2, 1, 1, 0))
+    outcome(Results(broker="b", environment={}, stages=[stage]))
+    result = invoke("demo")
+    assert result.exit_code == 1
+    assert "Different: read back as records" in result.output
+
+
+def test_a_failure_ends_with_1_and_one_paragraph(outcome) -> None:
+    outcome(RuntimeError("no such Kafka\n\nJVM stacktrace:\n at a\n at b"))
+    result = invoke("demo")
+    assert result.exit_code == 1
+    assert result.output == "The demo failed: RuntimeError: no such Kafka\n"
+
+
+def test_ctrl_c_ends_with_130(outcome) -> None:
+    outcome(KeyboardInterrupt())
+    result = invoke("demo")
+    assert result.exit_code == 130
+    assert "Interrupted" in result.output
