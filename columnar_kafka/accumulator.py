@@ -216,6 +216,8 @@ class Accumulator:
         batch = topic.open.get(plain.partition)
         if batch is not None:
             self._seal(topic, batch)
+        elif topic.sticky == plain.partition:
+            topic.sticky = None  # or messages without a key would stay there for ever
         self._sealed.append(plain)
 
     def _choose(self, topic: _Topic, key: bytes | None) -> int:

@@ -188,15 +188,17 @@ class Producer(confluent_kafka.Producer):
         """
         form = self._formats.get(topic)
         if form is None:
+            # confluent-kafka takes a None for the callback, and the other one is never called.
+            report = callback or on_delivery
+            callbacks = {} if report is None else {"on_delivery": report}
             super().produce(
                 topic,
                 value=value,
                 key=key,
                 partition=partition,
-                callback=callback,
-                on_delivery=on_delivery,
                 timestamp=timestamp,
                 headers=headers,
+                **callbacks,
             )
             return
         if self._unusable is not None:
@@ -207,7 +209,7 @@ class Producer(confluent_kafka.Producer):
             )
         key = record.encode_key(key)
         pairs, nbytes = record.encode_headers(headers)
-        report = on_delivery or callback or self._settings.on_delivery
+        report = callback or on_delivery or self._settings.on_delivery
         others = (key, timestamp or time.time_ns() // 1_000_000, pairs, report)
         if key is not None:
             nbytes += len(key)
@@ -285,12 +287,14 @@ class Producer(confluent_kafka.Producer):
         with a schema headers and timestamps are honoured.
         """
         if topic not in self._formats:
-            return super().produce_batch(topic, messages, partition, callback, on_delivery)
+            report = callback or on_delivery
+            callbacks = {} if report is None else {"on_delivery": report}
+            return super().produce_batch(topic, messages, partition, **callbacks)
         taken = 0
         for message in messages:
             arguments: dict[str, Any] = {
                 "partition": partition,
-                "callback": on_delivery or callback,
+                "callback": callback or on_delivery,
                 **{name: each for name, each in message.items() if name != "_error"},
             }
             try:

@@ -77,6 +77,7 @@ _LAYOUTS: Final = {
     pa.binary_view(): pa.binary(),
     pa.timestamp("s"): pa.timestamp("ms"),  # Parquet has no seconds
     pa.time32("s"): pa.time32("ms"),
+    pa.date64(): pa.date32(),  # nor milliseconds of days
 }
 _PLAIN: Final = (
     pa.types.is_boolean,
@@ -138,6 +139,13 @@ def _struct(arrow: pa.DataType, path: str, depth: int) -> pa.DataType:
     for name in names:
         if names.count(name) > 1:
             raise SchemaError(f"field {f'{path}.{name}'!r} occurs {names.count(name)} times")
+    for each in fields:
+        # Arrow writes such a column and, where the record is null, cannot read it.
+        if pa.types.is_fixed_size_list(each.type) and not each.nullable:
+            raise SchemaError(
+                f"field {f'{path}.{each.name}'!r} is a fixed-size list that cannot be null, inside "
+                "a record: make it nullable, or a list"
+            )
     return pa.struct([_field(each, f"{path}.{each.name}", depth + 1) for each in fields])
 
 
@@ -307,8 +315,9 @@ def canonical(schema: pa.Schema) -> str:
     One line per field, depth first: depth, name as JSON, type, ``?`` when nullable; then each
     metadata entry of field or schema as JSON, sorted. Defined in ``docs/segment-format.md``.
     """
-    lines = [line for each in schema for line in _field_lines(each, 0)]
-    return "\n".join([*lines, *_metadata_lines(schema.metadata, 0)]) + "\n"
+    lines = [line for each in schema for line in _field_lines(each.name, each, 0)]
+    users = {k: v for k, v in (schema.metadata or {}).items() if not k.startswith(_FILES_OWN)}
+    return "\n".join([*lines, *_metadata_lines(users, 0)]) + "\n"
 
 
 def fingerprint(schema: pa.Schema) -> str:
@@ -316,12 +325,16 @@ def fingerprint(schema: pa.Schema) -> str:
     return hashlib.sha256(canonical(schema).encode()).hexdigest()[:32]
 
 
-def _field_lines(each: pa.Field, depth: int) -> list[str]:
+_FILES_OWN: Final = (b"columnar.", b"ARROW:")
+"""How the keys of the metadata begin that say something of the file, not of its schema."""
+
+
+def _field_lines(name: str, each: pa.Field, depth: int) -> list[str]:
     null = "?" if each.nullable else ""
-    lines = [f"{depth} {json.dumps(each.name)} {_type_name(each.type)}{null}"]
+    lines = [f"{depth} {json.dumps(name)} {_type_name(each.type)}{null}"]
     lines += _metadata_lines(each.metadata, depth + 1)
-    for child in _children(each.type):
-        lines += _field_lines(child, depth + 1)
+    for child_name, child in _children(each.type):
+        lines += _field_lines(child_name, child, depth + 1)
     return lines
 
 
@@ -330,13 +343,14 @@ def _metadata_lines(metadata: Mapping[bytes, bytes] | None, depth: int) -> list[
     return [f"{depth} @ {json.dumps([k.decode('latin-1'), v.decode('latin-1')])}" for k, v in pairs]
 
 
-def _children(arrow: pa.DataType) -> list[pa.Field]:
+def _children(arrow: pa.DataType) -> list[tuple[str, pa.Field]]:
+    """Return the fields inside a type; those of lists and maps by this format's names."""
     if pa.types.is_struct(arrow):
-        return [arrow.field(i) for i in range(arrow.num_fields)]
+        return [(each.name, each) for each in (arrow.field(i) for i in range(arrow.num_fields))]
     if pa.types.is_map(arrow):
-        return [arrow.key_field, arrow.item_field]
+        return [("key", arrow.key_field), ("value", arrow.item_field)]
     if any(is_list(arrow) for is_list in _LISTS):
-        return [arrow.value_field]
+        return [("item", arrow.value_field)]
     return []
 
 
@@ -383,7 +397,6 @@ _NAMES: Final = {
         "float32": pa.float32(),
         "float64": pa.float64(),
         "date32": pa.date32(),
-        "date64": pa.date64(),
         "string": pa.string(),
         "large_string": pa.large_string(),
         "binary": pa.binary(),

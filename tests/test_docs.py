@@ -12,7 +12,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def snippets(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.M | re.S)
+    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.kafka
@@ -23,7 +23,7 @@ def test_the_readmes_snippets_run_one_after_the_other(kafka, spark, tmp_path, ca
     for text in snippets("python"):
         there = text.replace("localhost:9092", kafka.bootstrap_servers)
         there = there.replace('"/lake', f'"{tmp_path}/lake')
-        exec(compile(there, "README.md", "exec"), namespace)  # noqa: S102 - that is the test
+        exec(compile(there, "README.md", "exec"), namespace)
     namespace["producer"].close()
     printed = capsys.readouterr().out
     assert "not delivered" not in printed
@@ -44,8 +44,8 @@ def test_the_readmes_error_is_the_one_that_users_see() -> None:
 
 
 def test_the_readmes_commands_are_targets_of_the_makefile() -> None:
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.M))
-    named = re.findall(r"^make (\w+)", snippets("console")[0], flags=re.M)
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    named = re.findall(r"^make (\w+)", snippets("console")[0], flags=re.MULTILINE)
     assert named == ["demo", "test"]
     assert set(named) <= targets
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from columnar_kafka.columns import bounds
 from columnar_kafka.columns.base import Converted, Refusal
+from columnar_kafka.columns.rows import to_rows
 from columnar_kafka.errors import RowError
 
 if TYPE_CHECKING:
@@ -34,39 +35,8 @@ _ROW_BYTES: Final = 256  # a record's own objects: the tuple of values, its plac
 _VALUE_BYTES: Final = 40  # a value's object, or later its bytes in the column, whichever is more
 
 _NONE: Final = type(None)
-_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 Freeze = Callable[[Any], tuple[Any, int]]
-
-
-def to_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """Return the rows of `batch` as dicts; maps are dicts too, UTC times have `datetime.UTC`."""
-    names = batch.schema.names
-    columns = [_to_list(column) for column in batch.columns]
-    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
-
-
-def _to_list(column: pa.Array) -> list[Any]:
-    """Return a column's values; the same as pyarrow's, several times faster where it is slow."""
-    if pa.types.is_temporal(column.type):
-        # Times repeat, and each costs pyarrow microseconds: convert the distinct ones.
-        encoded = column.dictionary_encode()
-        values = [*_times(encoded.dictionary), None]
-        return [values[i] for i in encoded.indices.fill_null(-1).to_pylist()]
-    # Asking for dicts costs every type of column pyarrow's fast path.
-    maps = "strict" if pa.types.is_nested(column.type) else None
-    found: list[Any] = column.to_pylist(maps_as_pydicts=maps)
-    return found
-
-
-def _times(column: pa.Array) -> list[Any]:
-    kind = column.type
-    if pa.types.is_timestamp(kind) and kind.tz == "UTC" and kind.unit in ("ms", "us"):
-        scale = 1000 if kind.unit == "ms" else 1
-        ticks = column.cast(pa.int64()).to_pylist()
-        return [_EPOCH + datetime.timedelta(0, 0, tick * scale) for tick in ticks]
-    found: list[Any] = column.to_pylist()
-    return found
 
 
 class PureColumns:
@@ -81,7 +51,9 @@ class PureColumns:
         self._base = _ROW_BYTES + _VALUE_BYTES * len(self._names)
         self._allowed = [_allowed_types(each.type, each.nullable) for each in schema.arrow]
         self._narrow = [i for i, each in enumerate(schema.arrow) if bounds.narrows(each.type)]
-        self._timed = [i for i, each in enumerate(schema.arrow) if bounds.has_times(each.type)]
+        self._timed = [
+            i for i, each in enumerate(schema.arrow) if bounds.has_times_of_day(each.type)
+        ]
         self._sized = [i for i, each in enumerate(schema.arrow) if _is_text(each.type)]
         self._frozen = [
             (i, freeze)
@@ -204,7 +176,7 @@ class PureColumns:
     def _strayed(
         self, rows: Sequence[tuple[Any, ...]], refused: Mapping[int, RowError]
     ) -> dict[int, RowError]:
-        """Return the rows, besides those refused already, with a time that Python does not have."""
+        """Return the rows, besides those refused already, with a time that no day has."""
         found = {}
         for i, row in enumerate(rows):
             if i not in refused:
@@ -213,7 +185,7 @@ class PureColumns:
                     if bounds.strays(batch.column(column)):
                         name = self.schema.field(column).name
                         found[i] = RowError(
-                            f"field {name!r} is {_show(row[column])}: a time out of range"
+                            f"field {name!r} is {_show(row[column])}: no day has such a time"
                         )
                         break
         return found

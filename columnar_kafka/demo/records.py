@@ -134,6 +134,9 @@ def _values(values: list[Any]) -> pa.Table:
         found = inferred.type.field(field.name).type
         if found not in _INFERRED[field.type]:
             raise UnexpectedError(f"values of {field.name!r} are {found}, not {field.type}")
+    # Mixed with others they are inferred like them, and taken for UTC.
+    if any(value["time_hour"].tzinfo is None for value in values if value["time_hour"]):
+        raise UnexpectedError("a value of 'time_hour' has no time zone")
     return _cast(pa.Table.from_pylist(values, schema=_wide()), flights.SCHEMA)
 
 

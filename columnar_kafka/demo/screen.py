@@ -64,7 +64,7 @@ class Screen:
         for name in (
             "MB on\nthe wire",
             "bytes/\nrecord",
-            "CPU\nseconds",
+            "CPU s",
             "CPU µs/record",
             "records/s",
         ):

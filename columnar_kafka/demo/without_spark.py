@@ -6,7 +6,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaException
+from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
 
 from columnar_kafka import Consumer, wire
 from columnar_kafka.demo import lake
@@ -48,13 +48,13 @@ class _Landing:
             {
                 "bootstrap.servers": bootstrap_servers,
                 "group.id": topic,
-                "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,  # the table itself knows what has landed
                 "columnar.encoding": "parquet",
                 "fetch.raw.bytes": True,  # whole segments, which land as they are
             }
         )
-        self._consumer.subscribe([topic])
+        partitions = self._consumer.list_topics(topic).topics[topic].partitions
+        self._consumer.assign([TopicPartition(topic, n, OFFSET_BEGINNING) for n in partitions])
         self._topic = topic
         self._table = ParquetDirectory(root / "lake")
         self._rows = 0
@@ -74,7 +74,7 @@ class _Landing:
         advance(self._rows)
 
     def close(self) -> None:
-        """Leave the group."""
+        """Close the consumer."""
         self._consumer.close()
 
     def _messages(self, rows: int) -> Iterator[Message]:

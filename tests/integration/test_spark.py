@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import confluent_kafka
 import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import StreamingQueryException
 
-import confluent_kafka
 import spark_sink
 from columnar_kafka import Producer
 
@@ -39,9 +39,7 @@ def send(kafka: LocalKafka, topic: str, numbers: range, **settings: Any) -> None
             producer.produce(topic, {"n": n, "text": f"text {n}"}, key=f"{n}")
 
 
-def land(
-    spark: SparkSession, kafka: LocalKafka, topic: str, root: Path, **options: str
-) -> None:
+def land(spark: SparkSession, kafka: LocalKafka, topic: str, root: Path, **options: str) -> None:
     """Land what is in the topic and not yet in the directory, through our own source."""
     spark_sink.register(spark)
     rows = (
@@ -162,7 +160,11 @@ def test_what_lands_keeps_key_time_headers_and_identity(spark, kafka, topic, tmp
     with Producer(config) as producer:
         producer.set_schema(name, SCHEMA)
         producer.produce(
-            name, {"n": 1, "text": "a"}, key=b"k", timestamp=5000, headers=[("h", b"v"), ("h", None)]
+            name,
+            {"n": 1, "text": "a"},
+            key=b"k",
+            timestamp=5000,
+            headers=[("h", b"v"), ("h", None)],
         )
     land(spark, kafka, name, tmp_path)
     [row] = spark.read.parquet(str(tmp_path / "lake" / name)).collect()

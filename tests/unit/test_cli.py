@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from typer.testing import CliRunner
 
@@ -11,20 +13,28 @@ from columnar_kafka.demo import run as demo
 from columnar_kafka.demo.compare import Comparison
 from columnar_kafka.demo.figures import Results, Stage
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from click.testing import Result
+
+    Outcome = Callable[[Results | BaseException], list[demo.Options]]
+
 RESULTS = Results(broker="b", environment={})
 
 
-def invoke(*arguments: str):
+def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(cli.app, arguments)
 
 
 @pytest.fixture
-def outcome(monkeypatch):
+def outcome(monkeypatch: pytest.MonkeyPatch) -> Outcome:
     """Replace the demo by what a test wants of it; the options it was given."""
-    given = []
+    given: list[demo.Options] = []
 
-    def prepare(result) -> list[demo.Options]:
-        def run(options, _screen):
+    def prepare(result: Results | BaseException) -> list[demo.Options]:
+        def run(options: demo.Options, _screen: object) -> Results:
             given.append(options)
             if isinstance(result, BaseException):
                 raise result
@@ -42,25 +52,21 @@ def test_the_version_is_the_packages() -> None:
     assert result.exit_code == 0
 
 
-def test_options_reach_the_demo(outcome, tmp_path) -> None:
+def test_options_reach_the_demo(outcome: Outcome, tmp_path: Path) -> None:
     given = outcome(RESULTS)
     page = tmp_path / "page.html"
-    result = invoke(
-        "demo", "--bootstrap-servers", "h:1", "--rows", "5", "--report", str(page)
-    )
+    result = invoke("demo", "--bootstrap-servers", "h:1", "--rows", "5", "--report", str(page))
     assert result.exit_code == 0
-    assert given == [
-        demo.Options(bootstrap_servers="h:1", broker=None, rows=5, report=page)
-    ]
+    assert given == [demo.Options(bootstrap_servers="h:1", broker=None, rows=5, report=page)]
     assert page.name in result.output
 
 
-def test_an_unknown_broker_is_refused(outcome) -> None:
+def test_an_unknown_broker_is_refused(outcome: Outcome) -> None:
     outcome(RESULTS)
     assert invoke("demo", "--broker", "rabbit").exit_code == 2
 
 
-def test_a_difference_ends_with_1_and_names_the_stage(outcome) -> None:
+def test_a_difference_ends_with_1_and_names_the_stage(outcome: Outcome) -> None:
     stage = Stage("read back as records", 1, 1.0, "", Comparison(2, 1, 1, 0))
     outcome(Results(broker="b", environment={}, stages=[stage]))
     result = invoke("demo")
@@ -68,14 +74,14 @@ def test_a_difference_ends_with_1_and_names_the_stage(outcome) -> None:
     assert "Different: read back as records" in result.output
 
 
-def test_a_failure_ends_with_1_and_one_paragraph(outcome) -> None:
+def test_a_failure_ends_with_1_and_one_paragraph(outcome: Outcome) -> None:
     outcome(RuntimeError("no such Kafka\n\nJVM stacktrace:\n at a\n at b"))
     result = invoke("demo")
     assert result.exit_code == 1
     assert result.output == "The demo failed: RuntimeError: no such Kafka\n"
 
 
-def test_ctrl_c_ends_with_130(outcome) -> None:
+def test_ctrl_c_ends_with_130(outcome: Outcome) -> None:
     outcome(KeyboardInterrupt())
     result = invoke("demo")
     assert result.exit_code == 130

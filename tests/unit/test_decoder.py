@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import io
 import itertools
+import subprocess
+import sys
 import zlib
 from dataclasses import replace
 from functools import cache
@@ -294,7 +295,9 @@ KAFKA = {
     ),
     "an unknown member": pa.StructArray.from_arrays([pa.array([1, 2, 3])], names=["offset"]),
     "a key of text": pa.StructArray.from_arrays([pa.array(["k", "k", "k"])], names=["key"]),
-    "headers of numbers": pa.StructArray.from_arrays([pa.array([[1], [2], [3]])], names=["headers"]),
+    "headers of numbers": pa.StructArray.from_arrays(
+        [pa.array([[1], [2], [3]])], names=["headers"]
+    ),
 }
 
 
@@ -304,7 +307,8 @@ def test_a_kafka_column_that_is_not_version_1s_is_refused(kind: str) -> None:
     table = NUMBERS.append_column(pa.field("_kafka", KAFKA[kind].type, nullable), KAFKA[kind])
     segment = forged(table)
     for read in (segment.verify, segment.to_table, lambda: next(segment.records())):
-        assert refusal(read) == f"column _kafka is {KAFKA[kind].type}: not that of version 1"
+        kind_read = str(KAFKA[kind].type).replace("item", "element")  # as Parquet calls them
+        assert refusal(read) == f"column _kafka is {kind_read}: not that of version 1"
 
 
 def test_members_in_another_order_are_not_version_1s() -> None:
@@ -354,37 +358,17 @@ def test_a_time_of_day_outside_the_day_is_refused(kind: pa.DataType) -> None:
     assert "is not within the acceptable range" in refusal(received(*build(table)).to_table)
 
 
-TOO_LATE = {
+NO_OBJECT = {
     pa.timestamp("ms", "UTC"): 253_402_300_800_000,  # the year 10000
     pa.timestamp("us"): -62_135_596_800_000_001,  # before the year 1
     pa.date32(): 3_000_000,
     pa.duration("s"): 1 << 62,
-}
-
-
-@pytest.mark.parametrize("kind", TOO_LATE, ids=str)
-def test_a_time_that_python_cannot_hold_is_no_other_error(kind: pa.DataType) -> None:
-    storage = pa.int32() if kind == pa.date32() else pa.int64()
-    table = pa.table({"t": pa.array([TOO_LATE[kind]], storage).view(kind)})
-    segment = received(*build(table))
-    segment.to_table()
-    try:
-        next(segment.records())
-    except SegmentError as error:
-        assert error.reason.startswith("segment at t[3]@5 cannot be decoded: OverflowError")
-
-
-NO_OBJECT = TOO_LATE | {
     pa.timestamp("ns", "UTC"): 1,
     pa.time64("ns"): 1,
     pa.duration("ns"): 1,
 }
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="columns.pure: it raises, gives pandas objects, or drops the nanoseconds",
-)
 @pytest.mark.parametrize("kind", NO_OBJECT, ids=str)
 def test_a_time_that_python_cannot_hold_exactly_is_its_number(kind: pa.DataType) -> None:
     """As `produce` takes a number for such a field: the record is neither skipped nor changed."""
@@ -404,7 +388,7 @@ def small() -> tuple[SegmentHeader, bytes]:
         {
             "i": pa.array(range(rows), pa.int64()),
             "s": ["UA", None, "AA", "UA"],
-            "at": pa.array([dt.datetime(2013, 1, 1, i) for i in range(rows)], pa.timestamp("us")),
+            "at": pa.array(range(rows), pa.timestamp("us")),
             "l": pa.array([[1, None], None, [], [2]], pa.list_(pa.int32())),
         }
     )
@@ -451,13 +435,13 @@ def test_every_truncation_with_an_honest_checksum_is_no_parquet_file() -> None:
 def test_flipped_bits_with_an_honest_checksum_raise_nothing_but_segment_errors() -> None:
     """Damage before the checksum was taken: pages have their own; the footer's text has none.
 
-    Measured on all bits: 79 % are found, 20 % change nothing that is read, and under 1 % change
-    a column's name or type (which the schema's fingerprint would tell).
+    Measured on all bits: 70 % are found, 29 % change nothing that is read, and 0.5 % change a
+    column's name or type in the footer (which the schema's fingerprint would tell).
     """
     header, data = small()
     expected = list(received(header, data).records())
     outcomes = {"refused": 0, "equal": 0, "wrong": 0}
-    for at, bit in flips(data)[:: 8 + 1]:  # each byte but every ninth, another bit each time
+    for at, bit in flips(data)[::5]:  # at least one bit of each byte, all eight alike
         try:
             found = list(received(header, flipped(data, at, bit)).records())
         except SegmentError:
@@ -480,3 +464,39 @@ def test_garbage_between_parquets_marks_raises_nothing_but_segment_errors() -> N
             except SegmentError:
                 continue
             assert value.endswith(data)  # bytes before a file change nothing but its offsets
+
+
+BOMB = """
+import resource, sys
+import pyarrow as pa, pyarrow.parquet as pq
+from columnar_kafka import Segment, SegmentError
+from columnar_kafka.wire import SegmentHeader
+
+rows = 1 << 20
+indices = pa.repeat(pa.scalar(0, pa.int32()), rows)
+values = pa.DictionaryArray.from_arrays(indices, ["x" * (1 << 20)])
+header = SegmentHeader(
+    rows=rows, segment="p-0", schema="0" * 32, timestamp_min=0, timestamp_max=0
+)
+out = pa.BufferOutputStream()
+table = pa.table({"s": values})
+with pq.ParquetWriter(out, table.schema, compression="zstd", store_schema=False) as writer:
+    writer.write_table(table)
+    writer.add_key_value_metadata(header.footer())
+data = out.getvalue().to_pybytes()
+assert len(data) < 10_000
+segment = Segment(topic="t", partition=0, offset=0, headers=header.headers(data), value=data)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
+try:
+    segment.to_table()
+except SegmentError:
+    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+@pytest.mark.xfail(strict=True, reason="decoder: no caps yet on what a dictionary expands to")
+def test_a_few_bytes_that_decode_to_a_terabyte_are_refused_before_they_do() -> None:
+    """A value of 1 MiB in a dictionary, 2^20 times."""
+    ran = subprocess.run([sys.executable, "-c", BOMB], capture_output=True, text=True, check=True)
+    assert int(ran.stdout) < 64

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from random import Random  # noqa: TC003 - Hypothesis reads annotations
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,14 +16,16 @@ from columnar_kafka.demo.compare import compare, refused, scalars
 
 HEADERS = pa.list_(pa.struct({"key": pa.string(), "value": pa.binary()}))
 SCHEMA = pa.schema([("n", pa.int32()), ("s", pa.string()), ("k", pa.binary()), ("h", HEADERS)])
-ROW = {"n": 1, "s": "a", "k": b"k", "h": [{"key": "a", "value": b"x"}]}
+Row = dict[str, Any]
+
+ROW: Row = {"n": 1, "s": "a", "k": b"k", "h": [{"key": "a", "value": b"x"}]}
 
 
-def table(*rows):
+def table(*rows: Row) -> pa.Table:
     return pa.Table.from_pylist(list(rows), schema=SCHEMA)
 
 
-def with_headers(*pairs):
+def with_headers(*pairs: tuple[str | None, bytes | None]) -> Row:
     return ROW | {"h": [{"key": key, "value": value} for key, value in pairs]}
 
 
@@ -45,7 +50,9 @@ def test_nothing_equals_nothing() -> None:
         ([], [ROW], 0, 1),
     ],
 )
-def test_how_often_a_record_occurs_counts(expected, found, missing, unexpected) -> None:
+def test_how_often_a_record_occurs_counts(
+    expected: list[Row], found: list[Row], missing: int, unexpected: int
+) -> None:
     result = compare(table(*expected), table(*found))
     assert not result.equal
     assert (result.missing, result.unexpected) == (missing, unexpected)
@@ -82,9 +89,9 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("one", CHANGES)
-@pytest.mark.parametrize("other", CHANGES)
-def test_every_pair_of_different_records_is_told_apart(one: str, other: str) -> None:
-    assert compare(table(CHANGES[one]), table(CHANGES[other])).equal == (one == other)
+def test_every_pair_of_different_records_is_told_apart(one: str) -> None:
+    for other, row in CHANGES.items():
+        assert compare(table(CHANGES[one]), table(row)).equal == (one == other), other
 
 
 def test_a_changed_record_is_shown_on_both_sides() -> None:
@@ -116,14 +123,19 @@ def test_what_cannot_be_compared_is_different_even_when_both_are_empty() -> None
 
 
 def test_headers_of_a_slice_are_those_of_its_rows() -> None:
-    rows = [with_headers(("a", b"1")), ROW | {"h": None}, ROW | {"h": []}, with_headers(("b", b"2"))]
+    rows = [
+        with_headers(("a", b"1")),
+        ROW | {"h": None},
+        ROW | {"h": []},
+        with_headers(("b", b"2")),
+    ]
     texts = [b"1:a1:1", None, b"", b"1:b1:2"]
     for start in range(4):
         assert scalars(table(*rows).slice(start))["h"].to_pylist() == texts[start:]
 
 
 @st.composite
-def rows(draw):
+def rows(draw: st.DrawFn) -> list[Row]:
     """Few values, so that duplicates are common."""
     pair = st.fixed_dictionaries(
         {
@@ -142,18 +154,18 @@ def rows(draw):
     return draw(st.lists(row, max_size=12))
 
 
-def as_counter(rows) -> Counter[str]:
-    return Counter(map(repr, rows))
+def as_counter(rows: list[Row]) -> Counter[str]:
+    return Counter(json.dumps(row, sort_keys=True, default=repr) for row in rows)
 
 
 @given(rows(), st.randoms(use_true_random=False))
-def test_a_shuffle_is_equal(given_rows, random) -> None:
+def test_a_shuffle_is_equal(given_rows: list[Row], random: Random) -> None:
     shuffled = random.sample(given_rows, len(given_rows))
     assert compare(table(*given_rows), table(*shuffled)).equal
 
 
 @given(rows(), rows())
-def test_the_counts_are_those_of_python_counters(one, other) -> None:
+def test_the_counts_are_those_of_python_counters(one: list[Row], other: list[Row]) -> None:
     result = compare(table(*one), table(*other))
     missing, unexpected = as_counter(one) - as_counter(other), as_counter(other) - as_counter(one)
     assert (result.missing, result.unexpected) == (missing.total(), unexpected.total())
@@ -161,7 +173,7 @@ def test_the_counts_are_those_of_python_counters(one, other) -> None:
 
 
 @given(rows().filter(bool), st.data())
-def test_any_single_mutation_is_different(given_rows, data) -> None:
+def test_any_single_mutation_is_different(given_rows: list[Row], data: st.DataObject) -> None:
     index = data.draw(st.integers(0, len(given_rows) - 1))
     mutated = [dict(row) for row in given_rows]
     match data.draw(st.sampled_from(["drop", "double", "n", "s", "k", "h"])):

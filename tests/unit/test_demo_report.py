@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
 from columnar_kafka.demo import chart, report
 from columnar_kafka.demo.compare import Comparison
 from columnar_kafka.demo.figures import Point, Results, Rival, Run, Stage
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 EQUAL = Comparison(expected=5, found=5, missing=0, unexpected=0)
 DIFFERENT = Comparison(5, 4, 1, 0, ("missing 1x: key=<b'a'>",))
@@ -46,7 +50,15 @@ def test_a_rival_sums_its_runs_and_shows_the_median_and_the_spread() -> None:
 
 def test_the_page_shows_every_stage_format_and_version(results: Results) -> None:
     page = report.render(results)
-    for text in ("produced", "read back", "detail", "Avro rows", "JSON rows", "2 cores", "a broker"):
+    for text in (
+        "produced",
+        "read back",
+        "detail",
+        "Avro rows",
+        "JSON rows",
+        "2 cores",
+        "a broker",
+    ):
         assert text in page
     assert "every comparison equal" in page
     assert "something differs" not in page
@@ -86,7 +98,7 @@ def test_a_batch_that_was_cut_is_said_to_be(results: Results) -> None:
     assert "JSON rows 250 of 1,000" in report.render(results)
 
 
-def test_the_page_is_written_where_it_is_asked_for(results: Results, tmp_path) -> None:
+def test_the_page_is_written_where_it_is_asked_for(results: Results, tmp_path: Path) -> None:
     path = tmp_path / "new" / "page.html"
     report.write(results, path)
     assert path.read_text() == report.render(results)

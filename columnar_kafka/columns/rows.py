@@ -1,0 +1,99 @@
+"""Columns to rows: Python objects for what a `RecordBatch` holds."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["to_rows"]
+
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def to_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Return the rows of `batch` as dicts; maps are dicts too, UTC times have `datetime.UTC`.
+
+    A time that Python has no exact object for is its number, as a row that is produced may have it.
+    """
+    names = batch.schema.names
+    columns = [_to_list(column) for column in batch.columns]
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _to_list(column: pa.Array) -> list[Any]:
+    """Return a column's values; the same as pyarrow's, several times faster where it is slow."""
+    if pa.types.is_temporal(column.type):
+        # Times repeat, and each costs pyarrow microseconds: convert the distinct ones.
+        encoded = column.dictionary_encode()
+        values = [*_times(encoded.dictionary), None]
+        return [values[i] for i in encoded.indices.fill_null(-1).to_pylist()]
+    # Asking for dicts costs every type of column pyarrow's fast path.
+    if not pa.types.is_nested(column.type):
+        return list(column.to_pylist())
+    if not _has_nanoseconds(column.type):
+        try:
+            return list(column.to_pylist(maps_as_pydicts="strict"))
+        except (ValueError, OverflowError):  # a time in it that Python has no object for
+            pass
+    return list(map(_value, column))
+
+
+def _times(column: pa.Array) -> list[Any]:
+    kind = column.type
+    if pa.types.is_timestamp(kind) and kind.tz == "UTC" and kind.unit in ("ms", "us"):
+        scale = 1000 if kind.unit == "ms" else 1
+        ticks = column.cast(pa.int64()).to_pylist()
+        try:
+            return [_EPOCH + datetime.timedelta(0, 0, tick * scale) for tick in ticks]
+        except OverflowError:
+            pass
+    return list(map(_time, column))
+
+
+def _time(scalar: pa.Scalar) -> Any:
+    """Return Python's object for a time, or its number where none is exact."""
+    kind = scalar.type
+    if _has_nanoseconds(kind):
+        if scalar.value % 1000:
+            return scalar.value
+        # pyarrow would return a pandas object, or nothing where there is no pandas.
+        return _time(scalar.cast(_MICROSECONDS[type(kind)](kind)))
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError):
+        return scalar.value
+
+
+_MICROSECONDS: Final[dict[type, Callable[[Any], pa.DataType]]] = {
+    pa.TimestampType: lambda kind: pa.timestamp("us", kind.tz),
+    pa.Time64Type: lambda _: pa.time64("us"),
+    pa.DurationType: lambda _: pa.duration("us"),
+}
+
+
+def _has_nanoseconds(kind: pa.DataType) -> bool:
+    if pa.types.is_nested(kind):
+        return any(_has_nanoseconds(kind.field(i).type) for i in range(kind.num_fields))
+    return getattr(kind, "unit", None) == "ns"
+
+
+def _value(scalar: pa.Scalar) -> Any:
+    """Return a value as `to_rows` has it, whatever is inside: slowly."""
+    kind = scalar.type
+    if not scalar.is_valid:
+        return None
+    if pa.types.is_map(kind):
+        pairs = [(_value(each[0]), _value(each[1])) for each in scalar.values]
+        if len(found := dict(pairs)) < len(pairs):
+            raise ValueError("a map has the same key twice")
+        return found
+    if pa.types.is_struct(kind):
+        return {kind.field(i).name: _value(scalar[i]) for i in range(kind.num_fields)}
+    if pa.types.is_nested(kind):
+        return [_value(each) for each in scalar.values]
+    return _time(scalar) if pa.types.is_temporal(kind) else scalar.as_py()

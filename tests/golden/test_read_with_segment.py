@@ -1,0 +1,142 @@
+"""Golden segments as this package reads them, and that it still writes what they mean."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import json
+from pathlib import Path
+from typing import Any
+
+import make
+import pyarrow as pa
+import pytest
+from neutral import plain_rows
+
+from columnar_kafka import Segment
+from columnar_kafka.schema import canonical, fingerprint
+
+HERE = Path(__file__).parent
+NAMES = sorted(path.stem for path in HERE.glob("*.parquet"))
+UNITS = {"s": 1_000_000, "ms": 1000, "us": 1}
+
+
+def golden(name: str) -> tuple[Segment, dict[str, Any]]:
+    meaning = json.loads((HERE / f"{name}.json").read_text(encoding="ascii"))
+    headers = [(key, text.encode()) for key, text in meaning["headers"]]
+    value = (HERE / f"{name}.parquet").read_bytes()
+    return Segment(topic="t", partition=0, offset=9, headers=headers, value=value), meaning
+
+
+def plain(value: Any, kind: pa.DataType) -> Any:  # noqa: PLR0911 - one for each kind of type
+    """A record's Python value, as the side files have it."""
+    if value is None:
+        return None
+    if pa.types.is_struct(kind):
+        return {each.name: plain(value[each.name], each.type) for each in kind}
+    if pa.types.is_map(kind):
+        return [[key, plain(item, kind.item_type)] for key, item in value.items()]
+    if pa.types.is_nested(kind):
+        return [plain(item, kind.value_type) for item in value]
+    if pa.types.is_temporal(kind):
+        return number(value, kind)
+    if pa.types.is_floating(kind):
+        return value.hex()
+    if isinstance(value, decimal.Decimal):
+        return str(value)
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def number(value: Any, kind: pa.DataType) -> int:
+    """A time as its number in the column's unit."""
+    if pa.types.is_date(kind):
+        return (value - dt.date(1970, 1, 1)).days
+    if isinstance(value, dt.datetime):
+        value -= dt.datetime(1970, 1, 1, tzinfo=dt.UTC if value.tzinfo else None)
+    if isinstance(value, dt.time):
+        value = dt.timedelta(
+            hours=value.hour,
+            minutes=value.minute,
+            seconds=value.second,
+            microseconds=value.microsecond,
+        )
+    micros = value // dt.timedelta(microseconds=1)
+    return micros * 1000 if kind.unit == "ns" else micros // UNITS[kind.unit]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_verifies(name: str) -> None:
+    segment, meaning = golden(name)
+    segment.verify()
+    assert segment.sha256() == meaning["sha256"]
+    assert segment.rows == len(meaning["rows"])
+    assert segment.id == dict(meaning["headers"])["columnar.segment"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_table_holds_the_rows(name: str) -> None:
+    segment, meaning = golden(name)
+    names = [each for each in segment.schema.names if each != "_kafka"]
+    assert plain_rows(segment.to_table().select(names)) == meaning["rows"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_records_hold_the_rows_keys_times_and_headers(name: str) -> None:
+    segment, meaning = golden(name)
+    kinds = {each.name: each.type for each in segment.schema if each.name != "_kafka"}
+    found = list(segment.records())
+    assert [each.row for each in found] == list(range(segment.rows))
+    assert [
+        {key: plain(value, kinds[key]) for key, value in each.value.items()} for each in found
+    ] == meaning["rows"]
+    records = [
+        {
+            "key": None if each.key is None else each.key.hex(),
+            "timestamp": each.timestamp,
+            "headers": each.headers
+            and [[key, None if value is None else value.hex()] for key, value in each.headers],
+        }
+        for each in found
+    ]
+    assert records == meaning["records"]
+
+
+@pytest.mark.parametrize("name", make.SEGMENTS)
+def test_what_is_written_today_means_the_same(name: str) -> None:
+    """The same rows, canonical text and headers; the bytes themselves are the library's."""
+    _, expected = golden(name)
+    _, meaning = make.build(name, make.SEGMENTS[name])
+    for each in (meaning, expected):
+        del each["sha256"]
+        assert each["headers"].pop()[0] == "columnar.crc32"
+    assert json.loads(json.dumps(meaning)) == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_fingerprint_can_be_taken_from_the_file(name: str) -> None:
+    segment, meaning = golden(name)
+    assert canonical(segment.schema).splitlines() == meaning["canonical"]
+    assert fingerprint(segment.schema) == segment.header.schema
+
+
+def test_every_golden_segment_has_its_maker() -> None:
+    assert sorted(make.SEGMENTS) == NAMES
+
+
+def test_the_maker_writes_what_is_not_there_and_never_what_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(make, "HERE", tmp_path)
+    (tmp_path / "one-row.parquet").write_bytes(b"precious")
+    (tmp_path / "times.json").write_text("precious")
+    chosen = {name: make.SEGMENTS[name] for name in ("one-row", "times", "registry")}
+    monkeypatch.setattr(make, "SEGMENTS", chosen)
+    make.main()
+    assert (tmp_path / "one-row.parquet").read_bytes() == b"precious"
+    assert (tmp_path / "times.json").read_text() == "precious"
+    made = {path.name for path in tmp_path.iterdir()}
+    assert made == {"one-row.parquet", "times.json", "registry.parquet", "registry.json"}
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        "one-row: there already, not touched",
+        "times: there already, not touched",
+    ]
