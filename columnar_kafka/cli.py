@@ -11,6 +11,13 @@ import typer
 
 import columnar_kafka
 
+_missing: ModuleNotFoundError | None = None
+try:
+    from columnar_kafka.demo.run import Options, run
+    from columnar_kafka.demo.screen import Screen
+except ModuleNotFoundError as error:  # the demo's packages are an extra of their own
+    _missing = error
+
 _INTERRUPTED = 130
 _TERMINATED = 143
 _LONGEST = 1_500
@@ -65,12 +72,8 @@ def demo(
 
     Ends with 0 when all comparisons are equal, with 1 when anything differs or fails.
     """
-    try:
-        # Not at the top: other commands do not need the demo's packages.
-        from columnar_kafka.demo.run import Options, run  # noqa: PLC0415
-        from columnar_kafka.demo.screen import Screen  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        _fail(f"{error}. The demo needs more packages: pip install 'columnar-kafka[demo]'")
+    if _missing is not None:
+        _fail(f"{_missing}. The demo needs more packages: pip install 'columnar-kafka[demo]'")
     options = Options(bootstrap_servers=bootstrap_servers, broker=broker, rows=rows, report=report)
     screen = Screen()
     try:

@@ -15,7 +15,7 @@ from columnar_kafka.columns.kafka import Headers, KafkaColumn, read_headers
 from columnar_kafka.columns.pure import to_rows
 from columnar_kafka.config import METADATA_MEMBERS
 from columnar_kafka.errors import SegmentError
-from columnar_kafka.schema import KAFKA_COLUMN
+from columnar_kafka.schema import KAFKA_COLUMN, fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -159,6 +159,12 @@ class Segment:
                         f"{file.metadata.num_rows} in the file"
                     )
                 _check_columns(file.schema_arrow)
+                found = fingerprint(file.schema_arrow)
+                if found != self.header.schema:
+                    raise SegmentError(
+                        f"{wire.SCHEMA} is {self.header.schema} in the headers and the columns' "
+                        f"is {found}"
+                    )
                 self._file = file
         return self._file
 

@@ -40,7 +40,10 @@ class Message(confluent_kafka.Message):
     def row(self) -> int | None:
         """Return the record's row in its segment; 0 for a plain message."""
         offset = self.offset()
-        return None if offset is None else self._rows - position.unpack(offset).left
+        if offset is None:
+            return None
+        # At the start of an offset, where the first of 2^20 rows lies too, all rows are left.
+        return self._rows - (position.unpack(offset).left or self._rows)
 
 
 def plain_message(source: confluent_kafka.Message) -> Message:
@@ -125,8 +128,9 @@ def reports(
     """Return what makes the report of each of `count` records in the segment at `offset`."""
     # A report without an offset has no position.
     base = None if offset is None else position.pack(offset, 0, count)
-    latency = _or_unset(acknowledged and acknowledged.latency())
-    epoch = _or_unset(acknowledged and acknowledged.leader_epoch())
+    # A message without a value is false.
+    latency = _or_unset(None if acknowledged is None else acknowledged.latency())
+    epoch = _or_unset(None if acknowledged is None else acknowledged.leader_epoch())
 
     def report(index: int) -> Report:
         message = Report(

@@ -63,7 +63,8 @@ def _normalise(schema: pa.Schema) -> pa.Schema:
             raise SchemaError(f"field {name!r} is reserved for each record's key, time and headers")
         if names.count(name) > 1:
             raise SchemaError(f"field {name!r} occurs {names.count(name)} times; names are unique")
-    return pa.schema([_field(each, each.name, 1) for each in schema], metadata=schema.metadata)
+    fields = [_field(each, each.name, 1) for each in schema]
+    return pa.schema(fields, metadata=_users(schema.metadata))
 
 
 def _field(each: pa.Field, path: str, depth: int) -> pa.Field:
@@ -316,8 +317,7 @@ def canonical(schema: pa.Schema) -> str:
     metadata entry of field or schema as JSON, sorted. Defined in ``docs/segment-format.md``.
     """
     lines = [line for each in schema for line in _field_lines(each.name, each, 0)]
-    users = {k: v for k, v in (schema.metadata or {}).items() if not k.startswith(_FILES_OWN)}
-    return "\n".join([*lines, *_metadata_lines(users, 0)]) + "\n"
+    return "\n".join([*lines, *_metadata_lines(_users(schema.metadata), 0)]) + "\n"
 
 
 def fingerprint(schema: pa.Schema) -> str:
@@ -327,6 +327,11 @@ def fingerprint(schema: pa.Schema) -> str:
 
 _FILES_OWN: Final = (b"columnar.", b"ARROW:")
 """How the keys of the metadata begin that say something of the file, not of its schema."""
+
+
+def _users(metadata: Mapping[bytes, bytes] | None) -> dict[bytes, bytes] | None:
+    found = {k: v for k, v in (metadata or {}).items() if not k.startswith(_FILES_OWN)}
+    return found or None
 
 
 def _field_lines(name: str, each: pa.Field, depth: int) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from columnar_kafka.errors import ConfigError
@@ -12,7 +12,7 @@ from columnar_kafka.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-__all__ = ["client_config", "cluster_id", "refuse_unknown", "required", "topic_id"]
+__all__ = ["admin_client", "client_config", "generation", "refuse_unknown", "required"]
 
 _PREFIX: Final = "kafka."
 _TIMEOUT: Final = 30.0
@@ -53,35 +53,26 @@ def client_config(options: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def cluster_id(config: Mapping[str, Any]) -> str:
-    """Return the cluster's id. Blocks for a look-up.
-
-    Raises:
-        KafkaException: Kafka cannot be reached within 30 s.
-    """
-    with AdminClient(_connection(config)) as admin:
-        return str(admin.cluster_id(_TIMEOUT))
+def admin_client(config: Mapping[str, Any]) -> AdminClient:
+    """Return a client for look-ups, quiet when it is closed."""
+    return AdminClient({"log_level": 4, **_connection(config)})
 
 
-def topic_id(config: Mapping[str, Any], topic: str) -> str | None:
-    """Return a topic's id, which no other topic ever has; None where Kafka does not tell.
+def generation(admin: AdminClient, topic: str) -> tuple[str, str | None]:
+    """Return the ids of cluster and topic; no other topic ever has the same.
 
-    Blocks for a look-up.
+    The topic's is None where Kafka does not tell. Blocks for look-ups.
 
     Raises:
         KafkaException: Kafka cannot be reached within 30 s, or the topic does not exist.
     """
-    with AdminClient(_connection(config)) as admin:
-        # librdkafka's mock names a controller there is not; a look-up would take all of its time.
-        cluster = admin.list_topics(topic, _TIMEOUT)
-        if cluster.controller_id not in cluster.brokers:
-            return None
-        asked = admin.describe_topics(TopicCollection([topic]), request_timeout=_TIMEOUT)
-        try:
-            found = asked[topic].result(_TIMEOUT)
-        except KafkaException as error:
-            raise KafkaException(error.args[0]) from None
-    return None if found.topic_id is None else str(found.topic_id)
+    cluster = admin.list_topics(topic, _TIMEOUT)
+    # librdkafka's mock names a controller there is not; a look-up would take all of its time.
+    if cluster.controller_id not in cluster.brokers:
+        return str(cluster.cluster_id), None
+    asked = admin.describe_topics(TopicCollection([topic]), request_timeout=_TIMEOUT)
+    found = asked[topic].result(_TIMEOUT)
+    return str(cluster.cluster_id), None if found.topic_id is None else str(found.topic_id)
 
 
 def _connection(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -172,8 +172,8 @@ class LakeWriter(DataSourceStreamArrowWriter):
             for name in ("cluster_id", "topic_id")
         )
         if (cluster is None or topic_id is None) and "bootstrap.servers" in self._config:
-            cluster = opts.cluster_id(self._config)
-            topic_id = opts.topic_id(self._config, topic)
+            with opts.admin_client(self._config) as admin:
+                cluster, topic_id = opts.generation(admin, topic)
         if cluster is None or topic_id is None:
             raise ConfigError(
                 f"topic {topic!r}: neither the rows nor Kafka tell its id. Set option "

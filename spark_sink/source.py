@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import json
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -85,8 +86,32 @@ class Range(InputPartition):
         super().__init__((topic, partition, start, end, ids))
 
 
+class _Lookup:
+    """The clients that ask Kafka how far it is; they live as long as the stream's planning."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._clients = ExitStack()
+        self._consumer = self._clients.enter_context(_consumer(config))
+        self._admin = self._clients.enter_context(opts.admin_client(config))
+
+    def offsets(self, topic: str, *, latest: bool) -> dict[str, Any]:
+        """Return where a topic's partitions begin or end now, and which topic it is."""
+        partitions = self._consumer.list_topics(topic, _TIMEOUT).topics[topic].partitions
+        if not partitions:
+            raise ConfigError(f"topic {topic!r} does not exist")
+        marks = {
+            str(each): _watermarks(self._consumer, topic, each)[latest]
+            for each in sorted(partitions)
+        }
+        return {"ids": json.dumps(opts.generation(self._admin, topic)), "next": marks}
+
+    def close(self) -> None:
+        """End the clients."""
+        self._clients.close()
+
+
 class KafkaReader(DataSourceStreamReader):
-    """Plans in the driver's worker, reads in the executors'. Pickled: it holds no client."""
+    """Plans in the driver's worker, reads in the executors'. Pickled: without its clients."""
 
     def __init__(
         self, *, topics: list[str], config: dict[str, Any], earliest: bool, schema: StructType
@@ -95,8 +120,12 @@ class KafkaReader(DataSourceStreamReader):
         self._config = config
         self._earliest = earliest
         self._schema = schema
+        self._lookup: _Lookup | None = None
 
-    # Offsets are {topic: {"id": topic id, "next": {partition: offset}}}; JSON has text keys only.
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_lookup": None}
+
+    # Offsets are {topic: {"ids": JSON, "next": {partition: offset}}}; JSON has text keys only.
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return where a new stream starts. Blocks for look-ups."""
@@ -111,23 +140,16 @@ class KafkaReader(DataSourceStreamReader):
         return self._offsets(latest=True)
 
     def _offsets(self, *, latest: bool) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        consumer = _consumer(self._config)
-        try:
-            cluster = str(consumer.cluster_id(_TIMEOUT))
-            for topic in self._topics:
-                topics = consumer.list_topics(topic, _TIMEOUT).topics
-                partitions = sorted(topics[topic].partitions)
-                if not partitions:
-                    raise ConfigError(f"topic {topic!r} does not exist")
-                marks = {
-                    str(each): _watermarks(consumer, topic, each)[latest] for each in partitions
-                }
-                ids = [cluster, opts.topic_id(self._config, topic)]
-                found[topic] = {"ids": json.dumps(ids), "next": marks}
-        finally:
-            consumer.close()
-        return found
+        if self._lookup is None:
+            self._lookup = _Lookup(self._config)
+        lookup = self._lookup
+        return {topic: lookup.offsets(topic, latest=latest) for topic in self._topics}
+
+    def stop(self) -> None:
+        """End the clients."""
+        if self._lookup is not None:
+            self._lookup.close()
+            self._lookup = None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return one range for each partition that has something new.

@@ -92,7 +92,7 @@ class ConfluentProducer:
     def _described(self, topic: str, partitions: int | None, timeout: float) -> TopicLimits:
         resource = ConfigResource(ResourceType.TOPIC, topic)
         try:
-            with AdminClient(self._config) as admin:
+            with AdminClient({"log_level": 4, **self._config}) as admin:
                 asked = admin.describe_configs([resource], request_timeout=timeout)
                 entries = asked[resource].result(timeout)
         except (KafkaException, TimeoutError):

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from columnar_kafka.demo import lake, servers, without_spark
+from columnar_kafka.demo import lake, servers, with_spark, without_spark
 from columnar_kafka.demo.figures import Stage
 from columnar_kafka.demo.screen import Clock
 
@@ -37,8 +37,6 @@ def land(story: Story) -> None:
 
 def _lander(story: Story, root: Path) -> AbstractContextManager[Lander]:
     if servers.has_java():
-        from columnar_kafka.demo import with_spark  # noqa: PLC0415 - pyspark wants Java
-
         return with_spark.running(story, root)
     story.screen.say("No Java 17+ here: landing without Spark, in this process.")
     return without_spark.running(story, root)

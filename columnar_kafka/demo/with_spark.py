@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -26,7 +27,7 @@ _TRIGGER = "500 milliseconds"
 def running(story: Story, root: Path) -> Iterator[lake.Lander]:
     """A Spark with a stream that lands the story's topic; both end with the block."""
     with ExitStack() as stack:
-        with story.screen.progress("starting Spark"):
+        with story.screen.progress("starting Spark"), _signals_later():
             spark = stack.enter_context(local_spark())
         story.results.environment["Spark"] = str(spark.version)
         servers = story.cluster.bootstrap_servers
@@ -41,6 +42,28 @@ def running(story: Story, root: Path) -> Iterator[lake.Lander]:
                 "polars": lake.by_polars,
             },
         )
+
+
+@contextmanager
+def _signals_later() -> Iterator[None]:
+    """Let Ctrl-C and TERM wait until the end of the block, and then take effect as before it.
+
+    Interrupted while it starts its Java, pyspark removes a folder that Java then fails without,
+    and Java stays for ever. Once started, pyspark replaces the handler of Ctrl-C by its own, which
+    cancels jobs that are about to end anyway, and fails at that.
+    """
+    waiting: list[int] = []
+    before = {
+        number: signal.signal(number, lambda caught, _: waiting.append(caught))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for caught in waiting:
+            signal.raise_signal(caught)
 
 
 @contextmanager

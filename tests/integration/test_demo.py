@@ -24,16 +24,15 @@ RUN = "from columnar_kafka.cli import main; main()"
 
 # The consumer reads a record less, and polars sees one twice.
 TAMPER = """
-from columnar_kafka.demo import consume
-read = consume.read_back
-consume.read_back = lambda *args, **kwargs: read(*args, **kwargs).slice(1)
 import pyarrow as pa
-from columnar_kafka.demo import lake
-read = lake.by_polars
+from columnar_kafka.demo import consume, lake
+consumed, polars_sees = consume.read_back, lake.by_polars
+def less(*args, **kwargs):
+    return consumed(*args, **kwargs).slice(1)
 def twice(folder):
-    seen = read(folder)
+    seen = polars_sees(folder)
     return pa.concat_tables([seen, seen.slice(0, 1)])
-lake.by_polars = twice
+consume.read_back, lake.by_polars = less, twice
 """
 FAIL = """
 from columnar_kafka.demo import consume
@@ -163,10 +162,11 @@ def test_a_failure_is_said_and_cleaned_up(start: Start) -> None:
 
 
 @pytest.mark.kafka
+@pytest.mark.spark
 @pytest.mark.usefixtures("kafka")  # which skips without Java
-def test_ctrl_c_takes_kafka_along(start: Start) -> None:
+def test_ctrl_c_takes_kafka_and_a_spark_that_is_starting_along(start: Start) -> None:
     demo = start("--rows", "300", java=True)
-    demo.wait_for("produced")
+    demo.wait_for("incubator modules")  # the first words of Spark's Java
     os.killpg(demo.process.pid, signal.SIGINT)  # as a terminal does: to all of the group
     assert demo.end() == 130
     assert "Traceback" not in demo.output

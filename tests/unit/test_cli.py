@@ -40,7 +40,7 @@ def outcome(monkeypatch: pytest.MonkeyPatch) -> Outcome:
                 raise result
             return result
 
-        monkeypatch.setattr(demo, "run", run)
+        monkeypatch.setattr(cli, "run", run)
         return given
 
     return prepare

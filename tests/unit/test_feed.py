@@ -1091,7 +1091,12 @@ class Reading(RuleBasedStateMachine):
 
     @rule(key=KEYS, data=st.data())
     def commit_a_position(self, key: tuple[str, int], data: st.DataObject) -> None:
-        """Of a segment that this reader has not opened, the start is committed."""
+        """Of a segment that this reader has not opened, the start is committed.
+
+        Where a partition begins is asked with its first segment: what is committed before counts.
+        """
+        if key in self.reader.feed._unresolved:
+            return
         index = data.draw(st.integers(0, len(self.entries[key]) - 1))
         entry = self.entries[key][index]
         wanted = self.reader.ledger.committables([TopicPartition(*key, entry.at)])
@@ -1136,5 +1141,5 @@ class Reading(RuleBasedStateMachine):
         assert len(self.reader.feed._held) + parked <= 12
 
 
-Reading.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+Reading.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
 TestReading = Reading.TestCase

@@ -341,11 +341,6 @@ def test_the_text_can_be_taken_from_the_file(columns: list[pa.Field], notes: Any
     assert canonical(pq.ParquetFile(out).schema_arrow) == canonical(written)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="schema: a footer's keys, which pyarrow shows as a schema's metadata, are taken over; "
-    "the next file then has them twice, with two values",
-)
 def test_a_schema_taken_from_a_segment_does_not_bring_its_footer_along() -> None:
     read = pa.schema([("n", pa.int64())], metadata=GOOD.footer() | {"owner": "ops"})
     assert RecordSchema.parse(read).arrow.metadata == {b"owner": b"ops"}

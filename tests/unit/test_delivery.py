@@ -1,0 +1,190 @@
+"""Every accepted record is reported exactly once, whatever its callbacks do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import KafkaError
+
+from tests.support import Pipeline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from confluent_kafka import Message
+
+
+class Raises:
+    """A callback that notes its record and raises."""
+
+    def __init__(self, seen: list[Any], tag: Any) -> None:
+        self._seen = seen
+        self._tag = tag
+
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
+        self._seen.append(self._tag)
+        raise LookupError(self._tag)
+
+
+def note(seen: list[Any], tag: Any) -> Callable[..., None]:
+    return lambda *_: seen.append(tag)
+
+
+def sent(pipeline: Pipeline) -> None:
+    """Seal and send; acknowledge, and report nothing."""
+    pipeline.accumulator.seal_all()
+    pipeline.run()
+    pipeline.broker.poll(0)
+
+
+def test_reports_run_after_librdkafkas_own_poll() -> None:
+    """User code may call anything there: inside it would abort the process."""
+    pipeline = Pipeline()
+    pipeline.numbers(0)
+    sent(pipeline)
+    assert pipeline.reports == []
+    assert repr(pipeline.delivery) == "<Delivery 1 outcomes to report, 0 in flight>"
+    assert pipeline.delivery.run() == 1
+    assert len(pipeline.reports) == 1
+
+
+def test_run_returns_how_many_records_it_reported() -> None:
+    pipeline = Pipeline(segment_rows=3)
+    pipeline.numbers(*range(7))
+    sent(pipeline)
+    assert (pipeline.delivery.run(), pipeline.delivery.run()) == (7, 0)
+
+
+def test_records_without_a_callback_count_as_reported() -> None:
+    pipeline = Pipeline()
+    form = pipeline._forms["t"]
+    values, nbytes = form.columns.take({"n": 1})
+    pressed = pipeline.budget.take(nbytes)
+    others = (None, 5, None, None)
+    pipeline.accumulator.append(form, 0, values, others, nbytes, now=0.0, pressed=pressed)
+    sent(pipeline)
+    assert pipeline.delivery.run() == 1
+    assert (pipeline.budget.used_bytes, pipeline.budget.records) == (0, 0)
+
+
+@pytest.mark.parametrize("raising", [[0], [2], [4], [1, 3], [0, 1, 2, 3, 4]])
+def test_a_raising_callback_loses_no_siblings_report(raising: list[int]) -> None:
+    pipeline = Pipeline()
+    seen: list[Any] = []
+    for n in range(5):
+        callback = Raises(seen, n) if n in raising else note(seen, n)
+        pipeline.produce({"n": n}, on_delivery=callback)
+    pipeline.produce({"n": "x"}, on_delivery=note(seen, "refused"))
+    sent(pipeline)
+    raised = []
+    for _ in range(10):
+        try:
+            pipeline.delivery.run()
+        except LookupError as error:
+            raised.append(error.args[0])
+    assert raised == raising
+    assert sorted(seen, key=str) == [0, 1, 2, 3, 4, "refused"]
+    assert (pipeline.budget.used_bytes, pipeline.budget.records) == (0, 0)
+
+
+def test_a_raising_callback_of_a_record_alone_gives_its_memory_back() -> None:
+    pipeline = Pipeline()
+    seen: list[Any] = []
+    pipeline.produce(b"plain", on_delivery=Raises(seen, "p"))
+    sent(pipeline)
+    with pytest.raises(LookupError):
+        pipeline.delivery.run()
+    assert pipeline.delivery.run() == 0
+    assert (pipeline.budget.used_bytes, pipeline.budget.records) == (0, 0)
+
+
+def test_the_memory_of_a_segment_is_given_back_with_its_last_report() -> None:
+    pipeline = Pipeline()
+    seen: list[Any] = []
+    pipeline.produce({"n": 0}, on_delivery=Raises(seen, 0))
+    pipeline.numbers(1)
+    sent(pipeline)
+    with pytest.raises(LookupError):
+        pipeline.delivery.run()
+    assert pipeline.budget.records == 1
+    assert pipeline.budget.used_bytes > 0
+    pipeline.delivery.run()
+    assert (pipeline.budget.used_bytes, pipeline.budget.records) == (0, 0)
+
+
+def test_a_callback_may_produce_and_poll() -> None:
+    pipeline = Pipeline(segment_rows=1)
+    seen: list[Any] = []
+
+    def again(_: KafkaError | None, message: Message) -> None:
+        seen.append(message.value()["n"])  # type: ignore[index]
+        if seen[-1] < 5:
+            pipeline.produce({"n": seen[-1] + 1}, on_delivery=again)
+            pipeline.flush()
+
+    pipeline.produce({"n": 0}, on_delivery=again)
+    pipeline.flush()
+    assert seen == [0, 1, 2, 3, 4, 5]
+    assert (pipeline.budget.used_bytes, pipeline.budget.records) == (0, 0)
+
+
+def test_a_callback_that_polls_is_not_called_again_for_its_own_record() -> None:
+    pipeline = Pipeline()
+    seen: list[Any] = []
+
+    def polls(tag: int) -> Callable[..., None]:
+        def report(*_: Any) -> None:
+            seen.append(tag)
+            pipeline.poll()
+
+        return report
+
+    for n in range(3):
+        pipeline.produce({"n": n}, on_delivery=polls(n))
+    pipeline.flush()
+    assert seen == [0, 1, 2]
+
+
+def test_a_report_can_be_read_after_its_siblings() -> None:
+    """A report reads from the columns when somebody asks: also later, and in any order."""
+    pipeline = Pipeline()
+    kept: list[Any] = []
+    for n in range(200):
+        pipeline.produce(
+            {"n": n}, key=b"%d" % n, on_delivery=lambda _, message: kept.append(message)
+        )
+    pipeline.flush()
+    assert [each.value()["n"] for each in reversed(kept)] == [*reversed(range(200))]
+    assert [each.key() for each in kept] == [b"%d" % n for n in range(200)]
+
+
+def test_failures_and_acknowledgements_are_counted() -> None:
+    pipeline = Pipeline(segment_rows=2)
+    pipeline.broker.fail_next(KafkaError(KafkaError._MSG_TIMED_OUT))
+    pipeline.numbers(0, 1, 2, 3)
+    sent(pipeline)
+    pipeline.broker.hold()
+    pipeline.produce({"n": "x"})
+    pipeline.numbers(4)
+    pipeline.produce(b"plain")
+    sent(pipeline)
+    delivery = pipeline.delivery
+    assert delivery.failures == 3
+    assert delivery.acknowledgements == 2
+    assert delivery.in_librdkafka == 2
+
+
+def test_a_failed_plain_message_is_reported_without_a_position() -> None:
+    pipeline = Pipeline()
+    pipeline.broker.fail_next(KafkaError(KafkaError._MSG_TIMED_OUT))
+    pipeline.produce(b"x", key=b"k", tag="p")
+    pipeline.flush()
+    (report,) = pipeline.reports
+    assert (report.error, report.value, report.key, report.offset) == (
+        KafkaError._MSG_TIMED_OUT,
+        b"x",
+        b"k",
+        None,
+    )
+    assert (pipeline.budget.used_bytes, pipeline.budget.records) == (0, 0)
