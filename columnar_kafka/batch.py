@@ -213,11 +213,13 @@ class Chunk:
         self.others: list[Others] = []
         self.charge = 0
         self.block: Block | None = None
+        self._converted = False
 
     def convert(self) -> list[Refused]:
         """Turn the records into a block, once; return those that cannot be. Raises nothing."""
-        if self.block is not None:
+        if self._converted:
             return []
+        self._converted = True
         try:
             return self._convert()
         except Exception as error:  # noqa: BLE001 - the records must not go without a report

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import operator
 import os
 import time
 import weakref
@@ -38,6 +39,8 @@ __all__ = ["Producer"]
 _LIMITS_TIMEOUT: Final = 5.0
 _STEP: Final = 0.1
 """How long one wait inside librdkafka is, so that reports it knows nothing of are not late."""
+_INT32: Final = 1 << 31
+_INT64: Final = 1 << 63
 _PLAIN_BYTES: Final = 200  # what a message's objects cost beside their bytes
 
 _live: weakref.WeakSet[Producer] = weakref.WeakSet()
@@ -188,18 +191,9 @@ class Producer(confluent_kafka.Producer):
         """
         form = self._formats.get(topic)
         if form is None:
-            # confluent-kafka takes a None for the callback, and the other one is never called.
-            report = callback or on_delivery
-            callbacks = {} if report is None else {"on_delivery": report}
-            super().produce(
-                topic,
-                value=value,
-                key=key,
-                partition=partition,
-                timestamp=timestamp,
-                headers=headers,
-                **callbacks,
-            )
+            given = {"partition": partition, "timestamp": timestamp, "headers": headers}
+            given |= _callback(callback, on_delivery)
+            super().produce(topic, value=value, key=key, **given)
             return
         if self._unusable is not None:
             raise self._unusable
@@ -210,6 +204,7 @@ class Producer(confluent_kafka.Producer):
         key = record.encode_key(key)
         pairs, nbytes = record.encode_headers(headers)
         report = callback or on_delivery or self._settings.on_delivery
+        timestamp = _checked(timestamp, partition)
         others = (key, timestamp or time.time_ns() // 1_000_000, pairs, report)
         if key is not None:
             nbytes += len(key)
@@ -287,9 +282,8 @@ class Producer(confluent_kafka.Producer):
         with a schema headers and timestamps are honoured.
         """
         if topic not in self._formats:
-            report = callback or on_delivery
-            callbacks = {} if report is None else {"on_delivery": report}
-            return super().produce_batch(topic, messages, partition, **callbacks)
+            given = _callback(callback, on_delivery)
+            return super().produce_batch(topic, messages, partition, **given)
         taken = 0
         for message in messages:
             arguments: dict[str, Any] = {
@@ -476,6 +470,20 @@ class Producer(confluent_kafka.Producer):
         self._unusable = ForkError(
             "this producer was made before os.fork(); make one in the child process"
         )
+
+
+def _callback(callback: Callback, on_delivery: Callback) -> dict[str, Any]:
+    """Return the one that is given: beside a None confluent-kafka calls neither."""
+    given = callback or on_delivery
+    return {} if given is None else {"on_delivery": given}
+
+
+def _checked(timestamp: Any, partition: int) -> int:
+    """Return a timestamp that a column and a message can hold; later it would harm others."""
+    number = operator.index(timestamp)
+    if not (-_INT64 <= number < _INT64 and -_INT32 <= partition < _INT32):
+        raise OverflowError(f"timestamp {timestamp} or partition {partition} is too large")
+    return number
 
 
 def _deadline(timeout: float) -> float:

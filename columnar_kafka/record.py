@@ -183,7 +183,9 @@ def encode_headers(headers: Any) -> tuple[Headers | None, int]:
                     f"not {type(key).__name__} and {type(value).__name__}"
                 )
             pairs.append((key, data))
-            nbytes += _HEADER_BYTES + len(key) + len(data or b"")
+            nbytes += _HEADER_BYTES + len(key.encode()) + len(data or b"")
+    except UnicodeEncodeError:
+        raise  # no text that could be sent
     except ValueError as error:
         raise TypeError("Headers are expected to be a list of (key, value) tuples") from error
     return pairs, nbytes

@@ -76,10 +76,12 @@ def _field(each: pa.Field, path: str, depth: int) -> pa.Field:
 _LAYOUTS: Final = {
     pa.string_view(): pa.string(),
     pa.binary_view(): pa.binary(),
-    pa.timestamp("s"): pa.timestamp("ms"),  # Parquet has no seconds
-    pa.time32("s"): pa.time32("ms"),
-    pa.date64(): pa.date32(),  # nor milliseconds of days
 }
+_NOT_IN_PARQUET: Final = (
+    ("timestamp[s]", lambda t: pa.types.is_timestamp(t) and t.unit == "s", "timestamp[ms]"),
+    ("time32[s]", pa.time32("s").equals, "time32[ms]"),
+    ("date64", pa.types.is_date64, "date32"),
+)
 _PLAIN: Final = (
     pa.types.is_boolean,
     pa.types.is_integer,
@@ -106,8 +108,7 @@ def _type(  # noqa: PLR0911 - one for each kind of type
             f"field {path.partition('.')[0]!r} is nested more than {MAX_NESTING} levels deep"
         )
     arrow = _LAYOUTS.get(arrow, arrow)
-    if pa.types.is_timestamp(arrow) and arrow.unit == "s":
-        return pa.timestamp("ms", arrow.tz)
+    _check_unit(arrow, path)
     if pa.types.is_dictionary(arrow):
         return _type(arrow.value_type, path, depth)
     if any(accepts(arrow) for accepts in _PLAIN):
@@ -130,6 +131,13 @@ def _map(arrow: pa.DataType, path: str, depth: int) -> pa.DataType:
         raise SchemaError(f"field {path!r} has keys of type {arrow.key_type}, as no dict can")
     item = _field(arrow.item_field, f"{path}.value", depth + 1)
     return pa.map_(_type(arrow.key_type, f"{path}.key", depth + 1), item)
+
+
+def _check_unit(arrow: pa.DataType, path: str) -> None:
+    """Refuse a unit of time that would be stored as another: the user's ints would not follow."""
+    for coarse, test, instead in _NOT_IN_PARQUET:
+        if test(arrow):
+            raise SchemaError(f"field {path!r} has type {coarse}, not in Parquet: use {instead}")
 
 
 def _struct(arrow: pa.DataType, path: str, depth: int) -> pa.DataType:

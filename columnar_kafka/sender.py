@@ -152,11 +152,14 @@ class Sender:
     def _convert(self, chunk: Chunk) -> None:
         """Turn a chunk into columns and charge what they hold instead of what was guessed."""
         bad = chunk.convert()
-        held = chunk.block.nbytes if chunk.block is not None else 0
-        self._budget.adjust(held - chunk.charge)
+        held = 0 if chunk.block is None else chunk.block.nbytes
+        # A refused row is kept as it was given until it is reported.
+        kept = 0 if chunk.block is None else len(chunk.block)
+        share = chunk.charge // max(1, kept + len(bad)) if bad else 0
+        self._budget.adjust(held + share * len(bad) - chunk.charge)
         chunk.charge = held
         for each in bad:
-            self._delivery.refused(each)
+            self._delivery.refused(each, charge=share)
 
     def _encode(self, batch: Batch) -> None:
         """Put a sealed batch's segments into the outbox."""
@@ -183,15 +186,20 @@ class Sender:
             else:
                 self._unencodable(batch, block, charge, error)
             return
-        size = len(segment.data)
+        size, limit = len(segment.data), batch.form.limit_bytes
         taken = batch.taken_bytes * len(block) // max(1, batch.rows)
         self._accumulator.learn(batch.form.topic, taken_bytes=taken, encoded_bytes=size)
-        if size > batch.form.limit_bytes and len(block) > 1:
-            pieces = min(len(block), math.ceil(size / batch.form.limit_bytes) + 1)
-            yield from self._cut_into(pieces, batch, block, charge)
-        else:
+        if size <= limit:
             self._budget.adjust(size)
             yield segment
+        elif len(block) > 1:
+            pieces = min(len(block), math.ceil(size / limit) + 1)
+            yield from self._cut_into(pieces, batch, block, charge)
+        else:
+            # A broker that refuses it would refuse all that librdkafka sends along with it.
+            reason = f"the record takes {size} bytes, and {limit} is the most: message.max.bytes"
+            reason += " of the client, or max.message.bytes of the topic"
+            self._fail_one(batch, block, charge, KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, reason))
 
     def _cut_into(self, pieces: int, batch: Batch, block: Block, charge: int) -> Iterator[InFlight]:
         bounds = [len(block) * i // pieces for i in range(pieces + 1)]
@@ -201,12 +209,13 @@ class Sender:
 
     def _unencodable(self, batch: Batch, block: Block, charge: int, error: Exception) -> None:
         """Report a record that fits its schema and yet cannot be written."""
+        reason = f"the record cannot be written as Parquet: {type(error).__name__}: {error}"
+        code = KafkaError._VALUE_SERIALIZATION
+        self._fail_one(batch, block, charge, KafkaError(code, reason))
+
+    def _fail_one(self, batch: Batch, block: Block, charge: int, error: KafkaError) -> None:
         row = OneRow((block.value(0), block.key(0), block.timestamp(0), block.headers(0)))
-        reason = KafkaError(
-            KafkaError._VALUE_SERIALIZATION,
-            f"the record cannot be written as Parquet: {type(error).__name__}: {error}",
-        )
-        refusal = Refused(batch.form.topic, batch.partition, row, reason, block.callbacks[0])
+        refusal = Refused(batch.form.topic, batch.partition, row, error, block.callbacks[0])
         self._delivery.refused(refusal, charge=charge)
 
     def _to_segment(self, batch: Batch, block: Block, charge: int) -> InFlight:
@@ -270,9 +279,10 @@ class Sender:
         except BufferError:
             self._delivery.handed_over(-1)
             return False
-        except KafkaException as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, it must not block the others
             self._delivery.handed_over(-1)
-            self._fail(item, error.args[0])
+            known = isinstance(error, KafkaException)
+            self._fail(item, error.args[0] if known else KafkaError(KafkaError._FAIL, repr(error)))
         return True
 
     def _hand_over(self, item: InFlight | Plain) -> None:

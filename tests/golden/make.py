@@ -142,11 +142,9 @@ ARROW = pa.schema(
         ("float32", pa.float32()),
         ("float64", pa.float64()),
         ("date32", pa.date32()),
-        ("time32_s", pa.time32("s")),
         ("time32_ms", pa.time32("ms")),
         ("time64_us", pa.time64("us")),
         ("time64_ns", pa.time64("ns")),
-        ("timestamp_s", pa.timestamp("s")),
         ("timestamp_ms_utc", pa.timestamp("ms", "UTC")),
         ("timestamp_us_berlin", pa.timestamp("us", "Europe/Berlin")),
         ("timestamp_ns", pa.timestamp("ns")),
@@ -213,10 +211,9 @@ def every_time(*, least: bool) -> dict[str, Any]:
     at = dt.datetime(1970, 1, 1) if least else dt.datetime(2262, 4, 11, 23, 47, 16)  # noqa: DTZ001
     row: dict[str, Any] = {}
     row["date32"] = dt.date(1, 1, 1) if least else dt.date(9999, 12, 31)
-    for name in ("time32_s", "time32_ms", "time64_us", "time64_ns"):
+    for name in ("time32_ms", "time64_us", "time64_ns"):
         row[name] = dt.time(0) if least else dt.time(23, 59, 59)
-    for name in ("timestamp_s", "timestamp_ns"):
-        row[name] = at
+    row["timestamp_ns"] = at
     for name in ("timestamp_ms_utc", "timestamp_us_berlin"):
         row[name] = at.replace(tzinfo=dt.UTC)
     for unit in ("s", "ms", "us", "ns"):

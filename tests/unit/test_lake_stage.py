@@ -174,10 +174,7 @@ def test_an_input_that_breaks_off_leaves_nothing(table: ParquetDirectory) -> Non
 # --- what cannot be stitched --------------------------------------------------------------------
 
 
-def test_a_segment_that_lies_about_its_schema_gets_a_file_of_its_own(
-    table: ParquetDirectory,
-) -> None:
-    """The header's fingerprint is what its producer says; the stitcher looks at the file."""
+def test_a_segment_that_lies_about_its_schema_is_refused(table: ParquetDirectory) -> None:
     from columnar_kafka.encoder import ParquetEncoder  # noqa: PLC0415
     from columnar_kafka.wire import SegmentHeader, parse  # noqa: PLC0415
 
@@ -188,9 +185,9 @@ def test_a_segment_that_lies_about_its_schema_gets_a_file_of_its_own(
     batch = pa.table({"other": ["x"]}).to_batches()[0]
     value = ParquetEncoder("zstd").encode(batch, header.footer())
     liar = Message(topic="t", partition=0, offset=2, headers=header.headers(value), value=value)
-    found = staged(table, [*segments([0, 1]), liar, *segments([3, 4])])
-    assert [(file.first, file.last) for file in found.files] == [(0, 1), (2, 2), (3, 4)]
-    assert pq.read_table(table.root / found.files[1].path).column_names == ["other"]
+    with pytest.raises(LakeError, match=r"t\[0\]@2: columnar\.schema is"):
+        staged(table, [*segments([0, 1]), liar])
+    assert left(table) == []
 
 
 def test_a_segment_that_cannot_be_stitched_lands_as_it_came(

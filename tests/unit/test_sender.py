@@ -233,20 +233,6 @@ def test_text_that_is_long_does_not_make_a_segment_many_times_as_long() -> None:
     assert len(message.value() or b"") < 8000
 
 
-def test_a_segment_that_the_broker_refuses_goes_in_halves() -> None:
-    """Nobody told that the topic accepts less than the client does."""
-    pipeline = Pipeline(BLOBS)
-    pipeline.kafka.create_topic("t", 1, max_message_bytes=20_000)
-    given = [noise(1000) for _ in range(50)]
-    for i, row in enumerate(given):
-        pipeline.produce(row, tag=i)
-    for _ in range(20):
-        pipeline.flush()
-    assert outcomes(pipeline) == [(i, None) for i in range(50)]
-    assert [record.value for record in pipeline.sent()] == given
-    assert nothing_is_left(pipeline)
-
-
 def test_dots_in_names_do_not_keep_records_from_being_written() -> None:
     schema = pa.schema([("a.b", pa.string()), ("a", pa.struct([("b", pa.int64())]))])
     pipeline = Pipeline(schema)
