@@ -86,6 +86,7 @@ class Accumulator:
         self._topics: dict[str, _Topic] = {}
         self._chunks: list[Chunk] = []
         self._sealed: deque[Batch | Plain] = deque()
+        self._closed = False
 
     def __repr__(self) -> str:
         topics = self._topics.values()
@@ -152,8 +153,10 @@ class Accumulator:
 
         Raises:
             KafkaException: there is no such partition.
+            RuntimeError: after `close`.
         """
         with self._lock:
+            self._check_open()
             topic = self._topics[form.topic]
             if topic.partitions is None:
                 topic.waiting.append(Waiting(now, partition, form, values, others, nbytes))
@@ -200,8 +203,10 @@ class Accumulator:
 
         Raises:
             KafkaException: there is no such partition.
+            RuntimeError: after `close`.
         """
         with self._lock:
+            self._check_open()
             topic = self._topics[plain.topic]
             if topic.partitions is None:
                 topic.waiting.append(plain)
@@ -228,6 +233,15 @@ class Accumulator:
         if topic.sticky is None:
             topic.sticky = self._partitioner.any(topic.partitions)
         return topic.sticky
+
+    def close(self) -> None:
+        """Take no more records: the last flush must find all there will ever be."""
+        with self._lock:
+            self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("Producer has been closed")
 
     def seal_all(self) -> None:
         """Seal every open batch."""

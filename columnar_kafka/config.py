@@ -159,7 +159,7 @@ class ProducerConfig:
         read = _Reader(config)
         encoding = read.own("columnar.encoding", "none", _choice(*ENCODINGS))
         linger_ms = read.own("columnar.linger.ms", 1000, _number(0, 900_000))
-        # librdkafka's own linger must not add to ours.
+        # librdkafka's own linger must not add to ours, nor leave so little that nothing fills.
         inner_linger_ms = read.shared(_LINGER, 5, _number(0, 900_000))
         parsed = cls(
             encoding=encoding,
@@ -168,7 +168,7 @@ class ProducerConfig:
                 "columnar.segment.bytes", 900_000, _integer(1_000, 1_000_000_000)
             ),
             segment_rows=read.own("columnar.segment.rows", 100_000, _integer(1, MAX_ROWS)),
-            linger=max(0.0, linger_ms - inner_linger_ms) / 1000,
+            linger=max(linger_ms - inner_linger_ms, linger_ms / 2) / 1000,
             metadata=read.own("columnar.metadata", ",".join(METADATA_MEMBERS), _members),
             partitioner=read.shared(
                 ("partitioner",), "consistent_random", _choice(*sorted(PARTITIONERS))
@@ -191,6 +191,12 @@ class ProducerConfig:
             on_delivery=config.get("on_delivery"),
         )
         rest = read.rest(_PRODUCER_KEYS)
+        if encoding != "none" and parsed.message_timeout <= linger_ms / 1000:
+            raise ConfigError(
+                f"message.timeout.ms={parsed.message_timeout * 1000:g} must be longer than "
+                f"columnar.linger.ms={linger_ms:g}: records would time out while they wait for "
+                "their segment to fill"
+            )
         if encoding != "none" and read.shared(("delivery.report.only.error",), False, _boolean):
             raise ConfigError(
                 "delivery.report.only.error=true: not possible with columnar.encoding="

@@ -104,6 +104,7 @@ class Delivery:
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self._known: deque[tuple[_Outcome, int]] = deque()  # with the next record to report
+        self._thread = threading.local()  # whose `reporting` is set while its reports run
         self._lock = threading.Lock()  # guards the three counts
         self._in_librdkafka = 0
         self._acknowledgements = 0
@@ -187,9 +188,24 @@ class Delivery:
     def run(self) -> int:
         """Run the reports of all records whose fate is known; return how many records that were.
 
-        Runs user code, which may produce, poll and flush. When a callback raises, its exception
+        Runs user code. Called again by such code it does nothing, or reports would be nested as
+        deep as there are records. When a callback raises, its exception
         passes through at once, and the next call goes on with the record after it.
         """
+        if self.reporting:
+            return 0
+        self._thread.reporting = True
+        try:
+            return self._run()
+        finally:
+            self._thread.reporting = False
+
+    @property
+    def reporting(self) -> bool:
+        """Whether this thread is inside a report now."""
+        return getattr(self._thread, "reporting", False)
+
+    def _run(self) -> int:
         count = 0
         while self._known:
             try:

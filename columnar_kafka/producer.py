@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import operator
 import os
 import time
@@ -43,6 +44,7 @@ _INT32: Final = 1 << 31
 _INT64: Final = 1 << 63
 _PLAIN_BYTES: Final = 200  # what a message's objects cost beside their bytes
 
+_log = logging.getLogger(__name__)
 _live: weakref.WeakSet[Producer] = weakref.WeakSet()
 
 
@@ -62,7 +64,9 @@ class Producer(confluent_kafka.Producer):
     _unusable: Exception | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Take confluent-kafka's configuration and the ``columnar.`` keys of ``docs/design.md``.
+        """Take confluent-kafka's configuration and the ``columnar.`` keys.
+
+        The keys are listed in ``docs/design.md``.
 
         Raises:
             ConfigError: an unknown ``columnar.`` key or a value that is not allowed.
@@ -189,14 +193,14 @@ class Producer(confluent_kafka.Producer):
                 the record was not taken.
             KafkaException: no such partition; outside a transaction; as confluent-kafka.
         """
+        if self._unusable is not None:
+            raise self._unusable
         form = self._formats.get(topic)
         if form is None:
             given = {"partition": partition, "timestamp": timestamp, "headers": headers}
             given |= _callback(callback, on_delivery)
             super().produce(topic, value=value, key=key, **given)
             return
-        if self._unusable is not None:
-            raise self._unusable
         if self._transactional and not self._in_transaction:
             raise KafkaException(
                 KafkaError(KafkaError._STATE, "records are produced inside a transaction")
@@ -281,6 +285,7 @@ class Producer(confluent_kafka.Producer):
         A message that was not has its error under ``_error``, as in confluent-kafka. For a topic
         with a schema headers and timestamps are honoured.
         """
+        self._check_usable()
         if topic not in self._formats:
             given = _callback(callback, on_delivery)
             return super().produce_batch(topic, messages, partition, **given)
@@ -345,7 +350,8 @@ class Producer(confluent_kafka.Producer):
                 self._sender.wait_progress(0.0 if not len(self) else min(left, 0.01))
             self._delivery.run()
             remaining = len(self)
-            if not remaining or time.monotonic() >= deadline:
+            # Inside a report there is no end to wait for: the record it reports is outstanding.
+            if not remaining or self._delivery.reporting or time.monotonic() >= deadline:
                 return remaining
 
     def __len__(self) -> int:
@@ -373,15 +379,37 @@ class Producer(confluent_kafka.Producer):
     # --- the end --------------------------------------------------------------------------------
 
     def close(self) -> bool:
-        """Flush, run all reports, and end the background thread."""
-        if self._buffers:
+        """Flush, run all reports, and end the background thread.
+
+        An exception of a report is raised when all of that is done.
+
+        Raises:
+            RuntimeError: called inside a delivery report.
+        """
+        if not self._buffers:
+            return super().close()
+        if self._delivery.reporting:
+            raise RuntimeError("a producer cannot be closed inside a delivery report")
+        self._accumulator.close()
+        raised = self._flush_fully()
+        self._sender.stop()
+        self._unusable = RuntimeError("Producer has been closed")
+        _live.discard(self)
+        closed = super().close()
+        if raised is not None:
+            raise raised
+        return closed
+
+    def _flush_fully(self) -> Exception | None:
+        """Flush until every report has run; return the first exception of a report."""
+        raised: Exception | None = None
+        while True:
             try:
                 self.flush()
-            finally:
-                self._sender.stop()
-                self._unusable = RuntimeError("Producer has been closed")
-                _live.discard(self)
-        return super().close()
+            except Exception as error:  # noqa: BLE001 - the reports after it have to run too
+                raised = raised or error
+            else:
+                return raised
 
     def __enter__(self) -> Self:
         """Return this producer."""
@@ -483,6 +511,8 @@ def _checked(timestamp: Any, partition: int) -> int:
     number = operator.index(timestamp)
     if not (-_INT64 <= number < _INT64 and -_INT32 <= partition < _INT32):
         raise OverflowError(f"timestamp {timestamp} or partition {partition} is too large")
+    if partition < -1:
+        raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
     return number
 
 
@@ -492,7 +522,9 @@ def _deadline(timeout: float) -> float:
 
 def _flush_all() -> None:
     for producer in list(_live):
-        producer.flush()
+        error = producer._flush_fully()
+        if error is not None:
+            _log.error("a delivery report failed at exit", exc_info=error)
 
 
 def _abandon_all() -> None:

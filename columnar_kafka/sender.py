@@ -5,6 +5,9 @@ Converting and encoding are done here, with no lock held.
 
 from __future__ import annotations
 
+# pyarrow imports it with the first conversion (where pandas is installed), and at interpreter exit,
+# when the last records are flushed, that is too late: every record would be refused.
+import concurrent.futures.thread  # noqa: F401
 import logging
 import math
 import secrets

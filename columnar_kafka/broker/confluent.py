@@ -101,9 +101,15 @@ class ConfluentProducer:
             return TopicLimits(partitions)
         return TopicLimits(
             partitions,
-            compacted="compact" in (entries["cleanup.policy"].value or ""),
-            max_message_bytes=int(entries["max.message.bytes"].value),
+            compacted="compact" in _value(entries, "cleanup.policy"),
+            max_message_bytes=int(_value(entries, "max.message.bytes") or 0) or None,
         )
+
+
+def _value(entries: Mapping[str, Any], name: str) -> str:
+    """Return a setting's value; empty where the broker does not tell."""
+    found = entries.get(name)
+    return str(found.value or "") if found is not None else ""
 
 
 class ConfluentConsumer:

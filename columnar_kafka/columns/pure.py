@@ -75,7 +75,9 @@ class PureColumns:
             value = values[i]
             if value is not None:
                 try:
-                    nbytes += len(value)
+                    # A character is up to 4 bytes; how many is known when the chunk is converted.
+                    ascii_only = type(value) is not str or value.isascii()
+                    nbytes += len(value) if ascii_only else 4 * len(value)
                 except TypeError:  # of a wrong type: found when its chunk is converted
                     continue
         if self._frozen:

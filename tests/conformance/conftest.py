@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 PRODUCERS = {
     "confluent": (confluent_kafka.Producer, {}),
     "ours, none": (columnar_kafka.Producer, {}),
-    "ours, no schema": (columnar_kafka.Producer, {"columnar.encoding": "parquet"}),
+    "ours, no schema": (
+        columnar_kafka.Producer,
+        {"columnar.encoding": "parquet", "columnar.linger.ms": 0},
+    ),
 }
 CONSUMERS = {
     "confluent": (confluent_kafka.Consumer, {}),

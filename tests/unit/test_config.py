@@ -169,8 +169,8 @@ def test_librdkafkas_linger_does_not_add_to_ours(key: str) -> None:
     assert rest == {key: 40}
 
 
-def test_librdkafkas_linger_may_be_the_longer_one() -> None:
-    assert producer(columnar__linger__ms=100, linger__ms=200).linger == 0.0
+def test_a_long_linger_of_librdkafkas_leaves_half_of_ours_for_segments_to_fill() -> None:
+    assert producer(columnar__linger__ms=100, linger__ms=200).linger == 0.05
 
 
 @pytest.mark.parametrize("key", ["message.timeout.ms", "delivery.timeout.ms"])
