@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError
 
 from columnar_kafka.columns import kafka
 from columnar_kafka.columns.kafka import Headers
-from columnar_kafka.columns.pure import to_rows
+from columnar_kafka.columns.rows import to_rows
 
 if TYPE_CHECKING:
     from columnar_kafka.columns.base import Builder, Columns

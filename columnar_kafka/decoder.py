@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from columnar_kafka import position, wire
 from columnar_kafka.columns.kafka import Headers, KafkaColumn, read_headers
-from columnar_kafka.columns.pure import to_rows
+from columnar_kafka.columns.rows import to_rows
 from columnar_kafka.config import METADATA_MEMBERS
 from columnar_kafka.errors import SegmentError
 from columnar_kafka.schema import KAFKA_COLUMN, fingerprint

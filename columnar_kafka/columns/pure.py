@@ -18,13 +18,12 @@ import pyarrow as pa
 
 from columnar_kafka.columns import bounds
 from columnar_kafka.columns.base import Converted, Refusal
-from columnar_kafka.columns.rows import to_rows
 from columnar_kafka.errors import RowError
 
 if TYPE_CHECKING:
     from columnar_kafka.schema import RecordSchema
 
-__all__ = ["CHUNK_ROWS", "PureColumns", "to_rows"]
+__all__ = ["CHUNK_ROWS", "PureColumns"]
 
 CHUNK_ROWS: Final = 1024
 """Rows converted at once: enough for Arrow's speed, few enough to find a bad one early."""

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pytest
 
 from columnar_kafka.columns import kafka
-from columnar_kafka.columns.pure import CHUNK_ROWS, PureColumns, to_rows
+from columnar_kafka.columns.pure import CHUNK_ROWS, PureColumns
+from columnar_kafka.columns.rows import to_rows
 from columnar_kafka.errors import RowError
 from columnar_kafka.schema import RecordSchema
 
