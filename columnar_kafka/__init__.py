@@ -15,9 +15,10 @@ from columnar_kafka.errors import (
     SegmentError,
 )
 from columnar_kafka.producer import Producer
-from columnar_kafka.record import Message
+from columnar_kafka.record import ArrowReport, Message
 
 __all__ = [
+    "ArrowReport",
     "ColumnarError",
     "ConfigError",
     "Consumer",

@@ -4,7 +4,7 @@ Passive: it is told the time, starts nothing and calls nobody back. A batch seal
 
 - its number of rows, or its estimated encoded size,
 - the age of its *first* record,
-- `seal_all` (flush, commit), a plain message for its partition, a new schema for its topic,
+- `seal_all` (flush, commit), a plain message or Arrow data for its partition, a new schema,
 - memory: at half of the bound the largest open batch goes.
 """
 
@@ -17,18 +17,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from columnar_kafka.batch import Batch, Chunk, Format, OneRow, Others, Plain, Refused
+from columnar_kafka.batch import Batch, Chunk, Others, Plain
+from columnar_kafka.bulk import Bulk
+from columnar_kafka.errors import unable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from columnar_kafka.format import Format
     from columnar_kafka.partitioner import Partitioner
 
-__all__ = ["Accumulator", "Waiting", "Work", "give_up"]
+__all__ = ["Accumulator", "Sealed", "Unplaced", "Waiting", "Work"]
 
 _FIRST_RATIO: Final = 0.1
 """Encoded bytes for each byte taken, before the first segment of a topic has told."""
 _LOOKUP_RETRY: Final = 1.0
+
+
+Sealed = Batch | Plain | Bulk
 
 
 @dataclass(slots=True)
@@ -43,6 +49,10 @@ class Waiting:
     nbytes: int
 
 
+Unplaced = Waiting | Plain | Bulk
+"""What waits for its topic's number of partitions."""
+
+
 @dataclass(slots=True)
 class _Topic:
     """One topic with a schema."""
@@ -51,18 +61,20 @@ class _Topic:
     partitions: int | None = None
     looked_up: float = float("-inf")
     sticky: int | None = None
+    refusal: KafkaError | None = None  # why it cannot be used, and since when Kafka says so
+    refused_at: float = float("inf")
     ratio: float | None = None
     open: dict[int, Batch] = field(default_factory=dict)  # by partition, oldest first
-    waiting: deque[Waiting | Plain] = field(default_factory=deque)
+    waiting: deque[Unplaced] = field(default_factory=deque)
 
 
 @dataclass(slots=True)
 class Work:
-    """What the sender is given: chunks to convert, sealed items in order, records to give up."""
+    """What the sender is given: chunks to convert, sealed items in order, what to give up."""
 
     chunks: list[Chunk]
-    sealed: list[Batch | Plain]
-    expired: list[Waiting | Plain]
+    sealed: list[Sealed]
+    given_up: list[tuple[Unplaced, KafkaError]]
 
 
 class Accumulator:
@@ -73,19 +85,19 @@ class Accumulator:
         *,
         partitioner: Partitioner,
         linger: float,
-        segment_rows: int,
         message_timeout: float,
         refresh: float,
+        propagation: float,
     ) -> None:
         self._partitioner = partitioner
         self._linger = linger
-        self._segment_rows = segment_rows
         self._message_timeout = message_timeout
         self._refresh = refresh if refresh > 0 else float("inf")
+        self._propagation = propagation
         self._lock = threading.Lock()  # guards everything below
         self._topics: dict[str, _Topic] = {}
         self._chunks: list[Chunk] = []
-        self._sealed: deque[Batch | Plain] = deque()
+        self._sealed: deque[Sealed] = deque()
         self._closed = False
 
     def __repr__(self) -> str:
@@ -119,6 +131,18 @@ class Accumulator:
         """Learn a topic's number of partitions; records that waited are batched, in order."""
         with self._lock:
             self._set_partitions(self._topics[topic], partitions, now)
+
+    def refuse_topic(self, topic: str, error: KafkaError, now: float) -> None:
+        """Learn that a topic cannot be used now; it may be made yet, for some time."""
+        with self._lock:
+            state = self._topics[topic]
+            state.refused_at = now if state.refusal is None else state.refused_at
+            state.refusal = error
+
+    def partitions(self, topic: str) -> int | None:
+        """Return a topic's number of partitions, None while it is not known."""
+        with self._lock:
+            return self._topics[topic].partitions
 
     def learn(self, topic: str, *, taken_bytes: int, encoded_bytes: int) -> None:
         """Learn from a segment how small a topic's records become."""
@@ -162,7 +186,7 @@ class Accumulator:
                 topic.waiting.append(Waiting(now, partition, form, values, others, nbytes))
                 return len(topic.waiting) == 1
             if partition >= topic.partitions:
-                raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
+                raise KafkaException(unable(KafkaError._UNKNOWN_PARTITION))
             wake = self._append(topic, form, partition, values, others, nbytes, now)
             if pressed:
                 self._seal_largest()
@@ -187,13 +211,13 @@ class Accumulator:
                 self._seal(topic, batch)
             # The sender may have nothing to wait for yet: its next look is this batch's age.
             wake = not topic.open
-            max_bytes = form.target_bytes / (topic.ratio or _FIRST_RATIO)
+            max_bytes = form.limits.target / (topic.ratio or _FIRST_RATIO)
             batch = topic.open[partition] = Batch(form, partition, now, max_bytes=max_bytes)
         chunk = batch.append(values, others, nbytes)
         if chunk is not None:
             self._chunks.append(chunk)
             wake = True
-        if batch.rows >= self._segment_rows or batch.taken_bytes >= batch.max_bytes:
+        if batch.rows >= form.limits.rows or batch.taken_bytes >= batch.max_bytes:
             self._seal(topic, batch)
             return True
         return wake
@@ -212,7 +236,7 @@ class Accumulator:
                 topic.waiting.append(plain)
                 return
             if plain.partition >= topic.partitions:
-                raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
+                raise KafkaException(unable(KafkaError._UNKNOWN_PARTITION))
             self._append_plain(topic, plain)
 
     def _append_plain(self, topic: _Topic, plain: Plain) -> None:
@@ -224,6 +248,34 @@ class Accumulator:
         elif topic.sticky == plain.partition:
             topic.sticky = None  # or messages without a key would stay there for ever
         self._sealed.append(plain)
+
+    def append_bulk(self, bulks: Iterable[Bulk], *, pressed: bool) -> None:
+        """Add the parts of one call, behind the records of their partitions.
+
+        Raises:
+            KafkaException: there is no such partition.
+            RuntimeError: after `close`.
+        """
+        with self._lock:
+            self._check_open()
+            for bulk in bulks:
+                topic = self._topics[bulk.topic]
+                if topic.partitions is None:
+                    topic.waiting.append(bulk)
+                    continue
+                if bulk.partition >= topic.partitions:
+                    raise KafkaException(unable(KafkaError._UNKNOWN_PARTITION))
+                self._append_bulk(topic, bulk)
+            if pressed:
+                self._seal_largest()
+
+    def _append_bulk(self, topic: _Topic, bulk: Bulk) -> None:
+        assert topic.partitions is not None
+        for each in bulk.split(self._partitioner, topic.partitions):
+            batch = topic.open.get(each.partition)
+            if batch is not None:
+                self._seal(topic, batch)
+            self._sealed.append(each)
 
     def _choose(self, topic: _Topic, key: bytes | None) -> int:
         assert topic.partitions is not None
@@ -279,41 +331,45 @@ class Accumulator:
         for topic in self._topics.values():
             yield self._lookup_at(topic)
             for batch in topic.open.values():
-                yield batch.created + self._linger
+                yield batch.since + self._linger
                 break  # the oldest is first
             if topic.waiting:
                 yield topic.waiting[0].since + self._message_timeout
+                yield topic.refused_at + self._propagation
 
     def drain(self, now: float) -> Work:
         """Seal what is old enough; return all work, in the order in which it must be sent."""
         with self._lock:
             for topic in self._topics.values():
                 for batch in list(topic.open.values()):
-                    if batch.created + self._linger > now:
+                    if batch.since + self._linger > now:
                         break  # the others are younger
                     self._seal(topic, batch)
-            return self._take(self._expired(now))
+            return self._take(list(self._give_up(now)))
 
-    def take_all(self) -> Work:
-        """Take everything out, sealed or not: for a purge."""
+    def take_all(self, error: KafkaError) -> Work:
+        """Take everything out, sealed or not, to be given up with this error: for a purge."""
         with self._lock:
-            waiting: list[Waiting | Plain] = []
+            waiting: list[Unplaced] = []
             for topic in self._topics.values():
                 self._seal_topic(topic)
                 waiting += topic.waiting
                 topic.waiting.clear()
-            return self._take(waiting)
+            return self._take([(each, error) for each in waiting])
 
-    def _take(self, expired: Iterable[Waiting | Plain]) -> Work:
-        work = Work(self._chunks, list(self._sealed), list(expired))
+    def _take(self, given_up: list[tuple[Unplaced, KafkaError]]) -> Work:
+        work = Work(self._chunks, list(self._sealed), given_up)
         self._chunks = []
         self._sealed.clear()
         return work
 
-    def _expired(self, now: float) -> Iterator[Waiting | Plain]:
+    def _give_up(self, now: float) -> Iterator[tuple[Unplaced, KafkaError]]:
         for topic in self._topics.values():
+            if topic.refusal is not None and topic.refused_at + self._propagation <= now:
+                yield from ((each, topic.refusal) for each in topic.waiting)
+                topic.waiting.clear()
             while topic.waiting and topic.waiting[0].since + self._message_timeout <= now:
-                yield topic.waiting.popleft()
+                yield topic.waiting.popleft(), KafkaError(KafkaError._MSG_TIMED_OUT)
 
     def _lookup_at(self, topic: _Topic) -> float:
         wait = self._refresh if topic.partitions is not None else _LOOKUP_RETRY
@@ -321,23 +377,15 @@ class Accumulator:
 
     def _set_partitions(self, topic: _Topic, partitions: int, now: float) -> None:
         topic.partitions = partitions
+        topic.refusal, topic.refused_at = None, float("inf")
         topic.looked_up = now
         while topic.waiting:
             each = topic.waiting.popleft()
             # A partition that does not exist is for librdkafka to refuse, in that record's report.
             if isinstance(each, Plain):
                 self._append_plain(topic, each)
+            elif isinstance(each, Bulk):
+                self._append_bulk(topic, each)
             else:
                 where = (topic, each.form, each.partition)
                 self._append(*where, each.values, each.others, each.nbytes, each.since)
-
-
-def give_up(each: Waiting | Plain, error: KafkaError) -> Refused:
-    """Return the report of a record or message that librdkafka never had."""
-    if isinstance(each, Plain):
-        row = OneRow((each.value, each.key, each.timestamp, each.headers))
-        return Refused(each.topic, each.partition, row, error, each.callback)
-    key, timestamp, headers, callback = each.others
-    value = dict(zip(each.form.schema.names, each.values, strict=False))
-    row = OneRow((value, key, timestamp, headers))
-    return Refused(each.form.topic, each.partition, row, error, callback)

@@ -8,42 +8,26 @@ and go out as one segment (or more, where one would be too large).
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
 from confluent_kafka import KafkaError
 
+from columnar_kafka.block import Block, Callback, OneRow
 from columnar_kafka.columns import kafka
 from columnar_kafka.columns.kafka import Headers
-from columnar_kafka.columns.rows import to_rows
+from columnar_kafka.wire import HEADER_BYTES, message_bytes
 
 if TYPE_CHECKING:
-    from columnar_kafka.columns.base import Builder, Columns
-    from columnar_kafka.columns.kafka import KafkaColumn
-    from columnar_kafka.encoder import Encoder
+    from columnar_kafka.columns.base import Builder
+    from columnar_kafka.format import Format, Limits
     from columnar_kafka.wire import SegmentHeader
 
-__all__ = [
-    "Batch",
-    "Block",
-    "Chunk",
-    "Format",
-    "InFlight",
-    "OneRow",
-    "Others",
-    "Plain",
-    "Refused",
-    "State",
-]
+__all__ = ["Batch", "Call", "Chunk", "InFlight", "Others", "Plain", "Refused", "State"]
 
-Callback = Callable[[KafkaError | None, Any], Any] | None
 Others = tuple[bytes | None, int, Headers | None, Callback]
 """What a record has besides its values: key, timestamp, headers, callback."""
-
-_REPORT_ROWS: Final = 64
-_RECORD_BYTES: Final = 16  # what a record costs besides its columns: its callback, its place
 
 
 class State(enum.Enum):
@@ -71,24 +55,6 @@ def _advance(state: State, to: State) -> State:
     return to
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Format:
-    """How one topic's records are turned into segments, from one `set_schema` to the next.
-
-    `encoder` is used by the sender's thread alone; the rest does not change. A segment should
-    have `target_bytes`, and no more than `limit_bytes`, which is what client and topic accept.
-    """
-
-    topic: str
-    columns: Columns
-    kafka: KafkaColumn
-    schema: pa.Schema
-    fingerprint: str
-    encoder: Encoder
-    target_bytes: int
-    limit_bytes: int
-
-
 @dataclass(slots=True)
 class Refused:
     """A record that never becomes part of a segment: reported alone, its neighbours ship."""
@@ -98,110 +64,39 @@ class Refused:
     row: OneRow
     error: KafkaError
     callback: Callback
+    call: Call | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OneRow:
-    """The parts of one record, for a report that has no columns to read from."""
+class Call:
+    """One `produce_arrow`: many records, one report. Any thread may call it."""
 
-    parts: tuple[Any, bytes | None, int, Headers | None]
+    def __init__(self, topic: str, records: int, callback: Callback) -> None:
+        self.topic = topic
+        self.records = records
+        self.callback = callback
+        self.failed = 0
+        self.error: KafkaError | None = None
+        self.partition = -1
+        self.offset: int | None = None
+        self._left = records
+        self._lock = threading.Lock()  # guards the outcome, until it is whole
 
-    def value(self, row: int) -> Any:
-        """Return the record's value."""
-        return self.parts[0]
+    def done(
+        self, records: int, error: KafkaError | None, partition: int, offset: int | None
+    ) -> bool:
+        """Note the fate of some of the records, the last of which is at `offset`, a position.
 
-    def key(self, row: int) -> bytes | None:
-        """Return the record's key."""
-        return self.parts[1]
-
-    def timestamp(self, row: int) -> int:
-        """Return the record's time."""
-        return self.parts[2]
-
-    def headers(self, row: int) -> Headers | None:
-        """Return the record's headers."""
-        return self.parts[3]
-
-
-class Block:
-    """Records as columns: the user's, keys, timestamps and headers, each `len` long."""
-
-    def __init__(
-        self,
-        columns: pa.RecordBatch,
-        keys: pa.Array,
-        timestamps: pa.Array,
-        headers: pa.Array,
-        callbacks: Sequence[Callback],
-    ) -> None:
-        self.columns = columns
-        self.keys = keys
-        self.timestamps = timestamps
-        self._headers = headers
-        self.callbacks = callbacks
-        self._window: tuple[int, list[dict[str, Any]]] = (-1, [])
-
-    def __len__(self) -> int:
-        rows: int = self.columns.num_rows
-        return rows
-
-    @property
-    def nbytes(self) -> int:
-        """What the block holds in memory."""
-        arrays = (self.columns, self.keys, self.timestamps, self._headers)
-        columns: int = sum(each.nbytes for each in arrays)
-        return columns + _RECORD_BYTES * len(self)
-
-    @property
-    def header_column(self) -> pa.Array:
-        """The headers as a column."""
-        return self._headers
-
-    @classmethod
-    def concat(cls, blocks: Sequence[Block]) -> Block:
-        """Return one block of the records of all `blocks`, of which there is at least one."""
-        if len(blocks) == 1:
-            return blocks[0]
-        return cls(
-            pa.concat_batches([each.columns for each in blocks]),
-            pa.concat_arrays([each.keys for each in blocks]),
-            pa.concat_arrays([each.timestamps for each in blocks]),
-            pa.concat_arrays([each.header_column for each in blocks]),
-            [callback for each in blocks for callback in each.callbacks],
-        )
-
-    def slice(self, start: int, stop: int) -> Block:
-        """Return the records from `start` to `stop`, not copied."""
-        count = stop - start
-        return Block(
-            self.columns.slice(start, count),
-            self.keys.slice(start, count),
-            self.timestamps.slice(start, count),
-            self._headers.slice(start, count),
-            self.callbacks[start:stop],
-        )
-
-    def value(self, row: int) -> dict[str, Any]:
-        """Return one record as a dict; neighbours are read along with it."""
-        at, rows = self._window
-        start = row - row % _REPORT_ROWS
-        if at != start:
-            rows = to_rows(self.columns.slice(start, _REPORT_ROWS))
-            self._window = (start, rows)
-        return rows[row - start]
-
-    def key(self, row: int) -> bytes | None:
-        """Return one record's key."""
-        found: bytes | None = self.keys[row].as_py()
-        return found
-
-    def timestamp(self, row: int) -> int:
-        """Return one record's time in milliseconds."""
-        return int(self.timestamps[row].value)
-
-    def headers(self, row: int) -> Headers | None:
-        """Return one record's headers."""
-        return kafka.read_headers(self._headers.slice(row, 1))[0]
+        Returns:
+            Whether these were the last: the call is to be reported now, by who was told so.
+        """
+        with self._lock:
+            self._left -= records
+            if error is not None:
+                self.failed += records
+                self.error = self.error or error
+            elif offset is not None:
+                self.partition, self.offset = partition, offset
+            return not self._left
 
 
 class Chunk:
@@ -260,7 +155,7 @@ class Batch:
         """Begin a batch that should be sealed at `max_bytes`, as `Columns.take` measures them."""
         self.form = form
         self.partition = partition
-        self.created = now
+        self.since = now
         self.rows = 0
         self.taken_bytes = 0
         self.max_bytes = max_bytes
@@ -318,27 +213,52 @@ class Plain:
     callback: Callback
     since: float
     charge: int
+    limits: Limits
+
+    @property
+    def nbytes(self) -> int:
+        """What it takes on the wire, at most."""
+        return message_bytes(self.key, self.value, self.headers)
 
 
 @dataclass(slots=True, eq=False)
 class InFlight:
-    """An encoded segment, from before it is handed to librdkafka until its records are reported."""
+    """An encoded segment, from before it is handed to librdkafka until its records are reported.
 
-    topic: str
+    `header` is None for records that were given up before they were encoded.
+    """
+
+    form: Format
     partition: int
     block: Block
-    header: SegmentHeader
+    header: SegmentHeader | None
     data: Any
     since: float
     charge: int
+    call: Call | None = None
     state: State = State.SEALED
 
+    @property
+    def topic(self) -> str:
+        """The topic it goes to."""
+        return self.form.topic
+
+    @property
+    def limits(self) -> Limits:
+        """How much of it there may be."""
+        return self.form.limits
+
+    @property
+    def nbytes(self) -> int:
+        """What it takes on the wire, at most."""
+        return len(self.data) + HEADER_BYTES
+
     def sent(self) -> None:
-        """Say that librdkafka is given it; again, harmlessly, after its queue was full."""
+        """Say that librdkafka is given it; again, harmlessly, after it came back."""
         if self.state is not State.SENT:
             self.state = _advance(self.state, State.SENT)
 
     def done(self, *, ok: bool) -> None:
         """Set the final state; the bytes are not needed any more."""
         self.state = _advance(self.state, State.ACKNOWLEDGED if ok else State.FAILED)
-        self.data = None
+        self.data = b""

@@ -30,32 +30,36 @@ class Budget:
         """The records accepted and not yet reported."""
         return self._records
 
-    def take(self, nbytes: int) -> bool:
-        """Charge one record of `nbytes`, or raise and charge nothing.
+    def take(self, nbytes: int, records: int = 1) -> bool:
+        """Charge `records` of `nbytes` in all, or raise and charge nothing.
 
         Returns:
             Whether half of the bound is charged: time to seal what is open.
 
         Raises:
-            BufferError: the record does not fit now; it may after a `poll`.
+            BufferError: they do not fit now; they may after a `poll`.
         """
         with self._lock:
-            # A record larger than the whole bound may pass alone: librdkafka would let it, and
+            # What is larger than the whole bound may pass alone: librdkafka would let it, and
             # its size limit, not this one, is what has to refuse it.
             if self._records and self._bytes + nbytes > self.limit_bytes:
                 raise BufferError(
-                    f"Local: Queue full: {self._bytes} bytes are buffered, this record needs "
+                    f"Local: Queue full: {self._bytes} bytes are buffered, this needs "
                     f"{nbytes}, queue.buffering.max.kbytes allows {self.limit_bytes} bytes; "
                     "poll() to serve delivery reports, or raise it"
                 )
-            if self.limit_records is not None and self._records >= self.limit_records:
+            if (
+                self.limit_records is not None
+                and self._records
+                and self._records + records > self.limit_records
+            ):
                 raise BufferError(
                     f"Local: Queue full: {self._records} records are buffered, "
                     f"queue.buffering.max.messages allows {self.limit_records}; "
                     "poll() to serve delivery reports, or raise it"
                 )
             self._bytes += nbytes
-            self._records += 1
+            self._records += records
             return 2 * self._bytes >= self.limit_bytes
 
     def adjust(self, nbytes: int) -> None:

@@ -94,18 +94,25 @@ class _Reader:
 
     def __init__(self, config: Config) -> None:
         self._rest = dict(config)
+        self.unread: ConfigError | None = None
 
     def own(self, key: str, default: Any, parse: Callable[[str, Any], T]) -> T:
         """Take one of this package's keys out."""
         return parse(key, self._rest.pop(key, default))
 
     def shared(self, keys: tuple[str, ...], default: Any, parse: Callable[[str, Any], T]) -> T:
-        """Read one of librdkafka's keys, by any of its names, and leave it in."""
+        """Read one of librdkafka's keys, by any of its names, and leave it in.
+
+        A value that is not allowed is for librdkafka to refuse; `unread` says so if it does not.
+        """
         nested = self._rest.get("default.topic.config")
         for source in (self._rest, nested if isinstance(nested, Mapping) else {}):
             for key in keys:
                 if source.get(key) is not None:
-                    return parse(key, source[key])
+                    try:
+                        return parse(key, source[key])
+                    except ConfigError as error:
+                        self.unread = error
         return parse(keys[0], default)
 
     def rest(self, own_keys: tuple[str, ...]) -> dict[str, Any]:
@@ -143,11 +150,15 @@ class ProducerConfig:
     partitioner: str
     message_timeout: float
     message_max_bytes: int
+    batch_bytes: int
     queue_bytes: int
     queue_records: int | None
     metadata_refresh: float
+    metadata_propagation: float
     transactional: bool
     on_delivery: Callable[..., Any] | None
+    unread: ConfigError | None = None
+    """Why one of librdkafka's settings means nothing here, to be raised unless librdkafka does."""
 
     @classmethod
     def parse(cls, config: Config) -> tuple[ProducerConfig, dict[str, Any]]:
@@ -161,6 +172,7 @@ class ProducerConfig:
         linger_ms = read.own("columnar.linger.ms", 1000, _number(0, 900_000))
         # librdkafka's own linger must not add to ours, nor leave so little that nothing fills.
         inner_linger_ms = read.shared(_LINGER, 5, _number(0, 900_000))
+        errors_only = read.shared(("delivery.report.only.error",), False, _boolean)
         parsed = cls(
             encoding=encoding,
             compression=read.own("columnar.encoding.compression", "zstd", _choice(*COMPRESSIONS)),
@@ -177,6 +189,7 @@ class ProducerConfig:
             message_max_bytes=read.shared(
                 ("message.max.bytes",), 1_000_000, _integer(1_000, 1_000_000_000)
             ),
+            batch_bytes=read.shared(("batch.size",), 1_000_000, _integer(1, 2_147_483_647)),
             queue_bytes=1024
             * read.shared(("queue.buffering.max.kbytes",), 1 << 20, _integer(1, 2_147_483_647)),
             queue_records=read.shared(
@@ -187,8 +200,13 @@ class ProducerConfig:
                 ("topic.metadata.refresh.interval.ms",), 300_000, _integer(-1, 3_600_000)
             )
             / 1000,
+            metadata_propagation=read.shared(
+                ("topic.metadata.propagation.max.ms",), 30_000, _integer(0, 3_600_000)
+            )
+            / 1000,
             transactional=bool(config.get("transactional.id")),
             on_delivery=config.get("on_delivery"),
+            unread=read.unread,
         )
         rest = read.rest(_PRODUCER_KEYS)
         if encoding != "none" and parsed.message_timeout <= linger_ms / 1000:
@@ -197,7 +215,7 @@ class ProducerConfig:
                 f"columnar.linger.ms={linger_ms:g}: records would time out while they wait for "
                 "their segment to fill"
             )
-        if encoding != "none" and read.shared(("delivery.report.only.error",), False, _boolean):
+        if encoding != "none" and errors_only:
             raise ConfigError(
                 "delivery.report.only.error=true: not possible with columnar.encoding="
                 f"{encoding}: a record's success is learned from its segment's report"
@@ -224,6 +242,8 @@ class ConsumerConfig:
     auto_commit_interval: float
     auto_store: bool
     on_commit: Callable[..., Any] | None
+    unread: ConfigError | None = None
+    """As a producer's."""
 
     @property
     def unwraps(self) -> bool:
@@ -251,6 +271,7 @@ class ConsumerConfig:
             / 1000,
             auto_store=read.shared(("enable.auto.offset.store",), True, _boolean),
             on_commit=config.get("on_commit"),
+            unread=read.unread,
         )
         rest = read.rest(_CONSUMER_KEYS)
         if parsed.unwraps:

@@ -61,6 +61,8 @@ class Consumer(confluent_kafka.Consumer):
         super().__init__(inner)
         if not settings.unwraps:
             return
+        if settings.unread is not None:
+            raise settings.unread
         self._broker: ConsumerBroker = self._connect()
         self._ledger = Ledger(auto_store=settings.auto_store)
         self._feed = Feed(self._broker, self._ledger, after_serving=self._raise_pending)

@@ -10,13 +10,19 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
-from columnar_kafka.record import plain_message, reports
+from columnar_kafka import position
+from columnar_kafka.batch import Plain, Refused
+from columnar_kafka.block import OneRow
+from columnar_kafka.bulk import Bulk
+from columnar_kafka.record import ArrowReport, plain_message, reports
 
 if TYPE_CHECKING:
     import confluent_kafka
     from confluent_kafka import KafkaError
 
-    from columnar_kafka.batch import Callback, InFlight, Plain, Refused
+    from columnar_kafka.accumulator import Unplaced
+    from columnar_kafka.batch import Call, InFlight
+    from columnar_kafka.block import Callback
     from columnar_kafka.budget import Budget
     from columnar_kafka.record import Message
 
@@ -26,10 +32,17 @@ __all__ = ["Delivery"]
 class _Outcome(Protocol):
     """Records whose fate is known, some of them reported already."""
 
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        """Return how many reports there are at most."""
+        ...
 
     @property
     def charge(self) -> int: ...
+
+    @property
+    def records_each(self) -> int:
+        """How many records one report stands for."""
+        ...
 
     def callback(self, index: int) -> Callback: ...
 
@@ -40,6 +53,8 @@ class _Outcome(Protocol):
 
 class _SegmentOutcome:
     """The records of an acknowledged or failed segment."""
+
+    records_each = 1
 
     def __init__(
         self, sent: InFlight, error: KafkaError | None, source: confluent_kafka.Message | None
@@ -74,6 +89,8 @@ class _SegmentOutcome:
 class _OneOutcome:
     """One record on its own: refused, given up, or a plain message."""
 
+    records_each = 1
+
     def __init__(
         self, message: Message, callback: Callback, error: KafkaError | None, charge: int
     ) -> None:
@@ -93,6 +110,37 @@ class _OneOutcome:
 
     def message(self, index: int) -> Message:
         return self._message
+
+
+class _CallOutcome:
+    """Some of the records of one `produce_arrow`; the last ones bring its report."""
+
+    def __init__(
+        self,
+        call: Call,
+        records: int,
+        charge: int,
+        error: KafkaError | None,
+        partition: int,
+        offset: int | None,
+    ) -> None:
+        self.records_each = records
+        self.charge = charge
+        self._call = call
+        self._outcome = (error, partition, offset)
+
+    def __len__(self) -> int:
+        return 1
+
+    def callback(self, index: int) -> Callback:
+        last = self._call.done(self.records_each, *self._outcome)
+        return self._call.callback if last else None
+
+    def error(self) -> KafkaError | None:
+        return self._call.error
+
+    def message(self, index: int) -> ArrowReport:
+        return ArrowReport(self._call)
 
 
 class Delivery:
@@ -133,40 +181,84 @@ class Delivery:
         with self._lock:
             self._in_librdkafka += count
 
-    def _returned(self) -> None:
+    def returned(self) -> None:
+        """Count an acknowledgement of librdkafka, whatever becomes of its records."""
         with self._lock:
             self._in_librdkafka -= 1
             self._acknowledgements += 1
 
-    def acknowledged(
-        self, sent: InFlight, error: KafkaError | None, source: confluent_kafka.Message
-    ) -> None:
-        """Note what became of a segment that librdkafka had. Calls no user code."""
-        self._returned()
-        self.segment_done(sent, error, source)
-
-    def segment_done(
+    def done(
         self,
-        sent: InFlight,
+        sent: InFlight | Plain,
         error: KafkaError | None,
         source: confluent_kafka.Message | None = None,
     ) -> None:
-        """Note the final state of a segment, whether librdkafka ever had it or not."""
+        """Note the final state of a message, whether librdkafka ever had it or not.
+
+        Calls no user code.
+        """
+        if isinstance(sent, Plain):
+            self._plain_done(sent, error, source)
+            return
         encoded = len(sent.data)
         sent.done(ok=error is None)
         self._budget.adjust(-encoded)
         sent.charge -= encoded
-        self._note(_SegmentOutcome(sent, error, source), error)
+        if sent.call is not None:
+            self._call_done(sent, sent.call, error, source)
+        else:
+            self._note(_SegmentOutcome(sent, error, source), error)
 
-    def plain_acknowledged(
-        self, sent: Plain, error: KafkaError | None, source: confluent_kafka.Message
+    def _plain_done(
+        self, sent: Plain, error: KafkaError | None, source: confluent_kafka.Message | None
     ) -> None:
-        """Note what became of a plain message that went through the accumulator."""
-        self._returned()
-        self._note(_OneOutcome(plain_message(source), sent.callback, error, sent.charge), error)
+        if source is None:
+            assert error is not None
+            row = OneRow((sent.value, sent.key, sent.timestamp, sent.headers))
+            refused = Refused(sent.topic, sent.partition, row, error, sent.callback)
+            self.refused(refused, charge=sent.charge)
+        else:
+            outcome = _OneOutcome(plain_message(source), sent.callback, error, sent.charge)
+            self._note(outcome, error)
+
+    def _call_done(
+        self,
+        sent: InFlight,
+        call: Call,
+        error: KafkaError | None,
+        source: confluent_kafka.Message | None,
+    ) -> None:
+        count = len(sent.block)
+        offset = source.offset() if source is not None and error is None else None
+        last = None if offset is None else position.pack(offset, count - 1, count)
+        outcome = _CallOutcome(call, count, sent.charge, error, sent.partition, last)
+        self._note(outcome, error)
+
+    def given_up(self, each: Unplaced, error: KafkaError) -> None:
+        """Note what never became a segment: it waited too long, or was purged."""
+        if isinstance(each, Plain):
+            self._plain_done(each, error, None)
+        elif isinstance(each, Bulk):
+            count = len(each)
+            outcome = _CallOutcome(each.call, count, each.charge, error, each.partition, None)
+            self._note(outcome, error)
+        else:
+            key, timestamp, headers, callback = each.others
+            value = dict(zip(each.form.schema.names, each.values, strict=False))
+            row = OneRow((value, key, timestamp, headers))
+            refused = Refused(each.form.topic, each.partition, row, error, callback)
+            self.refused(refused, charge=each.nbytes)
+
+    def nothing(self, call: Call) -> None:
+        """Note a `produce_arrow` without a record: it is reported all the same."""
+        self._note(_CallOutcome(call, 0, 0, None, -1, None), None)
 
     def refused(self, refused: Refused, *, charge: int = 0) -> None:
         """Note a record that never was part of a segment."""
+        if refused.call is not None:
+            outcome = _CallOutcome(refused.call, 1, charge, refused.error, refused.partition, None)
+            self._note(outcome, refused.error)
+            return
         report = reports(
             refused.row,
             topic=refused.topic,
@@ -182,7 +274,7 @@ class Delivery:
     def _note(self, outcome: _Outcome, error: KafkaError | None) -> None:
         if error is not None:
             with self._lock:
-                self._failures += len(outcome)
+                self._failures += len(outcome) * outcome.records_each
         self._known.append((outcome, 0))
 
     def run(self) -> int:
@@ -217,13 +309,12 @@ class Delivery:
 
     def _report(self, outcome: _Outcome, start: int) -> int:
         total = len(outcome)
-        error = outcome.error()
         for index in range(start, total):
             callback = outcome.callback(index)
             if callback is None:
                 continue
             try:
-                callback(error, outcome.message(index))
+                callback(outcome.error(), outcome.message(index))
             except BaseException:
                 # What this call has reported is given back; no sibling's report is lost.
                 self._release(outcome, start, index + 1)
@@ -231,9 +322,10 @@ class Delivery:
                     self._known.appendleft((outcome, index + 1))
                 raise
         self._release(outcome, start, total)
-        return total - start
+        return (total - start) * outcome.records_each
 
     def _release(self, outcome: _Outcome, start: int, stop: int) -> None:
         """Give back the records' memory: all of it with the last, for it is one block."""
         done = stop == len(outcome)
-        self._budget.release(outcome.charge if done else 0, stop - start)
+        records = (stop - start) * outcome.records_each
+        self._budget.release(outcome.charge if done else 0, records)

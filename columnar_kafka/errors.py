@@ -37,6 +37,11 @@ class ColumnarError(KafkaException):
         return error
 
 
+def unable(code: int) -> KafkaError:
+    """Return the error that confluent-kafka's `produce` raises with this code."""
+    return KafkaError(code, f"Unable to produce message: {KafkaError(code).str()}")
+
+
 def _rebuild(kind: type[ColumnarError], reason: str, code: int) -> ColumnarError:
     """Unpickle an error (Spark sends them between processes)."""
     return kind(reason, code=code)

@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-import atexit
-import logging
 import operator
-import os
+import sys
+import threading
 import time
-import weakref
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from columnar_kafka import config, record
+from columnar_kafka import config, lifetime, record
 from columnar_kafka.accumulator import Accumulator
-from columnar_kafka.batch import Callback, Format, Others, Plain
+from columnar_kafka.batch import Call, Others, Plain
 from columnar_kafka.broker.confluent import ConfluentProducer
 from columnar_kafka.budget import Budget
-from columnar_kafka.columns.kafka import KafkaColumn
-from columnar_kafka.columns.pure import PureColumns
+from columnar_kafka.bulk import Bulk
+from columnar_kafka.columns.arrow import conform
 from columnar_kafka.delivery import Delivery
-from columnar_kafka.encoder import ParquetEncoder
-from columnar_kafka.errors import ConfigError, ForkError, RowError, SchemaError
+from columnar_kafka.errors import ConfigError, ForkError, RowError, SchemaError, unable
+from columnar_kafka.format import Format, Limits
 from columnar_kafka.ledger import GroupMetadata
 from columnar_kafka.partitioner import Partitioner
-from columnar_kafka.schema import RecordSchema, fingerprint
+from columnar_kafka.schema import RecordSchema, check_growth
 from columnar_kafka.sender import Sender
-from columnar_kafka.wire import HEADER_BYTES
+from columnar_kafka.transaction import Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from columnar_kafka.broker.base import ProducerBroker, TopicLimits
+    from columnar_kafka.block import Callback
+    from columnar_kafka.broker.base import ProducerBroker
 
 __all__ = ["Producer"]
 
@@ -43,9 +43,6 @@ _STEP: Final = 0.1
 _INT32: Final = 1 << 31
 _INT64: Final = 1 << 63
 _PLAIN_BYTES: Final = 200  # what a message's objects cost beside their bytes
-
-_log = logging.getLogger(__name__)
-_live: weakref.WeakSet[Producer] = weakref.WeakSet()
 
 
 class Producer(confluent_kafka.Producer):
@@ -66,7 +63,7 @@ class Producer(confluent_kafka.Producer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Take confluent-kafka's configuration and the ``columnar.`` keys.
 
-        The keys are listed in ``docs/design.md``.
+        The keys are listed in ``docs/producer.md``.
 
         Raises:
             ConfigError: an unknown ``columnar.`` key or a value that is not allowed.
@@ -74,48 +71,57 @@ class Producer(confluent_kafka.Producer):
         """
         settings, inner = config.ProducerConfig.parse(config.merge(args, kwargs))
         super().__init__(inner)
+        if settings.unread is not None and settings.encoding != "none":
+            raise settings.unread
         self._settings = settings
-        self._transactional = settings.transactional
-        self._in_transaction = False
-        self._failures_before = 0
         if settings.encoding == "none":
             # Off means off: the base method bound here costs 6 % over stock, an override 100 %.
             if type(self).produce is Producer.produce:
                 self.produce = super().produce  # type: ignore[method-assign]
             return
+        self._inner = inner
         self._broker = self._connect(inner)
+        self._schemas = threading.Lock()  # one `set_schema` at a time
+        self._partitioner = self._choose_partitions(settings.partitioner)
         self._budget = Budget(
             limit_bytes=settings.queue_bytes, limit_records=settings.queue_records
         )
         self._delivery = Delivery(self._budget)
         self._accumulator = Accumulator(
-            partitioner=Partitioner(settings.partitioner),
+            partitioner=self._partitioner,
             linger=settings.linger,
-            segment_rows=settings.segment_rows,
             message_timeout=settings.message_timeout,
             refresh=settings.metadata_refresh,
+            propagation=settings.metadata_propagation,
         )
+        self._transaction = Transaction(self._delivery, required=settings.transactional)
         self._sender = Sender(
             accumulator=self._accumulator,
             broker=self._broker,
             delivery=self._delivery,
             budget=self._budget,
             message_timeout=settings.message_timeout,
+            sends_again=not settings.transactional,
         )
         self._sender.start()
-        _live.add(self)
+        lifetime.started(self)
 
     def _connect(self, inner: dict[str, Any]) -> ProducerBroker:
         """Return the Kafka that segments go to."""
-        return ConfluentProducer(super(), inner)
+        return ConfluentProducer(Producer, self, inner)
+
+    def _choose_partitions(self, name: str) -> Partitioner:
+        """Return what chooses partitions as configured."""
+        return Partitioner(name)
 
     # --- schemas --------------------------------------------------------------------------------
 
     def set_schema(self, topic: str, schema: Any) -> None:
-        """Send the dicts produced to `topic` as segments with this schema, from now on.
+        """Send the rows produced to `topic` as segments with this schema, from now on.
 
-        Blocks for at most 5 s while the topic's configuration is asked for; a cluster that does
-        not answer, or does not tell, is no obstacle.
+        Called again it may grow the schema: what was produced before keeps the one it had. Blocks
+        for at most 5 s while the topic's configuration is asked for; a cluster that does not
+        answer, or does not tell, is no obstacle.
 
         Args:
             topic: the topic; it need not exist yet.
@@ -123,7 +129,8 @@ class Producer(confluent_kafka.Producer):
 
         Raises:
             SchemaError: a field cannot be stored, is repeated or reserved, or is nested more than
-                100 levels; or the topic is compacted, and a segment has no key.
+                100 levels; the topic has a schema that this one is no growth of (new nullable
+                fields, wider types, null allowed); or it is compacted, and a segment has no key.
             ConfigError: ``columnar.encoding`` is ``none``.
             TypeError: not a schema, or not a topic's name.
         """
@@ -136,36 +143,30 @@ class Producer(confluent_kafka.Producer):
             )
         self._check_usable()
         parsed = RecordSchema.parse(schema)
-        limits = self._broker.limits(topic, _LIMITS_TIMEOUT)
-        if limits.compacted:
-            raise SchemaError(
-                f"topic {topic!r} has cleanup.policy=compact, and a segment has no key to compact "
-                "by: use a topic with cleanup.policy=delete, or send plain messages"
-            )
-        form = self._format(topic, parsed, limits)
-        self._accumulator.set_format(form, partitions=limits.partitions, now=time.monotonic())
-        self._formats = {**self._formats, topic: form}
+        with self._schemas:
+            known = self._formats.get(topic)
+            if known is not None:
+                check_growth(known.records, parsed)
+            found = self._broker.limits(topic, _LIMITS_TIMEOUT)
+            if found.compacted:
+                raise SchemaError(
+                    f"topic {topic!r} has cleanup.policy=compact, and a segment has no key to "
+                    "compact by: use a topic with cleanup.policy=delete, or send plain messages"
+                )
+            limits = Limits.learn(self._settings, found.max_message_bytes)
+            if (
+                known is not None
+                and known.records == parsed
+                and known.records.arrow.equals(parsed.arrow, check_metadata=True)
+            ):
+                form = replace(known, limits=limits)  # with what its encoder has learned
+            else:
+                form = Format.make(topic, parsed, self._settings, limits)
+            self._accumulator.set_format(form, partitions=found.partitions, now=time.monotonic())
+            self._formats = {**self._formats, topic: form}
         self._sender.wake()
 
     setSchema = set_schema  # noqa: N815 - the KIP's name
-
-    def _format(self, topic: str, parsed: RecordSchema, limits: TopicLimits) -> Format:
-        accepted = [self._settings.message_max_bytes]
-        if limits.max_message_bytes is not None:
-            accepted.append(limits.max_message_bytes)
-        limit = min(accepted) - HEADER_BYTES
-        column = KafkaColumn(self._settings.metadata)
-        schema = column.schema(parsed.arrow)
-        return Format(
-            topic=topic,
-            columns=PureColumns(parsed),
-            kafka=column,
-            schema=schema,
-            fingerprint=fingerprint(schema),
-            encoder=ParquetEncoder(self._settings.compression),
-            target_bytes=min(self._settings.segment_bytes, limit),
-            limit_bytes=limit,
-        )
 
     # --- producing ------------------------------------------------------------------------------
 
@@ -182,12 +183,14 @@ class Producer(confluent_kafka.Producer):
     ) -> None:
         """Accept one record; never waits on the network. The arguments are confluent-kafka's.
 
-        For a topic with a schema `value` is a dict with its fields, taken by value: changing it
-        afterwards changes nothing sent. bytes, str or None is a plain message.
+        For a topic with a schema `value` is a row: a dict, or an object that declares its fields
+        (a dataclass, a named tuple, attrs, msgspec, pydantic). It is taken by value: changing it
+        afterwards changes nothing sent. bytes, str or None is a plain message. A naive datetime
+        for a field with a zone is UTC.
 
         Raises:
-            RowError: a field is missing, unknown, or of a type that is known here to be wrong;
-                what is only found later is in that record's own report.
+            RowError: a field is missing, unknown, or of a wrong type; what only its conversion
+                finds (a number out of range) is in that record's own report.
             TypeError: a value of another type.
             BufferError: the producer's memory bound (``queue.buffering.max.kbytes``) is reached;
                 the record was not taken.
@@ -201,22 +204,19 @@ class Producer(confluent_kafka.Producer):
             given |= _callback(callback, on_delivery)
             super().produce(topic, value=value, key=key, **given)
             return
-        if self._transactional and not self._in_transaction:
-            raise KafkaException(
-                KafkaError(KafkaError._STATE, "records are produced inside a transaction")
-            )
+        self._transaction.check_open()
         key = record.encode_key(key)
         pairs, nbytes = record.encode_headers(headers)
         report = callback or on_delivery or self._settings.on_delivery
-        timestamp = _checked(timestamp, partition)
+        partition, timestamp = _integers(partition, timestamp)
         others = (key, timestamp or time.time_ns() // 1_000_000, pairs, report)
         if key is not None:
             nbytes += len(key)
         if value is None or isinstance(value, bytes | str):
-            self._accept_plain(topic, partition, value, others, nbytes)
+            self._accept_plain(form, partition, value, others, nbytes)
             return
         if not form.kafka.has_all:
-            self._check_metadata(form, key, pairs)
+            _check_metadata(form, key=key, headers=pairs)
         values, more = form.columns.take(value)
         nbytes += more
         pressed = self._charge(nbytes)
@@ -231,13 +231,13 @@ class Producer(confluent_kafka.Producer):
             self._sender.wake()
 
     def _accept_plain(
-        self, topic: str, partition: int, value: str | bytes | None, others: Others, nbytes: int
+        self, form: Format, partition: int, value: str | bytes | None, others: Others, nbytes: int
     ) -> None:
         data = value.encode() if isinstance(value, str) else value
         nbytes += len(data or b"") + _PLAIN_BYTES
         key, timestamp, headers, callback = others
         plain = Plain(
-            topic=topic,
+            topic=form.topic,
             partition=partition,
             value=data,
             key=key,
@@ -246,6 +246,7 @@ class Producer(confluent_kafka.Producer):
             callback=callback,
             since=time.monotonic(),
             charge=nbytes,
+            limits=form.limits,
         )
         self._charge(nbytes)
         try:
@@ -255,22 +256,87 @@ class Producer(confluent_kafka.Producer):
             raise
         self._sender.wake()
 
-    def _charge(self, nbytes: int) -> bool:
+    def _charge(self, nbytes: int, records: int = 1) -> bool:
         try:
-            return self._budget.take(nbytes)
+            return self._budget.take(nbytes, records)
         except BufferError:
             self._accumulator.seal_all()
             self._sender.wake()
             raise
 
-    def _check_metadata(self, form: Format, key: bytes | None, headers: Any) -> None:
-        members = form.kafka.members
-        for name, given in (("key", key), ("headers", headers)):
-            if given is not None and name not in members:
-                raise RowError(
-                    f"columnar.metadata={','.join(members) or 'none'} has no place for a record's "
-                    f"{name}: add {name!r} to it, or produce without"
-                )
+    def produce_arrow(
+        self,
+        topic: str,
+        data: Any,
+        *,
+        partition: int = -1,
+        on_delivery: Callback = None,
+        key: str | None = None,
+        timestamp: str | None = None,
+        headers: str | None = None,
+        extra: str = "error",
+    ) -> None:
+        """Accept all rows of Arrow data at once; they become segments without being rows between.
+
+        Never waits on the network. What is already in the schema's types is not copied; the data's
+        memory is held until its report.
+
+        Args:
+            topic: a topic with a schema.
+            data: a `pyarrow.RecordBatch`, `pyarrow.Table`, or anything that exports the Arrow C
+                stream or array interface: pandas, polars, duckdb. A stream is read to its end.
+            partition: all rows' partition; -1: each row's key's, without keys any one.
+            on_delivery: one report for the call, `on_delivery(error, message)`: the first error
+                that met any of the rows, or None, and an `ArrowReport`.
+            key: the name of the column that holds the records' keys (binary or text).
+            timestamp: the name of the column of their times; without it, all are now.
+            headers: the name of the column of their headers (a map, or a list of pairs).
+            extra: ``"ignore"`` leaves out columns that the schema does not have.
+
+        Raises:
+            RowError: a column is missing, extra, or cannot be cast without loss; nothing is taken.
+            SchemaError: the topic has no schema.
+            TypeError: no Arrow data.
+            BufferError: as `produce`; data larger than the whole bound is taken when nothing else
+                is buffered. A stream has been read then: keep its table to try again.
+            KafkaException: as `produce`.
+        """
+        self._check_usable()
+        form = self._formats.get(topic)
+        if form is None:
+            raise SchemaError(f"topic {topic!r} has no schema here: call set_schema() first")
+        self._transaction.check_open()
+        partition, _ = _integers(partition, 0)
+        if not form.kafka.has_all:
+            _check_metadata(form, key=key, headers=headers)
+
+        now_ms = time.time_ns() // 1_000_000
+        rows = conform(
+            data,
+            form.records,
+            key=key,
+            timestamp=timestamp,
+            headers=headers,
+            extra=extra,
+            now_ms=now_ms,
+        )
+        count = rows.columns.num_rows
+        call = Call(topic, count, on_delivery or self._settings.on_delivery)
+        if not count:
+            self._delivery.nothing(call)
+            return
+        nbytes = sum(each.nbytes for each in rows)
+        pressed = self._charge(nbytes, count)
+        try:
+            bulks = [Bulk(form, partition, rows, call, time.monotonic(), nbytes)]
+            partitions = self._accumulator.partitions(topic)
+            if partitions is not None:  # hashing all keys, better without the lock
+                bulks = bulks[0].split(self._partitioner, partitions)
+            self._accumulator.append_bulk(bulks, pressed=pressed)
+        except BaseException:
+            self._budget.release(nbytes, count)
+            raise
+        self._sender.wake()
 
     def produce_batch(
         self,
@@ -394,7 +460,7 @@ class Producer(confluent_kafka.Producer):
         raised = self._flush_fully()
         self._sender.stop()
         self._unusable = RuntimeError("Producer has been closed")
-        _live.discard(self)
+        lifetime.ended(self)
         closed = super().close()
         if raised is not None:
             raise raised
@@ -407,6 +473,8 @@ class Producer(confluent_kafka.Producer):
             try:
                 self.flush()
             except Exception as error:  # noqa: BLE001 - the reports after it have to run too
+                if self._unusable is not None:
+                    return raised  # another thread has closed it, and so flushed it
                 raised = raised or error
             else:
                 return raised
@@ -419,14 +487,23 @@ class Producer(confluent_kafka.Producer):
         """Close it."""
         self.close()
 
+    def __del__(self) -> None:
+        """Send what is outstanding although nobody has this producer any more."""
+        if "_sender" not in self.__dict__ or self._unusable is not None or sys.is_finalizing():
+            return
+        if not self._budget.records:
+            self._sender.stop()
+            return
+        self._sender.use(self._connect(self._inner))  # its reference to this one may be gone
+        lifetime.hold_until_closed(self, self._budget.records)
+
     # --- transactions ---------------------------------------------------------------------------
 
     def begin_transaction(self) -> None:
         """Begin a transaction; see confluent-kafka."""
         super().begin_transaction()
-        self._in_transaction = True
         if self._buffers:
-            self._failures_before = self._delivery.failures
+            self._transaction.began()
 
     def commit_transaction(self, timeout: float = -1) -> None:
         """Send all that is buffered and commit; raise if any accepted record has failed.
@@ -435,37 +512,23 @@ class Producer(confluent_kafka.Producer):
             KafkaException: as confluent-kafka; with ``txn_requires_abort`` when a record failed,
                 for what was consumed must not be committed without its output.
         """
-        if self._buffers:
-            deadline = _deadline(timeout)
-            if self.flush(timeout):
-                raise KafkaException(
-                    KafkaError(
-                        KafkaError._TIMED_OUT,
-                        "records are still outstanding",
-                        retriable=True,
-                    )
-                )
-            failed = self._delivery.failures - self._failures_before
-            if failed:
-                raise KafkaException(
-                    KafkaError(
-                        KafkaError._FAIL,
-                        f"{failed} of the transaction's records failed: see their reports",
-                        txn_requires_abort=True,
-                    )
-                )
-            timeout = -1 if timeout < 0 else max(0.0, deadline - time.monotonic())
-        super().commit_transaction(timeout)
-        self._in_transaction = False
+        if not self._buffers:
+            super().commit_transaction(timeout)
+            return
+        deadline = _deadline(timeout)
+        self._transaction.check_flushed(self.flush(timeout))
+        super().commit_transaction(-1 if timeout < 0 else max(0.0, deadline - time.monotonic()))
+        self._transaction.ended()
 
     def abort_transaction(self, timeout: float = -1) -> None:
         """Give up what is buffered and abort; see confluent-kafka."""
-        if self._buffers:
-            self._sender.purge()
+        if not self._buffers:
+            super().abort_transaction(timeout)
+            return
+        self._sender.purge()
         super().abort_transaction(timeout)
-        self._in_transaction = False
-        if self._buffers:
-            self._delivery.run()
+        self._transaction.ended()
+        self._delivery.run()
 
     def send_offsets_to_transaction(
         self, positions: list[TopicPartition], group_metadata: Any, timeout: float = -1
@@ -506,33 +569,29 @@ def _callback(callback: Callback, on_delivery: Callback) -> dict[str, Any]:
     return {} if given is None else {"on_delivery": given}
 
 
-def _checked(timestamp: Any, partition: int) -> int:
-    """Return a timestamp that a column and a message can hold; later it would harm others."""
-    number = operator.index(timestamp)
-    if not (-_INT64 <= number < _INT64 and -_INT32 <= partition < _INT32):
-        raise OverflowError(f"timestamp {timestamp} or partition {partition} is too large")
+def _integers(partition: Any, timestamp: Any) -> tuple[int, int]:
+    """Return what a message and a column can hold, or raise as confluent-kafka does."""
+    partition, timestamp = operator.index(partition), operator.index(timestamp)
+    if not -_INT32 <= partition < _INT32:
+        bound = "greater than maximum" if partition > 0 else "less than minimum"
+        raise OverflowError(f"signed integer is {bound}")
+    if not -_INT64 <= timestamp < _INT64:
+        raise OverflowError("int too big to convert")
     if partition < -1:
-        raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
-    return number
+        raise KafkaException(unable(KafkaError._UNKNOWN_PARTITION))
+    return partition, timestamp
+
+
+def _check_metadata(form: Format, **given: Any) -> None:
+    """Refuse a key or headers where the segments have no place for them."""
+    members = form.kafka.members
+    for name, each in given.items():
+        if each is not None and name not in members:
+            raise RowError(
+                f"columnar.metadata={','.join(members) or 'none'} has no place for a record's "
+                f"{name}: add {name!r} to it, or produce without"
+            )
 
 
 def _deadline(timeout: float) -> float:
     return float("inf") if timeout < 0 else time.monotonic() + timeout
-
-
-def _flush_all() -> None:
-    for producer in list(_live):
-        error = producer._flush_fully()
-        if error is not None:
-            _log.error("a delivery report failed at exit", exc_info=error)
-
-
-def _abandon_all() -> None:
-    for producer in list(_live):
-        producer._abandon()
-    _live.clear()
-
-
-atexit.register(_flush_all)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_abandon_all)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from columnar_kafka.columns.kafka import Headers
 
 __all__ = [
+    "ArrowReport",
     "Message",
     "Report",
     "Rows",
@@ -24,6 +25,7 @@ __all__ = [
     "reports",
 ]
 
+_PAIR: Final = 2
 _HEADER_BYTES: Final = 100  # what one header's objects cost beside their bytes
 
 
@@ -70,6 +72,35 @@ def plain_message(source: confluent_kafka.Message) -> Message:
 def _or_unset(value: Any) -> Any:
     """Return what confluent-kafka's constructor wants for a value that is not there."""
     return -1 if value is None else value
+
+
+class Sent(Protocol):
+    """What has become of one `produce_arrow`."""
+
+    topic: str
+    partition: int
+    offset: int | None
+    error: KafkaError | None
+    records: int
+    failed: int
+
+
+class ArrowReport(Message):
+    """The delivery report of one `produce_arrow`: where its last stored record is.
+
+    `value`, `key` and `headers` are None. With an `error`, the first that met some of its records,
+    `failed` of its `records` were not stored.
+    """
+
+    def __init__(self, sent: Sent) -> None:
+        super().__init__(
+            topic=sent.topic,
+            partition=sent.partition,
+            offset=-1001 if sent.offset is None else sent.offset,
+            error=sent.error,
+        )
+        self.records = sent.records
+        self.failed = sent.failed
 
 
 class Rows(Protocol):
@@ -165,27 +196,36 @@ def encode_key(key: Any) -> bytes | None:
 def encode_headers(headers: Any) -> tuple[Headers | None, int]:
     """Return headers given as a list of pairs or a dict, as bytes, and about how much they hold.
 
-    No headers at all are None.
+    No headers at all are None; a key that is no text is stored as its `str`, as confluent-kafka has
+    it.
 
     Raises:
         TypeError: not such a list or dict (as confluent-kafka).
     """
-    if not headers:
+    if headers is None:
         return None, 0
+    if isinstance(headers, dict):
+        headers = headers.items()
+    elif not isinstance(headers, list):
+        raise TypeError(
+            "expected headers to be dict or list of (key, value) tuples, "
+            f"not {type(headers).__name__}"
+        )
     pairs: Headers = []
     nbytes = 0
-    try:
-        for key, value in headers.items() if isinstance(headers, dict) else headers:
-            data = value.encode() if isinstance(value, str) else value
-            if not isinstance(key, str) or not (data is None or isinstance(data, bytes)):
-                raise TypeError(
-                    "expected header key to be a string, its value None, bytes or a string, "
-                    f"not {type(key).__name__} and {type(value).__name__}"
-                )
-            pairs.append((key, data))
-            nbytes += _HEADER_BYTES + len(key.encode()) + len(data or b"")
-    except UnicodeEncodeError:
-        raise  # no text that could be sent
-    except ValueError as error:
-        raise TypeError("Headers are expected to be a list of (key, value) tuples") from error
-    return pairs, nbytes
+    for pair in headers:
+        if not isinstance(pair, tuple) or len(pair) != _PAIR:
+            raise TypeError("Headers are expected to be a list of (key, value) tuples")
+        key, value = pair
+        if not isinstance(key, str):
+            key = str(key)
+        if isinstance(value, str):
+            value = value.encode()
+        elif not (value is None or isinstance(value, bytes)):
+            raise TypeError(
+                "expected header value to be None, binary, or unicode string, "
+                f"not {type(value).__name__}"
+            )
+        pairs.append((key, value))
+        nbytes += _HEADER_BYTES + len(key.encode()) + len(value or b"")
+    return pairs or None, nbytes

@@ -5,32 +5,30 @@ Converting and encoding are done here, with no lock held.
 
 from __future__ import annotations
 
-# pyarrow imports it with the first conversion (where pandas is installed), and at interpreter exit,
-# when the last records are flushed, that is too late: every record would be refused.
-import concurrent.futures.thread  # noqa: F401
 import logging
-import math
-import secrets
 import threading
 import time
 from collections import deque
 from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException
 
-from columnar_kafka.accumulator import Accumulator, Work, give_up
-from columnar_kafka.batch import Batch, Block, Chunk, InFlight, OneRow, Plain, Refused
-from columnar_kafka.wire import SegmentHeader
+from columnar_kafka.batch import Batch, InFlight, Plain
+from columnar_kafka.lane import Lane
+from columnar_kafka.segmenter import Segmenter
+from columnar_kafka.wire import HEADER_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    from columnar_kafka.broker.base import ProducerBroker
+    import confluent_kafka
+
+    from columnar_kafka.accumulator import Accumulator, Sealed
+    from columnar_kafka.broker.base import Acknowledge, ProducerBroker
     from columnar_kafka.budget import Budget
     from columnar_kafka.delivery import Delivery
+    from columnar_kafka.lane import Refusal
 
 __all__ = ["Sender"]
 
@@ -52,19 +50,22 @@ class Sender:
         delivery: Delivery,
         budget: Budget,
         message_timeout: float,
+        sends_again: bool,
         clock: Callable[[], float] = time.monotonic,
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
+        """`sends_again`: cut what Kafka refuses as too large; in a transaction nothing is."""
         self._accumulator = accumulator
         self._broker = broker
         self._delivery = delivery
-        self._budget = budget
+        self._segmenter = Segmenter(accumulator=accumulator, delivery=delivery, budget=budget)
         self._message_timeout = message_timeout
+        self._sends_again = sends_again
         self._clock = clock
         self._wall_ms = wall_ms
-        self._ids = _ids()
-        self._sealed: deque[Batch | Plain] = deque()
-        self._outbox: deque[InFlight | Plain] = deque()
+        self._lanes: dict[tuple[str, int], Lane] = {}
+        self._busy: dict[Lane, None] = {}  # those with something to send, in order
+        self._refused: deque[Lane] = deque()  # those with something that came back
         self._wakeup = threading.Event()
         self._progress = threading.Condition()
         self._stopping = False
@@ -72,11 +73,16 @@ class Sender:
         self._thread = threading.Thread(target=self._run, name="columnar-kafka-sender", daemon=True)
 
     def __repr__(self) -> str:
-        return f"<Sender {len(self._sealed)} sealed, {len(self._outbox)} encoded>"
+        sealed = sum(len(lane.sealed) for lane in self._lanes.values())
+        return f"<Sender {sealed} sealed, {sum(map(len, self._lanes.values())) - sealed} encoded>"
 
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
+
+    def use(self, broker: ProducerBroker) -> None:
+        """Send with another broker from now on."""
+        self._broker = broker
 
     def wake(self) -> None:
         """Make the thread look at the accumulator soon. Never blocks."""
@@ -120,175 +126,157 @@ class Sender:
         if self._purging:
             self._purge()
         work = self._accumulator.drain(now)
-        self._expire(work, KafkaError(KafkaError._MSG_TIMED_OUT))
-        self._sealed.extend(work.sealed)
+        for each, error in work.given_up:
+            self._delivery.given_up(each, error)
+        self._line_up(work.sealed)
+        while self._refused:
+            self._busy[self._refused.popleft()] = None
         for chunk in work.chunks:
-            self._convert(chunk)
+            self._segmenter.convert(chunk)
         return self._send_all(now)
 
-    def _expire(self, work: Work, error: KafkaError) -> None:
-        for each in work.expired:
-            charge = each.charge if isinstance(each, Plain) else each.nbytes
-            self._delivery.refused(give_up(each, error), charge=charge)
+    def _line_up(self, sealed: Iterable[Sealed]) -> None:
+        for item in sealed:
+            topic = item.topic if isinstance(item, Plain) else item.form.topic
+            lane = self._lanes.setdefault((topic, item.partition), Lane())
+            lane.sealed.append(item)
+            self._busy[lane] = None
 
     def _purge(self) -> None:
-        """Fail what is here: encoded, sealed, open, or waiting for its partition."""
+        """Fail what is here: refused, encoded, sealed, open, or waiting for its partition."""
         error = KafkaError(KafkaError._PURGE_QUEUE)
-        work = self._accumulator.take_all()
-        self._expire(work, error)
-        self._sealed.extend(work.sealed)
-        while self._outbox or self._sealed:
-            if not self._outbox:
-                self._take_next()
-                continue
-            self._fail(self._outbox.popleft(), error)
+        work = self._accumulator.take_all(error)
+        for each, _ in work.given_up:
+            self._delivery.given_up(each, error)
+        self._line_up(work.sealed)
+        for lane in self._lanes.values():
+            for item in self._take_all(lane):
+                self._delivery.done(item, error)
+            while lane.sealed:
+                self._give_up(lane.sealed.popleft(), error)
+        self._busy.clear()
         self._purging = False
+
+    @staticmethod
+    def _take_all(lane: Lane) -> Iterator[InFlight | Plain]:
+        while lane.repairs:
+            yield lane.repairs.popleft()
+        while lane.refusals:
+            yield lane.refusals.popleft().item
+        while lane.ready:
+            yield lane.ready.popleft()
+
+    def _give_up(self, item: Sealed, error: KafkaError) -> None:
+        if isinstance(item, Batch):
+            for each in self._segmenter.unsent(item):
+                self._delivery.done(each, error)
+        else:
+            self._delivery.given_up(item, error)
 
     def _look_up(self, now: float) -> None:
         for topic in self._accumulator.to_look_up(now):
-            partitions = self._broker.partitions(topic, _LOOKUP_TIMEOUT)
-            if partitions is not None:
-                self._accumulator.set_partitions(topic, partitions, now)
-
-    # --- converting and encoding ----------------------------------------------------------------
-
-    def _convert(self, chunk: Chunk) -> None:
-        """Turn a chunk into columns and charge what they hold instead of what was guessed."""
-        bad = chunk.convert()
-        held = 0 if chunk.block is None else chunk.block.nbytes
-        # A refused row is kept as it was given until it is reported.
-        kept = 0 if chunk.block is None else len(chunk.block)
-        share = chunk.charge // max(1, kept + len(bad)) if bad else 0
-        self._budget.adjust(held + share * len(bad) - chunk.charge)
-        chunk.charge = held
-        for each in bad:
-            self._delivery.refused(each, charge=share)
-
-    def _encode(self, batch: Batch) -> None:
-        """Put a sealed batch's segments into the outbox."""
-        for chunk in batch.chunks:
-            self._convert(chunk)
-        blocks = [chunk.block for chunk in batch.chunks if chunk.block is not None and chunk.block]
-        charge = sum(chunk.charge for chunk in batch.chunks)
-        try:
-            block = Block.concat(blocks) if blocks else None
-        except Exception:  # noqa: BLE001 - what cannot be one segment may be several
-            for each in blocks:
-                self._outbox.extend(self._cut(batch, each, each.nbytes))
-        else:
-            if block is not None:
-                self._outbox.extend(self._cut(batch, block, charge))
-
-    def _cut(self, batch: Batch, block: Block, charge: int) -> Iterator[InFlight]:
-        """Yield the segments of `block`, each below what client and topic accept."""
-        try:
-            segment = self._to_segment(batch, block, charge)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it must take no other along
-            if len(block) > 1:
-                yield from self._cut_into(2, batch, block, charge)
+            try:
+                partitions = self._broker.partitions(topic, _LOOKUP_TIMEOUT)
+            except KafkaException as error:
+                self._accumulator.refuse_topic(topic, error.args[0], now)
             else:
-                self._unencodable(batch, block, charge, error)
-            return
-        size, limit = len(segment.data), batch.form.limit_bytes
-        taken = batch.taken_bytes * len(block) // max(1, batch.rows)
-        self._accumulator.learn(batch.form.topic, taken_bytes=taken, encoded_bytes=size)
-        if size <= limit:
-            self._budget.adjust(size)
-            yield segment
-        elif len(block) > 1:
-            pieces = min(len(block), math.ceil(size / limit) + 1)
-            yield from self._cut_into(pieces, batch, block, charge)
-        else:
-            # A broker that refuses it would refuse all that librdkafka sends along with it.
-            reason = f"the record takes {size} bytes, and {limit} is the most: message.max.bytes"
-            reason += " of the client, or max.message.bytes of the topic"
-            self._fail_one(batch, block, charge, KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, reason))
-
-    def _cut_into(self, pieces: int, batch: Batch, block: Block, charge: int) -> Iterator[InFlight]:
-        bounds = [len(block) * i // pieces for i in range(pieces + 1)]
-        for start, stop in pairwise(bounds):
-            share = charge * stop // len(block) - charge * start // len(block)
-            yield from self._cut(batch, block.slice(start, stop), share)
-
-    def _unencodable(self, batch: Batch, block: Block, charge: int, error: Exception) -> None:
-        """Report a record that fits its schema and yet cannot be written."""
-        reason = f"the record cannot be written as Parquet: {type(error).__name__}: {error}"
-        code = KafkaError._VALUE_SERIALIZATION
-        self._fail_one(batch, block, charge, KafkaError(code, reason))
-
-    def _fail_one(self, batch: Batch, block: Block, charge: int, error: KafkaError) -> None:
-        row = OneRow((block.value(0), block.key(0), block.timestamp(0), block.headers(0)))
-        refusal = Refused(batch.form.topic, batch.partition, row, error, block.callbacks[0])
-        self._delivery.refused(refusal, charge=charge)
-
-    def _to_segment(self, batch: Batch, block: Block, charge: int) -> InFlight:
-        form = batch.form
-        bounds = pc.min_max(block.timestamps.cast("int64")).as_py()
-        header = SegmentHeader(
-            rows=len(block),
-            segment=next(self._ids),
-            schema=form.fingerprint,
-            timestamp_min=bounds["min"],
-            timestamp_max=bounds["max"],
-        )
-        columns = form.kafka.append_to(
-            block.columns,
-            segment=header.segment,
-            timestamps=block.timestamps,
-            keys=block.keys,
-            headers=block.header_column,
-        )
-        data = form.encoder.encode(columns, header.footer())
-        return InFlight(
-            topic=form.topic,
-            partition=batch.partition,
-            block=block,
-            header=header,
-            data=data,
-            since=batch.created,
-            charge=charge + len(data),
-        )
+                if partitions is not None:
+                    self._accumulator.set_partitions(topic, partitions, now)
 
     # --- handing over ---------------------------------------------------------------------------
 
     def _send_all(self, now: float) -> float:
-        """Hand over all that librdkafka takes, oldest first; return when to look again."""
-        while self._outbox or self._sealed:
-            if not self._outbox:
-                self._take_next()
-                continue
-            if not self._try_send(self._outbox[0], now):
-                return _FULL_WAIT
-            self._outbox.popleft()
-            with self._progress:
-                self._progress.notify_all()
-        return self._accumulator.next_look(now)
+        """Hand over all that librdkafka takes; return when to look again."""
+        sent = True
+        while sent:
+            sent = False
+            for lane in list(self._busy):
+                try:
+                    sent |= self._send_one(lane, now)
+                except BufferError:
+                    return _FULL_WAIT
+        blocked = min((lane.oldest() for lane in self._busy), default=float("inf"))
+        return min(self._accumulator.next_look(now), blocked + self._message_timeout - now)
 
-    def _take_next(self) -> None:
-        item = self._sealed.popleft()
-        if isinstance(item, Plain):
-            self._outbox.append(item)
-        else:
-            self._encode(item)
+    def _send_one(self, lane: Lane, now: float) -> bool:
+        """Hand one message of a partition over, or fail it for good; False when it has to wait.
 
-    def _try_send(self, item: InFlight | Plain, now: float) -> bool:
-        """Hand one item over, or fail it for good; False when librdkafka's queue is full."""
-        if item.since + self._message_timeout <= now:
-            self._fail(item, KafkaError(KafkaError._MSG_TIMED_OUT))
-            return True
-        self._delivery.handed_over()
-        try:
-            self._hand_over(item)
-        except BufferError:
-            self._delivery.handed_over(-1)
+        Raises:
+            BufferError: librdkafka's queue is full.
+        """
+        self._fill(lane, now)
+        item = lane.head()
+        if item is None:
+            if not lane:
+                del self._busy[lane]
             return False
-        except Exception as error:  # noqa: BLE001 - whatever it is, it must not block the others
-            self._delivery.handed_over(-1)
-            known = isinstance(error, KafkaException)
-            self._fail(item, error.args[0] if known else KafkaError(KafkaError._FAIL, repr(error)))
+        if item.since + self._message_timeout <= now:
+            error: KafkaError | None = KafkaError(KafkaError._MSG_TIMED_OUT)
+        elif lane.try_begin(item.nbytes, item.limits.window):
+            error = self._try_send(lane, item)
+        else:
+            return False
+        lane.pop()
+        if error is not None:
+            self._delivery.done(item, error)
+        with self._progress:
+            self._progress.notify_all()
         return True
 
-    def _hand_over(self, item: InFlight | Plain) -> None:
+    def _fill(self, lane: Lane, now: float) -> None:
+        """Bring a lane's next message to its head, encoded."""
+        while lane.refusals:
+            self._repair(lane, lane.refusals.popleft())
+        while lane.head() is None and lane.sealed:
+            item = lane.sealed.popleft()
+            if isinstance(item, Plain):
+                lane.ready.append(item)
+            elif item.since + self._message_timeout <= now:
+                self._give_up(item, KafkaError(KafkaError._MSG_TIMED_OUT))
+            elif isinstance(item, Batch):
+                lane.ready.extend(self._segmenter.encode(item))
+            else:
+                lane.ready.extend(self._segmenter.encode_some(item))
+                if len(item):
+                    lane.sealed.appendleft(item)
+
+    def _repair(self, lane: Lane, refusal: Refusal) -> None:
+        """Try a refused message again, or what it is cut into; alone and one record: it fails."""
+        item = refusal.item
+        limits = item.limits
+        if not refusal.alone:
+            asked = self._broker.limits(item.topic, _LOOKUP_TIMEOUT).max_message_bytes
+            if asked is not None:
+                limits.lower(asked - HEADER_BYTES)
+        too_large = refusal.alone or item.nbytes > limits.most + HEADER_BYTES
+        if not too_large:
+            lane.repair([item], first=False)
+        elif isinstance(item, Plain) or len(item.block) == 1:
+            self._delivery.done(item, refusal.error, refusal.source)
+        else:
+            # What the topic's limit is, it may not tell: then this is what is known of it.
+            limits.lower(len(item.data) - 1)
+            lane.repair(self._segmenter.halve(item), first=refusal.alone)
+
+    def _try_send(self, lane: Lane, item: InFlight | Plain) -> KafkaError | None:
+        """Hand a message over; return why it can never be sent, or None."""
+        self._delivery.handed_over()
+        try:
+            self._hand_over(item, partial(self._acknowledged, lane, item, item.nbytes))
+        except BufferError:
+            self._not_taken(lane, item.nbytes)
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it must not block the others
+            self._not_taken(lane, item.nbytes)
+            known = isinstance(error, KafkaException)
+            return error.args[0] if known else KafkaError(KafkaError._FAIL, repr(error))
+        return None
+
+    def _not_taken(self, lane: Lane, nbytes: int) -> None:
+        self._delivery.handed_over(-1)
+        lane.returned(nbytes)
+
+    def _hand_over(self, item: InFlight | Plain, acknowledge: Acknowledge) -> None:
         if isinstance(item, Plain):
             self._broker.send(
                 item.topic,
@@ -297,9 +285,10 @@ class Sender:
                 key=item.key,
                 headers=item.headers,
                 timestamp=item.timestamp,
-                acknowledge=partial(self._delivery.plain_acknowledged, item),
+                acknowledge=acknowledge,
             )
             return
+        assert item.header is not None
         item.sent()
         self._broker.send(
             item.topic,
@@ -309,20 +298,29 @@ class Sender:
             headers=item.header.headers(item.data),
             # Retention works on it; a record from the future must not get its neighbours refused.
             timestamp=max(1, min(item.header.timestamp_max, self._wall_ms())),
-            acknowledge=partial(self._delivery.acknowledged, item),
+            acknowledge=acknowledge,
         )
 
-    def _fail(self, item: InFlight | Plain, error: KafkaError) -> None:
-        if isinstance(item, Plain):
-            self._delivery.refused(give_up(item, error), charge=item.charge)
-        else:
-            self._delivery.segment_done(item, error)
-
-
-def _ids() -> Iterator[str]:
-    """Yield segment ids: a producer's random 80 bits and a sequence number."""
-    producer = secrets.token_hex(10)
-    sequence = 0
-    while True:
-        yield f"{producer}-{sequence}"
-        sequence += 1
+    def _acknowledged(
+        self,
+        lane: Lane,
+        item: InFlight | Plain,
+        nbytes: int,
+        error: KafkaError | None,
+        source: confluent_kafka.Message,
+    ) -> None:
+        """Note what became of a message. Runs inside librdkafka's poll: calls no user code."""
+        if (
+            self._sends_again
+            and error is not None
+            and error.code() == KafkaError.MSG_SIZE_TOO_LARGE
+        ):
+            lane.refused(item, nbytes, error, source)
+            self._delivery.returned()
+            self._refused.append(lane)
+            self.wake()
+            return
+        self._delivery.returned()
+        self._delivery.done(item, error, source)
+        if lane.returned(nbytes):
+            self.wake()

@@ -15,7 +15,7 @@ from typing import Any, Final
 from columnar_kafka.errors import SegmentError
 from columnar_kafka.position import MAX_ROWS
 
-__all__ = ["HEADER_BYTES", "SegmentHeader", "is_segment", "parse"]
+__all__ = ["HEADER_BYTES", "SegmentHeader", "is_segment", "message_bytes", "parse"]
 
 ENCODING: Final = "columnar.encoding"
 VERSION: Final = "columnar.version"
@@ -29,6 +29,10 @@ CRC32: Final = "columnar.crc32"
 
 HEADER_BYTES: Final = 512
 """More than all headers of a segment take on the wire, with the batch's own overhead."""
+
+_BATCH_BYTES: Final = 61  # the fields of a record batch
+_RECORD_BYTES: Final = 21  # the most that a record's own fields take
+_PAIR_BYTES: Final = 10  # the most that the two lengths of a header take
 
 Headers = Sequence[tuple[str, Any]] | Mapping[str, Any]
 """confluent-kafka hands out pairs; its types allow a dict."""
@@ -169,3 +173,11 @@ def _number(
 
 def _show(value: bytes | None) -> str:
     return "missing" if value is None else repr(value[:60])
+
+
+def message_bytes(key: bytes | None, value: Any, headers: Headers | None) -> int:
+    """Return what a message alone in its batch takes on the wire, at most."""
+    size = _BATCH_BYTES + _RECORD_BYTES + len(key or b"") + len(value or b"")
+    for name, each in headers.items() if isinstance(headers, Mapping) else headers or ():
+        size += _PAIR_BYTES + len(name.encode()) + len(each or b"")
+    return size

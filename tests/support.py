@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import psutil
@@ -10,7 +11,7 @@ import pyarrow as pa
 
 from columnar_kafka import wire
 from columnar_kafka.accumulator import Accumulator
-from columnar_kafka.batch import Format, Plain
+from columnar_kafka.batch import Plain
 from columnar_kafka.broker.memory import MemoryKafka, MemoryProducer
 from columnar_kafka.budget import Budget
 from columnar_kafka.columns.kafka import KafkaColumn
@@ -19,9 +20,10 @@ from columnar_kafka.config import METADATA_MEMBERS
 from columnar_kafka.decoder import Segment
 from columnar_kafka.delivery import Delivery
 from columnar_kafka.encoder import ParquetEncoder
+from columnar_kafka.format import Format, Limits
 from columnar_kafka.partitioner import Partitioner
 from columnar_kafka.record import encode_headers
-from columnar_kafka.schema import RecordSchema, fingerprint
+from columnar_kafka.schema import RecordSchema
 from columnar_kafka.sender import Sender
 
 if TYPE_CHECKING:
@@ -89,6 +91,9 @@ class Pipeline:
         partitions: int | None = 1,
         linger: float = 1.0,
         segment_rows: int = 1000,
+        sends_again: bool = True,
+        window: float = float("inf"),
+        propagation: float = 30.0,
         target_bytes: int = 900_000,
         limit_bytes: int = 999_000,
         queue_bytes: int = 1 << 30,
@@ -107,9 +112,9 @@ class Pipeline:
         self.accumulator = Accumulator(
             partitioner=Partitioner(partitioner),
             linger=linger,
-            segment_rows=segment_rows,
             message_timeout=message_timeout,
             refresh=refresh,
+            propagation=propagation,
         )
         self.sender = Sender(
             accumulator=self.accumulator,
@@ -117,11 +122,12 @@ class Pipeline:
             delivery=self.delivery,
             budget=self.budget,
             message_timeout=message_timeout,
+            sends_again=sends_again,
             clock=lambda: self.now,
             wall_ms=lambda: 1_000_000,
         )
         self.reports: list[Reported] = []
-        self._sizes = target_bytes, limit_bytes
+        self._limits = Limits(target_bytes, limit_bytes, segment_rows, window)
         self._members = members
         self._forms: dict[str, Format] = {}
         if partitions is not None:
@@ -131,16 +137,14 @@ class Pipeline:
     def set_schema(self, schema: Any, topic: str = "t") -> None:
         parsed = RecordSchema.parse(schema)
         column = KafkaColumn(self._members)
-        target_bytes, limit_bytes = self._sizes
         form = Format(
             topic=topic,
+            records=parsed,
             columns=PureColumns(parsed),
             kafka=column,
             schema=column.schema(parsed.arrow),
-            fingerprint=fingerprint(column.schema(parsed.arrow)),
             encoder=ParquetEncoder("zstd"),
-            target_bytes=target_bytes,
-            limit_bytes=limit_bytes,
+            limits=replace(self._limits),
         )
         partitions = self.kafka.partitions(topic)
         self.accumulator.set_format(form, partitions=partitions, now=self.now)
@@ -166,9 +170,9 @@ class Pipeline:
         if value is None or isinstance(value, bytes):
             charge = nbytes + len(value or b"") + 200
             self.budget.take(charge)
-            self.accumulator.append_plain(
-                Plain(topic, partition, value, key, timestamp, pairs, report, self.now, charge)
-            )
+            where = (topic, partition, value, key, timestamp, pairs, report)
+            limits = self._forms[topic].limits
+            self.accumulator.append_plain(Plain(*where, self.now, charge, limits))
             return True
         form = self._forms[topic]
         values, more = form.columns.take(value)

@@ -36,11 +36,13 @@ def test_the_readmes_error_is_the_one_that_users_see() -> None:
     import pyarrow as pa  # noqa: PLC0415 - only here
 
     from columnar_kafka.columns.pure import PureColumns  # noqa: PLC0415
+    from columnar_kafka.errors import RowError  # noqa: PLC0415
     from columnar_kafka.schema import RecordSchema  # noqa: PLC0415
 
     columns = PureColumns(RecordSchema.parse(pa.schema([("flight", pa.int32())])))
-    [refusal] = columns.convert([("1545",)]).refused.values()
-    assert snippets("text") == [f"{refusal.error}\n"]
+    with pytest.raises(RowError) as raised:
+        columns.take({"flight": "1545"})
+    assert snippets("text") == [f"{raised.value}\n"]
 
 
 def test_the_readmes_commands_are_targets_of_the_makefile() -> None:

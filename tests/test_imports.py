@@ -20,23 +20,31 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("columnar_kafka", "spark_sink")
 
 ORDER = """
-errors  position  partitioner  config  budget  schema
+errors  position  partitioner  config  budget
+schema.canonical  schema.arrow  schema.avro_default  schema.avro  schema.base  schema.growth  schema
 wire
-columns  columns.base  columns.bounds  columns.rows  columns.kafka  columns.pure
+columns  columns.base  columns.bounds  columns.types  columns.objects  columns.freeze
+columns.arrays  columns.rows  columns.kafka  columns.pure
+columns.layout  columns.chunks  columns.cast  columns.arrow
 record
 encoder
 decoder
 
 lake  lake.base  lake.thrift  lake.footer  lake.plan  lake.stitch  lake.stage  lake.parquet
 
-batch  accumulator
+format  block  batch  bulk  accumulator
 delivery
 broker  broker.base
-sender
+lane  segmenter  sender
+transaction  lifetime
 ledger  feed
-broker.confluent  broker.memory
+broker.confluent
+broker.memory.log  broker.memory.group  broker.memory.cluster
+broker.memory.producer  broker.memory.membership  broker.memory.consumer  broker.memory
 producer  consumer
 columnar_kafka
+aio.inbox  aio.poller  aio.producer  aio
+testing.client  testing.producer  testing.consumer  testing.kafka  testing
 
 spark_sink.options  spark_sink.source  spark_sink.sink  spark_sink
 
@@ -55,10 +63,11 @@ cli
 VALUES = {"KafkaError", "KafkaException", "Message", "TopicPartition"}
 """What confluent-kafka's own objects are made of; and its constants, which are upper case."""
 
-CLIENTS = "broker.confluent  producer  consumer  spark_sink  local  demo"
+CLIENTS = "broker.confluent  producer  consumer  aio  testing  spark_sink  local  demo"
 """Who may use confluent-kafka's clients, and with them all of it."""
 
-USE_VALUES = "errors  record  position  batch  accumulator  delivery  sender  ledger  feed  broker"
+USE_VALUES = """errors  record  position  block  batch  accumulator  delivery  broker  lane
+segmenter  sender  transaction  ledger  feed"""
 """Who may use its value types."""
 
 USE_HASHES = "partitioner"

@@ -14,6 +14,7 @@ import columnar_kafka
 from columnar_kafka import errors, position
 
 NAMES = {
+    "ArrowReport",
     "ColumnarError",
     "ConfigError",
     "Consumer",
@@ -27,7 +28,7 @@ NAMES = {
     "SegmentError",
 }
 
-PRODUCER_ADDS = {"set_schema", "setSchema"}
+PRODUCER_ADDS = {"produce_arrow", "set_schema", "setSchema"}
 CONSUMER_ADDS = {"poll_segment", "pollBuffer"}
 MESSAGE_ADDS = {"kafka_offset", "row"}
 SEGMENT = {
@@ -133,7 +134,7 @@ class Blocked:
 
 sys.meta_path.insert(0, Blocked())
 import columnar_kafka, columnar_kafka.lake.parquet, columnar_kafka.lake.stage
-import columnar_kafka.broker.memory
+import columnar_kafka.aio, columnar_kafka.testing
 import pyarrow as pa
 from columnar_kafka.columns.rows import to_rows
 print(to_rows(pa.record_batch({{"n": [1]}})), columnar_kafka.__version__)

@@ -56,7 +56,11 @@ class ProducerBroker(Protocol):
         ...
 
     def partitions(self, topic: str, timeout: float) -> int | None:
-        """Return a topic's number of partitions, or None when it is not known in time."""
+        """Return a topic's number of partitions, or None when it is not known in time.
+
+        Raises:
+            KafkaException: there is no such topic (yet), or it may not be used.
+        """
         ...
 
     def limits(self, topic: str, timeout: float) -> TopicLimits:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+import weakref
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from columnar_kafka.broker.base import Acknowledge, TopicLimits
@@ -30,11 +31,23 @@ _NOT_FOR_ADMIN: Final = (
 
 
 class ConfluentProducer:
-    """Implements `ProducerBroker` with the base class's methods of one producer (its `super()`)."""
+    """Implements `ProducerBroker` with the methods of one producer's base class.
 
-    def __init__(self, base: Any, config: Mapping[str, Any]) -> None:
-        self._base = base
+    It does not keep the producer alive: a producer that nobody has any more must be able to end.
+    """
+
+    def __init__(self, owner: type, client: Any, config: Mapping[str, Any]) -> None:
+        """Send with what `super()` is in the class `owner` for its instance `client`."""
+        self._owner = owner
+        self._client = weakref.ref(client)
         self._config = {k: v for k, v in config.items() if k not in _NOT_FOR_ADMIN}
+
+    @property
+    def _base(self) -> Any:
+        client = self._client()
+        if client is None:
+            raise KafkaException(KafkaError(KafkaError._DESTROY))
+        return super(self._owner, client)
 
     def send(
         self,
@@ -72,7 +85,14 @@ class ConfluentProducer:
             found = self._base.list_topics(topic, timeout).topics.get(topic)
         except KafkaException:
             return None
-        return len(found.partitions) or None if found is not None else None
+        if found is None or found.error is None:
+            return len(found.partitions) or None if found is not None else None
+        code = found.error.code()
+        if code == KafkaError.LEADER_NOT_AVAILABLE:
+            return None
+        # What librdkafka would say in a report.
+        missing = code == KafkaError.UNKNOWN_TOPIC_OR_PART
+        raise KafkaException(KafkaError(KafkaError._UNKNOWN_TOPIC) if missing else found.error)
 
     def limits(self, topic: str, timeout: float) -> TopicLimits:
         """See `ProducerBroker.limits`. Asks with a client of its own: librdkafka shares none."""

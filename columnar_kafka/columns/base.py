@@ -46,15 +46,21 @@ class Builder(Protocol):
 
 
 class Columns(Protocol):
-    """The two directions for one schema. Thread-safe: it has no state but the schema."""
+    """Rows of one schema to columns. Thread-safe."""
 
     def take(self, row: Any) -> tuple[tuple[Any, ...], int]:
         """Return a row's values, and the bytes they may hold.
 
-        Nothing of what is returned can be changed through the caller's own objects.
+        A row, and a record inside one, is a dict or any mapping, a namedtuple, or an object of a
+        dataclass, attrs, msgspec or pydantic class. A field that it leaves out gets its Avro
+        default. A naive datetime in a column with a time zone is UTC; one with a zone is refused
+        in a column without. Nothing of what is returned can be changed through the caller's own
+        objects.
 
         Raises:
-            RowError: a field is missing, unknown, or of a type that is known here to be wrong.
+            RowError: a field is missing, unknown, or of a wrong Python type. What the type does not
+                tell, such as an integer too large, is refused by `Builder.finish`.
+            TypeError: not a row at all.
         """
         ...
 

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
+    "HEADERS",
+    "KEY",
+    "TIMESTAMP",
     "Headers",
     "KafkaColumn",
     "header_array",
@@ -23,7 +26,9 @@ __all__ = [
 
 Headers = list[tuple[str, bytes | None]]
 
-_HEADERS: Final = pa.list_(
+KEY: Final = pa.binary()
+TIMESTAMP: Final = pa.timestamp("ms", "UTC")
+HEADERS: Final = pa.list_(
     pa.field("item", pa.struct([("key", pa.string()), ("value", pa.binary())]), nullable=False)
 )
 _MEMBERS: Final = {
@@ -31,9 +36,9 @@ _MEMBERS: Final = {
         pa.field("segment", pa.string(), nullable=False),
         pa.field("row", pa.int32(), nullable=False),
     ],
-    "key": [pa.field("key", pa.binary())],
-    "timestamp": [pa.field("timestamp", pa.timestamp("ms", "UTC"), nullable=False)],
-    "headers": [pa.field("headers", _HEADERS)],
+    "key": [pa.field("key", KEY)],
+    "timestamp": [pa.field("timestamp", TIMESTAMP, nullable=False)],
+    "headers": [pa.field("headers", HEADERS)],
 }
 
 
@@ -77,12 +82,12 @@ class KafkaColumn:
 
 def key_array(keys: Sequence[bytes | None]) -> pa.Array:
     """Return records' keys as a column."""
-    return pa.array(keys, type=pa.binary())
+    return pa.array(keys, type=KEY)
 
 
 def timestamp_array(timestamps: Sequence[int]) -> pa.Array:
     """Return records' timestamps, in milliseconds since the epoch, as a column."""
-    return pa.array(timestamps, type=pa.int64()).cast(pa.timestamp("ms", "UTC"))
+    return pa.array(timestamps, type=pa.int64()).cast(TIMESTAMP)
 
 
 def header_array(headers: Sequence[Headers | None]) -> pa.Array:
@@ -94,12 +99,12 @@ def header_array(headers: Sequence[Headers | None]) -> pa.Array:
             pa.array([key for key, _ in pairs], type=pa.string()),
             pa.array([value for _, value in pairs], type=pa.binary()),
         ],
-        fields=list(_HEADERS.value_type),
+        fields=list(HEADERS.value_type),
     )
     return pa.ListArray.from_arrays(
         pa.array(ends, type=pa.int32()),
         struct,
-        type=_HEADERS,
+        type=HEADERS,
         mask=pa.array([each is None for each in headers], type=pa.bool_()),
     )
 

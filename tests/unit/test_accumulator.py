@@ -380,7 +380,7 @@ def test_a_segment_that_was_sent_ends_once(*, ok: bool, state: State) -> None:
     segment = in_flight()
     segment.sent()
     segment.done(ok=ok)
-    assert (segment.state, segment.data) == (state, None)
+    assert (segment.state, segment.data) == (state, b"")
     for again in (True, False):
         with pytest.raises(RuntimeError, match=f"a batch that is {state.value} cannot become"):
             segment.done(ok=again)

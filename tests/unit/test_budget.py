@@ -31,7 +31,7 @@ def test_one_byte_more_is_refused_and_charges_nothing() -> None:
     with pytest.raises(BufferError) as raised:
         budget.take(25)
     assert str(raised.value) == (
-        "Local: Queue full: 1000 bytes are buffered, this record needs 25, "
+        "Local: Queue full: 1000 bytes are buffered, this needs 25, "
         "queue.buffering.max.kbytes allows 1024 bytes; "
         "poll() to serve delivery reports, or raise it"
     )

@@ -7,6 +7,7 @@ import decimal
 import enum
 import fractions
 import math
+import uuid
 from collections import UserDict
 from types import MappingProxyType
 from typing import Any
@@ -76,7 +77,7 @@ def test_any_mapping_is_a_row(kind: Any) -> None:
 
 @pytest.mark.parametrize("row", [[1], (1,), 5, object(), {1, 2}])
 def test_anything_else_is_a_type_error(row: Any) -> None:
-    with pytest.raises(TypeError, match=f"a row is a dict, not {type(row).__name__}"):
+    with pytest.raises(TypeError, match=f"^a row is a dict or .*, not {type(row).__name__}$"):
         of(pa.int8()).take(row)
 
 
@@ -105,6 +106,88 @@ def test_a_fields_default_stands_in() -> None:
 def test_a_symbol_the_enum_does_not_have_is_refused_at_once(symbol: Any) -> None:
     with pytest.raises(RowError, match=r"^field 'e' is .*; its enum has A, B$"):
         columns(AVRO).take({"a": 1, "e": symbol})
+
+
+class Letter(str, enum.Enum):  # noqa: UP042 - what code before Python 3.11 has
+    A = "A"
+
+
+class Plain(enum.Enum):
+    A = "A"
+
+
+def test_an_enums_member_is_its_symbol() -> None:
+    (values, _) = columns(AVRO).take({"a": 1, "e": Letter.A})
+    assert (values[3], type(values[3])) == ("A", str)
+    with pytest.raises(RowError, match=r"^field 'e' is Plain .*; its enum has A, B$"):
+        columns(AVRO).take({"a": 1, "e": Plain.A})
+
+
+UUID = uuid.UUID("12345678-9abc-def0-1234-56789abcdef0")
+
+
+@pytest.mark.parametrize(
+    ("avro", "given", "read"),
+    [
+        ({"type": "string", "logicalType": "uuid"}, UUID, str(UUID)),
+        ({"type": "string", "logicalType": "uuid"}, str(UUID), str(UUID)),
+        ({"type": "string", "logicalType": "uuid"}, "any text, as fastavro", None),
+        ({"type": "fixed", "name": "u", "size": 16, "logicalType": "uuid"}, UUID, UUID.bytes),
+        ({"type": "fixed", "name": "u", "size": 16, "logicalType": "uuid"}, UUID.bytes, None),
+    ],
+)
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_uuid_is_stored_as_its_type_says(
+    *, avro: Any, given: Any, read: Any, inside: bool
+) -> None:
+    kind = {"type": "array", "items": avro} if inside else avro
+    made = columns({"type": "record", "name": "r", "fields": [{"name": "v", "type": kind}]})
+    kept, refused = kept_and_refused(made, {"v": [given] if inside else given})
+    expected = given if read is None else read
+    assert (kept, refused) == ([{"v": [expected] if inside else expected}], {})
+
+
+def test_a_uuid_is_no_text_elsewhere() -> None:
+    with pytest.raises(RowError, match=r"^field 'v' is UUID .*; its schema wants string or null$"):
+        of(pa.string()).take({"v": UUID})
+
+
+INNER = {
+    "type": "record",
+    "name": "i",
+    "fields": [
+        {"name": "x", "type": "int", "default": 7},
+        {"name": "y", "type": ["null", {"type": "array", "items": "bytes"}], "default": None},
+    ],
+}
+DEEP = {
+    "type": "record",
+    "name": "r",
+    "fields": [
+        {"name": "one", "type": INNER},
+        {"name": "many", "type": {"type": "array", "items": ["null", "i"]}},
+        {"name": "by", "type": {"type": "map", "values": "i"}, "default": {"k": {"y": ["\u00ff"]}}},
+    ],
+}
+
+
+def test_defaults_are_filled_inside_records_wherever_they_are() -> None:
+    row = {"one": {}, "many": [{"x": 1}, None, {"y": [b""]}]}
+    kept, refused = kept_and_refused(columns(DEEP), row)
+    assert refused == {}
+    assert kept == [
+        {
+            "one": {"x": 7, "y": None},
+            "many": [{"x": 1, "y": None}, None, {"x": 7, "y": [b""]}],
+            "by": {"k": {"x": 7, "y": [b"\xff"]}},
+        }
+    ]
+
+
+@pytest.mark.parametrize("bad", [{"z": 1}, {"x": 1, "z": 1}, {"x": 1, "y": None, "z": 1}])
+def test_an_unknown_field_inside_is_refused_beside_defaults(bad: Any) -> None:
+    with pytest.raises(RowError, match=r"^field 'one\.z' is not in .* which has one\.x, one\.y$"):
+        columns(DEEP).take({"one": bad, "many": []})
 
 
 # --- by value -----------------------------------------------------------------------------------
@@ -171,6 +254,15 @@ def test_larger_values_are_charged_more() -> None:
     lists = pa.list_(text)
     assert charge(lists, ["x" * 1000]) - charge(lists, [""]) == 1000
     assert charge(lists, ["", ""]) > charge(lists, [""])
+    assert charge(pa.binary(), b"\xff" * 1000) - charge(pa.binary(), b"") == 1000
+    for kind, wrap in ((text, str), (lists, lambda each: [each])):
+        assert charge(kind, wrap("é" * 1000)) - charge(kind, wrap("")) == 4000
+
+
+def test_text_that_is_not_ascii_does_not_make_its_neighbours_dearer() -> None:
+    made = columns(pa.schema([("a", pa.string()), ("b", pa.string()), ("c", pa.string())]))
+    base = made.take({"a": "", "b": "", "c": None})[1]
+    assert made.take({"a": "é" * 10, "b": "x" * 10, "c": None})[1] == base + 40 + 10
 
 
 # --- poison rows --------------------------------------------------------------------------------
@@ -182,33 +274,60 @@ class Broken:
 
 
 @pytest.mark.parametrize(
+    ("kind", "bad", "reason"),
+    [
+        (pa.int64(), 1.5, "field 'v' is float 1.5; its schema wants int64 or null"),
+        (pa.int64(), 1.0, "field 'v' is float 1.0; its schema wants int64 or null"),
+        (pa.int64(), True, "field 'v' is bool True; its schema wants int64 or null"),
+        (pa.int64(), "1", "field 'v' is str '1'; its schema wants int64 or null"),
+        (pa.int64(), [1], "field 'v' is list [1]; its schema wants int64 or null"),
+        (pa.int64(), Broken(), "field 'v' is Broken (its repr() fails); its schema wants int64"),
+        (pa.int64(), np.float64(2), "its schema wants int64 or null"),
+        (pa.int64(), decimal.Decimal(1), "field 'v' is Decimal Decimal('1'); its schema wants"),
+        (pa.bool_(), 1, "field 'v' is int 1; its schema wants bool or null"),
+        (pa.bool_(), "true", "field 'v' is str 'true'; its schema wants bool or null"),
+        (pa.float64(), True, "field 'v' is bool True; its schema wants double or null"),
+        (pa.float64(), "1", "field 'v' is str '1'; its schema wants double or null"),
+        (pa.string(), b"x", "field 'v' is bytes b'x'; its schema wants string or null"),
+        (pa.string(), 5, "field 'v' is int 5; its schema wants string or null"),
+        (pa.binary(), "x", "field 'v' is str 'x'; its schema wants binary or null"),
+        (pa.binary(), [120], "field 'v' is list [120]; its schema wants binary or null"),
+        (pa.decimal128(4, 2), 1.5, "field 'v' is float 1.5; its schema wants decimal128(4, 2)"),
+        (
+            pa.date32(),
+            dt.datetime(2020, 2, 29),  # noqa: DTZ001 - naive on purpose
+            "field 'v' is datetime datetime.datetime(2020, 2, 29, 0, 0); its schema wants date32",
+        ),
+        (pa.date32(), "2020-02-29", "field 'v' is str '2020-02-29'; its"),
+        (
+            pa.timestamp("ms"),
+            dt.date(2020, 2, 29),
+            "field 'v' is date datetime.date(2020, 2, 29); its schema wants timestamp[ms] or null",
+        ),
+        (pa.timestamp("ms"), 5.5, "field 'v' is float 5.5; its schema wants timestamp[ms]"),
+    ],
+    ids=_id,
+)
+def test_a_value_of_a_wrong_type_is_refused_at_once(
+    kind: pa.DataType, bad: Any, reason: str
+) -> None:
+    with pytest.raises(RowError) as raised:
+        of(kind).take({"v": bad})
+    assert reason in raised.value.reason
+
+
+@pytest.mark.parametrize(
     ("kind", "good", "bad", "reason"),
     [
-        (pa.int64(), 1, 1.5, "field 'v' is float 1.5; its schema wants int64 or null"),
-        (pa.int64(), 1, 1.0, "field 'v' is float 1.0; its schema wants int64 or null"),
-        (pa.int64(), 1, True, "field 'v' is bool True; its schema wants int64 or null"),
-        (pa.int64(), 1, "1", "field 'v' is str '1'; its schema wants int64 or null"),
-        (pa.int64(), 1, [1], "field 'v' is list [1]; its schema wants int64 or null"),
-        (pa.int64(), 1, Broken(), "field 'v' is Broken (its repr() fails); its schema wants int64"),
-        (pa.int64(), 1, np.float64(2), "its schema wants int64 or null"),
-        (pa.int64(), 1, decimal.Decimal(1), "field 'v' is Decimal Decimal('1'); its schema wants"),
         (pa.int64(), 1, 1 << 63, "field 'v': int 9223372036854775808: "),
         (pa.int8(), 127, 128, "field 'v': int 128: "),
         (pa.uint8(), 255, -1, "field 'v': int -1: "),
-        (pa.bool_(), True, 1, "field 'v' is int 1; its schema wants bool or null"),
-        (pa.bool_(), True, "true", "field 'v' is str 'true'; its schema wants bool or null"),
-        (pa.float64(), 1.0, True, "field 'v' is bool True; its schema wants double or null"),
-        (pa.float64(), 1.0, "1", "field 'v' is str '1'; its schema wants double or null"),
         (pa.float64(), 1.0, (1 << 53) + 1, "field 'v': int 9007199254740993: "),
         (pa.float64(), 1.0, fractions.Fraction(1, 3), "field 'v': Fraction Fraction(1, 3): "),
-        (pa.float32(), 1.0, 1e300, "field 'v' is float 1e+300; its schema wants float or null"),
-        (pa.float32(), 1.0, -3.5e38, "field 'v' is float -3.5e+38; its schema wants float or null"),
-        (pa.float16(), 1.0, 65520.0, "field 'v' is float 65520.0; its schema wants halffloat or"),
+        (pa.float32(), 1.0, 1e300, "field 'v': float 1e+300: too large for float"),
+        (pa.float32(), 1.0, -3.5e38, "field 'v': float -3.5e+38: too large for float"),
+        (pa.float16(), 1.0, 65520.0, "field 'v': float 65520.0: too large for halffloat"),
         (pa.string(), "é", "\ud800", "field 'v': str '\\ud800': "),
-        (pa.string(), "é", b"x", "field 'v' is bytes b'x'; its schema wants string or null"),
-        (pa.string(), "é", 5, "field 'v' is int 5; its schema wants string or null"),
-        (pa.binary(), b"\xff", "x", "field 'v' is str 'x'; its schema wants binary or null"),
-        (pa.binary(), b"\xff", [120], "field 'v' is list [120]; its schema wants binary or null"),
         (pa.binary(2), b"ab", b"abc", "field 'v': bytes b'abc': "),
         (
             pa.decimal128(4, 2),
@@ -217,34 +336,19 @@ class Broken:
             "field 'v': Decimal Decimal('1.234'): ",
         ),
         (pa.decimal128(4, 2), 99, 100, "field 'v': int 100: "),
-        (pa.decimal128(4, 2), 1, 1.5, "field 'v' is float 1.5; its schema wants decimal128(4, 2)"),
         (
             pa.decimal128(4, 2),
             1,
             decimal.Decimal("NaN"),
             "field 'v': Decimal Decimal('NaN'): ",
         ),
-        (
-            pa.date32(),
-            dt.date(2020, 2, 29),
-            dt.datetime(2020, 2, 29),  # noqa: DTZ001 - naive on purpose
-            "field 'v' is datetime datetime.datetime(2020, 2, 29, 0, 0); its schema wants date32",
-        ),
-        (pa.date32(), dt.date(2020, 2, 29), "2020-02-29", "field 'v' is str '2020-02-29'; its"),
-        (
-            pa.timestamp("ms"),
-            5,
-            dt.date(2020, 2, 29),
-            "field 'v' is date datetime.date(2020, 2, 29); its schema wants timestamp[ms] or null",
-        ),
-        (pa.timestamp("ms"), 5, 5.5, "field 'v' is float 5.5; its schema wants timestamp[ms]"),
-        (pa.time32("ms"), 86_399_999, 86_400_000, "field 'v' is int 86400000: no day has such a"),
-        (pa.time64("us"), 0, -1, "field 'v' is int -1: no day has such a time"),
+        (pa.time32("ms"), 86_399_999, 86_400_000, "field 'v': int 86400000: no day has such a"),
+        (pa.time64("us"), 0, -1, "field 'v': int -1: no day has such a time"),
         (
             pa.list_(pa.time32("ms")),
             [0],
             [0, 86_400_000],
-            "field 'v' is list [0, 86400000]: no day has such a time",
+            "field 'v': list [0, 86400000]: no day has such a time",
         ),
         (pa.list_(pa.int8()), [1], [1, 128], "field 'v': list [1, 128]: "),
         (pa.list_(pa.string()), ["a"], ["\ud800"], "field 'v': list ['\\ud800']: "),
@@ -260,7 +364,7 @@ def test_a_poison_row_is_refused_alone_with_its_field(
     kept, refused = values(kind, good, bad, good)
     assert len(kept) == 2
     assert list(refused) == [1]
-    assert refused[1].startswith(reason) or reason in refused[1]
+    assert refused[1].startswith(reason)
 
 
 @pytest.mark.parametrize(
@@ -308,7 +412,7 @@ def test_a_poison_row_is_refused_alone_with_its_field(
             {dt.datetime(2020, 1, 1): 1, dt.datetime(2020, 1, 1, 0, 0, 0, 1): 2},  # noqa: DTZ001
             "field 'v' has two keys that are equal as timestamp[ms]",
         ),
-        (pa.struct([("x", pa.int8())]), [1], "field 'v' is list [1]; its schema wants a dict"),
+        (pa.struct([("x", pa.int8())]), [1], "field 'v' is list [1]; its schema wants a record: a"),
         (pa.struct([("x", pa.int8())]), {}, "field 'v.x' is missing"),
         (
             pa.struct([("x", pa.int8())]),
@@ -331,22 +435,42 @@ def test_a_wrong_nested_value_is_refused_at_once_with_its_path(
     assert raised.value.reason.startswith(reason)
 
 
-def test_a_null_where_none_is_allowed_is_refused_alone() -> None:
-    made = of(pa.string(), nullable=False)
-    kept, refused = kept_and_refused(made, {"v": "a"}, {"v": None}, {"v": "c"})
-    assert kept == [{"v": "a"}, {"v": "c"}]
-    assert refused == {1: "field 'v' is null, and its schema does not allow null"}
+def test_a_null_where_none_is_allowed_is_refused_at_once() -> None:
+    with pytest.raises(RowError, match=r"^field 'v' is null, and its schema does not allow null$"):
+        of(pa.string(), nullable=False).take({"v": None})
+
+
+def test_a_good_row_says_nothing_of_the_next_one() -> None:
+    """Types that were good are remembered; others are looked at however often they come."""
+    made = columns(pa.schema([("a", pa.int8()), pa.field("b", pa.int8(), nullable=False)]))
+    for _ in range(3):
+        assert made.take({"a": None, "b": 1})[0] == (None, 1)
+        assert made.take({"a": 1, "b": 1})[0] == (1, 1)
+        for bad in ({"a": 1, "b": None}, {"a": True, "b": 1}, {"a": 1.0, "b": 1}):
+            with pytest.raises(RowError):
+                made.take(bad)
+
+
+def test_what_is_remembered_of_rows_is_bounded() -> None:
+    """2,048 combinations of null and not: none is held back, none is taken for another."""
+    made = columns(pa.schema([(str(i), pa.string()) for i in range(11)]))
+    base = made.take({str(i): None for i in range(11)})[1]
+    for bits in range(1 << 11):
+        row = {str(i): "x" if bits >> i & 1 else None for i in range(11)}
+        assert made.take(row) == (tuple(row.values()), base + bits.bit_count())
+        assert len(made._known) <= 1024
 
 
 def test_a_refusal_has_the_row_it_refuses() -> None:
     made = columns(pa.schema([("a", pa.int8()), ("b", pa.string())]))
     builder = made.builder()
-    builder.append(made.take({"a": "x", "b": "y"})[0])
-    assert builder.finish().refused[0].value == {"a": "x", "b": "y"}
+    builder.append(made.take({"a": 128, "b": "y"})[0])
+    assert builder.finish().refused[0].value == {"a": 128, "b": "y"}
 
 
 def test_rows_that_are_all_refused_leave_none() -> None:
-    assert values(pa.int64(), "x", 1.5, 1 << 70)[0] == []
+    kept, refused = values(pa.int64(), 1 << 70, 1 << 63)
+    assert (kept, list(refused)) == ([], [0, 1])
 
 
 def test_rows_wrong_in_several_ways_are_each_refused_once() -> None:
@@ -354,16 +478,18 @@ def test_rows_wrong_in_several_ways_are_each_refused_once() -> None:
         [("i", pa.int8()), ("f", pa.float32()), ("t", pa.time32("ms")), ("s", pa.string())]
     )
     good = {"i": 1, "f": 1.0, "t": dt.time(1), "s": "s"}
-    bad = [{"i": "x"}, {"i": 128}, {"f": 1e300}, {"t": -1}, {"s": "\ud800"}, {"f": "x", "t": -1}]
+    bad = [{"i": 128}, {"f": 1e300}, {"t": -1}, {"s": "\ud800"}, {"f": 1e300, "t": -1}]
     rows = [row for each in bad for row in (good, good | each)]
     kept, refused = kept_and_refused(columns(schema), *rows)
     assert kept == [good] * len(bad)
-    assert [reason.split("'")[1] for _, reason in sorted(refused.items())] == list("iiftsf")
-    assert sorted(refused) == [1, 3, 5, 7, 9, 11]
+    assert [reason.split("'")[1] for _, reason in sorted(refused.items())] == list("iftsf")
+    assert list(refused) == [1, 3, 5, 7, 9]
 
 
 def test_a_long_wrong_value_is_shown_in_part() -> None:
-    (reason,) = values(pa.int64(), "x" * 1_000_000)[1].values()
+    with pytest.raises(RowError) as raised:
+        of(pa.int64()).take({"v": "x" * 1_000_000})
+    reason = raised.value.reason
     assert reason == f"field 'v' is str '{'x' * 76}...; its schema wants int64 or null"
 
 
@@ -424,6 +550,51 @@ def test_a_kin_of_the_type_is_taken_for_what_it_is(
     """A time that Python has no exact object for is read as the number it may be produced as."""
     (value,), refused = values(kind, given)
     assert (value, type(value), refused) == (read, type(read), {})
+
+
+ZONED = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "path"),
+    [
+        (pa.timestamp("ms"), ZONED, "v"),
+        (pa.time64("us"), dt.time(1, tzinfo=dt.UTC), "v"),
+        (pa.list_(pa.timestamp("us")), [None, ZONED], "v.item"),
+        (pa.map_(pa.timestamp("us"), pa.int8()), {ZONED: 1}, "v.key"),
+        (pa.struct([("t", pa.time32("ms"))]), {"t": dt.time(1, tzinfo=dt.UTC)}, "v.t"),
+    ],
+    ids=_id,
+)
+def test_a_zone_that_would_be_lost_is_refused(kind: pa.DataType, value: Any, path: str) -> None:
+    """pyarrow would store 10 o'clock in Paris as 9 o'clock, wherever."""
+    made = of(kind)
+    for _ in range(2):
+        with pytest.raises(RowError, match=f"^field '{path}' is .* has no zone: drop the value's"):
+            made.take({"v": value})
+
+
+class Repeats(UserDict):  # type: ignore[type-arg]
+    """A mapping that has a key twice, as those of HTTP headers do."""
+
+    def items(self) -> Any:
+        return [("k", 1), ("k", 2)]
+
+
+def test_a_mapping_with_one_key_twice_is_refused() -> None:
+    with pytest.raises(RowError, match=r"^field 'v' has two keys that are equal as string$"):
+        of(pa.map_(pa.string(), pa.int64())).take({"v": Repeats({"k": 1})})
+
+
+def test_a_key_that_does_not_fit_is_refused_at_once_where_keys_have_to_be_compared() -> None:
+    with pytest.raises(RowError, match=r"^field 'v' has a key that does not fit: "):
+        of(pa.map_(pa.timestamp("ms"), pa.int64())).take({"v": {1 << 70: 1}})
+
+
+def test_a_time_without_zone_is_utc_where_the_column_has_one() -> None:
+    naive = ZONED.replace(tzinfo=None)
+    assert values(pa.timestamp("us", "UTC"), naive, ZONED, naive) == ([ZONED] * 3, {})
+    assert values(pa.timestamp("us", "UTC"), naive) == ([ZONED], {})
 
 
 def test_nan_stays_nan() -> None:

@@ -75,7 +75,7 @@ def test_a_raising_callback_loses_no_siblings_report(raising: list[int]) -> None
     for n in range(5):
         callback = Raises(seen, n) if n in raising else note(seen, n)
         pipeline.produce({"n": n}, on_delivery=callback)
-    pipeline.produce({"n": "x"}, on_delivery=note(seen, "refused"))
+    pipeline.produce({"n": 1 << 63}, on_delivery=note(seen, "refused"))
     sent(pipeline)
     raised = []
     for _ in range(10):
@@ -165,7 +165,7 @@ def test_failures_and_acknowledgements_are_counted() -> None:
     pipeline.numbers(0, 1, 2, 3)
     sent(pipeline)
     pipeline.broker.hold()
-    pipeline.produce({"n": "x"})
+    pipeline.produce({"n": 1 << 63})
     pipeline.numbers(4)
     pipeline.produce(b"plain")
     sent(pipeline)

@@ -10,6 +10,8 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaExcep
 
 from columnar_kafka.broker.base import ConsumerBroker, ProducerBroker, TopicLimits
 from columnar_kafka.broker.memory import MemoryConsumer, MemoryKafka, MemoryProducer, record_size
+from columnar_kafka.broker.memory.group import Member, share_by_range, share_in_turns
+from columnar_kafka.broker.memory.log import Log, Stored, Transaction
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -416,3 +418,101 @@ def test_the_coordinator_can_fail(consumer: MemoryConsumer) -> None:
 def test_the_assignment_is_told(consumer: MemoryConsumer) -> None:
     assert [(each.topic, each.partition) for each in consumer.assignment()] == [("t", 0), ("t", 1)]
     assert repr(consumer) == "<MemoryConsumer of 'g': 2 partitions, 0 paused>"
+
+
+# --- transactions in a partition ----------------------------------------------------------------
+
+
+def put(log: Log, value: bytes, transaction: Transaction | None = None) -> None:
+    log.append(Stored.copy_of(None, value, None, 1, transaction))
+
+
+def seen(log: Log, *, committed: bool) -> list[tuple[int, bytes | None]]:
+    return [(offset, stored.value) for offset, stored in log.visible(committed=committed)]
+
+
+def test_reading_what_is_committed_ends_at_the_first_open_transaction() -> None:
+    log, first, second = Log(), Transaction(), Transaction()
+    for value, transaction in ((b"0", None), (b"1", first), (b"2", second), (b"3", None)):
+        put(log, value, transaction)
+    assert seen(log, committed=True) == [(0, b"0")]
+    second.end(aborted=False)
+    assert log.end(committed=True) == 1
+    first.end(aborted=True)
+    assert seen(log, committed=True) == [(0, b"0"), (2, b"2"), (3, b"3")]
+    assert seen(log, committed=False) == [(0, b"0"), (1, b"1"), (2, b"2"), (3, b"3")]
+    assert (len(log), log.end(committed=True)) == (6, 6)
+
+
+def test_a_search_goes_past_ends_of_transactions_and_what_was_aborted() -> None:
+    log, transaction = Log(), Transaction()
+    put(log, b"0", transaction)
+    transaction.end(aborted=True)
+    assert log.find(0, committed=True) == (2, None)
+
+
+# --- groups -------------------------------------------------------------------------------------
+
+
+def members(**topics: list[str]) -> dict[str, Member]:
+    return {name: Member(name, wanted) for name, wanted in topics.items()}
+
+
+def test_ranges_give_each_member_a_run_and_the_first_ones_more() -> None:
+    share = share_by_range(members(a=["t", "u"], b=["t"], c=["t"]), {"t": 5, "u": 1})
+    assert share == {
+        "a": [("t", 0), ("t", 1), ("u", 0)],
+        "b": [("t", 2), ("t", 3)],
+        "c": [("t", 4)],
+    }
+
+
+def test_turns_pass_over_members_that_have_not_subscribed() -> None:
+    share = share_in_turns(members(a=["t", "u"], b=["^u"]), {"t": 1, "u": 3})
+    assert share == {"a": [("t", 0), ("u", 1)], "b": [("u", 0), ("u", 2)]}
+
+
+def test_a_member_that_does_not_poll_keeps_the_others_waiting(kafka: MemoryKafka) -> None:
+    one, other = MemoryConsumer(kafka, "g"), MemoryConsumer(kafka, "g")
+    one.subscribe(["t"])
+    one.poll(0)
+    other.subscribe(["t"])
+    other.poll(0)
+    assert other.assignment() == []
+    one.poll(0)
+    other.poll(0)
+    assert [each.assignment()[0].partition for each in (one, other)] == [0, 1]
+
+
+def test_new_partitions_of_a_topic_are_shared_out(kafka: MemoryKafka) -> None:
+    consumer = MemoryConsumer(kafka, "g")
+    consumer.subscribe(["^t"])
+    consumer.poll(0)
+    kafka.create_topic("t", 3)
+    kafka.create_topic("t2")
+    consumer.poll(0)
+    found = [(each.topic, each.partition) for each in consumer.assignment()]
+    assert found == [("t", 0), ("t", 1), ("t", 2), ("t2", 0)]
+
+
+def test_a_callback_that_raises_leaves_the_group_as_it_should_be(kafka: MemoryKafka) -> None:
+    def raises(_: Any) -> None:
+        raise LookupError
+
+    consumer = MemoryConsumer(kafka, "g")
+    consumer.subscribe(["t"], assign=raises)
+    with pytest.raises(LookupError):
+        consumer.poll(0)
+    assert len(consumer.assignment()) == 2
+
+
+def test_leaving_gives_back_at_the_next_poll(kafka: MemoryKafka) -> None:
+    revoked: list[Any] = []
+    consumer = MemoryConsumer(kafka, "g")
+    consumer.subscribe(["t"], revoke=revoked.append)
+    consumer.poll(0)
+    consumer.membership.unsubscribe()
+    assert revoked == []
+    consumer.poll(0)
+    assert [len(each) for each in revoked] == [2]
+    assert (consumer.assignment(), consumer.membership.id) == ([], None)

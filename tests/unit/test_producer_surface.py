@@ -198,7 +198,7 @@ def test_a_timestamp_of_nothing_is_now(kafka: MemoryKafka, make: Any) -> None:
         {"value": row(1), "key": 5},
         {"value": row(1), "headers": 5},
         {"value": row(1), "headers": [("h",)]},
-        {"value": row(1), "headers": [(5, b"x")]},
+        {"value": row(1), "headers": (("h", b"x"),)},
         {"value": row(1), "headers": [("h", 5)]},
         {"value": row(1), "partition": "0"},
         {"value": row(1), "timestamp": "now"},

@@ -171,18 +171,6 @@ def test_enums_are_known_by_their_path() -> None:
         ({"type": "enum", "name": "e", "symbols": ["A"]}, "A", "A"),
         ({"type": "array", "items": "bytes"}, ["\u00ff"], [b"\xff"]),
         ({"type": "map", "values": "bytes"}, {"k": "\u00ff"}, {"k": b"\xff"}),
-        (
-            {
-                "type": "record",
-                "name": "q",
-                "fields": [
-                    {"name": "a", "type": "bytes"},
-                    {"name": "b", "type": "int", "default": 3},
-                ],
-            },
-            {"a": "\u00ff"},
-            {"a": b"\xff", "b": 3},
-        ),
     ],
 )
 def test_a_default_is_what_a_row_would_hold(avro: Any, default: Any, value: Any) -> None:
@@ -230,6 +218,10 @@ def test_a_field_without_default_has_none() -> None:
             ),
         ),
         (
+            pa.schema([("l", pa.list_(pa.binary(0)))]),
+            "field 'l.item' is fixed to 0 bytes, which Parquet cannot store",
+        ),
+        (
             pa.schema([("a", nested(100, pa.int8()))]),
             "field 'a' is nested more than 100 levels deep",
         ),
@@ -244,13 +236,6 @@ def test_a_field_without_default_has_none() -> None:
         (
             pa.schema([("a", pa.map_(pa.list_(pa.int8()), pa.int8()))]),
             "field 'a' has keys of type list<item: int8>, as no dict can",
-        ),
-        (
-            one(["int", "string", "null"]),
-            (
-                "field 'f' is a union of 2 types besides null; a column has one type: use one, "
-                "or a record with a nullable field for each"
-            ),
         ),
         (one("null"), "field 'f' has Avro type 'null', which a segment cannot store"),
         (one(["null", "r"]), "field 'f' is recursive (x.y.r); columns cannot be"),
@@ -281,14 +266,12 @@ def test_avro_nested_too_deep_is_refused_however_deep(levels: int) -> None:
     assert "nested more than 100 levels deep" in refusal(one(avro))
 
 
-@pytest.mark.parametrize(
-    "schema", ["{", "[1]", '{"a": 1}', one("no.such.type"), one("int", default="x")]
-)
+@pytest.mark.parametrize("schema", ["{", "[1]", '{"a": 1}', one("no.such.type"), [("a", "int")]])
 def test_what_is_no_avro_schema_is_a_schema_error(schema: Any) -> None:
     assert "not an Avro schema" in refusal(schema) or "is not JSON" in refusal(schema)
 
 
-@pytest.mark.parametrize("schema", [None, 5, [("a", "int")], pa.int8(), b"{}"])
+@pytest.mark.parametrize("schema", [None, 5, (("a", "int"),), pa.int8(), b"{}"])
 def test_anything_else_is_a_type_error(schema: Any) -> None:
     with pytest.raises(TypeError, match=r"a schema is a pyarrow\.Schema, or an Avro schema"):
         RecordSchema.parse(schema)

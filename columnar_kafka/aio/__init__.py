@@ -1,0 +1,8 @@
+"""The clients for asyncio, with the methods of `confluent_kafka.aio`.
+
+>>> from columnar_kafka.aio import AIOProducer
+"""
+
+from columnar_kafka.aio.producer import AIOProducer
+
+__all__ = ["AIOProducer"]

@@ -1,0 +1,400 @@
+"""`confluent_kafka.aio.AIOProducer`, on a `columnar_kafka.Producer`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import time
+
+# The pool itself: at interpreter exit, the first use of it is too late to import it.
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+
+import pyarrow as pa
+from confluent_kafka import KafkaException
+
+from columnar_kafka.aio.inbox import Inbox, LoopLogger
+from columnar_kafka.aio.poller import STEP, Poller
+from columnar_kafka.errors import ConfigError
+from columnar_kafka.producer import Producer
+
+if TYPE_CHECKING:
+    import concurrent.futures
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from confluent_kafka import KafkaError, Message, TopicPartition
+
+    from columnar_kafka.record import ArrowReport
+
+__all__ = ["AIOProducer"]
+
+_SLICE: Final = 1.0
+"""How long, in seconds, a cancelled flush may go on in its thread."""
+_PAUSE: Final = 100
+"""After so many records the loop does something else, though there was nothing to wait for."""
+_CALLBACKS: Final = ("error_cb", "throttle_cb", "stats_cb")
+
+
+class AIOProducer:
+    """`confluent_kafka.aio.AIOProducer`; and `set_schema`, `produce_arrow`, headers, timestamps.
+
+    `columnar_kafka.Producer` collects the records, so there is one buffer and one memory bound;
+    ``columnar.linger.ms`` and ``columnar.segment.rows`` are what `buffer_timeout` and
+    `batch_size` are. A thread of its own polls as long as the producer is open; what blocks
+    runs in `executor`. Every method belongs to the event loop that the producer was made in.
+    """
+
+    _producer_class: ClassVar[type[Producer]] = Producer
+
+    def __init__(
+        self,
+        producer_conf: Mapping[str, Any],
+        max_workers: int = 4,
+        executor: concurrent.futures.Executor | None = None,
+        batch_size: int | None = None,
+        buffer_timeout: float | None = None,
+    ) -> None:
+        """Make the producer, inside a running event loop.
+
+        ``on_delivery``, ``error_cb``, ``throttle_cb`` and ``stats_cb`` are called on the loop, as
+        ``logger`` is; the callbacks may be `async`. What they raise goes to the loop's exception
+        handler. ``oauth_cb`` is called in a thread of librdkafka.
+
+        Args:
+            producer_conf: the configuration, as for `Producer`; it is not changed.
+            max_workers: how many blocking calls may run at a time.
+            executor: where they run instead; it is not shut down by `close`.
+            batch_size: ``columnar.segment.rows``, where that is not configured.
+            buffer_timeout: ``columnar.linger.ms``, here in seconds, where that is not configured.
+
+        Raises:
+            RuntimeError: there is no running event loop.
+            ConfigError, KafkaException, TypeError: as `Producer`.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._inbox = Inbox(self._loop)
+        conf = dict(producer_conf)
+        if batch_size is not None:
+            conf.setdefault("columnar.segment.rows", batch_size)
+        if buffer_timeout is not None:
+            conf.setdefault("columnar.linger.ms", buffer_timeout * 1000)
+        self._on_delivery = conf.pop("on_delivery", None)
+        self._owns_executor = executor is None
+        self.executor = executor or ThreadPoolExecutor(max_workers, "columnar-kafka-aio")
+        self._producer = self._producer_class(_for_threads(conf, self._inbox))
+        self._turn = asyncio.Lock()  # who waits for room, and behind it who came later
+        self._unpaused = 0
+        self._polled = 0
+        self._closing = False
+        self._calls: set[concurrent.futures.Future[Any]] = set()
+        self._poller = Poller(self._producer, self._inbox, self._loop.create_future())
+
+    async def __aenter__(self) -> Self:
+        """Return this producer."""
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Close it."""
+        await self.close()
+
+    def __del__(self) -> None:
+        """Let the thread send what is outstanding, and end."""
+        if "_poller" in self.__dict__:
+            self._poller.end()
+
+    def __len__(self) -> int:
+        """Return the number of records and messages whose future is not done yet."""
+        return len(self._producer) + len(self._inbox)
+
+    # --- schemas --------------------------------------------------------------------------------
+
+    async def set_schema(self, topic: str, schema: Any) -> None:
+        """Send the rows produced to `topic` as segments; see `Producer.set_schema`."""
+        await self._call(self._producer.set_schema, topic, schema)
+
+    setSchema = set_schema  # noqa: N815 - the KIP's name
+
+    # --- producing ------------------------------------------------------------------------------
+
+    async def produce(
+        self,
+        topic: str,
+        value: Any = None,
+        key: str | bytes | None = None,
+        partition: int = -1,
+        callback: Callable[..., Any] | None = None,
+        on_delivery: Callable[..., Any] | None = None,
+        timestamp: int = 0,
+        headers: Any = None,
+    ) -> asyncio.Future[Message]:
+        """Accept one record; the arguments are those of `Producer.produce`.
+
+        Waits, after whoever waits already, while the memory bound is reached. Cancelled there, the
+        record is not taken; cancelling the future changes nothing sent.
+
+        Returns:
+            A future of the record's `Message`. It raises KafkaException when the record is not
+            stored, RowError when it does not fit the schema. `on_delivery(error, message)` is
+            called on the loop before the future is done, except for a record that was refused at
+            once; it may be async.
+
+        Raises:
+            TypeError, OverflowError: as `Producer.produce`.
+            RuntimeError: the producer is closed.
+        """
+        return await self._taken(
+            partial(
+                self._producer.produce,
+                topic,
+                value=value,
+                key=key,
+                partition=partition,
+                timestamp=timestamp,
+                headers=headers,
+            ),
+            callback or on_delivery,
+        )
+
+    async def produce_arrow(
+        self,
+        topic: str,
+        data: Any,
+        *,
+        partition: int = -1,
+        on_delivery: Callable[..., Any] | None = None,
+        key: str | None = None,
+        timestamp: str | None = None,
+        headers: str | None = None,
+        extra: str = "error",
+    ) -> asyncio.Future[ArrowReport]:
+        """Accept all rows of Arrow data; the arguments are those of `Producer.produce_arrow`.
+
+        Waits as `produce` does. The data is read and cast in `executor`. Cancelled there, all of
+        the rows may have been taken.
+
+        Returns:
+            A future of the call's one report; see `produce`.
+
+        Raises:
+            TypeError: no Arrow data.
+            RuntimeError: the producer is closed.
+        """
+        # A stream can be read once only, and there may be no room for it at first.
+        data = await self._call(_read, data)
+        return await self._taken(
+            partial(
+                self._call,
+                self._producer.produce_arrow,
+                topic,
+                data,
+                partition=partition,
+                key=key,
+                timestamp=timestamp,
+                headers=headers,
+                extra=extra,
+            ),
+            on_delivery,
+        )
+
+    async def _taken(
+        self, take: Callable[..., Awaitable[None] | None], on_delivery: Callable[..., Any] | None
+    ) -> asyncio.Future[Any]:
+        """Call `take` until there is room for what it brings; return the future of its report."""
+        self._check_open()
+        future: asyncio.Future[Any] = self._loop.create_future()
+        report = partial(
+            self._inbox.put, _settle, self._inbox, future, on_delivery or self._on_delivery
+        )
+        async with self._turn:
+            await self._pause()
+            while True:
+                self._check_open()
+                try:
+                    pending = take(on_delivery=report)
+                    if pending is not None:
+                        await pending
+                except BufferError:
+                    await self._room()
+                except KafkaException as error:  # where confluent-kafka's are, too
+                    future.set_exception(error)
+                    return future
+                else:
+                    return future
+
+    async def _pause(self) -> None:
+        self._unpaused += 1
+        if self._unpaused >= _PAUSE:
+            self._unpaused = 0
+            await asyncio.sleep(0)
+
+    async def _room(self) -> None:
+        """Return when some records were reported, or soon: their memory may be given back later."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STEP):
+                await self._inbox.emptied.wait()
+
+    # --- reports --------------------------------------------------------------------------------
+
+    async def poll(self, timeout: float = 0) -> int:  # noqa: ASYNC109 - as confluent-kafka
+        """Wait for at most `timeout` seconds, for ever when negative, until there was a report.
+
+        Nobody has to call it: futures and callbacks are served all the time.
+
+        Returns:
+            How many reports and callbacks were served since the last call.
+        """
+        self._check_open()
+        await self._inbox.settle()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None if timeout < 0 else timeout):
+                while self._inbox.made == self._polled:
+                    await self._inbox.emptied.wait()
+        served = self._inbox.made - self._polled
+        self._polled = self._inbox.made
+        return served
+
+    async def flush(self, timeout: float = -1) -> int:  # noqa: ASYNC109 - as confluent-kafka
+        """Send all that is buffered; wait for at most `timeout` seconds, for ever when negative.
+
+        Returns:
+            How many records and messages are still outstanding; the futures of the others are done.
+        """
+        deadline = float("inf") if timeout < 0 else time.monotonic() + timeout
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            remaining: int = await self._call(self._producer.flush, min(left, _SLICE))
+            if not remaining or time.monotonic() >= deadline:
+                return remaining
+            if self._closing:
+                await asyncio.shield(self._poller.ended)
+                return 0
+
+    async def purge(self, *args: Any, **kwargs: Any) -> None:
+        """Give up what is buffered or in flight, as `Producer.purge`: its futures say so."""
+        await self._call(self._producer.purge, *args, **kwargs)
+
+    # --- transactions ---------------------------------------------------------------------------
+
+    async def init_transactions(self, *args: Any, **kwargs: Any) -> None:
+        """See confluent-kafka."""
+        await self._call(self._producer.init_transactions, *args, **kwargs)
+
+    async def begin_transaction(self) -> None:
+        """See confluent-kafka."""
+        await self._call(self._producer.begin_transaction)
+
+    async def send_offsets_to_transaction(
+        self, positions: list[TopicPartition], group_metadata: Any, *args: Any, **kwargs: Any
+    ) -> None:
+        """Commit what was consumed; see `Producer.send_offsets_to_transaction`."""
+        call = self._producer.send_offsets_to_transaction
+        await self._call(call, positions, group_metadata, *args, **kwargs)
+
+    async def commit_transaction(self, *args: Any, **kwargs: Any) -> None:
+        """Send all that is buffered and commit; see `Producer.commit_transaction`."""
+        await self._call(self._producer.commit_transaction, *args, **kwargs)
+
+    async def abort_transaction(self, *args: Any, **kwargs: Any) -> None:
+        """Give up what is buffered and abort; see `Producer.abort_transaction`."""
+        await self._call(self._producer.abort_transaction, *args, **kwargs)
+
+    # --- the cluster ----------------------------------------------------------------------------
+
+    async def list_topics(self, *args: Any, **kwargs: Any) -> Any:
+        """See confluent-kafka."""
+        return await self._call(self._producer.list_topics, *args, **kwargs)
+
+    async def cluster_id(self, *args: Any, **kwargs: Any) -> str:
+        """See confluent-kafka."""
+        found: str = await self._call(self._producer.cluster_id, *args, **kwargs)
+        return found
+
+    async def set_sasl_credentials(self, *args: Any, **kwargs: Any) -> None:
+        """See confluent-kafka."""
+        await self._call(self._producer.set_sasl_credentials, *args, **kwargs)
+
+    # --- the end --------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Flush, and end the producer with its threads; called again it waits for the same end.
+
+        All futures are done and all async callbacks have ended when it returns. To give up what
+        cannot be sent, `purge` before. Cancelled, it goes on in the background.
+        """
+        self._check_loop()
+        self._closing = True
+        self._poller.close(self._calls)
+        await asyncio.shield(self._poller.ended)
+        await self._inbox.callbacks_ended()
+        # Both have nothing left to do.
+        self._poller.join()
+        if self._owns_executor:
+            self.executor.shutdown()
+
+    async def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Run what blocks in the executor; what it reported has reached the loop on return."""
+        self._check_open()
+        call = self.executor.submit(partial(function, *args, **kwargs))
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+        try:
+            return await asyncio.wrap_future(call)
+        finally:
+            await self._inbox.settle()
+
+    def _check_open(self) -> None:
+        self._check_loop()
+        if self._closing:
+            raise RuntimeError("Producer has been closed")
+
+    def _check_loop(self) -> None:
+        if asyncio.get_running_loop() is not self._loop:
+            raise RuntimeError(
+                "this AIOProducer belongs to another event loop: make one in each loop"
+            )
+
+
+def _for_threads(conf: dict[str, Any], inbox: Inbox) -> dict[str, Any]:
+    """Return a configuration whose callbacks may be called in any thread."""
+    if str(conf.get("delivery.report.only.error")).lower() in ("true", "t", "1"):
+        raise ConfigError(
+            "delivery.report.only.error=true: not possible with an AIOProducer: a record's future "
+            "is done with its report"
+        )
+    if inspect.iscoroutinefunction(conf.get("oauth_cb")):
+        raise ConfigError(
+            "oauth_cb must not be async: librdkafka needs its token at once, in its own thread"
+        )
+    for name in _CALLBACKS:
+        if callable(conf.get(name)):
+            conf[name] = inbox.wrap(conf[name])
+    if conf.get("logger") is not None:
+        conf["logger"] = LoopLogger(inbox, conf["logger"])
+    return conf
+
+
+def _read(data: Any) -> Any:
+    """Return Arrow data that can be read again."""
+    if hasattr(data, "__arrow_c_stream__") and not isinstance(data, pa.Table):
+        return pa.table(data)
+    return data
+
+
+def _settle(
+    inbox: Inbox,
+    future: asyncio.Future[Any],
+    on_delivery: Callable[..., Any] | None,
+    error: KafkaError | None,
+    message: Any,
+) -> None:
+    """Hand a report to its callback and its future, which may have been cancelled."""
+    if on_delivery is not None:
+        inbox.run(on_delivery, error, message)
+    if future.done():
+        return
+    if error is None:
+        future.set_result(message)
+    else:
+        future.set_exception(KafkaException(error))

@@ -1,0 +1,128 @@
+"""A consumer group: who is a member, and which partitions are whose.
+
+Members rebalance together, by polling: when anything changes, each gives back what it has, and
+when all of them have, each gets its new share.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import count, cycle
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+__all__ = ["Group", "Member", "share_by_range", "share_in_turns"]
+
+Partition = tuple[str, int]
+_Share = dict[str, list[Partition]]
+
+
+class Member:
+    """One consumer that has subscribed."""
+
+    def __init__(self, member_id: str, topics: Sequence[str]) -> None:
+        self.id = member_id
+        self.topics = tuple(topics)
+        self.generation = -1  # the one it has joined
+        self.owned: list[Partition] | None = None  # None: it waits for its share
+
+    def wants(self, topic: str) -> bool:
+        """Say whether it has subscribed to a topic; `^` begins a regular expression."""
+        return any(
+            re.match(each, topic) if each.startswith("^") else each == topic for each in self.topics
+        )
+
+
+class Group:
+    """The coordinator's view. Not thread-safe."""
+
+    def __init__(self, topics: Callable[[], Mapping[str, int]]) -> None:
+        """`topics` tells the number of partitions of each topic there is."""
+        self._topics = topics
+        self._members: dict[str, Member] = {}
+        self._ids = count(1)
+        self._generation = 0
+        self._shared: dict[str, int] = {}
+        self._share: _Share = {}
+
+    def join(self, topics: Sequence[str], *, client: str) -> Member:
+        """Add a member."""
+        member = Member(f"{client}-{next(self._ids):04}", topics)
+        self._members[member.id] = member
+        self._rebalance()
+        return member
+
+    def resubscribe(self, member: Member, topics: Sequence[str]) -> None:
+        """Change what a member has subscribed to."""
+        member.topics = tuple(topics)
+        self._rebalance()
+
+    def leave(self, member: Member) -> None:
+        """Remove a member, or do nothing when it is none."""
+        if self._members.pop(member.id, None) is not None:
+            self._rebalance()
+
+    def topics_changed(self) -> None:
+        """Look at the topics again."""
+        if self._wanted() != self._shared:
+            self._rebalance()
+
+    def member(self, member_id: str) -> Member | None:
+        """Return the member of that id, if it is one."""
+        return self._members.get(member_id)
+
+    def _wanted(self) -> dict[str, int]:
+        members = self._members.values()
+        topics = self._topics().items()
+        return {name: n for name, n in topics if any(each.wants(name) for each in members)}
+
+    def _rebalance(self) -> None:
+        self._generation += 1
+        self._share = {}
+
+    def to_revoke(self, member: Member) -> list[Partition]:
+        """Return what a member has to give back before anything else."""
+        return [] if member.generation == self._generation else list(member.owned or ())
+
+    def joined(self, member: Member) -> bool:
+        """Note that a member holds nothing and wants its new share; say whether that is news."""
+        if member.generation == self._generation:
+            return False
+        member.generation, member.owned = self._generation, None
+        return True
+
+    def to_assign(self, member: Member, share: Callable[..., _Share]) -> list[Partition] | None:
+        """Return a member's new share, once; None while there is none, or members are missing."""
+        members = self._members.values()
+        if member.owned is not None or any(m.generation != self._generation for m in members):
+            return None
+        if not self._share:
+            self._shared = self._wanted()
+            self._share = share(self._members, self._shared)
+        member.owned = self._share.get(member.id, [])
+        return list(member.owned)
+
+
+def share_by_range(members: Mapping[str, Member], topics: Mapping[str, int]) -> _Share:
+    """Give each member a run of each topic's partitions."""
+    share: _Share = {member: [] for member in members}
+    for topic, partitions in sorted(topics.items()):
+        wanting = sorted(each.id for each in members.values() if each.wants(topic))
+        each_gets, more = divmod(partitions, len(wanting))
+        numbers = iter(range(partitions))
+        for place, member in enumerate(wanting):
+            length = each_gets + (place < more)
+            share[member] += [(topic, next(numbers)) for _ in range(length)]
+    return share
+
+
+def share_in_turns(members: Mapping[str, Member], topics: Mapping[str, int]) -> _Share:
+    """Give the partitions of all topics to the members in turns."""
+    share: _Share = {member: [] for member in members}
+    turn = cycle(sorted(members))
+    for topic, partitions in sorted(topics.items()):
+        for number in range(partitions):
+            share[next(each for each in turn if members[each].wants(topic))].append((topic, number))
+    return share

@@ -1,0 +1,75 @@
+"""Arrow data on its way to segments: the rows of one `produce_arrow` call for one partition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from columnar_kafka.block import Block
+from columnar_kafka.columns.arrow import ArrowRows
+
+if TYPE_CHECKING:
+    from columnar_kafka.batch import Call
+    from columnar_kafka.format import Format
+    from columnar_kafka.partitioner import Partitioner
+
+__all__ = ["Bulk"]
+
+
+@dataclass(slots=True, eq=False)
+class Bulk:
+    """Rows that are columns already. Each owner in turn: the caller, accumulator, sender."""
+
+    form: Format
+    partition: int
+    rows: ArrowRows
+    call: Call
+    since: float
+    charge: int
+
+    @property
+    def topic(self) -> str:
+        """The topic they go to."""
+        return self.form.topic
+
+    def __len__(self) -> int:
+        count: int = self.rows.columns.num_rows
+        return count
+
+    def split(self, partitioner: Partitioner, partitions: int) -> list[Bulk]:
+        """Return the rows by partition, in order; those that may go anywhere stay together."""
+        if self.partition >= 0:
+            return [self]
+        keys = pc.dictionary_encode(self.rows.keys).combine_chunks()
+        anywhere = partitioner.any(partitions)
+        chosen = [
+            anywhere if found is None else found
+            for key in [*keys.dictionary.to_pylist(), None]
+            for found in [partitioner.choose(key, partitions)]
+        ]
+        where = pc.take(pa.array(chosen), keys.indices.fill_null(len(chosen) - 1))
+        found = where.unique().to_pylist()
+        if len(found) == 1:
+            self.partition = found[0]
+            return [self]
+        parts = [self._part(each, pc.equal(where, each)) for each in found]
+        parts[0].charge += self.charge - sum(each.charge for each in parts)
+        return parts
+
+    def _part(self, partition: int, wanted: pa.BooleanArray) -> Bulk:
+        rows = ArrowRows._make(each.filter(wanted) for each in self.rows)
+        charge = self.charge * len(rows.keys) // len(self)
+        return Bulk(self.form, partition, rows, self.call, self.since, charge)
+
+    def pop(self, count: int) -> tuple[Block, int]:
+        """Take the first `count` rows out, or fewer; return them and their share of the charge."""
+        columns = self.rows.columns.slice(0, count).combine_chunks().to_batches()[0]
+        count = len(columns)
+        keys, times, headers = (each.slice(0, count).combine_chunks() for each in self.rows[1:])
+        charge = self.charge * count // len(self)
+        self.charge -= charge
+        self.rows = ArrowRows._make(each.slice(count) for each in self.rows)
+        return Block(columns, keys, times, headers, ()), charge

@@ -1,0 +1,82 @@
+"""How producers end that nobody has closed: at exit, in a forked child, or simply dropped.
+
+confluent-kafka loses what is buffered then; here it was accepted, so it is sent.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import weakref
+from typing import Protocol
+
+__all__ = ["ended", "hold_until_closed", "started"]
+
+_log = logging.getLogger(__name__)
+
+
+class Client(Protocol):
+    """What can end without being closed."""
+
+    def close(self) -> bool: ...
+
+    def _flush_fully(self) -> Exception | None: ...
+
+    def _abandon(self) -> None: ...
+
+
+_live: weakref.WeakSet[Client] = weakref.WeakSet()
+_dropped: set[Client] = set()
+
+
+def started(client: Client) -> None:
+    """Flush this client at exit, and make its copy in a forked child unusable."""
+    _live.add(client)
+
+
+def ended(client: Client) -> None:
+    """Do that no more."""
+    _live.discard(client)
+    _dropped.discard(client)
+
+
+def hold_until_closed(client: Client, outstanding: int) -> None:
+    """Keep a client that nobody else has, and close it in the background."""
+    _log.warning(
+        "a producer was dropped with %d records outstanding: they are sent, and their reports run "
+        "in a thread; call flush() or close() first",
+        outstanding,
+    )
+    _dropped.add(client)
+    threading.Thread(
+        target=_close, args=(client,), name="columnar-kafka-close", daemon=True
+    ).start()
+
+
+def _close(client: Client) -> None:
+    try:
+        client.close()
+    except Exception:  # noqa: BLE001 - there is nobody else to tell
+        _log.exception("a delivery report failed while a dropped producer was closed")
+    _dropped.discard(client)
+
+
+def _flush_all() -> None:
+    for client in {*_live, *_dropped}:
+        error = client._flush_fully()
+        if error is not None:
+            _log.error("a delivery report failed at exit", exc_info=error)
+
+
+def _abandon_all() -> None:
+    for client in {*_live, *_dropped}:
+        client._abandon()
+    _live.clear()
+    _dropped.clear()
+
+
+atexit.register(_flush_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_abandon_all)

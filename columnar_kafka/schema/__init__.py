@@ -1,0 +1,17 @@
+"""Schemas: what a topic's records look like, from pyarrow or Avro, checked once in `set_schema`."""
+
+from __future__ import annotations
+
+from columnar_kafka.schema.arrow import KAFKA_COLUMN, MAX_NESTING
+from columnar_kafka.schema.base import RecordSchema
+from columnar_kafka.schema.canonical import canonical, fingerprint
+from columnar_kafka.schema.growth import check_growth
+
+__all__ = [
+    "KAFKA_COLUMN",
+    "MAX_NESTING",
+    "RecordSchema",
+    "canonical",
+    "check_growth",
+    "fingerprint",
+]

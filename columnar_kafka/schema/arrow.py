@@ -1,0 +1,129 @@
+"""Arrow types: those that a segment stores as they are, as another layout, or not at all."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from columnar_kafka.errors import SchemaError
+from columnar_kafka.schema.canonical import users
+
+__all__ = ["KAFKA_COLUMN", "MAX_NESTING", "normalise"]
+
+KAFKA_COLUMN: Final = "_kafka"
+MAX_NESTING: Final = 100
+"""pyarrow writes deeper files than it can read back."""
+
+_FIELD_ID: Final = b"PARQUET:field_id"
+
+
+def normalise(schema: pa.Schema) -> pa.Schema:
+    """Return `schema` as a segment stores it.
+
+    Raises:
+        SchemaError: naming the field that cannot be stored, and why.
+    """
+    if not len(schema):
+        raise SchemaError("the schema has no fields; a record needs at least one")
+    names = schema.names
+    for name in names:
+        if name == KAFKA_COLUMN:
+            raise SchemaError(f"field {name!r} is reserved for each record's key, time and headers")
+        if names.count(name) > 1:
+            raise SchemaError(f"field {name!r} occurs {names.count(name)} times; names are unique")
+    fields = [_field(each, each.name, 1) for each in schema]
+    return pa.schema(fields, metadata=users(schema.metadata))
+
+
+def _field(each: pa.Field, path: str, depth: int) -> pa.Field:
+    metadata = {k: v for k, v in (each.metadata or {}).items() if k != _FIELD_ID}
+    return pa.field(each.name, _type(each.type, path, depth), each.nullable, metadata or None)
+
+
+# A change of layout is not a coercion: the values are the same.
+_LAYOUTS: Final = {
+    pa.string_view(): pa.string(),
+    pa.binary_view(): pa.binary(),
+}
+_NOT_IN_PARQUET: Final = (
+    ("timestamp[s]", lambda t: pa.types.is_timestamp(t) and t.unit == "s", "timestamp[ms]"),
+    ("time32[s]", pa.time32("s").equals, "time32[ms]"),
+    ("date64", pa.types.is_date64, "date32"),
+)
+_PLAIN: Final = (
+    pa.types.is_boolean,
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_decimal,
+    pa.types.is_date,
+    pa.types.is_time,
+    pa.types.is_timestamp,
+    pa.types.is_duration,
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_fixed_size_binary,
+)
+
+
+def _type(  # noqa: PLR0911 - one for each kind of type
+    arrow: pa.DataType, path: str, depth: int
+) -> pa.DataType:
+    """Return the stored form of a type, or refuse it by the path of its field."""
+    if depth > MAX_NESTING:
+        raise SchemaError(
+            f"field {path.partition('.')[0]!r} is nested more than {MAX_NESTING} levels deep"
+        )
+    arrow = _LAYOUTS.get(arrow, arrow)
+    _check_unit(arrow, path)
+    if pa.types.is_fixed_size_binary(arrow) and not arrow.byte_width:
+        raise SchemaError(f"field {path!r} is fixed to 0 bytes, which Parquet cannot store")
+    if pa.types.is_dictionary(arrow):
+        return _type(arrow.value_type, path, depth)
+    if any(accepts(arrow) for accepts in _PLAIN):
+        return arrow
+    if pa.types.is_struct(arrow):
+        return _struct(arrow, path, depth)
+    if pa.types.is_map(arrow):
+        return _map(arrow, path, depth)
+    if pa.types.is_fixed_size_list(arrow):
+        return pa.list_(_field(arrow.value_field, f"{path}.item", depth + 1), arrow.list_size)
+    if pa.types.is_large_list(arrow):
+        return pa.large_list(_field(arrow.value_field, f"{path}.item", depth + 1))
+    if pa.types.is_list(arrow) or pa.types.is_list_view(arrow):
+        return pa.list_(_field(arrow.value_field, f"{path}.item", depth + 1))
+    raise SchemaError(f"field {path!r} has type {arrow}, which a segment cannot store")
+
+
+def _map(arrow: pa.DataType, path: str, depth: int) -> pa.DataType:
+    if pa.types.is_nested(arrow.key_type):
+        raise SchemaError(f"field {path!r} has keys of type {arrow.key_type}, as no dict can")
+    item = _field(arrow.item_field, f"{path}.value", depth + 1)
+    return pa.map_(_type(arrow.key_type, f"{path}.key", depth + 1), item)
+
+
+def _check_unit(arrow: pa.DataType, path: str) -> None:
+    """Refuse a unit of time that would be stored as another: the user's ints would not follow."""
+    for coarse, test, instead in _NOT_IN_PARQUET:
+        if test(arrow):
+            raise SchemaError(f"field {path!r} has type {coarse}, not in Parquet: use {instead}")
+
+
+def _struct(arrow: pa.DataType, path: str, depth: int) -> pa.DataType:
+    fields = [arrow.field(i) for i in range(arrow.num_fields)]
+    if not fields:
+        raise SchemaError(f"field {path!r} is a record without fields, which Parquet cannot store")
+    names = [each.name for each in fields]
+    for name in names:
+        if names.count(name) > 1:
+            raise SchemaError(f"field {f'{path}.{name}'!r} occurs {names.count(name)} times")
+    for each in fields:
+        # Arrow writes such a column and, where the record is null, cannot read it.
+        if pa.types.is_fixed_size_list(each.type) and not each.nullable:
+            raise SchemaError(
+                f"field {f'{path}.{each.name}'!r} is a fixed-size list that cannot be null, inside "
+                "a record: make it nullable, or a list"
+            )
+    return pa.struct([_field(each, f"{path}.{each.name}", depth + 1) for each in fields])

@@ -1,0 +1,220 @@
+"""Avro schemas: the Arrow types that keep each value as it is, its type included."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import fastavro
+import pyarrow as pa
+
+from columnar_kafka.errors import SchemaError
+from columnar_kafka.schema import avro_default
+from columnar_kafka.schema.arrow import MAX_NESTING
+from columnar_kafka.schema.avro_default import is_decimal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Avro", "Symbols", "read"]
+
+Symbols = Mapping[str, frozenset[str]]
+
+
+class Avro(NamedTuple):
+    """What an Avro schema says; `RecordSchema` tells what each is."""
+
+    arrow: pa.Schema
+    defaults: Mapping[str, Any]
+    symbols: Symbols
+    uuids: frozenset[str]
+
+
+_PRIMITIVES: Final = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "bytes": pa.binary(),
+}
+_LOGICAL: Final = {
+    ("int", "date"): pa.date32(),
+    ("int", "time-millis"): pa.time32("ms"),
+    ("long", "time-micros"): pa.time64("us"),
+    ("long", "timestamp-millis"): pa.timestamp("ms", "UTC"),
+    ("long", "timestamp-micros"): pa.timestamp("us", "UTC"),
+    ("long", "timestamp-nanos"): pa.timestamp("ns", "UTC"),
+    ("long", "local-timestamp-millis"): pa.timestamp("ms"),
+    ("long", "local-timestamp-micros"): pa.timestamp("us"),
+    ("long", "local-timestamp-nanos"): pa.timestamp("ns"),
+}
+_FAMILIES: Final = {
+    frozenset({"int", "long"}): pa.int64(),
+    frozenset({"float", "double"}): pa.float64(),
+    frozenset({"enum", "string"}): pa.string(),
+    frozenset({"fixed", "bytes"}): pa.binary(),
+}
+"""The unions whose values one column keeps as they are: read back they are what was produced."""
+_RECORDS: Final = ("record", "error")
+_UUID_BYTES: Final = 16
+_DECIMAL128: Final = 38
+_DECIMAL256: Final = 76
+_FIXED: Final = 1 << 31
+
+
+def read(schema: str | Mapping[str, Any] | list[Any]) -> Avro:
+    """Read the Avro schema of a topic's records.
+
+    Raises:
+        SchemaError: naming the field that cannot be used, and why.
+    """
+    record = _record_of(_expand(schema))
+    reader = _Reader()
+    try:
+        arrow = pa.schema(list(reader.record(record, "").fields))
+    except RecursionError as error:
+        raise SchemaError(
+            f"the Avro schema is nested more than {MAX_NESTING} levels deep"
+        ) from error
+    return Avro(arrow, reader.defaults, reader.symbols, frozenset(reader.uuids))
+
+
+def _expand(schema: str | Mapping[str, Any] | list[Any]) -> Any:
+    """Return the schema with each name replaced by the type it stands for."""
+    try:
+        loaded = json.loads(schema) if isinstance(schema, str) else schema
+        loaded = dict(loaded) if isinstance(loaded, Mapping) else loaded
+        # Defaults are judged here, by their fields: fastavro does not say which.
+        return fastavro.parse_schema(
+            loaded, expand=True, _write_hint=False, _ignore_default_error=True
+        )
+    except json.JSONDecodeError as error:
+        raise SchemaError(f"the Avro schema is not JSON: {error}") from error
+    except Exception as error:  # fastavro raises many kinds for what is not a schema
+        raise SchemaError(f"not an Avro schema: {type(error).__name__}: {error}") from error
+
+
+def _record_of(expanded: Any) -> Mapping[str, Any]:
+    """Return the record: the schema itself, or the only one in a list of types."""
+    types = expanded if isinstance(expanded, list) else [expanded]
+    records = [each for each in types if isinstance(each, Mapping) and each["type"] in _RECORDS]
+    named = [each for each in types if isinstance(each, Mapping) and "name" in each]
+    if len(records) != 1 or len(named) < len(types):
+        raise SchemaError("the Avro schema of a topic is a record; this one is not")
+    return records[0]
+
+
+class _Reader:
+    """Turns one expanded Avro schema into Arrow types; remembers what those do not say, by path."""
+
+    def __init__(self) -> None:
+        self._open: list[str] = []
+        self.defaults: dict[str, Any] = {}
+        self.symbols: dict[str, frozenset[str]] = {}
+        self.uuids: set[str] = set()
+
+    def record(self, avro: Mapping[str, Any], path: str) -> pa.StructType:
+        self._open.append(avro["name"])
+        prefix = f"{path}." if path else ""
+        fields = [self._field(each, f"{prefix}{each['name']}") for each in avro["fields"]]
+        self._open.pop()
+        return pa.struct(fields)
+
+    def _field(self, each: Mapping[str, Any], path: str) -> pa.Field:
+        if "." in each["name"]:
+            raise SchemaError(f"field {path!r} has a dot in its name, which Avro does not allow")
+        arrow, nullable = self._nullable(each["type"], path)
+        if "default" in each:
+            self.defaults[path] = avro_default.read(each["type"], each["default"], path)
+        return pa.field(each["name"], arrow, nullable)
+
+    def _nullable(self, avro: Any, path: str) -> tuple[pa.DataType, bool]:
+        """Return a type, and whether null is one of its branches."""
+        if not isinstance(avro, list):
+            return self._type(avro, path), False
+        branches = [branch for branch in avro if branch not in ("null", {"type": "null"})]
+        nullable = len(branches) < len(avro)
+        if len(branches) > 1:
+            return self._union(branches, path), nullable
+        return self._type(branches[0] if branches else "null", path), nullable
+
+    def _union(self, branches: Sequence[Any], path: str) -> pa.DataType:
+        found = _FAMILIES.get(frozenset(map(_kind, branches)))
+        if found is None:
+            raise SchemaError(
+                f"field {path!r} is a union of {', '.join(map(_label, branches))}; "
+                "a column has one type: use one, or a record with a nullable field for each"
+            )
+        return found
+
+    def _type(self, avro: Any, path: str) -> pa.DataType:
+        if isinstance(avro, list):
+            raise SchemaError(f"field {path!r} is a union in a union, which Avro does not allow")
+        if isinstance(avro, str):
+            avro = {"type": avro}
+        kind = avro["type"]
+        if kind in _PRIMITIVES or kind == "fixed":
+            return self._plain(avro, kind, path)
+        if kind == "enum":
+            self.symbols[path] = frozenset(avro["symbols"])
+            return pa.string()
+        if kind == "array":
+            item, nullable = self._nullable(avro["items"], f"{path}.item")
+            return pa.list_(pa.field("item", item, nullable))
+        if kind == "map":
+            value, nullable = self._nullable(avro["values"], f"{path}.value")
+            return pa.map_(pa.string(), pa.field("value", value, nullable))
+        if kind in _RECORDS:
+            return self.record(avro, path)
+        if kind in self._open:
+            raise SchemaError(f"field {path!r} is recursive ({kind}); columns cannot be")
+        raise SchemaError(f"field {path!r} has Avro type {kind!r}, which a segment cannot store")
+
+    def _plain(self, avro: Mapping[str, Any], kind: str, path: str) -> pa.DataType:
+        if _is_uuid(avro):
+            self.uuids.add(path)
+        if is_decimal(avro):
+            return _decimal(avro["precision"], avro.get("scale") or 0, path)
+        if kind == "fixed":
+            return _fixed(avro["size"], path)
+        return _LOGICAL.get((kind, str(avro.get("logicalType"))), _PRIMITIVES[kind])
+
+
+def _is_uuid(avro: Mapping[str, Any]) -> bool:
+    if avro.get("logicalType") != "uuid":
+        return False
+    return avro["type"] == "string" or avro.get("size") == _UUID_BYTES
+
+
+def _decimal(precision: int, scale: int, path: str) -> pa.DataType:
+    if precision > _DECIMAL256:
+        raise SchemaError(
+            f"field {path!r} is a decimal of {precision} digits; {_DECIMAL256} is the most"
+        )
+    wide = pa.decimal128 if precision <= _DECIMAL128 else pa.decimal256
+    return wide(precision, scale)
+
+
+def _fixed(size: Any, path: str) -> pa.DataType:
+    if not isinstance(size, int) or not 0 <= size < _FIXED:
+        raise SchemaError(f"field {path!r} is fixed to {size!r} bytes, which is no size")
+    return pa.binary(size)
+
+
+def _kind(avro: Any) -> str:
+    """Return what kind of values a branch of a union has: a logical type's are another kind."""
+    if not isinstance(avro, Mapping):
+        return str(avro)
+    kind = str(avro["type"])
+    logical = str(avro.get("logicalType"))
+    if is_decimal(avro) or _is_uuid(avro) or (kind, logical) in _LOGICAL:
+        return logical
+    return kind
+
+
+def _label(avro: Any) -> str:
+    """Return how a message calls a branch of a union."""
+    return str(avro["name"]) if isinstance(avro, Mapping) and "name" in avro else _kind(avro)

@@ -1,0 +1,161 @@
+"""Avro's defaults: from how JSON writes them to what a row would hold."""
+
+from __future__ import annotations
+
+import decimal
+import json
+import struct
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from columnar_kafka.errors import SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["is_decimal", "read"]
+
+_SHOWN: Final = 80
+_DAY: Final = {("int", "time-millis"): 86_400_000, ("long", "time-micros"): 86_400_000_000}
+
+
+def read(avro: Any, value: Any, path: str) -> Any:
+    """Return the default of the field at `path`, of an expanded Avro type, as a row would hold it.
+
+    A union's may be of any of its branches, as in Avro 1.12.
+
+    Raises:
+        SchemaError: the default does not fit the field's type.
+    """
+    try:
+        return _read(avro, value)
+    except (ValueError, OverflowError) as error:
+        text = json.dumps(value, default=repr)
+        shown = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+        raise SchemaError(f"field {path!r} has a default that it cannot hold, {shown}") from error
+
+
+def is_decimal(avro: Mapping[str, Any]) -> bool:
+    """Say whether this is a decimal; one without a precision is what Avro calls to be ignored."""
+    return (
+        avro.get("logicalType") == "decimal"
+        and avro["type"] in ("bytes", "fixed")
+        and bool(avro.get("precision"))
+    )
+
+
+def _read(avro: Any, value: Any) -> Any:
+    """Raise ValueError or OverflowError where the value is not of the type."""
+    if isinstance(avro, list):
+        return _first(avro, value)
+    if not isinstance(avro, Mapping):
+        avro = {"type": avro}
+    return _READERS[avro["type"]](avro, value)
+
+
+def _first(branches: list[Any], value: Any) -> Any:
+    for branch in branches:
+        try:
+            return _read(branch, value)
+        except (ValueError, OverflowError):
+            continue
+    raise ValueError
+
+
+def _check(fits: bool) -> None:
+    if not fits:
+        raise ValueError
+
+
+def _null(_: Mapping[str, Any], value: Any) -> None:
+    _check(value is None)
+
+
+def _boolean(_: Mapping[str, Any], value: Any) -> bool:
+    _check(isinstance(value, bool))
+    return bool(value)
+
+
+def _whole(bits: int) -> Callable[[Mapping[str, Any], Any], int]:
+    def read_whole(avro: Mapping[str, Any], value: Any) -> int:
+        _check(isinstance(value, int) and not isinstance(value, bool))
+        _check(-(1 << bits - 1) <= value < 1 << bits - 1)
+        day = _DAY.get((avro["type"], str(avro.get("logicalType"))))
+        _check(day is None or 0 <= value < day)
+        return int(value)
+
+    return read_whole
+
+
+def _number(code: str) -> Callable[[Mapping[str, Any], Any], float]:
+    def read_number(_: Mapping[str, Any], value: Any) -> float:
+        _check(isinstance(value, int | float | str) and not isinstance(value, bool))
+        found = float(value)  # text too, as fastavro: JSON has no other NaN
+        struct.pack(f"<{code}", found)
+        return found
+
+    return read_number
+
+
+def _string(_: Mapping[str, Any], value: Any) -> str:
+    _check(isinstance(value, str))
+    value.encode()  # half a surrogate pair cannot be
+    return str(value)
+
+
+def _bytes(avro: Mapping[str, Any], value: Any) -> bytes | decimal.Decimal:
+    """Read what JSON writes as text, one character a byte."""
+    _check(isinstance(value, str))
+    data: bytes = value.encode("latin-1")
+    _check(len(data) == avro.get("size", len(data)))
+    if not is_decimal(avro):
+        return data
+    unscaled = int.from_bytes(data, signed=True)
+    digits = tuple(map(int, str(abs(unscaled))))
+    _check(len(digits) <= avro["precision"])
+    # From its parts: arithmetic would round it to the context's digits.
+    return decimal.Decimal((int(unscaled < 0), digits, -(avro.get("scale") or 0)))
+
+
+def _enum(avro: Mapping[str, Any], value: Any) -> str:
+    _check(value in avro["symbols"])
+    return str(value)
+
+
+def _array(avro: Mapping[str, Any], value: Any) -> list[Any]:
+    _check(isinstance(value, list))
+    return [_read(avro["items"], each) for each in value]
+
+
+def _map(avro: Mapping[str, Any], value: Any) -> dict[str, Any]:
+    _check(isinstance(value, Mapping))
+    return {_string(avro, key): _read(avro["values"], each) for key, each in value.items()}
+
+
+def _record(avro: Mapping[str, Any], value: Any) -> dict[str, Any]:
+    _check(isinstance(value, Mapping))
+    fields = {each["name"]: each for each in avro["fields"]}
+    _check(value.keys() <= fields.keys())
+    _check(all(name in value or "default" in each for name, each in fields.items()))
+    return {
+        name: _read(each["type"], value[name] if name in value else each["default"])
+        for name, each in fields.items()
+    }
+
+
+_READERS: Final[dict[str, Callable[[Mapping[str, Any], Any], Any]]] = {
+    "null": _null,
+    "boolean": _boolean,
+    "int": _whole(32),
+    "long": _whole(64),
+    "float": _number("f"),
+    "double": _number("d"),
+    "string": _string,
+    "bytes": _bytes,
+    "fixed": _bytes,
+    "enum": _enum,
+    "array": _array,
+    "map": _map,
+    "record": _record,
+    "error": _record,
+}

@@ -1,0 +1,91 @@
+"""What a topic's schema may become: its segments are one table, whichever schema they have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from columnar_kafka.errors import SchemaError
+from columnar_kafka.schema.canonical import children, type_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from columnar_kafka.schema.base import RecordSchema
+
+__all__ = ["check_growth"]
+
+_LARGE: Final = {"string": "large_string", "binary": "large_binary", "list": "large_list"}
+
+
+def check_growth(old: RecordSchema, new: RecordSchema) -> None:
+    """Check that records of `new` may follow those of `old` on one topic.
+
+    Fields may move, be added as nullable, become nullable, and get a wider type, which is one that
+    holds every value of the old: a wider integer (also an unsigned one's wider signed), float or
+    decimal of the same scale, or the large layout of text, bytes or list. The same inside records,
+    lists and maps. Metadata and Avro's enums and defaults do not matter here.
+
+    Raises:
+        SchemaError: naming the first field that does something else, and what to do.
+    """
+    _check_fields(list(old.arrow), list(new.arrow), "")
+
+
+def _check_fields(old: Iterable[pa.Field], new: Iterable[pa.Field], prefix: str) -> None:
+    found = {each.name: each for each in new}
+    for each in old:
+        path = f"{prefix}{each.name}"
+        if each.name not in found:
+            raise SchemaError(
+                f"field {path!r} ({_shown(each)}) is missing, and earlier records have it: "
+                "keep it, nullable if it may be empty, or use another topic"
+            )
+        _check_field(each, found.pop(each.name), path)
+    for each in found.values():
+        if not each.nullable:
+            raise SchemaError(
+                f"field {f'{prefix}{each.name}'!r} ({_shown(each)}) is new and cannot be null, and "
+                "earlier records lack it: make it nullable, or use another topic"
+            )
+
+
+def _check_field(old: pa.Field, new: pa.Field, path: str) -> None:
+    if old.nullable and not new.nullable:
+        raise SchemaError(
+            f"field {path!r} was {_shown(old)} and is {_shown(new)}, and earlier records may "
+            "have null: keep it nullable, or use another topic"
+        )
+    if not _widens(old.type, new.type):
+        raise SchemaError(
+            f"field {path!r} was {_shown(old)} and is {_shown(new)}, which is no wider form of it: "
+            f"keep {type_name(old.type)} or widen it, add a nullable field beside it, "
+            "or use another topic"
+        )
+    prefix = f"{path}."
+    if pa.types.is_struct(old.type):
+        _check_fields(list(old.type), list(new.type), prefix)
+        return
+    pairs = zip(children(old.type), children(new.type), strict=True)
+    for (name, before), (_, after) in pairs:
+        _check_field(before, after, f"{prefix}{name}")
+
+
+def _shown(each: pa.Field) -> str:
+    return type_name(each.type) + (" or null" if each.nullable else "")
+
+
+def _widens(old: pa.DataType, new: pa.DataType) -> bool:
+    """Say whether `new` is `old` or holds all its values; what is inside them is not looked at."""
+    if type_name(old) == type_name(new) or _LARGE.get(type_name(old)) == type_name(new):
+        return True
+    is_unsigned = pa.types.is_unsigned_integer
+    if pa.types.is_integer(old) and pa.types.is_integer(new):
+        return new.bit_width > old.bit_width and bool(is_unsigned(old) or not is_unsigned(new))
+    if pa.types.is_floating(old) and pa.types.is_floating(new):
+        return bool(new.bit_width > old.bit_width)
+    if pa.types.is_decimal(old) and pa.types.is_decimal(new):
+        more = new.precision > old.precision and new.bit_width >= old.bit_width
+        return bool(more and new.scale == old.scale)
+    return False

@@ -1,0 +1,83 @@
+"""What a producer and a consumer on memory share: configuration, and the cluster's metadata."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import KafkaError
+from confluent_kafka.admin import (
+    BrokerMetadata,
+    ClusterMetadata,
+    PartitionMetadata,
+    TopicMetadata,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from columnar_kafka.broker.memory import MemoryKafka
+
+__all__ = ["CLUSTER_ID", "cluster_metadata", "number", "setting", "without_servers"]
+
+CLUSTER_ID: Final = "memory"
+_SERVERS: Final = ("bootstrap.servers", "metadata.broker.list", "security.protocol", "oauth_cb")
+_SECURITY: Final = ("ssl.", "sasl.")
+_HOST: Final = "memory"
+_PORT: Final = 9092
+
+
+def without_servers(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration that names no server, key or password: none of them need exist."""
+    kept = {
+        key: each
+        for key, each in config.items()
+        if key not in _SERVERS and not key.startswith(_SECURITY)
+    }
+    return {**kept, "log_level": 0}  # librdkafka would warn of the missing servers
+
+
+def setting(config: Mapping[str, Any], key: str, default: Any) -> str:
+    """Return what is configured, as librdkafka reads it: as text, true and false in lower case."""
+    nested = config.get("default.topic.config") or {}
+    found = config.get(key, nested.get(key, default))
+    return str(found).lower() if isinstance(found, bool) else str(found)
+
+
+def number(config: Mapping[str, Any], key: str, default: int) -> int:
+    """Return a number that is configured; librdkafka has checked that it is one."""
+    return int(setting(config, key, default))
+
+
+def cluster_metadata(kafka: MemoryKafka, topic: str | None = None) -> ClusterMetadata:
+    """Return what `list_topics` returns: one broker, and all topics or the one asked for."""
+    cluster = ClusterMetadata()
+    cluster.cluster_id = CLUSTER_ID  # type: ignore[assignment]  # its stub knows only the default
+    cluster.controller_id = cluster.orig_broker_id = 1
+    cluster.orig_broker_name = f"{_HOST}:{_PORT}/1"  # type: ignore[assignment]
+    cluster.brokers = {1: _broker()}
+    topics = kafka.topics()
+    asked = topics if topic is None else {topic: topics.get(topic)}
+    cluster.topics = {name: _topic(name, partitions) for name, partitions in asked.items()}
+    return cluster
+
+
+def _broker() -> BrokerMetadata:
+    broker = BrokerMetadata()
+    broker.id, broker.host, broker.port = 1, _HOST, _PORT  # type: ignore[assignment]
+    return broker
+
+
+def _topic(name: str, partitions: int | None) -> TopicMetadata:
+    topic = TopicMetadata()
+    topic.topic = name
+    if partitions is None:
+        topic.error = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+    topic.partitions = {each: _partition(each) for each in range(partitions or 0)}
+    return topic
+
+
+def _partition(number: int) -> PartitionMetadata:
+    partition = PartitionMetadata()
+    partition.id, partition.leader = number, 1
+    partition.replicas = partition.isrs = [1]
+    return partition

@@ -1,0 +1,279 @@
+"""confluent-kafka's consumer, whose messages come from memory."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+
+from columnar_kafka.broker.memory import MemoryConsumer
+from columnar_kafka.testing.client import (
+    CLUSTER_ID,
+    cluster_metadata,
+    number,
+    setting,
+    without_servers,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from columnar_kafka.broker.memory import MemoryKafka
+
+__all__ = ["ConsumerOnMemory"]
+
+_RESETS: Final = {"smallest": "earliest", "beginning": "earliest", "largest": "latest",
+                  "end": "latest"}  # fmt: skip
+_TRUE: Final = ("true", "1")
+_MAX_CONSUME: Final = 1_000_000
+
+
+class ConsumerOnMemory(confluent_kafka.Consumer):
+    """Every method of `confluent_kafka.Consumer`, on the cluster that a subclass names.
+
+    The real client is made, so that librdkafka checks the configuration, and closed at once: it
+    connects to nothing, and whatever is called on it raises RuntimeError.
+    """
+
+    _kafka: MemoryKafka
+    _memory: MemoryConsumer | None = None
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        super().__init__(without_servers(config))
+        super().close()
+        strategy = setting(config, "partition.assignment.strategy", "range").split(",")[0].strip()
+        if strategy == "cooperative-sticky" or setting(config, "group.protocol", "") == "consumer":
+            raise NotImplementedError(
+                "a consumer on memory rebalances as partition.assignment.strategy range or "
+                "roundrobin, with group.protocol=classic: configure one of them in the test"
+            )
+        reset = setting(config, "auto.offset.reset", "largest")
+        commits = setting(config, "enable.auto.commit", True) in _TRUE
+        self._memory = MemoryConsumer(
+            self._kafka,
+            config["group.id"],
+            client=setting(config, "client.id", "rdkafka"),
+            reset=_RESETS.get(reset, reset),
+            strategy=strategy,
+            committed_only=setting(config, "isolation.level", "read_committed") == "read_committed",
+            end_events=setting(config, "enable.partition.eof", False) in _TRUE,
+            auto_store=setting(config, "enable.auto.offset.store", True) in _TRUE,
+            auto_commit=number(config, "auto.commit.interval.ms", 5000) / 1000 if commits else None,
+            on_commit=config.get("on_commit"),
+        )
+
+    @property
+    def memory(self) -> MemoryConsumer:
+        """What stands for librdkafka: `event`, `fail_next` and `expel` are there.
+
+        Raises:
+            RuntimeError: the consumer is closed.
+        """
+        if self._memory is None:
+            raise RuntimeError("Consumer closed")
+        return self._memory
+
+    # --- messages -------------------------------------------------------------------------------
+
+    def poll(self, timeout: float | None = -1) -> Any:
+        """See confluent-kafka."""
+        return self.memory.poll(-1 if timeout is None else timeout)
+
+    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Any]:
+        """See confluent-kafka."""
+        memory = self.memory
+        if not 0 <= num_messages <= _MAX_CONSUME:
+            raise ValueError("num_messages must be between 0 and 1000000 (1M)")
+        deadline = time.monotonic() + timeout
+        found: list[Any] = []
+        while len(found) < num_messages:
+            left = -1 if timeout < 0 else max(0.0, deadline - time.monotonic())
+            message = memory.poll(left)
+            if message is None:
+                break
+            found.append(message)
+        return found
+
+    # --- the group and the assignment -----------------------------------------------------------
+
+    def subscribe(
+        self,
+        topics: list[str],
+        on_assign: Any = None,
+        on_revoke: Any = None,
+        on_lost: Any = None,
+    ) -> None:
+        """See confluent-kafka."""
+        memory = self.memory
+        if not isinstance(topics, list):
+            raise TypeError("expected list of topic unicode strings")
+        callbacks = {"assign": on_assign, "revoke": on_revoke, "lost": on_lost}
+        for name, each in callbacks.items():
+            if each is not None and not callable(each):
+                raise TypeError(f"on_{name} expects a callable")
+        names = list(map(str, topics))
+        if not names or not all(map(_is_pattern_or_name, names)):
+            raise _invalid("Failed to set subscription: Local: Invalid argument or configuration")
+        memory.subscribe(names, **{name: self._told(each) for name, each in callbacks.items()})
+
+    def _told(self, callback: Any) -> Callable[[list[TopicPartition]], Any] | None:
+        return None if callback is None else lambda partitions: callback(self, partitions)
+
+    def unsubscribe(self) -> None:
+        """See confluent-kafka."""
+        self.memory.membership.unsubscribe()
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        """See confluent-kafka."""
+        self.memory.assign(_checked(partitions))
+
+    def unassign(self) -> None:
+        """See confluent-kafka."""
+        self.memory.assign([])
+
+    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        """See confluent-kafka."""
+        self.memory.incremental_assign(_checked(partitions))
+
+    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
+        """See confluent-kafka."""
+        self.memory.incremental_unassign(_checked(partitions))
+
+    def assignment(self) -> list[TopicPartition]:
+        """See confluent-kafka."""
+        return self.memory.assignment()
+
+    def pause(self, partitions: list[TopicPartition]) -> None:
+        """See confluent-kafka."""
+        self.memory.pause(_checked(partitions))
+
+    def resume(self, partitions: list[TopicPartition]) -> None:
+        """See confluent-kafka."""
+        self.memory.resume(_checked(partitions))
+
+    def seek(self, partition: TopicPartition) -> None:
+        """See confluent-kafka."""
+        [one] = _checked([partition])
+        self.memory.seek(one)
+
+    def memberid(self) -> Any:
+        """See confluent-kafka; None outside the group."""
+        return self.memory.membership.id
+
+    def consumer_group_metadata(self) -> Any:
+        """See confluent-kafka; only a producer on memory understands it."""
+        return self.memory.membership.metadata()
+
+    # --- offsets --------------------------------------------------------------------------------
+
+    def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """See confluent-kafka."""
+        return self.memory.position(_checked(partitions))
+
+    def committed(
+        self, partitions: list[TopicPartition], timeout: float = -1
+    ) -> list[TopicPartition]:
+        """See confluent-kafka."""
+        return self.memory.committed(_checked(partitions), timeout)
+
+    def commit(  # type: ignore[override]
+        self,
+        message: Any = None,
+        offsets: list[TopicPartition] | None = None,
+        asynchronous: bool = True,
+    ) -> list[TopicPartition] | None:
+        """See confluent-kafka."""
+        memory = self.memory
+        wanted = _after(message, offsets)
+        if wanted:
+            return memory.commit(wanted, asynchronous=asynchronous)
+        return memory.commit_stored(asynchronous=asynchronous)
+
+    def store_offsets(
+        self, message: Any = None, offsets: list[TopicPartition] | None = None
+    ) -> None:
+        """See confluent-kafka."""
+        memory = self.memory
+        wanted = _after(message, offsets)
+        if wanted is None:
+            raise ValueError("expected either message or offsets")
+        memory.store(wanted)
+
+    def get_watermark_offsets(
+        self, partition: TopicPartition, timeout: float = -1, cached: bool = False
+    ) -> tuple[int, int]:
+        """See confluent-kafka; what is cached is never out of date."""
+        [one] = _checked([partition])
+        return self.memory.watermarks(one)
+
+    def offsets_for_times(
+        self, partitions: list[TopicPartition], timeout: float = -1
+    ) -> list[TopicPartition]:
+        """See confluent-kafka."""
+        return self.memory.offsets_for_times(_checked(partitions))
+
+    # --- the cluster, and the end ---------------------------------------------------------------
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
+        """See confluent-kafka."""
+        return cluster_metadata(self.memory.kafka, topic)
+
+    def cluster_id(self, timeout: float = -1) -> str:
+        """See confluent-kafka."""
+        _ = self.memory
+        return CLUSTER_ID
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Do nothing: there is nobody to show them to."""
+        _ = self.memory
+
+    def close(self) -> None:
+        """See confluent-kafka."""
+        if self._memory is not None:
+            try:
+                self._memory.close()
+            finally:
+                self._memory = None
+
+
+def _is_pattern_or_name(topic: str) -> bool:
+    try:
+        re.compile(topic if topic.startswith("^") else "")
+    except re.error:
+        return False
+    return bool(topic)
+
+
+def _invalid(reason: str) -> KafkaException:
+    return KafkaException(KafkaError(KafkaError._INVALID_ARG, reason))
+
+
+def _checked(partitions: Any) -> list[TopicPartition]:
+    if not isinstance(partitions, list):
+        raise TypeError("requires list of TopicPartition")
+    if not all(isinstance(each, TopicPartition) for each in partitions):
+        raise TypeError("expected cimpl.TopicPartition")
+    return partitions
+
+
+def _after(message: Any, offsets: Any) -> list[TopicPartition] | None:
+    """Return the offsets that a commit is about; None where it names none."""
+    if message is not None and offsets is not None:
+        raise ValueError("message and offsets are mutually exclusive")
+    if offsets is not None:
+        return _checked(offsets)
+    if message is None:
+        return None
+    if type(message) is not Message:  # confluent-kafka refuses subclasses
+        raise TypeError("expected confluent_kafka.cimpl.Message")
+    error = message.error()
+    if error is not None:
+        raise _invalid(f"Cannot commit offsets for message with error: '{error.str()}'")
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    assert topic is not None
+    assert partition is not None
+    assert offset is not None
+    return [TopicPartition(topic, partition, offset + 1)]

@@ -1,0 +1,164 @@
+"""One object for a test: a cluster in memory, and the classes of its clients."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from columnar_kafka import lifetime
+from columnar_kafka.broker.memory import MemoryConsumer, MemoryKafka
+from columnar_kafka.broker.memory.cluster import Fault
+from columnar_kafka.consumer import Consumer
+from columnar_kafka.feed import Feed
+from columnar_kafka.ledger import Ledger
+from columnar_kafka.producer import Producer
+from columnar_kafka.testing.consumer import ConsumerOnMemory
+from columnar_kafka.testing.producer import ProducerOnMemory, Turns
+
+if TYPE_CHECKING:
+    import confluent_kafka
+    from confluent_kafka import KafkaError
+
+    from columnar_kafka.broker.base import ProducerBroker
+    from columnar_kafka.record import Message
+
+__all__ = ["FakeKafka"]
+
+_ALL: Final = 1 << 62
+
+
+class FakeProducer(Producer, ProducerOnMemory):
+    """`columnar_kafka.Producer`, whose messages go to memory; `memory` has its own faults."""
+
+    _clients: weakref.WeakSet[FakeProducer]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._clients.add(self)
+        if self._settings.encoding != "none":
+            lifetime.ended(self)  # what a test leaves behind must not be waited for at exit
+
+    def _connect(self, inner: dict[str, Any]) -> ProducerBroker:
+        return self.memory
+
+    def _choose_partitions(self, name: str) -> Turns:
+        return Turns(name)
+
+    def __del__(self) -> None:
+        """Send what is outstanding as a real one does; what is held nobody can release now."""
+        if self._memory is not None and self._memory.holds:
+            self._drop()
+        super().__del__()
+
+    def _drop(self) -> None:
+        """End the thread; what is buffered is lost."""
+        if self._settings.encoding != "none":
+            self._sender.stop()
+            self._unusable = RuntimeError("Producer has been closed")
+        self._memory = None
+
+
+class FakeConsumer(Consumer, ConsumerOnMemory):
+    """`columnar_kafka.Consumer`, whose messages come from memory; `memory` has its own faults."""
+
+
+class FakeKafka(MemoryKafka):
+    """A Kafka in memory, for unit tests. Thread-safe; it has no thread and no socket.
+
+    `Producer` and `Consumer` are its clients' classes, subclasses of this package's: put them
+    where the code under test finds its own. ``bootstrap.servers`` and the settings for security
+    are not looked at; everything else is checked by librdkafka.
+
+    Topics that a producer asks for are created, with one partition, as brokers do by default.
+    Without `auto_create_topics` their messages fail, and records wait as for a real cluster.
+    """
+
+    Producer: type[FakeProducer]
+    Consumer: type[FakeConsumer]
+
+    def __init__(self, *, auto_create_topics: bool = True) -> None:
+        super().__init__(auto_create_topics=auto_create_topics)
+        self._producers: weakref.WeakSet[FakeProducer] = weakref.WeakSet()
+        bound = {"_kafka": self, "_clients": self._producers, "__module__": __name__}
+        self.Producer = type("Producer", (FakeProducer,), bound)
+        self.Consumer = type("Consumer", (FakeConsumer,), {"_kafka": self, "__module__": __name__})
+
+    # --- what is there --------------------------------------------------------------------------
+
+    def records(
+        self, topic: str, partition: int | None = None, *, committed: bool = True
+    ) -> list[Message]:
+        """Return the records and plain messages of a topic, or of one of its partitions.
+
+        They are in the order in which they arrived; offsets are positions. A segment that cannot
+        be read is one message whose `error()` is set.
+
+        Args:
+            topic: the topic.
+            partition: of this partition only.
+            committed: leave out what is aborted or still in a transaction, and what is behind it.
+
+        Raises:
+            KeyError: there is no such topic.
+        """
+        if topic not in self.topics():
+            known = ", ".join(sorted(self.topics())) or "none at all"
+            raise KeyError(f"there is no topic {topic!r}; there are: {known}")
+        messages = self.arrived(topic, committed=committed)
+        chosen = [each for each in messages if partition in (None, each.partition())]
+        return Feed(_Replay(self, chosen), Ledger(auto_store=False)).take(_ALL, 0)
+
+    # --- faults, for all producers --------------------------------------------------------------
+
+    def fail_next(self, error: KafkaError, *, count: int = 1, stored: bool = False) -> None:
+        """Let the next Kafka messages fail with `error`: a segment, with all of its records.
+
+        `stored` ones are in the topic all the same, as when an acknowledgement is lost.
+        """
+        with self.changed:
+            self.faults.extend([Fault(error, stored=stored)] * count)
+
+    def refuse_next(self, error: KafkaError | None = None, *, count: int = 1) -> None:
+        """Let sending the next messages raise: KafkaException, or BufferError without an error."""
+        with self.changed:
+            self.faults.extend([Fault.refusal(error)] * count)
+
+    def hold(self) -> None:
+        """Keep what is sent from now on, neither stored nor reported, until `release`."""
+        with self.changed:
+            self.held = True
+
+    def release(self) -> None:
+        """Let what is held go, in order for each producer."""
+        with self.changed:
+            self.held = False
+            for each in list(self._producers):
+                if each._memory is not None:
+                    each._memory.release()
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End the threads of producers that are still open; what they have buffered is lost."""
+        for each in list(self._producers):
+            each._drop()
+
+    def __enter__(self) -> Self:
+        """Return this cluster."""
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Close it."""
+        self.close()
+
+
+class _Replay(MemoryConsumer):
+    """Hands out these messages and then nothing."""
+
+    def __init__(self, kafka: MemoryKafka, messages: list[confluent_kafka.Message]) -> None:
+        super().__init__(kafka)
+        self._messages = iter(messages)
+
+    def poll(self, timeout: float) -> confluent_kafka.Message | None:
+        """Return the next one."""
+        return next(self._messages, None)

@@ -1,0 +1,77 @@
+"""Producers that nobody closes: what they accepted is sent, and nothing of them stays."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from typing import Any
+
+import confluent_kafka
+import pyarrow as pa
+import pytest
+from support import eventually
+
+from columnar_kafka import Producer, lifetime
+
+SCHEMA = pa.schema([("n", pa.int64())])
+
+
+def senders() -> set[threading.Thread]:
+    return {each for each in threading.enumerate() if each.name.startswith("columnar-kafka")}
+
+
+def make(servers: str, **config: Any) -> Producer:
+    producer = Producer(
+        {"bootstrap.servers": servers, "columnar.encoding": "parquet"} | config, log_level=0
+    )
+    producer.set_schema("dropped", SCHEMA)
+    return producer
+
+
+@pytest.mark.parametrize("cyclic", [False, True])
+def test_a_dropped_producer_with_nothing_outstanding_is_gone(embedded, *, cyclic: bool) -> None:
+    before = senders()
+    producer = make(embedded.bootstrap_servers)
+    producer.produce("dropped", {"n": 1})
+    assert producer.flush(20) == 0
+    if cyclic:
+        producer.itself = producer
+    alive = weakref.ref(producer)
+    del producer
+    gc.collect()
+    eventually(lambda: alive() is None)
+    eventually(lambda: not senders() - before)
+
+
+@pytest.mark.parametrize("cyclic", [False, True])
+def test_a_dropped_producer_sends_what_it_accepted(
+    embedded, caplog: pytest.LogCaptureFixture, *, cyclic: bool
+) -> None:
+    before = senders()
+    seen: list[Any] = []
+    producer = make(embedded.bootstrap_servers, **{"columnar.linger.ms": 60_000})
+    for n in range(100):
+        producer.produce("dropped", {"n": n}, on_delivery=lambda error, _: seen.append(error))
+    if cyclic:
+        producer.itself = producer
+    del producer
+    gc.collect()
+    eventually(lambda: len(seen) == 100)
+    assert seen == [None] * 100
+    assert "dropped with 100 records outstanding" in caplog.text
+    eventually(lambda: not senders() - before)
+    eventually(lambda: not lifetime._dropped)
+
+
+def test_a_producer_that_was_never_made_is_dropped_quietly() -> None:
+    with pytest.raises(confluent_kafka.KafkaException):
+        Producer({"columnar.encoding": "parquet", "no.such.key": 1})
+    Producer.__new__(Producer).__del__()
+
+
+def test_flushing_one_that_another_thread_has_closed_ends(embedded) -> None:
+    producer = make(embedded.bootstrap_servers)
+    producer.produce("dropped", {"n": 1})
+    producer.close()
+    assert producer._flush_fully() is None

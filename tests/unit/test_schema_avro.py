@@ -1,0 +1,310 @@
+"""Avro's unions, logical types, defaults and names: what a column keeps, and what is refused."""
+
+from __future__ import annotations
+
+import decimal
+import json
+import math
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+
+from columnar_kafka.errors import SchemaError
+from columnar_kafka.schema import RecordSchema
+
+
+def one(avro: Any, **more: Any) -> dict[str, Any]:
+    field = {"name": "f", "type": avro, **more}
+    return {"type": "record", "name": "r", "namespace": "x.y", "fields": [field]}
+
+
+def refusal(schema: Any) -> str:
+    with pytest.raises(SchemaError) as raised:
+        RecordSchema.parse(schema)
+    return raised.value.reason
+
+
+ENUM = {"type": "enum", "name": "e", "symbols": ["A", "B"]}
+FIXED = {"type": "fixed", "name": "x", "size": 4}
+RECORD = {"type": "record", "name": "q", "fields": [{"name": "a", "type": "int"}]}
+DATE = {"type": "int", "logicalType": "date"}
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
+UUID = {"type": "string", "logicalType": "uuid"}
+
+# --- unions -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("branches", "arrow"),
+    [
+        (["int", "long"], pa.int64()),
+        (["long", {"type": "int", "logicalType": "unknown"}], pa.int64()),
+        (["float", "double"], pa.float64()),
+        ([ENUM, "string"], pa.string()),
+        ([ENUM, "string", ENUM | {"name": "e2"}], pa.string()),
+        ([FIXED, "bytes"], pa.binary()),
+        (["bytes", FIXED, FIXED | {"name": "x2", "size": 9}], pa.binary()),
+    ],
+)
+def test_a_union_whose_values_one_column_keeps_is_that_column(
+    branches: list[Any], arrow: pa.DataType
+) -> None:
+    for union in (branches, branches[::-1]):
+        found = RecordSchema.parse(one(union))
+        assert found.arrow == pa.schema([pa.field("f", arrow, nullable=False)])
+        assert found.symbols == {}
+        assert RecordSchema.parse(one(["null", *union])).arrow == pa.schema([("f", arrow)])
+
+
+def test_a_union_is_a_column_inside_too() -> None:
+    found = RecordSchema.parse(one({"type": "array", "items": ["null", "int", "long"]})).arrow
+    assert found.field("f").type == pa.list_(pa.int64())
+
+
+@pytest.mark.parametrize(
+    ("branches", "shown"),
+    [
+        (["int", "string", "null"], "int, string"),
+        (["int", "double"], "int, double"),
+        (["long", "float", "double"], "long, float, double"),
+        (["string", "bytes"], "string, bytes"),
+        ([RECORD, RECORD | {"name": "q2"}], "x.y.q, x.y.q2"),
+        ([ENUM, ENUM | {"name": "e2"}], "x.y.e, x.y.e2"),
+        ([FIXED, FIXED | {"name": "x2"}], "x.y.x, x.y.x2"),
+        ([DATE, "long"], "date, long"),
+        ([DECIMAL, FIXED], "decimal, x.y.x"),
+        ([UUID, ENUM], "uuid, x.y.e"),
+        ([{"type": "array", "items": "int"}, {"type": "map", "values": "int"}], "array, map"),
+    ],
+)
+def test_any_other_union_is_refused_with_its_branches_and_what_to_do(
+    branches: list[Any], shown: str
+) -> None:
+    """A column has one type: what is read back would not be what was produced."""
+    assert refusal(one(branches)) == (
+        f"field 'f' is a union of {shown}; a column has one type: use one, or a record with a "
+        "nullable field for each"
+    )
+
+
+def test_unions_are_refused_by_the_path_of_their_field() -> None:
+    inner = {"type": "record", "name": "q", "fields": [{"name": "u", "type": ["int", "string"]}]}
+    assert refusal(one({"type": "map", "values": inner})).startswith("field 'f.value.u' is a union")
+
+
+@pytest.mark.parametrize(
+    ("avro", "reason"),
+    [
+        (["null"], "field 'f' has Avro type 'null', which a segment cannot store"),
+        ([], "field 'f' has Avro type 'null', which a segment cannot store"),
+        (["null", ["int"]], "field 'f' is a union in a union, which Avro does not allow"),
+        (FIXED | {"size": 0}, "field 'f' is fixed to 0 bytes, which Parquet cannot store"),
+        (FIXED | {"size": -1}, "field 'f' is fixed to -1 bytes, which is no size"),
+        (FIXED | {"size": "4"}, "field 'f' is fixed to '4' bytes, which is no size"),
+        (FIXED | {"size": 1 << 31}, "field 'f' is fixed to 2147483648 bytes, which is no size"),
+    ],
+)
+def test_what_fastavro_lets_pass_and_no_column_holds_is_refused(avro: Any, reason: str) -> None:
+    assert refusal(one(avro)) == reason
+
+
+def test_a_name_with_a_dot_is_refused() -> None:
+    """It could not be told from a field inside a record."""
+    schema = {"type": "record", "name": "r", "fields": [{"name": "a.b", "type": "int"}]}
+    assert refusal(schema) == "field 'a.b' has a dot in its name, which Avro does not allow"
+
+
+# --- logical types ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("avro", "arrow"),
+    [
+        (FIXED | {"size": 12, "logicalType": "duration"}, pa.binary(12)),
+        (FIXED | {"size": 16, "logicalType": "uuid"}, pa.binary(16)),
+        (FIXED | {"size": 8, "logicalType": "decimal", "precision": 18}, pa.decimal128(18, 0)),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 0}, pa.binary()),
+        ({"type": "bytes", "logicalType": "decimal", "precision": None}, pa.binary()),
+        ({"type": "string", "logicalType": "decimal", "precision": 4}, pa.string()),
+        (DECIMAL | {"scale": None}, pa.decimal128(4, 0)),
+        ({"type": "int", "logicalType": "timestamp-millis"}, pa.int32()),
+    ],
+)
+def test_a_logical_type_that_does_not_apply_is_ignored(avro: Any, arrow: pa.DataType) -> None:
+    assert RecordSchema.parse(one(avro)).arrow.field("f").type == arrow
+
+
+def test_uuids_are_known_by_their_path() -> None:
+    fixed = FIXED | {"size": 16, "logicalType": "uuid"}
+    other = FIXED | {"name": "y", "size": 15, "logicalType": "uuid"}
+    inner = {
+        "type": "record",
+        "name": "q",
+        "fields": [{"name": "a", "type": ["null", UUID]}, {"name": "b", "type": other}],
+    }
+    schema = one({"type": "array", "items": inner})
+    schema["fields"] += [{"name": "g", "type": UUID}, {"name": "h", "type": fixed}]
+    assert RecordSchema.parse(schema).uuids == {"f.item.a", "g", "h"}
+
+
+# --- names --------------------------------------------------------------------------------------
+
+
+def test_what_a_reader_of_avro_needs_and_a_column_does_not_is_harmless() -> None:
+    plain = one({"type": "record", "name": "q", "fields": [{"name": "a", "type": "int"}]})
+    inner = {
+        "type": "error",
+        "name": "other.name.q",
+        "aliases": ["old"],
+        "doc": "d",
+        "fields": [{"name": "a", "type": "int", "order": "ignore", "aliases": ["b"], "doc": "d"}],
+    }
+    full = one(inner, doc="d", order="descending") | {"doc": "d", "aliases": ["z"], "extra": 1}
+    assert RecordSchema.parse(full).arrow == RecordSchema.parse(plain).arrow
+    assert RecordSchema.parse(full | {"type": "error"}).arrow == RecordSchema.parse(plain).arrow
+
+
+def test_names_are_found_in_their_namespace() -> None:
+    enum = {"type": "enum", "name": "e", "namespace": "other", "symbols": ["A"]}
+    schema = one({"type": "array", "items": enum})
+    schema["fields"].append({"name": "g", "type": "other.e"})
+    assert RecordSchema.parse(schema).symbols == {"f.item": {"A"}, "g": {"A"}}
+
+
+@pytest.mark.parametrize("write", [list, json.dumps])
+def test_a_list_of_one_record_and_what_it_uses_is_a_schema(write: Any) -> None:
+    record = {"type": "record", "name": "r", "fields": [{"name": "f", "type": ["null", "e"]}]}
+    assert RecordSchema.parse(write([ENUM, record])).symbols == {"f": {"A", "B"}}
+    assert RecordSchema.parse(write([record | {"fields": one("int")["fields"]}])) == (
+        RecordSchema.parse(one("int"))
+    )
+
+
+@pytest.mark.parametrize("types", [[], [ENUM], [RECORD, RECORD | {"name": "z"}], ["null", RECORD]])
+def test_a_list_with_any_other_number_of_records_is_none(types: list[Any]) -> None:
+    assert refusal(types) == "the Avro schema of a topic is a record; this one is not"
+
+
+def test_a_schema_that_fastavro_has_parsed_is_one_too() -> None:
+    schema = one({"type": "array", "items": RECORD})
+    schema["fields"].append({"name": "g", "type": "q"})
+    assert RecordSchema.parse(fastavro.parse_schema(schema)) == RecordSchema.parse(schema)
+
+
+@pytest.mark.parametrize(
+    ("avro", "path", "name"),
+    [
+        (["null", "r"], "f", "x.y.r"),
+        (RECORD | {"fields": [{"name": "a", "type": ["null", "q"]}]}, "f.a", "x.y.q"),
+        (
+            RECORD | {"fields": [{"name": "a", "type": {"type": "map", "values": "r"}}]},
+            "f.a.value",
+            "x.y.r",
+        ),
+    ],
+)
+def test_a_recursive_type_is_refused_by_path_and_name(avro: Any, path: str, name: str) -> None:
+    assert refusal(one(avro)) == f"field {path!r} is recursive ({name}); columns cannot be"
+
+
+# --- defaults -----------------------------------------------------------------------------------
+
+
+def test_defaults_are_known_by_their_path() -> None:
+    inner = {
+        "type": "record",
+        "name": "q",
+        "fields": [
+            {"name": "a", "type": "bytes", "default": "\u00ff"},
+            {"name": "b", "type": "int"},
+        ],
+    }
+    schema = one({"type": "array", "items": ["null", inner]}, default=[{"b": 1}])
+    schema["fields"].append({"name": "g", "type": {"type": "map", "values": "q"}})
+    assert RecordSchema.parse(schema).defaults == {
+        "f": [{"a": b"\xff", "b": 1}],
+        "f.item.a": b"\xff",
+        "g.value.a": b"\xff",
+    }
+
+
+@pytest.mark.parametrize(
+    ("avro", "default", "value"),
+    [
+        (["null", "int"], 7, 7),
+        (["int", "long"], 1 << 40, 1 << 40),
+        (["null", ENUM], "B", "B"),
+        ([FIXED, "bytes"], "\u00ff", b"\xff"),
+        ("double", 1, 1.0),
+        ("float", "1.5", 1.5),
+        ("double", "-Infinity", -math.inf),
+        (
+            DECIMAL | {"precision": 38},
+            (10**37 + 1).to_bytes(16, "big").decode("latin-1"),
+            decimal.Decimal("100000000000000000000000000000000000.01"),
+        ),
+        (DATE, -5, -5),
+        ({"type": "int", "logicalType": "time-millis"}, 86_399_999, 86_399_999),
+        ({"type": "int", "logicalType": "time-micros"}, -1, -1),
+        (UUID, "any text", "any text"),
+    ],
+)
+def test_a_default_may_be_of_any_branch_and_is_exact(avro: Any, default: Any, value: Any) -> None:
+    (found,) = RecordSchema.parse(one(avro, default=default)).defaults.values()
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("avro", "default"),
+    [
+        ("int", "x"),
+        ("int", 1 << 31),
+        ("int", 1.0),
+        ("long", True),
+        ("long", -(1 << 63) - 1),
+        ("boolean", 1),
+        ("boolean", None),
+        ("float", 1e300),
+        ("double", "x"),
+        ("double", True),
+        ("string", 5),
+        ("string", "\ud800"),
+        ("bytes", "\u0100"),
+        ("bytes", [1]),
+        (FIXED, "abc"),
+        (DECIMAL, "\u0027\u0010"),
+        ({"type": "int", "logicalType": "time-millis"}, 86_400_000),
+        ({"type": "long", "logicalType": "time-micros"}, -1),
+        (ENUM, "C"),
+        (ENUM, None),
+        (["null", "int"], "x"),
+        (["null", ENUM], "C"),
+        ({"type": "array", "items": "int"}, {}),
+        ({"type": "array", "items": "int"}, ["x"]),
+        ({"type": "map", "values": "int"}, []),
+        ({"type": "map", "values": "int"}, {"k": None}),
+        (RECORD, {}),
+        (RECORD, {"a": 1, "b": 2}),
+        (RECORD, {"a": "x"}),
+        (RECORD, None),
+        ({"type": "string"}, 5),
+    ],
+)
+def test_a_default_that_does_not_fit_is_refused_by_its_field(avro: Any, default: Any) -> None:
+    """Also where fastavro looks no closer: the rows it would fill could not be stored."""
+    expected = f"field 'f' has a default that it cannot hold, {json.dumps(default)}"
+    assert refusal(one(avro, default=default)) == expected
+
+
+def test_a_default_that_json_could_not_have_written_is_refused_too() -> None:
+    expected = "field 'f' has a default that it cannot hold, \"b'x'\""
+    assert refusal(one("bytes", default=b"x")) == expected
+
+
+def test_a_default_inside_is_refused_by_its_path() -> None:
+    inner = RECORD | {"fields": [{"name": "a", "type": "int", "default": "x" * 100}]}
+    assert refusal(one({"type": "array", "items": inner})) == (
+        f"field 'f.item.a' has a default that it cannot hold, \"{'x' * 76}..."
+    )
