@@ -5,7 +5,7 @@ Passive: it is told the time, starts nothing and calls nobody back. A batch seal
 - its number of rows, or its estimated encoded size,
 - the age of its *first* record,
 - `seal_all` (flush, commit), a plain message or Arrow data for its partition, a new schema,
-- memory: at half of the bound the largest open batch goes.
+- memory: past half of the bound the largest open batch goes, where open ones hold a good part of it.
 """
 
 from __future__ import annotations
@@ -88,16 +88,22 @@ class Accumulator:
         message_timeout: float,
         refresh: float,
         propagation: float,
+        memory: int,
     ) -> None:
+        """Durations are in seconds; `memory` is the bound on all records, in bytes."""
         self._partitioner = partitioner
         self._linger = linger
         self._message_timeout = message_timeout
         self._refresh = refresh if refresh > 0 else float("inf")
         self._propagation = propagation
+        # Where open batches hold less it is others' memory that is scarce: sealing them early would
+        # make many small segments and free nothing.
+        self._worthwhile = memory // 4
         self._lock = threading.Lock()  # guards everything below
         self._topics: dict[str, _Topic] = {}
         self._chunks: list[Chunk] = []
         self._sealed: deque[Sealed] = deque()
+        self._open_bytes = 0
         self._closed = False
 
     def __repr__(self) -> str:
@@ -173,7 +179,7 @@ class Accumulator:
             others: key, timestamp, headers, callback.
             nbytes: what it may hold.
             now: the time.
-            pressed: memory is scarce: seal the largest open batch.
+            pressed: memory is scarce.
 
         Raises:
             KafkaException: there is no such partition.
@@ -188,9 +194,7 @@ class Accumulator:
             if partition >= topic.partitions:
                 raise KafkaException(unable(KafkaError._UNKNOWN_PARTITION))
             wake = self._append(topic, form, partition, values, others, nbytes, now)
-            if pressed:
-                self._seal_largest()
-            return wake or pressed
+            return (pressed and self._relieve()) or wake
 
     def _append(
         self,
@@ -214,6 +218,7 @@ class Accumulator:
             max_bytes = form.limits.target / (topic.ratio or _FIRST_RATIO)
             batch = topic.open[partition] = Batch(form, partition, now, max_bytes=max_bytes)
         chunk = batch.append(values, others, nbytes)
+        self._open_bytes += nbytes
         if chunk is not None:
             self._chunks.append(chunk)
             wake = True
@@ -267,7 +272,7 @@ class Accumulator:
                     raise KafkaException(unable(KafkaError._UNKNOWN_PARTITION))
                 self._append_bulk(topic, bulk)
             if pressed:
-                self._seal_largest()
+                self._relieve()
 
     def _append_bulk(self, topic: _Topic, bulk: Bulk) -> None:
         assert topic.partitions is not None
@@ -305,14 +310,23 @@ class Accumulator:
         for batch in list(topic.open.values()):
             self._seal(topic, batch)
 
-    def _seal_largest(self) -> None:
+    def relieve(self) -> bool:
+        """Seal the largest open batch, as memory is scarce, where that helps; return whether."""
+        with self._lock:
+            return self._relieve()
+
+    def _relieve(self) -> bool:
+        if self._open_bytes < self._worthwhile:
+            return False
         topics = self._topics.values()
         opened = [(topic, batch) for topic in topics for batch in topic.open.values()]
         if opened:
             self._seal(*max(opened, key=lambda each: each[1].taken_bytes))
+        return bool(opened)
 
     def _seal(self, topic: _Topic, batch: Batch) -> None:
         del topic.open[batch.partition]
+        self._open_bytes -= batch.taken_bytes
         batch.seal()
         self._sealed.append(batch)
         if topic.sticky == batch.partition:

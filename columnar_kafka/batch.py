@@ -104,8 +104,10 @@ class Chunk:
 
     def __init__(self, form: Format, partition: int) -> None:
         self._where = (form.topic, partition)
-        self.builder: Builder = form.columns.builder()
-        self.others: list[Others] = []
+        self._builder: Builder = form.columns.builder()
+        self.capacity = self._builder.capacity
+        # Values and the rest in one step: a signal's exception may come between any two.
+        self.records: list[tuple[tuple[Any, ...], Others]] = []
         self.charge = 0
         self.block: Block | None = None
         self._converted = False
@@ -121,21 +123,24 @@ class Chunk:
             reason = KafkaError(KafkaError._VALUE_SERIALIZATION, f"{type(error).__name__}: {error}")
             return [
                 Refused(*self._where, OneRow((None, key, timestamp, headers)), reason, callback)
-                for key, timestamp, headers, callback in self.others
+                for _, (key, timestamp, headers, callback) in self.records
             ]
 
     def _convert(self) -> list[Refused]:
-        columns, refusals = self.builder.finish()
+        for values, _ in self.records:
+            self._builder.append(values)
+        columns, refusals = self._builder.finish()
+        others = [each for _, each in self.records]
         refused = [
             Refused(
                 *self._where,
-                OneRow((refusal.value, *self.others[i][:3])),
+                OneRow((refusal.value, *others[i][:3])),
                 refusal.error.kafka_error,
-                self.others[i][3],
+                others[i][3],
             )
             for i, refusal in refusals.items()
         ]
-        kept = [each for i, each in enumerate(self.others) if i not in refusals]
+        kept = [each for i, each in enumerate(others) if i not in refusals]
         keys, timestamps, headers, callbacks = zip(*kept, strict=True) if kept else ((),) * 4
         self.block = Block(
             columns,
@@ -144,7 +149,7 @@ class Chunk:
             kafka.header_array(headers),
             callbacks,
         )
-        del self.builder, self.others
+        del self._builder, self.records
         return refused
 
 
@@ -159,9 +164,8 @@ class Batch:
         self.rows = 0
         self.taken_bytes = 0
         self.max_bytes = max_bytes
-        self.chunks: list[Chunk] = []
+        self.chunks = [Chunk(form, partition)]
         self.state = State.OPEN
-        self._begin_chunk()
 
     def __repr__(self) -> str:
         where = f"{self.form.topic}[{self.partition}]"
@@ -169,35 +173,19 @@ class Batch:
 
     def append(self, values: tuple[Any, ...], others: Others, nbytes: int) -> Chunk | None:
         """Add one record; return the chunk that it filled, for the sender to convert."""
-        self._add_values(values)
-        self._add_others(others)
+        chunk = self.chunks[-1]
+        chunk.records.append((values, others))
+        chunk.charge += nbytes
         self.rows += 1
         self.taken_bytes += nbytes
-        self._room -= 1
-        if self._room:
+        if len(chunk.records) < chunk.capacity:
             return None
-        full = self._end_chunk()
-        self._begin_chunk()
-        return full
+        self.chunks.append(Chunk(self.form, self.partition))
+        return chunk
 
     def seal(self) -> None:
         """Take no more records."""
         self.state = _advance(self.state, State.SEALED)
-        self._end_chunk()
-
-    def _begin_chunk(self) -> None:
-        chunk = Chunk(self.form, self.partition)
-        self.chunks.append(chunk)
-        self._add_values = chunk.builder.append
-        self._add_others = chunk.others.append
-        self._room = chunk.builder.capacity
-        self._charged = self.taken_bytes
-
-    def _end_chunk(self) -> Chunk:
-        chunk = self.chunks[-1]
-        chunk.charge = self.taken_bytes - self._charged
-        del self._add_values, self._add_others  # or they would keep the rows alive
-        return chunk
 
 
 @dataclass(slots=True, eq=False)

@@ -93,6 +93,7 @@ class Producer(confluent_kafka.Producer):
             message_timeout=settings.message_timeout,
             refresh=settings.metadata_refresh,
             propagation=settings.metadata_propagation,
+            memory=settings.queue_bytes,
         )
         self._transaction = Transaction(self._delivery, required=settings.transactional)
         self._sender = Sender(
@@ -260,8 +261,8 @@ class Producer(confluent_kafka.Producer):
         try:
             return self._budget.take(nbytes, records)
         except BufferError:
-            self._accumulator.seal_all()
-            self._sender.wake()
+            if self._accumulator.relieve():
+                self._sender.wake()
             raise
 
     def produce_arrow(

@@ -115,6 +115,7 @@ class Pipeline:
             message_timeout=message_timeout,
             refresh=refresh,
             propagation=propagation,
+            memory=queue_bytes,
         )
         self.sender = Sender(
             accumulator=self.accumulator,

@@ -118,6 +118,22 @@ def test_a_new_schema_of_one_topic_does_not_seal_another() -> None:
     assert (pipeline.segments(), pipeline.segments(topic="u")) == ([], [rows(2)])
 
 
+def test_memory_that_others_hold_does_not_make_small_segments() -> None:
+    """As while a broker is away: what is in flight holds most; sealing early frees nothing."""
+    pipeline = Pipeline(partitions=4, queue_bytes=60_000)
+    pipeline.broker.hold()
+    refused = 0
+    for n in range(4000):
+        try:
+            pipeline.produce({"n": n}, partition=n % 4)
+        except BufferError:
+            refused += 1
+            pipeline.accumulator.relieve()
+        pipeline.run()
+    assert refused > 100
+    assert 0 < len(pipeline.broker) < 40
+
+
 def test_at_half_of_the_memory_the_largest_batch_seals() -> None:
     charge = Pipeline()._forms["t"].columns.take({"n": 1})[1]
     pipeline = Pipeline(partitions=2, queue_bytes=8 * charge)
