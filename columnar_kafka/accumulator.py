@@ -5,7 +5,7 @@ Passive: it is told the time, starts nothing and calls nobody back. A batch seal
 - its number of rows, or its estimated encoded size,
 - the age of its *first* record,
 - `seal_all` (flush, commit), a plain message or Arrow data for its partition, a new schema,
-- memory: past half of the bound the largest open batch goes, where open ones hold a good part of it.
+- memory: past half of the bound the largest open batch goes, where open ones hold a quarter.
 """
 
 from __future__ import annotations

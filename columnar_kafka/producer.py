@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import sys
 import threading
@@ -356,19 +357,27 @@ class Producer(confluent_kafka.Producer):
         if topic not in self._formats:
             given = _callback(callback, on_delivery)
             return super().produce_batch(topic, messages, partition, **given)
+        operator.index(partition)
+        _check_messages(self._formats[topic], messages)
+        given = callback or on_delivery or self._settings.on_delivery
         taken = 0
         for message in messages:
-            arguments: dict[str, Any] = {
-                "partition": partition,
-                "callback": callback or on_delivery,
-                **{name: each for name, each in message.items() if name != "_error"},
-            }
             try:
-                self.produce(topic, **arguments)
+                self.produce(
+                    topic,
+                    message.get("value"),
+                    message.get("key"),
+                    message.get("partition", partition),
+                    callback=message.get("callback") or given,
+                    timestamp=message.get("timestamp", 0),
+                    headers=message.get("headers"),
+                )
             except BufferError:
-                message["_error"] = KafkaError(KafkaError._QUEUE_FULL)
+                message["_error"] = _failed(KafkaError(KafkaError._QUEUE_FULL))
+            except RowError as error:
+                message["_error"] = error.kafka_error
             except KafkaException as error:
-                message["_error"] = error.args[0]
+                message["_error"] = _failed(error.args[0])
             else:
                 taken += 1
         return taken
@@ -570,6 +579,32 @@ def _callback(callback: Callback, on_delivery: Callback) -> dict[str, Any]:
     return {} if given is None else {"on_delivery": given}
 
 
+def _check_messages(form: Format, messages: Any) -> None:
+    """Raise, as confluent-kafka does, for what can be no messages; before any of them is taken."""
+    if not isinstance(messages, list):
+        raise TypeError("messages must be a list")
+    for i, message in enumerate(messages):
+        if not isinstance(message, dict):
+            raise TypeError(f"Message at index {i} must be a dict")
+        value, key = message.get("value"), message.get("key")
+        if not isinstance(value, bytes | str | dict | None):
+            try:
+                form.columns.take(value)
+            except RowError:
+                pass  # noted in the message when it is its turn
+            except TypeError as error:
+                raise TypeError(f"Message value at index {i} must be bytes or str") from error
+        if not isinstance(key, bytes | str | None):
+            raise TypeError(f"Message key at index {i} must be bytes or str")
+        if not isinstance(message.get("partition", -1), int):
+            raise TypeError(f"Message partition at index {i} must be int")
+
+
+def _failed(error: KafkaError) -> KafkaError:
+    """Return an error in the words in which confluent-kafka notes it in a message of a batch."""
+    return KafkaError(error.code(), f"Message failed: {KafkaError(error.code()).str()}")
+
+
 def _integers(partition: Any, timestamp: Any) -> tuple[int, int]:
     """Return what a message and a column can hold, or raise as confluent-kafka does."""
     partition, timestamp = operator.index(partition), operator.index(timestamp)
@@ -595,4 +630,5 @@ def _check_metadata(form: Format, **given: Any) -> None:
 
 
 def _deadline(timeout: float) -> float:
+    math.isfinite(timeout)  # or a TypeError, in confluent-kafka's words
     return float("inf") if timeout < 0 else time.monotonic() + timeout

@@ -1,27 +1,27 @@
-"""The same tests on confluent-kafka's classes and on ours, in each way of being switched off."""
+"""The same tests on confluent-kafka's classes and on ours, in each way of using them."""
 
 from __future__ import annotations
 
+import itertools
+import os
+import random
+import signal
+import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
 import pytest
+from kinds import KINDS, ON_KAFKA, PRODUCERS, Make
 
 import columnar_kafka
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
-    from columnar_kafka.local import EmbeddedKafka
+    from columnar_kafka.local import EmbeddedKafka, LocalKafka
 
-PRODUCERS = {
-    "confluent": (confluent_kafka.Producer, {}),
-    "ours, none": (columnar_kafka.Producer, {}),
-    "ours, no schema": (
-        columnar_kafka.Producer,
-        {"columnar.encoding": "parquet", "columnar.linger.ms": 0},
-    ),
-}
 CONSUMERS = {
     "confluent": (confluent_kafka.Consumer, {}),
     "ours, none": (columnar_kafka.Consumer, {}),
@@ -30,24 +30,64 @@ CONSUMERS = {
         {"columnar.encoding": "parquet", "fetch.raw.bytes": True},
     ),
 }
+_numbers = itertools.count(1)
 
 
-@pytest.fixture(params=PRODUCERS)
+@pytest.fixture(params=KINDS)
 def make_producer(
-    request: pytest.FixtureRequest, embedded: EmbeddedKafka
-) -> Iterator[Callable[..., Any]]:
-    """Makes producers, closed afterwards."""
-    kind, own = PRODUCERS[request.param]
-    made: list[Any] = []
+    request: pytest.FixtureRequest, embedded: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Make]:
+    """Makes producers of each kind on the mock, closed afterwards."""
+    yield from _make(request, embedded, monkeypatch)
 
-    def make(**config: Any) -> Any:
-        made.append(kind({"bootstrap.servers": embedded.bootstrap_servers, **own, **config}))
-        return made[-1]
 
-    make.kind = kind  # type: ignore[attr-defined]
+@pytest.fixture(params=ON_KAFKA)
+def make_on_kafka(
+    request: pytest.FixtureRequest, kafka: LocalKafka, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Make]:
+    """Makes producers of each kind on the real broker, where the mock cannot tell."""
+    yield from _make(request, kafka, monkeypatch)
+
+
+def _make(
+    request: pytest.FixtureRequest, servers: Any, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Make]:
+    make = Make(
+        of=PRODUCERS[request.param],
+        servers=servers.bootstrap_servers,
+        create_topic=servers.create_topic,
+        monkeypatch=monkeypatch,
+        name=f"conformance-{next(_numbers)}",
+    )
     yield make
-    for each in made:
-        each.close()
+    make.close()
+
+
+@pytest.fixture
+def frozen(embedded: EmbeddedKafka) -> Callable[[], AbstractContextManager[None]]:
+    """Stops the mock's process for a while: connections stay open, nothing answers."""
+
+    @contextmanager
+    def freeze() -> Iterator[None]:
+        os.kill(embedded.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(embedded.pid, signal.SIGCONT)
+
+    return freeze
+
+
+@pytest.fixture
+def noise() -> Callable[[int], bytes]:
+    """Returns bytes that no compression makes smaller, the same ones every time."""
+    return random.Random(5).randbytes
+
+
+@pytest.fixture
+def wall_ms() -> Callable[[], int]:
+    """Returns the time of day as Kafka has it."""
+    return lambda: time.time_ns() // 1_000_000
 
 
 @pytest.fixture(params=CONSUMERS)

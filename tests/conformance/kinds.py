@@ -1,0 +1,188 @@
+"""The kinds of producer that the same tests run on, and how each writes and reads a value."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import confluent_kafka
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+import columnar_kafka
+from columnar_kafka import position, producer, sender
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = [
+    "HELD",
+    "KINDS",
+    "ON_KAFKA",
+    "PRODUCERS",
+    "UNREACHABLE",
+    "Kind",
+    "Make",
+    "failure",
+    "outcome",
+]
+
+SCHEMA: Final = pa.schema([("v", pa.binary())])
+UNREACHABLE: Final = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
+HELD: Final = {"linger.ms": 30_000}
+"""What is produced stays in the queue until flush; `Make` lets our own linger follow."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One way of being a producer."""
+
+    cls: Any
+    encoding: bool = False
+    schema: bool = False  # the topics have one
+    records: bool = False  # and what is produced are records, no plain messages
+
+
+PRODUCERS: Final = {
+    "confluent": Kind(confluent_kafka.Producer),
+    "ours, none": Kind(columnar_kafka.Producer),
+    "ours, no schema": Kind(columnar_kafka.Producer, encoding=True),
+    "ours, schema": Kind(columnar_kafka.Producer, encoding=True, schema=True, records=True),
+    "ours, plain": Kind(columnar_kafka.Producer, encoding=True, schema=True),
+}
+KINDS: Final = ("confluent", "ours, none", "ours, no schema", "ours, schema")
+"""Those that every test runs on; where plain messages beside records may differ, all do."""
+ON_KAFKA: Final = ("confluent", "ours, no schema", "ours, schema")
+
+
+@dataclass
+class Make:
+    """Makes producers of one kind, which are closed after the test.
+
+    The adapters are all that differs between kinds: `value` and `read` turn bytes into a record
+    and back, `offset` a position into Kafka's own offset.
+    """
+
+    of: Kind
+    servers: str
+    create_topic: Callable[[str, int], None]
+    monkeypatch: pytest.MonkeyPatch
+    name: str
+    topics: list[str] = field(default_factory=lambda: ["t"])
+    made: list[Any] = field(default_factory=list)
+
+    @property
+    def kind(self) -> Any:
+        """The class."""
+        return self.of.cls
+
+    def __call__(self, *args: Any, cls: Any = None, **config: Any) -> Any:
+        """Make a producer that knows the schemas of `topics`."""
+        given = {"bootstrap.servers": self.servers, **config}
+        if self.of.encoding:
+            given = {
+                "columnar.encoding": "parquet",
+                "columnar.linger.ms": HELD["linger.ms"] if config.items() >= HELD.items() else 5,
+                **given,
+            }
+        made = (cls or self.kind)(*args, given)
+        self.made.append(made)
+        if self.of.schema:
+            if given["bootstrap.servers"] != self.servers:
+                # No test waits for what an unreachable broker would answer.
+                self.monkeypatch.setattr(producer, "_LIMITS_TIMEOUT", 0.01)
+                self.monkeypatch.setattr(sender, "_LOOKUP_TIMEOUT", 0.01)
+            for topic in self.topics:
+                made.set_schema(topic, SCHEMA)
+        return made
+
+    def transactional(self, **config: Any) -> Any:
+        """Make one with a transactional id of the test's own, ready for `begin_transaction`."""
+        made = self(**{"transactional.id": self.name, **config})
+        made.list_topics(timeout=10)  # or init_transactions first waits 0.5 s for a connection
+        made.init_transactions(20)
+        return made
+
+    def topic(self, partitions: int = 1) -> str:
+        """Create a topic of the test's own; producers made from now on know its schema."""
+        name = f"{self.name}-{len(self.topics)}"
+        self.create_topic(name, partitions)
+        self.topics.append(name)
+        return name
+
+    def value(self, data: bytes | str | None) -> Any:
+        """Return what to produce for `data`: a record where the kind sends records."""
+        if data is None or not self.of.records:
+            return data
+        return {"v": data.encode() if isinstance(data, str) else data}
+
+    def read(self, value: Any) -> Any:
+        """Return the data in a message's value."""
+        return value["v"] if isinstance(value, dict) else value
+
+    def offset(self, message: Any) -> int | None:
+        """Return a report's offset in Kafka; a topic with a schema reports positions."""
+        found: int | None = message.offset()
+        return found if found is None or not self.of.schema else position.unpack(found).offset
+
+    def messages(self, topic: str, *, partition: int = 0, **config: Any) -> Iterator[Any]:
+        """Yield the messages of a partition for ever, as this kind's consumer has them."""
+        given = {"bootstrap.servers": self.servers, "group.id": self.name, **config}
+        consumer: Any = (
+            columnar_kafka.Consumer({**given, "columnar.encoding": "parquet"})
+            if self.of.schema
+            else confluent_kafka.Consumer(given)
+        )
+        with consumer:
+            consumer.assign([TopicPartition(topic, partition, 0)])
+            while True:
+                message = consumer.poll(20)
+                assert message is not None, "no more messages came"
+                assert message.error() is None
+                yield message
+
+    def received(self, topic: str, count: int, *, partition: int = 0) -> list[Any]:
+        """Return the first `count` messages of a partition."""
+        with closing(self.messages(topic, partition=partition)) as messages:
+            return list(islice(messages, count))
+
+    def close(self) -> None:
+        """Give up and close all that was made; one that hangs fails its test, not the run."""
+        thread = threading.Thread(target=self._close, daemon=True)
+        thread.start()
+        thread.join(20)
+        assert not thread.is_alive(), "close() hangs"
+
+    def _close(self) -> None:
+        for each in self.made:
+            with suppress(RuntimeError, KafkaException):  # closed by the test, or fenced
+                each.purge()
+                each.close()
+
+
+def failure(call: Callable[..., Any], *args: Any, **kwargs: Any) -> KafkaError:
+    """Return the error of the KafkaException that a call must raise."""
+    with pytest.raises(KafkaException) as raised:
+        call(*args, **kwargs)
+    error = raised.value.args[0]
+    assert isinstance(error, KafkaError)
+    return error
+
+
+def outcome(made: Any, topic: str, value: Any, **given: Any) -> Any:
+    """Return why a message failed: the error that `produce` raised, or that of its report.
+
+    Where it is refused may differ (a record's own size is known when its segment is encoded).
+    """
+    errors: list[Any] = []
+    try:
+        made.produce(topic, value, on_delivery=lambda error, _: errors.append(error), **given)
+    except KafkaException as error:
+        return error.args[0]
+    made.flush(20)
+    [error] = errors
+    return error
