@@ -359,7 +359,7 @@ class Producer(confluent_kafka.Producer):
             return super().produce_batch(topic, messages, partition, **given)
         operator.index(partition)
         _check_messages(self._formats[topic], messages)
-        given = callback or on_delivery or self._settings.on_delivery
+        usual = callback or on_delivery or self._settings.on_delivery
         taken = 0
         for message in messages:
             try:
@@ -368,7 +368,7 @@ class Producer(confluent_kafka.Producer):
                     message.get("value"),
                     message.get("key"),
                     message.get("partition", partition),
-                    callback=message.get("callback") or given,
+                    callback=message.get("callback") or usual,
                     timestamp=message.get("timestamp", 0),
                     headers=message.get("headers"),
                 )
