@@ -351,7 +351,7 @@ def test_transactions_commit_and_abort_with_their_records(producer, consumer, to
     with producer(**{"transactional.id": "t-1"}) as sender:
         sender.set_schema(name, SCHEMA)
         sender.init_transactions()
-        with pytest.raises(KafkaException, match="Unable to produce message: Local: Erroneous state"):
+        with pytest.raises(KafkaException, match="Local: Erroneous state"):
             sender.produce(name, row(0))
         sender.begin_transaction()
         sender.produce(name, row(1))
