@@ -361,7 +361,7 @@ def test_transactions_commit_and_abort_with_their_records(producer, consumer, to
         sender.commit_transaction()
         sender.begin_transaction()
         sender.produce(name, row(3))
-        sender.produce(name, {"n": "wrong", "text": None})
+        sender.produce(name, {"n": 1 << 63, "text": None})
         with pytest.raises(KafkaException) as raised:
             sender.commit_transaction()
         assert raised.value.args[0].txn_requires_abort()
