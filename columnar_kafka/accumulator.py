@@ -139,10 +139,13 @@ class Accumulator:
             self._set_partitions(self._topics[topic], partitions, now)
 
     def refuse_topic(self, topic: str, error: KafkaError, now: float) -> None:
-        """Learn that a topic cannot be used now; it may be made yet, for some time."""
+        """Learn that a topic cannot be used; one that is not there may be made yet, for a time."""
         with self._lock:
             state = self._topics[topic]
-            state.refused_at = now if state.refusal is None else state.refused_at
+            if error.code() != KafkaError._UNKNOWN_TOPIC:
+                state.refused_at = float("-inf")
+            elif state.refusal is None:
+                state.refused_at = now
             state.refusal = error
 
     def partitions(self, topic: str) -> int | None:

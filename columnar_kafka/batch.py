@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError
 
-from columnar_kafka.block import Block, Callback, OneRow
+from columnar_kafka.block import Block, Callback
 from columnar_kafka.columns import kafka
 from columnar_kafka.columns.kafka import Headers
+from columnar_kafka.record import OneRow
 from columnar_kafka.wire import HEADER_BYTES, message_bytes
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -15,35 +14,12 @@ from columnar_kafka.columns.rows import to_rows
 if TYPE_CHECKING:
     from columnar_kafka.columns.kafka import Headers
 
-__all__ = ["Block", "Callback", "OneRow"]
+__all__ = ["Block", "Callback"]
 
 Callback = Callable[[KafkaError | None, Any], Any] | None
 
 _REPORT_ROWS: Final = 64
 _RECORD_BYTES: Final = 16  # what a record costs besides its columns: its callback, its place
-
-
-@dataclass(frozen=True, slots=True)
-class OneRow:
-    """The parts of one record, for a report that has no columns to read from."""
-
-    parts: tuple[Any, bytes | None, int, Headers | None]
-
-    def value(self, row: int) -> Any:
-        """Return the record's value."""
-        return self.parts[0]
-
-    def key(self, row: int) -> bytes | None:
-        """Return the record's key."""
-        return self.parts[1]
-
-    def timestamp(self, row: int) -> int:
-        """Return the record's time."""
-        return self.parts[2]
-
-    def headers(self, row: int) -> Headers | None:
-        """Return the record's headers."""
-        return self.parts[3]
 
 
 class Block:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from confluent_kafka import KafkaError
 
 from columnar_kafka import position
 from columnar_kafka.batch import Plain, Refused
-from columnar_kafka.block import OneRow
 from columnar_kafka.bulk import Bulk
-from columnar_kafka.record import ArrowReport, plain_message, reports
+from columnar_kafka.record import ArrowReport, OneRow, plain_message, reports
 
 if TYPE_CHECKING:
     import confluent_kafka
-    from confluent_kafka import KafkaError
 
     from columnar_kafka.accumulator import Unplaced
     from columnar_kafka.batch import Call, InFlight
@@ -27,6 +27,13 @@ if TYPE_CHECKING:
     from columnar_kafka.record import Message
 
 __all__ = ["Delivery"]
+
+
+_NOT_REFUSED: Final = (
+    KafkaError._PURGE_QUEUE,
+    KafkaError._PURGE_INFLIGHT,
+    KafkaError._VALUE_SERIALIZATION,
+)
 
 
 class _Outcome(Protocol):
@@ -153,10 +160,11 @@ class Delivery:
         self._budget = budget
         self._known: deque[tuple[_Outcome, int]] = deque()  # with the next record to report
         self._thread = threading.local()  # whose `reporting` is set while its reports run
-        self._lock = threading.Lock()  # guards the three counts
+        self._lock = threading.Lock()  # guards the four counts
         self._in_librdkafka = 0
         self._acknowledgements = 0
         self._failures = 0
+        self._refusals = 0
 
     def __repr__(self) -> str:
         return f"<Delivery {len(self._known)} outcomes to report, {self._in_librdkafka} in flight>"
@@ -175,6 +183,11 @@ class Delivery:
     def failures(self) -> int:
         """How many accepted records have failed since the producer was made."""
         return self._failures
+
+    @property
+    def refusals(self) -> int:
+        """How often Kafka, or its limits, did not take something."""
+        return self._refusals
 
     def handed_over(self, count: int = 1) -> None:
         """Count a message that librdkafka now has (or, with -1, did not take after all)."""
@@ -275,6 +288,7 @@ class Delivery:
         if error is not None:
             with self._lock:
                 self._failures += len(outcome) * outcome.records_each
+                self._refusals += error.code() not in _NOT_REFUSED
         self._known.append((outcome, 0))
 
     def run(self) -> int:

@@ -467,6 +467,8 @@ class Producer(confluent_kafka.Producer):
         if self._delivery.reporting:
             raise RuntimeError("a producer cannot be closed inside a delivery report")
         self._accumulator.close()
+        if self._transaction.open:
+            self.purge()  # it is going to be aborted, and its records with it
         raised = self._flush_fully()
         self._sender.stop()
         self._unusable = RuntimeError("Producer has been closed")
@@ -526,8 +528,14 @@ class Producer(confluent_kafka.Producer):
             super().commit_transaction(timeout)
             return
         deadline = _deadline(timeout)
-        self._transaction.check_flushed(self.flush(timeout))
-        super().commit_transaction(-1 if timeout < 0 else max(0.0, deadline - time.monotonic()))
+        if self._transaction.open:
+            self._transaction.check_flushed(self.flush(timeout))
+        try:
+            left = -1 if timeout < 0 else max(0.0, deadline - time.monotonic())
+            super().commit_transaction(left)
+        except KafkaException as error:
+            self._transaction.failed(error.args[0])
+            raise
         self._transaction.ended()
 
     def abort_transaction(self, timeout: float = -1) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import confluent_kafka
-from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError
+from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, KafkaError
 
 from columnar_kafka import position
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ArrowReport",
     "Message",
+    "OneRow",
     "Report",
     "Rows",
     "encode_headers",
@@ -123,11 +125,35 @@ class Rows(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class OneRow:
+    """The parts of one record, for a report that has no columns to read from."""
+
+    parts: tuple[Any, bytes | None, int, Headers | None]
+
+    def value(self, row: int) -> Any:
+        """Return the record's value."""
+        return self.parts[0]
+
+    def key(self, row: int) -> bytes | None:
+        """Return the record's key."""
+        return self.parts[1]
+
+    def timestamp(self, row: int) -> int:
+        """Return the record's time."""
+        return self.parts[2]
+
+    def headers(self, row: int) -> Headers | None:
+        """Return the record's headers."""
+        return self.parts[3]
+
+
 class Report(Message):
     """A record's delivery report; its value, key, time and headers are read from the columns."""
 
     _source: Rows
     _index: int
+    _appended: tuple[int, int] | None = None  # the broker's time, where that is the records' own
 
     def value(self) -> Any:
         """Return the record as it was produced."""
@@ -142,8 +168,55 @@ class Report(Message):
         return self._source.headers(self._index)
 
     def timestamp(self) -> tuple[int, int]:
-        """Return the record's own time."""
-        return TIMESTAMP_CREATE_TIME, self._source.timestamp(self._index)
+        """Return the record's own time, or the broker's where the topic takes that."""
+        return self._appended or (TIMESTAMP_CREATE_TIME, self._source.timestamp(self._index))
+
+    def set_value(self, value: Any) -> None:
+        """Replace the value that is shown."""
+        self._replace(0, value)
+
+    def set_key(self, key: Any) -> None:
+        """Replace the key that is shown."""
+        self._replace(1, key)
+
+    def set_headers(self, headers: Any) -> None:
+        """Replace the headers that are shown."""
+        self._replace(3, headers)
+
+    def _replace(self, part: int, by: Any) -> None:
+        parts = self._parts()
+        self._source, self._index = OneRow((*parts[:part], by, *parts[part + 1 :])), 0
+
+    def _parts(self) -> tuple[Any, bytes | None, int, Headers | None]:
+        row = self._index
+        source = self._source
+        return source.value(row), source.key(row), source.timestamp(row), source.headers(row)
+
+    def __len__(self) -> int:
+        """Return the length of the value: of a record, how many fields it has."""
+        return len(self.value() or b"")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        offset = self.offset()
+        given = {
+            "topic": self.topic(),
+            "partition": _or_unset(self.partition()),
+            "offset": -1001 if offset is None else offset,
+            "error": self.error(),
+            "latency": _or_unset(self.latency()),
+            "leader_epoch": _or_unset(self.leader_epoch()),
+        }
+        return _rebuild, (given, self._parts(), self._rows, self._appended)
+
+
+def _rebuild(
+    given: dict[str, Any], parts: Any, rows: int, appended: tuple[int, int] | None
+) -> Report:
+    """Unpickle a report, without its neighbours' columns."""
+    report = Report(**given)
+    report._source, report._index = OneRow(parts), 0
+    report._rows, report._appended = rows, appended
+    return report
 
 
 def reports(
@@ -162,6 +235,8 @@ def reports(
     # A message without a value is false.
     latency = _or_unset(None if acknowledged is None else acknowledged.latency())
     epoch = _or_unset(None if acknowledged is None else acknowledged.leader_epoch())
+    stamp = None if acknowledged is None or error is not None else acknowledged.timestamp()
+    appended = stamp if stamp and stamp[0] == TIMESTAMP_LOG_APPEND_TIME else None
 
     def report(index: int) -> Report:
         message = Report(
@@ -175,6 +250,7 @@ def reports(
         message._source = rows
         message._index = index
         message._rows = count
+        message._appended = appended
         return message
 
     return report

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from confluent_kafka import KafkaError
 
 from columnar_kafka.batch import InFlight, Refused
-from columnar_kafka.block import Block, OneRow
+from columnar_kafka.block import Block
+from columnar_kafka.record import OneRow
 from columnar_kafka.wire import SegmentHeader
 
 if TYPE_CHECKING:

@@ -21,26 +21,38 @@ class Transaction:
         """With `required`, records are produced inside transactions only."""
         self._delivery = delivery
         self._required = required
-        self._open = False
+        self.open = False
         self._failures_before = 0
+        self._refusals_before = 0
+        self._fatal = False
 
     def check_open(self) -> None:
-        """Raise what confluent-kafka raises for a record outside of a transaction.
+        """Raise what confluent-kafka raises for a record that no transaction can take.
 
         Raises:
-            KafkaException: ``_STATE``.
+            KafkaException: ``_STATE``: there is no transaction, or Kafka has refused a message of
+                it, so that it can only be aborted; ``_FATAL``: there can be no other.
         """
-        if self._required and not self._open:
+        if not self._required:
+            return
+        if self._fatal:
+            raise KafkaException(unable(KafkaError._FATAL))
+        if not self.open or self._delivery.refusals > self._refusals_before:
             raise KafkaException(unable(KafkaError._STATE))
 
     def began(self) -> None:
         """Note that a transaction has begun."""
-        self._open = True
+        self.open = True
         self._failures_before = self._delivery.failures
+        self._refusals_before = self._delivery.refusals
 
     def ended(self) -> None:
         """Note that it was committed or aborted."""
-        self._open = False
+        self.open = False
+
+    def failed(self, error: KafkaError) -> None:
+        """Note what confluent-kafka has raised."""
+        self._fatal = self._fatal or error.fatal()
 
     def check_flushed(self, remaining: int) -> None:
         """Raise unless every record of the transaction was stored.
@@ -59,8 +71,8 @@ class Transaction:
         if failed:
             raise KafkaException(
                 KafkaError(
-                    KafkaError._FAIL,
-                    f"{failed} of the transaction's records failed: see their reports",
+                    KafkaError._INCONSISTENT,
+                    f"{failed} message(s) failed delivery (see individual delivery reports)",
                     txn_requires_abort=True,
                 )
             )
