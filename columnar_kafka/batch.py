@@ -1,4 +1,4 @@
-"""A batch's life: open → sealed → sent → acknowledged or failed, each once.
+"""A batch's life: open, sealed, encoded, in flight, and then its records' reports.
 
 While a batch is open its records sit in chunks; full chunks become columns early, so that a bad
 row is found soon, memory stays small and sealing is not a pause. Sealed, its columns are encoded
@@ -7,10 +7,9 @@ and go out as one segment (or more, where one would be too large).
 
 from __future__ import annotations
 
-import enum
 import threading
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError
 
@@ -21,39 +20,31 @@ from columnar_kafka.record import OneRow
 from columnar_kafka.wire import HEADER_BYTES, message_bytes
 
 if TYPE_CHECKING:
+    import confluent_kafka
+
     from columnar_kafka.columns.base import Builder
     from columnar_kafka.format import Format, Limits
     from columnar_kafka.wire import SegmentHeader
 
-__all__ = ["Batch", "Call", "Chunk", "InFlight", "Others", "Plain", "Refused", "State"]
+__all__ = [
+    "Batch",
+    "Call",
+    "Chunk",
+    "InFlight",
+    "Others",
+    "Outgoing",
+    "Part",
+    "Plain",
+    "Record",
+    "Refused",
+]
 
 Others = tuple[bytes | None, int, Headers | None, Callback]
 """What a record has besides its values: key, timestamp, headers, callback."""
 
 
-class State(enum.Enum):
-    """Where a batch is in its life."""
-
-    OPEN = "open"
-    SEALED = "sealed"
-    SENT = "sent"
-    ACKNOWLEDGED = "acknowledged"
-    FAILED = "failed"
-
-
-_NEXT: Final = {
-    State.OPEN: {State.SEALED},
-    State.SEALED: {State.SENT, State.FAILED},
-    State.SENT: {State.ACKNOWLEDGED, State.FAILED},
-    State.ACKNOWLEDGED: set(),
-    State.FAILED: set(),
-}
-
-
-def _advance(state: State, to: State) -> State:
-    if to not in _NEXT[state]:
-        raise RuntimeError(f"a batch that is {state.value} cannot become {to.value}")
-    return to
+Record = tuple["Format", int, tuple[Any, ...], Others, int, float]
+"""One accepted record: how it was taken, partition or -1, values, the rest, bytes, since when."""
 
 
 @dataclass(slots=True)
@@ -82,22 +73,35 @@ class Call:
         self._left = records
         self._lock = threading.Lock()  # guards the outcome, until it is whole
 
-    def done(
-        self, records: int, error: KafkaError | None, partition: int, offset: int | None
-    ) -> bool:
-        """Note the fate of some of the records, the last of which is at `offset`, a position.
+    def done(self, part: Part) -> bool:
+        """Note the fate of some of the records; told again, of the same ones, it counts once.
 
         Returns:
             Whether these were the last: the call is to be reported now, by who was told so.
         """
         with self._lock:
-            self._left -= records
-            if error is not None:
-                self.failed += records
-                self.error = self.error or error
-            elif offset is not None:
-                self.partition, self.offset = partition, offset
-            return not self._left
+            if not part.counted:  # no call from here on: a signal's exception may come with it
+                part.counted = True
+                self._left -= part.records
+                if part.error is not None:
+                    self.failed += part.records
+                    self.error = self.error or part.error
+                elif part.offset is not None:
+                    self.partition, self.offset = part.partition, part.offset
+                part.last = not self._left
+            return part.last
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """Some of a call's records, their fate known; the last one is at `offset`, a position."""
+
+    records: int
+    error: KafkaError | None
+    partition: int
+    offset: int | None
+    counted: bool = False
+    last: bool = False
 
 
 class Chunk:
@@ -107,7 +111,6 @@ class Chunk:
         self._where = (form.topic, partition)
         self._builder: Builder = form.columns.builder()
         self.capacity = self._builder.capacity
-        # Values and the rest in one step: a signal's exception may come between any two.
         self.records: list[tuple[tuple[Any, ...], Others]] = []
         self.charge = 0
         self.block: Block | None = None
@@ -155,7 +158,7 @@ class Chunk:
 
 
 class Batch:
-    """Records of one topic-partition. Guarded by the accumulator while open; then its sender's."""
+    """Records of one topic-partition. The sender's thread's."""
 
     def __init__(self, form: Format, partition: int, now: float, *, max_bytes: float) -> None:
         """Begin a batch that should be sealed at `max_bytes`, as `Columns.take` measures them."""
@@ -166,14 +169,13 @@ class Batch:
         self.taken_bytes = 0
         self.max_bytes = max_bytes
         self.chunks = [Chunk(form, partition)]
-        self.state = State.OPEN
 
     def __repr__(self) -> str:
         where = f"{self.form.topic}[{self.partition}]"
-        return f"<Batch {where} {self.state.value}: {self.rows} rows, {self.taken_bytes} bytes>"
+        return f"<Batch {where}: {self.rows} rows, {self.taken_bytes} bytes>"
 
     def append(self, values: tuple[Any, ...], others: Others, nbytes: int) -> Chunk | None:
-        """Add one record; return the chunk that it filled, for the sender to convert."""
+        """Add one record; return the chunk that it filled, to be converted."""
         chunk = self.chunks[-1]
         chunk.records.append((values, others))
         chunk.charge += nbytes
@@ -184,24 +186,34 @@ class Batch:
         self.chunks.append(Chunk(self.form, self.partition))
         return chunk
 
-    def seal(self) -> None:
-        """Take no more records."""
-        self.state = _advance(self.state, State.SEALED)
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Outgoing:
+    """A message on its way. The sender's thread's; in flight, `Delivery` waits for its fate.
+
+    `fate` is where librdkafka puts what became of it, error and message: without a line of Python,
+    which a signal's exception could keep from running. Once that has been `noted`, it is done with.
+    """
+
+    partition: int
+    since: float
+    charge: int
+    encoded: int = 0  # bytes, with librdkafka's copy
+    fate: dict[KafkaError | None, confluent_kafka.Message] = field(default_factory=dict)
+    noted: bool = False
+    alone: bool = False  # nothing else of its partition is in flight, because of what came back
 
 
-@dataclass(slots=True, eq=False)
-class Plain:
+@dataclass(slots=True, eq=False, kw_only=True)
+class Plain(Outgoing):
     """A plain message to a topic with a schema: it keeps its place among the segments."""
 
     topic: str
-    partition: int
     value: Any
     key: bytes | None
     timestamp: int
     headers: Headers | None
     callback: Callback
-    since: float
-    charge: int
     limits: Limits
 
     @property
@@ -210,22 +222,18 @@ class Plain:
         return message_bytes(self.key, self.value, self.headers)
 
 
-@dataclass(slots=True, eq=False)
-class InFlight:
-    """An encoded segment, from before it is handed to librdkafka until its records are reported.
+@dataclass(slots=True, eq=False, kw_only=True)
+class InFlight(Outgoing):
+    """An encoded segment, until its records are reported.
 
     `header` is None for records that were given up before they were encoded.
     """
 
     form: Format
-    partition: int
     block: Block
     header: SegmentHeader | None
     data: Any
-    since: float
-    charge: int
     call: Call | None = None
-    state: State = State.SEALED
 
     @property
     def topic(self) -> str:
@@ -241,13 +249,3 @@ class InFlight:
     def nbytes(self) -> int:
         """What it takes on the wire, at most."""
         return len(self.data) + HEADER_BYTES
-
-    def sent(self) -> None:
-        """Say that librdkafka is given it; again, harmlessly, after it came back."""
-        if self.state is not State.SENT:
-            self.state = _advance(self.state, State.SENT)
-
-    def done(self, *, ok: bool) -> None:
-        """Set the final state; the bytes are not needed any more."""
-        self.state = _advance(self.state, State.ACKNOWLEDGED if ok else State.FAILED)
-        self.data = b""

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from columnar_kafka.batch import Plain, Record
 from columnar_kafka.block import Block
 from columnar_kafka.columns.arrow import ArrowRows
+from columnar_kafka.format import Format
 
 if TYPE_CHECKING:
     from columnar_kafka.batch import Call
-    from columnar_kafka.format import Format
     from columnar_kafka.partitioner import Partitioner
 
-__all__ = ["Bulk"]
+__all__ = ["Bulk", "Item", "Unplaced"]
 
 
 @dataclass(slots=True, eq=False)
@@ -73,3 +74,9 @@ class Bulk:
         self.charge -= charge
         self.rows = ArrowRows._make(each.slice(count) for each in self.rows)
         return Block(columns, keys, times, headers, ()), charge
+
+
+Unplaced = Record | Plain | Bulk
+"""What is accepted, and has no partition yet."""
+Item = Unplaced | Format
+"""What comes in, in that order: a topic's new format too."""

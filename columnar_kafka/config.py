@@ -157,6 +157,7 @@ class ProducerConfig:
     metadata_propagation: float
     transactional: bool
     on_delivery: Callable[..., Any] | None
+    errors_only: bool
     unread: ConfigError | None = None
     """Why one of librdkafka's settings means nothing here, to be raised unless librdkafka does."""
 
@@ -172,7 +173,6 @@ class ProducerConfig:
         linger_ms = read.own("columnar.linger.ms", 1000, _number(0, 900_000))
         # librdkafka's own linger must not add to ours, nor leave so little that nothing fills.
         inner_linger_ms = read.shared(_LINGER, 5, _number(0, 900_000))
-        errors_only = read.shared(("delivery.report.only.error",), False, _boolean)
         parsed = cls(
             encoding=encoding,
             compression=read.own("columnar.encoding.compression", "zstd", _choice(*COMPRESSIONS)),
@@ -206,6 +206,7 @@ class ProducerConfig:
             / 1000,
             transactional=bool(config.get("transactional.id")),
             on_delivery=config.get("on_delivery"),
+            errors_only=read.shared(("delivery.report.only.error",), False, _boolean),
             unread=read.unread,
         )
         rest = read.rest(_PRODUCER_KEYS)
@@ -215,11 +216,9 @@ class ProducerConfig:
                 f"columnar.linger.ms={linger_ms:g}: records would time out while they wait for "
                 "their segment to fill"
             )
-        if encoding != "none" and errors_only:
-            raise ConfigError(
-                "delivery.report.only.error=true: not possible with columnar.encoding="
-                f"{encoding}: a record's success is learned from its segment's report"
-            )
+        if encoding != "none" and parsed.errors_only:
+            # A record's success is learned from its segment's report; who is told is ours to say.
+            rest["delivery.report.only.error"] = "false"
         return parsed, rest
 
 

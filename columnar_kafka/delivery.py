@@ -1,30 +1,38 @@
 """One acknowledgement → n reports: each accepted record is reported exactly once.
 
-Acknowledgements arrive inside librdkafka's `poll`, where user code may call nothing; they are only
-noted there. The records' own reports run afterwards, in the same user's thread.
+librdkafka hands an acknowledgement over inside its `poll`, where user code may call nothing: it is
+put into the message's `fate`, and taken from there when that call has returned. The records' own
+reports run then, in the same user's thread.
+
+A signal's exception may come between any two calls of these threads. So what is done here is either
+one step, or can be done again: what has been `noted` is not noted twice, an outcome knows how many
+of its records are reported, and memory that is given back counts once.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError
 
 from columnar_kafka import position
-from columnar_kafka.batch import Plain, Refused
+from columnar_kafka.batch import Part, Plain, Refused
 from columnar_kafka.bulk import Bulk
+from columnar_kafka.lane import Refusal
 from columnar_kafka.record import ArrowReport, OneRow, plain_message, reports
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import confluent_kafka
 
-    from columnar_kafka.accumulator import Unplaced
     from columnar_kafka.batch import Call, InFlight
     from columnar_kafka.block import Callback
-    from columnar_kafka.budget import Budget
-    from columnar_kafka.record import Message
+    from columnar_kafka.bulk import Unplaced
+    from columnar_kafka.intake import Intake
+    from columnar_kafka.lane import Lane
 
 __all__ = ["Delivery"]
 
@@ -36,148 +44,117 @@ _NOT_REFUSED: Final = (
 )
 
 
-class _Outcome(Protocol):
-    """Records whose fate is known, some of them reported already."""
-
-    def __len__(self) -> int:
-        """Return how many reports there are at most."""
-        ...
-
-    @property
-    def charge(self) -> int: ...
-
-    @property
-    def records_each(self) -> int:
-        """How many records one report stands for."""
-        ...
-
-    def callback(self, index: int) -> Callback: ...
-
-    def error(self) -> KafkaError | None: ...
-
-    def message(self, index: int) -> Any: ...
-
-
-class _SegmentOutcome:
-    """The records of an acknowledged or failed segment."""
+class _Outcome:
+    """Records whose fate is known, some of them reported already; `taken` by who reports them."""
 
     records_each = 1
+
+    def __init__(self, count: int, charge: int, error: KafkaError | None) -> None:
+        self.count = count  # of reports
+        self.error = error
+        self.reported = 0
+        self.taken = False
+        self.charge = charge
+        self.records = count * self.records_each
+
+    def callback(self, index: int) -> Callback:
+        """Return who is told."""
+        raise NotImplementedError
+
+    def report(self, index: int) -> tuple[KafkaError | None, Any]:
+        """Return what they are told."""
+        raise NotImplementedError
+
+
+class _SegmentOutcome(_Outcome):
+    """The records of an acknowledged or failed segment."""
 
     def __init__(
         self, sent: InFlight, error: KafkaError | None, source: confluent_kafka.Message | None
     ) -> None:
-        self._sent = sent
-        self._error = error
+        super().__init__(len(sent.block), sent.charge, error)
+        self._block = sent.block
         offset = source.offset() if source is not None and error is None else None
-        self.message = reports(
+        self._message = reports(
             sent.block,
             topic=sent.topic,
             partition=sent.partition,
             offset=offset,
-            count=len(sent.block),
+            count=self.count,
             error=error,
             acknowledged=source,
         )
 
-    def __len__(self) -> int:
-        return len(self._sent.block)
-
-    @property
-    def charge(self) -> int:
-        return self._sent.charge
-
     def callback(self, index: int) -> Callback:
-        return self._sent.block.callbacks[index]
+        return self._block.callbacks[index]
 
-    def error(self) -> KafkaError | None:
-        return self._error
+    def report(self, index: int) -> tuple[KafkaError | None, Any]:
+        return self.error, self._message(index)
 
 
-class _OneOutcome:
+class _OneOutcome(_Outcome):
     """One record on its own: refused, given up, or a plain message."""
 
-    records_each = 1
-
     def __init__(
-        self, message: Message, callback: Callback, error: KafkaError | None, charge: int
+        self, message: Any, callback: Callback, error: KafkaError | None, charge: int
     ) -> None:
+        super().__init__(1, charge, error)
         self._message = message
         self._callback = callback
-        self._error = error
-        self.charge = charge
-
-    def __len__(self) -> int:
-        return 1
 
     def callback(self, index: int) -> Callback:
         return self._callback
 
-    def error(self) -> KafkaError | None:
-        return self._error
-
-    def message(self, index: int) -> Message:
-        return self._message
+    def report(self, index: int) -> tuple[KafkaError | None, Any]:
+        return self.error, self._message
 
 
-class _CallOutcome:
+class _CallOutcome(_Outcome):
     """Some of the records of one `produce_arrow`; the last ones bring its report."""
 
-    def __init__(
-        self,
-        call: Call,
-        records: int,
-        charge: int,
-        error: KafkaError | None,
-        partition: int,
-        offset: int | None,
-    ) -> None:
-        self.records_each = records
-        self.charge = charge
+    def __init__(self, call: Call, part: Part, charge: int) -> None:
+        self.records_each = part.records
+        super().__init__(1, charge, part.error)
         self._call = call
-        self._outcome = (error, partition, offset)
-
-    def __len__(self) -> int:
-        return 1
+        self._part = part
 
     def callback(self, index: int) -> Callback:
-        last = self._call.done(self.records_each, *self._outcome)
-        return self._call.callback if last else None
+        return self._call.callback if self._call.done(self._part) else None
 
-    def error(self) -> KafkaError | None:
-        return self._call.error
-
-    def message(self, index: int) -> ArrowReport:
-        return ArrowReport(self._call)
+    def report(self, index: int) -> tuple[KafkaError | None, Any]:
+        return self._call.error, ArrowReport(self._call)
 
 
 class Delivery:
-    """Owns every record from the moment its fate is known until its report has run.
+    """Owns every record from the moment librdkafka has it, or it failed, until it is reported.
 
-    `acknowledged` and `failed` may be called from any thread; `run` from the threads that poll.
+    `done`, `given_up`, `refused` and `handed_over` are the sender's thread's, the rest is for any.
     """
 
-    def __init__(self, budget: Budget) -> None:
-        self._budget = budget
-        self._known: deque[tuple[_Outcome, int]] = deque()  # with the next record to report
+    def __init__(self, intake: Intake, *, sends_again: bool, errors_only: bool = False) -> None:
+        """Give back to `intake` what is reported.
+
+        `sends_again`: what Kafka refuses as too large is given back to its lane, to be cut; in a
+        transaction nothing is. `errors_only`: no callback is told of success.
+        """
+        self._intake = intake
+        self._sends_again = sends_again
+        self._errors_only = errors_only
         self._thread = threading.local()  # whose `reporting` is set while its reports run
-        self._lock = threading.Lock()  # guards the four counts
-        self._in_librdkafka = 0
-        self._acknowledgements = 0
+        self._lock = threading.RLock()  # guards the rest; a signal handler may poll too
+        self._lanes: dict[Lane, None] = {}  # with something in flight
+        self._known: deque[_Outcome] = deque()
         self._failures = 0
         self._refusals = 0
+        intake.reported_early = self._reported_early
 
     def __repr__(self) -> str:
-        return f"<Delivery {len(self._known)} outcomes to report, {self._in_librdkafka} in flight>"
+        return f"<Delivery {len(self._known)} outcomes to report, {self.in_librdkafka} in flight>"
 
     @property
     def in_librdkafka(self) -> int:
-        """The messages handed to librdkafka by the sender and not acknowledged yet."""
-        return self._in_librdkafka
-
-    @property
-    def acknowledgements(self) -> int:
-        """How many of them librdkafka has reported since the producer was made."""
-        return self._acknowledgements
+        """The messages handed to librdkafka and not known to be acknowledged yet."""
+        return sum(len(lane.in_flight) for lane in list(self._lanes))
 
     @property
     def failures(self) -> int:
@@ -189,107 +166,102 @@ class Delivery:
         """How often Kafka, or its limits, did not take something."""
         return self._refusals
 
-    def handed_over(self, count: int = 1) -> None:
-        """Count a message that librdkafka now has (or, with -1, did not take after all)."""
-        with self._lock:
-            self._in_librdkafka += count
+    # --- in flight ------------------------------------------------------------------------------
 
-    def returned(self) -> None:
-        """Count an acknowledgement of librdkafka, whatever becomes of its records."""
+    def hand_over(self, lane: Lane, item: InFlight | Plain, send: Callable[..., None]) -> None:
+        """Have `send` give a message to librdkafka, and wait for its fate from then on.
+
+        Raises:
+            Exception: whatever `send` raises; librdkafka does not have the message then.
+        """
+        item.fate = {}
+        item.noted = False
         with self._lock:
-            self._in_librdkafka -= 1
-            self._acknowledgements += 1
+            lane.in_flight.append(item)
+            self._lanes[lane] = None
+        try:
+            send(acknowledge=item.fate.setdefault)
+        except BaseException:
+            with self._lock:
+                lane.in_flight.pop()
+            raise
+
+    def collect(self) -> int:
+        """Take note of what librdkafka has acknowledged; return how many messages that were."""
+        count = 0
+        with self._lock:
+            for lane in list(self._lanes):
+                while lane.in_flight:
+                    item = lane.in_flight[0]
+                    if not item.noted:
+                        if not item.fate:
+                            break
+                        self._note_fate(lane, item)
+                    lane.in_flight.popleft()
+                    count += 1
+                else:
+                    del self._lanes[lane]
+        return count
+
+    def _note_fate(self, lane: Lane, item: InFlight | Plain) -> None:
+        ((error, source),) = item.fate.items()
+        if error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            refusal = Refusal(item, item.nbytes, error, source, final=not self._sends_again)
+            if self._sends_again:
+                item.noted = True
+                lane.refusals.append(refusal)
+                return
+            lane.refusals.append(refusal)
+        self._intake.free(item)
+        outcome = _outcome(item, error, source)
+        item.noted = True
+        self._count(outcome)
+
+    # --- outcomes -------------------------------------------------------------------------------
 
     def done(
         self,
-        sent: InFlight | Plain,
-        error: KafkaError | None,
+        item: InFlight | Plain,
+        error: KafkaError,
         source: confluent_kafka.Message | None = None,
     ) -> None:
-        """Note the final state of a message, whether librdkafka ever had it or not.
-
-        Calls no user code.
-        """
-        if isinstance(sent, Plain):
-            self._plain_done(sent, error, source)
-            return
-        encoded = len(sent.data)
-        sent.done(ok=error is None)
-        self._budget.adjust(-encoded)
-        sent.charge -= encoded
-        if sent.call is not None:
-            self._call_done(sent, sent.call, error, source)
-        else:
-            self._note(_SegmentOutcome(sent, error, source), error)
-
-    def _plain_done(
-        self, sent: Plain, error: KafkaError | None, source: confluent_kafka.Message | None
-    ) -> None:
-        if source is None:
-            assert error is not None
-            row = OneRow((sent.value, sent.key, sent.timestamp, sent.headers))
-            refused = Refused(sent.topic, sent.partition, row, error, sent.callback)
-            self.refused(refused, charge=sent.charge)
-        else:
-            outcome = _OneOutcome(plain_message(source), sent.callback, error, sent.charge)
-            self._note(outcome, error)
-
-    def _call_done(
-        self,
-        sent: InFlight,
-        call: Call,
-        error: KafkaError | None,
-        source: confluent_kafka.Message | None,
-    ) -> None:
-        count = len(sent.block)
-        offset = source.offset() if source is not None and error is None else None
-        last = None if offset is None else position.pack(offset, count - 1, count)
-        outcome = _CallOutcome(call, count, sent.charge, error, sent.partition, last)
-        self._note(outcome, error)
+        """Note that a message has failed that librdkafka never had, or has given back."""
+        self._intake.free(item)
+        self._note(_outcome(item, error, source))
 
     def given_up(self, each: Unplaced, error: KafkaError) -> None:
         """Note what never became a segment: it waited too long, or was purged."""
         if isinstance(each, Plain):
-            self._plain_done(each, error, None)
+            self.done(each, error)
         elif isinstance(each, Bulk):
-            count = len(each)
-            outcome = _CallOutcome(each.call, count, each.charge, error, each.partition, None)
-            self._note(outcome, error)
+            part = Part(len(each), error, each.partition, None)
+            self._note(_CallOutcome(each.call, part, each.charge))
         else:
-            key, timestamp, headers, callback = each.others
-            value = dict(zip(each.form.schema.names, each.values, strict=False))
+            form, partition, values, (key, timestamp, headers, callback), nbytes, _ = each
+            value = dict(zip(form.schema.names, values, strict=False))
             row = OneRow((value, key, timestamp, headers))
-            refused = Refused(each.form.topic, each.partition, row, error, callback)
-            self.refused(refused, charge=each.nbytes)
+            self.refused(Refused(form.topic, partition, row, error, callback), charge=nbytes)
 
     def nothing(self, call: Call) -> None:
         """Note a `produce_arrow` without a record: it is reported all the same."""
-        self._note(_CallOutcome(call, 0, 0, None, -1, None), None)
+        self._note(_CallOutcome(call, Part(0, None, -1, None), 0))
 
     def refused(self, refused: Refused, *, charge: int = 0) -> None:
         """Note a record that never was part of a segment."""
-        if refused.call is not None:
-            outcome = _CallOutcome(refused.call, 1, charge, refused.error, refused.partition, None)
-            self._note(outcome, refused.error)
-            return
-        report = reports(
-            refused.row,
-            topic=refused.topic,
-            partition=refused.partition,
-            offset=None,
-            count=1,
-            error=refused.error,
-            acknowledged=None,
-        )
-        message = report(0)
-        self._note(_OneOutcome(message, refused.callback, refused.error, charge), refused.error)
+        self._note(_refused(refused, charge))
 
-    def _note(self, outcome: _Outcome, error: KafkaError | None) -> None:
-        if error is not None:
-            with self._lock:
-                self._failures += len(outcome) * outcome.records_each
-                self._refusals += error.code() not in _NOT_REFUSED
-        self._known.append((outcome, 0))
+    def _note(self, outcome: _Outcome) -> None:
+        with self._lock:
+            self._count(outcome)
+
+    def _count(self, outcome: _Outcome) -> None:
+        if outcome.error is not None:
+            refused = outcome.error.code() not in _NOT_REFUSED
+            self._failures += outcome.records
+            self._refusals += refused
+        self._known.append(outcome)
+
+    # --- reports --------------------------------------------------------------------------------
 
     def run(self) -> int:
         """Run the reports of all records whose fate is known; return how many records that were.
@@ -313,33 +285,77 @@ class Delivery:
 
     def _run(self) -> int:
         count = 0
-        while self._known:
+        while True:
+            outcome = None
             try:
-                outcome, index = self._known.popleft()
-            except IndexError:  # another thread that polls was faster
-                break
-            count += self._report(outcome, index)
+                with self._lock:
+                    for each in self._known:
+                        if not each.taken:
+                            outcome = each
+                            each.taken = True
+                            break
+                if outcome is None:
+                    return count
+                count += self._report(outcome)
+            finally:
+                if outcome is not None:
+                    outcome.taken = False
+
+    def _report(self, outcome: _Outcome) -> int:
+        start = outcome.reported
+        quiet = self._errors_only and outcome.error is None
+        for index in range(start, outcome.count):
+            callback = outcome.callback(index)
+            if callback is None or quiet:
+                outcome.reported = index + 1
+                continue
+            error, message = outcome.report(index)
+            outcome.reported = index + 1  # at once before the call: once, and not never
+            callback(error, message)
+        self._intake.release(outcome)
+        with self._lock:
+            if outcome in self._known:
+                self._known.remove(outcome)
+        return (outcome.count - start) * outcome.records_each
+
+    def _reported_early(self) -> int:
+        """Return how many records are reported of outcomes that still have some to report."""
+        count = 0
+        for outcome in list(self._known):  # no lock: the intake asks while it holds its own
+            if not outcome.taken and not outcome.reported:
+                break  # nor is any behind it
+            count += min(outcome.reported * outcome.records_each, outcome.records)
         return count
 
-    def _report(self, outcome: _Outcome, start: int) -> int:
-        total = len(outcome)
-        for index in range(start, total):
-            callback = outcome.callback(index)
-            if callback is None:
-                continue
-            try:
-                callback(outcome.error(), outcome.message(index))
-            except BaseException:
-                # What this call has reported is given back; no sibling's report is lost.
-                self._release(outcome, start, index + 1)
-                if index + 1 < total:
-                    self._known.appendleft((outcome, index + 1))
-                raise
-        self._release(outcome, start, total)
-        return (total - start) * outcome.records_each
 
-    def _release(self, outcome: _Outcome, start: int, stop: int) -> None:
-        """Give back the records' memory: all of it with the last, for it is one block."""
-        done = stop == len(outcome)
-        records = (stop - start) * outcome.records_each
-        self._budget.release(outcome.charge if done else 0, records)
+def _outcome(
+    item: InFlight | Plain, error: KafkaError | None, source: confluent_kafka.Message | None
+) -> _Outcome:
+    if not isinstance(item, Plain):
+        if item.call is None:
+            return _SegmentOutcome(item, error, source)
+        count = len(item.block)
+        offset = source.offset() if source is not None and error is None else None
+        last = None if offset is None else position.pack(offset, count - 1, count)
+        return _CallOutcome(item.call, Part(count, error, item.partition, last), item.charge)
+    if source is not None:
+        return _OneOutcome(plain_message(source), item.callback, error, item.charge)
+    assert error is not None
+    row = OneRow((item.value, item.key, item.timestamp, item.headers))
+    refused = Refused(item.topic, item.partition, row, error, item.callback)
+    return _refused(refused, item.charge)
+
+
+def _refused(refused: Refused, charge: int) -> _Outcome:
+    if refused.call is not None:
+        return _CallOutcome(refused.call, Part(1, refused.error, refused.partition, None), charge)
+    report = reports(
+        refused.row,
+        topic=refused.topic,
+        partition=refused.partition,
+        offset=None,
+        count=1,
+        error=refused.error,
+        acknowledged=None,
+    )
+    return _OneOutcome(report(0), refused.callback, refused.error, charge)

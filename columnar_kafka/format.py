@@ -24,23 +24,29 @@ __all__ = ["Format", "Limits"]
 
 @dataclass(slots=True)
 class Limits:
-    """How large a topic's segments may be, in bytes of their value; lowered by what Kafka says.
+    """What Kafka says of a topic: how large its segments may be, in bytes of their value.
 
     `target` is aimed at, `most` is what client and topic accept, `rows` the most records. What
     librdkafka has of one partition is kept below `window`: it sends messages in batches, which the
-    topic's limit counts as one, and a batch refused takes all of its messages along.
+    topic's limit counts as one, and a batch refused takes all of its messages along. `partitions`
+    is their number, None while it is not known.
     """
 
     target: int
     most: int
     rows: int
     window: float = float("inf")
+    partitions: int | None = None
 
     @classmethod
-    def learn(cls, settings: ProducerConfig, max_message_bytes: int | None) -> Limits:
+    def learn(
+        cls, settings: ProducerConfig, *, max_message_bytes: int | None, partitions: int | None
+    ) -> Limits:
         """Return the limits of a topic with this ``max.message.bytes``, None where unknown."""
         most = settings.message_max_bytes - HEADER_BYTES
-        found = cls(min(settings.segment_bytes, most), most, settings.segment_rows)
+        found = cls(
+            min(settings.segment_bytes, most), most, settings.segment_rows, partitions=partitions
+        )
         # librdkafka's batches, never larger than this, are small enough for most topics.
         batch_bytes = min(settings.batch_bytes, settings.message_max_bytes)
         if max_message_bytes is not None:

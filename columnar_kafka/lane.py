@@ -7,7 +7,6 @@ again alone, and only what is refused alone is cut. Until that is over, the mess
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -29,68 +28,44 @@ class Refusal:
     """A message that Kafka did not take because it, or what it was sent with, is too large."""
 
     item: InFlight | Plain
+    nbytes: int
     error: KafkaError
     source: confluent_kafka.Message
-    alone: bool
+    final: bool
+    """It failed: in a transaction nothing is sent again. Only how large it was is of interest."""
 
 
 class Lane:
-    """Owned by the sender's thread; `returned` and `refused` may be called from any thread."""
+    """Owned by the sender's thread; what is in flight `Delivery` takes out again."""
 
     def __init__(self) -> None:
         self.sealed: deque[Sealed] = deque()
         self.ready: deque[InFlight | Plain] = deque()  # encoded
-        self.repairs: deque[InFlight | Plain] = deque()  # refused once; they go before the others
+        self.in_flight: deque[InFlight | Plain] = deque()  # librdkafka has them
         self.refusals: deque[Refusal] = deque()
-        self._lock = threading.Lock()  # guards the rest
-        self._in_flight = 0
-        self._bytes = 0
+        self.repairs: deque[InFlight | Plain] = deque()  # refused once; they go before the others
         self._repairing = False
-        self._alone = False
-        self._blocked = False
 
     def __len__(self) -> int:
         """Return how much waits to be handed over."""
         return len(self.sealed) + len(self.ready) + len(self.repairs) + len(self.refusals)
 
-    def try_begin(self, nbytes: int, window: float) -> bool:
-        """Count one more message that librdkafka is given, or say that it has to wait.
+    def may_send(self, item: InFlight | Plain) -> bool:
+        """Say whether librdkafka may be given one more message of this partition.
 
-        While there are repairs one message is on its way at a time; else `window` bytes are.
+        While there are repairs one message is on its way at a time; else the topic's window is.
         """
-        with self._lock:
-            if self.refusals:
-                return False  # they go first
-            if not self._in_flight:
-                self._alone = self._repairing = bool(self.repairs)
-            elif self._repairing or self._bytes + nbytes > window:
-                self._blocked = True
-                return False
-            self._in_flight += 1
-            self._bytes += nbytes
+        if self.refusals:
+            return False  # they go first
+        if not self.in_flight:
+            self._repairing = item.alone = bool(self.repairs)
             return True
-
-    def returned(self, nbytes: int) -> bool:
-        """Count one fewer; return whether others waited for that."""
-        with self._lock:
-            self._in_flight -= 1
-            self._bytes -= nbytes
-            blocked, self._blocked = self._blocked, False
-            return blocked
-
-    def refused(
-        self,
-        item: InFlight | Plain,
-        nbytes: int,
-        error: KafkaError,
-        source: confluent_kafka.Message,
-    ) -> None:
-        """Take a message back, to be tried again."""
-        with self._lock:
-            self.refusals.append(Refusal(item, error, source, alone=self._alone))
-            self._repairing = True
-            self._in_flight -= 1
-            self._bytes -= nbytes
+        item.alone = False
+        window = item.limits.window
+        return not (self._repairing or self.repairs) and (
+            window == float("inf")
+            or sum(each.nbytes for each in list(self.in_flight)) + item.nbytes <= window
+        )
 
     def repair(self, pieces: Iterable[InFlight | Plain], *, first: bool) -> None:
         """Send these before all that was never sent; `first` before the other repairs too."""

@@ -18,12 +18,12 @@ from columnar_kafka import config, lifetime, record
 from columnar_kafka.accumulator import Accumulator
 from columnar_kafka.batch import Call, Others, Plain
 from columnar_kafka.broker.confluent import ConfluentProducer
-from columnar_kafka.budget import Budget
 from columnar_kafka.bulk import Bulk
 from columnar_kafka.columns.arrow import conform
 from columnar_kafka.delivery import Delivery
 from columnar_kafka.errors import ConfigError, ForkError, RowError, SchemaError, unable
 from columnar_kafka.format import Format, Limits
+from columnar_kafka.intake import Intake
 from columnar_kafka.ledger import GroupMetadata
 from columnar_kafka.partitioner import Partitioner
 from columnar_kafka.schema import RecordSchema, check_growth
@@ -31,10 +31,11 @@ from columnar_kafka.sender import Sender
 from columnar_kafka.transaction import Transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from columnar_kafka.block import Callback
     from columnar_kafka.broker.base import ProducerBroker
+    from columnar_kafka.bulk import Item
 
 __all__ = ["Producer"]
 
@@ -71,6 +72,8 @@ class Producer(confluent_kafka.Producer):
             KafkaException, TypeError: as confluent-kafka.
         """
         settings, inner = config.ProducerConfig.parse(config.merge(args, kwargs))
+        if settings.encoding != "none" and settings.errors_only and settings.on_delivery:
+            inner["on_delivery"] = _only_errors(settings.on_delivery)
         super().__init__(inner)
         if settings.unread is not None and settings.encoding != "none":
             raise settings.unread
@@ -83,27 +86,30 @@ class Producer(confluent_kafka.Producer):
         self._inner = inner
         self._broker = self._connect(inner)
         self._schemas = threading.Lock()  # one `set_schema` at a time
-        self._partitioner = self._choose_partitions(settings.partitioner)
-        self._budget = Budget(
-            limit_bytes=settings.queue_bytes, limit_records=settings.queue_records
+        self._intake = Intake(
+            limit_bytes=settings.queue_bytes,
+            limit_records=settings.queue_records,
+            segment_rows=settings.segment_rows,
         )
-        self._delivery = Delivery(self._budget)
-        self._accumulator = Accumulator(
-            partitioner=self._partitioner,
-            linger=settings.linger,
-            message_timeout=settings.message_timeout,
-            refresh=settings.metadata_refresh,
-            propagation=settings.metadata_propagation,
-            memory=settings.queue_bytes,
+        self._delivery = Delivery(
+            self._intake,
+            sends_again=not settings.transactional,
+            errors_only=settings.errors_only,
         )
         self._transaction = Transaction(self._delivery, required=settings.transactional)
         self._sender = Sender(
-            accumulator=self._accumulator,
+            intake=self._intake,
+            accumulator=Accumulator(
+                partitioner=self._choose_partitions(settings.partitioner),
+                linger=settings.linger,
+                message_timeout=settings.message_timeout,
+                refresh=settings.metadata_refresh,
+                propagation=settings.metadata_propagation,
+                memory=settings.queue_bytes,
+            ),
             broker=self._broker,
             delivery=self._delivery,
-            budget=self._budget,
             message_timeout=settings.message_timeout,
-            sends_again=not settings.transactional,
         )
         self._sender.start()
         lifetime.started(self)
@@ -155,7 +161,11 @@ class Producer(confluent_kafka.Producer):
                     f"topic {topic!r} has cleanup.policy=compact, and a segment has no key to "
                     "compact by: use a topic with cleanup.policy=delete, or send plain messages"
                 )
-            limits = Limits.learn(self._settings, found.max_message_bytes)
+            limits = Limits.learn(
+                self._settings,
+                max_message_bytes=found.max_message_bytes,
+                partitions=found.partitions,
+            )
             if (
                 known is not None
                 and known.records == parsed
@@ -164,9 +174,8 @@ class Producer(confluent_kafka.Producer):
                 form = replace(known, limits=limits)  # with what its encoder has learned
             else:
                 form = Format.make(topic, parsed, self._settings, limits)
-            self._accumulator.set_format(form, partitions=found.partitions, now=time.monotonic())
+            self._accept(form, 0, 0)
             self._formats = {**self._formats, topic: form}
-        self._sender.wake()
 
     setSchema = set_schema  # noqa: N815 - the KIP's name
 
@@ -203,14 +212,14 @@ class Producer(confluent_kafka.Producer):
         form = self._formats.get(topic)
         if form is None:
             given = {"partition": partition, "timestamp": timestamp, "headers": headers}
-            given |= _callback(callback, on_delivery)
+            given |= self._callback(callback, on_delivery)
             super().produce(topic, value=value, key=key, **given)
             return
         self._transaction.check_open()
         key = record.encode_key(key)
         pairs, nbytes = record.encode_headers(headers)
         report = callback or on_delivery or self._settings.on_delivery
-        partition, timestamp = _integers(partition, timestamp)
+        partition, timestamp = _integers(form, partition, timestamp)
         others = (key, timestamp or time.time_ns() // 1_000_000, pairs, report)
         if key is not None:
             nbytes += len(key)
@@ -221,13 +230,11 @@ class Producer(confluent_kafka.Producer):
             _check_metadata(form, key=key, headers=pairs)
         values, more = form.columns.take(value)
         nbytes += more
-        pressed = self._charge(nbytes)
+        now = time.monotonic()
         try:
-            wake = self._accumulator.append(
-                form, partition, values, others, nbytes, now=time.monotonic(), pressed=pressed
-            )
-        except BaseException:
-            self._budget.release(nbytes, 1)
+            wake = self._intake.put((form, partition, values, others, nbytes, now), nbytes, now)
+        except BufferError:
+            self._sender.wake()  # to make room
             raise
         if wake:
             self._sender.wake()
@@ -250,21 +257,14 @@ class Producer(confluent_kafka.Producer):
             charge=nbytes,
             limits=form.limits,
         )
-        self._charge(nbytes)
-        try:
-            self._accumulator.append_plain(plain)
-        except BaseException:
-            self._budget.release(nbytes, 1)
-            raise
-        self._sender.wake()
+        self._accept(plain, nbytes, 1)
 
-    def _charge(self, nbytes: int, records: int = 1) -> bool:
+    def _accept(self, item: Item, nbytes: int, records: int) -> None:
+        """Have what is no row taken over at once."""
         try:
-            return self._budget.take(nbytes, records)
-        except BufferError:
-            if self._accumulator.relieve():
-                self._sender.wake()
-            raise
+            self._intake.put(item, nbytes, 0.0, records, urgent=True)
+        finally:
+            self._sender.wake()  # if there is no room, to make some
 
     def produce_arrow(
         self,
@@ -308,7 +308,7 @@ class Producer(confluent_kafka.Producer):
         if form is None:
             raise SchemaError(f"topic {topic!r} has no schema here: call set_schema() first")
         self._transaction.check_open()
-        partition, _ = _integers(partition, 0)
+        partition, _ = _integers(form, partition, 0)
         if not form.kafka.has_all:
             _check_metadata(form, key=key, headers=headers)
 
@@ -328,17 +328,8 @@ class Producer(confluent_kafka.Producer):
             self._delivery.nothing(call)
             return
         nbytes = sum(each.nbytes for each in rows)
-        pressed = self._charge(nbytes, count)
-        try:
-            bulks = [Bulk(form, partition, rows, call, time.monotonic(), nbytes)]
-            partitions = self._accumulator.partitions(topic)
-            if partitions is not None:  # hashing all keys, better without the lock
-                bulks = bulks[0].split(self._partitioner, partitions)
-            self._accumulator.append_bulk(bulks, pressed=pressed)
-        except BaseException:
-            self._budget.release(nbytes, count)
-            raise
-        self._sender.wake()
+        bulk = Bulk(form, partition, rows, call, time.monotonic(), nbytes)
+        self._accept(bulk, nbytes, count)
 
     def produce_batch(
         self,
@@ -355,7 +346,7 @@ class Producer(confluent_kafka.Producer):
         """
         self._check_usable()
         if topic not in self._formats:
-            given = _callback(callback, on_delivery)
+            given = self._callback(callback, on_delivery)
             return super().produce_batch(topic, messages, partition, **given)
         operator.index(partition)
         _check_messages(self._formats[topic], messages)
@@ -398,14 +389,20 @@ class Producer(confluent_kafka.Producer):
             return super().poll(timeout)
         deadline = _deadline(timeout)
         while True:
-            before = self._delivery.acknowledgements
             reported = self._delivery.run()
             left = 0.0 if reported else max(0.0, deadline - time.monotonic())
             served = super().poll(min(left, _STEP))
-            served -= self._delivery.acknowledgements - before
+            served -= self._collect()
             total = max(0, served) + reported + self._delivery.run()
             if total or time.monotonic() >= deadline:
                 return total
+
+    def _collect(self) -> int:
+        """Take note of what librdkafka has acknowledged; return how many messages that were."""
+        count = self._delivery.collect()
+        if count:
+            self._sender.wake()  # there is room again
+        return count
 
     def flush(self, timeout: float = -1) -> int:
         """Seal and send all that is buffered, and serve reports until none is outstanding.
@@ -419,11 +416,11 @@ class Producer(confluent_kafka.Producer):
             return super().flush(timeout)
         deadline = _deadline(timeout)
         while True:
-            self._accumulator.seal_all()
-            self._sender.wake()
+            self._sender.seal()
             left = max(0.0, min(_STEP, deadline - time.monotonic()))
             if not super().flush(left):
                 self._sender.wait_progress(0.0 if not len(self) else min(left, 0.01))
+            self._collect()
             self._delivery.run()
             remaining = len(self)
             # Inside a report there is no end to wait for: the record it reports is outstanding.
@@ -435,7 +432,8 @@ class Producer(confluent_kafka.Producer):
         inner = super().__len__()
         if not self._buffers:
             return inner
-        return self._budget.records + max(0, inner - self._delivery.in_librdkafka)
+        self._collect()
+        return self._intake.records + max(0, inner - self._delivery.in_librdkafka)
 
     def __bool__(self) -> bool:
         """Be true, as confluent-kafka's is, however little is buffered."""
@@ -466,7 +464,7 @@ class Producer(confluent_kafka.Producer):
             return super().close()
         if self._delivery.reporting:
             raise RuntimeError("a producer cannot be closed inside a delivery report")
-        self._accumulator.close()
+        self._intake.close()
         if self._transaction.open:
             self.purge()  # it is going to be aborted, and its records with it
         raised = self._flush_fully()
@@ -503,11 +501,11 @@ class Producer(confluent_kafka.Producer):
         """Send what is outstanding although nobody has this producer any more."""
         if "_sender" not in self.__dict__ or self._unusable is not None or sys.is_finalizing():
             return
-        if not self._budget.records:
+        if not self._intake.records:
             self._sender.stop()
             return
         self._sender.use(self._connect(self._inner))  # its reference to this one may be gone
-        lifetime.hold_until_closed(self, self._budget.records)
+        lifetime.hold_until_closed(self, self._intake.records)
 
     # --- transactions ---------------------------------------------------------------------------
 
@@ -574,6 +572,14 @@ class Producer(confluent_kafka.Producer):
         if self._unusable is not None:
             raise self._unusable
 
+    def _callback(self, callback: Callback, on_delivery: Callback) -> dict[str, Any]:
+        """Return the one that is given: beside a None confluent-kafka calls neither."""
+        given = callback or on_delivery
+        if given is None:
+            return {}
+        quiet = self._settings.encoding != "none" and self._settings.errors_only
+        return {"on_delivery": _only_errors(given) if quiet else given}
+
     def _abandon(self) -> None:
         """Drop the copy of the buffer that a forked child has: its parent sends it."""
         self._unusable = ForkError(
@@ -581,10 +587,14 @@ class Producer(confluent_kafka.Producer):
         )
 
 
-def _callback(callback: Callback, on_delivery: Callback) -> dict[str, Any]:
-    """Return the one that is given: beside a None confluent-kafka calls neither."""
-    given = callback or on_delivery
-    return {} if given is None else {"on_delivery": given}
+def _only_errors(callback: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what librdkafka is given where it may not do that itself."""
+
+    def report(error: KafkaError | None, message: Any) -> None:
+        if error is not None:
+            callback(error, message)
+
+    return report
 
 
 def _check_messages(form: Format, messages: Any) -> None:
@@ -613,15 +623,15 @@ def _failed(error: KafkaError) -> KafkaError:
     return KafkaError(error.code(), f"Message failed: {KafkaError(error.code()).str()}")
 
 
-def _integers(partition: Any, timestamp: Any) -> tuple[int, int]:
-    """Return what a message and a column can hold, or raise as confluent-kafka does."""
+def _integers(form: Format, partition: Any, timestamp: Any) -> tuple[int, int]:
+    """Return a partition and a time that can be, or raise as confluent-kafka does."""
     partition, timestamp = operator.index(partition), operator.index(timestamp)
     if not -_INT32 <= partition < _INT32:
         bound = "greater than maximum" if partition > 0 else "less than minimum"
         raise OverflowError(f"signed integer is {bound}")
     if not -_INT64 <= timestamp < _INT64:
         raise OverflowError("int too big to convert")
-    if partition < -1:
+    if partition < -1 or partition >= (form.limits.partitions or _INT32):
         raise KafkaException(unable(KafkaError._UNKNOWN_PARTITION))
     return partition, timestamp
 

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     from columnar_kafka.accumulator import Accumulator
     from columnar_kafka.batch import Batch, Call, Chunk
-    from columnar_kafka.budget import Budget
     from columnar_kafka.bulk import Bulk
     from columnar_kafka.delivery import Delivery
     from columnar_kafka.format import Format
+    from columnar_kafka.intake import Intake
 
 __all__ = ["Segmenter"]
 
@@ -56,10 +56,10 @@ class _Origin:
 class Segmenter:
     """Converts and encodes. Used by the sender's thread alone, with no lock held."""
 
-    def __init__(self, *, accumulator: Accumulator, delivery: Delivery, budget: Budget) -> None:
+    def __init__(self, *, accumulator: Accumulator, delivery: Delivery, intake: Intake) -> None:
         self._accumulator = accumulator
         self._delivery = delivery
-        self._budget = budget
+        self._intake = intake
         self._ids = _ids()
         self._density: dict[str, float] = {}  # by topic
         self._small: dict[str, int] = {}  # by topic: small segments in a row
@@ -71,7 +71,7 @@ class Segmenter:
         # A refused row is kept as it was given until it is reported.
         kept = 0 if chunk.block is None else len(chunk.block)
         share = chunk.charge // max(1, kept + len(bad)) if bad else 0
-        self._budget.adjust(held + share * len(bad) - chunk.charge)
+        self._intake.adjust(held + share * len(bad) - chunk.charge)
         chunk.charge = held
         for each in bad:
             self._delivery.refused(each, charge=share)
@@ -106,15 +106,22 @@ class Segmenter:
             return
         form = refused.form
         origin = _Origin(form, refused.partition, refused.since, refused.call)
-        size = len(refused.data)
-        self._budget.adjust(-size)
-        pieces = max(2, math.ceil(size / form.limits.most))
-        yield from self._cut_into(pieces, origin, refused.block, refused.charge - size)
+        self._intake.free(refused)
+        pieces = max(2, math.ceil(len(refused.data) / form.limits.most))
+        yield from self._cut_into(pieces, origin, refused.block, refused.charge)
 
     def unsent(self, batch: Batch) -> Iterator[InFlight]:
         """Yield the records of a sealed batch that is given up: not encoded."""
         for block, charge in self._blocks(batch):
-            yield InFlight(batch.form, batch.partition, block, None, b"", batch.since, charge)
+            yield InFlight(
+                form=batch.form,
+                partition=batch.partition,
+                block=block,
+                header=None,
+                data=b"",
+                since=batch.since,
+                charge=charge,
+            )
 
     def _blocks(self, batch: Batch) -> Iterator[tuple[Block, int]]:
         """Yield a batch's columns with their charges: all at once, where that is possible."""
@@ -142,7 +149,7 @@ class Segmenter:
         size, most = len(segment.data), origin.form.limits.most
         self._learn(origin, block, size)
         if size <= most:
-            self._budget.adjust(size)
+            self._intake.encoded(segment.encoded)
             yield segment
         elif len(block) > 1:
             pieces = min(len(block), math.ceil(size / most) + 1)
@@ -224,7 +231,8 @@ class Segmenter:
             header=header,
             data=data,
             since=origin.since,
-            charge=charge + len(data),
+            charge=charge,
+            encoded=2 * len(data),  # librdkafka copies it
             call=origin.call,
         )
 

@@ -1,20 +1,22 @@
-"""The sender's thread: sealed batches become segments and go to librdkafka, in order.
+"""The sender's thread: what is accepted is batched, sealed, encoded and goes to librdkafka.
 
-Converting and encoding are done here, with no lock held.
+All of it is done here, with no lock held, and no signal handler can interrupt it.
 """
 
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 import time
-from collections import deque
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from columnar_kafka.batch import Batch, InFlight, Plain
+from columnar_kafka.batch import Batch, Plain
+from columnar_kafka.format import Format
 from columnar_kafka.lane import Lane
 from columnar_kafka.segmenter import Segmenter
 from columnar_kafka.wire import HEADER_BYTES
@@ -22,12 +24,11 @@ from columnar_kafka.wire import HEADER_BYTES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    import confluent_kafka
-
     from columnar_kafka.accumulator import Accumulator, Sealed
-    from columnar_kafka.broker.base import Acknowledge, ProducerBroker
-    from columnar_kafka.budget import Budget
+    from columnar_kafka.batch import InFlight
+    from columnar_kafka.broker.base import ProducerBroker
     from columnar_kafka.delivery import Delivery
+    from columnar_kafka.intake import Intake
     from columnar_kafka.lane import Refusal
 
 __all__ = ["Sender"]
@@ -45,29 +46,30 @@ class Sender:
     def __init__(
         self,
         *,
+        intake: Intake,
         accumulator: Accumulator,
         broker: ProducerBroker,
         delivery: Delivery,
-        budget: Budget,
         message_timeout: float,
-        sends_again: bool,
         clock: Callable[[], float] = time.monotonic,
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        """`sends_again`: cut what Kafka refuses as too large; in a transaction nothing is."""
+        """Send what comes in at `intake` to `broker`; `message_timeout` is in seconds."""
+        self._intake = intake
         self._accumulator = accumulator
         self._broker = broker
         self._delivery = delivery
-        self._segmenter = Segmenter(accumulator=accumulator, delivery=delivery, budget=budget)
+        self._segmenter = Segmenter(accumulator=accumulator, delivery=delivery, intake=intake)
         self._message_timeout = message_timeout
-        self._sends_again = sends_again
         self._clock = clock
         self._wall_ms = wall_ms
         self._lanes: dict[tuple[str, int], Lane] = {}
         self._busy: dict[Lane, None] = {}  # those with something to send, in order
-        self._refused: deque[Lane] = deque()  # those with something that came back
-        self._wakeup = threading.Event()
+        # Unlike an Event it may be used by a signal handler that has interrupted its use.
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._rung = False
         self._progress = threading.Condition()
+        self._flushing = False
         self._stopping = False
         self._purging = False
         self._thread = threading.Thread(target=self._run, name="columnar-kafka-sender", daemon=True)
@@ -85,8 +87,15 @@ class Sender:
         self._broker = broker
 
     def wake(self) -> None:
-        """Make the thread look at the accumulator soon. Never blocks."""
-        self._wakeup.set()
+        """Make the thread look for work soon. Never blocks."""
+        if not self._rung:
+            self._rung = True
+            self._bell.put(None)
+
+    def seal(self) -> None:
+        """Make the thread send all that is accepted, however little. Never blocks."""
+        self._flushing = True
+        self.wake()
 
     def stop(self) -> None:
         """End the thread after what it is doing now; what is left stays where it is."""
@@ -109,7 +118,7 @@ class Sender:
 
     def _run(self) -> None:
         while not self._stopping:
-            self._wakeup.clear()
+            self._rung = False
             try:
                 wait = self.run_once(self._clock())
             except Exception:  # noqa: BLE001 - the thread must outlive whatever one batch did to it
@@ -117,23 +126,39 @@ class Sender:
                 wait = _FULL_WAIT
             with self._progress:
                 self._progress.notify_all()
-            if not self._stopping:
-                self._wakeup.wait(min(wait, threading.TIMEOUT_MAX))
+            with suppress(queue.Empty):
+                self._bell.get(timeout=min(wait, threading.TIMEOUT_MAX))
 
     def run_once(self, now: float) -> float:
         """Do what is to be done at `now`; return the seconds until there may be more."""
-        self._look_up(now)
-        if self._purging:
+        flushing, self._flushing = self._flushing, False
+        purging = self._purging  # what is accepted after that is not purged
+        if flushing or purging or self._intake.due(now) <= 0:
+            self._take_over(now)
+        if flushing:
+            self._accumulator.seal_all()
+        elif self._intake.pressed:
+            self._accumulator.relieve()
+        if purging:
             self._purge()
+        self._look_up(now)
         work = self._accumulator.drain(now)
         for each, error in work.given_up:
             self._delivery.given_up(each, error)
         self._line_up(work.sealed)
-        while self._refused:
-            self._busy[self._refused.popleft()] = None
         for chunk in work.chunks:
             self._segmenter.convert(chunk)
-        return self._send_all(now)
+        wait = self._send_all(now)
+        return min(wait, self._intake.due(now), self._accumulator.next_look(now))
+
+    def _take_over(self, now: float) -> None:
+        for item in self._intake.drain():
+            try:
+                self._accumulator.add(item, now)
+            except Exception as error:
+                if isinstance(item, Format):
+                    raise
+                self._delivery.given_up(item, KafkaError(KafkaError._FAIL, repr(error)))
 
     def _line_up(self, sealed: Iterable[Sealed]) -> None:
         for item in sealed:
@@ -162,7 +187,9 @@ class Sender:
         while lane.repairs:
             yield lane.repairs.popleft()
         while lane.refusals:
-            yield lane.refusals.popleft().item
+            refusal = lane.refusals.popleft()
+            if not refusal.final:
+                yield refusal.item
         while lane.ready:
             yield lane.ready.popleft()
 
@@ -186,17 +213,21 @@ class Sender:
     # --- handing over ---------------------------------------------------------------------------
 
     def _send_all(self, now: float) -> float:
-        """Hand over all that librdkafka takes; return when to look again."""
-        sent = True
-        while sent:
-            sent = False
-            for lane in list(self._busy):
-                try:
-                    sent |= self._send_one(lane, now)
-                except BufferError:
-                    return _FULL_WAIT
-        blocked = min((lane.oldest() for lane in self._busy), default=float("inf"))
-        return min(self._accumulator.next_look(now), blocked + self._message_timeout - now)
+        """Hand over one message of each partition; return when to do it again."""
+        sent = False
+        for lane in self._lanes.values():
+            if lane.refusals:
+                self._busy[lane] = None
+        for lane in list(self._busy):
+            try:
+                sent |= self._send_one(lane, now)
+            except BufferError:
+                return _FULL_WAIT
+        if sent:
+            return 0.0
+        return min((lane.oldest() for lane in self._busy), default=float("inf")) + (
+            self._message_timeout - now
+        )
 
     def _send_one(self, lane: Lane, now: float) -> bool:
         """Hand one message of a partition over, or fail it for good; False when it has to wait.
@@ -212,7 +243,7 @@ class Sender:
             return False
         if item.since + self._message_timeout <= now:
             error: KafkaError | None = KafkaError(KafkaError._MSG_TIMED_OUT)
-        elif lane.try_begin(item.nbytes, item.limits.window):
+        elif lane.may_send(item):
             error = self._try_send(lane, item)
         else:
             return False
@@ -224,15 +255,23 @@ class Sender:
         return True
 
     def _fill(self, lane: Lane, now: float) -> None:
-        """Bring a lane's next message to its head, encoded."""
+        """Bring a lane's next message to its head, encoded, where there is memory for it."""
+        if lane.refusals:
+            self._learn(lane)
         while lane.refusals:
             self._repair(lane, lane.refusals.popleft())
         while lane.head() is None and lane.sealed:
-            item = lane.sealed.popleft()
+            item = lane.sealed[0]
+            if item.since + self._message_timeout <= now:
+                self._give_up(lane.sealed.popleft(), KafkaError(KafkaError._MSG_TIMED_OUT))
+                continue
+            if not self._intake.may_encode:
+                return  # until something is acknowledged
+            lane.sealed.popleft()
             if isinstance(item, Plain):
+                item.encoded = item.nbytes  # librdkafka's copy
+                self._intake.encoded(item.encoded)
                 lane.ready.append(item)
-            elif item.since + self._message_timeout <= now:
-                self._give_up(item, KafkaError(KafkaError._MSG_TIMED_OUT))
             elif isinstance(item, Batch):
                 lane.ready.extend(self._segmenter.encode(item))
             else:
@@ -240,57 +279,59 @@ class Sender:
                 if len(item):
                     lane.sealed.appendleft(item)
 
+    def _learn(self, lane: Lane) -> None:
+        """Learn from what Kafka refused how much it takes."""
+        refusals = [each for each in list(lane.refusals) if each.final or not each.item.alone]
+        if not refusals:
+            return
+        largest = max(refusals, key=lambda each: each.nbytes)
+        limits = largest.item.limits
+        asked = self._broker.limits(largest.item.topic, _LOOKUP_TIMEOUT).max_message_bytes
+        if asked is not None:
+            limits.lower(asked - HEADER_BYTES)
+        elif largest.final:
+            # What the topic's limit is, it may not tell: then this is what is known of it.
+            limits.lower(largest.nbytes - HEADER_BYTES - 1)
+
     def _repair(self, lane: Lane, refusal: Refusal) -> None:
         """Try a refused message again, or what it is cut into; alone and one record: it fails."""
-        item = refusal.item
-        limits = item.limits
-        if not refusal.alone:
-            asked = self._broker.limits(item.topic, _LOOKUP_TIMEOUT).max_message_bytes
-            if asked is not None:
-                limits.lower(asked - HEADER_BYTES)
-        too_large = refusal.alone or item.nbytes > limits.most + HEADER_BYTES
-        if not too_large:
+        item, limits = refusal.item, refusal.item.limits
+        if refusal.final:
+            return
+        if not item.alone and refusal.nbytes <= limits.most + HEADER_BYTES:
             lane.repair([item], first=False)
         elif isinstance(item, Plain) or len(item.block) == 1:
             self._delivery.done(item, refusal.error, refusal.source)
         else:
-            # What the topic's limit is, it may not tell: then this is what is known of it.
-            limits.lower(len(item.data) - 1)
-            lane.repair(self._segmenter.halve(item), first=refusal.alone)
+            limits.lower(len(item.data) - 1)  # at least that, whatever it tells
+            lane.repair(self._segmenter.halve(item), first=item.alone)
 
     def _try_send(self, lane: Lane, item: InFlight | Plain) -> KafkaError | None:
         """Hand a message over; return why it can never be sent, or None."""
-        self._delivery.handed_over()
         try:
-            self._hand_over(item, partial(self._acknowledged, lane, item, item.nbytes))
+            self._delivery.hand_over(lane, item, self._sending(item))
         except BufferError:
-            self._not_taken(lane, item.nbytes)
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it must not block the others
-            self._not_taken(lane, item.nbytes)
             known = isinstance(error, KafkaException)
             return error.args[0] if known else KafkaError(KafkaError._FAIL, repr(error))
         return None
 
-    def _not_taken(self, lane: Lane, nbytes: int) -> None:
-        self._delivery.handed_over(-1)
-        lane.returned(nbytes)
-
-    def _hand_over(self, item: InFlight | Plain, acknowledge: Acknowledge) -> None:
+    def _sending(self, item: InFlight | Plain) -> Callable[..., None]:
+        """Return what gives a message to librdkafka."""
         if isinstance(item, Plain):
-            self._broker.send(
+            return partial(
+                self._broker.send,
                 item.topic,
                 item.partition,
                 item.value,
                 key=item.key,
                 headers=item.headers,
                 timestamp=item.timestamp,
-                acknowledge=acknowledge,
             )
-            return
         assert item.header is not None
-        item.sent()
-        self._broker.send(
+        return partial(
+            self._broker.send,
             item.topic,
             item.partition,
             item.data,
@@ -298,29 +339,4 @@ class Sender:
             headers=item.header.headers(item.data),
             # Retention works on it; a record from the future must not get its neighbours refused.
             timestamp=max(1, min(item.header.timestamp_max, self._wall_ms())),
-            acknowledge=acknowledge,
         )
-
-    def _acknowledged(
-        self,
-        lane: Lane,
-        item: InFlight | Plain,
-        nbytes: int,
-        error: KafkaError | None,
-        source: confluent_kafka.Message,
-    ) -> None:
-        """Note what became of a message. Runs inside librdkafka's poll: calls no user code."""
-        if (
-            self._sends_again
-            and error is not None
-            and error.code() == KafkaError.MSG_SIZE_TOO_LARGE
-        ):
-            lane.refused(item, nbytes, error, source)
-            self._delivery.returned()
-            self._refused.append(lane)
-            self.wake()
-            return
-        self._delivery.returned()
-        self._delivery.done(item, error, source)
-        if lane.returned(nbytes):
-            self.wake()

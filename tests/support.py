@@ -13,7 +13,6 @@ from columnar_kafka import wire
 from columnar_kafka.accumulator import Accumulator
 from columnar_kafka.batch import Plain
 from columnar_kafka.broker.memory import MemoryKafka, MemoryProducer
-from columnar_kafka.budget import Budget
 from columnar_kafka.columns.kafka import KafkaColumn
 from columnar_kafka.columns.pure import PureColumns
 from columnar_kafka.config import METADATA_MEMBERS
@@ -21,6 +20,7 @@ from columnar_kafka.decoder import Segment
 from columnar_kafka.delivery import Delivery
 from columnar_kafka.encoder import ParquetEncoder
 from columnar_kafka.format import Format, Limits
+from columnar_kafka.intake import Intake
 from columnar_kafka.partitioner import Partitioner
 from columnar_kafka.record import encode_headers
 from columnar_kafka.schema import RecordSchema
@@ -107,8 +107,10 @@ class Pipeline:
         self.now = 0.0
         self.kafka = MemoryKafka()
         self.broker = MemoryProducer(self.kafka, queue_messages=queue_messages)
-        self.budget = Budget(limit_bytes=queue_bytes, limit_records=queue_records)
-        self.delivery = Delivery(self.budget)
+        self.intake = Intake(
+            limit_bytes=queue_bytes, limit_records=queue_records, gather_seconds=0.0
+        )
+        self.delivery = Delivery(self.intake, sends_again=sends_again)
         self.accumulator = Accumulator(
             partitioner=Partitioner(partitioner),
             linger=linger,
@@ -121,9 +123,8 @@ class Pipeline:
             accumulator=self.accumulator,
             broker=self.broker,
             delivery=self.delivery,
-            budget=self.budget,
+            intake=self.intake,
             message_timeout=message_timeout,
-            sends_again=sends_again,
             clock=lambda: self.now,
             wall_ms=lambda: 1_000_000,
         )
@@ -145,10 +146,9 @@ class Pipeline:
             kafka=column,
             schema=column.schema(parsed.arrow),
             encoder=ParquetEncoder("zstd"),
-            limits=replace(self._limits),
+            limits=replace(self._limits, partitions=self.kafka.partitions(topic)),
         )
-        partitions = self.kafka.partitions(topic)
-        self.accumulator.set_format(form, partitions=partitions, now=self.now)
+        self.intake.put(form, 0, self.now, 0, urgent=True)
         self._forms[topic] = form
 
     def produce(
@@ -168,20 +168,26 @@ class Pipeline:
         pairs, nbytes = encode_headers(headers)
         nbytes += len(key or b"")
         others = (key, timestamp, pairs, report)
+        form = self._forms[topic]
         if value is None or isinstance(value, bytes):
             charge = nbytes + len(value or b"") + 200
-            self.budget.take(charge)
-            where = (topic, partition, value, key, timestamp, pairs, report)
-            limits = self._forms[topic].limits
-            self.accumulator.append_plain(Plain(*where, self.now, charge, limits))
-            return True
-        form = self._forms[topic]
+            plain = Plain(
+                topic=topic,
+                partition=partition,
+                value=value,
+                key=key,
+                timestamp=timestamp,
+                headers=pairs,
+                callback=report,
+                since=self.now,
+                charge=charge,
+                limits=form.limits,
+            )
+            return self.intake.put(plain, charge, self.now, urgent=True)
         values, more = form.columns.take(value)
         nbytes += more
-        pressed = self.budget.take(nbytes)
-        return self.accumulator.append(
-            form, partition, values, others, nbytes, now=self.now, pressed=pressed
-        )
+        record = (form, partition, values, others, nbytes, self.now)
+        return self.intake.put(record, nbytes, self.now)
 
     def numbers(self, *numbers: int, **place: Any) -> None:
         """Produce rows {"n": number}, each with its number as its tag."""
@@ -208,18 +214,25 @@ class Pipeline:
         return report
 
     def run(self, now: float | None = None) -> float:
-        """Let the sender look once, at `now`; return when it wants to look again."""
+        """Let the sender do what there is to do at `now`; return when it wants to look again."""
         self.now = self.now if now is None else now
-        return self.sender.run_once(self.now)
+        while not (wait := self.sender.run_once(self.now)):
+            pass
+        return wait
+
+    def acknowledge(self) -> int:
+        """Serve acknowledgements; return how many there were."""
+        self.broker.poll(0)
+        return self.delivery.collect()
 
     def poll(self) -> int:
         """Serve acknowledgements and run reports, as the user's poll does."""
-        self.broker.poll(0)
+        self.acknowledge()
         return self.delivery.run()
 
     def flush(self) -> None:
         """Seal, send and report all that the broker takes."""
-        self.accumulator.seal_all()
+        self.sender.seal()
         self.run()
         self.poll()
 

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("columnar_kafka", "spark_sink")
 
 ORDER = """
-errors  position  partitioner  config  budget
+errors  position  partitioner  config
 schema.canonical  schema.arrow  schema.avro_default  schema.avro  schema.base  schema.growth  schema
 wire
 columns  columns.base  columns.bounds  columns.types  columns.objects  columns.freeze
@@ -32,10 +32,10 @@ decoder
 
 lake  lake.base  lake.thrift  lake.footer  lake.plan  lake.stitch  lake.stage  lake.parquet
 
-format  block  batch  bulk  accumulator
-delivery
+format  block  batch  bulk  intake  accumulator
+lane  delivery
 broker  broker.base
-lane  segmenter  sender
+segmenter  sender
 transaction  lifetime
 ledger  feed
 broker.confluent

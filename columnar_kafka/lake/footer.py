@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from columnar_kafka import thrift
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake import thrift
-from columnar_kafka.lake.thrift import BINARY, I16, I32, I64, LIST, STRUCT, Cursor, ThriftError
+from columnar_kafka.thrift import BINARY, I16, I32, I64, LIST, STRUCT, Cursor, ThriftError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -41,15 +41,14 @@ def arrow(
     count = rows.columns.num_rows
     call = Call("t", count, report)
     nbytes = sum(each.nbytes for each in rows)
-    pressed = pipeline.budget.take(nbytes, count)
     bulk = Bulk(form, partition, rows, call, pipeline.now, nbytes)
-    pipeline.accumulator.append_bulk([bulk], pressed=pressed)
+    pipeline.intake.put(bulk, nbytes, pipeline.now, count, urgent=True)
 
 
 def settle(pipeline: Pipeline) -> None:
     for _ in range(100):
         pipeline.flush()
-    assert (pipeline.budget.records, pipeline.budget.used_bytes) == (0, 0)
+    assert (pipeline.intake.records, pipeline.intake.used_bytes) == (0, 0)
 
 
 def numbers(pipeline: Pipeline, partition: int = 0) -> list[int]:
@@ -144,9 +143,8 @@ def test_a_record_too_large_alone_fails_alone() -> None:
     form = pipeline._forms["t"]
     form.encoder._compression = "none"  # type: ignore[attr-defined]
     rows = conform(table, form.records, now_ms=5)
-    pipeline.budget.take(table.nbytes, 3)
     bulk = Bulk(form, 0, rows, Call("t", 3, reports), 0.0, table.nbytes)
-    pipeline.accumulator.append_bulk([bulk], pressed=False)
+    pipeline.intake.put(bulk, table.nbytes, 0.0, 3, urgent=True)
     settle(pipeline)
     assert numbers(pipeline) == [1, 3]
     assert [each[:3] for each in reports] == [(KafkaError.MSG_SIZE_TOO_LARGE, 3, 1)]
@@ -173,8 +171,8 @@ def test_memory_is_held_until_the_last_segment_is_reported() -> None:
     for left in (20, 10, 0):
         pipeline.broker.release(1)
         pipeline.poll()
-        assert pipeline.budget.records == left
-        assert bool(pipeline.budget.used_bytes) == bool(left)
+        assert pipeline.intake.records == left
+        assert bool(pipeline.intake.used_bytes) == bool(left)
 
 
 def test_a_callback_that_raises_is_not_called_again() -> None:

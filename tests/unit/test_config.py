@@ -37,6 +37,7 @@ def test_the_producers_defaults_are_those_of_the_design() -> None:
             metadata_propagation=30.0,
             transactional=False,
             on_delivery=None,
+            errors_only=False,
         ),
         {},
     )
@@ -220,10 +221,11 @@ def test_a_transactional_id_makes_it_transactional() -> None:
     assert producer(transactional__id="x").transactional is True
 
 
-def test_reports_of_errors_only_cannot_be_had_with_segments() -> None:
-    config = {"delivery.report.only.error": "true", "columnar.encoding": "parquet"}
-    with pytest.raises(ConfigError, match=r"^delivery\.report\.only\.error=true: not possible"):
-        ProducerConfig.parse(config)
+def test_who_is_told_of_success_is_not_librdkafkas_to_say_with_segments() -> None:
+    config = {"delivery.report.only.error": "true"}
+    parsed, rest = ProducerConfig.parse(config | {"columnar.encoding": "parquet"})
+    assert (parsed.errors_only, rest) == (True, {"delivery.report.only.error": "false"})
+    assert ProducerConfig.parse(config)[1] == config
 
 
 def test_reports_of_errors_only_are_stocks_business_without_segments() -> None:

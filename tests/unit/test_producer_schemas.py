@@ -154,7 +154,7 @@ def test_nothing_of_refused_data_is_taken(kafka: FakeKafka) -> None:
     with pytest.raises(KafkaException) as raised:
         producer.produce_arrow("t", pa.table({"n": [1], "text": ["a"]}), partition=3)
     assert raised.value.args[0].code() == KafkaError._UNKNOWN_PARTITION
-    assert (len(producer), producer._budget.used_bytes) == (0, 0)
+    assert (len(producer), producer._intake.used_bytes) == (0, 0)
     extra = pa.table({"n": [1], "text": ["a"], "other": [1]})
     producer.produce_arrow("t", extra, extra="ignore")
     assert producer.flush(10) == 0

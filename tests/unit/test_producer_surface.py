@@ -128,7 +128,7 @@ def test_records_arrive_and_are_reported_one_by_one(kafka: MemoryKafka, make: An
         (None, row(n), pack(0, n, 3)) for n in range(3)
     ]
     assert len(producer) == 0
-    assert (producer._budget.used_bytes, producer._budget.records) == (0, 0)
+    assert (producer._intake.used_bytes, producer._intake.records) == (0, 0)
 
 
 def test_a_row_used_again_changes_nothing_sent(kafka: MemoryKafka, make: Any) -> None:
@@ -212,7 +212,7 @@ def test_a_wrong_argument_is_a_type_error_and_nothing_is_taken(
     producer = make()
     with pytest.raises(TypeError):
         producer.produce("t", **given)
-    assert (len(producer), producer._budget.used_bytes) == (0, 0)
+    assert (len(producer), producer._intake.used_bytes) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_what_no_column_or_message_can_hold_is_refused_before_it_is_taken(
     producer.set_schema("new", SCHEMA)
     with pytest.raises((ValueError, OverflowError, TypeError, KafkaException)):
         producer.produce("t" if known else "new", row(1), **given)
-    assert (len(producer), producer._budget.used_bytes) == (0, 0)
+    assert (len(producer), producer._intake.used_bytes) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_a_row_known_to_be_wrong_is_refused_at_once(make: Any, value: Any, reaso
     with pytest.raises(RowError) as raised:
         producer.produce("t", value)
     assert raised.value.reason.startswith(reason)
-    assert (len(producer), producer._budget.used_bytes) == (0, 0)
+    assert (len(producer), producer._intake.used_bytes) == (0, 0)
 
 
 @pytest.mark.parametrize(("name", "given"), [("key", b"k"), ("headers", [("h", b"v")])])
@@ -288,7 +288,7 @@ def test_a_partition_that_does_not_exist_is_refused_and_nothing_is_charged(make:
     for value in (row(1), b"plain"):
         with pytest.raises(KafkaException):
             producer.produce("t", value, partition=1)
-    assert (len(producer), producer._budget.used_bytes) == (0, 0)
+    assert (len(producer), producer._intake.used_bytes) == (0, 0)
 
 
 # --- batches ------------------------------------------------------------------------------------
@@ -357,7 +357,7 @@ def test_a_purge_reports_what_it_gives_up(make: Any, memory: MemoryProducer) -> 
     producer.purge()
     producer.poll(0)
     assert errors == [KafkaError._PURGE_QUEUE] * 2
-    assert (len(producer), producer._budget.used_bytes) == (0, 0)
+    assert (len(producer), producer._intake.used_bytes) == (0, 0)
 
 
 def test_close_flushes_and_ends_the_thread(kafka: MemoryKafka, make: Any) -> None:
@@ -391,4 +391,4 @@ def test_a_raising_report_passes_through_and_the_next_poll_goes_on(make: Any) ->
         producer.flush(10)
     assert producer.flush(10) == 0
     assert seen == [None]
-    assert (len(producer), producer._budget.used_bytes) == (0, 0)
+    assert (len(producer), producer._intake.used_bytes) == (0, 0)

@@ -107,7 +107,7 @@ class Producing(RuleBasedStateMachine):
 
     @rule()
     def flush(self) -> None:
-        self.pipeline.accumulator.seal_all()
+        self.pipeline.sender.seal()
 
     @rule()
     def poll(self) -> None:
@@ -131,7 +131,7 @@ class Producing(RuleBasedStateMachine):
 
     @rule()
     def acknowledge(self) -> None:
-        self.pipeline.broker.poll(0)
+        self.pipeline.acknowledge()
 
     @precondition(lambda self: self.pipeline.kafka.partitions("t") is None)
     @rule()
@@ -180,8 +180,8 @@ class Producing(RuleBasedStateMachine):
     @invariant()
     def unreported_records_are_counted(self) -> None:
         reported = len(self.pipeline.reports)
-        assert self.pipeline.budget.records == len(self.accepted) - reported
-        assert self.pipeline.budget.used_bytes >= 0
+        assert self.pipeline.intake.records == len(self.accepted) - reported
+        assert self.pipeline.intake.used_bytes >= 0
 
     def teardown(self) -> None:
         if not hasattr(self, "pipeline"):
@@ -191,11 +191,11 @@ class Producing(RuleBasedStateMachine):
             pipeline.kafka.create_topic("t", PARTITIONS)
         pipeline.broker.release()
         for _ in range(200):
-            pipeline.accumulator.seal_all()
+            pipeline.sender.seal()
             pipeline.run(pipeline.now + 0.1)
             self.poll()
         assert sorted(report.tag for report in pipeline.reports) == [*self.accepted]
-        assert (pipeline.budget.used_bytes, pipeline.budget.records) == (0, 0)
+        assert (pipeline.intake.used_bytes, pipeline.intake.records) == (0, 0)
         assert pipeline.delivery.in_librdkafka == 0
         stored = {
             partition: [int((record.key or b"").decode()) for record in pipeline.sent(partition)]

@@ -1,4 +1,4 @@
-"""Thrift's compact protocol, as much of it as a Parquet footer needs: walk, skip, encode."""
+"""Thrift's compact protocol, as much of it as Parquet's metadata needs: walk, skip, encode."""
 
 from __future__ import annotations
 

@@ -1,0 +1,117 @@
+"""A signal handler that raises (Ctrl-C) anywhere in a producer's calls: no record is lost for it."""
+
+from __future__ import annotations
+
+import random
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from columnar_kafka import Producer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from columnar_kafka.local import EmbeddedKafka
+
+SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
+RECORDS = 20_000
+
+
+class Interrupted(BaseException):
+    """As KeyboardInterrupt is."""
+
+
+class Interruptions:
+    """Raises now and then, while it is `armed`; in `spared`, which is the user's, never."""
+
+    def __init__(self) -> None:
+        self.armed = False
+        self.spared: Any = None
+        self.count = 0
+        self._random = random.Random(5)
+        self._before = signal.signal(signal.SIGALRM, self._raise)
+
+    def _raise(self, _: int, frame: Any) -> None:
+        if self.armed and frame is not None and frame.f_code is not self.spared:
+            self.armed = False
+            self.count += 1
+            raise Interrupted
+
+    def during(self, call: Callable[[], Any], within: float) -> bool:
+        """Make a call that may be interrupted; say whether it came to its end."""
+        try:
+            self.armed = True
+            signal.setitimer(signal.ITIMER_REAL, self._random.uniform(1e-6, within))
+            call()
+            self.armed = False
+        except Interrupted:
+            return False
+        return True
+
+    def end(self) -> None:
+        self.armed = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, self._before)
+
+
+@pytest.fixture
+def interruptions() -> Iterator[Interruptions]:
+    made = Interruptions()
+    yield made
+    made.end()
+
+
+@pytest.mark.parametrize("config", [{}, {"queue.buffering.max.messages": 700}])
+def test_whatever_is_interrupted_each_accepted_record_is_reported_once(
+    embedded: EmbeddedKafka, interruptions: Interruptions, config: dict[str, Any]
+) -> None:
+    topic = f"interrupted-{len(config)}"
+    embedded.create_topic(topic, 2)
+    producer = Producer(
+        {
+            "bootstrap.servers": embedded.bootstrap_servers,
+            "columnar.encoding": "parquet",
+            "columnar.linger.ms": 5,
+            "linger.ms": 0,
+            **config,
+        }
+    )
+    producer.set_schema(topic, SCHEMA)
+    reports = [0] * RECORDS
+    wrong: list[int] = []
+    accepted: set[int] = set()
+
+    def produce(n: int) -> None:
+        def report(error: Any, message: Any) -> None:
+            reports[n] += 1  # no call comes before it, in which it would not be spared
+            if error is not None or message.value()["n"] != n:
+                wrong.append(n)
+
+        interruptions.spared = report.__code__
+        while True:
+            try:
+                producer.produce(topic, {"n": n, "text": "x"}, key=b"%d" % n, on_delivery=report)
+            except BufferError:
+                producer.poll(0.01)
+            else:
+                return
+
+    for n in range(RECORDS):
+        if interruptions.during(lambda n=n: produce(n), 100e-6):  # type: ignore[misc]
+            accepted.add(n)
+        if n % 10 == 0:
+            interruptions.during(lambda: producer.poll(0.001), 1e-3)
+        if n % 2000 == 0:
+            interruptions.during(producer.flush, 20e-3)
+    interruptions.end()
+    assert interruptions.count > 100
+    assert producer.flush(30) == 0
+    assert len(producer) == 0
+    assert producer._intake.used_bytes == 0
+    assert wrong == []
+    assert max(reports) == 1
+    assert [n for n in accepted if not reports[n]] == []
+    producer.close()
