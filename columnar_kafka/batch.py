@@ -56,6 +56,7 @@ class Refused:
     row: OneRow
     error: KafkaError
     callback: Callback
+    since: float
     call: Call | None = None
 
 
@@ -107,8 +108,9 @@ class Part:
 class Chunk:
     """Records of an open batch, on their way to being columns."""
 
-    def __init__(self, form: Format, partition: int) -> None:
+    def __init__(self, form: Format, partition: int, since: float) -> None:
         self._where = (form.topic, partition)
+        self._since = since
         self._builder: Builder = form.columns.builder()
         self.capacity = self._builder.capacity
         self.records: list[tuple[tuple[Any, ...], Others]] = []
@@ -125,8 +127,11 @@ class Chunk:
             return self._convert()
         except Exception as error:  # noqa: BLE001 - the records must not go without a report
             reason = KafkaError(KafkaError._VALUE_SERIALIZATION, f"{type(error).__name__}: {error}")
+            since = self._since
             return [
-                Refused(*self._where, OneRow((None, key, timestamp, headers)), reason, callback)
+                Refused(
+                    *self._where, OneRow((None, key, timestamp, headers)), reason, callback, since
+                )
                 for _, (key, timestamp, headers, callback) in self.records
             ]
 
@@ -141,6 +146,7 @@ class Chunk:
                 OneRow((refusal.value, *others[i][:3])),
                 refusal.error.kafka_error,
                 others[i][3],
+                self._since,
             )
             for i, refusal in refusals.items()
         ]
@@ -168,7 +174,7 @@ class Batch:
         self.rows = 0
         self.taken_bytes = 0
         self.max_bytes = max_bytes
-        self.chunks = [Chunk(form, partition)]
+        self.chunks = [Chunk(form, partition, now)]
 
     def __repr__(self) -> str:
         where = f"{self.form.topic}[{self.partition}]"
@@ -183,7 +189,7 @@ class Batch:
         self.taken_bytes += nbytes
         if len(chunk.records) < chunk.capacity:
             return None
-        self.chunks.append(Chunk(self.form, self.partition))
+        self.chunks.append(Chunk(self.form, self.partition, self.since))
         return chunk
 
 

@@ -10,11 +10,12 @@ from columnar_kafka.errors import ConfigError
 from columnar_kafka.partitioner import PARTITIONERS
 from columnar_kafka.position import MAX_ROWS
 
-__all__ = ["METADATA_MEMBERS", "ConsumerConfig", "ProducerConfig", "merge"]
+__all__ = ["METADATA_MEMBERS", "ConsumerConfig", "Limits", "ProducerConfig", "merge"]
 
 METADATA_MEMBERS: Final = ("id", "key", "timestamp", "headers")
 COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 ENCODINGS: Final = ("none", "parquet")
+DECODES: Final = ("inline", "isolated")
 
 T = TypeVar("T")
 Config = Mapping[str, Any]
@@ -22,6 +23,7 @@ Config = Mapping[str, Any]
 # librdkafka's own defaults and aliases, for the keys that also steer the buffer in front of it.
 _MESSAGE_TIMEOUT: Final = ("message.timeout.ms", "delivery.timeout.ms")
 _LINGER: Final = ("linger.ms", "queue.buffering.max.ms")
+_ERRORS_ONLY: Final = "delivery.report.only.error"
 
 
 def merge(args: Sequence[Any], kwargs: Config) -> dict[str, Any]:
@@ -206,7 +208,7 @@ class ProducerConfig:
             / 1000,
             transactional=bool(config.get("transactional.id")),
             on_delivery=config.get("on_delivery"),
-            errors_only=read.shared(("delivery.report.only.error",), False, _boolean),
+            errors_only=config.get(_ERRORS_ONLY) is True,  # confluent-kafka takes nothing else
             unread=read.unread,
         )
         rest = read.rest(_PRODUCER_KEYS)
@@ -218,7 +220,7 @@ class ProducerConfig:
             )
         if encoding != "none" and parsed.errors_only:
             # A record's success is learned from its segment's report; who is told is ours to say.
-            rest["delivery.report.only.error"] = "false"
+            rest[_ERRORS_ONLY] = False
         return parsed, rest
 
 
@@ -228,7 +230,54 @@ def _timeout(read: _Reader) -> float:
     return ms / 1000 if ms else float("inf")
 
 
-_CONSUMER_KEYS: Final = ("columnar.encoding", "fetch.raw.bytes")
+_CONSUMER_KEYS: Final = (
+    "columnar.encoding",
+    "columnar.decode",
+    "columnar.max.rows",
+    "columnar.max.values",
+    "columnar.max.decoded.bytes",
+    "columnar.max.footer.bytes",
+    "columnar.max.decode.ms",
+    "fetch.raw.bytes",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one segment may claim; the keys are ``columnar.max.`` and these names.
+
+    A segment of 1 MB decodes to some 10 MB, in a few milliseconds.
+    """
+
+    rows: int = MAX_ROWS
+    """Its records."""
+
+    values: int = 1 << 24
+    """The values of one column, a list's elements counted each."""
+
+    decoded_bytes: int = 256 << 20
+    """What its columns take in memory."""
+
+    footer_bytes: int = 1 << 20
+    """Its footer, about 200 bytes a column; in memory it takes 200 times that at worst."""
+
+    decode_seconds: float = 10.0
+    """How long decoding may take, when it is isolated."""
+
+    @classmethod
+    def parse(cls, read: _Reader) -> Limits:
+        """Return the limits of a configuration."""
+        big = _integer(1, 1 << 40)
+        return cls(
+            rows=read.own("columnar.max.rows", cls().rows, _integer(1, MAX_ROWS)),
+            values=read.own("columnar.max.values", cls().values, big),
+            decoded_bytes=read.own("columnar.max.decoded.bytes", cls().decoded_bytes, big),
+            footer_bytes=read.own("columnar.max.footer.bytes", cls().footer_bytes, big),
+            decode_seconds=read.own(
+                "columnar.max.decode.ms", cls().decode_seconds * 1000, _number(1, 3_600_000)
+            )
+            / 1000,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,6 +286,8 @@ class ConsumerConfig:
 
     encoding: str
     raw: bool
+    isolated: bool
+    limits: Limits
     auto_commit: bool
     auto_commit_interval: float
     auto_store: bool
@@ -263,6 +314,8 @@ class ConsumerConfig:
         parsed = cls(
             encoding=read.own("columnar.encoding", "none", _choice(*ENCODINGS)),
             raw=read.own("fetch.raw.bytes", False, _boolean),
+            isolated=read.own("columnar.decode", "inline", _choice(*DECODES)) == "isolated",
+            limits=Limits.parse(read),
             auto_commit=read.shared(("enable.auto.commit",), True, _boolean),
             auto_commit_interval=read.shared(
                 ("auto.commit.interval.ms",), 5_000, _integer(0, 86_400_000)

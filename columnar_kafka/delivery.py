@@ -12,6 +12,7 @@ of its records are reported, and memory that is given back counts once.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
@@ -83,6 +84,7 @@ class _SegmentOutcome(_Outcome):
             count=self.count,
             error=error,
             acknowledged=source,
+            latency=_age(sent.since),
         )
 
     def callback(self, index: int) -> Callback:
@@ -237,10 +239,11 @@ class Delivery:
             part = Part(len(each), error, each.partition, None)
             self._note(_CallOutcome(each.call, part, each.charge))
         else:
-            form, partition, values, (key, timestamp, headers, callback), nbytes, _ = each
+            form, partition, values, (key, timestamp, headers, callback), nbytes, since = each
             value = dict(zip(form.schema.names, values, strict=False))
             row = OneRow((value, key, timestamp, headers))
-            self.refused(Refused(form.topic, partition, row, error, callback), charge=nbytes)
+            refused = Refused(form.topic, partition, row, error, callback, since)
+            self.refused(refused, charge=nbytes)
 
     def nothing(self, call: Call) -> None:
         """Note a `produce_arrow` without a record: it is reported all the same."""
@@ -342,7 +345,7 @@ def _outcome(
         return _OneOutcome(plain_message(source), item.callback, error, item.charge)
     assert error is not None
     row = OneRow((item.value, item.key, item.timestamp, item.headers))
-    refused = Refused(item.topic, item.partition, row, error, item.callback)
+    refused = Refused(item.topic, item.partition, row, error, item.callback, item.since)
     return _refused(refused, item.charge)
 
 
@@ -357,5 +360,10 @@ def _refused(refused: Refused, charge: int) -> _Outcome:
         count=1,
         error=refused.error,
         acknowledged=None,
+        latency=_age(refused.since),
     )
     return _OneOutcome(report(0), refused.callback, refused.error, charge)
+
+
+def _age(since: float) -> float:
+    return max(0.0, time.monotonic() - since)

@@ -49,6 +49,17 @@ class Message(confluent_kafka.Message):
         # At the start of an offset, where the first of 2^20 rows lies too, all rows are left.
         return self._rows - (position.unpack(offset).left or self._rows)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        reduced: Any = super().__reduce__()
+        return _restore, (reduced[1], self._rows)
+
+
+def _restore(parts: tuple[Any, ...], rows: int) -> Message:
+    """Unpickle a message."""
+    message = Message(*parts)
+    message._rows = rows
+    return message
+
 
 def plain_message(source: confluent_kafka.Message) -> Message:
     """Return a Kafka message that is no segment (or an error event), in positions."""
@@ -228,12 +239,16 @@ def reports(
     count: int,
     error: KafkaError | None,
     acknowledged: confluent_kafka.Message | None,
+    latency: float | None = None,
 ) -> Callable[[int], Report]:
-    """Return what makes the report of each of `count` records in the segment at `offset`."""
+    """Return what makes the report of each of `count` records in the segment at `offset`.
+
+    `latency`, in seconds, is for those that librdkafka has not acknowledged.
+    """
     # A report without an offset has no position.
     base = None if offset is None else position.pack(offset, 0, count)
     # A message without a value is false.
-    latency = _or_unset(None if acknowledged is None else acknowledged.latency())
+    latency = _or_unset(latency if acknowledged is None else acknowledged.latency())
     epoch = _or_unset(None if acknowledged is None else acknowledged.leader_epoch())
     stamp = None if acknowledged is None or error is not None else acknowledged.timestamp()
     appended = stamp if stamp and stamp[0] == TIMESTAMP_LOG_APPEND_TIME else None

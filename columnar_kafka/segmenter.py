@@ -203,7 +203,7 @@ class Segmenter:
         row = OneRow((block.value(0), block.key(0), block.timestamp(0), block.headers(0)))
         callback = block.callbacks[0] if origin.call is None else None
         topic, partition, call = origin.form.topic, origin.partition, origin.call
-        refusal = Refused(topic, partition, row, error, callback, call)
+        refusal = Refused(topic, partition, row, error, callback, origin.since, call)
         self._delivery.refused(refusal, charge=charge)
 
     def _to_segment(self, origin: _Origin, block: Block, charge: int) -> InFlight:

@@ -222,9 +222,9 @@ def test_a_transactional_id_makes_it_transactional() -> None:
 
 
 def test_who_is_told_of_success_is_not_librdkafkas_to_say_with_segments() -> None:
-    config = {"delivery.report.only.error": "true"}
+    config = {"delivery.report.only.error": True}
     parsed, rest = ProducerConfig.parse(config | {"columnar.encoding": "parquet"})
-    assert (parsed.errors_only, rest) == (True, {"delivery.report.only.error": "false"})
+    assert (parsed.errors_only, rest) == (True, {"delivery.report.only.error": False})
     assert ProducerConfig.parse(config)[1] == config
 
 
