@@ -19,6 +19,8 @@ __all__ = ["Block", "Callback"]
 Callback = Callable[[KafkaError | None, Any], Any] | None
 
 _REPORT_ROWS: Final = 64
+_POOL: Final = pa.system_memory_pool()
+"""For what stays: among what the default pool allocates for a moment it would keep pages in use."""
 _RECORD_BYTES: Final = 16  # what a record costs besides its columns: its callback, its place
 
 
@@ -62,10 +64,10 @@ class Block:
         if len(blocks) == 1:
             return blocks[0]
         return cls(
-            pa.concat_batches([each.columns for each in blocks]),
-            pa.concat_arrays([each.keys for each in blocks]),
-            pa.concat_arrays([each.timestamps for each in blocks]),
-            pa.concat_arrays([each.header_column for each in blocks]),
+            pa.concat_batches([each.columns for each in blocks], memory_pool=_POOL),
+            pa.concat_arrays([each.keys for each in blocks], _POOL),
+            pa.concat_arrays([each.timestamps for each in blocks], _POOL),
+            pa.concat_arrays([each.header_column for each in blocks], _POOL),
             [callback for each in blocks for callback in each.callbacks],
         )
 

@@ -57,7 +57,7 @@ class ParquetEncoder:
     def _write(
         self, batch: pa.RecordBatch, choices: Mapping[str, str], footer: Mapping[str, str]
     ) -> pa.Buffer:
-        sink = pa.BufferOutputStream()
+        sink = pa.BufferOutputStream(pa.system_memory_pool())  # as `Block.concat`
         long = {path for i, each in enumerate(batch.schema) for path in _long(batch[i], each.name)}
         with pq.ParquetWriter(
             sink,

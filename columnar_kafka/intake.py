@@ -44,8 +44,9 @@ class HoldsEncoded(Protocol):
 class Intake:
     """Owns accepted records until the sender takes them, and the memory bound. For any thread.
 
-    Three quarters of the bound are for records: rows, columns, unpolled reports. The rest is for
-    what is encoded, which librdkafka has a copy of: when it is used up, the sender waits.
+    Five eighths of the bound are for records: rows, columns, unpolled reports. Two are for what is
+    encoded, and librdkafka's copy of it: when they are used up, the sender waits. The last eighth
+    is for what is not counted: converting, encoding, and what allocators keep.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Intake:
         self.limit_bytes = limit_bytes
         self.limit_records = limit_records
         self._encoded_limit = limit_bytes // 4
-        self._records_limit = limit_bytes - self._encoded_limit
+        self._records_limit = limit_bytes - self._encoded_limit - limit_bytes // 8
         self._gather_rows = min(_GATHER_ROWS, segment_rows)
         self._gather_seconds = gather_seconds
         self.reported_early: Callable[[], int] = lambda: 0  # see `Delivery`
@@ -147,8 +148,8 @@ class Intake:
         if self._bytes + nbytes > self._records_limit:
             return (
                 f"Local: Queue full: {self._bytes} bytes are buffered, this needs {nbytes}, "
-                f"queue.buffering.max.kbytes allows {self.limit_bytes} bytes, a quarter of it for "
-                f"segments on their way; {advice}"
+                f"queue.buffering.max.kbytes allows {self.limit_bytes} bytes, five eighths of it "
+                f"for records; {advice}"
             )
         return (
             f"Local: Queue full: {self.records} records are buffered, this is {records} more, "

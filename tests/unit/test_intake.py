@@ -48,24 +48,24 @@ def test_what_is_given_back_twice_counts_once() -> None:
         assert (intake.used_bytes, intake.records) == (12, 1)
 
 
-def test_three_quarters_are_for_records_and_may_be_filled_exactly() -> None:
-    intake = Intake(limit_bytes=100)
-    put(intake, 60)
-    put(intake, 15)
-    assert state(intake) == (75, 2, 2)
+def test_five_eighths_are_for_records_and_may_be_filled_exactly() -> None:
+    intake = Intake(limit_bytes=800)
+    put(intake, 400)
+    put(intake, 100)
+    assert state(intake) == (500, 2, 2)
 
 
 def test_one_byte_more_is_refused_and_charges_nothing() -> None:
     intake = Intake(limit_bytes=2048)
-    put(intake, 1500)
+    put(intake, 1250)
     with pytest.raises(BufferError) as raised:
-        put(intake, 37)
+        put(intake, 31)
     assert str(raised.value) == (
-        "Local: Queue full: 1500 bytes are buffered, this needs 37, "
-        "queue.buffering.max.kbytes allows 2048 bytes, a quarter of it for segments on their way; "
+        "Local: Queue full: 1250 bytes are buffered, this needs 31, "
+        "queue.buffering.max.kbytes allows 2048 bytes, five eighths of it for records; "
         "poll() to serve delivery reports, or raise it"
     )
-    assert state(intake) == (1500, 1, 1)
+    assert state(intake) == (1250, 1, 1)
 
 
 def test_one_record_more_than_the_user_allows_is_refused() -> None:
@@ -110,7 +110,7 @@ def test_what_is_no_record_is_never_refused() -> None:
     assert state(intake) == (11, 1, 2)
 
 
-@pytest.mark.parametrize(("nbytes", "pressed"), [(37, False), (38, True)])
+@pytest.mark.parametrize(("nbytes", "pressed"), [(31, False), (32, True)])
 def test_half_of_the_bound_presses(nbytes: int, *, pressed: bool) -> None:
     intake = Intake(limit_bytes=100)
     put(intake, nbytes)
@@ -130,17 +130,17 @@ def test_a_quarter_is_for_what_is_encoded() -> None:
 
 def test_an_adjustment_makes_room() -> None:
     intake = Intake(limit_bytes=100)
-    put(intake, 70)
-    intake.adjust(-60)
-    put(intake, 65)
-    assert intake.used_bytes == 75
+    put(intake, 60)
+    intake.adjust(-50)
+    put(intake, 50)
+    assert intake.used_bytes == 60
 
 
 def test_an_adjustment_may_exceed_the_bound_and_then_nothing_is_taken() -> None:
     intake = Intake(limit_bytes=100)
-    put(intake, 70)
+    put(intake, 60)
     intake.adjust(50)
-    with pytest.raises(BufferError, match="120 bytes are buffered"):
+    with pytest.raises(BufferError, match="110 bytes are buffered"):
         put(intake, 0)
 
 
