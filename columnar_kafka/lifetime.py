@@ -24,6 +24,10 @@ class Client(Protocol):
 
     def _flush_fully(self) -> Exception | None: ...
 
+    def _pause(self) -> None: ...
+
+    def _resume(self) -> None: ...
+
     def _abandon(self) -> None: ...
 
 
@@ -70,13 +74,34 @@ def _flush_all() -> None:
             _log.error("a delivery report failed at exit", exc_info=error)
 
 
-def _abandon_all() -> None:
+_forking = threading.Lock()  # one fork at a time: two could wait for each other's clients
+_paused: list[Client] = []
+
+
+def _pause_all() -> None:
+    """Let no client's thread be in the middle of a step, for its locks would stay locked."""
+    _forking.acquire()
     for client in {*_live, *_dropped}:
+        client._pause()
+        _paused.append(client)
+
+
+def _resume_all() -> None:
+    for client in _paused:
+        client._resume()
+    _paused.clear()
+    _forking.release()
+
+
+def _abandon_all() -> None:
+    for client in _paused:
         client._abandon()
+    _paused.clear()
     _live.clear()
     _dropped.clear()
+    _forking.release()
 
 
 atexit.register(_flush_all)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_abandon_all)
+    os.register_at_fork(before=_pause_all, after_in_parent=_resume_all, after_in_child=_abandon_all)

@@ -429,9 +429,9 @@ class Producer(confluent_kafka.Producer):
 
     def __len__(self) -> int:
         """Return the number of records and messages that are not yet reported."""
-        inner = super().__len__()
         if not self._buffers:
-            return inner
+            return super().__len__()
+        inner = super().__len__()
         self._collect()
         return self._intake.records + max(0, inner - self._delivery.in_librdkafka)
 
@@ -509,8 +509,14 @@ class Producer(confluent_kafka.Producer):
 
     # --- transactions ---------------------------------------------------------------------------
 
+    def init_transactions(self, timeout: float = -1) -> None:
+        """Take over from producers with this `transactional.id`; see confluent-kafka."""
+        self._check_not_forked()
+        super().init_transactions(timeout)
+
     def begin_transaction(self) -> None:
         """Begin a transaction; see confluent-kafka."""
+        self._check_not_forked()
         super().begin_transaction()
         if self._buffers:
             self._transaction.began()
@@ -554,18 +560,35 @@ class Producer(confluent_kafka.Producer):
         With the group metadata of this package's `Consumer` these are positions; with a stock
         consumer's they are Kafka's own offsets.
         """
+        self._check_not_forked()
         if isinstance(group_metadata, GroupMetadata):
             positions = group_metadata.offsets(positions)
             group_metadata = group_metadata.inner
         super().send_offsets_to_transaction(positions, group_metadata, timeout)
 
+    # --- the cluster ----------------------------------------------------------------------------
+
+    def list_topics(self, *args: Any, **kwargs: Any) -> Any:
+        """Ask the cluster for its topics; see confluent-kafka."""
+        self._check_not_forked()
+        return super().list_topics(*args, **kwargs)
+
+    def cluster_id(self, *args: Any, **kwargs: Any) -> Any:
+        """Ask the cluster for its name; see confluent-kafka."""
+        self._check_not_forked()
+        return super().cluster_id(*args, **kwargs)
+
     # --- guards ---------------------------------------------------------------------------------
+
+    def _check_not_forked(self) -> None:
+        """Raise where librdkafka, whose threads a forked child has not, would wait for ever."""
+        if isinstance(self._unusable, ForkError):
+            raise self._unusable
 
     @property
     def _buffers(self) -> bool:
         """Whether there is a buffer of ours in front of librdkafka, and it may be used."""
-        if isinstance(self._unusable, ForkError):
-            raise self._unusable
+        self._check_not_forked()
         return self._settings.encoding != "none" and self._unusable is None
 
     def _check_usable(self) -> None:
@@ -579,6 +602,14 @@ class Producer(confluent_kafka.Producer):
             return {}
         quiet = self._settings.encoding != "none" and self._settings.errors_only
         return {"on_delivery": _only_errors(given) if quiet else given}
+
+    def _pause(self) -> None:
+        """Keep the background thread from working."""
+        self._sender.step.acquire()
+
+    def _resume(self) -> None:
+        """Let it."""
+        self._sender.step.release()
 
     def _abandon(self) -> None:
         """Drop the copy of the buffer that a forked child has: its parent sends it."""

@@ -69,6 +69,8 @@ class Sender:
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._rung = False
         self._progress = threading.Condition()
+        self.step = threading.Lock()
+        """Held while the thread converts, encodes and sends: not a moment to fork in."""
         self._flushing = False
         self._stopping = False
         self._purging = False
@@ -131,6 +133,11 @@ class Sender:
 
     def run_once(self, now: float) -> float:
         """Do what is to be done at `now`; return the seconds until there may be more."""
+        self._look_up(now)
+        with self.step:
+            return self._work(now)
+
+    def _work(self, now: float) -> float:
         flushing, self._flushing = self._flushing, False
         purging = self._purging  # what is accepted after that is not purged
         if flushing or purging or self._intake.due(now) <= 0:
@@ -141,7 +148,6 @@ class Sender:
             self._accumulator.relieve()
         if purging:
             self._purge()
-        self._look_up(now)
         work = self._accumulator.drain(now)
         for each, error in work.given_up:
             self._delivery.given_up(each, error)
