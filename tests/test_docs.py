@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
+
+from columnar_kafka import Consumer
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def snippets(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+def snippets(language: str, page: str = README) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.kafka
@@ -30,6 +34,27 @@ def test_the_readmes_snippets_run_one_after_the_other(kafka, spark, tmp_path, ca
     assert "{'carrier': 'UA', 'flight': 1545, 'delay': 2} b'N14228' [('trace', b'1')]" in printed
     rows = spark.read.parquet(f"{tmp_path}/lake/flights").select("carrier", "delay").collect()
     assert sorted(map(tuple, rows)) == [("AA", None), ("UA", 2)]
+
+
+@pytest.mark.kafka
+def test_the_producers_snippets_run_one_after_the_other(kafka, capsys) -> None:
+    for topic in ("orders", "other"):
+        kafka.create_topic(topic, 2)
+    namespace: dict[str, Any] = {}
+    for text in snippets("python", (ROOT / "docs/producer.md").read_text(encoding="utf-8")):
+        there = text.replace("localhost:9092", kafka.bootstrap_servers)
+        exec(compile(there, "producer.md", "exec"), namespace)
+    namespace["producer"].close()
+    config = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "docs"}
+    with Consumer({**config, "columnar.encoding": "parquet"}) as consumer:
+        places = [TopicPartition(each, n, 0) for each in ("orders", "other") for n in range(2)]
+        consumer.assign(places)
+        found = [message for _ in range(5) for message in [consumer.poll(30)] if message]
+    ids = [each.value()["id"] for each in found if each.topic() == "orders"]
+    assert sorted(ids) == [1, 2, 3, 4]
+    [plain] = [each.value() for each in found if each.topic() == "other"]
+    assert plain == b"a topic without a schema: a message as ever"
+    assert int(capsys.readouterr().out) in {each.offset() for each in found}
 
 
 def test_the_readmes_error_is_the_one_that_users_see() -> None:
