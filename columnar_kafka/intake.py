@@ -74,6 +74,7 @@ class Intake:
         self._items: deque[Item] = deque()
         self._first = 0.0
         self._closed = False
+        self._but: int | None = None
         self._bytes = 0
         self._records = 0
         self._encoded = 0
@@ -117,7 +118,7 @@ class Intake:
             RuntimeError: after `close`.
         """
         with self._lock:
-            if self._closed:
+            if self._closed and threading.get_ident() != self._but:
                 raise RuntimeError("Producer has been closed")
             # What is larger than the whole bound may pass alone: librdkafka would let it, and
             # its size limit, not this one, is what has to refuse it.
@@ -156,8 +157,9 @@ class Intake:
             f"queue.buffering.max.messages allows {self.limit_records}; {advice}"
         )
 
-    def close(self) -> None:
-        """Take no more records: the last flush must find all there will ever be."""
+    def close(self, *, but: int | None = None) -> None:
+        """Take no more records, `but` those of one thread, by its identifier."""
+        self._but = but
         self._closed = True
 
     # --- the sender's side ----------------------------------------------------------------------

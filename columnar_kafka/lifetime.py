@@ -22,7 +22,11 @@ class Client(Protocol):
 
     def close(self) -> bool: ...
 
-    def _flush_fully(self) -> Exception | None: ...
+    def _accept_only(self, thread: int | None) -> None: ...
+
+    def _flush_fully(self) -> BaseException | None: ...
+
+    def __len__(self) -> int: ...
 
     def _pause(self) -> None: ...
 
@@ -68,10 +72,17 @@ def _close(client: Client) -> None:
 
 
 def _flush_all() -> None:
-    for client in {*_live, *_dropped}:
-        error = client._flush_fully()
-        if error is not None:
-            _log.error("a delivery report failed at exit", exc_info=error)
+    """Send what is accepted; reports may produce more. Daemon threads may not: it must end."""
+    clients = {*_live, *_dropped}
+    for client in clients:
+        client._accept_only(threading.get_ident())
+    while any(len(client) for client in clients):
+        for client in clients:
+            error = client._flush_fully()
+            if error is not None:
+                _log.error("a delivery report failed at exit", exc_info=error)
+    for client in clients:
+        client._accept_only(None)
 
 
 _forking = threading.Lock()  # one fork at a time: two could wait for each other's clients

@@ -464,7 +464,7 @@ class Producer(confluent_kafka.Producer):
             return super().close()
         if self._delivery.reporting:
             raise RuntimeError("a producer cannot be closed inside a delivery report")
-        self._intake.close()
+        self._accept_only(None)
         if self._transaction.open:
             self.purge()  # it is going to be aborted, and its records with it
         raised = self._flush_fully()
@@ -476,13 +476,17 @@ class Producer(confluent_kafka.Producer):
             raise raised
         return closed
 
-    def _flush_fully(self) -> Exception | None:
+    def _accept_only(self, thread: int | None) -> None:
+        """Take records from this thread, or from none: the last flush must find all there are."""
+        self._intake.close(but=thread)
+
+    def _flush_fully(self) -> BaseException | None:
         """Flush until every report has run; return the first exception of a report."""
-        raised: Exception | None = None
+        raised: BaseException | None = None
         while True:
             try:
                 self.flush()
-            except Exception as error:  # noqa: BLE001 - the reports after it have to run too
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - the others have to run too
                 if self._unusable is not None:
                     return raised  # another thread has closed it, and so flushed it
                 raised = raised or error
@@ -519,6 +523,7 @@ class Producer(confluent_kafka.Producer):
         self._check_not_forked()
         super().begin_transaction()
         if self._buffers:
+            self._collect()  # what failed until now was not this transaction's
             self._transaction.began()
 
     def commit_transaction(self, timeout: float = -1) -> None:
@@ -550,6 +555,7 @@ class Producer(confluent_kafka.Producer):
         self._sender.purge()
         super().abort_transaction(timeout)
         self._transaction.ended()
+        self._collect()
         self._delivery.run()
 
     def send_offsets_to_transaction(

@@ -296,8 +296,8 @@ class Sender:
         if asked is not None:
             limits.lower(asked - HEADER_BYTES)
         elif largest.final:
-            # What the topic's limit is, it may not tell: then this is what is known of it.
-            limits.lower(largest.nbytes - HEADER_BYTES - 1)
+            # It does not tell. Each try costs the user a transaction: let there be few.
+            limits.lower((largest.nbytes - HEADER_BYTES) // 2)
 
     def _repair(self, lane: Lane, refusal: Refusal) -> None:
         """Try a refused message again, or what it is cut into; alone and one record: it fails."""

@@ -165,9 +165,6 @@ def test_all_of_1000_records_arrive_however_the_program_ends(embedded, case: str
     assert numbers(servers, topic) == list(range(1000))
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the flush at exit waits until the threads happen to leave nothing for it"
-)
 def test_daemon_threads_may_produce_until_the_end(embedded) -> None:
     """The program ends, and nothing that they produced is missing, wherever the end met them."""
     servers, topic = embedded.bootstrap_servers, topic_of("daemons")
@@ -199,17 +196,36 @@ def test_os_exit_sends_no_garbage(embedded) -> None:
     assert len(set(found)) == len(found) <= 2000
 
 
-@pytest.mark.xfail(strict=True, reason="records are accepted after the flush at exit, and lost")
-def test_what_is_accepted_by_the_last_of_all_atexit_handlers_arrives(embedded) -> None:
+def test_the_last_of_all_atexit_handlers_is_told_that_it_is_too_late(embedded) -> None:
     """One that was registered before this package's own runs after it."""
     servers, topic = embedded.bootstrap_servers, topic_of("before")
     before = "atexit.register(lambda: send(producer, range(1000, 2000)) or print('accepted'))"
     ended, output, errors = run(servers, topic, SENDS, before=before)
+    assert ended == 0
+    assert "accepted" not in output
+    assert "RuntimeError: Producer has been closed" in errors
+    assert numbers(servers, topic) == list(range(1000))
+
+
+def test_reports_at_exit_may_produce_to_another_producer(embedded) -> None:
+    """As one does with what could not be delivered, whichever of the two is flushed first."""
+    servers, topic = embedded.bootstrap_servers, topic_of("chained")
+    program = """
+        producers = [make() for _ in range(4)]
+        def pass_on(at):
+            def report(error, message):
+                if at < len(producers):
+                    n = message.value()["n"] + 1000
+                    producers[at].produce(sys.argv[2], {"n": n}, on_delivery=pass_on(at + 1))
+            return report
+        for n in range(10):
+            producers[0].produce(sys.argv[2], {"n": n}, on_delivery=pass_on(1))
+    """
+    ended, _, errors = run(servers, topic, program)
     assert ended == 0, errors
-    assert numbers(servers, topic) == list(range(2000 if "accepted" in output else 1000))
+    assert numbers(servers, topic) == [1000 * at + n for at in range(4) for n in range(10)]
 
 
-@pytest.mark.xfail(strict=True, reason="SystemExit ends the flush at exit, of other producers too")
 def test_a_report_that_exits_at_exit_takes_no_record_along(embedded) -> None:
     """So does a handler of SIGTERM that calls sys.exit, when the signal comes during the flush."""
     servers, topic = embedded.bootstrap_servers, topic_of("exits in a report")
@@ -224,10 +240,6 @@ def test_a_report_that_exits_at_exit_takes_no_record_along(embedded) -> None:
     assert numbers(servers, topic) == list(range(1000))
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="an exception out of a signal handler leaves produce half done: flush raises, or hangs",
-)
 def test_a_signal_handler_that_raises_inside_produce_takes_no_record_along(embedded) -> None:
     """Ctrl-C, or sys.exit in a handler of SIGTERM: the record that was interrupted may be lost."""
     servers, topic = embedded.bootstrap_servers, topic_of("interrupted")
