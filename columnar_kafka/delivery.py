@@ -58,6 +58,12 @@ class _Outcome:
         self.charge = charge
         self.records = count * self.records_each
 
+    def failures(self) -> tuple[int, int]:
+        """Return how many records have failed, and whether (1 or 0) Kafka did not take them."""
+        if self.error is None:
+            return 0, 0
+        return self.records, int(self.error.code() not in _NOT_REFUSED)
+
     def callback(self, index: int) -> Callback:
         """Return who is told."""
         raise NotImplementedError
@@ -216,8 +222,11 @@ class Delivery:
             lane.refusals.append(refusal)
         self._intake.free(item)
         outcome = _outcome(item, error, source)
-        item.noted = True
-        self._count(outcome)
+        failures, refusals = outcome.failures()
+        item.noted = True  # no call from here on, but the one that adds it
+        self._failures += failures
+        self._refusals += refusals
+        self._known.append(outcome)
 
     # --- outcomes -------------------------------------------------------------------------------
 
@@ -254,15 +263,11 @@ class Delivery:
         self._note(_refused(refused, charge))
 
     def _note(self, outcome: _Outcome) -> None:
+        failures, refusals = outcome.failures()
         with self._lock:
-            self._count(outcome)
-
-    def _count(self, outcome: _Outcome) -> None:
-        if outcome.error is not None:
-            refused = outcome.error.code() not in _NOT_REFUSED
-            self._failures += outcome.records
-            self._refusals += refused
-        self._known.append(outcome)
+            self._failures += failures
+            self._refusals += refusals
+            self._known.append(outcome)
 
     # --- reports --------------------------------------------------------------------------------
 

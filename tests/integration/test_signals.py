@@ -64,6 +64,8 @@ def interruptions() -> Iterator[Interruptions]:
     made.end()
 
 
+# Python swallows what is raised while it collects garbage.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("config", [{}, {"queue.buffering.max.messages": 700}])
 def test_whatever_is_interrupted_each_accepted_record_is_reported_once(
     embedded: EmbeddedKafka, interruptions: Interruptions, config: dict[str, Any]
