@@ -1,4 +1,4 @@
-"""A signal handler that raises (Ctrl-C) anywhere in a producer's calls: no record is lost for it."""
+"""A signal handler that raises (Ctrl-C) anywhere in a producer's calls loses no record."""
 
 from __future__ import annotations
 
@@ -64,6 +64,16 @@ def interruptions() -> Iterator[Interruptions]:
     made.end()
 
 
+def take(producer: Producer, topic: str, n: int, report: Callable[..., None]) -> None:
+    while True:
+        try:
+            producer.produce(topic, {"n": n, "text": "x"}, key=b"%d" % n, on_delivery=report)
+        except BufferError:
+            producer.poll(0.01)
+        else:
+            return
+
+
 # Python swallows what is raised while it collects garbage.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("config", [{}, {"queue.buffering.max.messages": 700}])
@@ -93,13 +103,7 @@ def test_whatever_is_interrupted_each_accepted_record_is_reported_once(
                 wrong.append(n)
 
         interruptions.spared = report.__code__
-        while True:
-            try:
-                producer.produce(topic, {"n": n, "text": "x"}, key=b"%d" % n, on_delivery=report)
-            except BufferError:
-                producer.poll(0.01)
-            else:
-                return
+        take(producer, topic, n, report)
 
     for n in range(RECORDS):
         if interruptions.during(lambda n=n: produce(n), 100e-6):  # type: ignore[misc]
