@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
     from columnar_kafka.partitioner import Partitioner
 
-__all__ = ["Accumulator", "Sealed", "Work"]
+__all__ = ["MOST_BYTES", "Accumulator", "Sealed", "Work"]
+
+MOST_BYTES: Final = 128 << 20
+"""What a batch may hold however small it becomes: consumers decode no segment above their limit."""
 
 _FIRST_RATIO: Final = 0.1
 """Encoded bytes for each byte taken, before the first segment of a topic has told."""
@@ -174,7 +177,7 @@ class Accumulator:
         if batch is None or batch.form is not form:
             if batch is not None:
                 self._seal(topic, batch)
-            max_bytes = form.limits.target / (topic.ratio or _FIRST_RATIO)
+            max_bytes = min(form.limits.target / (topic.ratio or _FIRST_RATIO), MOST_BYTES)
             batch = topic.open[partition] = Batch(form, partition, since, max_bytes=max_bytes)
         chunk = batch.append(values, others, nbytes)
         self._open_bytes += nbytes

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow.compute as pc
 from confluent_kafka import KafkaError
 
+from columnar_kafka.accumulator import MOST_BYTES
 from columnar_kafka.batch import InFlight, Refused
 from columnar_kafka.block import Block
 from columnar_kafka.record import OneRow
@@ -92,7 +93,7 @@ class Segmenter:
         origin = _Origin(bulk.form, bulk.partition, bulk.since, bulk.call)
         per_row = max(1.0, bulk.rows.columns.nbytes / len(bulk))
         density = self._density.get(bulk.topic, _FIRST_DENSITY)
-        fitting = int(bulk.form.limits.target / (per_row * density))
+        fitting = int(min(bulk.form.limits.target / density, MOST_BYTES) / per_row)
         block, charge = bulk.pop(max(1, min(fitting, bulk.form.limits.rows)))
         yield from self._cut(origin, block, charge)
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, murmur2
 
+from columnar_kafka import accumulator, segmenter
 from columnar_kafka.batch import Call
 from columnar_kafka.bulk import Bulk
 from columnar_kafka.columns.arrow import conform
@@ -196,3 +197,25 @@ def test_the_schema_is_the_one_it_was_taken_with() -> None:
     pipeline.set_schema(NUMBERS.append(pa.field("more", pa.string())))
     settle(pipeline)
     assert [each.value for each in pipeline.sent()] == [{"n": 1}]
+
+
+def test_what_compresses_to_nothing_is_cut_by_what_it_holds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(segmenter, "MOST_BYTES", 8000)
+    pipeline = Pipeline(segment_rows=1 << 20)
+    arrow(pipeline, [7] * 10_000)
+    settle(pipeline)
+    assert {len(each) for each in pipeline.segments()} == {1000}
+
+
+def test_rows_that_compress_to_nothing_are_sealed_by_what_they_hold(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(accumulator, "MOST_BYTES", 8000)
+    pipeline = Pipeline()
+    pipeline.numbers(*[7] * 500)
+    pipeline.flush()
+    sizes = [len(each) for each in pipeline.segments()]
+    assert len(sizes) > 5
+    assert sum(sizes) == 500
