@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from operator import index
+from typing import TYPE_CHECKING, Any, Final
 
 import confluent_kafka
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 
 from columnar_kafka import config, position
 from columnar_kafka.broker.confluent import ConfluentConsumer
-from columnar_kafka.errors import ConfigError
+from columnar_kafka.decoder import InlineDecoder
+from columnar_kafka.errors import ConfigError, SegmentError
 from columnar_kafka.feed import Feed
-from columnar_kafka.ledger import GroupMetadata, Ledger, key_of, to_positions
+from columnar_kafka.isolated import IsolatedDecoder
+from columnar_kafka.ledger import GroupMetadata, Ledger, Partition, key_of, to_positions
+from columnar_kafka.lookup import first_records
 from columnar_kafka.record import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from columnar_kafka.broker.base import ConsumerBroker
-    from columnar_kafka.decoder import Segment
+    from columnar_kafka.decoder import Decoder, Segment
 
 __all__ = ["Consumer"]
 
 _log = logging.getLogger(__name__)
 
-_MAX_CONSUME = 1_000_000
-_CALLBACKS = ("error_cb", "stats_cb", "throttle_cb")
+_MAX_CONSUME: Final = 1_000_000
+_MAX_RAISED: Final = 100
+_CALLBACKS: Final = ("error_cb", "stats_cb", "throttle_cb")
+_NOT_GIVEN: Final[Any] = object()  # confluent-kafka refuses None where a callback is expected
 
 
 class Consumer(confluent_kafka.Consumer):
@@ -53,37 +61,57 @@ class Consumer(confluent_kafka.Consumer):
         """
         settings, inner = config.ConsumerConfig.parse(config.merge(args, kwargs))
         self._settings = settings
-        self._raised: list[BaseException] = []
+        self._raised: deque[BaseException] = deque(maxlen=_MAX_RAISED)
         if settings.unwraps:
-            inner |= {key: self._guarded(inner[key]) for key in _CALLBACKS if inner.get(key)}
-            if settings.on_commit is not None:
-                inner["on_commit"] = self._guarded(self._report_commit)
+            called = [key for key in _CALLBACKS if callable(inner.get(key))]
+            inner |= {key: self._guarded(inner[key]) for key in called}
+            if settings.on_commit is None or callable(settings.on_commit):
+                inner["on_commit"] = self._guarded(self._committed)
         super().__init__(inner)
         if not settings.unwraps:
+            # Off means off: the base method bound here costs what stock's does.
+            if type(self).poll is Consumer.poll:
+                self.poll = super().poll  # type: ignore[method-assign]
             return
         if settings.unread is not None:
             raise settings.unread
-        self._broker: ConsumerBroker = self._connect()
+        self._closed = False
+        self._granted: set[Partition] = set()  # by the group: given back before the end
+        self._broker: ConsumerBroker = self._connect(inner)
         self._ledger = Ledger(auto_store=settings.auto_store)
-        self._feed = Feed(self._broker, self._ledger, after_serving=self._raise_pending)
-        self._next_commit = time.monotonic() + settings.auto_commit_interval
+        self._decoder = _decoder(settings)
+        self._feed = Feed(
+            self._broker,
+            self._ledger,
+            decoder=self._decoder,
+            before_serving=self._guarded(self._commit_if_due),
+            after_serving=self._raise_pending,
+        )
+        self._commits_every = settings.auto_commit_interval or math.inf
+        self._next_commit = time.monotonic() + self._commits_every
 
-    def _connect(self) -> ConsumerBroker:
+    def _connect(self, inner: dict[str, Any]) -> ConsumerBroker:
         """Return the Kafka that messages come from."""
-        return ConfluentConsumer(super())
+        return ConfluentConsumer(super(), inner)
 
     # --- taking records -------------------------------------------------------------------------
 
-    def poll(self, timeout: float | None = -1) -> Any:
+    def poll(self, timeout: float = -1) -> Any:
         """Return the next record, plain message or error event, or None after `timeout` seconds.
 
-        Serves callbacks, also when the record was held already. A segment that cannot be read is
-        one message whose `error()` is set; the next call goes on after it.
+        Without a timeout it waits for ever. Serves callbacks, also when the record was held
+        already. A segment that cannot be read is one message whose `error()` is set; the next call
+        goes on after it.
+
+        Raises:
+            RuntimeError: the consumer is closed.
+            TypeError: `timeout` is not a number.
         """
         if not self._settings.unwraps:
-            return super().poll(-1 if timeout is None else timeout)
-        self._commit_if_due()
-        return self._feed.next(-1 if timeout is None else timeout)
+            return super().poll(timeout)
+        math.isfinite(timeout)  # or a TypeError, in confluent-kafka's words
+        self._check_open()
+        return self._feed.next(timeout)
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Any]:
         """Return up to `num_messages` records, plain messages and error events.
@@ -92,13 +120,16 @@ class Consumer(confluent_kafka.Consumer):
 
         Raises:
             ValueError: `num_messages` is not from 0 to 1,000,000.
+            RuntimeError, TypeError: as `poll`.
         """
         if not self._settings.unwraps:
             return super().consume(num_messages, timeout)
-        if not 0 <= num_messages <= _MAX_CONSUME:
+        count = index(num_messages)
+        math.isfinite(timeout)
+        self._check_open()
+        if not 0 <= count <= _MAX_CONSUME:
             raise ValueError("num_messages must be between 0 and 1000000 (1M)")
-        self._commit_if_due()
-        return list(self._feed.take(num_messages, timeout))
+        return list(self._feed.take(count, timeout))
 
     def poll_segment(self, timeout: float = -1) -> Segment | None:
         """Return the next segment, verified and not decoded, or None after `timeout` seconds.
@@ -111,7 +142,7 @@ class Consumer(confluent_kafka.Consumer):
         """
         if not self._settings.unwraps:
             raise ConfigError("poll_segment needs columnar.encoding=parquet, without raw bytes")
-        self._commit_if_due()
+        self._check_open()
         return self._feed.segment(timeout)
 
     pollBuffer = poll_segment  # noqa: N815 - the KIP's name
@@ -121,36 +152,49 @@ class Consumer(confluent_kafka.Consumer):
     def subscribe(
         self,
         topics: list[str],
-        on_assign: Callable[..., Any] | None = None,
-        on_revoke: Callable[..., Any] | None = None,
-        on_lost: Callable[..., Any] | None = None,
+        on_assign: Callable[..., Any] | None = _NOT_GIVEN,
+        on_revoke: Callable[..., Any] | None = _NOT_GIVEN,
+        on_lost: Callable[..., Any] | None = _NOT_GIVEN,
     ) -> None:
-        """Subscribe to topics; callbacks get positions. See confluent-kafka."""
+        """Subscribe to topics, or to patterns that begin with ``^``; see confluent-kafka.
+
+        Callbacks are called as ``callback(consumer, partitions)`` inside `poll`, `consume` and
+        `close`. With auto-commit, what is stored is committed after `on_revoke`, not in `on_lost`.
+
+        Raises:
+            TypeError, KafkaException: as confluent-kafka.
+        """
+        callbacks = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
+        given: Any = {name: each for name, each in callbacks.items() if each is not _NOT_GIVEN}
         if not self._settings.unwraps:
-            given = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
-            super().subscribe(topics, **{k: v for k, v in given.items() if v is not None})
+            super().subscribe(topics, **given)
             return
+        for name, each in given.items():
+            if not callable(each):
+                raise TypeError(f"{name} expects a callable")
+
+        def told(name: str, partitions: list[TopicPartition]) -> None:
+            if name in given:
+                given[name](self, to_positions(partitions))
 
         def assigned(_: Any, partitions: list[TopicPartition]) -> None:
+            self._granted |= set(map(key_of, partitions))
             self._feed.assign(partitions)
-            if on_assign is not None:
-                on_assign(self, to_positions(partitions))
+            told("on_assign", partitions)
 
         def revoked(_: Any, partitions: list[TopicPartition]) -> None:
+            keys = list(map(key_of, partitions))
             try:
-                if on_revoke is not None:
-                    on_revoke(self, to_positions(partitions))
-                self._commit_stored(partitions)
+                told("on_revoke", partitions)
             finally:
-                self._feed.revoke(map(key_of, partitions))
+                self._commit_stored(keys)
+                self._give_up(keys)
 
         def lost(_: Any, partitions: list[TopicPartition]) -> None:
             try:
-                callback = on_lost or on_revoke
-                if callback is not None:
-                    callback(self, to_positions(partitions))
+                told("on_lost" if "on_lost" in given else "on_revoke", partitions)
             finally:
-                self._feed.revoke(map(key_of, partitions))
+                self._give_up(map(key_of, partitions))
 
         super().subscribe(
             topics,
@@ -158,41 +202,71 @@ class Consumer(confluent_kafka.Consumer):
             on_revoke=self._guarded(revoked),
             on_lost=self._guarded(lost),
         )
+        self._feed.serve_soon()
+
+    def _give_up(self, keys: Iterable[Partition]) -> None:
+        gone = list(keys)
+        self._granted -= set(gone)
+        self._feed.revoke(gone)
+
+    def unsubscribe(self) -> None:
+        """Leave the subscription; the next `poll` gives the partitions back."""
+        super().unsubscribe()
+        if self._settings.unwraps:
+            self._feed.serve_soon()
+
+    def assignment(self) -> list[TopicPartition]:
+        """Return the partitions that are assigned, with the positions they were assigned with."""
+        found = super().assignment()
+        if self._settings.unwraps:
+            for each in found:
+                begun = self._feed.begun_at(key_of(each))
+                each.offset = position.start(each.offset) if begun is None else begun
+        return found
 
     def assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions, from positions where they have one."""
-        super().assign(self._begin(partitions, replace=True))
+        """Read these partitions and no others, from positions where they have one."""
+        if not self._settings.unwraps:
+            super().assign(partitions)
+            return
+        before = list(map(key_of, self._broker.assignment()))
+        self._commit_stored(before, asynchronous=True)
+        try:
+            super().assign(_all_at_broker(partitions))
+        except KafkaException:
+            self._feed.revoke(before)  # as librdkafka, which reads nothing any more
+            raise
+        self._feed.revoke(before)
+        self._feed.assign(partitions)
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
         """Read these partitions too, from positions where they have one."""
-        super().incremental_assign(self._begin(partitions, replace=False))
-
-    def _begin(self, partitions: list[TopicPartition], *, replace: bool) -> list[TopicPartition]:
         if not self._settings.unwraps:
-            return partitions
-        if replace:
-            self._feed.revoke(map(key_of, self._broker.assignment()))
+            super().incremental_assign(partitions)
+            return
+        super().incremental_assign(_all_at_broker(partitions))
         self._feed.assign(partitions)
-        return [_at_broker(each) for each in partitions]
 
     def unassign(self) -> None:
         """Read nothing; see confluent-kafka."""
-        if self._settings.unwraps:
-            self._feed.revoke(map(key_of, self._broker.assignment()))
+        if not self._settings.unwraps:
+            super().unassign()
+            return
+        before = list(map(key_of, self._broker.assignment()))
+        self._commit_stored(before, asynchronous=True)
         super().unassign()
+        self._feed.revoke(before)
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         """Read these partitions no more; see confluent-kafka."""
-        if self._settings.unwraps:
-            self._feed.revoke(map(key_of, partitions))
+        if not self._settings.unwraps:
+            super().incremental_unassign(partitions)
+            return
+        before = {key_of(each) for each in self._broker.assignment()}
         super().incremental_unassign(partitions)
-
-    def unsubscribe(self) -> None:
-        """Leave the subscription; see confluent-kafka."""
-        if self._settings.unwraps:
-            self._commit_stored()
-            self._feed.revoke(map(key_of, self._broker.assignment()))
-        super().unsubscribe()
+        gone = [key for key in map(key_of, partitions) if key in before]
+        self._commit_stored(gone, asynchronous=True)
+        self._feed.revoke(gone)
 
     def pause(self, partitions: list[TopicPartition]) -> None:
         """Hand out nothing of these partitions, not even what is held, until `resume`."""
@@ -237,54 +311,59 @@ class Consumer(confluent_kafka.Consumer):
         message: Any = None,
         offsets: list[TopicPartition] | None = None,
         asynchronous: bool = True,
+        **legacy: Any,
     ) -> list[TopicPartition] | None:
         """Commit after `message`, or positions, or what is stored.
 
         At the broker the Kafka offset is committed, and the row inside its segment as metadata.
+        Returns what was committed when synchronous; else `on_commit` is told.
 
         Raises:
-            KafkaException: nothing is stored; or, when synchronous, as confluent-kafka.
+            KafkaException: when synchronous, nothing is stored, or as confluent-kafka.
             ValueError: both `message` and `offsets`.
+            TypeError: `message` is no message of this consumer.
         """
-        if not self._settings.unwraps:
-            given = {"message": message, "offsets": offsets}
-            chosen = {name: each for name, each in given.items() if each is not None}
-            return super().commit(asynchronous=asynchronous, **chosen)  # type: ignore[call-overload, no-any-return]
-        if message is not None and offsets is not None:
-            raise ValueError("message and offsets are mutually exclusive")
-        if message is not None:
-            offsets = [_after(message)]
-        wanted = (
-            self._ledger.uncommitted() if offsets is None else self._ledger.committables(offsets)
-        )
-        if not wanted:
-            if asynchronous:
-                return None
-            raise KafkaException(KafkaError(KafkaError._NO_OFFSET))
-        done = self._broker.commit(wanted, asynchronous=asynchronous)
-        self._ledger.mark_committed(wanted)
-        return None if asynchronous else to_positions(done)
+        given = {"message": message, "offsets": offsets}
+        chosen = {name: each for name, each in given.items() if each is not None}
+        waits = not legacy.pop("async", asynchronous)  # the name that was a keyword
+        if not self._settings.unwraps or legacy:
+            return super().commit(asynchronous=not waits, **chosen, **legacy)  # type: ignore[call-overload, no-any-return]
+        self._check_open()
+        places = _places(chosen, "commit")
+        wanted = self._stored() if places is None else self._ledger.committables(places)
+        done = self._broker.commit(wanted, asynchronous=not waits)
+        if not waits:
+            return None
+        self._ledger.mark_committed(done or ())
+        return to_positions(done)
 
     def store_offsets(
         self, message: Any = None, offsets: list[TopicPartition] | None = None
     ) -> None:
-        """Store positions for the next commit that names none; see confluent-kafka."""
+        """Store positions for the next commit that names none; see confluent-kafka.
+
+        Raises:
+            KafkaException: they are stored automatically (``enable.auto.offset.store=true``), or
+                no partition of them is assigned.
+            ValueError: neither or both `message` and `offsets`.
+            TypeError: `message` is no message of this consumer.
+        """
+        given = {"message": message, "offsets": offsets}
+        chosen = {name: each for name, each in given.items() if each is not None}
         if not self._settings.unwraps:
-            given = {"message": message, "offsets": offsets}
-            super().store_offsets(**{k: v for k, v in given.items() if v is not None})
+            super().store_offsets(**chosen)
             return
-        if (message is None) == (offsets is None):
+        self._check_open()
+        places = _places(chosen, "store")
+        if places is None:
             raise ValueError("expected either message or offsets")
+        # librdkafka knows what may be stored; what it stores it never commits.
+        super().store_offsets(offsets=_all_at_broker(places))
         if self._settings.auto_store:
-            raise KafkaException(
-                KafkaError(
-                    KafkaError._INVALID_ARG,
-                    "enable.auto.offset.store=true stores every record that is handed out: "
-                    "set it to false to store positions",
-                )
-            )
-        for each in offsets if offsets is not None else [_after(message)]:
-            self._ledger.store(key_of(each), each.offset)
+            error = KafkaError(KafkaError._INVALID_ARG)
+            raise KafkaException(KafkaError(error.code(), f"StoreOffsets failed: {error.str()}"))
+        for each in places:
+            self._ledger.store(each)
 
     def get_watermark_offsets(
         self,
@@ -302,11 +381,21 @@ class Consumer(confluent_kafka.Consumer):
     def offsets_for_times(
         self, partitions: list[TopicPartition], timeout: float = -1
     ) -> list[TopicPartition]:
-        """Return the start of the first message that has a record of that time or later."""
+        """Return the position of each partition's first record of a time or later; -1 for none.
+
+        The times, in ms, are given as offsets. The messages that hold the records are fetched
+        aside, by a consumer of its own, which is closed again; the place of this one stays. Of a
+        topic that takes the broker's time it is the first record of a segment.
+
+        Raises:
+            KafkaException: as confluent-kafka; ``_TIMED_OUT`` when `timeout` seconds are not enough
+                to fetch them.
+        """
+        deadline = math.inf if timeout < 0 else time.monotonic() + timeout
         found = super().offsets_for_times(partitions, timeout)
         if self._settings.unwraps:
-            for each in found:
-                each.offset = position.start(each.offset)
+            times = {key_of(each): each.offset for each in partitions}
+            first_records(self._broker, found, times, self._feed.read, deadline)
         return found
 
     def consumer_group_metadata(self) -> Any:
@@ -317,48 +406,71 @@ class Consumer(confluent_kafka.Consumer):
     # --- the end --------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Commit what is stored (with auto-commit), leave the group, and close."""
-        if self._settings.unwraps:
-            self._commit_stored()
+        """Commit what is stored (with auto-commit), leave the group, and close.
+
+        Callbacks are served, `on_revoke` among them; what one of them raised is raised at the end.
+        """
+        if not self._settings.unwraps or self._closed:
+            super().close()
+            return
+        assigned_by_hand = {*map(key_of, self._broker.assignment())} - self._granted
+        self._commit_stored(assigned_by_hand)
         super().close()
-        if self._settings.unwraps:
-            self._feed.clear()
-            self._raise_pending()
+        self._closed = True
+        self._feed.clear()
+        self._decoder.close()
+        self._raise_pending()
 
     def __exit__(self, *exc: object) -> None:
         """Close it."""
-        self.close()
+        if self._settings.unwraps:
+            self.close()
+        else:
+            super().__exit__(*exc)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("Consumer closed")
 
     # --- commits and callbacks ------------------------------------------------------------------
+
+    def _stored(self) -> list[TopicPartition]:
+        """Return all partitions, those without anything to commit as librdkafka has them."""
+        wanted = {key_of(each): each for each in self._ledger.uncommitted()}
+        assigned = self._broker.assignment()
+        return [
+            wanted.get(key_of(each), TopicPartition(each.topic, each.partition))
+            for each in assigned
+        ]
 
     def _commit_if_due(self) -> None:
         now = time.monotonic()
         if not self._settings.auto_commit or now < self._next_commit:
             return
-        self._next_commit = now + self._settings.auto_commit_interval
-        wanted = self._ledger.uncommitted()
-        if wanted:
-            self._broker.commit(wanted, asynchronous=True)
-            self._ledger.mark_committed(wanted)
+        self._next_commit = now + self._commits_every
+        if self._ledger.uncommitted():
+            self._broker.commit(self._stored(), asynchronous=True)
 
-    def _commit_stored(self, partitions: list[TopicPartition] | None = None) -> None:
+    def _commit_stored(self, keys: Iterable[Partition], *, asynchronous: bool = False) -> None:
         """Commit before partitions go. What cannot be committed will be read again."""
-        if not self._settings.auto_commit:
-            return
-        keys = None if partitions is None else list(map(key_of, partitions))
-        wanted = self._ledger.uncommitted(keys)
+        wanted = self._ledger.uncommitted(keys) if self._settings.auto_commit else []
         if not wanted:
             return
         try:
-            self._broker.commit(wanted, asynchronous=False)
+            done = self._broker.commit(wanted, asynchronous=asynchronous)
         except KafkaException as error:
             _log.warning("the last records' positions could not be committed: %s", error)
+            self._guarded(self._committed)(error.args[0], wanted)
         else:
-            self._ledger.mark_committed(wanted)
+            if done is not None:
+                self._guarded(self._committed)(None, done)
 
-    def _report_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+    def _committed(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
+        """Note the result of a commit, and tell the user's `on_commit`."""
+        if error is None:
+            self._ledger.mark_committed(offsets)
         if self._settings.on_commit is not None:
-            self._settings.on_commit(error, to_positions(partitions))
+            self._settings.on_commit(error, to_positions(offsets))
 
     def _guarded(self, callback: Callable[..., Any]) -> Callable[..., Any]:
         """Keep a callback's exception until it is safe to raise.
@@ -377,26 +489,64 @@ class Consumer(confluent_kafka.Consumer):
 
     def _raise_pending(self) -> None:
         if self._raised:
-            raise self._raised.pop(0)
+            raise self._raised.popleft()
+
+
+def _decoder(settings: config.ConsumerConfig) -> Decoder:
+    return (IsolatedDecoder if settings.isolated else InlineDecoder)(settings.limits)
 
 
 def _at_broker(partition: TopicPartition) -> TopicPartition:
-    """Return where librdkafka has to fetch for a position."""
-    if partition.offset < 0:
+    """Return where librdkafka has to go for a position; what is none it will refuse itself."""
+    if not isinstance(partition, TopicPartition) or partition.offset < 0:
         return partition
     offset = position.unpack(partition.offset).offset
-    return TopicPartition(partition.topic, partition.partition, offset)
+    epoch = -1 if partition.leader_epoch is None else partition.leader_epoch
+    return TopicPartition(partition.topic, partition.partition, offset, leader_epoch=epoch)
 
 
-def _after(message: Any) -> TopicPartition:
-    """Return the position after a record."""
+def _all_at_broker(partitions: list[TopicPartition]) -> list[TopicPartition]:
+    return list(map(_at_broker, partitions)) if isinstance(partitions, list) else partitions
+
+
+def _places(chosen: dict[str, Any], what: str) -> list[TopicPartition] | None:
+    """Return the positions that a commit or store names; None for none.
+
+    Raises:
+        ValueError: both a message and offsets.
+        TypeError: not a message of this package, or not a list of TopicPartition.
+        KafkaException: the message is an error event.
+    """
+    if len(chosen) > 1:
+        raise ValueError("message and offsets are mutually exclusive")
+    if "message" in chosen:
+        return [_after(chosen["message"], what)]
+    offsets: list[TopicPartition] | None = chosen.get("offsets")
+    if offsets is not None and not isinstance(offsets, list):
+        raise TypeError("requires list of TopicPartition")
+    if not all(isinstance(each, TopicPartition) for each in offsets or ()):
+        raise TypeError("expected cimpl.TopicPartition")
+    return offsets
+
+
+def _after(message: Any, what: str) -> TopicPartition:
+    """Return the position after a record, or after a segment that could not be read."""
     if not isinstance(message, Message):
         raise TypeError(
             f"expected a message of this consumer, not {type(message).__module__}."
             f"{type(message).__name__}: its offset would not be a position"
         )
-    error, offset = message.error(), message.offset()
+    error = message.error()
+    if error is not None and error.code() != SegmentError.code:
+        raise KafkaException(
+            KafkaError(
+                KafkaError._INVALID_ARG,
+                f"Cannot {what} offsets for message with error: '{error.str()}'",
+            )
+        )
     topic, partition = message.topic(), message.partition()
-    if offset is None or topic is None or partition is None:
-        raise ValueError(f"the message has no position: {error}")
-    return TopicPartition(topic, partition, offset + 1)
+    if topic is None or partition is None:
+        raise ValueError("the message has no partition, and so no position")
+    offset = OFFSET_INVALID if (at := message.offset()) is None else at
+    epoch = -1 if (of := message.leader_epoch()) is None else of
+    return TopicPartition(topic, partition, offset + 1, leader_epoch=epoch)

@@ -1,29 +1,38 @@
-"""Bytes → Segment: verify, columns, records. Pure, and trusts nothing it was given."""
+"""Bytes → Segment: verify, columns, records. Pure, and trusts nothing it was given.
+
+`Segment` is what users see. A `Decoder` does the part that reads foreign bytes: here in this
+process, in `isolated` in another one.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 from contextlib import contextmanager
-from itertools import combinations
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from columnar_kafka import position, wire
 from columnar_kafka.columns.kafka import Headers, KafkaColumn, read_headers
 from columnar_kafka.columns.rows import to_rows
-from columnar_kafka.config import METADATA_MEMBERS
+from columnar_kafka.config import METADATA_MEMBERS, Limits
 from columnar_kafka.errors import SegmentError
+from columnar_kafka.parquet.pages import check_decoded, exceeds, footer_elements, walk
 from columnar_kafka.schema import KAFKA_COLUMN, fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Segment", "SegmentRecord"]
+    from columnar_kafka.parquet.pages import Walked
+
+__all__ = ["Decoder", "InlineDecoder", "Opened", "Sealed", "Segment", "SegmentRecord"]
 
 _SLICE_ROWS: Final = 1024
-"""Rows turned into objects at once: a row of 19 fields is 0.16 KB as columns, 2.5 as a dict."""
+_SLICE_BYTES: Final = 4 << 20
+"""Turned into objects at once, at most: a row of 19 fields is 0.16 KB as columns, 2.5 as a dict."""
 
 # What pyarrow raises for malformed files; UnicodeDecodeError is a ValueError.
 _MALFORMED: Final = (pa.ArrowException, OSError, ValueError, TypeError, KeyError, OverflowError)
@@ -31,7 +40,7 @@ _MALFORMED: Final = (pa.ArrowException, OSError, ValueError, TypeError, KeyError
 _KAFKA_FIELDS: Final = [
     KafkaColumn(chosen).field
     for count in range(1, len(METADATA_MEMBERS) + 1)
-    for chosen in combinations(METADATA_MEMBERS, count)
+    for chosen in itertools.combinations(METADATA_MEMBERS, count)
 ]
 """Every `_kafka` column that version 1 knows: one for each choice of its members."""
 
@@ -46,6 +55,42 @@ class SegmentRecord(NamedTuple):
     headers: Headers | None
 
 
+class Sealed(NamedTuple):
+    """What a decoder gets of a segment: what its headers say, and its bytes."""
+
+    header: wire.SegmentHeader
+    crc32: int
+    value: Any
+
+
+class Opened(Protocol):
+    """A segment that a decoder has opened.
+
+    Both raise SegmentError, without saying where: bytes and headers disagree, or the bytes cannot
+    be decoded. What they return is checked in full.
+    """
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the file."""
+        ...
+
+    def read(self, columns: Sequence[str] | None) -> pa.Table:
+        """Return all rows, decoded, of all columns or these."""
+        ...
+
+
+class Decoder(Protocol):
+    """Decodes segments, for any thread."""
+
+    def open(self, sealed: Sealed) -> Opened:
+        """Check what needs no decoding, now (raises as `Opened`) or when the result is used."""
+        ...
+
+    def close(self) -> None:
+        """Give back what it holds."""
+
+
 class Segment:
     """One segment as it came from Kafka: which message, what it says of itself, its bytes.
 
@@ -54,9 +99,16 @@ class Segment:
     """
 
     def __init__(
-        self, *, topic: str, partition: int, offset: int, headers: wire.Headers | None, value: Any
+        self,
+        *,
+        topic: str,
+        partition: int,
+        offset: int,
+        headers: wire.Headers | None,
+        value: Any,
+        decoder: Decoder | None = None,
     ) -> None:
-        """Read the headers.
+        """Read the headers. Without a `decoder` bytes are decoded here, under the usual limits.
 
         Raises:
             SegmentError: they are not those of a segment that this release can read.
@@ -65,7 +117,8 @@ class Segment:
         self.partition = partition
         self.kafka_offset = offset
         self._data = value
-        self._file: pq.ParquetFile | None = None
+        self._decoder = decoder or InlineDecoder()
+        self._opened: Opened | None = None
         with self._located():
             self.header, self._crc32 = wire.parse(headers)
 
@@ -102,7 +155,8 @@ class Segment:
         Raises:
             SegmentError: the bytes are not what the headers say.
         """
-        return self._open().schema_arrow
+        with self._located():
+            return self._open().schema
 
     def sha256(self) -> str:
         """Return the SHA-256 of the bytes, in hex."""
@@ -114,7 +168,8 @@ class Segment:
         Raises:
             SegmentError: naming topic, partition, offset and what disagrees.
         """
-        self._open()
+        with self._located():
+            self._open().schema  # noqa: B018 - asking for it checks
 
     def to_table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the rows as an Arrow table of `rows` rows, only `columns` decoded when given.
@@ -124,13 +179,8 @@ class Segment:
         Raises:
             SegmentError: the bytes are not what the headers say, or cannot be decoded.
         """
-        file = self._open()
         with self._located():
-            table = file.read(columns=None if columns is None else list(columns), use_threads=False)
-            if table.num_rows != self.rows:
-                raise SegmentError(f"{table.num_rows} rows decoded, its header says {self.rows}")
-            table.validate(full=True)
-            return table
+            return self._open().read(columns)
 
     def records(self, start: int = 0) -> Iterator[SegmentRecord]:
         """Yield the records from row `start` on. Decoding is done when the first is asked for.
@@ -140,33 +190,17 @@ class Segment:
                 which Python has no object.
         """
         table = self.to_table()
-        for batch in table.slice(start).to_batches(max_chunksize=_SLICE_ROWS):
+        for batch in _slices(table.slice(start)):
             with self._located():
                 found = _records(batch, self.header.timestamp_max)
             for row, record in enumerate(found, start):
                 yield SegmentRecord(row, *record)
             start += batch.num_rows
 
-    def _open(self) -> pq.ParquetFile:
-        if self._file is None:
-            with self._located():
-                wire.check_value(self._data, self._crc32)
-                file = pq.ParquetFile(pa.BufferReader(self._data), page_checksum_verification=True)
-                self.header.check_footer(file.metadata.metadata)
-                if file.metadata.num_rows != self.rows:
-                    raise SegmentError(
-                        f"{wire.ROWS} is {self.rows} in the headers and "
-                        f"{file.metadata.num_rows} in the file"
-                    )
-                _check_columns(file.schema_arrow)
-                found = fingerprint(file.schema_arrow)
-                if found != self.header.schema:
-                    raise SegmentError(
-                        f"{wire.SCHEMA} is {self.header.schema} in the headers and the columns' "
-                        f"is {found}"
-                    )
-                self._file = file
-        return self._file
+    def _open(self) -> Opened:
+        if self._opened is None:
+            self._opened = self._decoder.open(Sealed(self.header, self._crc32, self._data))
+        return self._opened
 
     @contextmanager
     def _located(self) -> Iterator[None]:
@@ -177,9 +211,129 @@ class Segment:
         except SegmentError as error:
             raise SegmentError(f"segment at {where}: {error.reason}") from error
         except _MALFORMED as error:
+            raise SegmentError(f"segment at {where}: {_undecodable(error)}") from error
+
+
+class InlineDecoder:
+    """Decodes in this process, which lives with what Arrow does on foreign bytes.
+
+    Sizes and counts are held against `limits` before anything is decoded.
+    """
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self._limits = limits or Limits()
+
+    def open(self, sealed: Sealed) -> Opened:
+        """Check everything that needs no decoding, but for the pages."""
+        with _as_segment_errors():
+            return _File(sealed, self._limits)
+
+    def close(self) -> None:
+        """It holds nothing."""
+
+
+class _File:
+    """The Parquet file of one segment, opened."""
+
+    def __init__(self, sealed: Sealed, limits: Limits) -> None:
+        header, crc32, value = sealed
+        wire.check_value(value, crc32)
+        if header.rows > limits.rows:
+            raise exceeds("the segment", header.rows, "rows", "rows", limits.rows)
+        self._data = bytes(value)  # copies only what is not bytes
+        self._limits = limits
+        self._rows = header.rows
+        self._file = self._parquet_file(
+            thrift_container_size_limit=footer_elements(self._data, limits)
+        )
+        self._walked: Walked | None = None
+        header.check_footer(self._file.metadata.metadata)
+        if self._file.metadata.num_rows != header.rows:
             raise SegmentError(
-                f"segment at {where} cannot be decoded: {type(error).__name__}: {error}"
-            ) from error
+                f"{wire.ROWS} is {header.rows} in the headers and "
+                f"{self._file.metadata.num_rows} in the file"
+            )
+        self.schema = self._file.schema_arrow
+        _check_columns(self.schema)
+        found = fingerprint(self.schema)
+        if found != header.schema:
+            raise SegmentError(
+                f"{wire.SCHEMA} is {header.schema} in the headers and the columns' is {found}"
+            )
+
+    def _parquet_file(self, **options: Any) -> pq.ParquetFile:
+        source = pa.BufferReader(self._data)
+        return pq.ParquetFile(source, page_checksum_verification=True, **options)
+
+    def read(self, columns: Sequence[str] | None) -> pa.Table:
+        """Walk the pages, decode, and check what came out."""
+        names = None if columns is None else list(columns)
+        with _as_segment_errors():
+            if self._walked is None:
+                self._walked = walk(self._data, self._file, self._limits)
+            if self._walked.dictionaries:
+                table = self._read_dictionaries(names, self._walked)
+            else:
+                table = self._file.read(columns=names, use_threads=False)
+                table.validate(full=True)
+            if table.num_rows != self._rows:
+                raise SegmentError(f"{table.num_rows} rows decoded, its header says {self._rows}")
+            return table
+
+    def _read_dictionaries(self, names: list[str] | None, walked: Walked) -> pa.Table:
+        """Read all rows, and expand dictionaries when it is known what that takes.
+
+        One value of them may stand for a million. It is also faster than to let Arrow expand them,
+        which cannot read nested ones of several row groups at once.
+        """
+        schema = self.schema
+        if names is not None:
+            schema = self._file.read_row_groups([], columns=names).schema
+        metadata = self._file.metadata
+        file = self._parquet_file(metadata=metadata, read_dictionary=walked.dictionaries)
+        tables = [
+            file.read_row_groups([number], columns=names, use_threads=False)
+            for number in range(metadata.num_row_groups)
+        ]
+        for each in tables:
+            each.validate(full=True)
+        _check_expanded(tables, walked.nbytes, self._limits)
+        return pa.concat_tables([each.cast(schema) for each in tables])
+
+
+def _check_expanded(tables: Sequence[pa.Table], nbytes: int, limits: Limits) -> None:
+    """Refuse tables whose dictionaries, expanded, take more than is left of the limit."""
+    for table in tables:
+        for name, column in zip(table.schema.names, table.columns, strict=True):
+            for each in itertools.chain.from_iterable(map(_dictionaries, column.chunks)):
+                lengths = pc.binary_length(each.dictionary).take(each.indices)
+                nbytes += pc.sum(lengths).as_py() or 0
+            check_decoded(f"column {name}", nbytes, limits)
+
+
+def _dictionaries(array: pa.Array) -> Iterator[pa.DictionaryArray]:
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        yield array
+    elif pa.types.is_struct(kind):
+        for i in range(kind.num_fields):
+            yield from _dictionaries(array.field(i))
+    elif pa.types.is_nested(kind):  # a map's are structs of key and value
+        yield from _dictionaries(array.values)
+
+
+@contextmanager
+def _as_segment_errors() -> Iterator[None]:
+    try:
+        yield
+    except SegmentError:
+        raise
+    except _MALFORMED as error:
+        raise SegmentError(_undecodable(error)) from error
+
+
+def _undecodable(error: BaseException) -> str:
+    return f"cannot be decoded: {type(error).__name__}: {error}"
 
 
 def _check_columns(schema: pa.Schema) -> None:
@@ -191,6 +345,21 @@ def _check_columns(schema: pa.Schema) -> None:
         found = schema.field(KAFKA_COLUMN)
         if found not in _KAFKA_FIELDS:
             raise SegmentError(f"column {KAFKA_COLUMN} is {found.type}: not that of version 1")
+
+
+def _slices(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Yield a table's rows, so few at once that their objects take little memory."""
+    for batch in table.to_batches(max_chunksize=_SLICE_ROWS):
+        yield from _halved(batch)
+
+
+def _halved(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    rows = batch.num_rows
+    if rows < 2 or batch.nbytes <= _SLICE_BYTES:  # noqa: PLR2004 - one row has no halves
+        yield batch
+    else:
+        yield from _halved(batch.slice(0, rows // 2))
+        yield from _halved(batch.slice(rows // 2))
 
 
 def _records(

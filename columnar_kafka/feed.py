@@ -23,7 +23,7 @@ from confluent_kafka import (
 
 from columnar_kafka import position, wire
 from columnar_kafka.decoder import Segment
-from columnar_kafka.errors import SegmentError
+from columnar_kafka.errors import ColumnarError, SegmentError
 from columnar_kafka.ledger import Ledger, Partition, key_of
 from columnar_kafka.record import Message, plain_message
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from columnar_kafka.broker.base import ConsumerBroker
+    from columnar_kafka.decoder import Decoder
 
 __all__ = ["Feed"]
 
@@ -42,12 +43,12 @@ _LOOKUP: Final = 1.0
 
 @dataclass(slots=True)
 class _Open:
-    """The segment whose records are being handed out; `left` of them, at least one, are not yet."""
+    """The segment whose records are being handed out; the next one is at position `at`."""
 
     key: Partition
     source: confluent_kafka.Message
     records: Iterator[Message]
-    left: int
+    at: int
 
 
 class Feed:
@@ -58,20 +59,32 @@ class Feed:
         broker: ConsumerBroker,
         ledger: Ledger,
         *,
+        decoder: Decoder | None = None,
         clock: Callable[[], float] = time.monotonic,
+        before_serving: Callable[[], None] = lambda: None,
         after_serving: Callable[[], None] = lambda: None,
     ) -> None:
-        """`after_serving` runs after calls into librdkafka, when raising loses no record."""
+        """Hand out what `broker` receives. Without a `decoder` the usual limits hold.
+
+        `before_serving` runs each time before librdkafka is served; `after_serving` afterwards,
+        when raising loses no record.
+        """
         self._broker = broker
         self._ledger = ledger
+        self._decoder = decoder
         self._clock = clock
+        self._before_serving = before_serving
         self._after_serving = after_serving
         self._served = clock()
         self._open: _Open | None = None
         self._held: deque[confluent_kafka.Message] = deque()
         self._held_bytes = 0
         self._held_back: dict[Partition, TopicPartition] = {}  # paused inside, not by the user
-        self._parked: dict[Partition, list[confluent_kafka.Message]] = {}  # paused by the user
+        self._paused: set[Partition] = (
+            set()
+        )  # by the user; as in librdkafka for good, until resumed
+        self._parked: dict[Partition, list[confluent_kafka.Message]] = {}  # held of those
+        self._begun: dict[Partition, int] = {}  # the positions of the assignment
         self._floor: dict[Partition, int] = {}  # where to begin inside the segment of that offset
         self._unresolved: set[Partition] = set()
         self._resume: dict[Partition, TopicPartition] = {}
@@ -86,28 +99,34 @@ class Feed:
         """Begin partitions: at a position, where their group left off, or where librdkafka says."""
         for each in partitions:
             key = key_of(each)
-            self._drop(key)
+            self.revoke([key])
             if each.offset >= 0:
-                self._floor[key] = each.offset
+                self._begun[key] = self._floor[key] = each.offset
             elif each.offset in (OFFSET_INVALID, OFFSET_STORED):
                 self._unresolved.add(key)
 
     def seek(self, partition: TopicPartition) -> None:
         """Go on at another position of a partition that is assigned."""
         key = key_of(partition)
-        paused = key in self._parked
         self._drop(key)
-        if paused:
-            self._parked[key] = []
-        self._ledger.delivered.pop(key, None)
+        self._ledger.sought(key)
         if partition.offset >= 0:
             self._floor[key] = partition.offset
+
+    def begun_at(self, key: Partition) -> int | None:
+        """Return the position that a partition was assigned with; None where it had none."""
+        return self._begun.get(key)
+
+    def serve_soon(self) -> None:
+        """Let librdkafka be heard before anything else is handed out: a rebalance may be due."""
+        self._served = -float("inf")
 
     def clear(self) -> None:
         """Forget everything: the consumer is closed."""
         self.revoke({*self._ledger.delivered, *self._floor, *self._unresolved})
         self._hold([])
         self._open = None
+        self._paused.clear()
         self._parked.clear()
         self._held_back.clear()
 
@@ -115,6 +134,7 @@ class Feed:
         """Forget partitions; what is held of them is somebody else's now."""
         for key in list(keys):
             self._drop(key)
+            self._begun.pop(key, None)
             self._ledger.forget([key])
 
     def _drop(self, key: Partition) -> None:
@@ -130,11 +150,12 @@ class Feed:
         """Hand nothing of these partitions out until `resume`; what is held of them waits."""
         for key in keys:
             self._held_back.pop(key, None)
+            self._paused.add(key)
             parked = self._parked.setdefault(key, [])
             if self._open is not None and self._open.key == key:
                 # Its floor is the next record: the segment is opened there again.
                 parked.append(self._open.source)
-                self._floor[key] = self._ledger.delivered[key]
+                self._floor[key] = self._open.at
                 self._open = None
             parked += [message for message in self._held if _key(message) == key]
             self._hold([message for message in self._held if _key(message) != key])
@@ -142,6 +163,7 @@ class Feed:
     def resume(self, keys: Iterable[Partition]) -> None:
         """Hand these partitions out again."""
         for key in keys:
+            self._paused.discard(key)
             self._hold([*self._parked.pop(key, []), *self._held])
 
     def _hold(self, messages: list[confluent_kafka.Message]) -> None:
@@ -163,14 +185,18 @@ class Feed:
             self._serve_if_due()
             if not found:  # what was taken would be lost with the exception
                 self._after_serving()
-            message = self._from_open() if self._open is not None else None
-            if message is None:
-                source = self._fetch(deadline, may_raise=not found)
-                if source is None:
-                    break
-                message = self._unwrap(source, deadline)
+            try:
+                message = self._from_open() if self._open is not None else None
+                if message is None:
+                    source = self._fetch(deadline, may_raise=not found)
+                    if source is None:
+                        break
+                    message = self._unwrap(source, deadline)
+            except ColumnarError:  # no decoder could be started
+                if not found:
+                    raise
+                break  # or what was taken would be lost: the next call raises it again
             if message is not None:
-                self._handed_out(message)
                 found.append(message)
             elif self._clock() >= deadline:
                 break
@@ -206,74 +232,106 @@ class Feed:
                     "take it with poll()",
                 )
             )
-        self._ledger.delivered[_key(source)] = position.start(_offset(source) + 1)
-        segment = _segment(source)
-        segment.verify()
+        try:
+            segment = self.read(source)
+            segment.verify()
+        except SegmentError:
+            self._passed(source)
+            raise
+        except BaseException:  # nothing is known of the segment
+            self._put_back(source)
+            raise
+        self._passed(source)
         self._ledger.opened(_key(source), segment.kafka_offset, segment.id, segment.rows)
         return segment
 
-    def _handed_out(self, message: Message) -> None:
-        offset = message.offset()
-        if offset is not None and message.topic() is not None:
-            at = offset if _is_event(message) else offset + 1
-            self._ledger.delivered[_key(message)] = at
+    def _passed(self, source: confluent_kafka.Message) -> None:
+        """Note that a Kafka message was handed out, all of it."""
+        key = _key(source)
+        self._ledger.took(key, source.leader_epoch())
+        self._ledger.delivered[key] = position.start(_offset(source) + 1)
 
     def _from_open(self) -> Message:
         """Return the open segment's next record, and close it after the last."""
-        assert self._open is not None
+        current = self._open
+        assert current is not None
         try:
-            message = next(self._open.records)
+            message = next(current.records)
         except SegmentError as error:
-            message = _bad(self._open.source, error)
             self._open = None
-            return message
-        self._open.left -= 1
-        if not self._open.left:
+            self._passed(current.source)
+            return _bad(current.source, error)
+        except BaseException:  # nothing is known of the segment: it is opened here again
+            self._open = None
+            self._floor[current.key] = current.at
+            self._put_back(current.source)
+            raise
+        current.at += 1
+        self._ledger.delivered[current.key] = current.at
+        if not position.unpack(current.at).left:
             self._open = None
         return message
 
     def _unwrap(self, source: confluent_kafka.Message, deadline: float) -> Message | None:
         """Return a plain message or an error; open a segment and return its first record."""
-        if source.error() is not None or not wire.is_segment(source.headers()):
+        if source.error() is not None:
             return plain_message(source)
         key = _key(source)
+        if key in self._unresolved and not self._resolve(source, deadline):
+            return None
+        # Of another offset they say nothing: that message is gone, all of this one is to come.
+        floor, committed = self._floor.pop(key, -1), self._resume.pop(key, None)
+        if not wire.is_segment(source.headers()):
+            self._passed(source)
+            return plain_message(source)
         try:
-            segment = _segment(source)
-            if not self._resolve(key, source, segment, deadline):
-                return None
+            segment = self.read(source)
         except SegmentError as error:
+            self._passed(source)
             return _bad(source, error)
-        # Of another offset it says nothing: that message is gone, all of this one is to come.
-        at, left = position.unpack(self._floor.pop(key, 0))
-        left = min(left, segment.rows) if at == segment.kafka_offset and left else segment.rows
+        start = _row(segment, floor)
+        if committed is not None and (row := _committed_row(segment, committed)):
+            self._ledger.mark_committed([committed])
+            start = row
         self._ledger.opened(key, segment.kafka_offset, segment.id, segment.rows)
-        start = segment.rows - left
-        self._open = _Open(key, source, _messages(segment, source, start), left)
+        self._ledger.took(key, source.leader_epoch())
+        records = _messages(segment, source, start)
+        self._open = _Open(key, source, records, segment.offset + start)
         return self._from_open()
 
-    def _resolve(
-        self, key: Partition, source: confluent_kafka.Message, segment: Segment, deadline: float
-    ) -> bool:
-        """Find the row at which the group left off; False when Kafka has to be asked again."""
-        if self._unresolved and key in self._unresolved:
-            asked = [TopicPartition(*each) for each in self._unresolved]
-            left = max(_LOOKUP, min(10.0, deadline - self._clock()))
-            try:
-                found = self._broker.committed(asked, left)
-            except KafkaException as error:
-                if error.args[0].retriable() or error.args[0].code() in _AGAIN:
-                    self._put_back(source)
-                    self._serve(min(_SERVE_EVERY, max(0.0, deadline - self._clock())))
-                    return False
-                found = []  # nothing can be known: the segment is read from its first row
-            self._unresolved.clear()
-            self._resume |= {key_of(each): each for each in found if each.error is None}
-        committed = self._resume.pop(key, None)
-        if committed is not None and committed.offset == segment.kafka_offset:
-            at, segment_id = position.resume(committed.offset, committed.metadata)
-            if segment_id == segment.id and at >= segment.offset:
-                self._floor[key] = at
+    def _resolve(self, source: confluent_kafka.Message, deadline: float) -> bool:
+        """Learn where the group left off; False when Kafka has to be asked again."""
+        asked = [TopicPartition(*each) for each in self._unresolved]
+        left = max(_LOOKUP, min(10.0, deadline - self._clock()))
+        try:
+            found = self._broker.committed(asked, left)
+        except KafkaException as error:
+            if error.args[0].retriable() or error.args[0].code() in _AGAIN:
+                self._put_back(source)
+                self._serve(min(_SERVE_EVERY, max(0.0, deadline - self._clock())))
+                return False
+            found = []  # nothing can be known: the segment is read from its first row
+        self._unresolved.clear()
+        # Whether a row is of the segment that is there is known when that comes.
+        self._ledger.mark_committed(TopicPartition(*key_of(each), each.offset) for each in found)
+        self._resume |= {key_of(each): each for each in found if each.error is None}
         return True
+
+    def read(self, source: confluent_kafka.Message) -> Segment:
+        """Return the segment in a message; nothing is decoded yet.
+
+        Raises:
+            SegmentError: its headers are not those of a segment that this release can read.
+        """
+        topic, partition = _key(source)
+        return Segment(
+            topic=topic,
+            partition=partition,
+            offset=_offset(source),
+            headers=source.headers(),
+            value=source.value() or b"",
+            decoder=self._decoder,
+        )
 
     # --- librdkafka -----------------------------------------------------------------------------
 
@@ -300,22 +358,31 @@ class Feed:
             self._serve(0)
 
     def _serve(self, timeout: float) -> None:
-        """Let librdkafka run callbacks and fetch one message, which is held."""
-        message = self._broker.poll(timeout)
+        """Let librdkafka run callbacks and fetch one message, which is held.
+
+        It is asked again after an event: a rebalance may follow, and take away what is held.
+        """
+        self._before_serving()
+        while (message := self._broker.poll(timeout)) is not None:
+            self._keep(message)
+            if _has_a_place(message):
+                break
+            timeout = 0
         self._served = self._clock()
-        if message is not None:
-            if message.error() is None and _key(message) in self._parked:
-                self._parked[_key(message)].append(message)
-            else:
-                self._held.append(message)
-                self._held_bytes += _size(message)
-            self._hold_back_if_full()
+
+    def _keep(self, message: confluent_kafka.Message) -> None:
+        if _key(message) in self._paused and _has_a_place(message):
+            self._parked.setdefault(_key(message), []).append(message)
+        else:
+            self._held.append(message)
+            self._held_bytes += _size(message)
+        self._hold_back_if_full()
 
     def _hold_back_if_full(self) -> None:
         """Fetch no more when much is held; again, if a partition came or was resumed since."""
         if len(self._held) >= _HELD_MESSAGES or self._held_bytes >= _HELD_BYTES:
             assigned = [
-                each for each in self._broker.assignment() if key_of(each) not in self._parked
+                each for each in self._broker.assignment() if key_of(each) not in self._paused
             ]
             self._broker.pause(assigned)
             self._held_back |= {key_of(each): each for each in assigned}
@@ -354,21 +421,25 @@ def _where(message: confluent_kafka.Message) -> str:
     return f"{message.topic()}[{message.partition()}]@{message.offset()}"
 
 
-def _is_event(message: Message) -> bool:
-    """Say whether this is librdkafka's own event, which takes no place in the partition."""
+def _has_a_place(message: confluent_kafka.Message) -> bool:
+    """Say whether this belongs between the messages of its partition: one of them, or the end."""
     error = message.error()
-    return error is not None and error.code() != SegmentError.code
+    return error is None or error.code() == confluent_kafka.KafkaError._PARTITION_EOF
 
 
-def _segment(source: confluent_kafka.Message) -> Segment:
-    topic, partition = _key(source)
-    return Segment(
-        topic=topic,
-        partition=partition,
-        offset=_offset(source),
-        headers=source.headers(),
-        value=source.value() or b"",
-    )
+def _row(segment: Segment, at: int) -> int:
+    """Return the row at which a segment is to be begun, for a position in it or elsewhere."""
+    if at < 0:
+        return 0
+    offset, left = position.unpack(at)
+    inside = offset == segment.kafka_offset and 0 < left < segment.rows
+    return segment.rows - left if inside else 0
+
+
+def _committed_row(segment: Segment, committed: TopicPartition) -> int:
+    """Return the row that the group has committed, if that is of this very segment."""
+    at, named = position.resume(committed.offset, committed.metadata)
+    return _row(segment, at) if named == segment.id else 0
 
 
 def _bad(source: confluent_kafka.Message, error: SegmentError) -> Message:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import OFFSET_INVALID, TopicPartition
 
 from columnar_kafka import position
 
@@ -18,6 +18,8 @@ Partition = tuple[str, int]
 _SEGMENTS: Final = 1000
 """Segments remembered for each partition: how far back a row can still be committed exactly."""
 
+_LARGEST: Final = (1 << 63) - 1  # an offset that Kafka never had can be committed all the same
+
 
 def key_of(partition: TopicPartition) -> Partition:
     """Return what identifies a partition."""
@@ -28,17 +30,23 @@ def to_positions(partitions: Iterable[TopicPartition] | None) -> list[TopicParti
     """Turn committed offsets, as Kafka told them, into positions, in place."""
     found = list(partitions or ())
     for each in found:
-        each.offset = position.resume(each.offset, each.metadata)[0]
+        each.offset = min(position.resume(each.offset, each.metadata)[0], _LARGEST)
     return found
 
 
 class Ledger:
-    """Positions by partition: handed out, stored, and the segments they lie in. Not thread-safe."""
+    """Positions by partition: handed out, stored, and the segments they lie in. Not thread-safe.
+
+    As in librdkafka, what is stored is to be committed when it is further than what is committed
+    already, and a seek leaves it as it is.
+    """
 
     def __init__(self, *, auto_store: bool) -> None:
-        self.delivered: dict[Partition, int] = {}
+        """With `auto_store`, what was handed out is stored."""
+        self.delivered: dict[Partition, int] = {}  # the position after the last record
         self._auto_store = auto_store
-        self._stored: dict[Partition, int] = {}
+        self._epochs: dict[Partition, int | None] = {}  # the leader's, of what is handed out
+        self._stored: dict[Partition, TopicPartition] = {}
         self._committed: dict[Partition, int] = {}
         self._segments: dict[Partition, dict[int, tuple[str, int]]] = {}
 
@@ -49,48 +57,80 @@ class Ledger:
         if len(known) > _SEGMENTS:
             del known[next(iter(known))]
 
-    def store(self, key: Partition, at: int) -> None:
+    def took(self, key: Partition, epoch: int | None) -> None:
+        """Note the leader epoch of the message whose records are handed out from now on."""
+        self._epochs[key] = epoch
+
+    def sought(self, key: Partition) -> None:
+        """Note that nothing was handed out of the place where a partition goes on."""
+        stored = self._to_commit(key)
+        if stored is not None:
+            self._stored[key] = stored
+        self.delivered.pop(key, None)
+
+    def store(self, place: TopicPartition) -> None:
         """Note a position to be committed with the next commit that names none."""
-        self._stored[key] = at
+        self._stored[key_of(place)] = place
 
     def forget(self, keys: Iterable[Partition]) -> None:
         """Drop what is known of partitions that are no longer this consumer's."""
         for key in keys:
-            for known in (self.delivered, self._stored, self._committed, self._segments):
+            for known in (self.delivered, self._epochs, self._stored, self._committed,
+                          self._segments):  # fmt: skip
                 known.pop(key, None)
 
+    def _to_commit(self, key: Partition) -> TopicPartition | None:
+        if self._auto_store and key in self.delivered:
+            return _place(key, self.delivered[key], None, self._epochs.get(key))
+        return self._stored.get(key)
+
     def uncommitted(self, keys: Iterable[Partition] | None = None) -> list[TopicPartition]:
-        """Return what is stored and not yet passed to `mark_committed`, ready for Kafka."""
-        stored = self.delivered if self._auto_store else self._stored
-        chosen = list(stored) if keys is None else [key for key in keys if key in stored]
-        return [
-            self.committable(key, stored[key])
-            for key in chosen
-            if self._committed.get(key) != stored[key]
-        ]
+        """Return what is stored and further than what is committed, ready for Kafka."""
+        chosen = list({**self.delivered, **self._stored}) if keys is None else keys
+        stored = filter(None, map(self._to_commit, chosen))
+        return [each for each in self.committables(stored) if self._is_further(each)]
+
+    def _is_further(self, each: TopicPartition) -> bool:
+        at, _ = position.resume(each.offset, each.metadata)
+        return at > self._committed.get(key_of(each), OFFSET_INVALID)
 
     def mark_committed(self, offsets: Iterable[TopicPartition]) -> None:
-        """Note that these, as `uncommitted` returned them, were handed to Kafka."""
+        """Note what the group has committed: offsets and metadata as Kafka told them."""
         for each in offsets:
-            self._committed[key_of(each)] = position.resume(each.offset, each.metadata)[0]
+            if each.error is None and each.offset >= 0:
+                self._committed[key_of(each)] = position.resume(each.offset, each.metadata)[0]
 
-    def committable(self, key: Partition, at: int) -> TopicPartition:
-        """Return the offset and metadata that say `at` at the broker.
+    def committable(self, place: TopicPartition) -> TopicPartition:
+        """Return the offset and metadata that say a position at the broker.
 
-        A position inside a segment that is not remembered becomes the start of its segment: its
-        rows are read again, none is skipped.
+        A position inside a segment that is neither remembered nor named by the metadata (as
+        `committed` returns it) becomes the start of its segment: its rows are read again, none is
+        skipped. Metadata of the user's own is kept where there is no row to say.
         """
+        key, at, metadata = key_of(place), place.offset, place.metadata or None
         if at < 0:
-            return TopicPartition(*key, at)
+            return _place(key, at, metadata, place.leader_epoch)
         offset, left = position.unpack(at)
+        named, theirs = position.resume(offset, metadata)
         segment, rows = self._segments.get(key, {}).get(offset, ("", 0))
-        if not segment or not left or left >= rows:
-            return TopicPartition(*key, offset)
-        return TopicPartition(*key, offset, position.commit_metadata(left, segment))
+        row = None
+        if segment and 0 < left < rows:
+            row = position.commit_metadata(left, segment)
+        elif theirs and not segment and left and named == at:
+            row = metadata
+        # What names a row and is not right for this position is left over from another.
+        own = None if theirs else metadata
+        return _place(key, offset, row or own, place.leader_epoch)
 
-    def committables(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    def committables(self, places: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Return positions as offsets and metadata for Kafka."""
-        return [self.committable(key_of(each), each.offset) for each in partitions]
+        return [self.committable(each) for each in places]
+
+
+def _place(key: Partition, at: int, metadata: str | None, epoch: int | None) -> TopicPartition:
+    """Return a partition and offset; confluent-kafka takes no None for what is not there."""
+    given: dict[str, Any] = {"metadata": metadata, "leader_epoch": epoch}
+    return TopicPartition(*key, at, **{k: v for k, v in given.items() if v is not None})
 
 
 class GroupMetadata:

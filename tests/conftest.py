@@ -27,6 +27,13 @@ class TopicFactory(Protocol):
     def __call__(self, partitions: int = 1, config: Mapping[str, str] | None = None) -> str: ...
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have one process run all that needs a real server, so that there is one of each."""
+    for item in items:
+        if {"kafka", "kafka_cluster", "spark"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.xdist_group("servers"))
+
+
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[LocalKafka]:
     """One real Kafka node for the whole session."""

@@ -23,21 +23,22 @@ ORDER = """
 errors  position  partitioner  config
 schema.canonical  schema.arrow  schema.avro_default  schema.avro  schema.base  schema.growth  schema
 wire
+parquet  parquet.thrift  parquet.metadata  parquet.delta  parquet.pages
 columns  columns.base  columns.bounds  columns.types  columns.objects  columns.freeze
 columns.arrays  columns.rows  columns.kafka  columns.pure
 columns.layout  columns.chunks  columns.cast  columns.arrow
 record
 encoder
-decoder
+decoder  isolated
 
-lake  lake.base  lake.thrift  lake.footer  lake.plan  lake.stitch  lake.stage  lake.parquet
+lake  lake.base  lake.footer  lake.plan  lake.stitch  lake.stage  lake.parquet
 
 format  block  batch  bulk  intake  accumulator
 lane  delivery
 broker  broker.base
 segmenter  sender
 transaction  lifetime
-ledger  feed
+ledger  feed  lookup
 broker.confluent
 broker.memory.log  broker.memory.group  broker.memory.cluster
 broker.memory.producer  broker.memory.membership  broker.memory.consumer  broker.memory
@@ -67,7 +68,7 @@ CLIENTS = "broker.confluent  producer  consumer  aio  testing  spark_sink  local
 """Who may use confluent-kafka's clients, and with them all of it."""
 
 USE_VALUES = """errors  record  position  block  batch  accumulator  delivery  broker  lane
-segmenter  sender  transaction  ledger  feed"""
+segmenter  sender  transaction  ledger  feed  lookup"""
 """Who may use its value types."""
 
 USE_HASHES = "partitioner"

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, Message, TopicPartition
 if TYPE_CHECKING:
     from columnar_kafka.columns.kafka import Headers
 
-__all__ = ["Acknowledge", "ConsumerBroker", "ProducerBroker", "TopicLimits"]
+__all__ = ["Acknowledge", "Aside", "ConsumerBroker", "ProducerBroker", "TopicLimits"]
 
 Acknowledge = Callable[[KafkaError | None, Message], None]
 
@@ -68,6 +68,18 @@ class ProducerBroker(Protocol):
         ...
 
 
+class Aside(Protocol):
+    """Reads partitions beside a consumer, which does not notice."""
+
+    def poll(self, timeout: float) -> Message | None:
+        """Return a message, an error or a partition's end, or None after `timeout` seconds."""
+        ...
+
+    def close(self) -> object:
+        """End it."""
+        ...
+
+
 class ConsumerBroker(Protocol):
     """Receives messages, in Kafka's own offsets. Used by one thread at a time."""
 
@@ -105,4 +117,8 @@ class ConsumerBroker(Protocol):
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
         """Fetch these partitions again."""
+        ...
+
+    def aside(self, partitions: Sequence[TopicPartition]) -> Aside:
+        """Return what reads these partitions from their offsets on, and tells their ends."""
         ...

@@ -6,6 +6,7 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any, Final
 
+import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
@@ -14,6 +15,7 @@ from columnar_kafka.broker.base import Acknowledge, TopicLimits
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from columnar_kafka.broker.base import Aside
     from columnar_kafka.columns.kafka import Headers
 
 __all__ = ["ConfluentConsumer", "ConfluentProducer"]
@@ -28,6 +30,23 @@ _NOT_FOR_ADMIN: Final = (
     "transactional.id",
     "default.topic.config",
 )
+
+_NOT_FOR_ASIDE: Final = (
+    "on_commit",
+    "error_cb",
+    "stats_cb",
+    "throttle_cb",
+    "statistics.interval.ms",
+    "group.instance.id",
+    "default.topic.config",
+)
+_ASIDE: Final = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "auto.offset.reset": "earliest",  # what is asked for may be gone: then what came next
+    "queued.min.messages": 1,
+}
 
 
 class ConfluentProducer:
@@ -135,8 +154,9 @@ def _value(entries: Mapping[str, Any], name: str) -> str:
 class ConfluentConsumer:
     """Implements `ConsumerBroker` with the base class's methods of one consumer (its `super()`)."""
 
-    def __init__(self, base: Any) -> None:
+    def __init__(self, base: Any, config: Mapping[str, Any]) -> None:
         self._base = base
+        self._config = {k: v for k, v in config.items() if k not in _NOT_FOR_ASIDE}
 
     def poll(self, timeout: float) -> Message | None:
         """See `ConsumerBroker.poll`."""
@@ -171,3 +191,9 @@ class ConfluentConsumer:
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
         """See `ConsumerBroker.resume`."""
         self._base.resume(list(partitions))
+
+    def aside(self, partitions: Sequence[TopicPartition]) -> Aside:
+        """See `ConsumerBroker.aside`: a client of its own, which has no part in the group."""
+        reader = confluent_kafka.Consumer({**self._config, **_ASIDE})
+        reader.assign(list(partitions))
+        return reader

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from columnar_kafka import thrift
 from columnar_kafka.errors import LakeError
-from columnar_kafka.thrift import BINARY, I16, I32, I64, LIST, STRUCT, Cursor, ThriftError
+from columnar_kafka.parquet import thrift
+from columnar_kafka.parquet.metadata import ARROW_CHUNK
+from columnar_kafka.parquet.thrift import BINARY, I16, I32, I64, LIST, STRUCT, Cursor, ThriftError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,52 +45,6 @@ _C_CRYPTO: Final = (8, 9)
 _CHUNK: Final = {1: BINARY, 2: I64, 3: STRUCT}
 _M_SIZE, _M_DATA, _M_INDEX, _M_DICTIONARY, _M_BLOOM, _M_LAST = 7, 9, 10, 11, 14, 17
 _META: Final = {7: I64, 9: I64, 10: I64, 11: I64, 14: I64}
-
-
-def _arrow_chunk() -> bytes:
-    """Spell the column chunk that Arrow writes as an expression: no page index, no bloom filter.
-
-    Most fields of a chunk are only passed over, and field by field that is most of the cost of
-    stitching. Counts and lengths are spelled out (a longer list or text does not match), so a
-    match ends where the chunk does: no value's encoding in Thrift begins another's.
-    """
-    parts = {
-        b"INT": rb"[\x80-\xff]{0,8}+[\x00-\x7f]",
-        b"NAME": _either(rb"\x%02x.{%d}" % (n, n) for n in range(64)),
-        b"TEXT": _either(rb"\x%02x.{%d}" % (n, n) for n in range(128)),
-        b"NAMES": _either(rb"\x%x8(?:<NAME>){%d}" % (n, n) for n in range(1, 7)),
-        b"INTS": _either(rb"[\x%x5\x%x6](?:<INT>){%d}" % (n, n, n) for n in range(15)),
-        b"STATISTICS": rb"(?:%b<INT>|%b|%b<TEXT>)*+\x00"
-        % (_heads(4, 5, 6), _heads(1, 2), _heads(8)),
-        b"ENCODINGS": _either(
-            rb"\x%xc(?:(?:%b<INT>)*+\x00){%d}" % (n, _heads(4, 5, 6), n) for n in range(15)
-        ),
-        b"SIZES": rb"(?:%b<INT>|%b<INTS>)*+\x00" % (_heads(4, 5, 6), _heads(9)),
-    }
-    # Type, encodings, path, codec, numbers of values and bytes; positions; from here on optional,
-    # so that a field's first byte depends on which came before it: statistics and the rest.
-    chunk = (
-        rb"\x26\x00\x1c\x15<INT>\x19<INTS>\x19<NAMES>\x15<INT>\x16<INT>\x16<INT>"
-        rb"\x16(?P<size><INT>)\x26(?P<data><INT>)(?:\x26(?P<dictionary><INT>))?"
-        rb"(?:(?(dictionary)\x1c|\x3c)<STATISTICS>\x19|(?(dictionary)\x29|\x49))<ENCODINGS>"
-        rb"(?:\x3c<SIZES>)?\x00\x00"
-    )
-    while names := re.findall(rb"<([A-Z]+)>", chunk):
-        for name in names:
-            chunk = chunk.replace(b"<%b>" % name, parts[name])
-    return chunk
-
-
-def _either(options: Iterable[bytes]) -> bytes:
-    return b"(?>" + b"|".join(options) + b")"
-
-
-def _heads(*kinds: int) -> bytes:
-    """Match the first byte of a field of one of these kinds."""
-    return b"[" + b"".join(rb"\x%x%x" % (delta, k) for delta in range(1, 16) for k in kinds) + b"]"
-
-
-_ARROW_CHUNK: Final = re.compile(_arrow_chunk(), re.DOTALL)
 
 
 class StitchError(LakeError):
@@ -237,7 +192,7 @@ class Footer:
     def _read_arrow_chunk(self) -> bool:
         """Do as `_read_chunk` and say so, or say that the chunk is not one of Arrow's usual."""
         cursor = self._cursor
-        if not (match := _ARROW_CHUNK.match(cursor.buf, cursor.pos)):
+        if not (match := ARROW_CHUNK.match(cursor.buf, cursor.pos)):
             return False
         start = self._move(match, "data")
         if match["dictionary"] not in (None, thrift.integer(0)):

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
+from operator import index
 from typing import TYPE_CHECKING, Any, Final
 
 import confluent_kafka
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    OFFSET_INVALID,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
 from columnar_kafka.broker.memory import MemoryConsumer
 from columnar_kafka.testing.client import (
@@ -78,14 +86,16 @@ class ConsumerOnMemory(confluent_kafka.Consumer):
 
     # --- messages -------------------------------------------------------------------------------
 
-    def poll(self, timeout: float | None = -1) -> Any:
+    def poll(self, timeout: float = -1) -> Any:
         """See confluent-kafka."""
-        return self.memory.poll(-1 if timeout is None else timeout)
+        math.isfinite(timeout)  # or a TypeError, in confluent-kafka's words
+        return self.memory.poll(timeout)
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Any]:
         """See confluent-kafka."""
+        math.isfinite(timeout)
         memory = self.memory
-        if not 0 <= num_messages <= _MAX_CONSUME:
+        if not 0 <= index(num_messages) <= _MAX_CONSUME:
             raise ValueError("num_messages must be between 0 and 1000000 (1M)")
         deadline = time.monotonic() + timeout
         found: list[Any] = []
@@ -187,8 +197,8 @@ class ConsumerOnMemory(confluent_kafka.Consumer):
     ) -> list[TopicPartition] | None:
         """See confluent-kafka."""
         memory = self.memory
-        wanted = _after(message, offsets)
-        if wanted:
+        wanted = _after(message, offsets, "commit")
+        if wanted is not None:
             return memory.commit(wanted, asynchronous=asynchronous)
         return memory.commit_stored(asynchronous=asynchronous)
 
@@ -197,7 +207,7 @@ class ConsumerOnMemory(confluent_kafka.Consumer):
     ) -> None:
         """See confluent-kafka."""
         memory = self.memory
-        wanted = _after(message, offsets)
+        wanted = _after(message, offsets, "store")
         if wanted is None:
             raise ValueError("expected either message or offsets")
         memory.store(wanted)
@@ -238,6 +248,10 @@ class ConsumerOnMemory(confluent_kafka.Consumer):
             finally:
                 self._memory = None
 
+    def __exit__(self, *exc: object) -> None:
+        """Close it."""
+        self.close()
+
 
 def _is_pattern_or_name(topic: str) -> bool:
     try:
@@ -259,7 +273,7 @@ def _checked(partitions: Any) -> list[TopicPartition]:
     return partitions
 
 
-def _after(message: Any, offsets: Any) -> list[TopicPartition] | None:
+def _after(message: Any, offsets: Any, what: str) -> list[TopicPartition] | None:
     """Return the offsets that a commit is about; None where it names none."""
     if message is not None and offsets is not None:
         raise ValueError("message and offsets are mutually exclusive")
@@ -271,9 +285,8 @@ def _after(message: Any, offsets: Any) -> list[TopicPartition] | None:
         raise TypeError("expected confluent_kafka.cimpl.Message")
     error = message.error()
     if error is not None:
-        raise _invalid(f"Cannot commit offsets for message with error: '{error.str()}'")
+        raise _invalid(f"Cannot {what} offsets for message with error: '{error.str()}'")
     topic, partition, offset = message.topic(), message.partition(), message.offset()
     assert topic is not None
     assert partition is not None
-    assert offset is not None
-    return [TopicPartition(topic, partition, offset + 1)]
+    return [TopicPartition(topic, partition, (OFFSET_INVALID if offset is None else offset) + 1)]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import confluent_kafka
     from confluent_kafka import KafkaError
 
-    from columnar_kafka.broker.base import ProducerBroker
+    from columnar_kafka.broker.base import ConsumerBroker, ProducerBroker
     from columnar_kafka.record import Message
 
 __all__ = ["FakeKafka"]
@@ -60,6 +60,9 @@ class FakeProducer(Producer, ProducerOnMemory):
 
 class FakeConsumer(Consumer, ConsumerOnMemory):
     """`columnar_kafka.Consumer`, whose messages come from memory; `memory` has its own faults."""
+
+    def _connect(self, inner: dict[str, Any]) -> ConsumerBroker:
+        return self.memory
 
 
 class FakeKafka(MemoryKafka):

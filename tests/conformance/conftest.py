@@ -10,11 +10,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import confluent_kafka
 import pytest
 from kinds import KINDS, ON_KAFKA, PRODUCERS, Make
-
-import columnar_kafka
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,14 +19,6 @@ if TYPE_CHECKING:
 
     from columnar_kafka.local import EmbeddedKafka, LocalKafka
 
-CONSUMERS = {
-    "confluent": (confluent_kafka.Consumer, {}),
-    "ours, none": (columnar_kafka.Consumer, {}),
-    "ours, raw": (
-        columnar_kafka.Consumer,
-        {"columnar.encoding": "parquet", "fetch.raw.bytes": True},
-    ),
-}
 _numbers = itertools.count(1)
 
 
@@ -88,22 +77,3 @@ def noise() -> Callable[[int], bytes]:
 def wall_ms() -> Callable[[], int]:
     """Returns the time of day as Kafka has it."""
     return lambda: time.time_ns() // 1_000_000
-
-
-@pytest.fixture(params=CONSUMERS)
-def make_consumer(
-    request: pytest.FixtureRequest, embedded: EmbeddedKafka
-) -> Iterator[Callable[..., Any]]:
-    """Makes consumers, closed afterwards."""
-    kind, own = CONSUMERS[request.param]
-    made: list[Any] = []
-
-    def make(**config: Any) -> Any:
-        servers = {"bootstrap.servers": embedded.bootstrap_servers, "group.id": "g"}
-        made.append(kind({**servers, **own, **config}))
-        return made[-1]
-
-    make.kind = kind  # type: ignore[attr-defined]
-    yield make
-    for each in made:
-        each.close()

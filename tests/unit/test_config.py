@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from columnar_kafka.config import ConsumerConfig, ProducerConfig, merge
+from columnar_kafka.config import ConsumerConfig, Limits, ProducerConfig, merge
 from columnar_kafka.errors import ConfigError
 
 
@@ -48,6 +48,8 @@ def test_the_consumers_defaults_are_stock() -> None:
     assert parsed == ConsumerConfig(
         encoding="none",
         raw=False,
+        isolated=False,
+        limits=Limits(),
         auto_commit=True,
         auto_commit_interval=5.0,
         auto_store=True,

@@ -110,8 +110,8 @@ class Reader:
 
     def commit(self) -> None:
         wanted = self.ledger.uncommitted()
-        self.broker.commit(wanted, asynchronous=False)
-        self.ledger.mark_committed(wanted)
+        if wanted:
+            self.ledger.mark_committed(self.broker.commit(wanted, asynchronous=False) or ())
 
     def take(self, count: int, timeout: float = 0.5) -> list[Any]:
         return [shown(each) for each in self.feed.take(count, timeout)]
@@ -271,6 +271,10 @@ def test_the_end_of_a_partition_is_an_event_at_the_next_offsets_start() -> None:
     one.broker._events.append(Message(topic="t", partition=0, offset=1, error=end))
     assert one.take(1) == [(MAX_ROWS, "_PARTITION_EOF")]
     assert one.ledger.delivered == {P0: MAX_ROWS}
+    one.seek(P0, MAX_ROWS)
+    one.broker._events.append(Message(topic="t", partition=0, offset=1, error=end))
+    assert one.take(1) == [(MAX_ROWS, "_PARTITION_EOF")]
+    assert one.ledger.delivered == {}
 
 
 def test_what_was_handed_out_is_noted_as_the_position_after_it() -> None:
@@ -400,12 +404,18 @@ def test_all_partitions_are_looked_up_at_once_and_only_once() -> None:
     assert len(one.broker.lookups) == 1
 
 
-def test_nothing_is_looked_up_for_plain_messages() -> None:
+def test_what_the_group_has_committed_is_known_with_the_first_message() -> None:
+    """As librdkafka knows it: what is not further is not committed."""
     kafka = threes(0)
-    kafka.append("t", 0, b"plain")
+    for n in range(3):
+        kafka.append("t", 0, b"%d" % n)
+    committed(kafka, 2)
     one = Reader(kafka).begin(start(OFFSET_STORED))
-    assert one.numbers() == [b"plain"]
-    assert one.broker.lookups == []
+    assert one.numbers() == [b"2"]
+    one.seek(P0, 0)
+    assert one.numbers(1) == [b"0"]
+    assert one.ledger.uncommitted() == []
+    assert len(one.broker.lookups) == 1
 
 
 PASSING = [
@@ -521,11 +531,26 @@ def test_a_seek_to_the_beginning_reads_all_again() -> None:
     assert one.numbers() == [0, 1, 2]
 
 
-def test_after_a_seek_nothing_is_to_be_committed_until_a_record_is_handed_out() -> None:
+def test_after_a_seek_there_is_no_position_and_what_was_handed_out_stays_stored() -> None:
     one = reader()
     one.numbers(5)
     one.seek(P0, at(0, 1))
-    assert one.ledger.uncommitted() == []
+    assert one.ledger.delivered == {}
+    [stored] = one.ledger.uncommitted()
+    assert (stored.offset, stored.metadata) == (1, "1:1:p-1")
+
+
+def test_a_position_beyond_the_end_says_nothing_of_what_is_written_there_later() -> None:
+    """librdkafka started over with plain messages, and then a segment came to that offset."""
+    kafka = threes(0)
+    for _ in range(2):
+        kafka.append("t", 0, b"plain")
+    one = Reader(kafka)
+    one.feed.assign([start(at(2, 1))])
+    one.broker.assign([start(OFFSET_BEGINNING)])
+    assert one.numbers() == [b"plain", b"plain"]
+    put(kafka, [20, 21, 22])
+    assert one.numbers() == [20, 21, 22]
 
 
 def test_a_seek_leaves_other_partitions_alone() -> None:
@@ -604,6 +629,29 @@ def test_a_seek_of_a_paused_partition_leaves_it_paused() -> None:
     assert one.numbers() == [11, 12]
 
 
+def test_the_end_of_a_paused_partition_waits_behind_its_records() -> None:
+    one = reader(threes(1))
+    one.numbers(1)
+    one.pause(P0)
+    end = KafkaError(KafkaError._PARTITION_EOF)
+    one.broker._events.append(Message(topic="t", partition=0, offset=1, error=end))
+    one.broker.event(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+    assert one.numbers() == ["_ALL_BROKERS_DOWN"]
+    one.resume(P0)
+    assert one.numbers() == [1, 2, "_PARTITION_EOF"]
+
+
+def test_a_paused_partition_stays_paused_when_it_is_assigned_again() -> None:
+    """As in librdkafka; and nothing that ends inside resumes it."""
+    one = reader(threes(1))
+    one.numbers(1)
+    one.pause(P0)
+    one.begin(start())
+    assert one.numbers() == []
+    one.resume(P0)
+    assert one.numbers() == [0, 1, 2]
+
+
 # --- revoking -------------------------------------------------------------------------------------
 
 
@@ -643,6 +691,46 @@ def test_a_revocation_while_the_group_is_asked_drops_the_message_in_hand() -> No
     one.broker.after_lookup = revoke
     assert one.numbers() == []
     assert len(one.broker.lookups) == 1
+
+
+def test_a_rebalance_behind_an_event_is_heard_before_anything_else_is_handed_out() -> None:
+    """As when a consumer has been away for too long: the event comes, then partitions are lost."""
+    one = reader()
+    assert one.numbers(1) == [0]
+    one.broker.event(KafkaError(KafkaError._MAX_POLL_EXCEEDED))
+    served = one.broker.poll
+
+    def poll(timeout: float) -> Message | None:
+        found = served(timeout)
+        if found is not None and found.error() is not None:
+            one.broker.callbacks.append(lost)
+        return found
+
+    def lost() -> None:
+        one.feed.revoke([P0])
+        one.broker.assign([])
+
+    one.broker.poll = poll  # type: ignore[method-assign]
+    one.clock.now += 1
+    assert one.numbers() == ["_MAX_POLL_EXCEEDED"]
+
+
+def test_somebody_elses_row_does_not_stop_commits() -> None:
+    """Known to be committed is the start of the segment, until the segment is known."""
+    kafka = threes(1)
+    committed(kafka, 0, "1:1:somebody-elses")
+    one = Reader(kafka).begin(start(OFFSET_STORED))
+    assert one.numbers(1) == [0]
+    [wanted] = one.ledger.uncommitted()
+    assert (wanted.offset, wanted.metadata) == (0, "1:2:p-0")
+
+
+def test_librdkafka_is_heard_soon_where_that_is_asked_for() -> None:
+    one = reader()
+    assert one.numbers(1) == [0]
+    one.broker.callbacks += [lambda: one.feed.revoke([P0]), lambda: one.broker.assign([])]
+    one.feed.serve_soon()
+    assert one.numbers(1) == []
 
 
 def test_a_closed_feed_holds_nothing() -> None:
@@ -867,7 +955,7 @@ def test_a_segment_handed_out_counts_as_delivered() -> None:
 def test_a_row_of_a_segment_handed_out_whole_can_be_committed() -> None:
     one = reader(threes(2))
     one.feed.segment(1)
-    found = one.ledger.committable(P0, at(0, 1))
+    found = one.ledger.committable(start(at(0, 1)))
     assert (found.offset, found.metadata) == (0, "1:2:p-0")
 
 
@@ -993,11 +1081,14 @@ class Reading(RuleBasedStateMachine):
     def expect(self, message: Any) -> None:
         """Check that it is its partition's next entry, and go on."""
         key = message.topic(), message.partition()
+        if key in self.unresolved:  # what the group has committed of all such is known now
+            self.known |= {each: self.stored[each] for each in self.unresolved}
+            self.unresolved.clear()
         assert key not in self.paused
         entry = self.entries[key][self.cursor[key]]
         assert shown(message) == (entry.at, entry.value)
         self.cursor[key] += 1
-        self.moved.add(key)
+        self.moved[key] = self.cursor[key]
 
     @rule(count=st.integers(1, 6))
     def take(self, count: int) -> None:
@@ -1040,7 +1131,7 @@ class Reading(RuleBasedStateMachine):
         except SegmentError:
             [key] = [key for key in (P0, P1) if self.is_next(key, "_BAD_MSG")]
             self.cursor[key] += 1
-            self.moved.add(key)
+            self.moved[key] = self.cursor[key]
             return
         except KafkaException:
             plain = [key for key in (P0, P1) if self.is_next(key, bytes)]
@@ -1054,7 +1145,7 @@ class Reading(RuleBasedStateMachine):
         entry = self.entries[key][self.cursor[key]]
         assert (key in self.paused, entry.offset) == (False, found.kafka_offset)
         self.cursor[key] = self.entries[key].index(at_offset[-1]) + 1
-        self.moved.add(key)
+        self.moved[key] = self.cursor[key]
 
     def is_next(self, key: tuple[str, int], value: Any) -> bool:
         entries = self.entries[key][self.cursor[key] :]
@@ -1071,7 +1162,7 @@ class Reading(RuleBasedStateMachine):
             to -= data.draw(st.integers(0, 10))  # before the first row, inside the offset
         self.reader.seek(key, to)
         self.cursor[key] = index
-        self.moved.discard(key)
+        self.unresolved.discard(key)
 
     @rule(key=KEYS)
     def pause(self, key: tuple[str, int]) -> None:
@@ -1086,8 +1177,9 @@ class Reading(RuleBasedStateMachine):
     @rule()
     def commit(self) -> None:
         self.reader.commit()
-        for key in self.moved:
-            self.stored[key] = self.cursor[key]
+        for key, to in self.moved.items():
+            if to > self.known.get(key, -1):
+                self.stored[key] = self.known[key] = to
 
     @rule(key=KEYS, data=st.data())
     def commit_a_position(self, key: tuple[str, int], data: st.DataObject) -> None:
@@ -1099,12 +1191,13 @@ class Reading(RuleBasedStateMachine):
             return
         index = data.draw(st.integers(0, len(self.entries[key]) - 1))
         entry = self.entries[key][index]
-        wanted = self.reader.ledger.committables([TopicPartition(*key, entry.at)])
+        wanted = self.reader.ledger.committables([start(entry.at, key)])
         self.reader.broker._faults.clear()
         self.reader.broker.commit(wanted, asynchronous=False)
         self.reader.ledger.mark_committed(wanted)
         known = self.reader.ledger._segments.get(key, {})
         self.stored[key] = index if entry.offset in known else self.first_of(key, index)
+        self.known[key] = self.stored[key]
 
     def first_of(self, key: tuple[str, int], index: int) -> int:
         offset = self.entries[key][index].offset
@@ -1113,6 +1206,7 @@ class Reading(RuleBasedStateMachine):
     @rule(forget=st.booleans())
     def restart(self, *, forget: bool) -> None:
         """Another process takes over; somebody may have garbled the metadata."""
+        self.paused: set[tuple[str, int]] = set()
         for key in (P0, P1) if forget else ():
             stored = self.kafka.committed("group", *key)
             if stored.offset >= 0:
@@ -1132,8 +1226,9 @@ class Reading(RuleBasedStateMachine):
     def reassign(self) -> None:
         self.reader.begin(start(OFFSET_STORED, P0), start(OFFSET_STORED, P1))
         self.cursor = dict(self.stored)
-        self.paused: set[tuple[str, int]] = set()
-        self.moved: set[tuple[str, int]] = set()
+        self.moved: dict[tuple[str, int], int] = {}
+        self.known: dict[tuple[str, int], int] = {}
+        self.unresolved = {P0, P1}
 
     @invariant()
     def what_is_held_is_bounded(self) -> None:

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from columnar_kafka import thrift
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake import footer as footer_module
 from columnar_kafka.lake import stitch as stitch_module
 from columnar_kafka.lake.stitch import Stitched, Stitcher, StitchError, stitch
-from columnar_kafka.thrift import BINARY, I64, LIST, STRUCT, Cursor
+from columnar_kafka.parquet import thrift
+from columnar_kafka.parquet.thrift import BINARY, I64, LIST, STRUCT, Cursor
 
 FLAT = pa.table(
     {

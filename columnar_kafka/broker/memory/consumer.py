@@ -106,6 +106,14 @@ class MemoryConsumer:
         """Let the group take this member for dead: its partitions are lost, and it joins again."""
         self.membership.expel()
 
+    def aside(self, partitions: Sequence[TopicPartition]) -> MemoryConsumer:
+        """See `ConsumerBroker.aside`."""
+        reader = MemoryConsumer(
+            self._kafka, self._group, committed_only=self._committed_only, end_events=True
+        )
+        reader.assign(partitions)
+        return reader
+
     # --- the group ------------------------------------------------------------------------------
 
     def subscribe(
@@ -133,7 +141,7 @@ class MemoryConsumer:
     # --- the assignment -------------------------------------------------------------------------
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions and no others, from their offsets on; none is paused.
+        """Read these partitions and no others, from their offsets on; paused ones stay paused.
 
         With auto-commit, what is stored of the partitions before is committed.
 
@@ -142,7 +150,7 @@ class MemoryConsumer:
         """
         given = list(partitions)
         if len({(each.topic, each.partition) for each in given}) < len(given):
-            raise _error(KafkaError._INVALID_ARG, "Failed to set assignment: a partition twice")
+            raise _failed("Failed to set assignment", KafkaError._INVALID_ARG)
         self._commit_stored()
         with self._changed:
             self.membership.has_assigned = True
@@ -181,8 +189,9 @@ class MemoryConsumer:
                         f"{each.topic} [{each.partition}] can't be unassigned since it is not in "
                         "the current assignment",
                     )
-            self._commit_stored()
-            self._remove([(each.topic, each.partition) for each in partitions])
+            gone = [(each.topic, each.partition) for each in partitions]
+            self._commit_stored(gone)
+            self._remove(gone)
 
     def _require_no_group(self) -> None:
         if self.membership:
@@ -199,7 +208,6 @@ class MemoryConsumer:
 
     def _remove(self, keys: Iterable[Partition]) -> None:
         for key in keys:
-            self._paused.discard(key)
             for known in (self._assigned, self._next, self._position, self._stored, self._done,
                           self._ended):  # fmt: skip
                 known.pop(key, None)
@@ -213,9 +221,8 @@ class MemoryConsumer:
         key = partition.topic, partition.partition
         with self._changed:
             if key not in self._next:
-                raise _error(
-                    KafkaError._UNKNOWN_PARTITION,
-                    f"Failed to seek to offset {partition.offset}: Local: Unknown partition",
+                raise _failed(
+                    f"Failed to seek to offset {partition.offset}", KafkaError._UNKNOWN_PARTITION
                 )
             self._go_to(key, partition.offset)
 
@@ -224,7 +231,7 @@ class MemoryConsumer:
         self._ended.pop(key, None)
         end = self._kafka.end(*key, committed=self._committed_only)
         if offset < 0 and offset not in (OFFSET_BEGINNING, OFFSET_END) and offset > _TAIL:
-            offset = self._kafka.committed(self._group, *key).offset
+            offset = self._done[key] = self._kafka.committed(self._group, *key).offset
         if offset == OFFSET_INVALID:
             self._reset_to(key, end, "no previously committed offset available")
         elif offset == OFFSET_END:
@@ -346,7 +353,7 @@ class MemoryConsumer:
         key = partition.topic, partition.partition
         with self._changed:
             if self._kafka.log(*key) is None:
-                raise _error(KafkaError._UNKNOWN_PARTITION, f"{what}: Local: Unknown partition")
+                raise _failed(what, KafkaError._UNKNOWN_PARTITION)
         return key
 
     # --- commits --------------------------------------------------------------------------------
@@ -365,10 +372,19 @@ class MemoryConsumer:
     def commit(
         self, offsets: Sequence[TopicPartition], *, asynchronous: bool
     ) -> list[TopicPartition] | None:
-        """See `ConsumerBroker.commit`; done at once, also when asynchronous."""
-        error = self._fault() or self._refusal(offsets)
+        """See `ConsumerBroker.commit`; done at once, also when asynchronous.
+
+        Partitions without an offset are left as they are; all of them are no commit.
+        """
+        named = [each for each in offsets if each.offset >= 0]
+        if not named and not asynchronous:
+            raise _failed("Commit failed", KafkaError._NO_OFFSET)
+        nothing = None if named else KafkaError(KafkaError._NO_OFFSET)
+        error = nothing or self._fault() or self._refusal(named)
         if error is None:
-            self._kafka.commit(self._group, offsets)
+            self._kafka.commit(self._group, named)
+            with self._changed:
+                self._done |= {(each.topic, each.partition): each.offset for each in named}
         elif not asynchronous:
             raise KafkaException(error)
         done = [copy_of(each) for each in offsets]
@@ -384,58 +400,45 @@ class MemoryConsumer:
         with self._changed:
             if all(self._kafka.log(each.topic, each.partition) is not None for each in offsets):
                 return None
-        return KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+        code = KafkaError.UNKNOWN_TOPIC_OR_PART
+        return KafkaError(code, f"Commit failed: {KafkaError(code).str()}")
 
-    def store(self, offsets: Iterable[TopicPartition]) -> None:
-        """Store offsets for `commit_stored`.
+    def store(self, offsets: Sequence[TopicPartition]) -> None:
+        """Store offsets for `commit_stored`, those of partitions that are assigned.
 
         Raises:
-            KafkaException: they are stored automatically; a partition is not assigned.
+            KafkaException: they are stored automatically; no partition of them is assigned.
         """
+        if self._auto_store:
+            raise _failed("StoreOffsets failed", KafkaError._INVALID_ARG)
         with self._changed:
-            for each in offsets:
-                if self._auto_store:
-                    raise _error(KafkaError._INVALID_ARG, "StoreOffsets failed")
-                if (each.topic, each.partition) not in self._next:
-                    raise _error(KafkaError._STATE, "StoreOffsets failed")
-                self._stored[each.topic, each.partition] = each.offset
+            known = [each for each in offsets if (each.topic, each.partition) in self._next]
+            if offsets and not known:
+                raise _failed("StoreOffsets failed", KafkaError._UNKNOWN_PARTITION)
+            self._stored |= {(each.topic, each.partition): each.offset for each in known}
 
     def commit_stored(self, *, asynchronous: bool) -> list[TopicPartition] | None:
-        """Commit what is stored and not committed yet; see `commit`.
+        """Commit what is stored and further than what is committed; see `commit`."""
+        return self.commit(self._uncommitted(self._next), asynchronous=asynchronous)
 
-        Raises:
-            KafkaException: there is nothing such, when synchronous.
-        """
-        wanted = self._uncommitted()
-        if wanted:
-            done = self.commit(wanted, asynchronous=asynchronous)
-            with self._changed:
-                self._done |= {(each.topic, each.partition): each.offset for each in wanted}
-            return done
-        error = KafkaError(KafkaError._NO_OFFSET, "Commit failed: Local: No offset stored")
-        if not asynchronous:
-            raise KafkaException(error)
+    def _uncommitted(self, keys: Iterable[Partition]) -> list[TopicPartition]:
         with self._changed:
-            self._results.append((error, []))
-        return None
+            return [TopicPartition(*key, self._to_commit(key)) for key in keys]
 
-    def _uncommitted(self) -> list[TopicPartition]:
-        with self._changed:
-            return [
-                TopicPartition(*key, offset)
-                for key, offset in self._stored.items()
-                if offset != self._done.get(key)
-            ]
+    def _to_commit(self, key: Partition) -> int:
+        stored = self._stored.get(key, OFFSET_INVALID)
+        return stored if stored > self._done.get(key, OFFSET_INVALID) else OFFSET_INVALID
 
     def _commit_if_due(self) -> None:
         if self._auto_commit is not None and time.monotonic() >= self._next_commit:
             self._next_commit = time.monotonic() + self._auto_commit
             self._commit_stored()
 
-    def _commit_stored(self) -> None:
+    def _commit_stored(self, keys: Iterable[Partition] | None = None) -> None:
         """Commit as auto-commit does: nothing stored is no error."""
-        if self._auto_commit is not None and self._uncommitted():
-            self.commit_stored(asynchronous=True)
+        wanted = self._uncommitted(self._next if keys is None else keys)
+        if self._auto_commit is not None and any(each.offset >= 0 for each in wanted):
+            self.commit(wanted, asynchronous=True)
 
     def _run_commit_callbacks(self) -> None:
         while self._results:
@@ -450,6 +453,11 @@ class MemoryConsumer:
 
 def _error(code: int, reason: str) -> KafkaException:
     return KafkaException(KafkaError(code, reason))
+
+
+def _failed(what: str, code: int) -> KafkaException:
+    """Return the error that confluent-kafka raises when `what` librdkafka refuses."""
+    return _error(code, f"{what}: {KafkaError(code).str()}")
 
 
 def _event(key: Partition, offset: int, code: int, reason: str) -> Message:

@@ -9,12 +9,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BINARY",
+    "FALSE",
     "I16",
     "I32",
     "I64",
     "LIST",
     "STOP",
     "STRUCT",
+    "TRUE",
     "Cursor",
     "ThriftError",
     "binary",
@@ -29,6 +31,7 @@ STOP: Final = b"\0"
 _INTEGERS: Final = (I16, I32, I64)
 _FIXED: Final = {TRUE: 1, FALSE: 1, I8: 1, DOUBLE: 8, UUID: 16}  # bytes of each in a list or map
 _MAX_DEPTH: Final = 32  # footers nest less than ten deep; hostile ones must not exhaust the stack
+_IDS: Final = 1 << 15
 _MORE: Final = 0x80  # the bit of a varint's byte that says another follows
 _LONG: Final = 15  # what a nibble says where the number did not fit in it and follows
 
@@ -57,14 +60,15 @@ class Cursor:
 
         The caller reads or skips the value before it goes on. `kinds` says which kind the fields
         have that it is going to read. Ids must ascend, as every known writer has them: so none
-        comes twice, and what follows the last known one can be cut off.
+        comes twice, and what follows the last known one can be cut off. They have 16 bits: others
+        cut what is above them off.
         """
         buf, fid = self.buf, 0
         while head := buf[self.pos]:
             self.pos += 1
             before, delta, kind = fid, head >> 4, head & 15
             fid = fid + delta if delta else self.integer()
-            if fid <= before:
+            if not before < fid < _IDS:
                 raise ThriftError(f"field {fid} after field {before}")
             if kinds.get(fid, kind) != kind:
                 raise ThriftError(f"field {fid} is of the kind {kind}")

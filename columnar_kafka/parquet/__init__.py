@@ -1,0 +1,1 @@
+"""What of Parquet must be read before Arrow may: metadata, and how much it claims."""

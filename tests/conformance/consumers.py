@@ -1,0 +1,307 @@
+"""The kinds of consumer that the same tests run on, and what each finds in a topic."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from bisect import bisect_left
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import confluent_kafka
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaException, TopicPartition
+from support import eventually
+
+import columnar_kafka
+from columnar_kafka import position
+from columnar_kafka.columns import kafka as kafka_columns
+from columnar_kafka.encoder import ParquetEncoder
+from columnar_kafka.schema import fingerprint
+from columnar_kafka.wire import SegmentHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+__all__ = ["CONSUMERS", "NOWHERE", "ON_KAFKA", "Kind", "Make", "on_kafka", "on_mock", "outcome"]
+
+NOWHERE: Final = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
+_PARQUET: Final = {"columnar.encoding": "parquet"}
+_numbers = itertools.count(1)
+_segments = itertools.count(1)
+_encoder = ParquetEncoder("zstd")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One way of being a consumer, and of what its topics hold.
+
+    `shape` is how many records each Kafka message holds, in turns; 0 is a plain message.
+    """
+
+    cls: Any
+    own: dict[str, Any] = field(default_factory=dict)
+    shape: tuple[int, ...] = (0,)
+
+    @property
+    def unwraps(self) -> bool:
+        """Whether offsets are positions."""
+        return self.own == _PARQUET
+
+
+CONSUMERS: Final = {
+    "confluent": Kind(confluent_kafka.Consumer),
+    "ours, none": Kind(columnar_kafka.Consumer),
+    "ours, raw": Kind(columnar_kafka.Consumer, {**_PARQUET, "fetch.raw.bytes": True}),
+    "ours, plain": Kind(columnar_kafka.Consumer, _PARQUET),
+    "ours, segments": Kind(columnar_kafka.Consumer, _PARQUET, (3,)),
+    "ours, mixed": Kind(columnar_kafka.Consumer, _PARQUET, (2, 0, 4)),
+}
+ON_KAFKA: Final = ("confluent", "ours, plain", "ours, segments")
+"""Those for the real broker; what it can tell and the mock cannot needs no more."""
+
+
+def on_mock(kinds: Iterable[str] = CONSUMERS) -> Any:
+    """Return a fixture that makes consumers of these kinds on librdkafka's mock."""
+
+    @pytest.fixture(params=list(kinds), name="make")
+    def make(request: pytest.FixtureRequest, embedded: Any) -> Iterator[Make]:
+        yield from _made(request.param, embedded)
+
+    return make
+
+
+def on_kafka(kinds: Iterable[str] = ON_KAFKA) -> Any:
+    """Return a fixture that makes them on the real broker."""
+
+    @pytest.fixture(params=list(kinds), name="make")
+    def make(request: pytest.FixtureRequest, kafka: Any) -> Iterator[Make]:
+        yield from _made(request.param, kafka)
+
+    return make
+
+
+def _made(kind: str, servers: Any) -> Iterator[Make]:
+    make = Make(
+        of=CONSUMERS[kind],
+        servers=servers.bootstrap_servers,
+        create_topic=servers.create_topic,
+        name=f"consuming-{next(_numbers)}",
+    )
+    yield make
+    make.close()
+
+
+@dataclass
+class Make:
+    """Makes consumers of one kind, which are closed after the test, and topics for them.
+
+    Records are known by their index in a partition, from 0 on. `at` and `index` turn one into the
+    offset that the kind's methods speak and back: all that differs between kinds.
+    """
+
+    of: Kind
+    servers: str
+    create_topic: Callable[..., None]
+    name: str
+    topics: int = 0
+    made: list[Any] = field(default_factory=list)
+    places: dict[tuple[str, int], list[int]] = field(default_factory=dict)  # the records' offsets
+    ends: dict[tuple[str, int], int] = field(default_factory=dict)  # Kafka's own
+
+    @property
+    def kind(self) -> Any:
+        """The class."""
+        return self.of.cls
+
+    def __call__(self, cls: Any = None, **config: Any) -> Any:
+        """Make a consumer; `group__id` is ``group.id``."""
+        given = {
+            "bootstrap.servers": self.servers,
+            "group.id": self.name,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 10,
+            "log_level": 0,
+            **self.of.own,
+            **{key.replace("__", "."): each for key, each in config.items()},
+        }
+        self.made.append((cls or self.kind)(given))
+        return self.made[-1]
+
+    # --- topics -----------------------------------------------------------------------------------
+
+    def topic(self, count: int = 0, partitions: int = 1, **given: Any) -> str:
+        """Create a topic of the test's own, with `count` records "0", "1", … in partition 0."""
+        self.topics += 1
+        name = f"{self.name}-{self.topics}"
+        self.create_topic(name, partitions)
+        if count:
+            self.fill(name, count, **given)
+        return name
+
+    def fill(
+        self,
+        topic: str,
+        count: int,
+        *,
+        partition: int = 0,
+        key: bytes | None = None,
+        headers: Any = None,
+        times: Sequence[int] | None = None,
+    ) -> None:
+        """Add `count` records, numbered on; `times` in ms."""
+        places = self.places.setdefault((topic, partition), [])
+        numbers = iter(range(len(places), len(places) + count))
+        stamps = itertools.chain(times or (), itertools.repeat(1_700_000_000_000))
+        producer = _producer(self.servers)
+        producer.list_topics(topic, 20)  # it may have more partitions than were known
+        for shape in itertools.cycle(self.of.shape):
+            rows = [b"%d" % number for number in islice(numbers, shape or 1)]
+            if not rows:
+                break
+            offset = self.ends.get((topic, partition), 0)
+            self.ends[topic, partition] = offset + 1
+            stamp = list(islice(stamps, len(rows)))
+            if shape:
+                message = _segment(rows, key, headers, stamp)
+                places += [position.pack(offset, row, len(rows)) for row in range(len(rows))]
+            else:
+                message = {"value": rows[0], "key": key, "headers": headers, "timestamp": stamp[0]}
+                places.append(position.pack(offset) if self.of.unwraps else offset)
+            producer.produce(topic, partition=partition, **message)
+        assert producer.flush(20) == 0
+
+    # --- offsets ----------------------------------------------------------------------------------
+
+    def at(self, topic: str, index: int, partition: int = 0) -> int:
+        """Return the offset of a record, or of the end; special ones as they are."""
+        places = self.places.get((topic, partition), [])
+        if index < 0:
+            return index
+        if index < len(places):
+            return places[index]
+        beyond = self.ends.get((topic, partition), 0) + index - len(places)
+        return position.start(beyond) if self.of.unwraps else beyond
+
+    def index(self, topic: str, offset: int, partition: int = 0) -> int:
+        """Return how many records are before an offset; special ones as they are."""
+        return offset if offset < 0 else bisect_left(self.places[topic, partition], offset)
+
+    def place(
+        self, topic: str, index: int = -1001, partition: int = 0, metadata: str | None = None
+    ) -> TopicPartition:
+        """Return a partition, at a record."""
+        given = {} if metadata is None else {"metadata": metadata}
+        return TopicPartition(topic, partition, self.at(topic, index, partition), **given)
+
+    def indexes(self, partitions: Iterable[TopicPartition]) -> list[int]:
+        """Return the places of partitions as indexes of records."""
+        return [self.index(each.topic, each.offset, each.partition) for each in partitions]
+
+    def committed(self, topic: str, *, partition: int = 0, group: str | None = None) -> int:
+        """Return what a group has committed, as a consumer of its own sees it."""
+        [found] = self(group__id=group or self.name).committed(
+            [self.place(topic, -1001, partition)], 20
+        )
+        return self.index(topic, found.offset, partition)
+
+    # --- messages ---------------------------------------------------------------------------------
+
+    def message(self, topic: str, index: int, **given: Any) -> Any:
+        """Return a message as a user may make one."""
+        cls = columnar_kafka.Message if self.of.unwraps else confluent_kafka.Message
+        given = {"partition": 0, "offset": self.at(topic, index), **given}
+        return cls(topic=topic, **given)
+
+    def read(self, message: Any) -> Any:
+        """Return the data in a message's value; an error's name."""
+        if message.error() is not None:
+            return message.error().name()
+        value = message.value()
+        return value["v"] if isinstance(value, dict) else value
+
+    def numbers(self, messages: Iterable[Any]) -> list[Any]:
+        """Return the numbers that messages carry; an error's name for one."""
+        found = [self.read(each) for each in messages]
+        return [int(each) if isinstance(each, bytes) else each for each in found]
+
+    def take(self, consumer: Any, count: int = 1, timeout: float = 20) -> list[Any]:
+        """Return the numbers of the next `count` records or events, which must come."""
+        found = consumer.consume(count, timeout)
+        assert len(found) == count
+        return self.numbers(found)
+
+    def nothing(self, consumer: Any) -> bool:
+        """Whether nothing comes, though librdkafka has been polled for some time."""
+        return consumer.poll(0.3) is None
+
+    def close(self) -> None:
+        """Close all that was made; one that hangs fails its test, not the run."""
+        thread = threading.Thread(target=self._close, daemon=True)
+        thread.start()
+        thread.join(30)
+        assert not thread.is_alive(), "close() hangs"
+
+    def _close(self) -> None:
+        for each in self.made:
+            with suppress(Exception):  # what a test's own callbacks raise
+                each.close()
+
+
+def _segment(
+    rows: list[bytes], key: bytes | None, headers: Any, times: list[int]
+) -> dict[str, Any]:
+    """Return a segment as a message for confluent-kafka's producer."""
+    column = kafka_columns.KafkaColumn(["id", "key", "timestamp", "headers"])
+    name = f"c-{next(_segments)}"
+    batch = column.append_to(
+        pa.record_batch({"v": pa.array(rows, pa.binary())}),
+        segment=name,
+        timestamps=kafka_columns.timestamp_array(times),
+        keys=kafka_columns.key_array([key] * len(rows)),
+        headers=kafka_columns.header_array([headers] * len(rows)),
+    )
+    header = SegmentHeader(
+        rows=len(rows),
+        segment=name,
+        schema=fingerprint(batch.schema),
+        timestamp_min=min(times),
+        timestamp_max=max(times),
+    )
+    value = _encoder.encode(batch, header.footer()).to_pybytes()
+    return {"value": value, "headers": header.headers(value), "timestamp": max(times)}
+
+
+@cache
+def _producer(servers: str) -> confluent_kafka.Producer:
+    return confluent_kafka.Producer({"bootstrap.servers": servers, "linger.ms": 0, "log_level": 0})
+
+
+def until(consumer: Any, condition: Callable[[], Any]) -> list[Any]:
+    """Poll until something is the case; return the messages that came."""
+    found: list[Any] = []
+
+    def happened() -> Any:
+        message = consumer.poll(0.05)
+        if message is not None:
+            found.append(message)
+        return condition()
+
+    eventually(happened)
+    return found
+
+
+def outcome(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Return what a call raises, as far as two kinds must agree; None when it raises nothing."""
+    try:
+        call(*args, **kwargs)
+    except KafkaException as error:
+        return error.args[0].name(), error.args[0].str()
+    except (TypeError, ValueError, RuntimeError) as error:
+        return type(error), str(error)
+    return None

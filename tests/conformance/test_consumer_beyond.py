@@ -1,0 +1,127 @@
+"""Where ours does more than stock on purpose, or something else: each with what stock does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka import KafkaError, TopicPartition
+from consumers import CONSUMERS, on_mock
+
+from columnar_kafka import position
+
+make = on_mock([name for name, kind in CONSUMERS.items() if kind.unwraps])
+
+
+def begun(make: Any, count: int = 10, **config: Any) -> tuple[str, Any]:
+    topic, consumer = make.topic(count), make(**config)
+    consumer.assign([make.place(topic, 0)])
+    return topic, consumer
+
+
+def test_a_message_knows_its_place_in_kafka(make) -> None:
+    _, consumer = begun(make)
+    places = [(each.kafka_offset(), each.row()) for each in consumer.consume(10, 20)]
+    assert (
+        places
+        == {
+            (0,): [(n, 0) for n in range(10)],
+            (3,): [(n // 3, n % 3) for n in range(10)],
+            (2, 0, 4): [
+                (0, 0),
+                (0, 1),
+                (1, 0),
+                *((2, n) for n in range(4)),
+                (3, 0),
+                (3, 1),
+                (4, 0),
+            ],
+        }[make.of.shape]
+    )
+
+
+def test_a_position_says_which_record_of_which_message(make) -> None:
+    topic, consumer = begun(make)
+    for message in consumer.consume(10, 20):
+        assert position.unpack(message.offset()).offset == message.kafka_offset()
+        assert make.index(topic, message.offset()) == int(make.read(message))
+
+
+def test_other_tools_see_whole_messages(make) -> None:
+    """Kafka's own offset is committed, and the row in the metadata."""
+    topic, consumer = begun(make)
+    messages = consumer.consume(10, 20)
+    consumer.commit(messages[0], asynchronous=False)
+    stock = confluent_kafka.Consumer({"bootstrap.servers": make.servers, "group.id": make.name})
+    [found] = stock.committed([TopicPartition(topic, 0)], 20)
+    stock.close()
+    rows = make.of.shape[0]
+    assert found.offset == (0 if rows else 1)
+    assert (found.metadata or "").startswith(f"1:{rows - 1}:c-" if rows else "")
+
+
+def test_a_users_metadata_yields_to_the_row(make) -> None:
+    """Stock keeps it; ours has one place for both."""
+    topic, consumer = begun(make)
+    for index, message in enumerate(consumer.consume(10, 20)):
+        place = make.place(topic, index, metadata="mine")
+        consumer.commit(offsets=[place], asynchronous=False)
+        assert make.committed(topic) == index
+        [found] = consumer.committed([TopicPartition(topic, 0)], 20)
+        assert (found.metadata == "mine") is (message.row() == 0)
+
+
+def test_metadata_left_over_from_another_row_skips_nothing(make) -> None:
+    topic, consumer = begun(make)
+    messages = consumer.consume(10, 20)
+    consumer.commit(messages[4], asynchronous=False)
+    [found] = consumer.committed([TopicPartition(topic, 0)], 20)
+    for index in (0, 1, 2, 3, 4):
+        found.offset = make.at(topic, index)
+        consumer.commit(offsets=[found], asynchronous=False)
+        assert make.committed(topic) == index
+
+
+def test_a_producer_of_stock_takes_no_positions(make) -> None:
+    """It would commit them as offsets, and the group would skip everything."""
+    topic, consumer = begun(make)
+    consumer.consume(4, 20)
+    config = {"bootstrap.servers": make.servers, "transactional.id": make.name, "log_level": 0}
+    producer = confluent_kafka.Producer(config)
+    at = consumer.position([TopicPartition(topic, 0)])
+    with pytest.raises(TypeError):
+        producer.send_offsets_to_transaction(at, consumer.consumer_group_metadata())
+
+
+def test_a_segment_that_cannot_be_read_is_a_message_and_can_be_committed(make) -> None:
+    topic, consumer = begun(make, 4)
+    consumer.consume(4, 20)
+    producer = confluent_kafka.Producer({"bootstrap.servers": make.servers, "log_level": 0})
+    headers = [("columnar.encoding", b"parquet")]
+    producer.produce(topic, b"PAR1", partition=0, headers=headers)
+    assert producer.flush(20) == 0
+    [bad] = consumer.consume(1, 20)
+    assert bad.error().code() == KafkaError._BAD_MSG
+    assert f"{topic}[0]@{bad.kafka_offset()}" in bad.error().str()
+    [done] = consumer.commit(bad, asynchronous=False)
+    assert done.offset == bad.offset() + 1 == position.start(bad.kafka_offset() + 1)
+
+
+def test_exceptions_of_several_callbacks_are_each_raised(make) -> None:
+    """Of several in one call stock raises the last; ours raises one a call."""
+    raised: list[str] = []
+    topic, consumer = begun(make, 1, on_commit=lambda *_: fail())
+
+    def fail() -> None:
+        raise LookupError(str(len(raised)))
+
+    consumer.consume(1, 20)
+    for _ in range(3):
+        consumer.commit(offsets=[make.place(topic, 1)])
+    while len(raised) < 3:
+        try:
+            consumer.poll(0.2)
+        except LookupError as error:
+            raised.append(str(error))
+    assert len(raised) == 3
