@@ -159,7 +159,9 @@ def test_a_value_may_be_left_out(make_producer) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [5, 1.5, True, [], (), object(), bytearray(b"x"), memoryview(b"x")], ids=repr
+    "value",
+    [5, 1.5, True, [], (), object(), bytearray(b"x"), memoryview(b"x")],
+    ids=lambda each: type(each).__name__,
 )
 def test_a_value_of_another_type_is_a_type_error(make_producer, value: Any) -> None:
     producer = make_producer()
