@@ -513,7 +513,7 @@ class Producer(confluent_kafka.Producer):
 
     # --- transactions ---------------------------------------------------------------------------
 
-    def init_transactions(self, timeout: float = -1) -> None:
+    def init_transactions(self, timeout: float = -1, /) -> None:
         """Take over from producers with this `transactional.id`; see confluent-kafka."""
         self._check_not_forked()
         super().init_transactions(timeout)

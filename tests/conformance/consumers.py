@@ -279,7 +279,9 @@ def _segment(
 
 @cache
 def _producer(servers: str) -> confluent_kafka.Producer:
-    return confluent_kafka.Producer({"bootstrap.servers": servers, "linger.ms": 0, "log_level": 0})
+    config = {"bootstrap.servers": servers, "linger.ms": 0, "log_level": 0}
+    # A topic's first messages may be refused before its leader is ready; retries keep their order.
+    return confluent_kafka.Producer({**config, "enable.idempotence": True})
 
 
 def until(consumer: Any, condition: Callable[[], Any]) -> list[Any]:
