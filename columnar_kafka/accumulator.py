@@ -77,8 +77,9 @@ class Accumulator:
         refresh: float,
         propagation: float,
         memory: int,
+        records: int | None,
     ) -> None:
-        """Durations are in seconds; `memory` is the bound on all records, in bytes."""
+        """Durations are in seconds; `memory` (bytes) and `records` bound what is not reported."""
         self._partitioner = partitioner
         self._linger = linger
         self._message_timeout = message_timeout
@@ -87,10 +88,12 @@ class Accumulator:
         # Where open batches hold less it is others' memory that is scarce: sealing them early would
         # make many small segments and free nothing.
         self._worthwhile = memory // 4
+        self._worthwhile_rows = float("inf") if records is None else records // 4
         self._topics: dict[str, _Topic] = {}
         self._chunks: list[Chunk] = []
         self._sealed: deque[Sealed] = deque()
         self._open_bytes = 0
+        self._open_rows = 0
 
     def __repr__(self) -> str:
         topics = self._topics.values()
@@ -116,6 +119,10 @@ class Accumulator:
         waiting, state.waiting = state.waiting, deque()
         for each in waiting:
             self._place(state, each)
+
+    def look_up_soon(self, topic: str) -> None:
+        """Have a topic's partitions asked for again: Kafka says that one is not there."""
+        self._topics[topic].looked_up = float("-inf")
 
     def refuse_topic(self, topic: str, error: KafkaError, now: float) -> None:
         """Learn that a topic cannot be used; one that is not there may be made yet, for a time."""
@@ -181,6 +188,7 @@ class Accumulator:
             batch = topic.open[partition] = Batch(form, partition, since, max_bytes=max_bytes)
         chunk = batch.append(values, others, nbytes)
         self._open_bytes += nbytes
+        self._open_rows += 1
         if chunk is not None:
             self._chunks.append(chunk)
         if batch.rows >= form.limits.rows or batch.taken_bytes >= batch.max_bytes:
@@ -224,7 +232,7 @@ class Accumulator:
 
     def relieve(self) -> None:
         """Seal the largest open batch, as memory is scarce, where that helps."""
-        if self._open_bytes < self._worthwhile:
+        if self._open_bytes < self._worthwhile and self._open_rows < self._worthwhile_rows:
             return
         topics = self._topics.values()
         opened = [(topic, batch) for topic in topics for batch in topic.open.values()]
@@ -234,6 +242,7 @@ class Accumulator:
     def _seal(self, topic: _Topic, batch: Batch) -> None:
         del topic.open[batch.partition]
         self._open_bytes -= batch.taken_bytes
+        self._open_rows -= batch.rows
         self._sealed.append(batch)
         if topic.sticky == batch.partition:
             topic.sticky = None

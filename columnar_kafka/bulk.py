@@ -56,14 +56,16 @@ class Bulk:
         if len(found) == 1:
             self.partition = found[0]
             return [self]
-        parts = [self._part(each, pc.equal(where, each)) for each in found]
-        parts[0].charge += self.charge - sum(each.charge for each in parts)
+        order = pc.sort_indices(where)  # stable
+        parts, start = [], 0
+        counts = pc.value_counts(where.take(order)).to_pylist()
+        for partition, count in ((each["values"], each["counts"]) for each in counts):
+            charge = self.charge * (start + count) // len(self) - self.charge * start // len(self)
+            mine = order.slice(start, count)
+            part = ArrowRows._make(each.take(mine) for each in self.rows)
+            parts.append(Bulk(self.form, partition, part, self.call, self.since, charge))
+            start += count
         return parts
-
-    def _part(self, partition: int, wanted: pa.BooleanArray) -> Bulk:
-        rows = ArrowRows._make(each.filter(wanted) for each in self.rows)
-        charge = self.charge * len(rows.keys) // len(self)
-        return Bulk(self.form, partition, rows, self.call, self.since, charge)
 
     def pop(self, count: int) -> tuple[Block, int]:
         """Take the first `count` rows out, or fewer; return them and their share of the charge."""

@@ -38,6 +38,12 @@ if TYPE_CHECKING:
 __all__ = ["Delivery"]
 
 
+_GONE: Final = (
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+)
+_FATAL: Final = (KafkaError._FATAL, KafkaError._FENCED)
 _NOT_REFUSED: Final = (
     KafkaError._PURGE_QUEUE,
     KafkaError._PURGE_INFLIGHT,
@@ -145,7 +151,10 @@ class Delivery:
         `sends_again`: what Kafka refuses as too large is given back to its lane, to be cut; in a
         transaction nothing is. `errors_only`: no callback is told of success.
         """
+        self.fatal = False
+        """Whether librdkafka has said that it can send nothing more."""
         self._intake = intake
+        self._abandoned = False
         self._sends_again = sends_again
         self._errors_only = errors_only
         self._thread = threading.local()  # whose `reporting` is set while its reports run
@@ -220,6 +229,10 @@ class Delivery:
                 lane.refusals.append(refusal)
                 return
             lane.refusals.append(refusal)
+        elif error is not None and error.code() in _GONE:
+            lane.refusals.append(Refusal(item, item.nbytes, error, source, final=True))
+        if error is not None and (error.fatal() or error.code() in _FATAL):
+            self.fatal = True
         self._intake.free(item)
         outcome = _outcome(item, error, source)
         failures, refusals = outcome.failures()
@@ -318,6 +331,8 @@ class Delivery:
                 outcome.reported = index + 1
                 continue
             error, message = outcome.report(index)
+            if self._abandoned:
+                return 0
             outcome.reported = index + 1  # at once before the call: once, and not never
             callback(error, message)
         self._intake.release(outcome)
@@ -325,6 +340,10 @@ class Delivery:
             if outcome in self._known:
                 self._known.remove(outcome)
         return (outcome.count - start) * outcome.records_each
+
+    def abandon(self) -> None:
+        """Run no more reports: this is a forked child's copy, and they are its parent's."""
+        self._abandoned = True
 
     def _reported_early(self) -> int:
         """Return how many records are reported of outcomes that still have some to report."""

@@ -43,7 +43,8 @@ class Limits:
         cls, settings: ProducerConfig, *, max_message_bytes: int | None, partitions: int | None
     ) -> Limits:
         """Return the limits of a topic with this ``max.message.bytes``, None where unknown."""
-        most = settings.message_max_bytes - HEADER_BYTES
+        # What has more than its quarter of the memory bound would never fit.
+        most = min(settings.message_max_bytes - HEADER_BYTES, settings.queue_bytes // 4)
         found = cls(
             min(settings.segment_bytes, most), most, settings.segment_rows, partitions=partitions
         )

@@ -11,6 +11,10 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol
 
+from confluent_kafka import KafkaError, KafkaException
+
+from columnar_kafka.errors import unable
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -74,6 +78,7 @@ class Intake:
         self._items: deque[Item] = deque()
         self._first = 0.0
         self._closed = False
+        self._shut = False
         self._but: int | None = None
         self._bytes = 0
         self._records = 0
@@ -95,8 +100,10 @@ class Intake:
 
     @property
     def pressed(self) -> bool:
-        """Whether half of the bound is charged: time to seal what is open."""
-        return 2 * self._bytes >= self._records_limit
+        """Whether half of a bound is used: time to seal what is open."""
+        return 2 * self._bytes >= self._records_limit or (
+            self.limit_records is not None and 2 * self._records >= self.limit_records
+        )
 
     @property
     def may_encode(self) -> bool:
@@ -115,11 +122,14 @@ class Intake:
 
         Raises:
             BufferError: they do not fit now; they may after a `poll`.
+            KafkaException: between `shut` and `open`.
             RuntimeError: after `close`.
         """
         with self._lock:
             if self._closed and threading.get_ident() != self._but:
                 raise RuntimeError("Producer has been closed")
+            if self._shut and records:
+                raise KafkaException(unable(KafkaError._STATE))
             # What is larger than the whole bound may pass alone: librdkafka would let it, and
             # its size limit, not this one, is what has to refuse it.
             if (
@@ -156,6 +166,15 @@ class Intake:
             f"Local: Queue full: {self.records} records are buffered, this is {records} more, "
             f"queue.buffering.max.messages allows {self.limit_records}; {advice}"
         )
+
+    def shut(self) -> None:
+        """Take no records until `open`: a transaction ends with those it has."""
+        with self._lock:
+            self._shut = True
+
+    def open(self) -> None:
+        """Take records again."""
+        self._shut = False
 
     def close(self, *, but: int | None = None) -> None:
         """Take no more records, `but` those of one thread, by its identifier."""

@@ -20,6 +20,7 @@ from columnar_kafka.batch import Call, Others, Plain
 from columnar_kafka.broker.confluent import ConfluentProducer
 from columnar_kafka.bulk import Bulk
 from columnar_kafka.columns.arrow import conform
+from columnar_kafka.columns.objects import is_row
 from columnar_kafka.delivery import Delivery
 from columnar_kafka.errors import ConfigError, ForkError, RowError, SchemaError, unable
 from columnar_kafka.format import Format, Limits
@@ -106,6 +107,7 @@ class Producer(confluent_kafka.Producer):
                 refresh=settings.metadata_refresh,
                 propagation=settings.metadata_propagation,
                 memory=settings.queue_bytes,
+                records=settings.queue_records,
             ),
             broker=self._broker,
             delivery=self._delivery,
@@ -151,11 +153,11 @@ class Producer(confluent_kafka.Producer):
             )
         self._check_usable()
         parsed = RecordSchema.parse(schema)
+        found = self._broker.limits(topic, _LIMITS_TIMEOUT)
         with self._schemas:
             known = self._formats.get(topic)
             if known is not None:
                 check_growth(known.records, parsed)
-            found = self._broker.limits(topic, _LIMITS_TIMEOUT)
             if found.compacted:
                 raise SchemaError(
                     f"topic {topic!r} has cleanup.policy=compact, and a segment has no key to "
@@ -209,7 +211,10 @@ class Producer(confluent_kafka.Producer):
         """
         if self._unusable is not None:
             raise self._unusable
-        form = self._formats.get(topic)
+        try:
+            form = self._formats.get(topic)
+        except TypeError:
+            form = None  # confluent-kafka says what a topic is
         if form is None:
             given = {"partition": partition, "timestamp": timestamp, "headers": headers}
             given |= self._callback(callback, on_delivery)
@@ -349,12 +354,13 @@ class Producer(confluent_kafka.Producer):
             given = self._callback(callback, on_delivery)
             return super().produce_batch(topic, messages, partition, **given)
         operator.index(partition)
-        _check_messages(self._formats[topic], messages)
+        _check_messages(messages)
         usual = callback or on_delivery or self._settings.on_delivery
         taken = 0
         for message in messages:
             try:
-                self.produce(
+                Producer.produce(
+                    self,
                     topic,
                     message.get("value"),
                     message.get("key"),
@@ -392,7 +398,8 @@ class Producer(confluent_kafka.Producer):
             reported = self._delivery.run()
             left = 0.0 if reported else max(0.0, deadline - time.monotonic())
             served = super().poll(min(left, _STEP))
-            served -= self._collect()
+            if served:
+                served -= self._collect()
             total = max(0, served) + reported + self._delivery.run()
             if total or time.monotonic() >= deadline:
                 return total
@@ -432,8 +439,10 @@ class Producer(confluent_kafka.Producer):
         if not self._buffers:
             return super().__len__()
         inner = super().__len__()
-        self._collect()
-        return self._intake.records + max(0, inner - self._delivery.in_librdkafka)
+        if inner:  # some are ours
+            self._collect()
+            inner = max(0, inner - self._delivery.in_librdkafka)
+        return self._intake.records + inner
 
     def __bool__(self) -> bool:
         """Be true, as confluent-kafka's is, however little is buffered."""
@@ -466,7 +475,7 @@ class Producer(confluent_kafka.Producer):
             raise RuntimeError("a producer cannot be closed inside a delivery report")
         self._accept_only(None)
         if self._transaction.open:
-            self.purge()  # it is going to be aborted, and its records with it
+            Producer.purge(self)  # it is going to be aborted, and its records with it
         raised = self._flush_fully()
         self._sender.stop()
         self._unusable = RuntimeError("Producer has been closed")
@@ -485,8 +494,10 @@ class Producer(confluent_kafka.Producer):
         raised: BaseException | None = None
         while True:
             try:
-                self.flush()
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - the others have to run too
+                Producer.flush(self)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # noqa: BLE001 - the others have to run too
                 if self._unusable is not None:
                     return raised  # another thread has closed it, and so flushed it
                 raised = raised or error
@@ -499,7 +510,7 @@ class Producer(confluent_kafka.Producer):
 
     def __exit__(self, *exc: object) -> None:
         """Close it."""
-        self.close()
+        Producer.close(self)
 
     def __del__(self) -> None:
         """Send what is outstanding although nobody has this producer any more."""
@@ -525,6 +536,7 @@ class Producer(confluent_kafka.Producer):
         if self._buffers:
             self._collect()  # what failed until now was not this transaction's
             self._transaction.began()
+            self._intake.open()
 
     def commit_transaction(self, timeout: float = -1) -> None:
         """Send all that is buffered and commit; raise if any accepted record has failed.
@@ -538,7 +550,8 @@ class Producer(confluent_kafka.Producer):
             return
         deadline = _deadline(timeout)
         if self._transaction.open:
-            self._transaction.check_flushed(self.flush(timeout))
+            self._intake.shut()
+            self._transaction.check_flushed(Producer.flush(self, timeout))
         try:
             left = -1 if timeout < 0 else max(0.0, deadline - time.monotonic())
             super().commit_transaction(left)
@@ -552,8 +565,13 @@ class Producer(confluent_kafka.Producer):
         if not self._buffers:
             super().abort_transaction(timeout)
             return
+        self._intake.shut()
         self._sender.purge()
-        super().abort_transaction(timeout)
+        try:
+            super().abort_transaction(timeout)
+        except KafkaException as error:
+            self._transaction.failed(error.args[0])
+            raise
         self._transaction.ended()
         self._collect()
         self._delivery.run()
@@ -619,6 +637,7 @@ class Producer(confluent_kafka.Producer):
 
     def _abandon(self) -> None:
         """Drop the copy of the buffer that a forked child has: its parent sends it."""
+        self._delivery.abandon()
         self._unusable = ForkError(
             "this producer was made before os.fork(); make one in the child process"
         )
@@ -634,7 +653,7 @@ def _only_errors(callback: Callable[..., Any]) -> Callable[..., Any]:
     return report
 
 
-def _check_messages(form: Format, messages: Any) -> None:
+def _check_messages(messages: Any) -> None:
     """Raise, as confluent-kafka does, for what can be no messages; before any of them is taken."""
     if not isinstance(messages, list):
         raise TypeError("messages must be a list")
@@ -642,13 +661,8 @@ def _check_messages(form: Format, messages: Any) -> None:
         if not isinstance(message, dict):
             raise TypeError(f"Message at index {i} must be a dict")
         value, key = message.get("value"), message.get("key")
-        if not isinstance(value, bytes | str | dict | None):
-            try:
-                form.columns.take(value)
-            except RowError:
-                pass  # noted in the message when it is its turn
-            except TypeError as error:
-                raise TypeError(f"Message value at index {i} must be bytes or str") from error
+        if not (isinstance(value, bytes | str | dict | None) or is_row(value)):
+            raise TypeError(f"Message value at index {i} must be bytes or str")
         if not isinstance(key, bytes | str | None):
             raise TypeError(f"Message key at index {i} must be bytes or str")
         if not isinstance(message.get("partition", -1), int):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import confluent_kafka
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, KafkaError
@@ -90,7 +90,22 @@ def _or_unset(value: Any) -> Any:
 class Sent(Protocol):
     """What has become of one `produce_arrow`."""
 
-    topic: str
+    @property
+    def topic(self) -> str | None: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def offset(self) -> int | None: ...
+    @property
+    def error(self) -> KafkaError | None: ...
+    @property
+    def records(self) -> int: ...
+    @property
+    def failed(self) -> int: ...
+
+
+class _Sent(NamedTuple):
+    topic: str | None
     partition: int
     offset: int | None
     error: KafkaError | None
@@ -114,6 +129,12 @@ class ArrowReport(Message):
         )
         self.records = sent.records
         self.failed = sent.failed
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        offset = self.offset()
+        partition = _or_unset(self.partition())
+        parts = (self.topic(), partition, offset, self.error(), self.records, self.failed)
+        return ArrowReport, (_Sent(*parts),)
 
 
 class Rows(Protocol):

@@ -16,9 +16,8 @@ import pyarrow.compute as pc
 from confluent_kafka import KafkaError
 
 from columnar_kafka.accumulator import MOST_BYTES
-from columnar_kafka.batch import InFlight, Refused
+from columnar_kafka.batch import InFlight
 from columnar_kafka.block import Block
-from columnar_kafka.record import OneRow
 from columnar_kafka.wire import SegmentHeader
 
 if TYPE_CHECKING:
@@ -141,14 +140,14 @@ class Segmenter:
         """Yield the segments of `block`, each below what client and topic accept."""
         try:
             segment = self._to_segment(origin, block, charge)
+            size, most = len(segment.data), origin.form.limits.most
+            self._learn(origin, block, size)
         except Exception as error:  # noqa: BLE001 - whatever it is, it must take no other along
             if len(block) > 1:
                 yield from self._cut_into(2, origin, block, charge)
             else:
                 self._unencodable(origin, block, charge, error)
             return
-        size, most = len(segment.data), origin.form.limits.most
-        self._learn(origin, block, size)
         if size <= most:
             self._intake.encoded(segment.encoded)
             yield segment
@@ -158,7 +157,8 @@ class Segmenter:
         else:
             # A broker that refuses it would refuse all that librdkafka sends along with it.
             reason = f"the record takes {size} bytes, and {most} is the most: message.max.bytes"
-            reason += " of the client, or max.message.bytes of the topic"
+            reason += " or a quarter of queue.buffering.max.kbytes of the client, or"
+            reason += " max.message.bytes of the topic"
             too_large = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, reason)
             self._fail_one(origin, block, charge, too_large)
 
@@ -201,11 +201,17 @@ class Segmenter:
         self._fail_one(origin, block, charge, KafkaError(code, reason))
 
     def _fail_one(self, origin: _Origin, block: Block, charge: int, error: KafkaError) -> None:
-        row = OneRow((block.value(0), block.key(0), block.timestamp(0), block.headers(0)))
-        callback = block.callbacks[0] if origin.call is None else None
-        topic, partition, call = origin.form.topic, origin.partition, origin.call
-        refusal = Refused(topic, partition, row, error, callback, origin.since, call)
-        self._delivery.refused(refusal, charge=charge)
+        failed = InFlight(
+            form=origin.form,
+            partition=origin.partition,
+            block=block,
+            header=None,
+            data=b"",
+            since=origin.since,
+            charge=charge,
+            call=origin.call,
+        )
+        self._delivery.done(failed, error)
 
     def _to_segment(self, origin: _Origin, block: Block, charge: int) -> InFlight:
         form = origin.form

@@ -105,6 +105,8 @@ class Sender:
         self.wake()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
+        with self._progress:
+            self._progress.notify_all()  # whoever waits for a purge
 
     def purge(self) -> None:
         """Give up everything that librdkafka does not have; return when that is done."""
@@ -129,7 +131,7 @@ class Sender:
             with self._progress:
                 self._progress.notify_all()
             with suppress(queue.Empty):
-                self._bell.get(timeout=min(wait, threading.TIMEOUT_MAX))
+                self._bell.get(timeout=max(0.0, min(wait, threading.TIMEOUT_MAX)))
 
     def run_once(self, now: float) -> float:
         """Do what is to be done at `now`; return the seconds until there may be more."""
@@ -208,6 +210,7 @@ class Sender:
 
     def _look_up(self, now: float) -> None:
         for topic in self._accumulator.to_look_up(now):
+            began = self._clock()
             try:
                 partitions = self._broker.partitions(topic, _LOOKUP_TIMEOUT)
             except KafkaException as error:
@@ -215,6 +218,8 @@ class Sender:
             else:
                 if partitions is not None:
                     self._accumulator.set_partitions(topic, partitions, now)
+                elif self._clock() - began >= _LOOKUP_TIMEOUT:
+                    return  # nobody answers: the others would take as long
 
     # --- handing over ---------------------------------------------------------------------------
 
@@ -255,6 +260,8 @@ class Sender:
             return False
         lane.pop()
         if error is not None:
+            if error.code() == KafkaError._UNKNOWN_PARTITION:
+                self._accumulator.look_up_soon(item.topic)
             self._delivery.done(item, error)
         with self._progress:
             self._progress.notify_all()
@@ -286,8 +293,13 @@ class Sender:
                     lane.sealed.appendleft(item)
 
     def _learn(self, lane: Lane) -> None:
-        """Learn from what Kafka refused how much it takes."""
-        refusals = [each for each in list(lane.refusals) if each.final or not each.item.alone]
+        """Learn from what Kafka refused how much it takes, or that its partition is gone."""
+        refusals = []
+        for each in list(lane.refusals):
+            if each.error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
+                self._accumulator.look_up_soon(each.item.topic)
+            elif each.final or not each.item.alone:
+                refusals.append(each)
         if not refusals:
             return
         largest = max(refusals, key=lambda each: each.nbytes)
@@ -319,8 +331,11 @@ class Sender:
         except BufferError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it must not block the others
-            known = isinstance(error, KafkaException)
-            return error.args[0] if known else KafkaError(KafkaError._FAIL, repr(error))
+            if not isinstance(error, KafkaException):
+                return KafkaError(KafkaError._FAIL, repr(error))
+            reason: KafkaError = error.args[0]
+            self._delivery.fatal = self._delivery.fatal or reason.code() == KafkaError._FATAL
+            return reason
         return None
 
     def _sending(self, item: InFlight | Plain) -> Callable[..., None]:

@@ -24,7 +24,6 @@ class Transaction:
         self.open = False
         self._failures_before = 0
         self._refusals_before = 0
-        self._fatal = False
 
     def check_open(self) -> None:
         """Raise what confluent-kafka raises for a record that no transaction can take.
@@ -33,10 +32,10 @@ class Transaction:
             KafkaException: ``_STATE``: there is no transaction, or Kafka has refused a message of
                 it, so that it can only be aborted; ``_FATAL``: there can be no other.
         """
+        if self._delivery.fatal:
+            raise KafkaException(unable(KafkaError._FATAL))
         if not self._required:
             return
-        if self._fatal:
-            raise KafkaException(unable(KafkaError._FATAL))
         if not self.open or self._delivery.refusals > self._refusals_before:
             raise KafkaException(unable(KafkaError._STATE))
 
@@ -52,7 +51,7 @@ class Transaction:
 
     def failed(self, error: KafkaError) -> None:
         """Note what confluent-kafka has raised."""
-        self._fatal = self._fatal or error.fatal()
+        self._delivery.fatal = self._delivery.fatal or error.fatal()
 
     def check_flushed(self, remaining: int) -> None:
         """Raise unless every record of the transaction was stored.
@@ -68,7 +67,7 @@ class Transaction:
                 )
             )
         failed = self._delivery.failures - self._failures_before
-        if failed:
+        if failed and not self._delivery.fatal:  # or confluent-kafka has more to say
             raise KafkaException(
                 KafkaError(
                     KafkaError._INCONSISTENT,

@@ -118,6 +118,7 @@ class Pipeline:
             refresh=refresh,
             propagation=propagation,
             memory=queue_bytes,
+            records=queue_records,
         )
         self.sender = Sender(
             accumulator=self.accumulator,

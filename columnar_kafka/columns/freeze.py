@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import starmap
 from typing import TYPE_CHECKING, Any, Final
 
@@ -110,7 +110,10 @@ def _list(arrow: pa.DataType, path: str, schema: RecordSchema) -> Freeze:
     item = _element(arrow.value_field, f"{path}.item", schema)
 
     def freeze(value: Any) -> tuple[Any, int]:
-        if isinstance(value, str | bytes | bytearray | Mapping) or not isinstance(value, Iterable):
+        # An iterator would be empty when the record has to be produced again.
+        if isinstance(value, str | bytes | bytearray | Mapping | Iterator) or not isinstance(
+            value, Iterable
+        ):
             raise RowError(f"field {path!r} is {show(value)}; its schema wants a list")
         return _sum(map(item, value))
 

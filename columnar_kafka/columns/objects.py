@@ -14,7 +14,7 @@ from columnar_kafka.errors import RowError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["ROWS", "Record", "getter"]
+__all__ = ["ROWS", "Record", "getter", "is_row"]
 
 ROWS: Final = (
     "a dict or other mapping, a namedtuple, or an object of a dataclass, attrs, msgspec or "
@@ -75,6 +75,12 @@ def getter(keys: Sequence[Any]) -> Callable[[Any], tuple[Any, ...]]:
         return operator.itemgetter(*keys)
     (only,) = keys
     return lambda row: (row[only],)
+
+
+def is_row(value: Any) -> bool:
+    """Say whether a value is of a kind that has fields."""
+    kind: Any = type(value)
+    return _reader(kind) is not None
 
 
 @lru_cache(maxsize=256)

@@ -65,7 +65,7 @@ def _time(scalar: pa.Scalar) -> Any:
         return _time(scalar.cast(_MICROSECONDS[type(kind)](kind)))
     try:
         return scalar.as_py()
-    except (ValueError, OverflowError):
+    except Exception:  # noqa: BLE001 - of whatever module knows the zones
         return scalar.value
 
 

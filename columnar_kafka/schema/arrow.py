@@ -77,7 +77,7 @@ def _type(  # noqa: PLR0911 - one for each kind of type
             f"field {path.partition('.')[0]!r} is nested more than {MAX_NESTING} levels deep"
         )
     arrow = _LAYOUTS.get(arrow, arrow)
-    _check_unit(arrow, path)
+    _check_time(arrow, path)
     if pa.types.is_fixed_size_binary(arrow) and not arrow.byte_width:
         raise SchemaError(f"field {path!r} is fixed to 0 bytes, which Parquet cannot store")
     if pa.types.is_dictionary(arrow):
@@ -104,11 +104,18 @@ def _map(arrow: pa.DataType, path: str, depth: int) -> pa.DataType:
     return pa.map_(_type(arrow.key_type, f"{path}.key", depth + 1), item)
 
 
-def _check_unit(arrow: pa.DataType, path: str) -> None:
-    """Refuse a unit of time that would be stored as another: the user's ints would not follow."""
+def _check_time(arrow: pa.DataType, path: str) -> None:
+    """Refuse a unit of time that would be stored as another, and a zone that nobody knows."""
     for coarse, test, instead in _NOT_IN_PARQUET:
         if test(arrow):
             raise SchemaError(f"field {path!r} has type {coarse}, not in Parquet: use {instead}")
+    if pa.types.is_timestamp(arrow) and arrow.tz is not None:
+        try:
+            pa.scalar(0, pa.timestamp("us", arrow.tz)).as_py()
+        except Exception as error:
+            raise SchemaError(
+                f"field {path!r} has the time zone {arrow.tz!r}, which is not known here: {error}"
+            ) from error
 
 
 def _struct(arrow: pa.DataType, path: str, depth: int) -> pa.DataType:
