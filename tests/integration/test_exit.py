@@ -226,17 +226,21 @@ def test_reports_at_exit_may_produce_to_another_producer(embedded) -> None:
     assert numbers(servers, topic) == [1000 * at + n for at in range(4) for n in range(10)]
 
 
-def test_a_report_that_exits_at_exit_takes_no_record_along(embedded) -> None:
+@pytest.mark.parametrize("raises", ["sys.exit(3)", "throw(asyncio.CancelledError())"])
+def test_a_report_that_raises_at_exit_takes_no_record_along(embedded, raises: str) -> None:
     """So does a handler of SIGTERM that calls sys.exit, when the signal comes during the flush."""
-    servers, topic = embedded.bootstrap_servers, topic_of("exits in a report")
+    servers, topic = embedded.bootstrap_servers, topic_of(f"raises {raises[:5]}")
     program = """
+        import asyncio
+        def throw(error):
+            raise error
         first, second = make(), make()
         for producer in first, second:
             for n in range(500):
                 number = n + 500 * (producer is second)
-                producer.produce(sys.argv[2], {"n": number}, on_delivery=lambda *_: sys.exit(3))
+                producer.produce(sys.argv[2], {"n": number}, on_delivery=lambda *_: RAISES)
     """
-    run(servers, topic, program)
+    run(servers, topic, program.replace("RAISES", raises))
     assert numbers(servers, topic) == list(range(1000))
 
 

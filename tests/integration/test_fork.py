@@ -162,6 +162,26 @@ def test_every_use_in_the_child_raises_at_once(embedded: EmbeddedKafka) -> None:
     print(f"\nfork: {len(USES)} uses, slowest {max(seconds) * 1e6:.0f} µs")  # noqa: T201 - for -s
 
 
+def test_a_child_forked_in_a_report_runs_none_of_its_parents(embedded: EmbeddedKafka) -> None:
+    servers, topic = embedded.bootstrap_servers, "fork-in-report"
+    program = """
+        producer, reports, children = make(), [], []
+        def report(error, message):
+            reports.append(os.getpid())
+            if len(reports) == 2:
+                children.append(os.fork())
+        send(producer, range(10), on_delivery=report)
+        producer.poll(20)
+        if children == [0]:
+            print(len(reports), flush=True)
+            os._exit(0)
+        producer.flush()
+        wait_for(children[0])
+        print(len(reports))
+    """
+    assert run(servers, topic, program).split() == ["2", "10"]
+
+
 CHILDREN = {
     "os.fork": """
         child = os.fork()

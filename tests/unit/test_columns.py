@@ -240,9 +240,14 @@ def test_a_row_may_be_used_again_for_the_next_one() -> None:
     assert [each["v"] for each in to_rows(builder.finish().batch)] == [[0], [0, 1], [0, 1, 2]]
 
 
-@pytest.mark.parametrize("given", [(1, 2), np.array([1, 2]), iter([1, 2]), range(1, 3)])
+@pytest.mark.parametrize("given", [(1, 2), np.array([1, 2]), range(1, 3)])
 def test_a_list_may_be_any_series(given: Any) -> None:
     assert values(pa.list_(pa.int64()), given) == ([[1, 2]], {})
+
+
+def test_an_iterator_is_no_list_for_it_could_be_read_once_only() -> None:
+    with pytest.raises(RowError, match="its schema wants a list"):
+        of(pa.list_(pa.int64())).take({"v": iter([1, 2])})
 
 
 def test_larger_values_are_charged_more() -> None:

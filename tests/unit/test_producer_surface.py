@@ -392,3 +392,86 @@ def test_a_raising_report_passes_through_and_the_next_poll_goes_on(make: Any) ->
     assert producer.flush(10) == 0
     assert seen == [None]
     assert (len(producer), producer._intake.used_bytes) == (0, 0)
+
+
+# --- subclasses ---------------------------------------------------------------------------------
+
+
+class Wrapped(InMemory):
+    """A service's own, with methods as it likes them."""
+
+    def produce(self, number: int) -> None:  # type: ignore[override]
+        super().produce("t", row(number), partition=0)
+
+    def flush(self, timeout: float = 0.0) -> None:  # type: ignore[override]
+        super().flush(timeout)
+
+    def purge(self) -> None:  # type: ignore[override]
+        raise AssertionError
+
+    def close(self) -> bool:
+        raise AssertionError
+
+
+def test_overridden_methods_are_for_the_user_only(
+    kafka: MemoryKafka, memory: MemoryProducer
+) -> None:
+    """As confluent-kafka's, one method calls no other as a subclass has it."""
+    with Wrapped(memory) as producer:
+        producer.set_schema("t", SCHEMA)
+        producer.produce(1)
+        assert producer.produce_batch("t", [{"value": row(2), "partition": 0}]) == 1
+    assert [each.value for each in sent(kafka)] == [row(1), row(2)]
+
+
+# --- transactions -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["commit_transaction", "abort_transaction"])
+def test_what_is_produced_while_a_transaction_ends_is_refused(
+    make: Any, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """It would be part of the next one, or of none."""
+    refused: list[int] = []
+
+    def ends(client: Any, timeout: float = -1) -> None:
+        with pytest.raises(KafkaException) as raised:
+            client.produce("t", row(2))
+        refused.append(raised.value.args[0].code())
+
+    producer = make(transactional__id="x")
+    for name in ("init_transactions", "begin_transaction"):
+        monkeypatch.setattr(Client, name, lambda *_: None, raising=False)
+    monkeypatch.setattr(Client, end, ends, raising=False)
+    producer.begin_transaction()
+    producer.produce("t", row(1))
+    getattr(producer, end)()
+    assert refused == [KafkaError._STATE]
+    producer.begin_transaction()
+    producer.produce("t", row(3))
+    assert producer.flush(10) == 0
+
+
+# --- small memory -------------------------------------------------------------------------------
+
+
+def test_a_record_that_memory_has_no_room_for_fails_alone_and_says_why(make: Any) -> None:
+    errors: list[str] = []
+    producer = make(queue__buffering__max__kbytes=64, columnar__encoding__compression="none")
+    tags = [f"{n:0100}" for n in range(200)]
+    report = lambda error, _: errors.append("" if error is None else error.str())  # noqa: E731
+    producer.produce("t", {"n": 1, "tags": tags}, on_delivery=report)
+    producer.produce("t", row(2), on_delivery=report)
+    assert producer.flush(10) == 0
+    [reason] = [each for each in errors if each]
+    assert "a quarter of queue.buffering.max.kbytes" in reason
+    assert errors.count("") == 1
+
+
+def test_arrow_data_larger_than_its_share_of_memory_is_cut(kafka: MemoryKafka, make: Any) -> None:
+    producer = make(queue__buffering__max__kbytes=64, columnar__encoding__compression="none")
+    tags = [[f"{n:0100}"] for n in range(400)]
+    producer.produce_arrow("t", pa.table({"n": range(400), "tags": tags}))
+    assert producer.flush(10) == 0
+    assert max(len(each.value() or b"") for each in kafka.messages("t")) <= 16_384
+    assert [each.value["n"] for each in sent(kafka)] == list(range(400))

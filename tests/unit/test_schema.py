@@ -456,3 +456,16 @@ def test_every_type_that_is_taken_has_a_name() -> None:
     }
     # string_view is string, list_view a list, the dictionary int8: two of those names are there.
     assert len(texts) == len(types) - 2
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "+01:00", "-09:30"])
+def test_time_zones_that_python_knows_are_kept(zone: str) -> None:
+    kind = pa.timestamp("ms", zone)
+    assert RecordSchema.parse(pa.schema([("t", kind)])).arrow.field("t").type == kind
+
+
+@pytest.mark.parametrize("zone", ["Foo/Bar", "+25:00", "+01"])
+def test_a_time_zone_that_nobody_knows_is_refused(zone: str) -> None:
+    """Its values could be written, and read by nobody."""
+    reason = refusal(pa.schema([("s", pa.struct([("t", pa.timestamp("us", zone))]))]))
+    assert reason.startswith(f"field 's.t' has the time zone {zone!r}, which is not known here: ")
