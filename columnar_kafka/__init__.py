@@ -16,12 +16,15 @@ from columnar_kafka.errors import (
 )
 from columnar_kafka.producer import Producer
 from columnar_kafka.record import ArrowReport, Message
+from columnar_kafka.serializing import DeserializingConsumer, SerializingProducer
+from columnar_kafka.share import ShareConsumer
 
 __all__ = [
     "ArrowReport",
     "ColumnarError",
     "ConfigError",
     "Consumer",
+    "DeserializingConsumer",
     "ForkError",
     "LakeError",
     "Message",
@@ -30,5 +33,7 @@ __all__ = [
     "SchemaError",
     "Segment",
     "SegmentError",
+    "SerializingProducer",
+    "ShareConsumer",
 ]
 __version__ = "0.1.0"

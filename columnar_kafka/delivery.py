@@ -154,7 +154,7 @@ class Delivery:
         self.fatal = False
         """Whether librdkafka has said that it can send nothing more."""
         self._intake = intake
-        self._abandoned = False
+        self._abandoned: Exception | None = None
         self._sends_again = sends_again
         self._errors_only = errors_only
         self._thread = threading.local()  # whose `reporting` is set while its reports run
@@ -331,8 +331,8 @@ class Delivery:
                 outcome.reported = index + 1
                 continue
             error, message = outcome.report(index)
-            if self._abandoned:
-                return 0
+            if self._abandoned is not None:
+                raise self._abandoned
             outcome.reported = index + 1  # at once before the call: once, and not never
             callback(error, message)
         self._intake.release(outcome)
@@ -341,9 +341,9 @@ class Delivery:
                 self._known.remove(outcome)
         return (outcome.count - start) * outcome.records_each
 
-    def abandon(self) -> None:
-        """Run no more reports: this is a forked child's copy, and they are its parent's."""
-        self._abandoned = True
+    def abandon(self, error: Exception) -> None:
+        """Raise this instead of the next report: in a forked child they are the parent's."""
+        self._abandoned = error
 
     def _reported_early(self) -> int:
         """Return how many records are reported of outcomes that still have some to report."""

@@ -637,10 +637,10 @@ class Producer(confluent_kafka.Producer):
 
     def _abandon(self) -> None:
         """Drop the copy of the buffer that a forked child has: its parent sends it."""
-        self._delivery.abandon()
         self._unusable = ForkError(
             "this producer was made before os.fork(); make one in the child process"
         )
+        self._delivery.abandon(self._unusable)
 
 
 def _only_errors(callback: Callable[..., Any]) -> Callable[..., Any]:

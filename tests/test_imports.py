@@ -42,9 +42,9 @@ ledger  feed  lookup
 broker.confluent
 broker.memory.log  broker.memory.group  broker.memory.cluster
 broker.memory.producer  broker.memory.membership  broker.memory.consumer  broker.memory
-producer  consumer
+producer  consumer  serializing  share
 columnar_kafka
-aio.inbox  aio.poller  aio.producer  aio
+aio.inbox  aio.poller  aio.producer  aio.callback  aio.consumer  aio
 testing.client  testing.producer  testing.consumer  testing.kafka  testing
 
 spark_sink.options  spark_sink.source  spark_sink.sink  spark_sink
@@ -64,7 +64,7 @@ cli
 VALUES = {"KafkaError", "KafkaException", "Message", "TopicPartition"}
 """What confluent-kafka's own objects are made of; and its constants, which are upper case."""
 
-CLIENTS = "broker.confluent  producer  consumer  aio  testing  spark_sink  local  demo"
+CLIENTS = "broker.confluent  producer  consumer  serializing  share  aio  testing  spark_sink  local  demo"
 """Who may use confluent-kafka's clients, and with them all of it."""
 
 USE_VALUES = """errors  record  position  block  batch  accumulator  delivery  broker  lane

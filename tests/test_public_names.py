@@ -18,6 +18,7 @@ NAMES = {
     "ColumnarError",
     "ConfigError",
     "Consumer",
+    "DeserializingConsumer",
     "ForkError",
     "LakeError",
     "Message",
@@ -26,6 +27,8 @@ NAMES = {
     "SchemaError",
     "Segment",
     "SegmentError",
+    "SerializingProducer",
+    "ShareConsumer",
 }
 
 PRODUCER_ADDS = {"produce_arrow", "set_schema", "setSchema"}

@@ -145,14 +145,14 @@ def test_at_half_of_the_memory_the_largest_batch_seals() -> None:
 
 
 def test_at_half_of_the_records_that_are_allowed_the_largest_batch_seals() -> None:
-    pipeline = Pipeline(partitions=2, queue_records=10)
-    pipeline.numbers(0, 1, 2, partition=0)
-    pipeline.numbers(3, partition=1)
-    pipeline.run()
-    assert pipeline.segments(0) == []
+    pipeline = Pipeline(partitions=2, queue_records=12)
+    pipeline.numbers(0, 1, 2, 3, partition=0)
     pipeline.numbers(4, partition=1)
     pipeline.run()
-    assert (pipeline.segments(0), pipeline.segments(1)) == ([rows(0, 1, 2)], [])
+    assert pipeline.segments(0) == []
+    pipeline.numbers(5, partition=1)
+    pipeline.run()
+    assert (pipeline.segments(0), pipeline.segments(1)) == ([rows(0, 1, 2, 3)], [])
 
 
 # --- when to look -------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ Kafka is in memory: `Client` stands between `Producer` and confluent-kafka's cla
 from __future__ import annotations
 
 import datetime as dt
+import random
 from typing import Any
 
 import confluent_kafka
@@ -434,7 +435,7 @@ def test_what_is_produced_while_a_transaction_ends_is_refused(
     """It would be part of the next one, or of none."""
     refused: list[int] = []
 
-    def ends(client: Any, timeout: float = -1) -> None:
+    def ends(client: Any, _timeout: float) -> None:
         with pytest.raises(KafkaException) as raised:
             client.produce("t", row(2))
         refused.append(raised.value.args[0].code())
@@ -458,7 +459,7 @@ def test_what_is_produced_while_a_transaction_ends_is_refused(
 def test_a_record_that_memory_has_no_room_for_fails_alone_and_says_why(make: Any) -> None:
     errors: list[str] = []
     producer = make(queue__buffering__max__kbytes=64, columnar__encoding__compression="none")
-    tags = [f"{n:0100}" for n in range(200)]
+    tags = [random.Random(n).randbytes(50).hex() for n in range(300)]
     report = lambda error, _: errors.append("" if error is None else error.str())  # noqa: E731
     producer.produce("t", {"n": 1, "tags": tags}, on_delivery=report)
     producer.produce("t", row(2), on_delivery=report)
@@ -470,7 +471,7 @@ def test_a_record_that_memory_has_no_room_for_fails_alone_and_says_why(make: Any
 
 def test_arrow_data_larger_than_its_share_of_memory_is_cut(kafka: MemoryKafka, make: Any) -> None:
     producer = make(queue__buffering__max__kbytes=64, columnar__encoding__compression="none")
-    tags = [[f"{n:0100}"] for n in range(400)]
+    tags = [[random.Random(n).randbytes(50).hex()] for n in range(400)]
     producer.produce_arrow("t", pa.table({"n": range(400), "tags": tags}))
     assert producer.flush(10) == 0
     assert max(len(each.value() or b"") for each in kafka.messages("t")) <= 16_384

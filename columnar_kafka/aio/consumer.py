@@ -1,0 +1,435 @@
+"""`confluent_kafka.aio.AIOConsumer`, on a `columnar_kafka.Consumer`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import math
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+
+from confluent_kafka import KafkaException, TopicPartition
+
+from columnar_kafka.aio.callback import Callback
+from columnar_kafka.aio.inbox import Inbox, LoopLogger
+from columnar_kafka.consumer import Consumer
+from columnar_kafka.decoder import Segment
+from columnar_kafka.errors import ConfigError
+
+if TYPE_CHECKING:
+    import concurrent.futures
+    from collections.abc import Callable, Mapping
+
+__all__ = ["AIOConsumer"]
+
+_STEP: Final = 0.1
+"""How long, in seconds, a call goes on in its thread when nobody waits for it any more."""
+_CALLBACKS: Final = ("error_cb", "throttle_cb", "stats_cb", "on_commit")
+_NOT_GIVEN: Final[Any] = object()  # confluent-kafka refuses None where a callback is expected
+
+
+class AIOConsumer:
+    """`confluent_kafka.aio.AIOConsumer`; and `poll_segment`.
+
+    Every call runs in `executor`, one after the other, in the order in which they were made; those
+    that a callback makes run at once. `consume` costs far less for a record than `poll`. Every
+    method belongs to the event loop that the consumer was made in.
+
+    A cancelled `poll`, `consume` or `poll_segment` loses nothing: what it had taken comes again.
+    """
+
+    _consumer_class: ClassVar[type[Consumer]] = Consumer
+
+    def __init__(
+        self,
+        consumer_conf: Mapping[str, Any],
+        max_workers: int = 100,
+        executor: concurrent.futures.Executor | None = None,
+    ) -> None:
+        """Make the consumer, inside a running event loop.
+
+        ``error_cb``, ``throttle_cb``, ``stats_cb`` and ``on_commit`` are called on the loop, as
+        ``logger`` is; they may be `async`, and the call that they are part of goes on when they
+        have ended. What they raise, a later `poll` or `consume` raises. ``oauth_cb`` is called in
+        a thread.
+
+        Args:
+            consumer_conf: the configuration, as for `Consumer`; it is not changed.
+            max_workers: how many threads there may be; there is never more than one call to make.
+            executor: where calls run instead; it is not shut down by `close`.
+
+        Raises:
+            RuntimeError: there is no running event loop.
+            ValueError: `max_workers` is less than 1.
+            ConfigError, KafkaException, TypeError: as `Consumer`.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._inbox = Inbox(self._loop)
+        self._owns_executor = executor is None
+        if executor is None and max_workers < 1:
+            raise ValueError("max_workers must be at least 1")
+        self._consumer = self._consumer_class(self._for_threads(dict(consumer_conf)))
+        self.executor = executor or ThreadPoolExecutor(max_workers, "columnar-kafka-aio")
+        self._turn = asyncio.Lock()  # whose call runs, and behind it who came later
+        self._closing = False
+        self._ending: asyncio.Future[None] | None = None
+        # What the last call has taken and nobody was given yet; of that, what cannot be taken
+        # again; and what a call could not raise. They belong to whose turn it is.
+        self._untaken: list[Any] = []
+        self._kept: list[Any] = []
+        self._raised: Exception | None = None
+
+    async def __aenter__(self) -> Self:
+        """Return this consumer."""
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Close it."""
+        await self.close()
+
+    # --- taking records -------------------------------------------------------------------------
+
+    async def poll(self, timeout: float = -1) -> Any:  # noqa: ASYNC109 - as confluent-kafka
+        """Return the next record, plain message or error event; see `Consumer.poll`.
+
+        Raises:
+            RuntimeError: the consumer is closed, or was while this waited.
+            TypeError, Exception: as `Consumer.poll`.
+        """
+
+        def poll(_: int, timeout: float) -> list[Any]:
+            found = self._consumer.poll(timeout)
+            return [] if found is None else [found]
+
+        found = await self._take(partial(self._kept_first, poll), 1, timeout)
+        return found[0] if found else None
+
+    async def consume(
+        self,
+        num_messages: int = 1,
+        timeout: float = -1,  # noqa: ASYNC109 - as confluent-kafka
+    ) -> list[Any]:
+        """Return up to `num_messages` records, plain messages and error events.
+
+        Fewer only when `timeout` seconds have passed, or a callback has raised; the next call
+        raises that.
+
+        Raises:
+            ValueError, RuntimeError, TypeError: as `Consumer.consume`, and `poll`.
+        """
+        take = partial(self._kept_first, self._consumer.consume)
+        return await self._take(take, num_messages, timeout)
+
+    def _kept_first(
+        self, take: Callable[[int, float], list[Any]], count: int, timeout: float
+    ) -> list[Any]:
+        if not self._kept:
+            return take(count, timeout)
+        found, self._kept = self._kept[:count], self._kept[count:]
+        return found
+
+    async def poll_segment(
+        self,
+        timeout: float = -1,  # noqa: ASYNC109 - as poll
+    ) -> Segment | None:
+        """Return the next segment, verified and not decoded; see `Consumer.poll_segment`."""
+
+        def poll(_: int, timeout: float) -> list[Segment]:
+            found = self._consumer.poll_segment(timeout)
+            return [] if found is None else [found]
+
+        found = await self._take(poll, 1, timeout)
+        return found[0] if found else None
+
+    pollBuffer = poll_segment  # noqa: N815 - the KIP's name
+
+    async def _take(
+        self,
+        take: Callable[[int, float], list[Any]],
+        count: int,
+        timeout: float,  # noqa: ASYNC109 - it is for the thread
+    ) -> list[Any]:
+        math.isfinite(timeout)  # or a TypeError, in confluent-kafka's words
+        stopped = threading.Event()
+        try:
+            found: list[Any] = await self._call(self._taken, take, count, timeout, stopped)
+        finally:
+            stopped.set()
+        return found
+
+    def _taken(
+        self,
+        take: Callable[[int, float], list[Any]],
+        count: int,
+        timeout: float,
+        stopped: threading.Event,
+    ) -> list[Any]:
+        """Take in steps, until there is nobody any more who would be given it."""
+        error, self._raised = self._raised, None
+        if error is not None:
+            raise error
+        deadline = math.inf if timeout < 0 else time.monotonic() + timeout
+        found: list[Any] = []
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            try:
+                found += take(count - len(found), min(left, _STEP))
+            except Exception as error:
+                if not found:
+                    raise
+                self._raised = error  # or what was taken would be lost
+                break
+            self._inbox.wake()
+            if len(found) >= count or time.monotonic() >= deadline or stopped.is_set():
+                break
+            if self._closing:
+                if not found:
+                    raise RuntimeError("Consumer closed")
+                break
+        self._untaken = found
+        return found
+
+    def _give_back(self) -> None:
+        """Go back to what was taken for a call that was cancelled then."""
+        untaken, self._untaken = self._untaken, []
+        ours: dict[tuple[str, int], bool] = {}
+        for each in untaken:
+            place = _place(each)
+            if place is None:
+                continue
+            key = place.topic, place.partition
+            if key not in ours:
+                ours[key] = self._went_back(place)
+            if not ours[key] and not isinstance(each, Segment):
+                # It may have been committed when the partition was given back: nobody else gets it.
+                self._kept.append(each)
+
+    def _went_back(self, place: TopicPartition) -> bool:
+        try:
+            self._consumer.seek(place)
+        except KafkaException:
+            return False  # the partition is no longer this consumer's
+        if self._consumer._settings.unwraps and self._consumer._settings.auto_store:
+            # Or what was stored when it was taken would be committed.
+            self._consumer._ledger.store(place)
+        return True
+
+    # --- the assignment -------------------------------------------------------------------------
+
+    async def subscribe(
+        self,
+        topics: list[str],
+        on_assign: Callable[..., Any] | None = _NOT_GIVEN,
+        on_revoke: Callable[..., Any] | None = _NOT_GIVEN,
+        on_lost: Callable[..., Any] | None = _NOT_GIVEN,
+    ) -> None:
+        """Subscribe to topics; see `Consumer.subscribe`.
+
+        The callbacks get this consumer and the partitions. They run on the loop and may be `async`;
+        the rebalance goes on when they have ended.
+        """
+        callbacks = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
+        wrapped = {
+            name: self._rebalancing(each) if callable(each) else each
+            for name, each in callbacks.items()
+            if each is not _NOT_GIVEN
+        }
+        await self._call(self._consumer.subscribe, topics, **wrapped)
+
+    def _rebalancing(self, callback: Callable[..., Any]) -> Callable[..., Any]:
+        waited_for = self._on_loop(callback)
+        return lambda _, partitions: waited_for(self, partitions)
+
+    async def unsubscribe(self) -> None:
+        """See `Consumer.unsubscribe`."""
+        await self._call(self._consumer.unsubscribe)
+
+    async def assign(self, *args: Any, **kwargs: Any) -> None:
+        """See `Consumer.assign`."""
+        await self._call(self._consumer.assign, *args, **kwargs)
+
+    async def unassign(self) -> None:
+        """See `Consumer.unassign`."""
+        await self._call(self._consumer.unassign)
+
+    async def incremental_assign(self, *args: Any, **kwargs: Any) -> None:
+        """See `Consumer.incremental_assign`."""
+        await self._call(self._consumer.incremental_assign, *args, **kwargs)
+
+    async def incremental_unassign(self, *args: Any, **kwargs: Any) -> None:
+        """See `Consumer.incremental_unassign`."""
+        await self._call(self._consumer.incremental_unassign, *args, **kwargs)
+
+    async def assignment(self) -> list[TopicPartition]:
+        """See `Consumer.assignment`."""
+        found: list[TopicPartition] = await self._call(self._consumer.assignment)
+        return found
+
+    async def pause(self, *args: Any, **kwargs: Any) -> None:
+        """See `Consumer.pause`."""
+        await self._call(self._consumer.pause, *args, **kwargs)
+
+    async def resume(self, *args: Any, **kwargs: Any) -> None:
+        """See `Consumer.resume`."""
+        await self._call(self._consumer.resume, *args, **kwargs)
+
+    async def seek(self, *args: Any, **kwargs: Any) -> None:
+        """See `Consumer.seek`."""
+        await self._call(self._consumer.seek, *args, **kwargs)
+
+    # --- positions ------------------------------------------------------------------------------
+
+    async def commit(self, *args: Any, **kwargs: Any) -> list[TopicPartition] | None:
+        """See `Consumer.commit`: with ``asynchronous=False`` it returns what was committed."""
+        found: list[TopicPartition] | None = await self._call(
+            self._consumer.commit, *args, **kwargs
+        )
+        return found
+
+    async def store_offsets(self, *args: Any, **kwargs: Any) -> None:
+        """See `Consumer.store_offsets`."""
+        await self._call(self._consumer.store_offsets, *args, **kwargs)
+
+    async def committed(self, *args: Any, **kwargs: Any) -> list[TopicPartition]:
+        """See `Consumer.committed`."""
+        found: list[TopicPartition] = await self._call(self._consumer.committed, *args, **kwargs)
+        return found
+
+    async def position(self, *args: Any, **kwargs: Any) -> list[TopicPartition]:
+        """See `Consumer.position`."""
+        found: list[TopicPartition] = await self._call(self._consumer.position, *args, **kwargs)
+        return found
+
+    async def get_watermark_offsets(self, *args: Any, **kwargs: Any) -> Any:
+        """See `Consumer.get_watermark_offsets`."""
+        return await self._call(self._consumer.get_watermark_offsets, *args, **kwargs)
+
+    async def offsets_for_times(self, *args: Any, **kwargs: Any) -> list[TopicPartition]:
+        """See `Consumer.offsets_for_times`."""
+        found: list[TopicPartition] = await self._call(
+            self._consumer.offsets_for_times, *args, **kwargs
+        )
+        return found
+
+    async def consumer_group_metadata(self) -> Any:
+        """See `Consumer.consumer_group_metadata`."""
+        return await self._call(self._consumer.consumer_group_metadata)
+
+    # --- the cluster ----------------------------------------------------------------------------
+
+    async def list_topics(self, *args: Any, **kwargs: Any) -> Any:
+        """See confluent-kafka."""
+        return await self._call(self._consumer.list_topics, *args, **kwargs)
+
+    async def cluster_id(self, *args: Any, **kwargs: Any) -> str:
+        """See confluent-kafka."""
+        found: str = await self._call(self._consumer.cluster_id, *args, **kwargs)
+        return found
+
+    async def set_sasl_credentials(self, *args: Any, **kwargs: Any) -> None:
+        """See confluent-kafka."""
+        await self._call(self._consumer.set_sasl_credentials, *args, **kwargs)
+
+    # --- the end --------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Commit what is stored (with auto-commit), leave the group, and close.
+
+        Whoever waits in `poll` or `consume` gets what there is, or RuntimeError. Cancelled, it
+        goes on in the background.
+
+        Raises:
+            RuntimeError: it is closed already.
+            Exception: what a callback raised.
+        """
+        if Callback.of(self) is None:
+            self._check_open()
+        self._closing = True
+        self._ending = asyncio.ensure_future(self._close())
+        await asyncio.shield(self._ending)
+
+    async def _close(self) -> None:
+        try:
+            await self._in_turn(self._consumer.close)
+        finally:
+            if self._owns_executor:
+                self.executor.shutdown(wait=False)
+
+    # --- calls ----------------------------------------------------------------------------------
+
+    async def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Run in the executor what may block, when it is its turn."""
+        if Callback.of(self) is None:  # a callback of `close` may still commit
+            self._check_open()
+        return await self._in_turn(partial(function, *args, **kwargs))
+
+    async def _in_turn(self, function: Callable[[], Any]) -> Any:
+        callback = Callback.of(self)
+        if callback is not None:
+            found = await callback.call(function)
+            self._untaken = []
+            return found
+        await self._turn.acquire()
+        running = None
+        try:
+            running = self.executor.submit(self._run, function)
+            found = await asyncio.wrap_future(running)
+            self._untaken = []  # nothing comes between this and the caller
+            return found
+        finally:
+            if running is None or running.done():
+                self._turn.release()
+            else:  # cancelled, and the thread is still at it
+                running.add_done_callback(self._end_turn)
+
+    def _run(self, function: Callable[[], Any]) -> Any:
+        self._give_back()
+        try:
+            return function()
+        finally:
+            self._inbox.wake()
+
+    def _end_turn(self, _: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            self._loop.call_soon_threadsafe(self._turn.release)
+
+    def _check_open(self) -> None:
+        if asyncio.get_running_loop() is not self._loop:
+            raise RuntimeError(
+                "this AIOConsumer belongs to another event loop: make one in each loop"
+            )
+        if self._closing:
+            raise RuntimeError("Consumer closed")
+
+    # --- callbacks ------------------------------------------------------------------------------
+
+    def _for_threads(self, conf: dict[str, Any]) -> dict[str, Any]:
+        """Return a configuration whose callbacks may be called in any thread."""
+        if inspect.iscoroutinefunction(conf.get("oauth_cb")):
+            raise ConfigError(
+                "oauth_cb must not be async: librdkafka needs its token at once, in a thread"
+            )
+        for name in _CALLBACKS:
+            if callable(conf.get(name)):
+                conf[name] = self._on_loop(conf[name])
+        if conf.get("logger") is not None:
+            conf["logger"] = LoopLogger(self._inbox, conf["logger"])
+        return conf
+
+    def _on_loop(self, callback: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function for librdkafka's caller that waits for `callback` on the loop."""
+        return lambda *args: Callback(self._loop, self).run(callback, *args)
+
+
+def _place(taken: Any) -> TopicPartition | None:
+    """Return where a message, an event or a segment is; None for an event of no partition."""
+    if isinstance(taken, Segment):
+        return TopicPartition(taken.topic, taken.partition, taken.offset)
+    topic, partition, offset = taken.topic(), taken.partition(), taken.offset()
+    if topic is None or partition is None or offset is None or offset < 0:
+        return None
+    return TopicPartition(topic, partition, offset)

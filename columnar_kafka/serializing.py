@@ -1,0 +1,98 @@
+"""`confluent_kafka.SerializingProducer` and `DeserializingConsumer`, on this package's clients.
+
+A segment is its records' serialization: value serializers and deserializers are for plain messages
+only, those of keys for both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import confluent_kafka
+from confluent_kafka import deserializing_consumer, serializing_producer
+from confluent_kafka.error import KeyDeserializationError, KeySerializationError
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from columnar_kafka import wire
+from columnar_kafka.consumer import Consumer
+from columnar_kafka.producer import Producer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["DeserializingConsumer", "SerializingProducer"]
+
+
+class SerializingProducer(  # type: ignore[misc]  # confluent-kafka's produce has its own order
+    confluent_kafka.SerializingProducer[serializing_producer.K, serializing_producer.V], Producer
+):
+    """`confluent_kafka.SerializingProducer`, and `set_schema`.
+
+    For a topic with a schema ``value.serializer`` is not called: a value is a row, or bytes, str or
+    None for a plain message. ``key.serializer`` is, for every topic.
+    """
+
+    def produce(  # type: ignore[override]  # as above
+        self,
+        topic: str,
+        key: Any = None,
+        value: Any = None,
+        partition: int = -1,
+        on_delivery: Callable[..., Any] | None = None,
+        timestamp: int = 0,
+        headers: Any = None,
+    ) -> None:
+        """Serialize what is to be, and accept one record; see `Producer.produce`.
+
+        Raises:
+            KeySerializationError, ValueSerializationError: a serializer has failed.
+            RuntimeError, TypeError: as confluent-kafka, before a serializer is called.
+            RowError, BufferError, KafkaException: as `Producer.produce`.
+        """
+        if self._closed or topic not in self._formats:
+            super().produce(topic, key, value, partition, on_delivery, timestamp, headers)
+            return
+        if self._key_serializer is not None:
+            try:
+                key = self._key_serializer(
+                    key, SerializationContext(topic, MessageField.KEY, headers)
+                )
+            except Exception as error:
+                raise KeySerializationError(error) from error
+        Producer.produce(
+            self,
+            topic,
+            value=value,
+            key=key,
+            partition=partition,
+            on_delivery=on_delivery,
+            timestamp=timestamp,
+            headers=headers,
+        )
+
+
+class DeserializingConsumer(  # type: ignore[misc]  # confluent-kafka has no `consume` here
+    confluent_kafka.DeserializingConsumer[deserializing_consumer.K, deserializing_consumer.V],
+    Consumer,
+):
+    """`confluent_kafka.DeserializingConsumer`, on a `Consumer`.
+
+    ``value.deserializer`` is not called for the records of segments, nor, with
+    ``fetch.raw.bytes=true``, for segments; ``key.deserializer`` is called for every message.
+    `consume` is not implemented, as in confluent-kafka.
+    """
+
+    def _deserialize(self, msg: confluent_kafka.Message[Any, Any]) -> Any:
+        raw = self._settings.raw and wire.is_segment(msg.headers())
+        if not raw and not isinstance(msg.value(), dict):
+            return super()._deserialize(msg)
+        if self._key_deserializer is not None:
+            topic = msg.topic() or ""
+            try:
+                key = self._key_deserializer(
+                    msg.key(), SerializationContext(topic, MessageField.KEY, msg.headers())
+                )
+            except Exception as error:
+                raise KeyDeserializationError(exception=error, kafka_message=msg) from error
+            msg.set_key(key)
+        return msg

@@ -1,0 +1,37 @@
+"""`confluent_kafka.ShareConsumer`, which takes segments as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import confluent_kafka
+
+from columnar_kafka import config
+from columnar_kafka.errors import ConfigError
+
+__all__ = ["ShareConsumer"]
+
+
+class ShareConsumer(confluent_kafka.ShareConsumer):
+    """`confluent_kafka.ShareConsumer`; a segment is one message whose value is a Parquet file.
+
+    A share group acknowledges, redelivers and rejects whole Kafka messages, so the records of a
+    segment cannot be given out one by one: ``columnar.encoding=parquet`` is refused.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Take confluent-kafka's configuration.
+
+        Raises:
+            ConfigError: ``columnar.encoding=parquet`` without ``fetch.raw.bytes=true``; or as
+                `Consumer`.
+            KafkaException, TypeError: as confluent-kafka.
+        """
+        settings, inner = config.ConsumerConfig.parse(config.merge(args, kwargs))
+        if settings.unwraps:
+            raise ConfigError(
+                f"columnar.encoding={settings.encoding}: not possible with a ShareConsumer: a "
+                "share group acknowledges whole Kafka messages, not the records of a segment; use "
+                "Consumer, or configure fetch.raw.bytes=true and take segments as Parquet files"
+            )
+        super().__init__(inner)

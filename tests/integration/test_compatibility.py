@@ -1,0 +1,94 @@
+"""KIP-1008's compatibility matrix on a real Kafka; `faults/test_mirror.py` has it mirrored."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import confluent_kafka
+import pytest
+from matrix import (
+    CELLS,
+    CONSUMERS,
+    as_records,
+    check,
+    fill_all,
+    group,
+    messages,
+    reader,
+    records,
+)
+
+from columnar_kafka import ShareConsumer
+
+if TYPE_CHECKING:
+    from columnar_kafka.local import LocalKafka
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture(scope="module")
+def topics(kafka: LocalKafka) -> dict[tuple[str, str], str]:
+    """A topic of each kind from each producer."""
+    return fill_all(kafka, "matrix")
+
+
+@pytest.mark.parametrize("consumer", CONSUMERS)
+@pytest.mark.parametrize(("producer", "kind"), CELLS)
+def test_every_consumer_reads_what_every_producer_wrote(
+    kafka: LocalKafka, topics: Any, producer: str, kind: str, consumer: str
+) -> None:
+    check(kafka.bootstrap_servers, consumer, topics[producer, kind], kind)
+
+
+@pytest.mark.parametrize(("before", "after"), list(itertools.product(CONSUMERS, repeat=2)))
+def test_a_group_may_change_its_consumers(
+    kafka: LocalKafka, topics: Any, before: str, after: str
+) -> None:
+    """The third message of each is committed: for who unwraps, the second record of a segment.
+
+    Nothing is skipped; only who does not unwrap reads that segment again, whole.
+    """
+    name, servers, members = topics["ours", "mixed"], kafka.bootstrap_servers, group()
+    with reader(servers, before, name, members) as consumer:
+        last = list(itertools.islice(messages(consumer), 3))[-1]
+        consumer.commit(message=last, asynchronous=False)
+    with reader(servers, after, name, members) as consumer:
+        found = list(messages(consumer))
+    inside = before == "ours, parquet"  # messages 0 and 1, rows 0 and 1; else messages 0 to 2
+    if after == "ours, parquet":
+        assert as_records(found) == records("mixed")[3 if inside else 5 :]
+    else:
+        assert [each.offset() for each in found] == list(range(1 if inside else 3, 6))
+
+
+@pytest.mark.parametrize("cls", [confluent_kafka.ShareConsumer, ShareConsumer])
+def test_a_share_group_gets_a_segment_as_one_message(
+    kafka: LocalKafka, topics: Any, cls: Any
+) -> None:
+    from confluent_kafka.admin import (  # noqa: PLC0415 - only here
+        AdminClient,
+        AlterConfigOpType,
+        ConfigEntry,
+        ConfigResource,
+        ResourceType,
+    )
+
+    name, members = topics["ours", "segments"], group()
+    earliest = ConfigEntry(
+        "share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET
+    )
+    resource = ConfigResource(ResourceType.GROUP, members, incremental_configs=[earliest])
+    servers = {"bootstrap.servers": kafka.bootstrap_servers}
+    with AdminClient(servers) as admin:
+        admin.incremental_alter_configs([resource])[resource].result(20)
+    found: list[Any] = []
+    with cls({**servers, "group.id": members}) as consumer:
+        consumer.subscribe([name])
+        while len(found) < 3:
+            polled = list(consumer.poll(30))
+            assert polled, "nothing came any more"
+            found += polled
+    assert [each.error() for each in found] == [None] * 3
+    assert [each.value()[:4] for each in found] == [b"PAR1"] * 3
+    assert [dict(each.headers())["columnar.rows"] for each in found] == [b"3", b"3", b"1"]

@@ -1,0 +1,773 @@
+"""`AIOConsumer` on a Kafka in memory: turns, callbacks, what is cancelled, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import inspect
+import logging
+import random
+import threading
+from typing import TYPE_CHECKING, Any
+
+import confluent_kafka
+import confluent_kafka.aio
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from columnar_kafka import Consumer
+from columnar_kafka.aio import AIOConsumer
+from columnar_kafka.aio.callback import Callback
+from columnar_kafka.errors import ConfigError, SegmentError
+from columnar_kafka.position import pack, start
+from columnar_kafka.testing import FakeKafka
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+SCHEMA = pa.schema([pa.field("n", pa.int64(), nullable=False)])
+NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
+ENCODINGS = ["parquet", "none"]
+
+
+@pytest.fixture
+def kafka() -> Any:
+    with FakeKafka() as made:
+        made.create_topic("t", 1)
+        yield made
+
+
+@pytest.fixture
+def make(kafka: FakeKafka) -> Any:
+    """A factory of consumers on `kafka`; `over` replaces methods of the one they wrap."""
+
+    def factory(
+        over: dict[str, Any] | None = None,
+        /,
+        executor: concurrent.futures.Executor | None = None,
+        **config: Any,
+    ) -> AIOConsumer:
+        inner = type("Inner", (kafka.Consumer,), over or {})
+        on_memory = type("OnMemory", (AIOConsumer,), {"_consumer_class": inner})
+        settings = {
+            "group.id": "g",
+            "auto.offset.reset": "earliest",
+            "columnar.encoding": "parquet",
+        }
+        made: AIOConsumer = on_memory(
+            settings | {key.replace("__", "."): each for key, each in config.items()},
+            executor=executor,
+        )
+        return made
+
+    return factory
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Any:
+    """Every test ends with the threads it began with."""
+    before = set(threading.enumerate())
+    yield
+    for each in set(threading.enumerate()) - before:
+        each.join(10)
+    assert set(threading.enumerate()) <= before
+
+
+def run(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """Run a coroutine function to its end; what its loop's handler is told is an error."""
+    told: list[Any] = []
+
+    async def watched() -> Any:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+        async with asyncio.timeout(60):
+            return await main()
+
+    result = asyncio.run(watched())
+    assert told == []
+    return result
+
+
+def send(kafka: FakeKafka, *numbers: int, topic: str = "t", rows: int = 3) -> None:
+    """Send records in segments of `rows`; and with rows=0 as plain messages."""
+    with kafka.Producer({"columnar.encoding": "parquet", "columnar.segment.rows": rows or 1}) as to:
+        to.set_schema(topic, SCHEMA)
+        for n in numbers:
+            to.produce(topic, {"n": n} if rows else b"%d" % n, partition=0)
+
+
+def number(message: Any) -> int:
+    assert message is not None
+    assert message.error() is None
+    value = message.value()
+    return value["n"] if isinstance(value, dict) else int(value)
+
+
+def place(at: int = -1001, topic: str = "t") -> TopicPartition:
+    return TopicPartition(topic, 0, at)
+
+
+# --- the surface ----------------------------------------------------------------------------------
+
+
+def public(owner: type) -> set[str]:
+    return {name for name in dir(owner) if not name.startswith("_")}
+
+
+def test_it_has_the_methods_of_confluent_kafkas_and_those_for_segments() -> None:
+    stock = confluent_kafka.aio.AIOConsumer
+    assert public(AIOConsumer) - public(stock) == {"poll_segment", "pollBuffer"}
+    assert public(stock) <= public(AIOConsumer)
+    assert all(
+        inspect.iscoroutinefunction(getattr(AIOConsumer, name)) for name in public(AIOConsumer)
+    )
+    assert AIOConsumer.pollBuffer is AIOConsumer.poll_segment
+
+
+@pytest.mark.parametrize("name", ["poll", "consume", "poll_segment", "subscribe"])
+def test_a_method_has_the_arguments_of_consumers(name: str) -> None:
+    ours, wrapped = (
+        inspect.signature(getattr(each, name)).parameters for each in (AIOConsumer, Consumer)
+    )
+    assert list(ours) == list(wrapped)
+    if name != "subscribe":  # what stands for "not given" is each module's own
+        assert [each.default for each in ours.values()] == [
+            each.default for each in wrapped.values()
+        ]
+
+
+def test_its_constructor_has_the_arguments_of_confluent_kafkas() -> None:
+    ours, stock = (
+        inspect.signature(each).parameters
+        for each in (AIOConsumer, confluent_kafka.aio.AIOConsumer)
+    )
+    assert [(each.name, each.default) for each in ours.values()] == [
+        (each.name, each.default) for each in stock.values()
+    ]
+
+
+def test_it_is_made_inside_a_loop() -> None:
+    with pytest.raises(RuntimeError, match="no running event loop"):
+        AIOConsumer(NOWHERE)
+
+
+@pytest.mark.parametrize(
+    ("setting", "match"),
+    [
+        ({"oauth_cb": asyncio.sleep}, "oauth_cb must not be async"),
+        ({"columnar.encodin": "parquet"}, "no such key"),
+    ],
+)
+def test_settings_that_it_cannot_work_with_are_refused(setting: Any, match: str) -> None:
+    async def main() -> None:
+        with pytest.raises(ConfigError, match=match):
+            AIOConsumer(NOWHERE | setting)
+
+    run(main)
+
+
+def test_the_configuration_it_was_given_is_not_changed() -> None:
+    given = NOWHERE | {"error_cb": print, "on_commit": print, "logger": logging.getLogger("x")}
+
+    async def main() -> None:
+        copy = dict(given)
+        async with AIOConsumer(given):
+            assert given == copy
+
+    run(main)
+
+
+KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "confluent": (confluent_kafka.aio.AIOConsumer, {}),
+    "ours, none": (AIOConsumer, {}),
+    "ours": (AIOConsumer, {"columnar.encoding": "parquet"}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_it_refuses_it_refuses_as_confluent_kafkas(kind: str) -> None:
+    cls, own = KINDS[kind]
+
+    async def refused(call: Any) -> tuple[type, str]:
+        try:
+            await call()
+        except Exception as error:  # noqa: BLE001 - any is what this is about
+            return type(error), str(error)
+        pytest.fail("it was not refused")
+
+    async def main() -> list[Any]:
+        with pytest.raises(ValueError, match="max_workers must be at least 1"):
+            cls(dict(NOWHERE), max_workers=0)
+        consumer = cls({**NOWHERE, **own})
+        found = [
+            await refused(call)
+            for call in (
+                lambda: consumer.poll("x"),
+                lambda: consumer.consume(-1, 0),
+                lambda: consumer.consume(1_000_001, 0),
+                lambda: consumer.consume(1, None),
+                lambda: consumer.subscribe("t"),
+                lambda: consumer.subscribe(["t"], on_asign=print),
+                lambda: consumer.seek(place(7)),
+                lambda: consumer.commit(message=None, offsets=[], asynchronous=False),
+                lambda: consumer.assign("t"),
+                consumer.store_offsets,
+            )
+        ]
+        await consumer.close()
+        return [
+            *[each[0] for each in found],
+            await refused(lambda: consumer.poll(0)),
+            await refused(consumer.assignment),
+            await refused(consumer.close),
+        ]
+
+    assert run(main) == [
+        *[TypeError, ValueError, ValueError, TypeError, TypeError, TypeError],
+        *[KafkaException, KafkaException, TypeError, ValueError],
+        *[(RuntimeError, "Consumer closed")] * 3,
+    ]
+
+
+def test_another_loop_is_told_so(make: Any) -> None:
+    consumer = run_and_return(make)
+    with pytest.raises(RuntimeError, match="belongs to another event loop"):
+        asyncio.run(consumer.poll(0))
+    consumer._consumer.close()
+
+
+def run_and_return(made: Callable[[], Any]) -> Any:
+    async def main() -> Any:
+        return made()
+
+    return asyncio.run(main())
+
+
+# --- taking records -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", [3, 0], ids=["segments", "plain"])
+def test_records_come_as_the_consumers_do(kafka: FakeKafka, make: Any, rows: int) -> None:
+    send(kafka, *range(7), rows=rows)
+
+    async def main() -> None:
+        async with make() as consumer:
+            await consumer.subscribe(["t"])
+            one = await consumer.poll(10)
+            six = await consumer.consume(10, timeout=0.3)
+            assert [number(each) for each in [one, *six]] == list(range(7))
+            assert one.offset() == (pack(0, 0, 3) if rows else pack(0))
+            assert await consumer.poll(0) is None
+            [at] = await consumer.position([place()])
+            assert at.offset == six[-1].offset() + 1
+            assert await consumer.get_watermark_offsets(place()) == (0, at.offset)
+
+    run(main)
+
+
+def test_with_encoding_none_a_segment_is_a_message(kafka: FakeKafka, make: Any) -> None:
+    send(kafka, 1, 2, 3)
+
+    async def main() -> None:
+        async with make(columnar__encoding="none") as consumer:
+            await consumer.subscribe(["t"])
+            message = await consumer.poll(10)
+            assert message.value()[:4] == b"PAR1"
+            assert message.offset() == 0
+            with pytest.raises(ConfigError):
+                await consumer.poll_segment(0)
+
+    run(main)
+
+
+def test_segments_come_whole(kafka: FakeKafka, make: Any) -> None:
+    send(kafka, 1, 2, 3)
+
+    async def main() -> None:
+        async with make() as consumer:
+            await consumer.subscribe(["t"])
+            segment = await consumer.poll_segment(10)
+            assert segment is not None
+            assert segment.to_table().column("n").to_pylist() == [1, 2, 3]
+            assert await consumer.pollBuffer(0) is None
+
+    run(main)
+
+
+def test_a_bad_segment_is_an_error_and_the_next_call_goes_on(kafka: FakeKafka, make: Any) -> None:
+    send(kafka, 1)
+    [good] = kafka.messages("t")
+    kafka.append("t", 0, b"PAR1", headers=good.headers())
+    send(kafka, 2)
+
+    async def main() -> None:
+        async with make() as consumer:
+            await consumer.subscribe(["t"])
+            assert await consumer.poll_segment(10) is not None
+            with pytest.raises(SegmentError):
+                await consumer.poll_segment(10)
+            assert number(await consumer.poll(10)) == 2
+            await consumer.seek(place(start(1)))
+            bad, after = await consumer.consume(2, 10)
+            assert bad.error().code() == KafkaError._BAD_MSG
+            assert number(after) == 2
+
+    run(main)
+
+
+def test_calls_made_at_once_run_in_their_order(kafka: FakeKafka, make: Any) -> None:
+    """A record each, in order; what is called behind a `poll` that waits waits for it."""
+
+    async def main() -> None:
+        async with make() as consumer:
+            await consumer.subscribe(["t"])
+            polls = [asyncio.create_task(consumer.poll()) for _ in range(5)]
+            position = asyncio.create_task(consumer.position([place()]))
+            assert await asyncio.wait([*polls, position], timeout=0.2) == (
+                set(),
+                {*polls, position},
+            )
+            await asyncio.to_thread(send, kafka, *range(5))
+            messages = await asyncio.gather(*polls)
+            assert [number(each) for each in messages] == list(range(5))
+            assert (await position)[0].offset == messages[-1].offset() + 1
+
+    run(main)
+
+
+# --- cancelled calls ------------------------------------------------------------------------------
+
+
+class Gate:
+    """Lets a call of the inner consumer take something only when nobody waits for it any more."""
+
+    def __init__(self, name: str) -> None:
+        self.entered = threading.Event()
+        self.go = threading.Event()
+        self.shut = False
+
+        def gated(consumer: Any, *args: Any) -> Any:
+            method = getattr(super(type(consumer), consumer), name)
+            if not self.shut:
+                return method(*args)
+            self.entered.set()
+            assert self.go.wait(20)
+            self.shut = False
+            return method(*args)
+
+        self.over = {name: gated}
+
+    async def cancel(self, call: Coroutine[Any, Any, Any]) -> None:
+        """Cancel a call while it is in its thread; then let it take what there is."""
+        self.shut = True
+        task = asyncio.create_task(call)
+        assert await asyncio.to_thread(self.entered.wait, 20)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        self.go.set()
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_what_a_cancelled_poll_had_taken_comes_again(
+    kafka: FakeKafka, make: Any, encoding: str
+) -> None:
+    send(kafka, *range(5), rows=0 if encoding == "none" else 3)
+
+    async def main() -> None:
+        gate = Gate("poll")
+        async with make(gate.over, columnar__encoding=encoding) as consumer:
+            await consumer.subscribe(["t"])
+            assert number(await consumer.poll()) == 0
+            await gate.cancel(consumer.poll())
+            assert [number(await consumer.poll()) for _ in range(4)] == [1, 2, 3, 4]
+
+    run(main)
+
+
+@pytest.mark.parametrize("rows", [3, 0], ids=["segments", "plain"])
+def test_what_a_cancelled_consume_had_taken_is_not_committed(
+    kafka: FakeKafka, make: Any, rows: int
+) -> None:
+    """Of two topics; neither by `commit` nor by `close`."""
+    for topic in ("t", "u"):
+        send(kafka, *range(4), topic=topic, rows=rows)
+
+    async def main() -> None:
+        gate = Gate("consume")
+        async with make(gate.over, auto__commit__interval__ms=0) as consumer:
+            await consumer.subscribe(["t", "u"])
+            one = await consumer.poll()
+            await gate.cancel(consumer.consume(7, 10))
+            await consumer.commit(asynchronous=False)
+            other = {"t": "u", "u": "t"}[one.topic()]
+            places = await consumer.committed([place(topic=one.topic()), place(topic=other)])
+            assert places[0].offset == one.offset() + 1
+            assert places[1].offset <= start(0)
+        async with make() as consumer:
+            await consumer.subscribe(["t", "u"])
+            again = await consumer.consume(7, 10)
+            assert {(each.topic(), number(each)) for each in again} == {
+                (topic, n) for topic in ("t", "u") for n in range(4)
+            } - {(one.topic(), 0)}
+
+    run(main)
+
+
+def test_what_was_taken_of_a_partition_that_is_gone_comes_all_the_same(
+    kafka: FakeKafka, make: Any
+) -> None:
+    """It may have been committed when it was given back: another member would not get it."""
+    send(kafka, *range(5))
+
+    gate = Gate("consume")
+    gated = gate.over["consume"]
+
+    def taken_away(consumer: Any, *args: Any) -> Any:
+        shut, found = gate.shut, gated(consumer, *args)
+        if shut:
+            consumer.unassign()
+        return found
+
+    async def main() -> None:
+        async with make({"consume": taken_away}) as consumer:
+            await consumer.assign([place()])
+            await gate.cancel(consumer.consume(4, 10))
+            assert [at.offset for at in await consumer.committed([place()])] == [pack(1, 1, 2)]
+            found = [*await consumer.consume(3, 10), await consumer.poll()]
+            assert [number(each) for each in found] == [0, 1, 2, 3]
+            assert await consumer.consume(1, 0) == []
+
+    run(main)
+
+
+def test_what_a_cancelled_poll_segment_had_taken_comes_again(kafka: FakeKafka, make: Any) -> None:
+    send(kafka, *range(6))
+
+    async def main() -> None:
+        gate = Gate("poll_segment")
+        async with make(gate.over) as consumer:
+            await consumer.subscribe(["t"])
+            await gate.cancel(consumer.poll_segment())
+            found = [await consumer.poll_segment() for _ in range(2)]
+            assert [each.kafka_offset for each in found] == [0, 1]
+
+    run(main)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_whenever_a_call_is_cancelled_nothing_is_lost_and_nothing_comes_twice(
+    kafka: FakeKafka, make: Any, encoding: str
+) -> None:
+    send(kafka, *range(300), rows=0 if encoding == "none" else 7)
+    chance = random.Random(1)
+
+    async def main() -> list[int]:
+        found: list[Any] = []
+        async with make(columnar__encoding=encoding) as consumer:
+            await consumer.subscribe(["t"])
+            while len(found) < 300:
+                task = asyncio.create_task(consumer.consume(chance.randint(1, 9), 0.01))
+                for _ in range(chance.randint(0, 40)):
+                    await asyncio.sleep(0)
+                task.cancel()
+                await asyncio.wait([task])
+                if not task.cancelled():
+                    found += task.result()
+                if chance.random() < 0.2:  # so that some are not cancelled
+                    found += await consumer.consume(1, 1)
+        return [number(each) for each in found]
+
+    assert run(main) == list(range(300))
+
+
+def test_a_timeout_around_poll_is_one(kafka: FakeKafka, make: Any) -> None:
+    async def main() -> None:
+        async with make() as consumer:
+            await consumer.subscribe(["t"])
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(consumer.poll(), 0.05)
+            await asyncio.to_thread(send, kafka, 1)
+            assert number(await consumer.poll()) == 1
+
+    run(main)
+
+
+# --- callbacks ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["async", "sync"])
+def test_rebalance_callbacks_run_on_the_loop_with_this_consumer(
+    kafka: FakeKafka, make: Any, kind: str
+) -> None:
+    send(kafka, 1)
+    told: list[Any] = []
+
+    def note(name: str) -> Any:
+        def sync(*args: Any) -> None:
+            told.append((name, *args, threading.get_ident()))
+
+        async def later(*args: Any) -> None:
+            await asyncio.sleep(0)
+            sync(*args)
+
+        return later if kind == "async" else sync
+
+    async def main() -> None:
+        async with make() as consumer:
+            await consumer.subscribe(["t"], on_assign=note("assign"), on_revoke=note("revoke"))
+            assert number(await consumer.poll()) == 1
+        assert [each[0] for each in told] == ["assign", "revoke"]
+        assert all(each[1] is consumer for each in told)
+        assert [[at.topic for at in each[2]] for each in told] == [["t"], ["t"]]
+        assert {each[3] for each in told} == {threading.get_ident()}
+
+    run(main)
+
+
+def test_a_callback_may_call_its_consumer_with_one_worker_only(kafka: FakeKafka, make: Any) -> None:
+    """Also several methods at once; the rebalance goes on when it has ended."""
+    send(kafka, *range(5))
+
+    async def assigned(consumer: AIOConsumer, partitions: list[TopicPartition]) -> None:
+        for each in partitions:
+            each.offset = pack(1, 0, 2)
+        await consumer.assign(partitions)
+        await asyncio.gather(consumer.pause(partitions), consumer.assignment())
+        await consumer.resume(partitions)
+
+    async def main() -> None:
+        with concurrent.futures.ThreadPoolExecutor(1) as executor:
+            async with make(executor=executor) as consumer:
+                await consumer.subscribe(["t"], on_assign=assigned)
+                assert number(await consumer.poll()) == 3
+            assert executor.submit(int).result() == 0  # it is not this consumer's to shut down
+
+    run(main)
+
+
+def test_positions_can_be_committed_while_partitions_are_given_back(
+    kafka: FakeKafka, make: Any
+) -> None:
+    send(kafka, *range(3))
+
+    async def revoked(consumer: AIOConsumer, _: Any) -> None:
+        await consumer.commit(asynchronous=False)
+
+    async def main() -> None:
+        async with make(enable__auto__commit=False) as consumer:
+            await consumer.subscribe(["t"], on_revoke=revoked)
+            assert number(await consumer.poll()) == 0
+        async with make() as consumer:
+            await consumer.subscribe(["t"])
+            assert number(await consumer.poll()) == 1
+
+    run(main)
+
+
+def test_a_task_that_a_callback_left_behind_waits_for_its_turn(kafka: FakeKafka, make: Any) -> None:
+    send(kafka, 1, 2)
+    left: list[asyncio.Task[Any]] = []
+
+    async def assigned(consumer: AIOConsumer, _: Any) -> None:
+        async def later() -> Any:
+            await ended.wait()
+            return await consumer.poll()
+
+        left.append(asyncio.create_task(later()))
+
+    ended = asyncio.Event()
+
+    async def main() -> None:
+        async with make() as consumer:
+            await consumer.subscribe(["t"], on_assign=assigned)
+            assert number(await consumer.poll()) == 1
+            ended.set()
+            assert number(await left[0]) == 2
+
+    run(main)
+
+
+def test_what_a_callback_raises_a_later_poll_raises(kafka: FakeKafka, make: Any) -> None:
+    send(kafka, 1)
+
+    async def assigned(*_: Any) -> None:
+        raise LookupError("mine")
+
+    async def main() -> None:
+        async with make() as consumer:
+            await consumer.subscribe(["t"], on_assign=assigned)
+            with pytest.raises(LookupError, match="mine"):
+                await consumer.poll()
+            assert number(await consumer.poll()) == 1
+
+    run(main)
+
+
+def test_what_is_raised_when_records_were_taken_comes_with_the_next_call(make: Any) -> None:
+    taken = iter([["a"], LookupError("mine"), ["b", "c"]])
+
+    def consume(*_: Any) -> Any:
+        found = next(taken)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    async def main() -> None:
+        async with make({"consume": consume}) as consumer:
+            assert await consumer.consume(3) == ["a"]
+            with pytest.raises(LookupError, match="mine"):
+                await consumer.consume(3)
+            assert await consumer.consume(2) == ["b", "c"]
+
+    run(main)
+
+
+def test_on_commit_is_told_on_the_loop(kafka: FakeKafka, make: Any) -> None:
+    send(kafka, *range(3))
+    told: list[Any] = []
+
+    async def committed(error: Any, partitions: Any) -> None:
+        told.append((error, partitions[0].offset, threading.get_ident()))
+
+    async def main() -> None:
+        async with make(on_commit=committed, enable__auto__commit=False) as consumer:
+            await consumer.subscribe(["t"])
+            message = await consumer.poll()
+            await consumer.commit(message)
+            assert len(await consumer.consume(3, 0.3)) == 2
+            assert told == [(None, message.offset() + 1, threading.get_ident())]
+
+    run(main)
+
+
+def test_the_logger_is_used_on_the_loop(make: Any) -> None:
+    class Logger:
+        def log(self, *args: Any) -> None:
+            told.append((args, threading.get_ident()))
+
+    told: list[Any] = []
+
+    async def main() -> None:
+        async with make(logger=Logger()) as consumer:
+            conf = consumer._for_threads({"logger": Logger()})
+            await asyncio.to_thread(conf["logger"].log, 4, "text")
+            await consumer.poll(0)
+            await asyncio.sleep(0)
+            assert told == [((4, "text"), threading.get_ident())]
+
+    run(main)
+
+
+def test_a_callback_that_is_cancelled_is_no_cancelled_poll(kafka: FakeKafka, make: Any) -> None:
+    send(kafka, 1)
+
+    async def assigned(*_: Any) -> None:
+        raise asyncio.CancelledError
+
+    async def main() -> None:
+        async with make() as consumer:
+            await consumer.subscribe(["t"], on_assign=assigned)
+            with pytest.raises(RuntimeError, match="was cancelled"):
+                await consumer.poll()
+
+    run(main)
+
+
+def test_a_thread_does_not_wait_for_a_loop_that_is_closed() -> None:
+    loop = asyncio.new_event_loop()
+    never = loop.create_future()
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        waiting = pool.submit(Callback(loop, None).run, lambda: never)
+        while not waiting.running():
+            pass
+        loop.run_until_complete(asyncio.sleep(0.01))
+        for task in asyncio.all_tasks(loop):
+            task.get_coro().close()  # type: ignore[union-attr]
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+        loop.close()
+        with pytest.raises(RuntimeError, match="event loop is closed"):
+            waiting.result(20)
+        with pytest.raises(RuntimeError, match="closed"):
+            pool.submit(Callback(loop, None).run, print).result(20)
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+
+def test_close_commits_what_was_handed_out(kafka: FakeKafka, make: Any) -> None:
+    send(kafka, *range(5))
+
+    async def main() -> None:
+        for expected in ([0, 1], [2, 3, 4]):
+            async with make() as consumer:
+                await consumer.subscribe(["t"])
+                found = await consumer.consume(len(expected), 10)
+                assert [number(each) for each in found] == expected
+
+    run(main)
+
+
+def test_close_ends_who_waits(make: Any) -> None:
+    async def main() -> None:
+        consumer = make()
+        await consumer.subscribe(["t"])
+        waiting = [asyncio.create_task(consumer.poll()) for _ in range(2)]
+        await asyncio.sleep(0)
+        await consumer.close()
+        found = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [str(each) for each in found] == ["Consumer closed"] * 2
+
+    run(main)
+
+
+def test_a_cancelled_close_goes_on(kafka: FakeKafka, make: Any) -> None:
+    send(kafka, *range(3))
+
+    async def main() -> None:
+        gate = Gate("close")
+        consumer = make(gate.over)
+        await consumer.subscribe(["t"])
+        assert number(await consumer.poll()) == 0
+        await gate.cancel(consumer.close())
+        await consumer._ending
+        async with make() as other:
+            await other.subscribe(["t"])
+            assert number(await other.poll()) == 1
+
+    run(main)
+
+
+def test_close_raises_what_a_callback_raised_and_is_closed(kafka: FakeKafka, make: Any) -> None:
+    send(kafka, 1)
+
+    async def revoked(*_: Any) -> None:
+        raise LookupError("mine")
+
+    async def main() -> None:
+        consumer = make()
+        await consumer.subscribe(["t"], on_revoke=revoked)
+        await consumer.poll()
+        with pytest.raises(LookupError, match="mine"):
+            await consumer.close()
+        with pytest.raises(RuntimeError, match="Consumer closed"):
+            await consumer.poll(0)
+
+    run(main)
+
+
+def test_a_program_may_end_while_a_poll_waits(make: Any) -> None:
+    """Its loop cancels the poll; the thread is not waited for longer than a step."""
+
+    async def main() -> Any:
+        consumer = make()
+        await consumer.subscribe(["t"])
+        left.append(asyncio.create_task(consumer.poll()))
+        await asyncio.sleep(0.05)
+        return consumer
+
+    left: list[asyncio.Task[Any]] = []
+    consumer = run(main)
+    assert left[0].cancelled()
+    consumer.executor.shutdown()
+    consumer._consumer.close()
