@@ -64,7 +64,8 @@ cli
 VALUES = {"KafkaError", "KafkaException", "Message", "TopicPartition"}
 """What confluent-kafka's own objects are made of; and its constants, which are upper case."""
 
-CLIENTS = "broker.confluent  producer  consumer  serializing  share  aio  testing  spark_sink  local  demo"
+CLIENTS = """broker.confluent  producer  consumer  serializing  share  aio  testing  spark_sink
+local  demo"""
 """Who may use confluent-kafka's clients, and with them all of it."""
 
 USE_VALUES = """errors  record  position  block  batch  accumulator  delivery  broker  lane
