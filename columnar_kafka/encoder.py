@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from columnar_kafka.schema import KAFKA_COLUMN
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
 __all__ = ["Encoder", "ParquetEncoder"]
 
@@ -74,46 +74,35 @@ class ParquetEncoder:
         return sink.getvalue()
 
     def _learn(self, batch: pa.RecordBatch) -> None:
+        """Choose the smallest encoding of each leaf, by trying all columns at once."""
         sample = batch.slice(0, _SAMPLE_ROWS)
+        leaves = [(*leaf, each.name) for each in batch.schema for leaf in _leaves(each, each.name)]
         # A name may have a dot in it; what two leaves share, Parquet's options cannot tell apart.
-        count = Counter(path for each in batch.schema for path, _ in _leaves(each, each.name))
-        shared = {path for path, times in count.items() if times > 1}
-        self._choices = {}
-        for i, each in enumerate(batch.schema):
-            self._choices |= self._choose(sample.select([i]), each, shared)
+        count = Counter(path for path, _, _ in leaves)
+        candidates = {path: _candidates(kind) for path, kind, _ in leaves if count[path] == 1}
+        best = dict.fromkeys(count, _DICTIONARY)
+        sizes = self._sizes(sample, best)
+        for attempt in range(max(map(len, candidates.values()), default=0)):
+            trial = {path: names[attempt] for path, names in candidates.items() if names[attempt:]}
+            tried = dict.fromkeys(name for path, _, name in leaves if path in trial)
+            for path, size in self._sizes(sample.select(list(tried)), best | trial).items():
+                if path in trial and size < sizes[path]:
+                    best[path], sizes[path] = trial[path], size
+        self._choices = best
         self._learned_rows = batch.num_rows
         self._schema = batch.schema
 
-    def _choose(
-        self, column: pa.RecordBatch, each: pa.Field, shared: Collection[str]
-    ) -> dict[str, str]:
-        """Return the smallest encoding of each leaf of one column; a dictionary where shared."""
-        found = _leaves(each, each.name)
-        best = {path: _DICTIONARY for path, _ in found}
-        leaves = {path: kind for path, kind in found if path not in shared}
-        if not leaves:
-            return best
-        sizes = self._sizes(column, best)
-        for attempt in range(max(len(_candidates(kind)) for kind in leaves.values())):
-            trial = best | {
-                path: _candidates(kind)[min(attempt, len(_candidates(kind)) - 1)]
-                for path, kind in leaves.items()
-            }
-            for path, size in self._sizes(column, trial).items():
-                if size < sizes[path]:
-                    best[path], sizes[path] = trial[path], size
-        return best
-
-    def _sizes(self, column: pa.RecordBatch, choices: Mapping[str, str]) -> dict[str, int]:
-        file = pq.read_metadata(pa.BufferReader(self._write(column, choices, {})))
+    def _sizes(self, batch: pa.RecordBatch, choices: Mapping[str, str]) -> dict[str, int]:
+        file = pq.read_metadata(pa.BufferReader(self._write(batch, choices, {})))
         group = file.row_group(0)
         chunks = [group.column(i) for i in range(group.num_columns)]
         return {chunk.path_in_schema: chunk.total_compressed_size for chunk in chunks}
 
 
 def _candidates(kind: pa.DataType) -> tuple[str, ...]:
+    """Return what a leaf of this type may be tried with besides a dictionary."""
     if pa.types.is_boolean(kind):
-        return (_DICTIONARY,)
+        return ()
     if pa.types.is_floating(kind) or pa.types.is_fixed_size_binary(kind):
         return ("PLAIN",)
     if any(test(kind) for test in _TEXT):

@@ -68,8 +68,8 @@ CLIENTS = """broker.confluent  producer  consumer  serializing  share  aio  test
 local  demo"""
 """Who may use confluent-kafka's clients, and with them all of it."""
 
-USE_VALUES = """errors  record  position  block  batch  accumulator  delivery  broker  lane
-segmenter  sender  transaction  ledger  feed  lookup"""
+USE_VALUES = """errors  record  position  block  batch  intake  accumulator  delivery  broker
+lane  segmenter  sender  transaction  ledger  feed  lookup"""
 """Who may use its value types."""
 
 USE_HASHES = "partitioner"

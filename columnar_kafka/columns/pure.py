@@ -7,7 +7,7 @@ too large, a date too late) is found when its chunk is converted, and refused al
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -30,20 +30,8 @@ CHUNK_ROWS: Final = 1024
 """Rows converted at once: enough for Arrow's speed, few enough to find a bad one early."""
 
 _ROW_BYTES: Final = 256  # a record's own objects: the tuple of values, its place in the lists
-_SIGNATURES: Final = 1024
-"""Combinations of Python types remembered as good: a few in practice, many with many nulls."""
 
 Row = tuple[Any, ...]
-
-
-class _Plan(NamedTuple):
-    """What is left to do with the values of a row whose Python types are good.
-
-    `texts` reads those to be measured, `others` are the indexes of bytes and of local times.
-    """
-
-    texts: Callable[[Row], Row] | None
-    others: Sequence[int]
 
 
 class PureColumns:
@@ -63,10 +51,14 @@ class PureColumns:
             if (freeze := freezer(each, each.name, schema)) is not None
         ]
         self._fields = [(each.name, converter(each.type)) for each in schema.arrow]
-        # Plans by the Python types of a row, and that of the last row, which the next one often
-        # is like. Any thread adds what any other would; what is lost is made again.
-        self._known: dict[tuple[type, ...], _Plan] = {}
-        self._usual: tuple[list[type], _Plan] = ([], _Plan(None, ()))
+        texts = [i for i, taken in enumerate(self._taken) if taken.is_text]
+        self._texts: Callable[[Row], Row] | None = getter(texts) if texts else None
+        self._others = [
+            i for i, taken in enumerate(self._taken) if taken.is_binary or taken.is_local
+        ]
+        # The Python types of the last row, good ones: the next row often has the same. Any thread
+        # may set them.
+        self._usual: list[type] = []
 
     def take(self, row: Any) -> tuple[Row, int]:
         """See `Columns.take`."""
@@ -82,14 +74,18 @@ class PureColumns:
             values, more = self._freeze(values)
             nbytes += more
         types = list(map(type, values))
-        usual, plan = self._usual
-        if types != usual:
-            plan = self._plan(types, values)
-        if plan.texts is not None:
-            text = "".join(plan.texts(values))
-            nbytes += len(text) if text.isascii() else sum(map(measure, plan.texts(values)))
-        if plan.others:
-            nbytes += self._look(plan, values)
+        if types != self._usual:
+            self._check(types, values)
+            self._usual = types
+        if self._texts is not None:
+            text = "".join(filter(None, self._texts(values)))
+            nbytes += (
+                len(text)
+                if text.isascii()
+                else sum(map(measure, filter(None, self._texts(values))))
+            )
+        if self._others:
+            nbytes += self._look(values)
         return values, nbytes
 
     def builder(self) -> PureBuilder:
@@ -105,31 +101,17 @@ class PureColumns:
                 nbytes += more
         return tuple(frozen), nbytes
 
-    def _plan(self, types: list[type], values: Row) -> _Plan:
-        """Return what to do with values of these types, which good rows have, or raise."""
-        signature = tuple(types)
-        plan = self._known.get(signature)
-        if plan is None:
-            plan = self._check(values)
-            if len(self._known) >= _SIGNATURES:
-                self._known.clear()
-            self._known[signature] = plan
-        self._usual = (types, plan)
-        return plan
-
-    def _check(self, values: Row) -> _Plan:
-        for taken, value in zip(self._taken, values, strict=True):
-            if not taken.accepts(type(value)):
+    def _check(self, types: list[type], values: Row) -> None:
+        for taken, kind, value in zip(self._taken, types, values, strict=True):
+            if kind not in taken.exact and not taken.accepts(kind):
                 raise taken.wrong(value)
-        there = [i for i, value in enumerate(values) if value is not None]
-        texts = [i for i in there if self._taken[i].is_text]
-        others = [i for i in there if self._taken[i].is_binary or self._taken[i].is_local]
-        return _Plan(getter(texts) if texts else None, others)
 
-    def _look(self, plan: _Plan, values: Row) -> int:
+    def _look(self, values: Row) -> int:
         """Check the zones of local times, and return the bytes of binary values."""
         nbytes = 0
-        for i in plan.others:
+        for i in self._others:
+            if values[i] is None:
+                continue
             if self._taken[i].is_local:
                 self._taken[i].check_zone(values[i])
             else:

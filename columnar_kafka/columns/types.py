@@ -48,7 +48,7 @@ _KIN: Final[dict[str, tuple[type, ...]]] = {
     "float": (numbers.Real,),
     "decimal": (decimal.Decimal,),
     "time": (datetime.time,),
-    "timestamp": (datetime.datetime, numbers.Integral),
+    "timestamp": (datetime.datetime,),
     "duration": (datetime.timedelta,),
     "string": (str,),
     "binary": (bytes,),
@@ -64,7 +64,8 @@ class Taken:
         self._arrow = each.type
         self._nullable = each.nullable
         kind = _kind(each.type)
-        self._exact = _PYTHON[kind]
+        self.exact = _PYTHON[kind] | ({type(None)} if each.nullable else set())
+        """The types that are accepted most often."""
         self._kin = _KIN.get(kind, ())
         self.is_text = kind == "string"
         self.is_binary = kind == "binary"
@@ -73,10 +74,8 @@ class Taken:
 
     def accepts(self, kind: type) -> bool:
         """Say whether values of a Python type fit, as far as the type can tell."""
-        if kind in self._exact:
+        if kind in self.exact:
             return True
-        if kind is type(None):
-            return bool(self._nullable)
         return kind is not bool and issubclass(kind, self._kin)
 
     def check_zone(self, value: Any) -> None:

@@ -13,7 +13,9 @@ __all__ = ["KAFKA_COLUMN", "MAX_NESTING", "normalise"]
 
 KAFKA_COLUMN: Final = "_kafka"
 MAX_NESTING: Final = 100
-"""pyarrow writes deeper files than it can read back."""
+"""Levels of a Parquet schema, root and leaf counted: more, and Arrow cannot read the file."""
+_BELOW_ROOT: Final = 2
+_LIST_LEVELS: Final = 2  # of a map too: the repeated group, and what is in it
 
 _FIELD_ID: Final = b"PARQUET:field_id"
 
@@ -32,7 +34,7 @@ def normalise(schema: pa.Schema) -> pa.Schema:
             raise SchemaError(f"field {name!r} is reserved for each record's key, time and headers")
         if names.count(name) > 1:
             raise SchemaError(f"field {name!r} occurs {names.count(name)} times; names are unique")
-    fields = [_field(each, each.name, 1) for each in schema]
+    fields = [_field(each, each.name, _BELOW_ROOT) for each in schema]
     return pa.schema(fields, metadata=users(schema.metadata))
 
 
@@ -74,7 +76,8 @@ def _type(  # noqa: PLR0911 - one for each kind of type
     """Return the stored form of a type, or refuse it by the path of its field."""
     if depth > MAX_NESTING:
         raise SchemaError(
-            f"field {path.partition('.')[0]!r} is nested more than {MAX_NESTING} levels deep"
+            f"field {path.partition('.')[0]!r} is nested deeper than the {MAX_NESTING} levels of a "
+            "Parquet file, of which a list or a map takes two"
         )
     arrow = _LAYOUTS.get(arrow, arrow)
     _check_time(arrow, path)
@@ -89,19 +92,21 @@ def _type(  # noqa: PLR0911 - one for each kind of type
     if pa.types.is_map(arrow):
         return _map(arrow, path, depth)
     if pa.types.is_fixed_size_list(arrow):
-        return pa.list_(_field(arrow.value_field, f"{path}.item", depth + 1), arrow.list_size)
-    if pa.types.is_large_list(arrow):
-        return pa.large_list(_field(arrow.value_field, f"{path}.item", depth + 1))
+        return pa.list_(
+            _field(arrow.value_field, f"{path}.item", depth + _LIST_LEVELS), arrow.list_size
+        )
+    if pa.types.is_large_list(arrow) or pa.types.is_large_list_view(arrow):
+        return pa.large_list(_field(arrow.value_field, f"{path}.item", depth + _LIST_LEVELS))
     if pa.types.is_list(arrow) or pa.types.is_list_view(arrow):
-        return pa.list_(_field(arrow.value_field, f"{path}.item", depth + 1))
+        return pa.list_(_field(arrow.value_field, f"{path}.item", depth + _LIST_LEVELS))
     raise SchemaError(f"field {path!r} has type {arrow}, which a segment cannot store")
 
 
 def _map(arrow: pa.DataType, path: str, depth: int) -> pa.DataType:
     if pa.types.is_nested(arrow.key_type):
         raise SchemaError(f"field {path!r} has keys of type {arrow.key_type}, as no dict can")
-    item = _field(arrow.item_field, f"{path}.value", depth + 1)
-    return pa.map_(_type(arrow.key_type, f"{path}.key", depth + 1), item)
+    item = _field(arrow.item_field, f"{path}.value", depth + _LIST_LEVELS)
+    return pa.map_(_type(arrow.key_type, f"{path}.key", depth + _LIST_LEVELS), item)
 
 
 def _check_time(arrow: pa.DataType, path: str) -> None:

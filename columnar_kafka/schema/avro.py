@@ -77,7 +77,7 @@ def read(schema: str | Mapping[str, Any] | list[Any]) -> Avro:
         arrow = pa.schema(list(reader.record(record, "").fields))
     except RecursionError as error:
         raise SchemaError(
-            f"the Avro schema is nested more than {MAX_NESTING} levels deep"
+            f"the Avro schema is nested deeper than the {MAX_NESTING} levels of a Parquet file"
         ) from error
     return Avro(arrow, reader.defaults, reader.symbols, frozenset(reader.uuids))
 

@@ -459,7 +459,7 @@ def test_what_is_produced_while_a_transaction_ends_is_refused(
 def test_a_record_that_memory_has_no_room_for_fails_alone_and_says_why(make: Any) -> None:
     errors: list[str] = []
     producer = make(queue__buffering__max__kbytes=64, columnar__encoding__compression="none")
-    tags = [random.Random(n).randbytes(50).hex() for n in range(300)]
+    tags = [random.Random(n).randbytes(50).hex() for n in range(200)]
     report = lambda error, _: errors.append("" if error is None else error.str())  # noqa: E731
     producer.produce("t", {"n": 1, "tags": tags}, on_delivery=report)
     producer.produce("t", row(2), on_delivery=report)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import decimal
+import io
 import json
 import re
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import KafkaException
 
@@ -222,8 +224,11 @@ def test_a_field_without_default_has_none() -> None:
             "field 'l.item' is fixed to 0 bytes, which Parquet cannot store",
         ),
         (
-            pa.schema([("a", nested(100, pa.int8()))]),
-            "field 'a' is nested more than 100 levels deep",
+            pa.schema([("a", nested(50, pa.int8()))]),
+            (
+                "field 'a' is nested deeper than the 100 levels of a Parquet file, of which a list "
+                "or a map takes two"
+            ),
         ),
         (
             pa.schema([("a", pa.list_(pa.null()))]),
@@ -263,7 +268,7 @@ def test_avro_nested_too_deep_is_refused_however_deep(levels: int) -> None:
     avro: Any = "int"
     for _ in range(levels):
         avro = {"type": "array", "items": avro}
-    assert "nested more than 100 levels deep" in refusal(one(avro))
+    assert "nested deeper than the 100 levels" in refusal(one(avro))
 
 
 @pytest.mark.parametrize("schema", ["{", "[1]", '{"a": 1}', one("no.such.type"), [("a", "int")]])
@@ -301,9 +306,34 @@ def test_a_unit_parquet_does_not_have_is_refused(given: pa.DataType, instead: st
         RecordSchema.parse(pa.schema([("a", given)]))
 
 
-def test_a_hundred_levels_are_taken() -> None:
-    schema = pa.schema([("a", nested(99, pa.int8()))])
-    assert RecordSchema.parse(schema).arrow == schema
+def of_levels(kinds: str) -> pa.Schema:
+    """Return a schema whose one field is nested as the letters say, outermost first."""
+    inner = pa.int8()
+    for kind in reversed(kinds):
+        if kind == "s":
+            inner = pa.struct([("a", inner)])
+        elif kind == "l":
+            inner = pa.list_(inner)
+        else:
+            inner = pa.map_(pa.string(), inner)
+    return pa.schema([("a", inner)])
+
+
+@pytest.mark.parametrize(
+    "kinds", ["s" * 98, "l" * 49, "m" * 49, "sl" * 32 + "ss", "lsm" * 19 + "sss"]
+)
+def test_what_parquet_reads_back_is_taken_and_one_level_more_refused(kinds: str) -> None:
+    for one_deeper, taken in ((kinds, True), ("s" + kinds, False)):
+        schema = of_levels(one_deeper)
+        file = io.BytesIO()
+        pq.write_table(schema.empty_table(), file)
+        if taken:
+            assert RecordSchema.parse(schema).arrow == schema
+            assert pq.read_table(file).schema == schema
+        else:
+            assert "deeper than the 100 levels" in refusal(schema)
+            with pytest.raises(OSError, match="too deeply nested"):
+                pq.read_table(file)
 
 
 @pytest.mark.parametrize(
@@ -313,6 +343,7 @@ def test_a_hundred_levels_are_taken() -> None:
         (pa.binary_view(), pa.binary()),
         (pa.dictionary(pa.int8(), pa.string()), pa.string()),
         (pa.list_view(pa.int8()), pa.list_(pa.int8())),
+        (pa.large_list_view(pa.int8()), pa.large_list(pa.int8())),
         (pa.list_(pa.string_view()), pa.list_(pa.string())),
         (pa.large_list(pa.string_view()), pa.large_list(pa.string())),
         (pa.list_(pa.string_view(), 2), pa.list_(pa.string(), 2)),
