@@ -23,6 +23,7 @@ Config = Mapping[str, Any]
 # librdkafka's own defaults and aliases, for the keys that also steer the buffer in front of it.
 _MESSAGE_TIMEOUT: Final = ("message.timeout.ms", "delivery.timeout.ms")
 _LINGER: Final = ("linger.ms", "queue.buffering.max.ms")
+_IN_FLIGHT: Final = ("max.in.flight.requests.per.connection", "max.in.flight")
 _ERRORS_ONLY: Final = "delivery.report.only.error"
 
 
@@ -218,6 +219,11 @@ class ProducerConfig:
                 f"columnar.linger.ms={linger_ms:g}: records would time out while they wait for "
                 "their segment to fill"
             )
+        idempotent = parsed.transactional or read.shared(("enable.idempotence",), False, _boolean)
+        if encoding != "none" and idempotent and not set(_IN_FLIGHT) & set(rest):
+            # A broker that knows nothing of a producer takes its second request although it has
+            # refused the first, which librdkafka then reports as delivered: its records are lost.
+            rest[_IN_FLIGHT[0]] = 1
         if encoding != "none" and parsed.errors_only:
             # A record's success is learned from its segment's report; who is told is ours to say.
             rest[_ERRORS_ONLY] = False

@@ -6,6 +6,8 @@ import logging
 import math
 import time
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from operator import index
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +25,7 @@ from columnar_kafka.lookup import first_records
 from columnar_kafka.record import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from columnar_kafka.broker.base import ConsumerBroker
     from columnar_kafka.decoder import Decoder, Segment
@@ -35,6 +37,7 @@ _log = logging.getLogger(__name__)
 _MAX_CONSUME: Final = 1_000_000
 _MAX_RAISED: Final = 100
 _CALLBACKS: Final = ("error_cb", "stats_cb", "throttle_cb")
+_Told = Callable[[str, list[TopicPartition]], None]
 _NOT_GIVEN: Final[Any] = object()  # confluent-kafka refuses None where a callback is expected
 
 
@@ -75,7 +78,7 @@ class Consumer(confluent_kafka.Consumer):
             return
         if settings.unread is not None:
             raise settings.unread
-        self._closed = False
+        self._closed = self._closing = self._left = False
         self._granted: set[Partition] = set()  # by the group: given back before the end
         self._broker: ConsumerBroker = self._connect(inner)
         self._ledger = Ledger(auto_store=settings.auto_store)
@@ -174,35 +177,43 @@ class Consumer(confluent_kafka.Consumer):
                 raise TypeError(f"{name} expects a callable")
 
         def told(name: str, partitions: list[TopicPartition]) -> None:
+            if name == "on_lost" and name not in given:
+                name = "on_revoke"
             if name in given:
                 given[name](self, to_positions(partitions))
 
-        def assigned(_: Any, partitions: list[TopicPartition]) -> None:
-            self._granted |= set(map(key_of, partitions))
-            self._feed.assign(partitions)
-            told("on_assign", partitions)
-
-        def revoked(_: Any, partitions: list[TopicPartition]) -> None:
-            keys = list(map(key_of, partitions))
-            try:
-                told("on_revoke", partitions)
-            finally:
-                self._commit_stored(keys)
-                self._give_up(keys)
-
-        def lost(_: Any, partitions: list[TopicPartition]) -> None:
-            try:
-                told("on_lost" if "on_lost" in given else "on_revoke", partitions)
-            finally:
-                self._give_up(map(key_of, partitions))
-
+        calls = {"on_assign": self._assigned, "on_revoke": self._revoked, "on_lost": self._lost}
         super().subscribe(
-            topics,
-            on_assign=self._guarded(assigned),
-            on_revoke=self._guarded(revoked),
-            on_lost=self._guarded(lost),
+            topics, **{name: self._guarded(partial(call, told)) for name, call in calls.items()}
         )
         self._feed.serve_soon()
+
+    def _assigned(self, told: _Told, _: Any, partitions: list[TopicPartition]) -> None:
+        if self._closing and (before := self._broker.assignment()):
+            # This assignment waited when `close` began. librdkafka will answer it by leaving the
+            # group, before it calls on_revoke: too late for any commit.
+            self._revoked(told, _, before)
+            self._left = True
+            return
+        self._granted |= set(map(key_of, partitions))
+        self._feed.assign(partitions)
+        told("on_assign", partitions)
+
+    def _revoked(self, told: _Told, _: Any, partitions: list[TopicPartition]) -> None:
+        if self._left:
+            return
+        keys = list(map(key_of, partitions))
+        try:
+            told("on_revoke", partitions)
+        finally:
+            self._commit_stored(keys)
+            self._give_up(keys)
+
+    def _lost(self, told: _Told, _: Any, partitions: list[TopicPartition]) -> None:
+        try:
+            told("on_lost", partitions)
+        finally:
+            self._give_up(map(key_of, partitions))
 
     def _give_up(self, keys: Iterable[Partition]) -> None:
         gone = list(keys)
@@ -415,6 +426,7 @@ class Consumer(confluent_kafka.Consumer):
             return
         assigned_by_hand = {*map(key_of, self._broker.assignment())} - self._granted
         self._commit_stored(assigned_by_hand)
+        self._closing = True
         super().close()
         self._closed = True
         self._feed.clear()

@@ -34,11 +34,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("servers"))
 
 
+# Members of a new-protocol group learn of a rebalance with their heartbeat: every 5 s, elsewhere.
+_BROKER = {
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "200",
+}
+
+
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[LocalKafka]:
     """One real Kafka node for the whole session."""
     _require_java()
-    with LocalKafka() as servers:
+    with LocalKafka(config=_BROKER) as servers:
         yield servers
 
 

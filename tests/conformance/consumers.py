@@ -281,7 +281,8 @@ def _segment(
 def _producer(servers: str) -> confluent_kafka.Producer:
     config = {"bootstrap.servers": servers, "linger.ms": 0, "log_level": 0}
     # A topic's first messages may be refused before its leader is ready; retries keep their order.
-    return confluent_kafka.Producer({**config, "enable.idempotence": True})
+    one = {"enable.idempotence": True, "max.in.flight": 1}  # with more the first would be lost
+    return confluent_kafka.Producer({**config, **one})
 
 
 def until(consumer: Any, condition: Callable[[], Any]) -> list[Any]:

@@ -210,6 +210,22 @@ def test_the_outer_level_wins_over_the_topic_level() -> None:
     assert parsed.partitioner == "fnv1a"
 
 
+@pytest.mark.parametrize("how", [{"enable.idempotence": True}, {"transactional.id": "x"}])
+def test_an_idempotent_producer_has_one_request_on_its_way_unless_told_otherwise(
+    how: dict[str, Any],
+) -> None:
+    key, alias = "max.in.flight.requests.per.connection", "max.in.flight"
+    on: dict[str, Any] = {"columnar.encoding": "parquet"}
+    assert ProducerConfig.parse(on | how)[1] == how | {key: 1}
+    assert ProducerConfig.parse(on | how | {key: 5})[1] == how | {key: 5}
+    assert ProducerConfig.parse(on | how | {alias: 5})[1] == how | {alias: 5}
+    assert ProducerConfig.parse(how)[1] == how  # without segments all is as ever
+    assert ProducerConfig.parse(on)[1] == {}
+    assert ProducerConfig.parse(on | {"enable.idempotence": "false"})[1] == {
+        "enable.idempotence": "false"
+    }
+
+
 def test_the_memory_bound_is_in_kibibytes() -> None:
     parsed = producer(queue__buffering__max__kbytes=3, queue__buffering__max__messages=9)
     assert (parsed.queue_bytes, parsed.queue_records) == (3072, 9)

@@ -1,0 +1,106 @@
+"""A producer's first request to a partition is refused, and its second is on its way already.
+
+The broker knows nothing of the producer, and takes the second although it begins in the middle.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import confluent_kafka
+import pyarrow as pa
+import pytest
+from confluent_kafka import TopicPartition
+from refusing import Refusing
+from support import eventually
+
+import columnar_kafka
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from conftest import TopicFactory
+
+    from columnar_kafka.local import LocalKafka
+
+IDEMPOTENT = {"enable.idempotence": True, "linger.ms": 0, "log_level": 0}
+COUNT = 3
+
+
+def stored(kafka: LocalKafka, topic: str) -> list[Any]:
+    """Return the values of what a topic's one partition holds."""
+    consumer = columnar_kafka.Consumer(
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "group.id": topic,
+            "columnar.encoding": "parquet",
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: list[Any] = []
+    while (message := consumer.poll(20)).error() is None:
+        found.append(message.value())
+    consumer.close()
+    return found
+
+
+def acknowledged(
+    producer: Any, send: Callable[[Any, int, Any], None], proxy: Refusing
+) -> list[int]:
+    """Send messages, the first in a request of its own; return those reported as delivered."""
+    found: list[int] = []
+    for n in range(COUNT):
+        send(producer, n, lambda error, _, n=n: found.append(n) if error is None else None)
+        eventually(lambda: producer.poll(0.01) or proxy.refused)
+    assert producer.flush(30) == 0
+    return found
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("transactional", [False, True])
+@pytest.mark.parametrize("plain", [False, True])
+def test_what_is_acknowledged_is_there(
+    kafka: LocalKafka, topic: TopicFactory, *, transactional: bool, plain: bool
+) -> None:
+    name = topic()
+
+    def send(producer: Any, n: int, report: Any) -> None:
+        value = b"%d" % n if plain else {"n": n}
+        producer.produce(name, value, partition=0, on_delivery=report)
+
+    with Refusing(kafka.bootstrap_servers, wait=1) as proxy:
+        config = {"bootstrap.servers": proxy.bootstrap_servers, "columnar.encoding": "parquet"}
+        config |= {"transactional.id": name} if transactional else {}
+        producer = columnar_kafka.Producer({**config, **IDEMPOTENT, "columnar.linger.ms": 1})
+        producer.set_schema(name, pa.schema([("n", pa.int64())]))
+        if transactional:
+            producer.init_transactions(30)
+            producer.begin_transaction()
+        found = acknowledged(producer, send, proxy)
+        if transactional:
+            producer.commit_transaction(30)
+        producer.close()
+        assert (proxy.refused, proxy.behind) == (1, 0)
+    assert found == list(range(COUNT))
+    wanted = [b"%d" % n if plain else {"n": n} for n in found]
+    assert stored(kafka, name) == wanted
+
+
+@pytest.mark.kafka
+def test_confluents_producer_loses_what_it_acknowledges(
+    kafka: LocalKafka, topic: TopicFactory
+) -> None:
+    """When that is mended, one request at a time is no longer needed."""
+    name = topic()
+
+    def send(producer: Any, n: int, report: Any) -> None:
+        producer.produce(name, b"%d" % n, partition=0, on_delivery=report)
+
+    with Refusing(kafka.bootstrap_servers, wait=20) as proxy:
+        config = {"bootstrap.servers": proxy.bootstrap_servers}
+        producer = confluent_kafka.Producer({**config, **IDEMPOTENT})
+        found = acknowledged(producer, send, proxy)
+        assert (proxy.refused, proxy.behind) == (1, 1)
+    assert found == list(range(COUNT))
+    assert stored(kafka, name) == [b"1", b"2"]

@@ -1,0 +1,170 @@
+"""A proxy before one Kafka node that answers a partition's first produce request with an error.
+
+The request does not reach the node, as where a leader has only just been elected: it knows nothing
+of the producer when the next request comes.
+"""
+
+from __future__ import annotations
+
+import io
+import socket
+import struct
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+__all__ = ["Refusing"]
+
+_PRODUCE: Final = 0
+_NOT_LEADER: Final = 6
+
+
+class Refusing:
+    """Serves on `bootstrap_servers`, one thread for each direction of a connection.
+
+    `refused` counts the requests that it has answered itself, after `wait` seconds or when another
+    one has come: those count as `behind`.
+    """
+
+    def __init__(self, bootstrap_servers: str, *, wait: float) -> None:
+        self._wait = wait
+        self._host, port = bootstrap_servers.split(":")
+        self._port = int(port)
+        self._server = socket.create_server((self._host, 0))
+        self._sockets = [self._server]
+        self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()
+        self._second = threading.Event()
+        self.refused = 0
+        self.behind = 0
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"{self._host}:{self._server.getsockname()[1]}"
+
+    def __enter__(self) -> Self:
+        self._start(self._accept)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for each in self._sockets:
+            _shut(each)
+        for thread in self._threads:
+            thread.join()
+
+    def _start(self, target: object, *args: object) -> None:
+        thread = threading.Thread(target=target, args=args, daemon=True)  # type: ignore[arg-type]
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._server.accept()
+            except OSError:
+                return
+            node = socket.create_connection((self._host, self._port))
+            self._sockets += [client, node]
+            self._start(self._requests, client, node)
+            self._start(self._responses, node, client)
+
+    def _requests(self, client: socket.socket, node: socket.socket) -> None:
+        held: list[threading.Thread] = []
+        while frame := _frame(client):
+            (key,) = struct.unpack_from(">h", frame)
+            if key == _PRODUCE and self.refused == 0:
+                self.refused += 1
+                # It is answered later: whether another request is sent meanwhile is the question.
+                held.append(threading.Thread(target=self._refuse, args=(client, frame)))
+                held[0].start()
+                continue
+            if key == _PRODUCE and held and held[0].is_alive():
+                self.behind += 1
+                self._second.set()
+                held[0].join()
+            self._send(node, frame)
+        for each in held:
+            each.join()
+        _shut(node)
+
+    def _refuse(self, client: socket.socket, request: bytes) -> None:
+        self._second.wait(self._wait)
+        self._send(client, _refusal(request))
+
+    def _responses(self, node: socket.socket, client: socket.socket) -> None:
+        # Clients are told where the node is: here.
+        host = self._host.encode()
+        real = host + struct.pack(">i", self._port)
+        ours = host + struct.pack(">i", self._server.getsockname()[1])
+        while frame := _frame(node):
+            self._send(client, frame.replace(real, ours))
+        _shut(client)
+
+    def _send(self, to: socket.socket, frame: bytes) -> None:
+        with self._lock:
+            try:
+                to.sendall(struct.pack(">i", len(frame)) + frame)
+            except OSError:
+                _shut(to)
+
+
+def _refusal(request: bytes) -> bytes:
+    """Return the answer NOT_LEADER to a ProduceRequest of version 9 to 12, of one partition."""
+    reader = io.BytesIO(request)
+    _, version, correlation, client = struct.unpack(">hhih", reader.read(10))
+    assert 9 <= version <= 12, version  # those with compact names
+    reader.read(client)
+    assert reader.read(1) == b"\0"  # no tagged fields
+    reader.read(max(0, _varint(reader) - 1))  # the transactional id
+    reader.read(6)  # acks and timeout
+    assert _varint(reader) - 1 == 1
+    name = reader.read(_varint(reader) - 1)
+    assert _varint(reader) - 1 == 1
+    index = reader.read(4)
+    partition = index + struct.pack(">hqqq", _NOT_LEADER, -1, -1, -1) + b"\1\0\0"
+    topic = bytes([len(name) + 1]) + name + b"\2" + partition + b"\0"
+    return struct.pack(">i", correlation) + b"\0" + b"\2" + topic + struct.pack(">i", 0) + b"\0"
+
+
+def _varint(reader: io.BytesIO) -> int:
+    number = shift = 0
+    while True:
+        (byte,) = reader.read(1)
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if not byte & 0x80:
+            return number
+
+
+def _frame(source: socket.socket) -> bytes:
+    """Return the next request or response, without its length; empty at the end."""
+    head = _exactly(source, 4)
+    return _exactly(source, struct.unpack(">i", head)[0]) if head else b""
+
+
+def _exactly(source: socket.socket, count: int) -> bytes:
+    found = b""
+    while len(found) < count:
+        try:
+            more = source.recv(count - len(found))
+        except OSError:
+            return b""
+        if not more:
+            return b""
+        found += more
+    return found
+
+
+def _shut(each: socket.socket) -> None:
+    with suppress(OSError):
+        each.shutdown(socket.SHUT_RDWR)
+    each.close()
