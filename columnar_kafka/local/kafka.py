@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 from confluent_kafka.cimpl import NewTopic  # where confluent-kafka's type stubs have it
 
 from columnar_kafka.local.base import KafkaServers
@@ -270,20 +270,20 @@ class LocalKafka(KafkaServers):
         config: Mapping[str, str] | None = None,
         replication_factor: int | None = None,
     ) -> None:
-        """Create a topic and block until every partition has a leader in the metadata.
+        """Create a topic and block until the leaders of all its partitions answer.
 
         Raises:
             KafkaException: the cluster refused it, or did not answer.
-            LocalKafkaError: it was not visible within 60 s.
+            LocalKafkaError: they did not within 60 s.
         """
         admin = _admin(self.bootstrap_servers)
         factor = -1 if replication_factor is None else replication_factor
         topic = NewTopic(name, partitions, factor, config=dict(config or {}))
         admin.create_topics([topic])[name].result(START_SECONDS)
         deadline = time.monotonic() + START_SECONDS
-        while _led_partitions(admin, name) < partitions:
+        while not _answers(admin, name, partitions):
             if time.monotonic() > deadline:
-                raise LocalKafkaError(f"topic {name} was created and is not visible")
+                raise LocalKafkaError(f"topic {name} was created, and its leaders do not answer")
             time.sleep(_POLL_SECONDS)
 
     def _start_nodes(self, runtime: BrokerRuntime) -> None:
@@ -357,6 +357,15 @@ def _known_brokers(admin: AdminClient) -> set[int]:
         return set()
 
 
-def _led_partitions(admin: AdminClient, topic: str) -> int:
-    found = admin.list_topics(topic, timeout=START_SECONDS).topics[topic].partitions.values()
-    return sum(partition.leader >= 0 for partition in found)
+def _answers(admin: AdminClient, topic: str, partitions: int) -> bool:
+    """Say whether each leader knows of its leadership; metadata tells of it before."""
+    wanted: dict[TopicPartition, OffsetSpec] = {
+        TopicPartition(topic, number): OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        for number in range(partitions)
+    }
+    try:
+        for asked in admin.list_offsets(wanted, request_timeout=START_SECONDS).values():
+            asked.result(START_SECONDS)
+    except KafkaException:
+        return False
+    return True
