@@ -44,6 +44,7 @@ _GONE: Final = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
 )
 _FATAL: Final = (KafkaError._FATAL, KafkaError._FENCED)
+_FENCED: Final = (KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
 _NOT_REFUSED: Final = (
     KafkaError._PURGE_QUEUE,
     KafkaError._PURGE_INFLIGHT,
@@ -231,7 +232,7 @@ class Delivery:
             lane.refusals.append(refusal)
         elif error is not None and error.code() in _GONE:
             lane.refusals.append(Refusal(item, item.nbytes, error, source, final=True))
-        if error is not None and (error.fatal() or error.code() in _FATAL):
+        if error is not None and self._ends_all(error):
             self.fatal = True
         self._intake.free(item)
         outcome = _outcome(item, error, source)
@@ -240,6 +241,10 @@ class Delivery:
         self._failures += failures
         self._refusals += refusals
         self._known.append(outcome)
+
+    def _ends_all(self, error: KafkaError) -> bool:
+        fenced = not self._sends_again and error.code() in _FENCED
+        return error.fatal() or error.code() in _FATAL or fenced
 
     # --- outcomes -------------------------------------------------------------------------------
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from kinds import failure, outcome
 
 pytestmark = pytest.mark.kafka
@@ -220,6 +220,19 @@ def test_a_fenced_producer_is_of_no_more_use(make, kafka) -> None:
         KafkaError._FATAL,
         "Unable to produce message: Local: Fatal error",
     )
+
+
+@warns
+def test_a_fenced_producer_learns_of_it_from_a_message_too(make, kafka) -> None:
+    topic = topic_with(make, kafka)
+    producer = fenced(make, topic)
+    producer.produce(topic, make.value(b"x"))
+    with suppress(KafkaException):
+        producer.flush(20)
+    assert producer.flush(20) == 0
+    assert failure(producer.produce, topic, make.value(b"x")).code() == KafkaError._FATAL
+    error = failure(producer.commit_transaction, 20)
+    assert (error.code(), error.fatal()) == (KafkaError._FENCED, True)
 
 
 @warns
