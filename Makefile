@@ -48,6 +48,6 @@ docs: install  ## run what README and docs show
 
 lock: install  ## renew the lock file from pyproject.toml
 	$(BIN)/pip install --quiet uv
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra demo --group dev \
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra avro --extra demo --group dev \
 		--no-emit-package columnar-kafka --custom-compile-command 'make lock' \
 		--output-file $(LOCK) pyproject.toml

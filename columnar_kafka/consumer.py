@@ -12,23 +12,32 @@ from operator import index
 from typing import TYPE_CHECKING, Any, Final
 
 import confluent_kafka
+import pyarrow as pa
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 
 from columnar_kafka import config, position
+from columnar_kafka.arrow_feed import ArrowFeed, Request
+from columnar_kafka.arrow_reader import stream
 from columnar_kafka.broker.confluent import ConfluentConsumer
 from columnar_kafka.decoder import InlineDecoder
 from columnar_kafka.errors import ConfigError, SegmentError
-from columnar_kafka.feed import Feed
 from columnar_kafka.isolated import IsolatedDecoder
 from columnar_kafka.ledger import GroupMetadata, Ledger, Partition, key_of, to_positions
 from columnar_kafka.lookup import first_records
+from columnar_kafka.plain.base import Formats
 from columnar_kafka.record import Message
+from columnar_kafka.selection import Selection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    import pyarrow.compute as pc
+
+    from columnar_kafka.arrow_feed import Found
+    from columnar_kafka.arrow_reader import OnError, Stops
     from columnar_kafka.broker.base import ConsumerBroker
     from columnar_kafka.decoder import Decoder, Segment
+    from columnar_kafka.plain import Format, TableFormat
 
 __all__ = ["Consumer"]
 
@@ -39,6 +48,10 @@ _MAX_RAISED: Final = 100
 _CALLBACKS: Final = ("error_cb", "stats_cb", "throttle_cb")
 _Told = Callable[[str, list[TopicPartition]], None]
 _NOT_GIVEN: Final[Any] = object()  # confluent-kafka refuses None where a callback is expected
+
+
+def _never() -> bool:
+    return False
 
 
 class Consumer(confluent_kafka.Consumer):
@@ -79,11 +92,13 @@ class Consumer(confluent_kafka.Consumer):
         if settings.unread is not None:
             raise settings.unread
         self._closed = self._closing = self._left = False
+        self._selection = Selection()
+        self._tells_ends = str(inner.get("enable.partition.eof")).lower() in ("true", "1")
         self._granted: set[Partition] = set()  # by the group: given back before the end
         self._broker: ConsumerBroker = self._connect(inner)
         self._ledger = Ledger(auto_store=settings.auto_store)
         self._decoder = _decoder(settings)
-        self._feed = Feed(
+        self._feed = ArrowFeed(
             self._broker,
             self._ledger,
             decoder=self._decoder,
@@ -143,12 +158,194 @@ class Consumer(confluent_kafka.Consumer):
             KafkaException: the next message is a plain one (`poll` takes it), or an error event.
             ConfigError: ``columnar.encoding`` is ``none``, or ``fetch.raw.bytes`` is set.
         """
-        if not self._settings.unwraps:
-            raise ConfigError("poll_segment needs columnar.encoding=parquet, without raw bytes")
+        self._check_unwraps("poll_segment")
+        math.isfinite(timeout)
         self._check_open()
         return self._feed.segment(timeout)
 
     pollBuffer = poll_segment  # noqa: N815 - the KIP's name
+
+    def consume_arrow(
+        self,
+        num_records: int,
+        timeout: float = -1,
+        columns: Sequence[str] | None = None,
+        *,
+        filter: pc.Expression | None = None,  # noqa: A002 - pyarrow's name
+        promote: bool = False,
+        key: Format | Mapping[str, Format] | None = None,
+        value: Format | TableFormat | Mapping[str, Format | TableFormat] | None = None,
+    ) -> pa.Table | None:
+        """Return up to `num_records` records as one table, or None after `timeout` seconds.
+
+        They are the next ones, as `consume` would return them, of one topic and one schema: fewer
+        when a record of another topic or schema, or something to be raised comes next; when
+        `timeout` seconds have passed; or when they take ``columnar.max.decoded.bytes`` or 32 MiB of
+        messages. With a filter, as soon as there is one. `position`, `commit` and all others go on
+        after the last record looked at. Serves callbacks; decodes in the thread that calls.
+        Messages that are tables themselves (`plain.Ipc`) stay whole: the last may be too long.
+
+        The column ``_kafka`` has what the segment's has (of plain messages key, timestamp and
+        headers), and `topic`, `partition` and `offset`, the position. The table's metadata has the
+        keys ``columnar.topic`` and ``columnar.schema``.
+
+        Args:
+            num_records: from 1 to 1,000,000.
+            timeout: in seconds; without, it waits for ever.
+            columns: the only ones to be decoded, in this order; a member of ``_kafka`` is called
+                ``_kafka.offset``.
+            filter: rows for which it is true; it may use columns that are not in `columns`. Of a
+                segment without such rows only what the filter uses is decoded.
+            promote: go on over a schema that grew (see `Producer.set_schema`): the table has the
+                grown one, and null where a column is missing.
+            key: how keys of plain messages are encoded, also by topic; by default they are bytes.
+            value: how values are; records become columns, anything else the column ``value``.
+
+        Raises:
+            SegmentError: the next record is in a segment that cannot be trusted; the next call goes
+                on after it.
+            RowError: it is a plain message that cannot be decoded; the next call goes on after it.
+            KafkaException: it is an error event, or the end of a partition.
+            SchemaError: it lacks a column, or the filter does not fit; it stays, for another call.
+            ConfigError: ``columnar.encoding`` is ``none``, or ``fetch.raw.bytes`` is set.
+            RuntimeError, TypeError, ValueError: as `consume`.
+        """
+        found = self._find_arrow(
+            num_records, timeout, columns, filter=filter, promote=promote, key=key, value=value
+        )
+        return None if found is None else found.take()
+
+    def _find_arrow(
+        self,
+        num_records: int,
+        timeout: float = -1,
+        columns: Sequence[str] | None = None,
+        *,
+        stops: Stops = _never,
+        **given: Any,
+    ) -> Found | None:
+        """Return what `consume_arrow` hands out, as yet not handed out; None when it `stops`."""
+        self._check_unwraps("consume_arrow")
+        math.isfinite(timeout)
+        self._check_open()
+        count = _count(num_records)
+        least = count if given.get("filter") is None else 1
+        request = self._request(columns, least=least, most=count, **given)
+        return self._feed.find(request, timeout, stops)
+
+    def _request(
+        self,
+        columns: Sequence[str] | None,
+        *,
+        filter: pc.Expression | None = None,  # noqa: A002 - as consume_arrow
+        promote: bool = False,
+        key: Any = None,
+        value: Any = None,
+        **more: Any,
+    ) -> Request:
+        selection = Selection(columns, filter, promote=promote)
+        if not selection.is_like(self._selection):  # planning a filter takes milliseconds
+            self._selection = selection
+        return Request(
+            selection=self._selection,
+            formats=Formats(key, value),
+            limits=self._settings.limits,
+            **more,
+        )
+
+    def arrow_reader(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        filter: pc.Expression | None = None,  # noqa: A002 - pyarrow's name
+        promote: bool = False,
+        key: Format | Mapping[str, Format] | None = None,
+        value: Format | TableFormat | Mapping[str, Format | TableFormat] | None = None,
+        schema: pa.Schema | None = None,
+        num_records: int = 100_000,
+        timeout: float = -1,
+        until_end: bool = False,
+        on_error: Callable[[KafkaException], object] | None = None,
+    ) -> pa.RecordBatchReader:
+        """Return a stream of record batches, which reads on as it is read: for duckdb, polars, ….
+
+        A batch is out of one segment, or of plain messages, and counts as handed out when the
+        reader is asked for it; until then it is not fetched. All that happens in the thread that
+        reads, which is the only one that may use the consumer meanwhile.
+
+        It ends after `timeout` seconds without a record; with `until_end` when each assigned
+        partition has been read to its end; before a record that does not fit its schema, with which
+        another reader can begin; and when the consumer is closed. Records of all topics that fit
+        are in it: `_kafka` says of which. `on_error` is called for what `consume_arrow` would raise
+        and go on after, and the stream goes on; without it the stream ends with that exception.
+
+        Args:
+            columns: as `consume_arrow`'s.
+            filter: as `consume_arrow`'s.
+            promote: what the stream's schema has grown from fits it; what has grown beyond it never
+                does.
+            key: as `consume_arrow`'s.
+            value: as `consume_arrow`'s.
+            schema: of the stream. By default that of the next record, which this call waits for,
+                `timeout` seconds.
+            num_records: the most in a batch.
+            timeout: in seconds; without, it waits for ever.
+            until_end: needs ``enable.partition.eof=true``.
+            on_error: called as ``on_error(exception)``.
+
+        Raises:
+            KafkaException: ``_TIMED_OUT``: there is no record, and no `schema`; or as
+                `consume_arrow`.
+            ConfigError: as `consume_arrow`; or `until_end` without the setting it needs.
+        """
+        found = self._arrow_stream(
+            columns,
+            filter=filter,
+            promote=promote,
+            key=key,
+            value=value,
+            schema=schema,
+            num_records=num_records,
+            timeout=timeout,
+            until_end=until_end,
+            on_error=on_error,
+        )
+        return pa.RecordBatchReader.from_batches(*found)
+
+    def _arrow_stream(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        schema: pa.Schema | None = None,
+        num_records: int = 100_000,
+        timeout: float = -1,
+        until_end: bool = False,
+        on_error: OnError = None,
+        stops: Stops = _never,
+        **given: Any,
+    ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """Return what `arrow_reader` reads, which also ends when it `stops`."""
+        self._check_unwraps("arrow_reader")
+        math.isfinite(timeout)
+        self._check_open()
+        if until_end and not self._tells_ends:
+            raise ConfigError("arrow_reader: until_end needs enable.partition.eof=true")
+
+        def ends(reached: set[Partition]) -> bool:
+            if self._closed or not until_end:
+                return self._closed
+            assigned = set(map(key_of, self._broker.assignment()))
+            return bool(assigned) and assigned <= reached
+
+        most = _count(num_records)
+        request = self._request(columns, schema=schema, least=1, most=most, single=True, **given)
+        found = stream(
+            self._feed, request, timeout=timeout, ends=ends, on_error=on_error, stops=stops
+        )
+        if found is None:
+            reason = f"arrow_reader: no record in {timeout:g} s to take the schema from"
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, reason))
+        return found
 
     # --- the assignment -------------------------------------------------------------------------
 
@@ -440,6 +637,10 @@ class Consumer(confluent_kafka.Consumer):
         else:
             super().__exit__(*exc)
 
+    def _check_unwraps(self, method: str) -> None:
+        if not self._settings.unwraps:
+            raise ConfigError(f"{method} needs columnar.encoding=parquet, without raw bytes")
+
     def _check_open(self) -> None:
         if self._closed:
             raise RuntimeError("Consumer closed")
@@ -506,6 +707,13 @@ class Consumer(confluent_kafka.Consumer):
 
 def _decoder(settings: config.ConsumerConfig) -> Decoder:
     return (IsolatedDecoder if settings.isolated else InlineDecoder)(settings.limits)
+
+
+def _count(num_records: int) -> int:
+    count = index(num_records)
+    if not 0 < count <= _MAX_CONSUME:
+        raise ValueError("num_records must be between 1 and 1000000 (1M)")
+    return count
 
 
 def _at_broker(partition: TopicPartition) -> TopicPartition:

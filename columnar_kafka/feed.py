@@ -7,10 +7,11 @@ much, the partitions pause inside.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
 
 import confluent_kafka
 from confluent_kafka import (
@@ -30,25 +31,62 @@ from columnar_kafka.record import Message, plain_message
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    import pyarrow as pa
+
     from columnar_kafka.broker.base import ConsumerBroker
     from columnar_kafka.decoder import Decoder
 
-__all__ = ["Feed"]
+__all__ = ["HELD_BYTES", "Feed", "Open", "offset_of", "partition_of", "size_of", "start_of"]
 
 _SERVE_EVERY: Final = 0.1
 _HELD_MESSAGES: Final = 1000
-_HELD_BYTES: Final = 32 << 20
+HELD_BYTES: Final = 32 << 20
+"""Held at most, and then what was fetched last."""
 _LOOKUP: Final = 1.0
+_READS: Final = 2  # a call with a filter reads twice
 
 
 @dataclass(slots=True)
-class _Open:
+class Open:
     """The segment whose records are being handed out; the next one is at position `at`."""
 
     key: Partition
     source: confluent_kafka.Message
-    records: Iterator[Message]
+    segment: Segment
     at: int
+    messages: Iterator[list[Message]] | None = None
+    ready: list[Message] = field(default_factory=list)  # the next ones, last first
+    columns: dict[tuple[str, ...], pa.Table] = field(default_factory=dict)
+
+    @property
+    def row(self) -> int:
+        """The next record's row."""
+        return self.segment.rows - (position.unpack(self.at).left or self.segment.rows)
+
+    def take(self, most: int) -> list[Message]:
+        """Return the next records as messages, one at least."""
+        if self.messages is None:
+            self.columns.clear()
+            self.messages = _messages(self.segment, self.source, self.row)
+        if not self.ready:
+            self.ready = next(self.messages)[::-1]
+        found = self.ready[-most:][::-1]
+        del self.ready[-most:]
+        return found
+
+    def rewind(self, at: int) -> None:
+        """Go on at another position, whose record is not converted yet."""
+        self.at, self.messages = at, None
+        self.ready.clear()
+
+    def read(self, names: list[str]) -> pa.Table:
+        """Return all rows in these columns, decoded once for calls one after the other."""
+        asked = tuple(names)
+        if asked not in self.columns:
+            if len(self.columns) >= _READS:
+                self.columns.clear()
+            self.columns[asked] = self.segment.to_table(names)
+        return self.columns[asked]
 
 
 class Feed:
@@ -76,7 +114,7 @@ class Feed:
         self._before_serving = before_serving
         self._after_serving = after_serving
         self._served = clock()
-        self._open: _Open | None = None
+        self._open: Open | None = None
         self._held: deque[confluent_kafka.Message] = deque()
         self._held_bytes = 0
         self._held_back: dict[Partition, TopicPartition] = {}  # paused inside, not by the user
@@ -88,6 +126,7 @@ class Feed:
         self._floor: dict[Partition, int] = {}  # where to begin inside the segment of that offset
         self._unresolved: set[Partition] = set()
         self._resume: dict[Partition, TopicPartition] = {}
+        self._ends: dict[Partition, int | None] = {}  # what was handed out when an end was reached
 
     def __repr__(self) -> str:
         current = "no segment" if self._open is None else "a segment"
@@ -141,8 +180,9 @@ class Feed:
         self._floor.pop(key, None)
         self._resume.pop(key, None)
         self._parked.pop(key, None)
+        self._ends.pop(key, None)
         self._unresolved.discard(key)
-        self._hold([message for message in self._held if _key(message) != key])
+        self._hold([message for message in self._held if partition_of(message) != key])
         if self._open is not None and self._open.key == key:
             self._open = None
 
@@ -157,8 +197,8 @@ class Feed:
                 parked.append(self._open.source)
                 self._floor[key] = self._open.at
                 self._open = None
-            parked += [message for message in self._held if _key(message) == key]
-            self._hold([message for message in self._held if _key(message) != key])
+            parked += [message for message in self._held if partition_of(message) == key]
+            self._hold([message for message in self._held if partition_of(message) != key])
 
     def resume(self, keys: Iterable[Partition]) -> None:
         """Hand these partitions out again."""
@@ -168,7 +208,7 @@ class Feed:
 
     def _hold(self, messages: list[confluent_kafka.Message]) -> None:
         self._held = deque(messages)
-        self._held_bytes = sum(map(_size, messages))
+        self._held_bytes = sum(map(size_of, messages))
 
     # --- handing out ----------------------------------------------------------------------------
 
@@ -186,19 +226,19 @@ class Feed:
             if not found:  # what was taken would be lost with the exception
                 self._after_serving()
             try:
-                message = self._from_open() if self._open is not None else None
-                if message is None:
-                    source = self._fetch(deadline, may_raise=not found)
-                    if source is None:
-                        break
-                    message = self._unwrap(source, deadline)
+                if self._open is not None:
+                    found += self._from_open(count - len(found))
+                    continue
+                source = self._fetch(deadline, may_raise=not found)
+                if source is None:
+                    break
+                some = self._unwrap(source, deadline, count - len(found))
             except ColumnarError:  # no decoder could be started
                 if not found:
                     raise
                 break  # or what was taken would be lost: the next call raises it again
-            if message is not None:
-                found.append(message)
-            elif self._clock() >= deadline:
+            found += some
+            if not some and self._clock() >= deadline:
                 break
         return found
 
@@ -222,6 +262,7 @@ class Feed:
         if source is None:
             return None
         if source.error() is not None:
+            self._reached(source)
             raise KafkaException(source.error())
         if not wire.is_segment(source.headers()):
             self._put_back(source)
@@ -242,64 +283,85 @@ class Feed:
             self._put_back(source)
             raise
         self._passed(source)
-        self._ledger.opened(_key(source), segment.kafka_offset, segment.id, segment.rows)
+        self._ledger.opened(partition_of(source), segment.kafka_offset, segment.id, segment.rows)
         return segment
+
+    def at_end(self) -> set[Partition]:
+        """Return the partitions of which nothing was handed out since their end was told."""
+        delivered = self._ledger.delivered
+        return {key for key, after in self._ends.items() if delivered.get(key) == after}
+
+    def _reached(self, event: confluent_kafka.Message) -> None:
+        """Note the end of a partition, if that is what an event tells."""
+        if _has_a_place(event):
+            key = partition_of(event)
+            self._ends[key] = self._ledger.delivered.get(key)
 
     def _passed(self, source: confluent_kafka.Message) -> None:
         """Note that a Kafka message was handed out, all of it."""
-        key = _key(source)
+        key = partition_of(source)
         self._ledger.took(key, source.leader_epoch())
-        self._ledger.delivered[key] = position.start(_offset(source) + 1)
+        self._ledger.delivered[key] = position.start(offset_of(source) + 1)
 
-    def _from_open(self) -> Message:
-        """Return the open segment's next record, and close it after the last."""
+    def _from_open(self, most: int) -> list[Message]:
+        """Return the open segment's next records, one at least, and close it after the last."""
         current = self._open
         assert current is not None
         try:
-            message = next(current.records)
+            found = current.take(most)
         except SegmentError as error:
             self._open = None
             self._passed(current.source)
-            return _bad(current.source, error)
+            return [_bad(current.source, error)]
         except BaseException:  # nothing is known of the segment: it is opened here again
             self._open = None
             self._floor[current.key] = current.at
             self._put_back(current.source)
             raise
-        current.at += 1
+        current.at += len(found)
         self._ledger.delivered[current.key] = current.at
         if not position.unpack(current.at).left:
             self._open = None
-        return message
+        return found
 
-    def _unwrap(self, source: confluent_kafka.Message, deadline: float) -> Message | None:
-        """Return a plain message or an error; open a segment and return its first record."""
+    def _unwrap(self, source: confluent_kafka.Message, deadline: float, most: int) -> list[Message]:
+        """Return a plain message or an error; open a segment and return its first records."""
         if source.error() is not None:
-            return plain_message(source)
-        key = _key(source)
-        if key in self._unresolved and not self._resolve(source, deadline):
-            return None
+            self._reached(source)
+            return [plain_message(source)]
+        key = partition_of(source)
+        if key in self._unresolved and not self._is_resolved_for(source, deadline):
+            return []
         # Of another offset they say nothing: that message is gone, all of this one is to come.
         floor, committed = self._floor.pop(key, -1), self._resume.pop(key, None)
         if not wire.is_segment(source.headers()):
             self._passed(source)
-            return plain_message(source)
+            return [plain_message(source)]
         try:
             segment = self.read(source)
         except SegmentError as error:
             self._passed(source)
-            return _bad(source, error)
-        start = _row(segment, floor)
-        if committed is not None and (row := _committed_row(segment, committed)):
-            self._ledger.mark_committed([committed])
-            start = row
+            return [_bad(source, error)]
+        start, resumed = start_of(segment, floor, committed)
+        self._ledger.mark_committed(resumed)
         self._ledger.opened(key, segment.kafka_offset, segment.id, segment.rows)
         self._ledger.took(key, source.leader_epoch())
-        records = _messages(segment, source, start)
-        self._open = _Open(key, source, records, segment.offset + start)
-        return self._from_open()
+        self._open = Open(key, source, segment, segment.offset + start)
+        return self._from_open(most)
 
-    def _resolve(self, source: confluent_kafka.Message, deadline: float) -> bool:
+    def _is_resolved_for(self, source: confluent_kafka.Message, deadline: float) -> bool:
+        """Learn where the group left off, or put the message back."""
+        try:
+            is_resolved = self._resolve(deadline)
+        except BaseException:
+            self._put_back(source)
+            raise
+        if not is_resolved:
+            self._put_back(source)
+            self._serve(self._step(deadline))
+        return is_resolved
+
+    def _resolve(self, deadline: float) -> bool:
         """Learn where the group left off; False when Kafka has to be asked again."""
         asked = [TopicPartition(*each) for each in self._unresolved]
         left = max(_LOOKUP, min(10.0, deadline - self._clock()))
@@ -307,8 +369,6 @@ class Feed:
             found = self._broker.committed(asked, left)
         except KafkaException as error:
             if error.args[0].retriable() or error.args[0].code() in _AGAIN:
-                self._put_back(source)
-                self._serve(min(_SERVE_EVERY, max(0.0, deadline - self._clock())))
                 return False
             found = []  # nothing can be known: the segment is read from its first row
         self._unresolved.clear()
@@ -323,11 +383,11 @@ class Feed:
         Raises:
             SegmentError: its headers are not those of a segment that this release can read.
         """
-        topic, partition = _key(source)
+        topic, partition = partition_of(source)
         return Segment(
             topic=topic,
             partition=partition,
-            offset=_offset(source),
+            offset=offset_of(source),
             headers=source.headers(),
             value=source.value() or b"",
             decoder=self._decoder,
@@ -338,11 +398,9 @@ class Feed:
     def _fetch(self, deadline: float, *, may_raise: bool) -> confluent_kafka.Message | None:
         """Return the next message to hand out, in Kafka's order for each partition."""
         while not self._held:
-            if self._held_back:
-                self._broker.resume(list(self._held_back.values()))
-                self._held_back = {}
+            self._resume_held_back()
             # Not for all of the time at once: what a callback raised must not wait for a message.
-            self._serve(min(_SERVE_EVERY, max(0.0, deadline - self._clock())))
+            self._serve(self._step(deadline))
             if self._held:
                 break
             if may_raise:
@@ -350,8 +408,12 @@ class Feed:
             if self._clock() >= deadline:
                 return None
         message = self._held.popleft()
-        self._held_bytes -= _size(message)
+        self._held_bytes -= size_of(message)
         return message
+
+    def _step(self, deadline: float) -> float:
+        """Return for how long librdkafka may be waited for at once."""
+        return min(_SERVE_EVERY, max(0.0, deadline - self._clock()))
 
     def _serve_if_due(self) -> None:
         if self._clock() - self._served >= _SERVE_EVERY:
@@ -365,31 +427,41 @@ class Feed:
         self._before_serving()
         while (message := self._broker.poll(timeout)) is not None:
             self._keep(message)
+            if self._is_full():
+                self._hold_back()
             if _has_a_place(message):
                 break
             timeout = 0
         self._served = self._clock()
 
-    def _keep(self, message: confluent_kafka.Message) -> None:
-        if _key(message) in self._paused and _has_a_place(message):
-            self._parked.setdefault(_key(message), []).append(message)
-        else:
-            self._held.append(message)
-            self._held_bytes += _size(message)
-        self._hold_back_if_full()
+    def _keep(self, message: confluent_kafka.Message) -> bool:
+        """Hold a message; False if that is of a partition that the user has paused."""
+        if self._paused and partition_of(message) in self._paused and _has_a_place(message):
+            self._parked.setdefault(partition_of(message), []).append(message)
+            return False
+        self._held.append(message)
+        self._held_bytes += len(message) + 200  # as size_of, which a call would double
+        return True
 
-    def _hold_back_if_full(self) -> None:
-        """Fetch no more when much is held; again, if a partition came or was resumed since."""
-        if len(self._held) >= _HELD_MESSAGES or self._held_bytes >= _HELD_BYTES:
-            assigned = [
-                each for each in self._broker.assignment() if key_of(each) not in self._paused
-            ]
-            self._broker.pause(assigned)
-            self._held_back |= {key_of(each): each for each in assigned}
+    def _is_full(self, most: int = 0) -> bool:
+        """Say whether much is held, `most` messages or more than usual."""
+        held = len(self._held)
+        return (held >= most and held >= _HELD_MESSAGES) or self._held_bytes >= HELD_BYTES
+
+    def _hold_back(self) -> None:
+        """Fetch no more; again, if a partition came or was resumed since."""
+        assigned = [each for each in self._broker.assignment() if key_of(each) not in self._paused]
+        self._broker.pause(assigned)
+        self._held_back |= {key_of(each): each for each in assigned}
+
+    def _resume_held_back(self) -> None:
+        if self._held_back:
+            self._broker.resume(list(self._held_back.values()))
+            self._held_back = {}
 
     def _put_back(self, message: confluent_kafka.Message) -> None:
         self._held.appendleft(message)
-        self._held_bytes += _size(message)
+        self._held_bytes += size_of(message)
 
 
 _AGAIN: Final = frozenset(
@@ -404,17 +476,20 @@ _AGAIN: Final = frozenset(
 )
 
 
-def _key(message: confluent_kafka.Message) -> Partition:
+def partition_of(message: confluent_kafka.Message) -> Partition:
+    """Return what identifies a message's partition."""
     return message.topic() or "", -1 if (at := message.partition()) is None else at
 
 
-def _offset(message: confluent_kafka.Message) -> int:
+def offset_of(message: confluent_kafka.Message) -> int:
+    """Return a message's Kafka offset."""
     offset = message.offset()
     return 0 if offset is None else offset
 
 
-def _size(message: confluent_kafka.Message) -> int:
-    return len(message.value() or b"") + 200 if message.error() is None else 200
+def size_of(message: confluent_kafka.Message) -> int:
+    """Return about how many bytes a message takes."""
+    return len(message) + 200
 
 
 def _where(message: confluent_kafka.Message) -> str:
@@ -436,6 +511,15 @@ def _row(segment: Segment, at: int) -> int:
     return segment.rows - left if inside else 0
 
 
+def start_of(
+    segment: Segment, floor: int, committed: TopicPartition | None
+) -> tuple[int, list[TopicPartition]]:
+    """Return the row at which a segment is to be begun, and what of the group's commit says so."""
+    if committed is not None and (row := _committed_row(segment, committed)):
+        return row, [committed]
+    return _row(segment, floor), []
+
+
 def _committed_row(segment: Segment, committed: TopicPartition) -> int:
     """Return the row that the group has committed, if that is of this very segment."""
     at, named = position.resume(committed.offset, committed.metadata)
@@ -444,11 +528,11 @@ def _committed_row(segment: Segment, committed: TopicPartition) -> int:
 
 def _bad(source: confluent_kafka.Message, error: SegmentError) -> Message:
     """Return the one report of a segment that cannot be read; it spans its whole Kafka offset."""
-    topic, partition = _key(source)
+    topic, partition = partition_of(source)
     return Message(
         topic=topic,
         partition=partition,
-        offset=position.pack(_offset(source)),
+        offset=position.pack(offset_of(source)),
         value=source.value(),
         headers=source.headers(),
         timestamp=source.timestamp(),
@@ -456,24 +540,34 @@ def _bad(source: confluent_kafka.Message, error: SegmentError) -> Message:
     )
 
 
-def _messages(segment: Segment, source: confluent_kafka.Message, start: int) -> Iterator[Message]:
-    """Yield the records of a segment from row `start` on as messages."""
+def _messages(
+    segment: Segment, source: confluent_kafka.Message, start: int
+) -> Iterator[list[Message]]:
+    """Yield the records of a segment from row `start` on as messages, some at a time."""
     topic, partition, rows = segment.topic, segment.partition, segment.rows
-    base = segment.offset
     kind, broker_time = source.timestamp()
     appended = kind == TIMESTAMP_LOG_APPEND_TIME
-    epoch = source.leader_epoch()
-    epoch = -1 if epoch is None else epoch
-    for row, value, key, timestamp, headers in segment.records(start):
-        message = Message(
-            topic=topic,
-            partition=partition,
-            offset=base + row,
-            key=key,
-            value=value,  # type: ignore[arg-type]  # a record's value is a dict
-            headers=headers,  # type: ignore[arg-type]  # lists are invariant
-            timestamp=(kind, broker_time if appended else timestamp),
-            leader_epoch=epoch,
-        )
-        message._rows = rows
-        yield message
+    epoch = -1 if (at := source.leader_epoch()) is None else at
+    for row, records in segment._slices(start):
+        found = []
+        places = itertools.count(segment.offset + row)
+        for at, (value, key, timestamp, headers) in zip(places, records, strict=False):
+            time_ms = broker_time if appended else timestamp
+            # By position: with names confluent-kafka takes four times as long. Its types know no
+            # value that is a dict.
+            parts: Any = (
+                topic,
+                partition,
+                at,
+                key,
+                value,
+                headers,
+                None,
+                (kind, time_ms),
+                -1,
+                epoch,
+            )
+            message = Message(*parts)
+            message._rows = rows
+            found.append(message)
+        yield found

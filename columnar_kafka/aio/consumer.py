@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
+import pyarrow as pa
 from confluent_kafka import KafkaException, TopicPartition
 
 from columnar_kafka.aio.callback import Callback
@@ -22,7 +23,9 @@ from columnar_kafka.errors import ConfigError
 
 if TYPE_CHECKING:
     import concurrent.futures
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+    from columnar_kafka.arrow_feed import Found
 
 __all__ = ["AIOConsumer"]
 
@@ -33,13 +36,14 @@ _NOT_GIVEN: Final[Any] = object()  # confluent-kafka refuses None where a callba
 
 
 class AIOConsumer:
-    """`confluent_kafka.aio.AIOConsumer`; and `poll_segment`.
+    """`confluent_kafka.aio.AIOConsumer`; and `poll_segment`, `consume_arrow`, `arrow_reader`.
 
     Every call runs in `executor`, one after the other, in the order in which they were made; those
     that a callback makes run at once. `consume` costs far less for a record than `poll`. Every
     method belongs to the event loop that the consumer was made in.
 
-    A cancelled `poll`, `consume` or `poll_segment` loses nothing: what it had taken comes again.
+    A cancelled `poll`, `consume`, `poll_segment` or `consume_arrow` loses nothing: what it had
+    taken comes again.
     """
 
     _consumer_class: ClassVar[type[Consumer]] = Consumer
@@ -146,6 +150,91 @@ class AIOConsumer:
         return found[0] if found else None
 
     pollBuffer = poll_segment  # noqa: N815 - the KIP's name
+
+    async def consume_arrow(self, *args: Any, **kwargs: Any) -> pa.Table | None:
+        """Return the next records as one table; see `Consumer.consume_arrow`.
+
+        Cancelled, it has taken nothing.
+
+        Raises:
+            RuntimeError: the consumer is closed, or was while this waited.
+            KafkaException, TypeError, ValueError: as `Consumer.consume_arrow`.
+        """
+        find = partial(self._consumer._find_arrow, *args, **kwargs)
+        found: Found | None = await self._wait(find)
+        return None if found is None else found.take()  # nobody else had a turn since
+
+    async def arrow_reader(
+        self, *args: Any, on_error: Callable[[KafkaException], Any] | None = None, **kwargs: Any
+    ) -> pa.RecordBatchReader:
+        """Return a stream of record batches; see `Consumer.arrow_reader`.
+
+        It is for another thread to read (`asyncio.to_thread`), as it waits: each batch is a call
+        of this consumer, with a turn of its own. `on_error` is called on the loop, and may be
+        `async`.
+
+        Raises:
+            RuntimeError: the consumer is closed, or was while this waited. The reader raises it
+                when it is read on the loop.
+            KafkaException, TypeError, ValueError: as `Consumer.arrow_reader`.
+        """
+        if on_error is not None:
+            kwargs["on_error"] = self._on_loop(on_error)
+        stream = partial(self._consumer._arrow_stream, *args, **kwargs)
+        schema, batches = await self._wait(stream)
+        return pa.RecordBatchReader.from_batches(schema, self._read(batches))
+
+    async def _wait(self, function: Callable[..., Any]) -> Any:
+        """Call what waits until it `stops`: when nobody waits for it, or this is closed."""
+        cancelled = threading.Event()
+
+        def stops() -> bool:
+            self._inbox.wake()
+            return self._closing or cancelled.is_set()
+
+        def wait() -> Any:
+            error, self._raised = self._raised, None
+            if error is not None:
+                raise error
+            try:
+                found = function(stops=stops)
+            except KafkaException:
+                if not self._closing:
+                    raise
+                found = None
+            if found is None and self._closing:
+                raise RuntimeError("Consumer closed")
+            return found
+
+        try:
+            return await self._call(wait)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    def _read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield batches to another thread, each taken in its turn."""
+        while True:
+            if _is_on_a_loop():
+                raise RuntimeError("read it in another thread (asyncio.to_thread): it waits")
+            call = self._next(batches)
+            try:
+                taking = asyncio.run_coroutine_threadsafe(call, self._loop)
+            except RuntimeError:  # the loop is closed
+                call.close()
+                raise
+            batch = taking.result()
+            if batch is None:
+                return
+            yield batch
+
+    async def _next(self, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+        try:
+            return await self._call(next, batches, None)
+        except RuntimeError:
+            if not self._closing:
+                raise
+            return None
 
     async def _take(
         self,
@@ -423,6 +512,14 @@ class AIOConsumer:
     def _on_loop(self, callback: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function for librdkafka's caller that waits for `callback` on the loop."""
         return lambda *args: Callback(self._loop, self).run(callback, *args)
+
+
+def _is_on_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _place(taken: Any) -> TopicPartition | None:

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from columnar_kafka.broker.base import Acknowledge, TopicLimits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from columnar_kafka.broker.base import Aside
     from columnar_kafka.columns.kafka import Headers
@@ -157,11 +157,8 @@ class ConfluentConsumer:
     def __init__(self, base: Any, config: Mapping[str, Any]) -> None:
         self._base = base
         self._config = {k: v for k, v in config.items() if k not in _NOT_FOR_ASIDE}
-
-    def poll(self, timeout: float) -> Message | None:
-        """See `ConsumerBroker.poll`."""
-        found: Message | None = self._base.poll(timeout)
-        return found
+        # See `ConsumerBroker.poll`; a method around it would double what it costs.
+        self.poll: Callable[[float], Message | None] = base.poll
 
     def assignment(self) -> list[TopicPartition]:
         """See `ConsumerBroker.assignment`."""

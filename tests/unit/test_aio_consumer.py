@@ -116,7 +116,12 @@ def public(owner: type) -> set[str]:
 
 def test_it_has_the_methods_of_confluent_kafkas_and_those_for_segments() -> None:
     stock = confluent_kafka.aio.AIOConsumer
-    assert public(AIOConsumer) - public(stock) == {"poll_segment", "pollBuffer"}
+    assert public(AIOConsumer) - public(stock) == {
+        "arrow_reader",
+        "consume_arrow",
+        "poll_segment",
+        "pollBuffer",
+    }
     assert public(stock) <= public(AIOConsumer)
     assert all(
         inspect.iscoroutinefunction(getattr(AIOConsumer, name)) for name in public(AIOConsumer)

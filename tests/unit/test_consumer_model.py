@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from hypothesis import settings
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from segments import segment
 
-from columnar_kafka import feed, position
+from columnar_kafka import SegmentError, feed, position
 from columnar_kafka.testing import FakeKafka
 
 PARTITIONS = st.integers(0, 1)
@@ -92,17 +94,98 @@ class Member:
         value = message.value()["n"] if isinstance(message.value(), dict) else message.value()
         value = message.error().name() if message.error() is not None else value
         assert (message.offset(), value) == (entry.at, entry.value)
-        if not place.resolved:  # with one partition's first message all such are asked for
+        self.resolve(place)
+        self.pass_by(place, partition, 1)
+        self.last = message
+
+    def resolve(self, place: Place) -> None:
+        """With one partition's first message all such are asked for."""
+        if not place.resolved:
             for number, each in self.places.items():
                 if not each.resolved:
                     each.resolved, each.known = True, self._group.committed.get(number, -1)
-        place.cursor += 1
+
+    def pass_by(self, place: Place, partition: int, count: int) -> list[Entry]:
+        """Go on after so many entries, and return them."""
+        passed = self._group.entries[partition][place.cursor : place.cursor + count]
+        place.cursor += count
         place.taken = True
-        if entry.value != "_BAD_MSG":
-            place.opened.add(entry.first)
+        place.opened |= {each.first for each in passed if each.value != "_BAD_MSG"}
         if not self.by_hand:
             place.moved = place.cursor
-        self.last = message
+        return passed
+
+    def expect_bad(self, error: SegmentError) -> None:
+        """Check that the next entry of the partition named is a bad segment, and it is passed."""
+        partition = int(re.findall(r"t\[(\d)\]@", str(error))[0])
+        assert partition not in self.paused
+        place = self.places[partition]
+        [entry] = self.pass_by(place, partition, 1)
+        assert entry.value == "_BAD_MSG"
+
+    def consume_arrow(self, count: int, before: int, columns: list[str] | None) -> int:
+        """Take up to `count` records before a position as a table; return how many it passed."""
+        condition = pc.field("_kafka", "offset") < before if before else None
+        try:
+            table = self.consumer.consume_arrow(count, 0, columns, filter=condition)
+        except SegmentError as error:
+            partition = int(re.findall(r"t\[(\d)\]@", str(error))[0])
+            self.resolve(self.places[partition])
+            self.expect_bad(error)
+            return 1
+        found: dict[int, list[int]] = {0: [], 1: []}
+        for each in [] if table is None else table["_kafka"].to_pylist():
+            found[each["partition"]].append(each["offset"])
+        assert table is None or 0 < table.num_rows <= count
+        passed = 0
+        for each in self.consumer.position([TopicPartition("t", n) for n in self.places]):
+            place, entries = self.places[each.partition], self._group.entries[each.partition]
+            if each.offset < 0:  # nothing was taken since it came
+                assert found[each.partition] == []
+                continue
+            at = next(n for n in range(len(entries) + 1) if n == len(entries)
+                      or entries[n].at >= each.offset)  # fmt: skip
+            if at == place.cursor:
+                assert found[each.partition] == []
+                continue
+            assert each.partition not in self.paused
+            self.resolve(place)
+            new = self.pass_by(place, each.partition, at - place.cursor)
+            assert not any(entry.value == "_BAD_MSG" for entry in new)
+            chosen = [entry.at for entry in new if not before or entry.at < before]
+            assert chosen == found[each.partition]
+            passed += len(new)
+        if table is not None and columns is None:
+            self.check_values(table)
+        return passed
+
+    def check_values(self, table: pa.Table) -> None:
+        """Check that each row's value is that of the entry at its position."""
+        name = "n" if "n" in table.schema.names else "value"
+        for value, place in zip(table[name].to_pylist(), table["_kafka"].to_pylist(), strict=True):
+            entries = self._group.entries[place["partition"]]
+            assert value in [each.value for each in entries if each.at == place["offset"]]
+
+    def poll_segment(self) -> None:
+        """Take the next segment whole, also one of which some records were taken already."""
+        try:
+            segment = self.consumer.poll_segment(0)
+        except SegmentError as error:
+            self.expect_bad(error)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._STATE:  # a plain message stays
+                raise
+        else:
+            if segment is None:
+                return
+            assert segment.partition not in self.paused
+            place = self.places[segment.partition]
+            entries = self._group.entries[segment.partition]
+            first = next(n for n, each in enumerate(entries) if each.at >= segment.offset)
+            assert first <= place.cursor < first + segment.rows
+            values = [each.value["n"] for each in segment.records()]
+            assert values == [each.value for each in entries[first : first + segment.rows]]
+            self.pass_by(place, segment.partition, first + segment.rows - place.cursor)
 
     def poll(self, count: int = 1) -> int:
         """Take up to `count` records; return how many there were."""
@@ -180,6 +263,26 @@ class Group(RuleBasedStateMachine):
         member = self.member(who)
         if member is not None:
             member.poll(count)
+
+    @rule(
+        who=WHO,
+        count=st.integers(1, 8),
+        columns=st.sampled_from([None, ["_kafka"], ["_kafka.partition", "_kafka.offset"]]),
+        data=st.data(),
+    )
+    def consume_arrow(
+        self, who: int, count: int, columns: list[str] | None, data: st.DataObject
+    ) -> None:
+        member = self.member(who)
+        if member is not None:
+            some = [0, *(each.at for each in (*self.entries[0], *self.entries[1])[:40])]
+            member.consume_arrow(count, data.draw(st.sampled_from(some)), columns)
+
+    @rule(who=WHO)
+    def poll_segment(self, who: int) -> None:
+        member = self.member(who)
+        if member is not None:
+            member.poll_segment()
 
     @rule()
     def all_that_is_there_comes(self) -> None:

@@ -142,14 +142,14 @@ def test_interleaved_versions_are_decoded_once_each(
     kafka: FakeKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decoded: list[int] = []
-    records = Segment.records
+    to_table = Segment.to_table
 
     def counted(segment: Segment, *args: Any) -> Any:
         decoded.append(segment.kafka_offset)
-        return records(segment, *args)
+        return to_table(segment, *args)
 
     rows = interleave(kafka, "all at once", turns=20)
-    monkeypatch.setattr(Segment, "records", counted)
+    monkeypatch.setattr(Segment, "to_table", counted)
     with consumer(kafka) as reader:
         assert len(reader.consume(len(rows), 10)) == len(rows)
     assert decoded == list(range(40))

@@ -855,7 +855,7 @@ def test_what_is_held_is_bounded_and_goes_on_later(monkeypatch: pytest.MonkeyPat
 
 
 def test_what_is_held_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "_HELD_BYTES", 100_000)
+    monkeypatch.setattr(feed, "HELD_BYTES", 100_000)
     kafka = threes(0)
     put(kafka, range(100))
     for _ in range(10):

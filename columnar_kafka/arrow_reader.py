@@ -1,0 +1,121 @@
+"""An endless stream of record batches out of a consumer, for whatever reads Arrow."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaError, KafkaException
+
+from columnar_kafka.errors import SchemaError
+from columnar_kafka.selection import Selection
+from columnar_kafka.table import MismatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from columnar_kafka.arrow_feed import ArrowFeed, Found, Request
+    from columnar_kafka.ledger import Partition
+
+__all__ = ["OnError", "Stops", "stream"]
+
+OnError = Callable[[KafkaException], object] | None
+Stops = Callable[[], bool]
+
+
+def stream(
+    feed: ArrowFeed,
+    request: Request,
+    *,
+    timeout: float,
+    ends: Callable[[set[Partition]], bool],
+    on_error: OnError,
+    stops: Stops,
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]] | None:
+    """Return the schema of a stream and its batches; None after `timeout` seconds without any.
+
+    The schema is the request's, or that of the next record, which stays. A batch counts as handed
+    out when it is asked for. They end after `timeout` seconds without a record, before a record of
+    another schema, when it `stops`, and when `ends` says so of the partitions the end of which has
+    been reached.
+
+    Raises:
+        KafkaException: as `Found.take`, where there is no `on_error` to be told; the batches too.
+    """
+    if request.schema is None:
+        schema = _first_schema(feed, request, timeout, on_error, stops)
+        if schema is None:
+            return None
+        request = replace(request, schema=schema.remove_metadata())
+    found = _batches(feed, request, timeout, ends, on_error, stops)
+    return request.schema, found
+
+
+def _first_schema(
+    feed: ArrowFeed, request: Request, timeout: float, on_error: OnError, stops: Stops
+) -> pa.Schema | None:
+    # Whatever comes first has it: what a filter leaves out need not wait for more.
+    selection = Selection(request.selection.columns, promote=request.selection.promote)
+    request = replace(request, selection=selection)
+    deadline = _deadline(timeout)
+    while (found := feed.find(request, _left(deadline), stops)) is not None:
+        if found.schema is not None:
+            return found.schema
+        _take(found, on_error)
+    return None
+
+
+def _batches(
+    feed: ArrowFeed,
+    request: Request,
+    timeout: float,
+    ends: Callable[[set[Partition]], bool],
+    on_error: OnError,
+    stops: Stops,
+) -> Iterator[pa.RecordBatch]:
+    assert request.schema is not None
+    reached: set[Partition] = set()
+    deadline = _deadline(timeout)
+    while True:
+        reached |= feed.at_end()
+        if ends(reached):
+            return
+        found = feed.find(request, _left(deadline), stops)
+        if found is None:
+            return
+        try:
+            table = _take(found, on_error)
+        except MismatchError:
+            return
+        if table is not None:
+            # Of one segment a column is one chunk, as a rule: then nothing is copied.
+            for batch in table.combine_chunks().to_batches():
+                yield batch.replace_schema_metadata(request.schema.metadata)
+            deadline = _deadline(timeout)
+
+
+def _take(found: Found, on_error: OnError) -> pa.Table | None:
+    """Take a table; or tell the user of what comes instead: raise that, or call `on_error`."""
+    try:
+        return found.take()
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError._PARTITION_EOF:
+            return None
+        stays = isinstance(error, SchemaError)
+        if on_error is None or stays:
+            raise
+        on_error(error)
+        return None
+
+
+def _deadline(timeout: float) -> float:
+    return math.inf if timeout < 0 else time.monotonic() + timeout
+
+
+def _left(deadline: float) -> float:
+    return -1 if deadline == math.inf else max(0.0, deadline - time.monotonic())

@@ -1,0 +1,281 @@
+"""Which columns of which rows a call wants, and what is to be read and done for them.
+
+Names are those of columns, and of the members of `_kafka` with ``_kafka.`` before them. Pure.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from columnar_kafka.columns.kafka import KafkaColumn
+from columnar_kafka.config import METADATA_MEMBERS
+from columnar_kafka.errors import SchemaError
+from columnar_kafka.schema import KAFKA_COLUMN
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+__all__ = ["PLACE", "Plan", "Rows", "Selection", "one_array"]
+
+PLACE: Final = (
+    pa.field("topic", pa.string(), nullable=False),
+    pa.field("partition", pa.int32(), nullable=False),
+    pa.field("offset", pa.int64(), nullable=False),
+)
+"""The members of `_kafka` that say where a record is; `offset` is its position."""
+
+_MEMBER: Final = f"{KAFKA_COLUMN}."
+_KAFKA: Final[Any] = KafkaColumn(METADATA_MEMBERS).field
+_ALL_MEMBERS: Final[list[pa.Field]] = [*_KAFKA.type, *PLACE]
+_PLANS: Final = 100
+
+
+class Rows(NamedTuple):
+    """The rows chosen, None for none, out of so many that were looked at."""
+
+    table: pa.Table | None
+    passed: int
+
+
+class Selection:
+    """The columns and rows that a call asks for."""
+
+    def __init__(
+        self,
+        columns: Sequence[str] | None = None,
+        condition: pc.Expression | None = None,
+        *,
+        promote: bool = False,
+    ) -> None:
+        """Take what users give.
+
+        Raises:
+            TypeError: `columns` is no list of names, or `condition` no expression.
+            ValueError: no column is named, or one twice.
+        """
+        if isinstance(columns, str) or not all(isinstance(each, str) for each in columns or ()):
+            raise TypeError(f"columns must be a list of names, not {columns!r}")
+        if condition is not None and not isinstance(condition, pc.Expression):
+            raise TypeError(f"filter must be a pyarrow.compute.Expression, not {condition!r}")
+        self.columns = None if columns is None else tuple(columns)
+        if columns is not None and not 0 < len(columns) == len(set(columns)):
+            raise ValueError(f"columns must be names, each once, not {columns!r}")
+        self.condition = condition
+        self.promote = promote
+        self._plans: dict[pa.Schema, Plan] = {}
+
+    def is_like(self, other: Selection) -> bool:
+        """Say whether the same is asked for: then it has planned what this one would, too."""
+        if (self.columns, self.promote) != (other.columns, other.promote):
+            return False
+        if self.condition is None or other.condition is None:
+            return self.condition is other.condition
+        return bool(self.condition.equals(other.condition))
+
+    def plan(self, schema: pa.Schema) -> Plan:
+        """Return what to do with columns of this schema, `_kafka` with its places among them.
+
+        Raises:
+            SchemaError: they lack a column that is asked for, or the filter does not fit them.
+        """
+        found = self._plans.get(schema)
+        if found is None:
+            if len(self._plans) >= _PLANS:
+                self._plans.clear()
+            found = self._plans[schema] = self._planned(schema)
+        return found
+
+    def _planned(self, schema: pa.Schema) -> Plan:
+        wanted = list(schema.names if self.columns is None else self.columns)
+        there = set(_leaves(schema))
+        absent = [each for each in wanted if each not in there]
+        if absent and not self.promote:
+            raise SchemaError(
+                f"no column {', '.join(map(repr, absent))}; there are {', '.join(schema.names)}. "
+                "With promote=True it would be null"
+            )
+        for each in absent:
+            schema = _with_absent(schema, each)
+        used = [] if self.condition is None else _used(self.condition, schema)
+        return Plan(schema, wanted, used, absent, self.condition)
+
+
+class Plan:
+    """What is to be read of columns with one schema, and what then becomes of them."""
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        wanted: Sequence[str],
+        used: Sequence[str],
+        absent: Sequence[str],
+        condition: pc.Expression | None,
+    ) -> None:
+        """`wanted` comes out, the filter uses others; the `absent` of both are null."""
+        self.schema = schema
+        self.condition = condition
+        self._used = used
+        self._absent = set(absent)
+        self._names = list(dict.fromkeys(map(_top, wanted)))
+        members = [each.name for each in schema.field(KAFKA_COLUMN).type]
+        self._shown = members if KAFKA_COLUMN in wanted else _members(wanted)
+        needed = {*self._shown, *(members if KAFKA_COLUMN in used else _members(used))}
+        self.members = [each for each in members if each in needed]
+        self._columns = [
+            each for each in schema.names if each in {*wanted, *used} and each != KAFKA_COLUMN
+        ]
+
+    @cached_property
+    def probe(self) -> Plan:
+        """The plan for what the filter uses and nothing else."""
+        return Plan(self.schema, self._used, self._used, list(self._absent), self.condition)
+
+    def to_read(self, columns: Collection[str], members: Collection[str]) -> list[str]:
+        """Return what is to be decoded, beside the columns and members of `_kafka` there are."""
+        names = [each for each in self._columns if each not in columns]
+        names += [_MEMBER + each for each in self.members if each not in members]
+        return [each for each in names if each not in self._absent]
+
+    def made(self, columns: Mapping[str, Any], members: Mapping[str, pa.Array], rows: int) -> Any:
+        """Return the columns and the members of `_kafka` that are read, as one table."""
+        fields = [self.schema.field(each) for each in self._columns]
+        arrays = [
+            pa.nulls(rows, each.type) if each.name in self._absent else columns[each.name]
+            for each in fields
+        ]
+        if self.members:
+            kafka = self._kafka(self.members, members, rows)
+            fields.append(pa.field(KAFKA_COLUMN, kafka.type, nullable=False))
+            arrays.append(kafka)
+        return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+    def _kafka(self, names: Sequence[str], parts: Mapping[str, pa.Array], rows: int) -> pa.Array:
+        kind = self.schema.field(KAFKA_COLUMN).type
+        fields = [kind.field(each) for each in names]
+        arrays = [
+            pa.nulls(rows, each.type) if _MEMBER + each.name in self._absent else parts[each.name]
+            for each in fields
+        ]
+        return pa.StructArray.from_arrays(arrays, fields=fields)
+
+    def matching(self, table: pa.Table, most: int) -> tuple[pa.Array, int]:
+        """Return the numbers of up to `most` rows that match, and how many were looked at."""
+        assert self.condition is not None
+        found = _matching(table, self.condition)
+        if len(found) <= most:
+            return found, table.num_rows
+        found = found.slice(0, most)
+        return found, found[-1].as_py() + 1
+
+    def shaped(self, table: pa.Table, rows: pa.Array | None = None) -> pa.Table:
+        """Return all or some rows of a table that was `made` in the columns that come out."""
+        if rows is not None:
+            count = len(rows)
+            is_first = rows[-1].as_py() == count - 1
+            table = table.slice(0, count) if is_first else table.take(rows)
+        if self._shown != self.members:
+            kafka = one_array(table[KAFKA_COLUMN])
+            table = table.drop_columns(KAFKA_COLUMN)
+            if self._shown:
+                parts = {each: kafka.field(each) for each in self._shown}
+                made = self._kafka(self._shown, parts, table.num_rows)
+                table = table.append_column(pa.field(KAFKA_COLUMN, made.type, nullable=False), made)
+        return table.select(self._names)
+
+
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column in one piece, not copied if it is one."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def _top(name: str) -> str:
+    return KAFKA_COLUMN if name.startswith(_MEMBER) else name
+
+
+def _members(names: Iterable[str]) -> list[str]:
+    return [each.removeprefix(_MEMBER) for each in names if each.startswith(_MEMBER)]
+
+
+def _leaves(schema: pa.Schema) -> list[str]:
+    """Return the names that can be asked for."""
+    return [*schema.names, *(_MEMBER + each.name for each in schema.field(KAFKA_COLUMN).type)]
+
+
+def _with_members(schema: pa.Schema, members: Sequence[pa.Field]) -> pa.Schema:
+    kafka = pa.field(KAFKA_COLUMN, pa.struct(members), nullable=False)
+    return schema.set(schema.get_field_index(KAFKA_COLUMN), kafka)
+
+
+def _with_absent(schema: pa.Schema, name: str) -> pa.Schema:
+    """Return a schema with a column of nulls, or with a member that is null.
+
+    Raises:
+        SchemaError: there never is such a member.
+    """
+    if not name.startswith(_MEMBER):
+        return schema.append(pa.field(name, pa.null()))
+    found = [each.with_nullable(True) for each in _ALL_MEMBERS if _MEMBER + each.name == name]
+    if not found:
+        raise SchemaError(f"no column {name!r}, ever")
+    return _with_members(schema, [*schema.field(KAFKA_COLUMN).type, *found])
+
+
+# --- filters --------------------------------------------------------------------------------------
+
+
+def _used(condition: pc.Expression, schema: pa.Schema) -> list[str]:
+    """Return the columns that a filter names: those it cannot do without.
+
+    Raises:
+        SchemaError: it cannot do with all of them.
+    """
+    if error := _unbound(condition, schema):
+        raise SchemaError(f"the filter {condition} does not fit: {error}")
+    used = [each for each in _leaves(schema) if _unbound(condition, _without(schema, each))]
+    if _members(used):  # which cannot do without the column either
+        used.remove(KAFKA_COLUMN)
+    return used
+
+
+def _without(schema: pa.Schema, name: str) -> pa.Schema:
+    if not name.startswith(_MEMBER):
+        return schema.remove(schema.get_field_index(name))
+    members = schema.field(KAFKA_COLUMN).type
+    return _with_members(schema, [each for each in members if _MEMBER + each.name != name])
+
+
+def _unbound(condition: pc.Expression, schema: pa.Schema) -> str:
+    """Return why a filter cannot be used on columns; empty where it can."""
+    import pyarrow.dataset as ds  # noqa: PLC0415 - 50 ms, for filters only
+
+    try:
+        ds.dataset(schema.empty_table()).scanner(filter=condition)
+    except (pa.ArrowException, ValueError, KeyError, TypeError) as error:
+        return str(error).partition("\n")[0]
+    return ""
+
+
+def _matching(table: pa.Table, condition: pc.Expression) -> pa.Array:
+    """Return the numbers of the rows that match, ascending.
+
+    Raises:
+        SchemaError: the filter is neither true nor false, or fails on a row.
+    """
+    from pyarrow import acero  # noqa: PLC0415 - 20 ms, for filters only
+
+    source = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
+    project = acero.Declaration("project", acero.ProjectNodeOptions([condition], ["it"]))
+    try:
+        mask = acero.Declaration.from_sequence([source, project]).to_table(use_threads=False)["it"]
+    except pa.ArrowException as error:
+        raise SchemaError(f"the filter {condition} fails: {error}") from error
+    if not pa.types.is_boolean(mask.type):
+        raise SchemaError(f"the filter {condition} is {mask.type}, and must be true or false")
+    return pc.indices_nonzero(mask)

@@ -1,0 +1,239 @@
+"""`consume_arrow` and `arrow_reader` of `AIOConsumer`: turns, threads, and what is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+import polars
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaException, TopicPartition
+from tables import CONFIG, numbers, put
+
+from columnar_kafka import SchemaError, SegmentError
+from columnar_kafka.aio import AIOConsumer
+from columnar_kafka.plain import Json
+from columnar_kafka.position import start
+from columnar_kafka.testing import FakeKafka
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+SCHEMA = pa.schema([("n", pa.int64())])
+
+
+@pytest.fixture
+def kafka() -> FakeKafka:
+    found = FakeKafka()
+    found.create_topic("t")
+    return found
+
+
+def run(
+    kafka: FakeKafka,
+    main: Callable[[AIOConsumer], Coroutine[Any, Any, Any]],
+    over: dict[str, Any] | None = None,
+    **config: Any,
+) -> None:
+    """Run a coroutine function with a consumer of topic t; `over` replaces inner methods."""
+    inner = type("Inner", (kafka.Consumer,), over or {})
+    made = type("OnMemory", (AIOConsumer,), {"_consumer_class": inner})
+
+    async def all_of_it() -> None:
+        consumer = made({**CONFIG, **config})
+        try:
+            await consumer.assign([TopicPartition("t", 0, 0)])
+            async with asyncio.timeout(60):
+                await main(consumer)
+        finally:
+            if not consumer._closing:
+                await consumer.close()
+
+    asyncio.run(all_of_it())
+
+
+async def after(consumer: AIOConsumer) -> int:
+    [place] = await consumer.position([TopicPartition("t", 0)])
+    return int(place.offset)
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def test_tables_come_as_the_consumers_do(kafka) -> None:
+    put(kafka, numbers(0))
+    kafka.append("t", 0, b'{"n": 3}')
+
+    async def main(consumer: AIOConsumer) -> None:
+        table = await consumer.consume_arrow(9, 0, ["n"])
+        assert table.to_pylist() == [{"n": n} for n in range(3)]
+        assert await after(consumer) == start(1)
+        table = await consumer.consume_arrow(9, timeout=0, value=Json())
+        assert table["n"].to_pylist() == [3]
+        assert await consumer.consume_arrow(9, 0) is None
+
+    run(kafka, main)
+
+
+def test_what_is_wrong_is_raised(kafka) -> None:
+    put(kafka, numbers(0), damage=True)
+    put(kafka, numbers(3))
+
+    async def main(consumer: AIOConsumer) -> None:
+        with pytest.raises(ValueError, match="num_records"):
+            await consumer.consume_arrow(0)
+        with pytest.raises(SegmentError):
+            await consumer.consume_arrow(9, 0)
+        with pytest.raises(SchemaError):
+            await consumer.consume_arrow(9, 0, ["x"])
+        assert (await consumer.consume_arrow(9, 0)).num_rows == 3
+
+    run(kafka, main)
+
+
+def test_cancelled_while_it_waits_it_has_taken_nothing(kafka) -> None:
+    put(kafka, numbers(0))
+
+    async def main(consumer: AIOConsumer) -> None:
+        waiting = asyncio.create_task(consumer.consume_arrow(4))
+        position = asyncio.create_task(after(consumer))  # whose turn comes behind it
+        await asyncio.sleep(0)
+        waiting.cancel()
+        assert await position == -1001
+        assert (await consumer.consume_arrow(4, 0)).num_rows == 3
+
+    run(kafka, main)
+
+
+def test_cancelled_with_its_rows_there_it_has_taken_nothing(kafka) -> None:
+    put(kafka, numbers(0))
+    put(kafka, numbers(3), damage=True)
+    calls: list[asyncio.Task[Any]] = []
+
+    def cancelled(self: Any, *args: Any, **kwargs: Any) -> Any:
+        found = kafka.Consumer._find_arrow(self, *args, **kwargs)
+        if calls:
+            task = calls.pop()
+            task.get_loop().call_soon_threadsafe(task.cancel)
+        return found
+
+    async def main(consumer: AIOConsumer) -> None:
+        for expected in (3, SegmentError):
+            calls.append(asyncio.create_task(consumer.consume_arrow(9, 0)))
+            with pytest.raises(asyncio.CancelledError):
+                await calls[0]
+            if expected is SegmentError:
+                with pytest.raises(SegmentError):
+                    await consumer.consume_arrow(9, 0)
+            else:
+                assert (await consumer.consume_arrow(9, 0)).num_rows == expected
+
+    run(kafka, main, {"_find_arrow": cancelled})
+
+
+def test_closed_while_it_waits_it_says_so(kafka) -> None:
+    async def main(consumer: AIOConsumer) -> None:
+        table = asyncio.create_task(consumer.consume_arrow(9))
+        reader = asyncio.create_task(consumer.arrow_reader())
+        await asyncio.sleep(0)
+        await consumer.close()
+        for each in (table, reader):
+            with pytest.raises(RuntimeError, match="closed"):
+                await each
+
+    run(kafka, main)
+
+
+def test_what_a_callback_raised_comes_first(kafka) -> None:
+    put(kafka, numbers(0))
+
+    async def main(consumer: AIOConsumer) -> None:
+        consumer._raised = KeyError("of a callback")
+        with pytest.raises(KeyError):
+            await consumer.consume_arrow(9, 0)
+        assert (await consumer.consume_arrow(9, 0)).num_rows == 3
+
+    run(kafka, main)
+
+
+# --- the reader -----------------------------------------------------------------------------------
+
+
+def test_a_reader_is_read_in_another_thread_and_others_have_their_turns(kafka) -> None:
+    for n in range(3):
+        put(kafka, numbers(n, 1))
+
+    async def main(consumer: AIOConsumer) -> None:
+        reader = await consumer.arrow_reader(["n"], timeout=0)
+        assert await after(consumer) == -1001
+        first = await asyncio.to_thread(reader.read_next_batch)
+        assert first["n"].to_pylist() == [0]
+        assert await after(consumer) == start(1)
+        frame = await asyncio.to_thread(polars.from_arrow, reader)
+        assert frame["n"].to_list() == [1, 2]
+
+    run(kafka, main)
+
+
+def test_on_the_loop_it_would_wait_for_itself(kafka) -> None:
+    put(kafka, numbers(0))
+
+    async def main(consumer: AIOConsumer) -> None:
+        reader = await consumer.arrow_reader(timeout=0)
+        with pytest.raises(RuntimeError, match="in another thread"):
+            reader.read_next_batch()
+
+    run(kafka, main)
+
+
+def test_it_says_that_the_loop_is_closed(kafka) -> None:
+    put(kafka, numbers(0))
+    readers: list[Any] = []
+
+    async def main(consumer: AIOConsumer) -> None:
+        readers.append(await consumer.arrow_reader(timeout=0))
+
+    run(kafka, main)
+    with pytest.raises(RuntimeError, match="closed"):
+        readers[0].read_next_batch()
+
+
+def test_it_ends_when_the_consumer_is_closed_even_while_it_waits(kafka) -> None:
+    put(kafka, numbers(0))
+
+    async def main(consumer: AIOConsumer) -> None:
+        reader = await consumer.arrow_reader(["n"])
+        reading = asyncio.create_task(asyncio.to_thread(reader.read_all))
+        while await after(consumer) != start(1):
+            pass
+        await consumer.close()
+        assert (await reading).num_rows == 3
+
+    run(kafka, main)
+
+
+def test_what_is_bad_is_told_on_the_loop(kafka) -> None:
+    put(kafka, numbers(0), damage=True)
+    put(kafka, numbers(3))
+    told: list[tuple[type, threading.Thread]] = []
+
+    async def tell(error: KafkaException) -> None:
+        await asyncio.sleep(0)
+        told.append((type(error), threading.current_thread()))
+
+    async def main(consumer: AIOConsumer) -> None:
+        reader = await consumer.arrow_reader(["n"], schema=SCHEMA, timeout=0, on_error=tell)
+        assert (await asyncio.to_thread(reader.read_all)).num_rows == 3
+        assert told == [(SegmentError, threading.current_thread())]
+
+    run(kafka, main)
+
+
+def test_without_a_record_there_is_no_schema_to_take(kafka) -> None:
+    async def main(consumer: AIOConsumer) -> None:
+        with pytest.raises(KafkaException, match="no record in 0 s"):
+            await consumer.arrow_reader(timeout=0)
+
+    run(kafka, main)
