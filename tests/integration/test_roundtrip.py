@@ -370,3 +370,24 @@ def test_transactions_commit_and_abort_with_their_records(producer, consumer, to
         reader.subscribe([name])
         assert take(reader, 1)[0].value() == row(2)
         assert reader.poll(0.5) is None
+
+
+def test_where_the_broker_says_the_time_a_segments_records_have_it(
+    producer, consumer, topic
+) -> None:
+    name = topic(config={"message.timestamp.type": "LogAppendTime"})
+    send(producer, name, range(3))
+    send(producer, name, range(3, 6))
+    reader = consumer(name)
+    reader.assign([TopicPartition(name, 0, 0)])
+    messages = take(reader, 6)
+    kinds = {message.timestamp()[0] for message in messages}
+    first, second = [{m.timestamp()[1] for m in some} for some in (messages[:3], messages[3:])]
+    assert kinds == {confluent_kafka.TIMESTAMP_LOG_APPEND_TIME}
+    assert len(first) == len(second) == 1
+    assert min(first) <= min(second)
+    [found] = reader.offsets_for_times([TopicPartition(name, 0, min(second))], 20)
+    [before] = reader.offsets_for_times([TopicPartition(name, 0, min(first))], 20)
+    assert before.offset == messages[0].offset()
+    assert found.offset == messages[3 if first != second else 0].offset()
+    reader.close()
