@@ -6,6 +6,7 @@ confluent-kafka loses what is buffered then; here it was accepted, so it is sent
 from __future__ import annotations
 
 import atexit
+import ctypes
 import logging
 import os
 import threading
@@ -107,6 +108,8 @@ def _resume_all() -> None:
 def _abandon_all() -> None:
     for client in _paused:
         client._abandon()
+        # librdkafka would wait for its threads, which are not here, or for others in their place.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(client))
     _paused.clear()
     _live.clear()
     _dropped.clear()

@@ -224,8 +224,8 @@ def purge(make: Any, *arguments: Any, **keywords: Any) -> list[int]:
     producer = make(**HELD)
     fill(make, producer, 2, on_delivery=lambda e, _: seen.append(e.code()))
     assert producer.purge(*arguments, **keywords) is None
-    producer.poll(0.1)
-    producer.poll(0)
+    while producer.poll(0.2):
+        pass
     assert len(producer) == 2 - len(seen)
     return seen
 

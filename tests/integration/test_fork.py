@@ -5,9 +5,12 @@ Each program runs in a process of its own, so that parent and child exit as prog
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import textwrap
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -46,9 +49,17 @@ def run(servers: str, topic: str, program: str, *arguments: str) -> str:
     """Run a program to its end, and return its output."""
     code = BEGINNING + textwrap.dedent(program)
     command = [sys.executable, "-c", code, servers, topic, *arguments]
-    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    ) as process:
+        try:
+            output, errors = process.communicate(timeout=120)
+        finally:
+            with suppress(ProcessLookupError):  # all have ended
+                os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 0, errors
+    return output
 
 
 def numbers(servers: str, topic: str) -> list[int]:
@@ -231,20 +242,24 @@ def test_a_child_makes_its_own_producer(embedded: EmbeddedKafka, kind: str) -> N
     assert numbers(servers, topic) == list(range(200))
 
 
-def test_a_child_that_only_exits_sends_what_its_own_producer_has(embedded: EmbeddedKafka) -> None:
+def test_a_child_that_only_exits_sends_what_its_own_producer_has_and_ends(
+    embedded: EmbeddedKafka,
+) -> None:
+    """Of ten children some would wait for their parent's threads, in its producer's destructor."""
     servers, topic = embedded.bootstrap_servers, "fork-exits"
     program = """
         producer = make(**{"columnar.linger.ms": 60_000})
         send(producer, range(100))
-        child = os.fork()
-        if child:
+        for number in range(1, 11):
+            child = os.fork()
+            if child == 0:
+                own = make(**{"columnar.linger.ms": 60_000})
+                send(own, range(100 * number, 100 * number + 100))
+                break
             wait_for(child)
-        else:
-            own = make(**{"columnar.linger.ms": 60_000})
-            send(own, range(100, 200))
     """
     run(servers, topic, program)
-    assert numbers(servers, topic) == list(range(200))
+    assert numbers(servers, topic) == list(range(1100))
 
 
 def test_50_forks_while_the_sender_is_busy(embedded: EmbeddedKafka) -> None:
