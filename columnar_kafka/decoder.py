@@ -24,7 +24,7 @@ from columnar_kafka.parquet.pages import check_decoded, exceeds, footer_elements
 from columnar_kafka.schema import KAFKA_COLUMN, fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from columnar_kafka.parquet.pages import Walked
 
@@ -210,10 +210,10 @@ class Segment:
                 which Python has no object.
         """
         for row, found in self._slices(start):
-            for number, record in enumerate(found, row):
+            for number, record in enumerate(zip(*found, strict=True), row):
                 yield SegmentRecord(number, *record)
 
-    def _slices(self, start: int) -> Iterator[tuple[int, Iterable[_Record]]]:
+    def _slices(self, start: int) -> Iterator[tuple[int, _Records]]:
         """Yield the records from row `start` on, some at a time, with the first one's row."""
         table = self.to_table()
         for batch in _slices(table.slice(start)):
@@ -390,21 +390,27 @@ def _halved(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield from _halved(batch.slice(rows // 2))
 
 
-_Record = tuple[dict[str, Any], bytes | None, int, "Headers | None"]
+class _Records(NamedTuple):
+    """The parts of some records, each in one list."""
+
+    values: list[dict[str, Any]]
+    keys: list[bytes | None]
+    timestamps: list[int]
+    headers: list[Headers | None]
 
 
-def _records(batch: pa.RecordBatch, timestamp: int) -> Iterator[_Record]:
-    """Return value, key, timestamp and headers; `timestamp` stands in where records have none."""
+def _records(batch: pa.RecordBatch, timestamp: int) -> _Records:
+    """Return a batch's records; `timestamp` stands in where they have none."""
     names = batch.schema.names
     rows = to_rows(batch.select([name for name in names if name != KAFKA_COLUMN]))
     members = _members(batch)
-    nothing: list[None] = [None] * len(rows)
+    nothing: list[Any] = [None] * len(rows)
     keys = members["key"].to_pylist() if "key" in members else nothing
     headers = read_headers(members["headers"]) if "headers" in members else nothing
     times = [timestamp] * len(rows)
     if "timestamp" in members:
         times = members["timestamp"].cast(pa.int64()).to_pylist()
-    return zip(rows, keys, times, headers, strict=True)
+    return _Records(rows, keys, times, headers)
 
 
 def _members(batch: pa.RecordBatch) -> dict[str, pa.Array]:

@@ -7,11 +7,10 @@ much, the partitions pause inside.
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import confluent_kafka
 from confluent_kafka import (
@@ -26,7 +25,7 @@ from columnar_kafka import position, wire
 from columnar_kafka.decoder import Segment
 from columnar_kafka.errors import ColumnarError, SegmentError
 from columnar_kafka.ledger import Ledger, Partition, key_of
-from columnar_kafka.record import Message, plain_message
+from columnar_kafka.record import Message, Place, Record, plain_message, records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -54,8 +53,8 @@ class Open:
     source: confluent_kafka.Message
     segment: Segment
     at: int
-    messages: Iterator[list[Message]] | None = None
-    ready: list[Message] = field(default_factory=list)  # the next ones, last first
+    messages: Iterator[list[Record]] | None = None
+    ready: list[Record] = field(default_factory=list)  # the next ones, last first
     columns: dict[tuple[str, ...], pa.Table] = field(default_factory=dict)
 
     @property
@@ -63,7 +62,7 @@ class Open:
         """The next record's row."""
         return self.segment.rows - (position.unpack(self.at).left or self.segment.rows)
 
-    def take(self, most: int) -> list[Message]:
+    def take(self, most: int) -> list[Record]:
         """Return the next records as messages, one at least."""
         if self.messages is None:
             self.columns.clear()
@@ -542,32 +541,16 @@ def _bad(source: confluent_kafka.Message, error: SegmentError) -> Message:
 
 def _messages(
     segment: Segment, source: confluent_kafka.Message, start: int
-) -> Iterator[list[Message]]:
+) -> Iterator[list[Record]]:
     """Yield the records of a segment from row `start` on as messages, some at a time."""
-    topic, partition, rows = segment.topic, segment.partition, segment.rows
-    kind, broker_time = source.timestamp()
-    appended = kind == TIMESTAMP_LOG_APPEND_TIME
-    epoch = -1 if (at := source.leader_epoch()) is None else at
-    for row, records in segment._slices(start):
-        found = []
-        places = itertools.count(segment.offset + row)
-        for at, (value, key, timestamp, headers) in zip(places, records, strict=False):
-            time_ms = broker_time if appended else timestamp
-            # By position: with names confluent-kafka takes four times as long. Its types know no
-            # value that is a dict.
-            parts: Any = (
-                topic,
-                partition,
-                at,
-                key,
-                value,
-                headers,
-                None,
-                (kind, time_ms),
-                -1,
-                epoch,
-            )
-            message = Message(*parts)
-            message._rows = rows
-            found.append(message)
-        yield found
+    kind, _ = stamp = source.timestamp()
+    place = Place(
+        topic=segment.topic,
+        partition=segment.partition,
+        leader_epoch=source.leader_epoch(),
+        rows=segment.rows,
+        kind=kind,
+        appended=stamp if kind == TIMESTAMP_LOG_APPEND_TIME else None,
+    )
+    for row, found in segment._slices(start):
+        yield records(place, segment.offset + row, *found)
