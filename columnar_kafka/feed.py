@@ -25,7 +25,7 @@ from columnar_kafka import position, wire
 from columnar_kafka.decoder import Segment
 from columnar_kafka.errors import ColumnarError, SegmentError
 from columnar_kafka.ledger import Ledger, Partition, key_of
-from columnar_kafka.record import Message, Place, Record, plain_message, records
+from columnar_kafka.record import Message, Place, plain_message, records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -53,8 +53,8 @@ class Open:
     source: confluent_kafka.Message
     segment: Segment
     at: int
-    messages: Iterator[list[Record]] | None = None
-    ready: list[Record] = field(default_factory=list)  # the next ones, last first
+    messages: Iterator[list[Message]] | None = None
+    ready: list[Message] = field(default_factory=list)  # the next ones, last first
     columns: dict[tuple[str, ...], pa.Table] = field(default_factory=dict)
 
     @property
@@ -62,7 +62,7 @@ class Open:
         """The next record's row."""
         return self.segment.rows - (position.unpack(self.at).left or self.segment.rows)
 
-    def take(self, most: int) -> list[Record]:
+    def take(self, most: int) -> list[Message]:
         """Return the next records as messages, one at least."""
         if self.messages is None:
             self.columns.clear()
@@ -541,7 +541,7 @@ def _bad(source: confluent_kafka.Message, error: SegmentError) -> Message:
 
 def _messages(
     segment: Segment, source: confluent_kafka.Message, start: int
-) -> Iterator[list[Record]]:
+) -> Iterator[list[Message]]:
     """Yield the records of a segment from row `start` on as messages, some at a time."""
     kind, _ = stamp = source.timestamp()
     place = Place(

@@ -187,14 +187,14 @@ class Record(Message):
         """Return a message with everything where confluent-kafka has it."""
         place, offset, value, key, _, headers = self._parts
         given: Any = {"partition": place.partition, "offset": offset, "timestamp": self.timestamp()}
-        found = Message(**given, latency=-1, leader_epoch=_or_unset(place.leader_epoch))
+        found: Any = Message(**given, latency=-1, leader_epoch=_or_unset(place.leader_epoch))
         found.set_topic(place.topic)
         found.set_value(value)
         found.set_key(key)
         found.set_headers(headers)
         found.set_error(place.error)
         found._rows = place.rows
-        return found
+        return found  # type: ignore[no-any-return]
 
 
 def records(
@@ -204,10 +204,10 @@ def records(
     keys: Iterable[bytes | None],
     times: Iterable[int],
     headers: Iterable[Headers | None],
-) -> list[Record]:
+) -> list[Message]:
     """Return records that lie one after the other, from the position `first` on."""
     new = Record.__new__
-    found = []
+    found: list[Message] = []
     for parts in zip(repeat(place), count(first), values, keys, times, headers, strict=False):
         record = new(Record)
         record._parts = parts

@@ -111,6 +111,8 @@ def header_array(headers: Sequence[Headers | None]) -> pa.Array:
 
 def read_headers(column: pa.ListArray) -> list[Headers | None]:
     """Return records' headers as confluent-kafka shows them: pairs, or None without any."""
+    if column.null_count == len(column):
+        return [None] * len(column)
     ends = column.offsets.to_pylist()
     struct = column.values.slice(ends[0], ends[-1] - ends[0])
     keys, values = struct.field("key").to_pylist(), struct.field("value").to_pylist()
