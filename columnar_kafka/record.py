@@ -181,7 +181,7 @@ class Record(Message):
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return self._filled().__reduce__()
+        return _record, (self._parts,)
 
     def _filled(self) -> Message:
         """Return a message with everything where confluent-kafka has it."""
@@ -195,6 +195,13 @@ class Record(Message):
         found.set_error(place.error)
         found._rows = place.rows
         return found  # type: ignore[no-any-return]
+
+
+def _record(parts: Any) -> Record:
+    """Unpickle a record."""
+    record = Record.__new__(Record)
+    record._parts = parts
+    return record
 
 
 def records(
