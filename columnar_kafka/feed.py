@@ -28,19 +28,29 @@ from columnar_kafka.ledger import Ledger, Partition, key_of
 from columnar_kafka.record import Message, Place, plain_message, records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     import pyarrow as pa
 
     from columnar_kafka.broker.base import ConsumerBroker
     from columnar_kafka.decoder import Decoder
 
-__all__ = ["HELD_BYTES", "Feed", "Open", "offset_of", "partition_of", "size_of", "start_of"]
+__all__ = [
+    "HELD_BYTES",
+    "Feed",
+    "Open",
+    "bytes_of",
+    "offset_of",
+    "partition_of",
+    "size_of",
+    "start_of",
+]
 
 _SERVE_EVERY: Final = 0.1
 _HELD_MESSAGES: Final = 1000
 HELD_BYTES: Final = 32 << 20
 """Held at most, and then what was fetched last."""
+_MESSAGE_BYTES: Final = 200  # besides its value
 _LOOKUP: Final = 1.0
 _READS: Final = 2  # a call with a filter reads twice
 
@@ -116,6 +126,7 @@ class Feed:
         self._open: Open | None = None
         self._held: deque[confluent_kafka.Message] = deque()
         self._held_bytes = 0
+        self._changes = 0  # grows with all that may change what is held: a callback may do it
         self._held_back: dict[Partition, TopicPartition] = {}  # paused inside, not by the user
         self._paused: set[Partition] = (
             set()
@@ -206,8 +217,11 @@ class Feed:
             self._hold([*self._parked.pop(key, []), *self._held])
 
     def _hold(self, messages: list[confluent_kafka.Message]) -> None:
-        self._held = deque(messages)
-        self._held_bytes = sum(map(size_of, messages))
+        # In place: it may be a callback that does it, while messages are being fetched into it.
+        self._held.clear()
+        self._held.extend(messages)
+        self._held_bytes = bytes_of(messages)
+        self._changes += 1
 
     # --- handing out ----------------------------------------------------------------------------
 
@@ -219,6 +233,7 @@ class Feed:
     def take(self, count: int, timeout: float) -> list[Message]:
         """Return up to `count` of them; fewer only when `timeout` seconds have passed."""
         deadline = self._clock() + timeout if timeout >= 0 else float("inf")
+        self._changes += 1
         found: list[Message] = []
         while len(found) < count:
             self._serve_if_due()
@@ -252,6 +267,7 @@ class Feed:
             SegmentError: it is no segment that can be read; the next call goes on after it.
         """
         deadline = self._clock() + timeout if timeout >= 0 else float("inf")
+        self._changes += 1
         self._serve_if_due()
         self._after_serving()
         if self._open is not None:
@@ -439,7 +455,7 @@ class Feed:
             self._parked.setdefault(partition_of(message), []).append(message)
             return False
         self._held.append(message)
-        self._held_bytes += len(message) + 200  # as size_of, which a call would double
+        self._held_bytes += len(message) + _MESSAGE_BYTES  # as size_of, which a call would double
         return True
 
     def _is_full(self, most: int = 0) -> bool:
@@ -488,7 +504,12 @@ def offset_of(message: confluent_kafka.Message) -> int:
 
 def size_of(message: confluent_kafka.Message) -> int:
     """Return about how many bytes a message takes."""
-    return len(message) + 200
+    return len(message) + _MESSAGE_BYTES
+
+
+def bytes_of(messages: Collection[confluent_kafka.Message]) -> int:
+    """Return what `size_of` says of them together."""
+    return sum(map(len, messages)) + _MESSAGE_BYTES * len(messages)
 
 
 def _where(message: confluent_kafka.Message) -> str:
