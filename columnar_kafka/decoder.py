@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Decoder", "InlineDecoder", "Opened", "Sealed", "Segment", "SegmentRecord"]
 
-_SLICE_ROWS: Final = 1024
+_SLICE_ROWS: Final = 4096
 _SLICE_BYTES: Final = 4 << 20
-"""Turned into objects at once, at most: a row of 19 fields is 0.16 KB as columns, 2.5 as a dict."""
+"""Turned into objects at once, at most: 19 fields are 0.16 KB in columns, 1.2 as a message."""
 
 # What pyarrow raises for malformed files; UnicodeDecodeError is a ValueError.
 _MALFORMED: Final = (pa.ArrowException, OSError, ValueError, TypeError, KeyError, OverflowError)
@@ -383,17 +383,18 @@ def _check_columns(schema: pa.Schema) -> None:
 
 def _slices(table: pa.Table) -> Iterator[pa.RecordBatch]:
     """Yield a table's rows, so few at once that their objects take little memory."""
-    for batch in table.to_batches(max_chunksize=_SLICE_ROWS):
-        yield from _halved(batch)
+    for batch in table.to_batches():
+        yield from _sliced(batch)
 
 
-def _halved(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def _sliced(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     rows = batch.num_rows
     if rows < 2 or batch.nbytes <= _SLICE_BYTES:  # noqa: PLR2004 - one row has no halves
-        yield batch
+        for start in range(0, rows, _SLICE_ROWS):
+            yield batch.slice(start, _SLICE_ROWS)
     else:
-        yield from _halved(batch.slice(0, rows // 2))
-        yield from _halved(batch.slice(rows // 2))
+        yield from _sliced(batch.slice(0, rows // 2))
+        yield from _sliced(batch.slice(rows // 2))
 
 
 class _Records(NamedTuple):

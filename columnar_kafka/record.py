@@ -84,8 +84,8 @@ class Place:
 class Record(Message):
     """A record of a segment, made of parts that are looked at when somebody asks.
 
-    To fill in all that confluent-kafka has of a message takes six times as long. It holds its own
-    value, key and headers and nothing else of the segment: any number of records may be kept.
+    To fill in all that confluent-kafka has of a message takes six times as long. It keeps its own
+    value, key and headers in memory and nothing else of the segment.
     """
 
     __slots__ = ("_parts",)

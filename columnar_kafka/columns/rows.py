@@ -69,7 +69,7 @@ def _to_list(column: pa.Array) -> list[Any]:
         # Times repeat, and each costs pyarrow microseconds: convert the distinct ones.
         encoded = column.dictionary_encode()
         values = [*_times(encoded.dictionary), None]
-        return [values[i] for i in encoded.indices.fill_null(-1).to_pylist()]
+        return list(map(values.__getitem__, encoded.indices.fill_null(-1).to_pylist()))
     # Asking for dicts costs every type of column pyarrow's fast path.
     if not pa.types.is_nested(column.type):
         return list(column.to_pylist())
