@@ -337,12 +337,21 @@ class _File:
 
 def _check_expanded(tables: Sequence[pa.Table], nbytes: int, limits: Limits) -> None:
     """Refuse tables whose dictionaries, expanded, take more than is left of the limit."""
-    for table in tables:
-        for name, column in zip(table.schema.names, table.columns, strict=True):
-            for each in itertools.chain.from_iterable(map(_dictionaries, column.chunks)):
-                lengths = pc.binary_length(each.dictionary).take(each.indices)
-                nbytes += pc.sum(lengths).as_py() or 0
-            check_decoded(f"column {name}", nbytes, limits)
+    found = [
+        (name, each)
+        for table in tables
+        for name, column in zip(table.schema.names, table.columns, strict=True)
+        for each in itertools.chain.from_iterable(map(_dictionaries, column.chunks))
+    ]
+    # Mostly there is room for the longest value in every place: then it need not be added up.
+    longest = (pc.max(pc.binary_length(each.dictionary)).as_py() or 0 for _, each in found)
+    at_most = sum(size * len(each) for size, (_, each) in zip(longest, found, strict=True))
+    if nbytes + at_most <= limits.decoded_bytes:
+        return
+    for name, each in found:
+        lengths = pc.binary_length(each.dictionary).take(each.indices)
+        nbytes += pc.sum(lengths).as_py() or 0
+        check_decoded(f"column {name}", nbytes, limits)
 
 
 def _dictionaries(array: pa.Array) -> Iterator[pa.DictionaryArray]:

@@ -78,7 +78,10 @@ class Open:
             self.columns.clear()
             self.messages = _messages(self.segment, self.source, self.row)
         if not self.ready:
-            self.ready = next(self.messages)[::-1]
+            new = next(self.messages)
+            if len(new) <= most:
+                return new
+            self.ready = new[::-1]
         found = self.ready[-most:][::-1]
         del self.ready[-most:]
         return found

@@ -188,12 +188,13 @@ def test_a_record_knows_its_place_in_kafka() -> None:
 
 
 def test_a_record_that_is_kept_keeps_nothing_of_its_segment_but_itself() -> None:
+    gc.collect()
     before = pa.total_allocated_bytes()
     one = reader()
     kept = one.feed.take(3, 1)[1]
     del one
     gc.collect()
-    assert pa.total_allocated_bytes() == before
+    assert pa.total_allocated_bytes() <= before
     [parts] = [each for each in gc.get_referents(kept) if isinstance(each, tuple)]
     assert [each for each in parts if isinstance(each, (dict, list))] == [{"n": 1}]
     assert kept.value() is kept.value()
