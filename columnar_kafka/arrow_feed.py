@@ -16,7 +16,16 @@ from confluent_kafka import KafkaException
 
 from columnar_kafka import position, wire
 from columnar_kafka.errors import ColumnarError, RowError, SegmentError
-from columnar_kafka.feed import HELD_BYTES, Feed, Open, offset_of, partition_of, size_of, start_of
+from columnar_kafka.feed import (
+    HELD_BYTES,
+    Feed,
+    Open,
+    bytes_of,
+    offset_of,
+    partition_of,
+    size_of,
+    start_of,
+)
 from columnar_kafka.table import Batch, plain_rows, segment_rows
 
 if TYPE_CHECKING:
@@ -35,7 +44,7 @@ __all__ = ["ArrowFeed", "Found", "Request"]
 _RUN: Final = 1 << 20
 """Plain messages that are decoded at once, at most."""
 
-_FETCH: Final = 1000
+_FETCH: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +129,7 @@ class ArrowFeed(Feed):
         * SchemaError: it does not have the columns that are asked for. Only this one stays.
         """
         deadline = self._clock() + timeout if timeout >= 0 else float("inf")
+        self._changes += 1
         more = 0
         while not stops():
             self._serve_if_due()
@@ -151,17 +161,17 @@ class ArrowFeed(Feed):
         least = min(wanted, most)
         timeout = 0.0  # first what has arrived
         while True:
-            held = self._held
+            changes = self._changes
             run = _Run(request.selection, self._open)
-            run.add(list(islice(held, most)))
-            while held is self._held:  # a callback may take away some of it: then count again
+            run.add(list(islice(self._held, most)))
+            while changes == self._changes:  # a callback may take some of it away: then count again
                 self._known_plain = run.plain, run.last
                 if run.has(most) or self._is_full(most):
                     return run.rows >= wanted
                 self._serve_all(run, most, timeout)
                 self._after_serving()
                 is_enough = run.has(least) or self._clock() >= deadline or stops()
-                if held is self._held and is_enough:
+                if changes == self._changes and is_enough:
                     self._known_plain = run.plain, run.last
                     return run.rows >= wanted
                 timeout = self._step(deadline)
@@ -177,27 +187,40 @@ class ArrowFeed(Feed):
         """Let librdkafka run callbacks, and hold what it has until there are `most` rows."""
         self._before_serving()
         self._resume_held_back()
-        held, count = self._held, 1
+        changes, count = self._changes, 1
         while True:
+            before = self._held_bytes
             new = self._fetch_some(min(count, most - run.rows), timeout)
             run.add(new)
             is_enough = run.has(most) or self._is_full(most)
-            if len(new) < count or is_enough or held is not self._held:
+            if len(new) < count or is_enough or changes != self._changes:
                 break
-            count, timeout = min(2 * count, _FETCH), 0.0  # not much more than is wanted
+            # Not much more than is wanted, and than there is room for.
+            each = (self._held_bytes - before) // len(new)
+            count = min(2 * count, _FETCH, 1 + (HELD_BYTES - self._held_bytes) // each)
+            timeout = 0.0
         self._served = self._clock()
 
     def _fetch_some(self, count: int, timeout: float) -> list[Message]:
-        """Fetch and hold up to so many messages; return them."""
-        poll = self._broker.poll
-        found: list[Message] = []
-        while len(found) < count and (message := poll(timeout)) is not None:
-            timeout = 0.0
-            if self._keep(message):
-                found.append(message)
-            if self._held_bytes >= HELD_BYTES:
-                break
-        return found
+        """Fetch up to so many messages, waiting for each; hold and return them."""
+        fetched = islice(iter(partial(self._broker.poll, timeout), None), count)
+        if self._paused:
+            return [message for message in fetched if self._keep(message)]
+        held, before, changes = self._held, len(self._held), self._changes
+        new: list[Message] = []
+        try:
+            # No statement of Python's for each, which would take as long as the poll. Nor one call
+            # of librdkafka's for all: an exception in it would lose them, and what a callback in it
+            # takes away could not be told from what came after.
+            held.extend(fetched)
+        finally:
+            if changes == self._changes:
+                new = list(islice(reversed(held), len(held) - before))[::-1]
+                self._held_bytes += bytes_of(new)
+            else:
+                self.pause(list(self._paused))  # what came since, and was not known as paused
+                self._hold(list(held))
+        return new
 
     def _is_resolved(self, deadline: float) -> bool:
         """Learn where the group left off in the next message's partition, if need be."""

@@ -182,7 +182,7 @@ class Consumer(confluent_kafka.Consumer):
         when a record of another topic or schema, or something to be raised comes next; when
         `timeout` seconds have passed; or when they take ``columnar.max.decoded.bytes`` or 32 MiB of
         messages. With a filter, as soon as there is one. `position`, `commit` and all others go on
-        after the last record looked at. Serves callbacks; decodes in the thread that calls.
+        after the last record looked at. Serves callbacks; returns when all is decoded.
         Messages that are tables themselves (`plain.Ipc`) stay whole: the last may be too long.
 
         The column ``_kafka`` has what the segment's has (of plain messages key, timestamp and

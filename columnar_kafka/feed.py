@@ -7,11 +7,10 @@ much, the partitions pause inside.
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import confluent_kafka
 from confluent_kafka import (
@@ -26,22 +25,32 @@ from columnar_kafka import position, wire
 from columnar_kafka.decoder import Segment
 from columnar_kafka.errors import ColumnarError, SegmentError
 from columnar_kafka.ledger import Ledger, Partition, key_of
-from columnar_kafka.record import Message, plain_message
+from columnar_kafka.record import Message, Place, plain_message, records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     import pyarrow as pa
 
     from columnar_kafka.broker.base import ConsumerBroker
     from columnar_kafka.decoder import Decoder
 
-__all__ = ["HELD_BYTES", "Feed", "Open", "offset_of", "partition_of", "size_of", "start_of"]
+__all__ = [
+    "HELD_BYTES",
+    "Feed",
+    "Open",
+    "bytes_of",
+    "offset_of",
+    "partition_of",
+    "size_of",
+    "start_of",
+]
 
 _SERVE_EVERY: Final = 0.1
 _HELD_MESSAGES: Final = 1000
 HELD_BYTES: Final = 32 << 20
 """Held at most, and then what was fetched last."""
+_MESSAGE_BYTES: Final = 200  # besides its value
 _LOOKUP: Final = 1.0
 _READS: Final = 2  # a call with a filter reads twice
 
@@ -69,7 +78,10 @@ class Open:
             self.columns.clear()
             self.messages = _messages(self.segment, self.source, self.row)
         if not self.ready:
-            self.ready = next(self.messages)[::-1]
+            new = next(self.messages)
+            if len(new) <= most:
+                return new
+            self.ready = new[::-1]
         found = self.ready[-most:][::-1]
         del self.ready[-most:]
         return found
@@ -117,6 +129,7 @@ class Feed:
         self._open: Open | None = None
         self._held: deque[confluent_kafka.Message] = deque()
         self._held_bytes = 0
+        self._changes = 0  # grows with all that may change what is held: a callback may do it
         self._held_back: dict[Partition, TopicPartition] = {}  # paused inside, not by the user
         self._paused: set[Partition] = (
             set()
@@ -207,8 +220,11 @@ class Feed:
             self._hold([*self._parked.pop(key, []), *self._held])
 
     def _hold(self, messages: list[confluent_kafka.Message]) -> None:
-        self._held = deque(messages)
-        self._held_bytes = sum(map(size_of, messages))
+        # In place: it may be a callback that does it, while messages are being fetched into it.
+        self._held.clear()
+        self._held.extend(messages)
+        self._held_bytes = bytes_of(messages)
+        self._changes += 1
 
     # --- handing out ----------------------------------------------------------------------------
 
@@ -220,6 +236,7 @@ class Feed:
     def take(self, count: int, timeout: float) -> list[Message]:
         """Return up to `count` of them; fewer only when `timeout` seconds have passed."""
         deadline = self._clock() + timeout if timeout >= 0 else float("inf")
+        self._changes += 1
         found: list[Message] = []
         while len(found) < count:
             self._serve_if_due()
@@ -253,6 +270,7 @@ class Feed:
             SegmentError: it is no segment that can be read; the next call goes on after it.
         """
         deadline = self._clock() + timeout if timeout >= 0 else float("inf")
+        self._changes += 1
         self._serve_if_due()
         self._after_serving()
         if self._open is not None:
@@ -440,7 +458,7 @@ class Feed:
             self._parked.setdefault(partition_of(message), []).append(message)
             return False
         self._held.append(message)
-        self._held_bytes += len(message) + 200  # as size_of, which a call would double
+        self._held_bytes += len(message) + _MESSAGE_BYTES  # as size_of, which a call would double
         return True
 
     def _is_full(self, most: int = 0) -> bool:
@@ -489,7 +507,12 @@ def offset_of(message: confluent_kafka.Message) -> int:
 
 def size_of(message: confluent_kafka.Message) -> int:
     """Return about how many bytes a message takes."""
-    return len(message) + 200
+    return len(message) + _MESSAGE_BYTES
+
+
+def bytes_of(messages: Collection[confluent_kafka.Message]) -> int:
+    """Return what `size_of` says of them together."""
+    return sum(map(len, messages)) + _MESSAGE_BYTES * len(messages)
 
 
 def _where(message: confluent_kafka.Message) -> str:
@@ -544,30 +567,14 @@ def _messages(
     segment: Segment, source: confluent_kafka.Message, start: int
 ) -> Iterator[list[Message]]:
     """Yield the records of a segment from row `start` on as messages, some at a time."""
-    topic, partition, rows = segment.topic, segment.partition, segment.rows
-    kind, broker_time = source.timestamp()
-    appended = kind == TIMESTAMP_LOG_APPEND_TIME
-    epoch = -1 if (at := source.leader_epoch()) is None else at
-    for row, records in segment._slices(start):
-        found = []
-        places = itertools.count(segment.offset + row)
-        for at, (value, key, timestamp, headers) in zip(places, records, strict=False):
-            time_ms = broker_time if appended else timestamp
-            # By position: with names confluent-kafka takes four times as long. Its types know no
-            # value that is a dict.
-            parts: Any = (
-                topic,
-                partition,
-                at,
-                key,
-                value,
-                headers,
-                None,
-                (kind, time_ms),
-                -1,
-                epoch,
-            )
-            message = Message(*parts)
-            message._rows = rows
-            found.append(message)
-        yield found
+    kind, _ = stamp = source.timestamp()
+    place = Place(
+        topic=segment.topic,
+        partition=segment.partition,
+        leader_epoch=source.leader_epoch(),
+        rows=segment.rows,
+        kind=kind,
+        appended=stamp if kind == TIMESTAMP_LOG_APPEND_TIME else None,
+    )
+    for row, found in segment._slices(start):
+        yield records(place, segment.offset + row, *found)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Final
+from array import array
+from itertools import accumulate, chain, pairwise
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -92,8 +93,11 @@ def timestamp_array(timestamps: Sequence[int]) -> pa.Array:
 
 def header_array(headers: Sequence[Headers | None]) -> pa.Array:
     """Return records' headers as a column."""
-    pairs = [pair for each in headers if each for pair in each]
-    ends = accumulate((len(each) if each else 0 for each in headers), initial=0)
+    # A hundred thousand may be given: what is done for each is done in C.
+    pairs = list(chain.from_iterable(filter(None, headers)))
+    has_nulls = None in headers
+    there: Any = (each or () for each in headers) if has_nulls else headers
+    ends = array("i", accumulate(map(len, there), initial=0))
     struct = pa.StructArray.from_arrays(
         [
             pa.array([key for key, _ in pairs], type=pa.string()),
@@ -102,15 +106,17 @@ def header_array(headers: Sequence[Headers | None]) -> pa.Array:
         fields=list(HEADERS.value_type),
     )
     return pa.ListArray.from_arrays(
-        pa.array(ends, type=pa.int32()),
+        pa.Array.from_buffers(pa.int32(), len(ends), [None, pa.py_buffer(ends)]),
         struct,
         type=HEADERS,
-        mask=pa.array([each is None for each in headers], type=pa.bool_()),
+        mask=pa.array([each is None for each in headers], pa.bool_()) if has_nulls else None,
     )
 
 
 def read_headers(column: pa.ListArray) -> list[Headers | None]:
     """Return records' headers as confluent-kafka shows them: pairs, or None without any."""
+    if column.null_count == len(column):
+        return [None] * len(column)
     ends = column.offsets.to_pylist()
     struct = column.values.slice(ends[0], ends[-1] - ends[0])
     keys, values = struct.field("key").to_pylist(), struct.field("value").to_pylist()

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+    Build = Callable[[Iterable[tuple[Any, ...]]], list[dict[str, Any]]]
 
 __all__ = ["to_rows"]
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_SHARED: Final = 30
+"""So many attributes objects of one class keep by keys that they share; with more it is slow."""
+_LOOP: Final = """
+def build(rows):
+    found = []
+    for values in rows:
+        row = Row()
+        {attributes}, = values
+        found.append(row.__dict__)
+    return found
+"""
 
 
 def to_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
@@ -22,7 +36,31 @@ def to_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     """
     names = batch.schema.names
     columns = [_to_list(column) for column in batch.columns]
-    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+    return _builder(tuple(names))(zip(*columns, strict=True))
+
+
+@lru_cache(maxsize=100)
+def _builder(names: tuple[str, ...]) -> Build:
+    """Return what makes dicts with these keys of their values, given as tuples.
+
+    They are attributes of objects of one class, which share their keys: to make them takes a third
+    of the time that it takes `dict`, and they take half of the memory.
+    """
+
+    class Row:
+        """Has these attributes."""
+
+    if not 0 < len(names) <= _SHARED or any(hasattr(Row, name) for name in names):
+        return lambda rows: [dict(zip(names, values, strict=True)) for values in rows]
+    # Any string may be a name: none is put into the text, which has a0, a1, … for them.
+    given = {f"a{number}": name for number, name in enumerate(names)}
+    scope: dict[str, Any] = {"Row": Row}
+    text = _LOOP.format(attributes=", ".join(f"row.{each}" for each in given))
+    exec(text, scope)  # noqa: S102 - nothing of it comes from outside
+    build: Any = scope["build"]
+    code = build.__code__
+    build.__code__ = code.replace(co_names=tuple(given.get(each, each) for each in code.co_names))
+    return build  # type: ignore[no-any-return]
 
 
 def _to_list(column: pa.Array) -> list[Any]:
@@ -31,7 +69,7 @@ def _to_list(column: pa.Array) -> list[Any]:
         # Times repeat, and each costs pyarrow microseconds: convert the distinct ones.
         encoded = column.dictionary_encode()
         values = [*_times(encoded.dictionary), None]
-        return [values[i] for i in encoded.indices.fill_null(-1).to_pylist()]
+        return list(map(values.__getitem__, encoded.indices.fill_null(-1).to_pylist()))
     # Asking for dicts costs every type of column pyarrow's fast path.
     if not pa.types.is_nested(column.type):
         return list(column.to_pylist())

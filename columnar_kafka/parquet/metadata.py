@@ -31,7 +31,7 @@ __all__ = [
 DATA, DICTIONARY, DATA_V2 = 0, 2, 3
 
 # parquet.thrift: ids of the fields read here, and the kinds they must have.
-_F_GROUPS, _G_COLUMNS, _G_ROWS, _C_META = 4, 1, 3, 3
+_F_SCHEMA, _F_GROUPS, _G_COLUMNS, _G_ROWS, _C_META = 2, 4, 1, 3, 3
 _M_TYPE, _M_ENCODINGS, _M_CODEC, _M_VALUES, _M_SIZE, _M_DATA, _M_DICTIONARY = 1, 2, 4, 5, 7, 9, 11
 _META: Final = {1: I32, 2: LIST, 4: I32, 5: I64, 7: I64, 9: I64, 11: I64}
 _P_TYPE, _P_SIZE, _P_COMPRESSED, _P_CRC, _P_DATA, _P_DICTIONARY, _P_DATA_V2 = 1, 2, 3, 4, 5, 7, 8
@@ -88,13 +88,25 @@ def groups(footer: bytes) -> Iterator[Group]:
     Raises:
         ThriftError, IndexError: it is damaged.
     """
-    cursor = Cursor(footer)
-    for fid, kind in cursor.fields({_F_GROUPS: LIST}):
+    cursor, schema = Cursor(footer), b""
+    for fid, kind in cursor.fields({_F_SCHEMA: LIST, _F_GROUPS: LIST}):
         if fid == _F_GROUPS:
             for _ in range(cursor.structs()):
                 yield _group(cursor)
+        elif fid == _F_SCHEMA:
+            schema = cursor.span(LIST, known=_last.schema)
         else:
             cursor.skip(kind)
+    _last.schema = schema  # not before: only now it is known to be complete
+
+
+class _Last:
+    """The encoded schema of the last file that was read: mostly it is that of the next one too."""
+
+    schema = b""
+
+
+_last: Final = _Last()
 
 
 def _i32(cursor: Cursor) -> int:

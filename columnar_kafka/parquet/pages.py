@@ -44,11 +44,13 @@ _LENGTHS: Final = 24  # of a value in one of the delta encodings of bytes
 class Walked(NamedTuple):
     """What the pages of a file come to.
 
-    `nbytes` is what all columns take in memory when they are decoded, at most, but for the values
-    in `dictionaries`: the leaf columns, by number, of bytes of which one may stand for a million.
+    `nbytes` is what all columns take in memory when they are decoded one after the other, at most,
+    and `at_once` when they are side by side; but for the values in `dictionaries`: the leaf
+    columns, by number, of bytes of which one may stand for a million.
     """
 
     nbytes: int
+    at_once: int
     dictionaries: list[int]
 
 
@@ -110,7 +112,7 @@ class _Body:
         self._data = data
         self._position, self._end = len(_MAGIC), end
         self._limits = limits
-        self._kept = self._passing = self._rows = 0
+        self._kept = self._passing = self._passing_at_once = self._rows = 0
         self._prefixes: list[delta.Packed] = []
         self._dictionaries: set[int] = set()
 
@@ -134,6 +136,7 @@ class _Body:
         self._position = column.walk(self._data, self._position, self._end, limits)
         self._kept += column.kept + rows * leaf.per_row + values * leaf.per_value
         self._passing = max(self._passing, column.passing)
+        self._passing_at_once += column.passing
         check_decoded(column.what, self._kept + self._passing, limits)
         self._prefixes += column.prefixes
         if column.is_dictionary:
@@ -147,7 +150,11 @@ class _Body:
             self._kept += 2 * delta.total(self._prefixes)  # in the column, and on the way there
             nbytes = self._kept + self._passing
             check_decoded("the columns that have prefixes", nbytes, self._limits)
-        return Walked(self._kept + self._passing, sorted(self._dictionaries))
+        return Walked(
+            self._kept + self._passing,
+            self._kept + self._passing_at_once,
+            sorted(self._dictionaries),
+        )
 
 
 class _Leaf(NamedTuple):

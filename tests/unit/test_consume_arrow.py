@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from contextlib import suppress
 from typing import Any
 
 import fastavro
@@ -298,6 +299,59 @@ def test_what_a_callback_has_taken_meanwhile_does_not_come_again(kafka, monkeypa
     taken += consumer.consume_arrow(6, 0)["value"].to_pylist()
     assert taken == [b"%d" % n for n in range(6)]
     assert consumer.consume_arrow(6, 0)["n"].to_pylist() == [6, 7, 8]
+
+
+GONE = TopicPartition("v", 0)
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("at", [1, 2, 3, 5, 8, 16, 20, 30])
+@pytest.mark.parametrize(
+    ("call", "left"),
+    [
+        (lambda _: None, range(15)),
+        (lambda consumer: consumer.seek(TopicPartition("v", 0, position.start(2))), range(2, 15)),
+        (lambda consumer: consumer.pause([GONE]), ()),
+        (lambda consumer: consumer.incremental_unassign([GONE]), ()),
+        (lambda consumer: consumer.poll_segment(0), range(15)),  # raises: nothing of it goes
+        (lambda _: interrupt(), range(15)),
+    ],
+    ids=["nothing", "seek", "pause", "unassign", "look", "interrupt"],
+)
+def test_what_a_callback_does_while_many_are_fetched_is_done_at_once(
+    kafka, monkeypatch, call, left, at
+) -> None:
+    kafka.create_topic("v", 2)
+    for n in range(15):
+        kafka.append("v", 0, b"%d" % n)
+        kafka.append("v", 1, b"%d" % n)
+    consumer = kafka.Consumer(CONFIG)
+    consumer.assign([TopicPartition("v", 0, 0), TopicPartition("v", 1, 0)])
+    poll, polls = consumer.memory.poll, []
+
+    def polled(timeout: float) -> Any:
+        polls.append(timeout)
+        if len(polls) == at:
+            call(consumer)
+        return poll(timeout)
+
+    monkeypatch.setattr(consumer.memory, "poll", polled)
+    found: dict[int, list[int]] = {0: [], 1: []}
+    for _ in range(4):
+        with suppress(KafkaException, KeyboardInterrupt):
+            table = consumer.consume_arrow(100, 0)
+            for row in () if table is None else table.to_pylist():
+                found[row["_kafka"]["partition"]].append(int(row["value"]))
+        held = consumer._feed._held
+        assert consumer._feed._held_bytes == feed.bytes_of(held)
+    assert len(polls) >= at
+    assert found == {0: list(left), 1: list(range(15))}
+    if left == ():
+        consumer.resume([GONE])
+        assert (consumer.consume_arrow(100, 0) is None) == (GONE not in consumer.assignment())
 
 
 def test_what_is_full_of_bytes_waits_for_no_more(kafka) -> None:

@@ -330,7 +330,7 @@ def test_text_that_is_not_utf8_is_found_before_any_record_is_handed_out() -> Non
     segment = received(*build(pa.table({"s": text})))
     segment.verify()
     records = segment.records()
-    assert "Invalid UTF8 sequence at string index 2999" in refusal(lambda: next(records))
+    assert "Invalid UTF8 sequence at string index" in refusal(lambda: next(records))
     assert "Invalid UTF8" in refusal(segment.to_table)
 
 

@@ -47,6 +47,17 @@ def test_each_leaf_has_the_encoding_that_makes_it_smallest(name: str) -> None:
     assert found["b"] == {"DELTA_LENGTH_BYTE_ARRAY"}
 
 
+@pytest.mark.parametrize(("rows", "encoding"), [(10, "PLAIN"), (9_000, "RLE_DICTIONARY")])
+def test_a_text_of_many_rows_leaves_its_dictionary_only_for_many_bytes(
+    rows: int, encoding: str
+) -> None:
+    """It is read several times as fast from one."""
+    batch = pa.record_batch({"segment": pa.repeat("53be15fdaace050166b7-0", rows)})
+    sizes = ParquetEncoder("zstd")._sizes(batch, {"segment": "DICTIONARY"})
+    assert ParquetEncoder("zstd")._sizes(batch, {"segment": "PLAIN"})["segment"] < sizes["segment"]
+    assert encoding in encodings(batch)["segment"]
+
+
 def test_two_leaves_of_one_path_are_both_dictionaries_and_harm_no_other() -> None:
     struct = pa.StructArray.from_arrays([COUNT], names=["x"])
     batch = pa.record_batch({"a.x": COUNT, "a": struct, "n": COUNT})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -184,6 +185,19 @@ def test_a_record_knows_its_place_in_kafka() -> None:
     assert [(each.topic(), each.partition()) for each in got] == [P0] * 4
     assert [(each.kafka_offset(), each.row()) for each in got] == [(0, 0), (0, 1), (0, 2), (1, 0)]
     assert got[0].leader_epoch() == 0
+
+
+def test_a_record_that_is_kept_keeps_nothing_of_its_segment_but_itself() -> None:
+    gc.collect()
+    before = pa.total_allocated_bytes()
+    one = reader()
+    kept = one.feed.take(3, 1)[1]
+    del one
+    gc.collect()
+    assert pa.total_allocated_bytes() <= before
+    [parts] = [each for each in gc.get_referents(kept) if isinstance(each, tuple)]
+    assert [each for each in parts if isinstance(each, (dict, list))] == [{"n": 1}]
+    assert kept.value() is kept.value()
 
 
 def test_a_record_has_its_own_time() -> None:

@@ -17,7 +17,7 @@ from columnar_kafka.config import Limits
 from columnar_kafka.decoder import InlineDecoder
 from columnar_kafka.parquet import metadata
 from columnar_kafka.parquet.pages import walk
-from columnar_kafka.parquet.thrift import I32, Cursor
+from columnar_kafka.parquet.thrift import BINARY, I32, LIST, STOP, Cursor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -301,6 +301,14 @@ def test_both_ways_read_damaged_headers_alike(monkeypatch: pytest.MonkeyPatch) -
             assert read(bytes(data), start) == fast
         seen += fast is not None
     assert 0 < seen < 3000
+
+
+def test_a_footer_that_ends_too_early_changes_nothing_for_the_next() -> None:
+    """What is taken for granted of the next file is a schema that was read to its end."""
+    schema = bytes([2 << 4 | LIST, 1 << 4 | BINARY, 10]) + b"\xff" * 10
+    with pytest.raises(IndexError):
+        list(metadata.groups(schema[:-7]))
+    assert list(metadata.groups(schema + STOP)) == []
 
 
 def _footer(data: bytes) -> bytes:

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import copy
 import enum
+import itertools
+import pickle
 from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, KafkaError
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from columnar_kafka import Message, position
 from columnar_kafka.position import MAX_ROWS
-from columnar_kafka.record import encode_headers, encode_key, plain_message, reports
+from columnar_kafka.record import (
+    Place,
+    encode_headers,
+    encode_key,
+    plain_message,
+    records,
+    reports,
+)
 
 
 def record(offset: int, row: int, rows: int) -> Message:
@@ -47,6 +59,96 @@ def test_the_first_row_of_the_largest_segment_is_row_0() -> None:
 def test_a_message_without_an_offset_has_no_place() -> None:
     message = Message(topic="t", partition=3, offset=-1001)
     assert (message.offset(), message.kafka_offset(), message.row()) == (None, None, None)
+
+
+# --- records of segments --------------------------------------------------------------------------
+
+NAMES = ("topic", "partition", "offset", "key", "value", "headers", "timestamp", "latency",
+         "leader_epoch", "error", "deserialized_key", "deserialized_value", "delivery_count",
+         "kafka_offset", "row", "__len__", "bool")  # fmt: skip
+SETTERS = ("set_topic", "set_key", "set_value", "set_headers", "set_error")
+ANY = st.sampled_from([None, b"", b"x", "text", [], [("h", None)], {}, {"n": 1}])
+ERRORS = st.sampled_from([None, KafkaError(KafkaError._FAIL)])
+
+
+@st.composite
+def twins(draw: st.DrawFn) -> tuple[Any, Any]:
+    """A record of a segment, and a message made of the same with all that confluent-kafka does."""
+    kind = draw(st.sampled_from([TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME]))
+    stamp, epoch = (kind, draw(st.integers(0, 2))), draw(st.sampled_from([None, 0, 5]))
+    rows = draw(st.integers(1, 3))
+    place = Place(
+        topic=draw(st.sampled_from(["t", "u"])),
+        partition=draw(st.integers(-1, 1)),
+        leader_epoch=epoch,
+        rows=rows,
+        kind=kind,
+        appended=stamp if kind == TIMESTAMP_LOG_APPEND_TIME else None,
+    )
+    at = position.pack(draw(st.integers(0, 1)), draw(st.integers(0, rows - 1)), rows)
+    value = draw(st.sampled_from([{}, {"n": 1}, {"n": 2}, {"a": 1, "b": None}]))
+    key = draw(st.sampled_from([None, b"", b"k"]))
+    headers = draw(st.sampled_from([None, [], [("h", b"v")]]))
+    [record] = records(place, at, [value], [key], [stamp[1]], [headers])
+    parts: Any = (place.topic, place.partition, at, key, value, headers, None, stamp, -1,
+                  -1 if epoch is None else epoch)  # fmt: skip
+    message = Message(*parts)
+    message._rows = rows
+    for name in draw(st.lists(st.sampled_from(SETTERS), max_size=2)):
+        by = draw(ERRORS if name == "set_error" else ANY)
+        assert getattr(record, name)(by) is getattr(message, name)(by)
+    return record, message
+
+
+def outcome(message: Any, name: str) -> Any:
+    try:
+        found = bool(message) if name == "bool" else getattr(message, name)()
+    except TypeError as error:  # the length of what has none
+        return str(error)
+    return found, type(found)
+
+
+@settings(deadline=None)
+@given(twins())
+def test_a_record_of_a_segment_is_as_a_message_in_everything(pair: tuple[Any, Any]) -> None:
+    record, message = pair
+    assert isinstance(record, Message)
+    for name in NAMES:
+        assert outcome(record, name) == outcome(message, name), name
+    assert record.value() is message.value()
+
+
+@settings(deadline=None)
+@given(twins(), twins())
+def test_records_are_equal_when_the_messages_are(
+    one: tuple[Any, Any], two: tuple[Any, Any]
+) -> None:
+    equal = one[1] == two[1]
+    for left, right in itertools.product(one, two):
+        assert (left == right, left != right) == (equal, not equal)
+    assert one[0] != 5
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(one[0])
+    with pytest.raises(TypeError, match="not supported"):
+        one[0] < two[0]  # noqa: B015 - it is asked for what it raises
+
+
+@settings(deadline=None)
+@given(twins())
+def test_a_record_is_pickled_and_copied(pair: tuple[Any, Any]) -> None:
+    record, message = pair
+    for again in (pickle.loads(pickle.dumps(record)), copy.copy(record), copy.deepcopy(record)):
+        assert type(again) is type(record)
+        assert again == message
+        assert again.row() == message.row()
+
+
+def test_setting_a_records_topic_and_error_leaves_its_neighbours() -> None:
+    place = Place(topic="t", partition=0, leader_epoch=None, rows=2, kind=1, appended=None)
+    one, two = records(place, 0, [{}, {}], [None, None], [0, 0], [None, None])
+    one.set_topic("u")  # type: ignore[attr-defined]
+    one.set_error(KafkaError(KafkaError._FAIL))
+    assert (one.topic(), two.topic(), two.error()) == ("u", "t", None)
 
 
 # --- plain messages and events --------------------------------------------------------------------
@@ -113,8 +215,8 @@ class Rows:
 
 
 def report(index: int, *, offset: int | None = 7, **more: Any) -> Any:
-    given = {"topic": "t", "partition": 3, "count": 10, "error": None, "acknowledged": None}
-    return reports(Rows(), offset=offset, **(given | more))(index)
+    parts = {"topic": "t", "partition": 3, "count": 10, "error": None, "acknowledged": None}
+    return reports(Rows(), offset=offset, **(parts | more))(index)
 
 
 def test_a_report_shows_its_own_record() -> None:
