@@ -91,7 +91,8 @@ class Client:
         own = {"columnar.encoding": "parquet"}
         common = {"bootstrap.servers": servers, "log_level": 0}
         kind: Any = columnar_kafka if ours else confluent_kafka
-        config = common | {"transactional.id": topic, "linger.ms": 100}
+        # Nothing is sent before it is asked for: a purge then finds all records still waiting.
+        config = common | {"transactional.id": topic, "linger.ms": 20_000}
         self.producer = kind.Producer(config | (own if ours else {}))
         if ours:
             self.producer.set_schema(topic, SCHEMA)
