@@ -7,7 +7,6 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from operator import index
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,6 +44,15 @@ _log = logging.getLogger(__name__)
 
 _MAX_CONSUME: Final = 1_000_000
 _MAX_RAISED: Final = 100
+_COMMIT_AGAIN: Final = 5.0  # seconds
+_COMMIT_PAUSE: Final = 0.05
+_GROUP_WENT_ON: Final = frozenset(
+    {
+        KafkaError.STALE_MEMBER_EPOCH,
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.REBALANCE_IN_PROGRESS,
+    }
+)
 _CALLBACKS: Final = ("error_cb", "stats_cb", "throttle_cb")
 _Told = Callable[[str, list[TopicPartition]], None]
 _NOT_GIVEN: Final[Any] = object()  # confluent-kafka refuses None where a callback is expected
@@ -91,10 +99,12 @@ class Consumer(confluent_kafka.Consumer):
             return
         if settings.unread is not None:
             raise settings.unread
-        self._closed = self._closing = self._left = False
+        self._closed = self._gave_back = False
         self._selection = Selection()
         self._tells_ends = str(inner.get("enable.partition.eof")).lower() in ("true", "1")
         self._granted: set[Partition] = set()  # by the group: given back before the end
+        self._tell: _Told = lambda *_: None
+        self._eager = _is_eager(inner)
         self._broker: ConsumerBroker = self._connect(inner)
         self._ledger = Ledger(auto_store=settings.auto_store)
         self._decoder = _decoder(settings)
@@ -379,38 +389,49 @@ class Consumer(confluent_kafka.Consumer):
             if name in given:
                 given[name](self, to_positions(partitions))
 
+        self._tell = told
         calls = {"on_assign": self._assigned, "on_revoke": self._revoked, "on_lost": self._lost}
-        super().subscribe(
-            topics, **{name: self._guarded(partial(call, told)) for name, call in calls.items()}
-        )
+        super().subscribe(topics, **{name: self._guarded(call) for name, call in calls.items()})
         self._feed.serve_soon()
 
-    def _assigned(self, told: _Told, _: Any, partitions: list[TopicPartition]) -> None:
-        if self._closing and (before := self._broker.assignment()):
-            # This assignment waited when `close` began. librdkafka will answer it by leaving the
-            # group, before it calls on_revoke: too late for any commit.
-            self._revoked(told, _, before)
-            self._left = True
+    def _assigned(self, _: Any, partitions: list[TopicPartition]) -> None:
+        if self._gave_back:
             return
         self._granted |= set(map(key_of, partitions))
         self._feed.assign(partitions)
-        told("on_assign", partitions)
+        self._tell("on_assign", partitions)
 
-    def _revoked(self, told: _Told, _: Any, partitions: list[TopicPartition]) -> None:
-        if self._left:
+    def _revoked(self, _: Any, partitions: list[TopicPartition]) -> None:
+        if self._gave_back:
             return
         keys = list(map(key_of, partitions))
         try:
-            told("on_revoke", partitions)
+            self._tell("on_revoke", partitions)
         finally:
             self._commit_stored(keys)
             self._give_up(keys)
 
-    def _lost(self, told: _Told, _: Any, partitions: list[TopicPartition]) -> None:
+    def _lost(self, _: Any, partitions: list[TopicPartition]) -> None:
+        if self._gave_back:
+            return
         try:
-            told("on_lost", partitions)
+            self._tell("on_lost", partitions)
         finally:
             self._give_up(map(key_of, partitions))
+
+    def _give_back(self) -> None:
+        """Do what a revocation does while this is a member of its group.
+
+        Where a rebalance is on its way, librdkafka leaves the group before it calls on_revoke: too
+        late for any commit.
+        """
+        if self._eager:
+            # It would even wait for ever, for an answer to a revocation that waits now.
+            self._feed.serve()
+        if self._granted:
+            partitions = [TopicPartition(*key) for key in sorted(self._granted)]
+            self._guarded(self._revoked)(self, partitions)
+        self._gave_back = True
 
     def _give_up(self, keys: Iterable[Partition]) -> None:
         gone = list(keys)
@@ -623,7 +644,7 @@ class Consumer(confluent_kafka.Consumer):
             return
         assigned_by_hand = {*map(key_of, self._broker.assignment())} - self._granted
         self._commit_stored(assigned_by_hand)
-        self._closing = True
+        self._give_back()
         super().close()
         self._closed = True
         self._feed.clear()
@@ -670,13 +691,26 @@ class Consumer(confluent_kafka.Consumer):
         if not wanted:
             return
         try:
-            done = self._broker.commit(wanted, asynchronous=asynchronous)
+            done = self._commit(wanted, asynchronous=asynchronous)
         except KafkaException as error:
             _log.warning("the last records' positions could not be committed: %s", error)
             self._guarded(self._committed)(error.args[0], wanted)
         else:
             if done is not None:
                 self._guarded(self._committed)(None, done)
+
+    def _commit(
+        self, wanted: list[TopicPartition], *, asynchronous: bool
+    ) -> list[TopicPartition] | None:
+        """Commit, again for a while if the group has gone on: librdkafka learns of it meanwhile."""
+        deadline = time.monotonic() + _COMMIT_AGAIN
+        while True:
+            try:
+                return self._broker.commit(wanted, asynchronous=asynchronous)
+            except KafkaException as error:
+                if error.args[0].code() not in _GROUP_WENT_ON or time.monotonic() > deadline:
+                    raise
+            time.sleep(_COMMIT_PAUSE)
 
     def _committed(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
         """Note the result of a commit, and tell the user's `on_commit`."""
@@ -703,6 +737,13 @@ class Consumer(confluent_kafka.Consumer):
     def _raise_pending(self) -> None:
         if self._raised:
             raise self._raised.popleft()
+
+
+def _is_eager(inner: dict[str, Any]) -> bool:
+    """Say whether a rebalance takes all partitions away first."""
+    strategy = str(inner.get("partition.assignment.strategy", ""))
+    protocol = str(inner.get("group.protocol", "classic"))
+    return "cooperative" not in strategy and protocol.lower() == "classic"
 
 
 def _decoder(settings: config.ConsumerConfig) -> Decoder:

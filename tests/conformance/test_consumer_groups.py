@@ -317,6 +317,24 @@ def test_what_was_taken_is_committed_by_closing_while_an_assignment_waits(make) 
         assert make.index(topic, done[-1].offset, mine) == 7
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_was_taken_is_committed_by_closing_while_a_revocation_waits(
+    make, capfd, protocol: str
+) -> None:
+    """Of an eager protocol librdkafka leaves the group before it commits: stock is too late."""
+    topic = topic_of(make, 3, partitions=2)
+    config = {"auto__commit__interval__ms": 60_000, **PROTOCOLS[protocol]}
+    one, other = make(enable__auto__commit=True, debug="cgrp", **config), make(**config)
+    one.subscribe([topic])
+    make.take(one, 6)
+    capfd.readouterr()
+    other.subscribe([topic])
+    together(other, until_=lambda _: "wait-unassign-call" in capfd.readouterr().err)
+    one.close()
+    if make.of.unwraps or protocol != "range":
+        assert [make.committed(topic, partition=each) for each in (0, 1)] == [3, 3]
+
+
 def partitions_of_the_only_member(make: Any) -> int:
     """Return how many a group has given it, once that is settled; it may not know yet."""
     admin = AdminClient({"bootstrap.servers": make.servers})

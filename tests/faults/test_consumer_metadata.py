@@ -5,17 +5,21 @@ from __future__ import annotations
 import base64
 import random
 import struct
+import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 
 import confluent_kafka
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import OFFSET_INVALID, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient
 from segments import segment
+from support import eventually
 
 import columnar_kafka
 from columnar_kafka import position
+from columnar_kafka.local import LocalKafka
 from columnar_kafka.testing import FakeKafka
 
 if TYPE_CHECKING:
@@ -26,6 +30,7 @@ SHAPE: Final = (3, 0, 5, 1)
 GONE: Final = 50  # an offset that is not there (any more)
 PARTITIONS: Final = 100
 STRINGS: Final = 10_000
+OTHERS: Final = 2_000
 
 _random = random.Random(8)
 
@@ -89,16 +94,19 @@ def messages(partition: int) -> list[dict[str, Any]]:
     return found
 
 
-def expected(offset: int) -> list[int]:
-    """Return all records from an offset on; all there are where it is gone."""
-    begun = offset if offset < len(SHAPE) else 0
+def expected(offset: int, first: int = 0) -> list[int]:
+    """Return all records from an offset on; all there are, from the `first`, where it is gone."""
+    begun = offset if first <= offset < len(SHAPE) else first
     return [
         10 * at + row for at, rows in enumerate(SHAPE) for row in range(rows or 1) if at >= begun
     ]
 
 
-def check(consumer: Any, topic: str, wanted: dict[int, int]) -> None:
-    """Read every partition to its end; what comes is all that the offsets say, in order."""
+def check(consumer: Any, topic: str, wanted: dict[int, int], first: dict[int, int]) -> int:
+    """Read every partition to its end; what comes is all that the offsets say, in order.
+
+    Returns how many records that was.
+    """
     places = [TopicPartition(topic, each) for each in wanted]
     for each in consumer.committed(places, 20):
         assert each.offset >= position.start(min(wanted[each.partition], 1 << 42))
@@ -114,7 +122,8 @@ def check(consumer: Any, topic: str, wanted: dict[int, int]) -> None:
             else:
                 number = value["n"] if isinstance(value, dict) else int(value)
                 found[message.partition()].append(number)
-    assert found == {partition: expected(offset) for partition, offset in wanted.items()}
+    assert found == {each: expected(at, first.get(each, 0)) for each, at in wanted.items()}
+    return sum(map(len, found.values()))
 
 
 CONFIG: Final = {
@@ -126,19 +135,35 @@ CONFIG: Final = {
 }
 
 
-def test_whatever_is_committed_nothing_is_skipped() -> None:
+def fill(servers: str, topic: str, partitions: int) -> None:
+    with confluent_kafka.Producer({"bootstrap.servers": servers}) as producer:
+        for partition in range(partitions):
+            for each in messages(partition):
+                producer.produce(topic, partition=partition, **each)
+
+
+def tell(record_property: Callable[[str, Any], None], figures: dict[str, Any]) -> None:
+    for what, figure in figures.items():
+        record_property(what, figure)
+    print(figures)  # noqa: T201
+
+
+def test_whatever_is_committed_nothing_is_skipped(record_property) -> None:
     kafka = FakeKafka()
     kafka.create_topic("t", PARTITIONS)
     for partition in range(PARTITIONS):
         for each in messages(partition):
             kafka.append("t", partition, **each)
-    kinds = iter([each for each in KINDS for _ in range(STRINGS // len(KINDS) + 1)])
-    for _ in range(STRINGS // PARTITIONS):
+    kinds = [text] * STRINGS + [each for each in KINDS if each is not text for _ in range(OTHERS)]
+    count = 0
+    for first in range(0, len(kinds), PARTITIONS):
         offsets = [0, 1, 2, 3, GONE, (1 << 43) - 1, (1 << 63) - 1]
         wanted = {each: _random.choice(offsets) for each in range(PARTITIONS)}
-        kafka.commit("g", [TopicPartition("t", k, v, next(kinds)()) for k, v in wanted.items()])
+        places = [TopicPartition("t", k, v, kinds[first + k]()) for k, v in wanted.items()]
+        kafka.commit("g", places)
         with closing(kafka.Consumer(CONFIG)) as consumer:
-            check(consumer, "t", wanted)
+            count += check(consumer, "t", wanted, {})
+    tell(record_property, {"strings": len(kinds), "records": count})
 
 
 def test_what_is_ours_is_understood_among_all_that() -> None:
@@ -155,18 +180,46 @@ def test_what_is_ours_is_understood_among_all_that() -> None:
 
 
 @pytest.mark.kafka
-def test_on_a_real_broker_too(kafka, topic) -> None:
+def test_on_a_real_broker_too(kafka, topic, record_property) -> None:
+    """There the first messages of some partitions are deleted, and what was committed with them."""
     name = topic(60)
-    producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers})
-    for partition in range(60):
-        for each in messages(partition):
-            producer.produce(name, partition=partition, **each)
-    assert producer.flush(20) == 0
+    fill(kafka.bootstrap_servers, name, 60)
     servers = {"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0, "group.id": name}
     kinds = iter(KINDS * 10)
     wanted = {each: _random.choice([0, 1, 2, 3, GONE]) for each in range(60)}
     places = [TopicPartition(name, k, v, next(kinds)()) for k, v in wanted.items()]
     with confluent_kafka.Consumer(servers) as other:
         other.commit(offsets=places, asynchronous=False)
+    deleted = {each: _random.choice([0, 2, 3]) for each in range(60)}
+    with AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0}) as admin:
+        done = admin.delete_records([TopicPartition(name, k, v) for k, v in deleted.items() if v])
+        for each in done.values():
+            each.result(20)
     with columnar_kafka.Consumer({**CONFIG, **servers}) as consumer:
-        check(consumer, name, wanted)
+        count = check(consumer, name, wanted, deleted)
+    gone = sum(not deleted[each] <= at < GONE for each, at in wanted.items())
+    tell(record_property, {"partitions": 60, "commits that are gone": gone, "records": count})
+
+
+@pytest.mark.kafka
+@pytest.mark.usefixtures("kafka")  # without Java it is skipped
+def test_what_was_committed_and_has_expired_is_read_again(record_property) -> None:
+    """A broker forgets what a group without members has committed; by default after a week."""
+    settings = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "500"}
+    with LocalKafka(config=settings) as forgetful:
+        forgetful.create_topic("t", 2, {"retention.ms": "-1"})
+        fill(forgetful.bootstrap_servers, "t", 2)
+        config = {**CONFIG, "bootstrap.servers": forgetful.bootstrap_servers, "log_level": 0}
+        with columnar_kafka.Consumer(config) as consumer:
+            consumer.assign([TopicPartition("t", 0)])
+            consumer.consume(2, 20)
+            [done] = consumer.commit(asynchronous=False) or []
+            assert position.unpack(done.offset) == (0, 1)
+        with columnar_kafka.Consumer(config) as consumer:
+            since = time.monotonic()
+            eventually(
+                lambda: consumer.committed([TopicPartition("t", 0)], 20)[0].offset < 0, seconds=180
+            )
+            seconds = round(time.monotonic() - since)
+            count = check(consumer, "t", {0: OFFSET_INVALID, 1: OFFSET_INVALID}, {})
+    tell(record_property, {"expired after, s": seconds, "records": count})

@@ -12,12 +12,12 @@ import time
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-import confluent_kafka
+import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
 from support import eventually
 
-from columnar_kafka import Consumer
+from columnar_kafka import Consumer, Producer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,9 +27,12 @@ pytestmark = pytest.mark.kafka
 
 ROWS = 100_000
 A_TRANSACTION = 750
-KILLS = 3
+KILLED_AFTER = ("half of them sent", "offsets sent", "all sent")
+KILLS = len(KILLED_AFTER)
 KEYS = 50
 PARTITIONS = 3
+SEGMENT_ROWS = 400
+PLAIN_EVERY = 701  # not in step with the segments, nor with the transactions
 STEPS = 5  # lines that the copy writes for one transaction, at least
 
 # What it knows of its progress is what the group has committed. A quarter of the transactions is
@@ -39,28 +42,37 @@ COPY = """
     import pyarrow as pa
     from confluent_kafka import TopicPartition
     from columnar_kafka import Consumer, Producer
-    servers, source, target, steps, rows, seed = sys.argv[1:]
+    from columnar_kafka.position import unpack
+    servers, source, target, steps, rows, begin, seed = sys.argv[1:]
     chance = random.Random(int(seed))
     common = {"bootstrap.servers": servers, "columnar.encoding": "parquet", "log_level": 0}
     producer = Producer(common | {"transactional.id": target, "columnar.segment.rows": 100})
     producer.set_schema(target, pa.schema([("n", pa.int64()), ("aborted", pa.bool_())]))
     producer.init_transactions(60)  # ends what the process before has left open
     consumer = Consumer(common | {"group.id": target, "auto.offset.reset": "earliest",
+        "group.instance.id": "the copy",  # so that it need not wait for the killed one's session
         "enable.auto.commit": False, "isolation.level": "read_committed",
         "enable.partition.eof": True})
     partitions = [TopicPartition(source, each) for each in range(3)]
     next_ones = consumer.committed(partitions, 60)
-    consumer.assign(next_ones)
+    if begin == "assign":
+        consumer.assign(next_ones)
+    else:
+        consumer.subscribe([source])
     out = os.open(steps, os.O_WRONLY | os.O_APPEND)
 
     def note(step):
         os.write(out, step.encode() + b"\\n")
 
+    if any(each.offset >= 0 and unpack(each.offset).left for each in next_ones):
+        note("started inside a segment")
+
     def send(batch, aborted):
         producer.begin_transaction()
         note("begun")
         for i, message in enumerate(batch):
-            value = {"n": int(message.value()), "aborted": aborted}
+            n = message.value()
+            value = {"n": n["n"] if isinstance(n, dict) else int(n), "aborted": aborted}
             producer.produce(target, value, key=message.key(), partition=message.partition())
             producer.poll(0)
             if i == len(batch) // 2:
@@ -183,16 +195,17 @@ class Watch:
 
 
 def fill(servers: str, topic: str) -> dict[bytes, list[int]]:
-    """Send the source's plain messages; return the numbers of each key, in order."""
+    """Send the source's records, most of them in segments; return the numbers of each key."""
     numbers: dict[bytes, list[int]] = defaultdict(list)
-    producer = confluent_kafka.Producer({"bootstrap.servers": servers})
-    for n in range(ROWS):
-        key = b"key %d" % random.Random(n).randrange(KEYS)
-        producer.produce(topic, b"%d" % n, key=key)
-        producer.poll(0)
-        numbers[key].append(n)
-    assert producer.flush() == 0
-    producer.close()
+    config = {"bootstrap.servers": servers, "columnar.encoding": "parquet"}
+    with Producer(config | {"columnar.segment.rows": SEGMENT_ROWS}) as producer:
+        producer.set_schema(topic, pa.schema([("n", pa.int64())]))
+        for n in range(ROWS):
+            key = b"key %d" % random.Random(n).randrange(KEYS)
+            value: Any = {"n": n} if n % PLAIN_EVERY else b"%d" % n
+            producer.produce(topic, value, key=key)
+            producer.poll(0)
+            numbers[key].append(n)
     return numbers
 
 
@@ -209,11 +222,12 @@ def copy_and_kill(arguments: list[str], steps: Path, watch: Watch) -> list[str]:
             if run == KILLS:
                 assert process.wait(600) == 0
                 return last_steps
-            written = lines(steps)
-            enough = len(written) + chance.randint(total // 8, total // 4)
+            step = KILLED_AFTER[run]
+            enough = len(lines(steps)) + chance.randint(total // 8, total // 4)
             eventually(
-                lambda enough=enough, process=process: (
-                    len(lines(steps)) >= enough or process.poll() is not None
+                lambda enough=enough, step=step, process=process: (
+                    (len(now := lines(steps)) >= enough and now[-1] == step)
+                    or process.poll() is not None
                 ),
                 seconds=300,
             )
@@ -229,15 +243,16 @@ def lines(path: Path) -> list[str]:
     return path.read_text().splitlines()
 
 
+@pytest.mark.parametrize("begin", ["assign", "subscribe"])
 def test_a_copy_killed_in_its_transactions_copies_each_record_once(
-    kafka, topic, tmp_path: Path, record_property: Callable[[str, Any], None]
+    kafka, topic, tmp_path: Path, record_property: Callable[[str, Any], None], begin: str
 ) -> None:
     since = time.monotonic()
     servers, steps = kafka.bootstrap_servers, tmp_path / "steps"
     steps.touch()
     source, target = topic(PARTITIONS), topic(PARTITIONS)
     expected = fill(servers, source)
-    arguments = [servers, source, target, str(steps), str(A_TRANSACTION)]
+    arguments = [servers, source, target, str(steps), str(A_TRANSACTION), begin]
     with Watch(servers, target) as watch:
         last_steps = copy_and_kill(arguments, steps, watch)
         committed = read(servers, target, "read_committed")
@@ -262,10 +277,19 @@ def test_a_copy_killed_in_its_transactions_copies_each_record_once(
     unmarked = len(every) - marked - ROWS
     assert marked > 0
     counts = Counter(lines(steps))
-    record_property("records", ROWS)
-    record_property("transactions committed", counts["committed"])
-    record_property("aborted", counts["aborted"])
-    record_property("killed after", last_steps)
-    record_property("records hidden: marked", marked)
-    record_property("of killed ones", unmarked)
-    record_property("seconds", round(time.monotonic() - since, 1))
+    figures = {
+        "records": ROWS,
+        "transactions committed": counts["committed"],
+        "aborted": counts["aborted"],
+        "killed after": last_steps,
+        "started inside a segment": counts["started inside a segment"],
+        "records hidden: marked": marked,
+        "of killed ones": unmarked,
+        "lost": ROWS - len(times),
+        "copied twice": sum(times.values()) - len(times),
+        "seconds": round(time.monotonic() - since, 1),
+    }
+    for what, figure in figures.items():
+        record_property(what, figure)
+    print(figures)  # noqa: T201
+    assert counts["started inside a segment"] > 0

@@ -1,0 +1,203 @@
+"""Members join a group and leave it while records are consumed: each record to one, in order."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, defaultdict
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pytest
+from support import eventually
+
+from columnar_kafka import Consumer, Producer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from confluent_kafka import TopicPartition
+
+pytestmark = pytest.mark.kafka
+
+PARTITIONS = 6
+MEMBERS = 3
+REBALANCES = 30
+SEGMENT_ROWS = 300
+A_WHILE = 100  # records that each member takes between two rebalances
+PLAIN_EVERY = 701  # not in step with the segments
+BACKLOG = 1_000  # records of each partition that wait when a rebalance begins
+WORK_SECONDS = 0.002  # what is done with a record; so most rebalances find segments half read
+
+SOON = {"heartbeat.interval.ms": 200}  # members learn of a rebalance with their heartbeat
+PROTOCOLS = {
+    "range": {"partition.assignment.strategy": "range", **SOON},
+    "cooperative": {"partition.assignment.strategy": "cooperative-sticky", **SOON},
+    "consumer": {"group.protocol": "consumer"},
+}
+
+
+class Taken(NamedTuple):
+    n: int
+    row: int  # in its segment
+    member: Member
+
+
+class Source:
+    """A topic that never runs dry: numbered records of each partition, most in segments."""
+
+    def __init__(self, servers: str, topic: str) -> None:
+        config = {"bootstrap.servers": servers, "columnar.encoding": "parquet"}
+        self.topic = topic
+        self.produced = dict.fromkeys(range(PARTITIONS), 0)
+        self._producer = Producer(config | {"columnar.segment.rows": SEGMENT_ROWS})
+        self._producer.set_schema(topic, pa.schema([("n", pa.int64())]))
+
+    def fill(self, taken: dict[int, list[Taken]]) -> None:
+        """Have so many records wait in each partition."""
+        for partition, first in self.produced.items():
+            end = max(first, len(taken[partition]) + BACKLOG)
+            for n in range(first, end):
+                value: Any = {"n": n} if n % PLAIN_EVERY else b"%d" % n
+                self._producer.produce(self.topic, value, partition=partition)
+                self._producer.poll(0)
+            self.produced[partition] = end
+        assert self._producer.flush(60) == 0
+
+    def close(self) -> None:
+        self._producer.close()
+
+
+class Member:
+    """A consumer in a thread of its own, from `join` to `leave`."""
+
+    def __init__(self, config: dict[str, Any], topic: str, taken: dict[int, list[Taken]]) -> None:
+        self.mine: set[int] = set()
+        self.count = 0
+        self.calls: Counter[str] = Counter()
+        self.error: BaseException | None = None
+        self._config, self._topic, self._taken = config, topic, taken
+        self._leaving = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            with Consumer(self._config) as consumer:
+                names = ("on_assign", "on_revoke", "on_lost")
+                calls: Any = {name: self._counting(name) for name in names}
+                consumer.subscribe([self._topic], **calls)
+                while not self._leaving.is_set():
+                    self._take(consumer.poll(0.1))
+                    self.mine = {each.partition for each in consumer.assignment()}
+        except BaseException as error:  # noqa: BLE001 - the test raises it
+            self.error = error
+
+    def _counting(self, name: str) -> Callable[[Any, list[TopicPartition]], None]:
+        def count(_: Any, __: list[TopicPartition]) -> None:
+            self.calls[name] += 1
+
+        return count
+
+    def _take(self, message: Any) -> None:
+        if message is None:
+            return
+        if message.error() is not None:
+            assert message.error().retriable(), message.error()
+            return
+        value = message.value()
+        n = value["n"] if isinstance(value, dict) else int(value)
+        self._taken[message.partition()].append(Taken(n, message.row(), self))
+        self.count += 1
+        time.sleep(WORK_SECONDS)
+
+    def leave(self) -> None:
+        """Close it, and wait until that is done."""
+        self._leaving.set()
+        self._thread.join()
+        if self.error is not None:
+            raise self.error
+
+
+def settled(members: list[Member]) -> bool:
+    """Say whether each member has partitions, and each partition one member."""
+    for each in members:
+        if each.error is not None:
+            raise each.error
+    owned = [partition for each in members for partition in each.mine]
+    return all(each.mine for each in members) and sorted(owned) == list(range(PARTITIONS))
+
+
+@pytest.mark.parametrize("commits_every_ms", [100, 60_000])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_clean_rebalances_lose_nothing_and_repeat_nothing(
+    kafka, topic, caplog, record_property, protocol: str, commits_every_ms: int
+) -> None:
+    """Not even a record of a segment half of which one member has had, and another the rest."""
+    since = time.monotonic()
+    name = topic(PARTITIONS)
+    config = {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "group.id": name,
+        "columnar.encoding": "parquet",
+        "auto.offset.reset": "earliest",
+        "auto.commit.interval.ms": commits_every_ms,
+        **PROTOCOLS[protocol],
+    }
+    taken: dict[int, list[Taken]] = defaultdict(list)
+    calls: Counter[str] = Counter()
+    source, members = Source(kafka.bootstrap_servers, name), []
+    try:
+        for step in range(MEMBERS + REBALANCES):
+            if len(members) < MEMBERS:
+                members.append(Member(config, name, taken))
+            else:
+                gone = members.pop(step % MEMBERS)
+                gone.leave()
+                calls += gone.calls
+            eventually(lambda: settled(members), seconds=60)
+            source.fill(taken)
+            before = [each.count for each in members]
+            eventually(
+                lambda before=before: all(
+                    each.count >= count + A_WHILE
+                    for each, count in zip(members, before, strict=True)
+                ),
+                seconds=60,
+            )
+        eventually(
+            lambda: all(
+                len({each.n for each in taken[partition]}) == count
+                for partition, count in source.produced.items()
+            ),
+            seconds=120,
+        )
+    finally:
+        source.close()
+        for each in members:
+            each.leave()
+            calls += each.calls
+    total = sum(source.produced.values())
+    numbers = {partition: [each.n for each in found] for partition, found in taken.items()}
+    different = sum(len(set(each)) for each in numbers.values())
+    inside = sum(
+        a.member is not b.member and b.row > 0
+        for found in taken.values()
+        for a, b in pairwise(found)
+    )
+    figures = {
+        "rebalances": REBALANCES,
+        "records": total,
+        "lost": total - different,
+        "redelivered": sum(map(len, numbers.values())) - different,
+        "handed over inside a segment": inside,
+        "calls": dict(calls),
+        "commits that failed": [each.getMessage() for each in caplog.records],
+        "seconds": round(time.monotonic() - since, 1),
+    }
+    for what, figure in figures.items():
+        record_property(what, figure)
+    print(figures)  # noqa: T201
+    assert inside > 0
+    assert numbers == {each: list(range(n)) for each, n in source.produced.items()}
