@@ -262,7 +262,7 @@ def test_a_child_that_only_exits_sends_what_its_own_producer_has_and_ends(
     assert numbers(servers, topic) == list(range(1100))
 
 
-def test_50_forks_while_the_sender_is_busy(embedded: EmbeddedKafka) -> None:
+def test_20_forks_while_the_sender_is_busy(embedded: EmbeddedKafka) -> None:
     """Every tenth child has a producer of its own; each child knows that it is one."""
     servers, topic = embedded.bootstrap_servers, "fork-busy"
     program = """
@@ -271,7 +271,7 @@ def test_50_forks_while_the_sender_is_busy(embedded: EmbeddedKafka) -> None:
         def report(error, message):
             reports.append(error)
         children = []
-        for fork in range(50):
+        for fork in range(20):
             send(producer, range(1000 * fork, 1000 * fork + 1000), on_delivery=report)
             producer.poll(0)
             child = os.fork()
@@ -291,8 +291,8 @@ def test_50_forks_while_the_sender_is_busy(embedded: EmbeddedKafka) -> None:
         for child in children:
             wait_for(child)
         producer.flush()
-        assert reports == [None] * 50_000, len(reports)
+        assert reports == [None] * 20_000, len(reports)
     """
     run(servers, topic, program)
-    own = [100_000 + fork + i for fork in range(0, 50, 10) for i in range(10)]
-    assert numbers(servers, topic) == sorted([*range(50_000), *own])
+    own = [100_000 + fork + i for fork in range(0, 20, 10) for i in range(10)]
+    assert numbers(servers, topic) == sorted([*range(20_000), *own])
