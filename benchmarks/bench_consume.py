@@ -67,11 +67,17 @@ def fill(servers: str, table: pa.Table) -> None:
     for kind in ("avro", "json"):
         stock.produce(f"{LITTLE}-{kind}", b"-", partition=0)
     little = fastavro.parse_schema(LITTLE_SCHEMA)
+    ours = columnar_kafka.Producer({"bootstrap.servers": servers, **PARQUET})
+    ours.produce(f"{LITTLE}-segments", b"-", partition=0)
+    ours.flush()
+    ours.set_schema(f"{LITTLE}-segments", json.dumps(LITTLE_SCHEMA))
     for n in range(SMALL):
         row = {"id": n, "text": f"text {n}"}
         given = {"key": b"%d" % n, "headers": [("trace", b"%d" % n)], "partition": 0}
         stock.produce(f"{LITTLE}-avro", avro(little, row), **given)
         stock.produce(f"{LITTLE}-json", orjson.dumps(row), **given)
+        ours.produce(f"{LITTLE}-segments", row, **given)
+    ours.close()
     stock.flush()
 
 
@@ -163,6 +169,7 @@ KINDS: dict[str, tuple[Any, dict[str, Any], str, Callable[[Any, int], Taken]]] =
         f"{LITTLE}-avro",
         little(Avro(LITTLE_SCHEMA)),
     ),
+    "100,000 records of segments → Arrow": (OURS, PARQUET, f"{LITTLE}-segments", little(None)),
     "100,000 messages → Arrow, JSON": (OURS, PARQUET, f"{LITTLE}-json", little(Json())),
 }
 
@@ -195,7 +202,14 @@ def main() -> None:
     taken: dict[str, Taken] = {}
     with LocalKafka() as kafka:
         servers = kafka.bootstrap_servers
-        for topic in (ROWS, SEGMENTS, MANY, f"{LITTLE}-avro", f"{LITTLE}-json"):
+        for topic in (
+            ROWS,
+            SEGMENTS,
+            MANY,
+            f"{LITTLE}-avro",
+            f"{LITTLE}-json",
+            f"{LITTLE}-segments",
+        ):
             kafka.create_topic(topic, 1, {"retention.ms": "-1"})
         fill(servers, table)
         wanted = {ROWS: table.num_rows, SEGMENTS: table.num_rows, MANY: segments_of(servers)}
@@ -213,6 +227,7 @@ def main() -> None:
     ratio(times, "ours → dicts", "confluent-kafka + fastavro → dicts")
     ratio(times, "ours → Arrow", "confluent-kafka + fastavro → dicts")
     ratio(times, "ours → Arrow", "confluent-kafka + pyruhvro → Arrow")
+    ratio(times, "100,000 records of segments → Arrow", "100,000 messages → Arrow, Avro")
     ratio(times, "ours, fetch.raw.bytes", "confluent-kafka, segments' bytes")
     ratio(times, "ours, poll_segment", "confluent-kafka, segments' bytes")
 

@@ -14,12 +14,12 @@ import confluent_kafka
 import pyarrow as pa
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 
-from columnar_kafka import config, position
+from columnar_kafka import config, lifetime, position
 from columnar_kafka.arrow_feed import ArrowFeed, Request
 from columnar_kafka.arrow_reader import stream
 from columnar_kafka.broker.confluent import ConfluentConsumer
 from columnar_kafka.decoder import InlineDecoder
-from columnar_kafka.errors import ConfigError, SegmentError
+from columnar_kafka.errors import ConfigError, ForkError, SegmentError
 from columnar_kafka.isolated import IsolatedDecoder
 from columnar_kafka.ledger import GroupMetadata, Ledger, Partition, key_of, to_positions
 from columnar_kafka.lookup import first_records
@@ -117,6 +117,7 @@ class Consumer(confluent_kafka.Consumer):
         )
         self._commits_every = settings.auto_commit_interval or math.inf
         self._next_commit = time.monotonic() + self._commits_every
+        lifetime.abandon_in_children(self)
 
     def _connect(self, inner: dict[str, Any]) -> ConsumerBroker:
         """Return the Kafka that messages come from."""
@@ -665,6 +666,15 @@ class Consumer(confluent_kafka.Consumer):
     def _check_open(self) -> None:
         if self._closed:
             raise RuntimeError("Consumer closed")
+
+    def _abandon(self) -> None:
+        """Refuse everything: this is a forked child's copy."""
+        error = ForkError("this consumer was made before os.fork(); make one in the child process")
+
+        def refuse(*_: Any, **__: Any) -> None:
+            raise error
+
+        vars(self).update({name: refuse for name in dir(self) if not name.startswith("_")})
 
     # --- commits and callbacks ------------------------------------------------------------------
 

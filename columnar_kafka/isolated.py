@@ -160,8 +160,8 @@ class _Remote:
             self._schema = self._decoder.ask(self._sealed, None, read=False).schema
         return self._schema
 
-    def read(self, columns: Sequence[str] | None) -> pa.Table:
-        """Return all rows."""
+    def read(self, columns: Sequence[str] | None, *, encoded: bool = False) -> pa.Table:
+        """Return all rows, dictionaries expanded."""
         return self._decoder.ask(self._sealed, columns, read=True)
 
 

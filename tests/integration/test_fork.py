@@ -296,3 +296,43 @@ def test_20_forks_while_the_sender_is_busy(embedded: EmbeddedKafka) -> None:
     run(servers, topic, program)
     own = [100_000 + fork + i for fork in range(0, 20, 10) for i in range(10)]
     assert numbers(servers, topic) == sorted([*range(20_000), *own])
+
+
+# --- consumers ------------------------------------------------------------------------------------
+
+
+IN_A_CHILD = """
+    from columnar_kafka import Consumer
+    with make() as producer:
+        send(producer, range(10))
+    settings = {"bootstrap.servers": sys.argv[1], "columnar.encoding": "parquet"}
+    consumer = Consumer({**settings, "group.id": sys.argv[2], "auto.offset.reset": "earliest"})
+    consumer.subscribe([sys.argv[2]])
+    found = [consumer.poll(30).value()["n"] for _ in range(4)]
+    child = os.fork()
+    if not child:
+        for name in sys.argv[4:]:
+            try:
+                getattr(consumer, name)()
+            except ForkError as error:
+                assert "make one in the child" in str(error)
+            else:
+                sys.exit(name + ": no ForkError")
+        if sys.argv[3] == "os._exit":
+            os._exit(0)
+        del consumer
+        sys.exit()
+    wait_for(child)
+    found += [consumer.poll(30).value()["n"] for _ in range(6)]
+    assert found == list(range(10)), found
+    consumer.close()
+"""
+
+
+@pytest.mark.parametrize("ends", ["sys.exit", "os._exit"])
+def test_a_child_has_no_part_in_its_parents_consumer(embedded: EmbeddedKafka, ends: str) -> None:
+    """Each use is refused, at once, and neither is disturbed by the other's end."""
+    uses = [name for name in dir(Consumer) if not name.startswith("_")]
+    assert "get_watermark_offsets" in uses
+    topic = "fork-consumer-" + ends.replace(".", "-")
+    run(embedded.bootstrap_servers, topic, IN_A_CHILD, ends, *uses)
