@@ -21,7 +21,10 @@ class ColumnarError(KafkaException):
     code = KafkaError._FAIL
 
     def __init__(self, reason: str, *, code: int | None = None) -> None:
-        super().__init__(KafkaError(self.code if code is None else code, reason))
+        text = reason.replace(
+            "\0", "\\0"
+        )  # KafkaError refuses it, and Arrow shows what it is given
+        super().__init__(KafkaError(self.code if code is None else code, text))
         self.reason = reason
 
     def __str__(self) -> str:
