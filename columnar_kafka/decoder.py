@@ -20,13 +20,15 @@ from columnar_kafka.columns.kafka import Headers, KafkaColumn, read_headers
 from columnar_kafka.columns.rows import Texts, read_texts, to_rows
 from columnar_kafka.config import METADATA_MEMBERS, Limits
 from columnar_kafka.errors import SchemaError, SegmentError
-from columnar_kafka.parquet.pages import check_decoded, exceeds, footer_elements, walk
+from columnar_kafka.parquet.pages import check_decoded, exceeds, footer, footer_elements, walk
+from columnar_kafka.parquet.statistics import bounds
 from columnar_kafka.schema import KAFKA_COLUMN, fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from columnar_kafka.parquet.pages import Walked
+    from columnar_kafka.parquet.statistics import Bounds, Path
 
 __all__ = ["Decoder", "InlineDecoder", "Opened", "Sealed", "Segment", "SegmentRecord"]
 
@@ -73,6 +75,13 @@ class Opened(Protocol):
     @property
     def schema(self) -> pa.Schema:
         """The columns of the file."""
+        ...
+
+    def statistics(self, columns: Collection[str]) -> dict[Path, Bounds] | None:
+        """Return between which values columns are said to lie; None if the producer is not trusted.
+
+        Nothing is raised: what is not said right is not in it.
+        """
         ...
 
     def read(self, columns: Sequence[str] | None, *, encoded: bool = False) -> pa.Table:
@@ -160,6 +169,18 @@ class Segment:
         """
         with self._located():
             return self._open().schema
+
+    def statistics(self, columns: Collection[str]) -> dict[Path, Bounds] | None:
+        """Return between which values the footer says that columns, and members in them, lie.
+
+        By their names; those of which it says nothing are left out. None where the producer is not
+        trusted (``columnar.decode=isolated``).
+
+        Raises:
+            SegmentError: the bytes are not what the headers say.
+        """
+        with self._located():
+            return self._open().statistics(columns)
 
     def sha256(self) -> str:
         """Return the SHA-256 of the bytes, in hex."""
@@ -293,6 +314,9 @@ class _File:
             raise SegmentError(
                 f"{wire.SCHEMA} is {header.schema} in the headers and the columns' is {found}"
             )
+
+    def statistics(self, columns: Collection[str]) -> dict[Path, Bounds]:
+        return bounds(footer(self._data), self.schema, columns)
 
     def _parquet_file(self, **options: Any) -> pq.ParquetFile:
         source = pa.BufferReader(self._data)
