@@ -647,12 +647,12 @@ class Consumer(confluent_kafka.Consumer):
             self._commit_stored(assigned_by_hand)
             if self._subscribed:
                 self._leave()
-            super().close()
         finally:
+            super().close()
             self._closing = False
-        self._closed = True
-        self._feed.clear()
-        self._decoder.close()
+            self._closed = True
+            self._feed.clear()
+            self._decoder.close()
         self._raise_pending()
 
     def _leave(self) -> None:
