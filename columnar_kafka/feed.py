@@ -173,10 +173,6 @@ class Feed:
         """Let librdkafka be heard before anything else is handed out: a rebalance may be due."""
         self._served = -float("inf")
 
-    def serve(self) -> None:
-        """Let librdkafka run the callbacks that wait; what it fetches is held."""
-        self._serve(0)
-
     def clear(self) -> None:
         """Forget everything: the consumer is closed."""
         self.revoke({*self._ledger.delivered, *self._floor, *self._unresolved})
