@@ -486,7 +486,9 @@ class Consumer(confluent_kafka.Consumer):
             super().incremental_unassign(partitions)
             return
         before = {key_of(each) for each in self._broker.assignment()}
-        gone = [key for key in map(key_of, partitions) if key in before]
+        given = partitions if isinstance(partitions, list) else []  # or it is refused, below
+        keys = [key_of(each) for each in given if isinstance(each, TopicPartition)]
+        gone = [key for key in keys if key in before]
         self._commit_stored(gone, asynchronous=not self._revoking)
         if not self._closing:
             super().incremental_unassign(partitions)
