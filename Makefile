@@ -32,7 +32,7 @@ format: install  ## write the format
 	$(BIN)/ruff check --fix $(CODE)
 
 test: install  ## all tests but the long ones
-	$(BIN)/python -m pytest --ignore tests/faults --numprocesses 3 --dist loadgroup
+	$(BIN)/python -m pytest --ignore tests/faults --numprocesses 3 --dist loadscope
 
 integration: install  ## only the tests on real servers
 	$(BIN)/python -m pytest tests/integration

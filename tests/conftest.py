@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import os
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import psutil
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 from columnar_kafka.demo import flights as flights_data
 from columnar_kafka.local import EmbeddedKafka, JavaMissingError, LocalKafka, find_java
@@ -30,18 +31,24 @@ class TopicFactory(Protocol):
     def __call__(self, partitions: int = 1, config: Mapping[str, str] | None = None) -> str: ...
 
 
-# Before xdist's own, which reads the groups.
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Have one process run all that starts a Spark, and one what needs a cluster.
+_SPARK = {"test_spark.py", "test_local_spark.py", "test_demo.py", "test_docs.py"}
 
-    Spark gives a Python process ten seconds to answer; of several at a time some do not.
+
+class OneSpark(LoadScopeScheduling):
+    """Has one process run all that starts a Spark, and gives out other tests one by one.
+
+    Spark gives a Python process ten seconds to answer; of several at a time some do not. (With this
+    pytest xdist's own groups have no effect: it cannot change the ids of tests.)
     """
-    for item in items:
-        if item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group("spark"))
-        elif "kafka_cluster" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("cluster"))
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0].rpartition("/")[2]
+        return "spark" if file in _SPARK else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    """Say how tests are shared out among processes."""
+    return OneSpark(config, log)
 
 
 # Members of a new-protocol group learn of a rebalance with their heartbeat: every 5 s, elsewhere.
