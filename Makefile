@@ -37,8 +37,9 @@ test: install  ## all tests but the long ones
 integration: install  ## only the tests on real servers
 	$(BIN)/python -m pytest tests/integration
 
-faults: install  ## the long ones: processes killed, servers stopped
+faults: install  ## the long ones: processes killed, servers stopped, 10,000 steps against a model
 	$(BIN)/python -m pytest tests/faults --timeout 1800
+	$(BIN)/python -m pytest tests/unit/test_consumer_model.py tests/unit/test_sender_model.py --hypothesis-profile long
 
 bench: install  ## the benchmarks
 	for each in benchmarks/bench_*.py; do echo "== $$each"; $(BIN)/python $$each || exit 1; done

@@ -8,6 +8,7 @@ librdkafka fetches in its own threads included.
 
 from __future__ import annotations
 
+import datetime as dt
 import gc
 import io
 import json
@@ -18,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 import confluent_kafka
 import fastavro
 import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyruhvro
 from confluent_kafka import TopicPartition
 
@@ -29,13 +32,13 @@ from columnar_kafka.plain import Avro, Json
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import pyarrow as pa
-
 ROUNDS = 7
 BATCH = 10_000
 SMALL = 100_000
 COPIES = 8  # of the flights, where only bytes are moved
-ROWS, SEGMENTS, MANY, LITTLE = "rows", "segments", "many-segments", "little"
+TENTHS = 10  # segments of the flights in their order of time
+LATE = pa.scalar(dt.datetime(2013, 12, 31, 12, tzinfo=dt.UTC), pa.timestamp("ms", "UTC"))
+ROWS, SEGMENTS, MANY, LITTLE, IN_TIME = "rows", "segments", "many-segments", "little", "in-time"
 AVRO = json.loads(records.avro_schema())
 PARQUET = {"columnar.encoding": "parquet"}
 LITTLE_SCHEMA = {
@@ -57,6 +60,11 @@ def fill(servers: str, table: pa.Table) -> None:
         for _ in range(copies):
             ours.produce_arrow(topic, table, partition=0)
             ours.flush()
+    ours.produce(IN_TIME, b"-", partition=0)
+    ours.set_schema(IN_TIME, records.avro_schema())
+    for tenth in tenths(table):
+        ours.flush()
+        ours.produce_arrow(IN_TIME, tenth, partition=0)
     ours.close()
     config = {"bootstrap.servers": servers, "compression.type": "zstd", "linger.ms": 100}
     stock = confluent_kafka.Producer({**config, "queue.buffering.max.messages": 10_000_000})
@@ -67,12 +75,25 @@ def fill(servers: str, table: pa.Table) -> None:
     for kind in ("avro", "json"):
         stock.produce(f"{LITTLE}-{kind}", b"-", partition=0)
     little = fastavro.parse_schema(LITTLE_SCHEMA)
+    ours = columnar_kafka.Producer({"bootstrap.servers": servers, **PARQUET})
+    ours.produce(f"{LITTLE}-segments", b"-", partition=0)
+    ours.flush()
+    ours.set_schema(f"{LITTLE}-segments", json.dumps(LITTLE_SCHEMA))
     for n in range(SMALL):
         row = {"id": n, "text": f"text {n}"}
         given = {"key": b"%d" % n, "headers": [("trace", b"%d" % n)], "partition": 0}
         stock.produce(f"{LITTLE}-avro", avro(little, row), **given)
         stock.produce(f"{LITTLE}-json", orjson.dumps(row), **given)
+        ours.produce(f"{LITTLE}-segments", row, **given)
+    ours.close()
     stock.flush()
+
+
+def tenths(table: pa.Table) -> list[pa.Table]:
+    """Return the rows in their order of time, in ten parts."""
+    table = table.sort_by("time_hour")
+    rows = -(-table.num_rows // TENTHS)
+    return [table.slice(start, rows) for start in range(0, table.num_rows, rows)]
 
 
 def avro(schema: Any, row: dict[str, Any]) -> bytes:
@@ -117,6 +138,18 @@ def two_columns(consumer: Any, left: int) -> Taken:
     return (0 if table is None else table.num_rows), 0
 
 
+def late_rows(*, told: bool) -> Callable[[Any, int], Taken]:
+    """Read rows of the last of ten segments; `told` if statistics can tell that it is that one."""
+    hour: Any = pc.field("time_hour")
+    condition = (hour if told else hour.cast(LATE.type)) > LATE
+
+    def run(consumer: Any, _: int) -> Taken:
+        table = consumer.consume_arrow(100_000, 10, filter=condition)
+        return (0 if table is None else table.num_rows), 0
+
+    return run
+
+
 def messages(consumer: Any, left: int) -> Taken:
     """Read messages and look at none."""
     return len(consumer.consume(min(BATCH, left), 10)), 0
@@ -152,6 +185,8 @@ KINDS: dict[str, tuple[Any, dict[str, Any], str, Callable[[Any, int], Taken]]] =
     "confluent-kafka + pyruhvro → Arrow": (STOCK, {}, ROWS, pyruhvro_table),
     "ours → Arrow": (OURS, PARQUET, SEGMENTS, our_table),
     "ours → Arrow, 2 of 19 columns": (OURS, PARQUET, SEGMENTS, two_columns),
+    "ours → Arrow, 1 of 10 segments": (OURS, PARQUET, IN_TIME, late_rows(told=True)),
+    "the same, looked at": (OURS, PARQUET, IN_TIME, late_rows(told=False)),
     "confluent-kafka, segments' bytes": (STOCK, {}, MANY, raw_values),
     "ours, fetch.raw.bytes": (OURS, RAW, MANY, raw_values),
     "ours, poll_segment": (OURS, PARQUET, MANY, our_segments),
@@ -163,6 +198,7 @@ KINDS: dict[str, tuple[Any, dict[str, Any], str, Callable[[Any, int], Taken]]] =
         f"{LITTLE}-avro",
         little(Avro(LITTLE_SCHEMA)),
     ),
+    "100,000 records of segments → Arrow": (OURS, PARQUET, f"{LITTLE}-segments", little(None)),
     "100,000 messages → Arrow, JSON": (OURS, PARQUET, f"{LITTLE}-json", little(Json())),
 }
 
@@ -195,10 +231,19 @@ def main() -> None:
     taken: dict[str, Taken] = {}
     with LocalKafka() as kafka:
         servers = kafka.bootstrap_servers
-        for topic in (ROWS, SEGMENTS, MANY, f"{LITTLE}-avro", f"{LITTLE}-json"):
+        for topic in (
+            ROWS,
+            SEGMENTS,
+            MANY,
+            IN_TIME,
+            f"{LITTLE}-avro",
+            f"{LITTLE}-json",
+            f"{LITTLE}-segments",
+        ):
             kafka.create_topic(topic, 1, {"retention.ms": "-1"})
         fill(servers, table)
         wanted = {ROWS: table.num_rows, SEGMENTS: table.num_rows, MANY: segments_of(servers)}
+        wanted[IN_TIME] = pc.sum(pc.greater(table["time_hour"], LATE)).as_py()
         gc.disable()
         for _ in range(ROUNDS):
             for name, (_, _, topic, _) in KINDS.items():
@@ -213,6 +258,9 @@ def main() -> None:
     ratio(times, "ours → dicts", "confluent-kafka + fastavro → dicts")
     ratio(times, "ours → Arrow", "confluent-kafka + fastavro → dicts")
     ratio(times, "ours → Arrow", "confluent-kafka + pyruhvro → Arrow")
+    ratio(times, "100,000 records of segments → Arrow", "100,000 messages → Arrow, Avro")
+    ratio(times, "ours → Arrow, 1 of 10 segments", "the same, looked at")
+    ratio(times, "ours → Arrow, 1 of 10 segments", "ours → Arrow")
     ratio(times, "ours, fetch.raw.bytes", "confluent-kafka, segments' bytes")
     ratio(times, "ours, poll_segment", "confluent-kafka, segments' bytes")
 

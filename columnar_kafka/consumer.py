@@ -7,6 +7,8 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from operator import index
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,12 +16,12 @@ import confluent_kafka
 import pyarrow as pa
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 
-from columnar_kafka import config, position
+from columnar_kafka import config, lifetime, position
 from columnar_kafka.arrow_feed import ArrowFeed, Request
 from columnar_kafka.arrow_reader import stream
 from columnar_kafka.broker.confluent import ConfluentConsumer
 from columnar_kafka.decoder import InlineDecoder
-from columnar_kafka.errors import ConfigError, SegmentError
+from columnar_kafka.errors import ConfigError, ForkError, SegmentError
 from columnar_kafka.isolated import IsolatedDecoder
 from columnar_kafka.ledger import GroupMetadata, Ledger, Partition, key_of, to_positions
 from columnar_kafka.lookup import first_records
@@ -46,6 +48,8 @@ _MAX_CONSUME: Final = 1_000_000
 _MAX_RAISED: Final = 100
 _COMMIT_AGAIN: Final = 5.0  # seconds
 _COMMIT_PAUSE: Final = 0.05
+_LEAVE: Final = 1.0
+_LEAVE_POLL: Final = 0.01
 _GROUP_WENT_ON: Final = frozenset(
     {
         KafkaError.STALE_MEMBER_EPOCH,
@@ -99,12 +103,13 @@ class Consumer(confluent_kafka.Consumer):
             return
         if settings.unread is not None:
             raise settings.unread
-        self._closed = self._gave_back = False
+        self._closed = self._closing = self._subscribed = False
+        self._revoking = False  # what gives partitions back meanwhile commits before it does
         self._selection = Selection()
         self._tells_ends = str(inner.get("enable.partition.eof")).lower() in ("true", "1")
         self._granted: set[Partition] = set()  # by the group: given back before the end
-        self._tell: _Told = lambda *_: None
-        self._eager = _is_eager(inner)
+        self._static = "group.instance.id" in inner
+        self._poll_interval = int(inner.get("max.poll.interval.ms", 300_000)) / 1000
         self._broker: ConsumerBroker = self._connect(inner)
         self._ledger = Ledger(auto_store=settings.auto_store)
         self._decoder = _decoder(settings)
@@ -118,6 +123,7 @@ class Consumer(confluent_kafka.Consumer):
         )
         self._commits_every = settings.auto_commit_interval or math.inf
         self._next_commit = time.monotonic() + self._commits_every
+        lifetime.abandon_in_children(self)
 
     def _connect(self, inner: dict[str, Any]) -> ConsumerBroker:
         """Return the Kafka that messages come from."""
@@ -390,52 +396,35 @@ class Consumer(confluent_kafka.Consumer):
             if name in given:
                 given[name](self, to_positions(partitions))
 
-        self._tell = told
         calls = {"on_assign": self._assigned, "on_revoke": self._revoked, "on_lost": self._lost}
         guarded = {
-            name: self._guarded(call, self._feed.interrupted) for name, call in calls.items()
+            name: self._guarded(partial(call, told), self._feed.interrupted)
+            for name, call in calls.items()
         }
         super().subscribe(topics, **guarded)
+        self._subscribed = True
         self._feed.serve_soon()
 
-    def _assigned(self, _: Any, partitions: list[TopicPartition]) -> None:
-        if self._gave_back:
-            return
+    def _assigned(self, told: _Told, _: Any, partitions: list[TopicPartition]) -> None:
         self._granted |= set(map(key_of, partitions))
         self._feed.assign(partitions)
-        self._tell("on_assign", partitions)
+        told("on_assign", partitions)
 
-    def _revoked(self, _: Any, partitions: list[TopicPartition]) -> None:
-        if self._gave_back:
-            return
+    def _revoked(self, told: _Told, _: Any, partitions: list[TopicPartition]) -> None:
         keys = list(map(key_of, partitions))
+        self._revoking = True
         try:
-            self._tell("on_revoke", partitions)
+            told("on_revoke", partitions)
         finally:
+            self._revoking = False
             self._commit_stored(keys)
             self._give_up(keys)
 
-    def _lost(self, _: Any, partitions: list[TopicPartition]) -> None:
-        if self._gave_back:
-            return
+    def _lost(self, told: _Told, _: Any, partitions: list[TopicPartition]) -> None:
         try:
-            self._tell("on_lost", partitions)
+            told("on_lost", partitions)
         finally:
             self._give_up(map(key_of, partitions))
-
-    def _give_back(self) -> None:
-        """Do what a revocation does while this is a member of its group.
-
-        Where a rebalance is on its way, librdkafka leaves the group before it calls on_revoke: too
-        late for any commit.
-        """
-        if self._eager:
-            # It would even wait for ever, for an answer to a revocation that waits now.
-            self._feed.serve()
-        if self._granted:
-            partitions = [TopicPartition(*key) for key in sorted(self._granted)]
-            self._guarded(self._revoked)(self, partitions)
-        self._gave_back = True
 
     def _give_up(self, keys: Iterable[Partition]) -> None:
         gone = list(keys)
@@ -462,8 +451,11 @@ class Consumer(confluent_kafka.Consumer):
         if not self._settings.unwraps:
             super().assign(partitions)
             return
+        if self._closing:  # librdkafka takes no assignment any more, whatever it is
+            self.unassign()
+            return
         before = list(map(key_of, self._broker.assignment()))
-        self._commit_stored(before, asynchronous=True)
+        self._commit_stored(before, asynchronous=not self._revoking)
         try:
             super().assign(_all_at_broker(partitions))
         except KafkaException:
@@ -486,8 +478,9 @@ class Consumer(confluent_kafka.Consumer):
             super().unassign()
             return
         before = list(map(key_of, self._broker.assignment()))
-        self._commit_stored(before, asynchronous=True)
-        super().unassign()
+        self._commit_stored(before, asynchronous=not self._revoking)
+        if not self._closing:  # then the callback's end gives them back
+            super().unassign()
         self._feed.revoke(before)
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
@@ -496,9 +489,10 @@ class Consumer(confluent_kafka.Consumer):
             super().incremental_unassign(partitions)
             return
         before = {key_of(each) for each in self._broker.assignment()}
-        super().incremental_unassign(partitions)
         gone = [key for key in map(key_of, partitions) if key in before]
-        self._commit_stored(gone, asynchronous=True)
+        self._commit_stored(gone, asynchronous=not self._revoking)
+        if not self._closing:
+            super().incremental_unassign(partitions)
         self._feed.revoke(gone)
 
     def pause(self, partitions: list[TopicPartition]) -> None:
@@ -642,18 +636,47 @@ class Consumer(confluent_kafka.Consumer):
         """Commit what is stored (with auto-commit), leave the group, and close.
 
         Callbacks are served, `on_revoke` among them; what one of them raised is raised at the end.
+        Called by one of them it does nothing. A commit, as confluent-kafka's, waits for a broker
+        that is gone, and for members that keep a rebalance waiting: up to
+        ``max.poll.interval.ms``.
         """
         if not self._settings.unwraps or self._closed:
             super().close()
             return
-        assigned_by_hand = {*map(key_of, self._broker.assignment())} - self._granted
-        self._commit_stored(assigned_by_hand)
-        self._give_back()
-        super().close()
-        self._closed = True
-        self._feed.clear()
-        self._decoder.close()
+        if self._closing:
+            return
+        self._closing = True
+        try:
+            assigned_by_hand = {*map(key_of, self._broker.assignment())} - self._granted
+            self._commit_stored(assigned_by_hand)
+            if self._subscribed:
+                self._leave()
+        finally:
+            super().close()
+            self._closing = False
+            self._closed = True
+            self._feed.clear()
+            self._decoder.close()
         self._raise_pending()
+
+    def _leave(self) -> None:
+        """Give partitions back while this is a member of its group, and then leave that.
+
+        With a rebalance under way librdkafka's own close leaves the group before on_revoke is
+        called: too late for any commit. And it may never return, nor let go of the GIL, when it
+        answers a rebalance that began before it (librdkafka #4041, #4884).
+        """
+        if self._static:  # stays a member: only what waits already is answered
+            self._broker.poll(0)
+            return
+        with suppress(KafkaException):  # a fatal error: librdkafka closes without
+            super().unsubscribe()
+        self._broker.pause(self._broker.assignment())
+        # Members that keep a rebalance waiting are worth waiting for where there is a commit.
+        commits = self._settings.auto_commit and self._ledger.uncommitted(self._granted)
+        for _ in range(round((self._poll_interval if commits else _LEAVE) / _LEAVE_POLL)):
+            if self._broker.poll(_LEAVE_POLL) is None and not self._granted:
+                return
 
     def __exit__(self, *exc: object) -> None:
         """Close it."""
@@ -669,6 +692,15 @@ class Consumer(confluent_kafka.Consumer):
     def _check_open(self) -> None:
         if self._closed:
             raise RuntimeError("Consumer closed")
+
+    def _abandon(self) -> None:
+        """Refuse everything: this is a forked child's copy."""
+        error = ForkError("this consumer was made before os.fork(); make one in the child process")
+
+        def refuse(*_: Any, **__: Any) -> None:
+            raise error
+
+        vars(self).update({name: refuse for name in dir(self) if not name.startswith("_")})
 
     # --- commits and callbacks ------------------------------------------------------------------
 
@@ -707,11 +739,13 @@ class Consumer(confluent_kafka.Consumer):
         self, wanted: list[TopicPartition], *, asynchronous: bool
     ) -> list[TopicPartition] | None:
         """Commit, again for a while if the group has gone on: librdkafka learns of it meanwhile."""
-        deadline = time.monotonic() + _COMMIT_AGAIN
+        deadline = None
         while True:
             try:
                 return self._broker.commit(wanted, asynchronous=asynchronous)
             except KafkaException as error:
+                # The first answer may take as long as the group takes to go on.
+                deadline = deadline or time.monotonic() + _COMMIT_AGAIN
                 if error.args[0].code() not in _GROUP_WENT_ON or time.monotonic() > deadline:
                     raise
             time.sleep(_COMMIT_PAUSE)
@@ -744,13 +778,6 @@ class Consumer(confluent_kafka.Consumer):
     def _raise_pending(self) -> None:
         if self._raised:
             raise self._raised.popleft()
-
-
-def _is_eager(inner: dict[str, Any]) -> bool:
-    """Say whether a rebalance takes all partitions away first."""
-    strategy = str(inner.get("partition.assignment.strategy", ""))
-    protocol = str(inner.get("group.protocol", "classic"))
-    return "cooperative" not in strategy and protocol.lower() == "classic"
 
 
 def _decoder(settings: config.ConsumerConfig) -> Decoder:

@@ -17,16 +17,18 @@ import pyarrow.parquet as pq
 
 from columnar_kafka import position, wire
 from columnar_kafka.columns.kafka import Headers, KafkaColumn, read_headers
-from columnar_kafka.columns.rows import to_rows
+from columnar_kafka.columns.rows import Texts, read_texts, to_rows
 from columnar_kafka.config import METADATA_MEMBERS, Limits
 from columnar_kafka.errors import SchemaError, SegmentError
-from columnar_kafka.parquet.pages import check_decoded, exceeds, footer_elements, walk
+from columnar_kafka.parquet.pages import check_decoded, exceeds, footer, footer_elements, walk
+from columnar_kafka.parquet.statistics import bounds
 from columnar_kafka.schema import KAFKA_COLUMN, fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from columnar_kafka.parquet.pages import Walked
+    from columnar_kafka.parquet.statistics import Bounds, Path
 
 __all__ = ["Decoder", "InlineDecoder", "Opened", "Sealed", "Segment", "SegmentRecord"]
 
@@ -75,8 +77,18 @@ class Opened(Protocol):
         """The columns of the file."""
         ...
 
-    def read(self, columns: Sequence[str] | None) -> pa.Table:
-        """Return all rows, decoded, of all columns or these."""
+    def statistics(self, columns: Collection[str]) -> dict[Path, Bounds] | None:
+        """Return between which values columns are said to lie; None if the producer is not trusted.
+
+        Nothing is raised: what is not said right is not in it.
+        """
+        ...
+
+    def read(self, columns: Sequence[str] | None, *, encoded: bool = False) -> pa.Table:
+        """Return all rows, decoded, of all columns or these.
+
+        With `encoded`, columns of text that repeats may come as dictionaries.
+        """
         ...
 
 
@@ -158,6 +170,18 @@ class Segment:
         with self._located():
             return self._open().schema
 
+    def statistics(self, columns: Collection[str]) -> dict[Path, Bounds] | None:
+        """Return between which values the footer says that columns, and members in them, lie.
+
+        By their names; those of which it says nothing are left out. None where the producer is not
+        trusted (``columnar.decode=isolated``).
+
+        Raises:
+            SegmentError: the bytes are not what the headers say.
+        """
+        with self._located():
+            return self._open().statistics(columns)
+
     def sha256(self) -> str:
         """Return the SHA-256 of the bytes, in hex."""
         return hashlib.sha256(self._data).hexdigest()
@@ -216,10 +240,11 @@ class Segment:
 
     def _slices(self, start: int) -> Iterator[tuple[int, _Records]]:
         """Yield the records from row `start` on, some at a time, with the first one's row."""
-        table = self.to_table()
-        for batch in _slices(table.slice(start)):
+        with self._located():
+            table = self._open().read(None, encoded=True)
+        for batch, texts in _slices(table.slice(start)):
             with self._located():
-                found = _records(batch, self.header.timestamp_max)
+                found = _records(batch, texts, self.header.timestamp_max)
             yield start, found
             start += batch.num_rows
 
@@ -290,18 +315,21 @@ class _File:
                 f"{wire.SCHEMA} is {header.schema} in the headers and the columns' is {found}"
             )
 
+    def statistics(self, columns: Collection[str]) -> dict[Path, Bounds]:
+        return bounds(footer(self._data), self.schema, columns)
+
     def _parquet_file(self, **options: Any) -> pq.ParquetFile:
         source = pa.BufferReader(self._data)
         return pq.ParquetFile(source, page_checksum_verification=True, **options)
 
-    def read(self, columns: Sequence[str] | None) -> pa.Table:
+    def read(self, columns: Sequence[str] | None, *, encoded: bool = False) -> pa.Table:
         """Walk the pages, decode, and check what came out."""
         names = None if columns is None else list(columns)
         with _as_segment_errors():
             if self._walked is None:
                 self._walked = walk(self._data, self._file, self._limits)
             if self._walked.dictionaries:
-                table = self._read_dictionaries(names, self._walked)
+                table = self._read_dictionaries(names, self._walked, encoded=encoded)
             else:
                 table = self._file.read(columns=names, use_threads=self._fits(self._walked))
                 table.validate(full=True)
@@ -313,11 +341,14 @@ class _File:
         """Say whether columns may be decoded side by side, which takes more memory on the way."""
         return walked.at_once <= self._limits.decoded_bytes
 
-    def _read_dictionaries(self, names: list[str] | None, walked: Walked) -> pa.Table:
+    def _read_dictionaries(
+        self, names: list[str] | None, walked: Walked, *, encoded: bool
+    ) -> pa.Table:
         """Read all rows, and expand dictionaries when it is known what that takes.
 
         One value of them may stand for a million. It is also faster than to let Arrow expand them,
-        which cannot read nested ones of several row groups at once.
+        which cannot read nested ones of several row groups at once. With `encoded` those of which
+        the values repeat stay.
         """
         schema = self.schema
         if names is not None:
@@ -332,7 +363,20 @@ class _File:
         for each in tables:
             each.validate(full=True)
         _check_expanded(tables, walked.nbytes, self._limits)
+        if encoded:
+            schema = _with_dictionaries(schema, tables)
         return pa.concat_tables([each.cast(schema) for each in tables])
+
+
+def _with_dictionaries(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Schema:
+    """Return a schema with dictionaries for the columns whose values repeat in all tables."""
+    for index, field in enumerate(tables[0].schema):
+        chunks = [chunk for table in tables for chunk in table.column(index).chunks]
+        if pa.types.is_dictionary(field.type) and all(
+            2 * len(each.dictionary) <= len(each) for each in chunks
+        ):
+            schema = schema.set(index, field)
+    return schema
 
 
 def _check_expanded(tables: Sequence[pa.Table], nbytes: int, limits: Limits) -> None:
@@ -390,20 +434,23 @@ def _check_columns(schema: pa.Schema) -> None:
             raise SegmentError(f"column {KAFKA_COLUMN} is {found.type}: not that of version 1")
 
 
-def _slices(table: pa.Table) -> Iterator[pa.RecordBatch]:
+def _slices(table: pa.Table) -> Iterator[tuple[pa.RecordBatch, Texts]]:
     """Yield a table's rows, so few at once that their objects take little memory."""
     for batch in table.to_batches():
-        yield from _sliced(batch)
+        texts = read_texts(batch)
+        shared = sum(batch[name].dictionary.nbytes for name in texts)
+        for each in _sliced(batch, _SLICE_BYTES + shared):
+            yield each, texts
 
 
-def _sliced(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def _sliced(batch: pa.RecordBatch, nbytes: int) -> Iterator[pa.RecordBatch]:
     rows = batch.num_rows
-    if rows < 2 or batch.nbytes <= _SLICE_BYTES:  # noqa: PLR2004 - one row has no halves
+    if rows < 2 or batch.nbytes <= nbytes:  # noqa: PLR2004 - one row has no halves
         for start in range(0, rows, _SLICE_ROWS):
             yield batch.slice(start, _SLICE_ROWS)
     else:
-        yield from _sliced(batch.slice(0, rows // 2))
-        yield from _sliced(batch.slice(rows // 2))
+        yield from _sliced(batch.slice(0, rows // 2), nbytes)
+        yield from _sliced(batch.slice(rows // 2), nbytes)
 
 
 class _Records(NamedTuple):
@@ -415,10 +462,10 @@ class _Records(NamedTuple):
     headers: list[Headers | None]
 
 
-def _records(batch: pa.RecordBatch, timestamp: int) -> _Records:
+def _records(batch: pa.RecordBatch, texts: Texts, timestamp: int) -> _Records:
     """Return a batch's records; `timestamp` stands in where they have none."""
     names = batch.schema.names
-    rows = to_rows(batch.select([name for name in names if name != KAFKA_COLUMN]))
+    rows = to_rows(batch.select([name for name in names if name != KAFKA_COLUMN]), texts)
     members = _members(batch)
     nothing: list[Any] = [None] * len(rows)
     keys = members["key"].to_pylist() if "key" in members else nothing

@@ -21,7 +21,9 @@ class ColumnarError(KafkaException):
     code = KafkaError._FAIL
 
     def __init__(self, reason: str, *, code: int | None = None) -> None:
-        super().__init__(KafkaError(self.code if code is None else code, reason))
+        # KafkaError refuses it, and Arrow shows what it is given.
+        text = reason.replace("\0", "\\0")
+        super().__init__(KafkaError(self.code if code is None else code, text))
         self.reason = reason
 
     def __str__(self) -> str:

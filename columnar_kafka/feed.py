@@ -224,10 +224,6 @@ class Feed:
         """Note that an exception has cut short what is done in a rebalance."""
         self._interrupted, self._served = True, _LONG_AGO
 
-    def serve(self) -> None:
-        """Let librdkafka run the callbacks that wait; what it fetches is held."""
-        self._serve(0)
-
     def clear(self) -> None:
         """Forget everything: the consumer is closed."""
         self.revoke({*self._ledger.delivered, *self._floor, *self._unresolved})

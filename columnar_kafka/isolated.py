@@ -46,7 +46,7 @@ from columnar_kafka.errors import ColumnarError, ConfigError, ForkError, Segment
 from columnar_kafka.wire import SegmentHeader
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 __all__ = ["IsolatedDecoder", "serve"]
 
@@ -160,8 +160,11 @@ class _Remote:
             self._schema = self._decoder.ask(self._sealed, None, read=False).schema
         return self._schema
 
-    def read(self, columns: Sequence[str] | None) -> pa.Table:
-        """Return all rows."""
+    def statistics(self, columns: Collection[str]) -> None:
+        """Believe nothing: what is decoded in a child is of producers that are not trusted."""
+
+    def read(self, columns: Sequence[str] | None, *, encoded: bool = False) -> pa.Table:
+        """Return all rows, dictionaries expanded."""
         return self._decoder.ask(self._sealed, columns, read=True)
 
 

@@ -1,6 +1,7 @@
-"""How producers end that nobody has closed: at exit, in a forked child, or simply dropped.
+"""How clients end that nobody has closed: at exit, in a forked child, or simply dropped.
 
-confluent-kafka loses what is buffered then; here it was accepted, so it is sent.
+confluent-kafka loses what is buffered then; here it was accepted, so it is sent. A forked child has
+no part in its parent's clients.
 """
 
 from __future__ import annotations
@@ -13,12 +14,18 @@ import threading
 import weakref
 from typing import Protocol
 
-__all__ = ["ended", "hold_until_closed", "started"]
+__all__ = ["abandon_in_children", "ended", "hold_until_closed", "started"]
 
 _log = logging.getLogger(__name__)
 
 
-class Client(Protocol):
+class Inherited(Protocol):
+    """What a forked child has a copy of, without the threads that belong to it."""
+
+    def _abandon(self) -> None: ...
+
+
+class Client(Inherited, Protocol):
     """What can end without being closed."""
 
     def close(self) -> bool: ...
@@ -33,11 +40,10 @@ class Client(Protocol):
 
     def _resume(self) -> None: ...
 
-    def _abandon(self) -> None: ...
-
 
 _live: weakref.WeakSet[Client] = weakref.WeakSet()
 _dropped: set[Client] = set()
+_inherited: weakref.WeakSet[Inherited] = weakref.WeakSet()  # beside those
 
 
 def started(client: Client) -> None:
@@ -49,6 +55,11 @@ def ended(client: Client) -> None:
     """Do that no more."""
     _live.discard(client)
     _dropped.discard(client)
+
+
+def abandon_in_children(client: Inherited) -> None:
+    """Make this client's copy in a forked child unusable; it has nothing to flush at exit."""
+    _inherited.add(client)
 
 
 def hold_until_closed(client: Client, outstanding: int) -> None:
@@ -106,13 +117,14 @@ def _resume_all() -> None:
 
 
 def _abandon_all() -> None:
-    for client in _paused:
+    for client in [*_paused, *_inherited]:
         client._abandon()
         # librdkafka would wait for its threads, which are not here, or for others in their place.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(client))
     _paused.clear()
     _live.clear()
     _dropped.clear()
+    _inherited.clear()
     _forking.release()
 
 

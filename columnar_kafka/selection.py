@@ -118,7 +118,7 @@ class Plan:
         """`wanted` comes out, the filter uses others; the `absent` of both are null."""
         self.schema = schema
         self.condition = condition
-        self._used = used
+        self.used = used
         self._absent = set(absent)
         self._names = list(dict.fromkeys(map(_top, wanted)))
         members = [each.name for each in schema.field(KAFKA_COLUMN).type]
@@ -132,7 +132,15 @@ class Plan:
     @cached_property
     def probe(self) -> Plan:
         """The plan for what the filter uses and nothing else."""
-        return Plan(self.schema, self._used, self._used, list(self._absent), self.condition)
+        return Plan(self.schema, self.used, self.used, list(self._absent), self.condition)
+
+    @cached_property
+    def casts(self) -> bool:
+        """Whether the filter says how values are cast, or has the word for it in a text.
+
+        Where Arrow reasons, casts of whole numbers keep their order: those that overflow do not.
+        """
+        return "cast(" in str(self.condition)
 
     def to_read(self, columns: Collection[str], members: Collection[str]) -> list[str]:
         """Return what is to be decoded, beside the columns and members of `_kafka` there are."""
@@ -256,17 +264,18 @@ def _unbound(condition: pc.Expression, schema: pa.Schema) -> str:
     import pyarrow.dataset as ds  # noqa: PLC0415 - 50 ms, for filters only
 
     try:
-        ds.dataset(schema.empty_table()).scanner(filter=condition)
+        scanner = ds.dataset(schema.empty_table()).scanner(columns={"it": condition})
     except (pa.ArrowException, ValueError, KeyError, TypeError) as error:
         return str(error).partition("\n")[0]
-    return ""
+    found = scanner.projected_schema.field("it").type
+    return "" if pa.types.is_boolean(found) else f"it is {found}, and must be true or false"
 
 
 def _matching(table: pa.Table, condition: pc.Expression) -> pa.Array:
     """Return the numbers of the rows that match, ascending.
 
     Raises:
-        SchemaError: the filter is neither true nor false, or fails on a row.
+        SchemaError: the filter fails on a row.
     """
     from pyarrow import acero  # noqa: PLC0415 - 20 ms, for filters only
 
@@ -274,8 +283,6 @@ def _matching(table: pa.Table, condition: pc.Expression) -> pa.Array:
     project = acero.Declaration("project", acero.ProjectNodeOptions([condition], ["it"]))
     try:
         mask = acero.Declaration.from_sequence([source, project]).to_table(use_threads=False)["it"]
-    except pa.ArrowException as error:
+    except (pa.ArrowException, UnicodeDecodeError) as error:  # which shows the bytes it failed on
         raise SchemaError(f"the filter {condition} fails: {error}") from error
-    if not pa.types.is_boolean(mask.type):
-        raise SchemaError(f"the filter {condition} is {mask.type}, and must be true or false")
     return pc.indices_nonzero(mask)

@@ -17,6 +17,7 @@ from columnar_kafka import position
 from columnar_kafka.columns.kafka import HEADERS, TIMESTAMP, header_array
 from columnar_kafka.errors import RowError, SchemaError
 from columnar_kafka.plain.base import decode
+from columnar_kafka.ranges import rules_out
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, check_growth
 from columnar_kafka.selection import PLACE, Rows, one_array
 
@@ -55,7 +56,8 @@ def segment_rows(
     """Return up to `most` chosen rows of a segment, from row `start` on.
 
     `read` returns the segment's rows in some of its columns, as `Segment.to_table` does. Where no
-    row matches a filter, what that does not use is not decoded.
+    row matches a filter, what that does not use is not decoded; nor is anything of a segment that
+    is ruled out by what is said of it.
 
     Raises:
         SegmentError: the segment cannot be trusted, or not decoded.
@@ -67,8 +69,9 @@ def segment_rows(
         if plan.condition is None:
             rows = min(rows, most)
             return Rows(plan.shaped(_Decoded(segment, start, rows, read).table(plan)), rows)
-        # What the filter uses comes first, and tells for certain: statistics are the producer's to
-        # say, and Arrow aborts on some that are malformed.
+        if not start and rules_out(segment, plan):
+            return Rows(None, rows)
+        # What the filter uses comes first, and tells for certain.
         decoded = _Decoded(segment, start, rows, read)
         matching, passed = plan.matching(decoded.table(plan.probe), most)
         if not len(matching):

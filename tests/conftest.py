@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import psutil
 import pytest
+from hypothesis import settings
 
 from columnar_kafka.demo import flights as flights_data
 from columnar_kafka.local import EmbeddedKafka, JavaMissingError, LocalKafka, find_java
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 _numbers = itertools.count(1)
 
+settings.register_profile("long", max_examples=300)
+
 
 class TopicFactory(Protocol):
     """Creates a topic and returns its name; for the annotations of tests."""
@@ -27,11 +30,18 @@ class TopicFactory(Protocol):
     def __call__(self, partitions: int = 1, config: Mapping[str, str] | None = None) -> str: ...
 
 
+# Before xdist's own, which reads the groups.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Have one process run all that needs a real server, so that there is one of each."""
+    """Have one process run all that starts a Spark, and one what needs a cluster.
+
+    Spark gives a Python process ten seconds to answer; of several at a time some do not.
+    """
     for item in items:
-        if {"kafka", "kafka_cluster", "spark"} & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.xdist_group("servers"))
+        if item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+        elif "kafka_cluster" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("cluster"))
 
 
 # Members of a new-protocol group learn of a rebalance with their heartbeat: every 5 s, elsewhere.

@@ -23,7 +23,7 @@ ORDER = """
 errors  position  partitioner  config
 schema.canonical  schema.arrow  schema.avro_default  schema.avro  schema.base  schema.growth  schema
 wire
-parquet  parquet.thrift  parquet.metadata  parquet.delta  parquet.pages
+parquet  parquet.thrift  parquet.metadata  parquet.statistics  parquet.delta  parquet.pages
 columns  columns.base  columns.bounds  columns.types  columns.objects  columns.freeze
 columns.arrays  columns.rows  columns.kafka  columns.pure
 columns.layout  columns.chunks  columns.cast  columns.arrow
@@ -39,7 +39,7 @@ broker  broker.base
 segmenter  sender
 transaction  lifetime
 selection  plain.base  plain.avro  plain.json  plain.ipc  plain
-table
+ranges  table
 ledger  feed  arrow_feed  arrow_reader  lookup
 broker.confluent
 broker.memory.log  broker.memory.group  broker.memory.cluster

@@ -45,6 +45,7 @@ SEGMENT = {
     "rows",
     "schema",
     "sha256",
+    "statistics",
     "to_table",
     "topic",
     "verify",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,8 +14,12 @@ if TYPE_CHECKING:
 
     Build = Callable[[Iterable[tuple[Any, ...]]], list[dict[str, Any]]]
 
-__all__ = ["to_rows"]
+__all__ = ["Texts", "read_texts", "to_rows"]
 
+Texts = Mapping[str, list[Any]]
+"""The values of columns that are dictionaries, and None as the last."""
+
+_NO_TEXTS: Final[Texts] = {}
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _SHARED: Final = 30
 """So many attributes objects of one class keep by keys that they share; with more it is slow."""
@@ -29,14 +34,34 @@ def build(rows):
 """
 
 
-def to_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+def to_rows(batch: pa.RecordBatch, texts: Texts = _NO_TEXTS) -> list[dict[str, Any]]:
     """Return the rows of `batch` as dicts; maps are dicts too, UTC times have `datetime.UTC`.
 
     A time that Python has no exact object for is its number, as a row that is produced may have it.
+    Of columns that are dictionaries `texts` has the values.
     """
     names = batch.schema.names
-    columns = [_to_list(column) for column in batch.columns]
+    columns = [
+        _looked_up(column, texts[name]) if name in texts else _to_list(column)
+        for name, column in zip(names, batch.columns, strict=True)
+    ]
     return _builder(tuple(names))(zip(*columns, strict=True))
+
+
+def read_texts(batch: pa.RecordBatch) -> Texts:
+    """Return the values of columns that are dictionaries, each as one object for all its rows."""
+    return {
+        name: [*column.dictionary.to_pylist(), None]
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        if pa.types.is_dictionary(column.type)
+    }
+
+
+def _looked_up(column: pa.DictionaryArray, values: list[Any]) -> list[Any]:
+    indices = column.indices
+    if indices.null_count:
+        indices = indices.fill_null(-1)
+    return [values[index] for index in indices.to_pylist()]
 
 
 @lru_cache(maxsize=100)
@@ -68,8 +93,7 @@ def _to_list(column: pa.Array) -> list[Any]:
     if pa.types.is_temporal(column.type):
         # Times repeat, and each costs pyarrow microseconds: convert the distinct ones.
         encoded = column.dictionary_encode()
-        values = [*_times(encoded.dictionary), None]
-        return list(map(values.__getitem__, encoded.indices.fill_null(-1).to_pylist()))
+        return _looked_up(encoded, [*_times(encoded.dictionary), None])
     # Asking for dicts costs every type of column pyarrow's fast path.
     if not pa.types.is_nested(column.type):
         return list(column.to_pylist())

@@ -25,6 +25,7 @@ __all__ = [
     "Group",
     "Page",
     "groups",
+    "last",
     "page",
 ]
 
@@ -94,19 +95,22 @@ def groups(footer: bytes) -> Iterator[Group]:
             for _ in range(cursor.structs()):
                 yield _group(cursor)
         elif fid == _F_SCHEMA:
-            schema = cursor.span(LIST, known=_last.schema)
+            schema = cursor.span(LIST, known=last.schema)
         else:
             cursor.skip(kind)
-    _last.schema = schema  # not before: only now it is known to be complete
+    last.schema = schema
 
 
 class _Last:
-    """The encoded schema of the last file that was read: mostly it is that of the next one too."""
+    """The encoded schema of the last file that was read: mostly it is that of the next one too.
+
+    It is set when the footer has been read to its end: then it is known to be complete.
+    """
 
     schema = b""
 
 
-_last: Final = _Last()
+last: Final = _Last()
 
 
 def _i32(cursor: Cursor) -> int:

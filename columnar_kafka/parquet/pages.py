@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from columnar_kafka.config import Limits
     from columnar_kafka.parquet.metadata import Chunk, Group, Page
 
-__all__ = ["Walked", "check_decoded", "exceeds", "footer_elements", "walk"]
+__all__ = ["Walked", "check_decoded", "exceeds", "footer", "footer_elements", "walk"]
 
 _MAGIC: Final = b"PAR1"
 _TAIL: Final = 8  # bytes: the footer's length and the magic
@@ -84,14 +84,19 @@ def walk(data: bytes, file: pq.ParquetFile, limits: Limits) -> Walked:
     """
     leaves = [leaf for kind in file.schema_arrow.types for leaf in _leaves_of(kind)]
     schemas = [file.metadata.schema.column(i) for i in range(file.metadata.num_columns)]
-    end = len(data) - _TAIL - _footer_bytes(data)
-    body = _Body(data, end, limits)
+    said = footer(data)
+    body = _Body(data, len(data) - _TAIL - len(said), limits)
     try:
-        for group in metadata.groups(data[end:-_TAIL]):
+        for group in metadata.groups(said):
             body.add_group(group, leaves, schemas)
         return body.walked(file.metadata.num_rows)
     except (ThriftError, IndexError) as error:
         raise SegmentError(f"the Parquet metadata is damaged: {error}") from None
+
+
+def footer(data: bytes) -> bytes:
+    """Return the footer of a file that Arrow has opened."""
+    return data[-_TAIL - _footer_bytes(data) : -_TAIL]
 
 
 def _footer_bytes(data: bytes) -> int:

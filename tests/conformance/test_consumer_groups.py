@@ -335,6 +335,47 @@ def test_what_was_taken_is_committed_by_closing_while_a_revocation_waits(
         assert [make.committed(topic, partition=each) for each in (0, 1)] == [3, 3]
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_was_taken_is_committed_by_unsubscribing_while_a_revocation_waits(
+    make, capfd, protocol: str
+) -> None:
+    """Unlike a close, it leaves the group after the revocation."""
+    topic = topic_of(make, 3, partitions=2)
+    config = {"auto__commit__interval__ms": 60_000, **PROTOCOLS[protocol]}
+    one, other = make(enable__auto__commit=True, debug="cgrp", **config), make(**config)
+    one.subscribe([topic])
+    make.take(one, 6)
+    capfd.readouterr()
+    other.subscribe([topic])
+    together(other, until_=lambda _: "wait-unassign-call" in capfd.readouterr().err)
+    one.unsubscribe()
+    until(one, lambda: one.assignment() == [])
+    assert [make.committed(topic, partition=each) for each in (0, 1)] == [3, 3]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_on_revoke_gives_back_itself_is_committed(make, protocol: str) -> None:
+    """With a member that joins, and when it closes."""
+    topic = topic_of(make, 3, partitions=2)
+    config = {"auto__commit__interval__ms": 60_000, **PROTOCOLS[protocol]}
+    one, other = make(enable__auto__commit=True, **config), make(**config)
+
+    def give_back(consumer: Any, partitions: list[TopicPartition]) -> None:
+        if protocol == "range":
+            consumer.unassign()
+        else:
+            consumer.incremental_unassign(partitions)
+
+    one.subscribe([topic], on_revoke=give_back)
+    make.take(one, 6)
+    other.subscribe([topic])
+    together(one, other, until_=lambda _: len(one.assignment()) == len(other.assignment()) == 1)
+    [given] = [each.partition for each in other.assignment()]
+    assert make.committed(topic, partition=given) == 3
+    one.close()
+    assert make.committed(topic, partition=1 - given) == 3
+
+
 def partitions_of_the_only_member(make: Any) -> int:
     """Return how many a group has given it, once that is settled; it may not know yet."""
     admin = AdminClient({"bootstrap.servers": make.servers})

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import TopicPartition
 from support import eventually
 
 from columnar_kafka import Consumer, Producer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from confluent_kafka import TopicPartition
 
 pytestmark = pytest.mark.kafka
 
@@ -201,3 +200,60 @@ def test_clean_rebalances_lose_nothing_and_repeat_nothing(
     print(figures)  # noqa: T201
     assert inside > 0
     assert numbers == {each: list(range(n)) for each, n in source.produced.items()}
+
+
+def test_a_member_that_closes_while_another_keeps_a_rebalance_waiting_commits(
+    kafka, topic, capfd, record_property
+) -> None:
+    """A commit then has no answer until the other has rejoined or is thrown out, as librdkafka's.
+
+    Confluent's own close waits as long, and what it commits is refused (librdkafka 2.16).
+    """
+    name = topic(PARTITIONS)
+    config = {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "group.id": name,
+        "columnar.encoding": "parquet",
+        "auto.offset.reset": "earliest",
+        "auto.commit.interval.ms": 60_000,
+        "session.timeout.ms": 6_000,
+        "max.poll.interval.ms": 8_000,
+        **PROTOCOLS["cooperative"],
+    }
+    with Producer({"bootstrap.servers": kafka.bootstrap_servers}) as producer:
+        for n in range(100 * PARTITIONS):
+            producer.produce(name, b"%d" % n, partition=n % PARTITIONS)
+    taken: Counter[int] = Counter()
+
+    def take(consumer: Consumer) -> None:
+        message: Any = consumer.poll(0.05)
+        if message is not None and message.error() is None:
+            taken[message.partition()] += 1
+
+    def counts(*members: Consumer) -> list[int]:
+        return [len(each.assignment()) for each in members]
+
+    waits = "changed join state init -> wait-join"
+    one, *others = (Consumer(config | more) for more in ({"debug": "cgrp"}, {}, {}))
+    idle, new = others
+    try:
+        one.subscribe([name])
+        eventually(lambda: take(one) or counts(one) == [6])
+        idle.subscribe([name])
+        eventually(lambda: (take(one), idle.poll(0.05)) and counts(one, idle) == [3, 3])
+        new.subscribe([name])
+        eventually(lambda: (take(one), new.poll(0.05)) and counts(one) == [2])
+        eventually(lambda: take(one) or waits in capfd.readouterr().err)
+        mine = [each.partition for each in one.assignment()]
+        ends = one.position(one.assignment())
+        since = time.monotonic()
+        one.close()
+        seconds = round(time.monotonic() - since, 1)
+        found = new.committed([TopicPartition(name, each) for each in mine], 20)
+    finally:
+        for each in (one, *others):
+            each.close()
+    record_property("seconds", seconds)
+    print({"closing took": seconds})  # noqa: T201
+    assert any(taken[each] for each in mine)
+    assert [each.offset for each in found] == [each.offset for each in ends]

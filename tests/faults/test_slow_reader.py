@@ -26,7 +26,9 @@ WORK = 3 * INTERVAL / ROWS  # seconds for each record
 PAUSED = 350  # polls, longer than an interval
 BEHIND = 200  # messages of each partition behind its segment: more than is to be held of them
 BEHIND_BYTES = 900_000
-GROWTH = 48 << 20  # bytes: what was held and is paused stays, and as much may come in its place
+# Bytes: what is held and paused stays, 32 MiB, and as much comes in its place, besides librdkafka's
+# own 64 MiB (`queued.max.messages.kbytes`). Behind the segments waits twice as much and more.
+GROWTH = 96 << 20
 
 SOON = {"heartbeat.interval.ms": 200, "session.timeout.ms": int(1000 * INTERVAL)}
 PROTOCOLS = {

@@ -262,7 +262,7 @@ def test_a_child_that_only_exits_sends_what_its_own_producer_has_and_ends(
     assert numbers(servers, topic) == list(range(1100))
 
 
-def test_50_forks_while_the_sender_is_busy(embedded: EmbeddedKafka) -> None:
+def test_20_forks_while_the_sender_is_busy(embedded: EmbeddedKafka) -> None:
     """Every tenth child has a producer of its own; each child knows that it is one."""
     servers, topic = embedded.bootstrap_servers, "fork-busy"
     program = """
@@ -271,7 +271,7 @@ def test_50_forks_while_the_sender_is_busy(embedded: EmbeddedKafka) -> None:
         def report(error, message):
             reports.append(error)
         children = []
-        for fork in range(50):
+        for fork in range(20):
             send(producer, range(1000 * fork, 1000 * fork + 1000), on_delivery=report)
             producer.poll(0)
             child = os.fork()
@@ -291,8 +291,48 @@ def test_50_forks_while_the_sender_is_busy(embedded: EmbeddedKafka) -> None:
         for child in children:
             wait_for(child)
         producer.flush()
-        assert reports == [None] * 50_000, len(reports)
+        assert reports == [None] * 20_000, len(reports)
     """
     run(servers, topic, program)
-    own = [100_000 + fork + i for fork in range(0, 50, 10) for i in range(10)]
-    assert numbers(servers, topic) == sorted([*range(50_000), *own])
+    own = [100_000 + fork + i for fork in range(0, 20, 10) for i in range(10)]
+    assert numbers(servers, topic) == sorted([*range(20_000), *own])
+
+
+# --- consumers ------------------------------------------------------------------------------------
+
+
+IN_A_CHILD = """
+    from columnar_kafka import Consumer
+    with make() as producer:
+        send(producer, range(10))
+    settings = {"bootstrap.servers": sys.argv[1], "columnar.encoding": "parquet"}
+    consumer = Consumer({**settings, "group.id": sys.argv[2], "auto.offset.reset": "earliest"})
+    consumer.subscribe([sys.argv[2]])
+    found = [consumer.poll(30).value()["n"] for _ in range(4)]
+    child = os.fork()
+    if not child:
+        for name in sys.argv[4:]:
+            try:
+                getattr(consumer, name)()
+            except ForkError as error:
+                assert "make one in the child" in str(error)
+            else:
+                sys.exit(name + ": no ForkError")
+        if sys.argv[3] == "os._exit":
+            os._exit(0)
+        del consumer
+        sys.exit()
+    wait_for(child)
+    found += [consumer.poll(30).value()["n"] for _ in range(6)]
+    assert found == list(range(10)), found
+    consumer.close()
+"""
+
+
+@pytest.mark.parametrize("ends", ["sys.exit", "os._exit"])
+def test_a_child_has_no_part_in_its_parents_consumer(embedded: EmbeddedKafka, ends: str) -> None:
+    """Each use is refused, at once, and neither is disturbed by the other's end."""
+    uses = [name for name in dir(Consumer) if not name.startswith("_")]
+    assert "get_watermark_offsets" in uses
+    topic = "fork-consumer-" + ends.replace(".", "-")
+    run(embedded.bootstrap_servers, topic, IN_A_CHILD, ends, *uses)

@@ -489,5 +489,5 @@ def test_a_commit_that_cannot_be_begun_loses_no_record(monkeypatch: pytest.Monke
     assert (found, errors > 0) == ([b"0", b"1", b"2", b"3", b"4", b"5"], True)
 
 
-Group.TestCase.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)
+Group.TestCase.settings = settings(stateful_step_count=50, deadline=None)
 TestGroup = Group.TestCase

@@ -54,11 +54,13 @@ def build(
     return header, ParquetEncoder(compression).encode(batch, header.footer()).to_pybytes()
 
 
-def parquet(table: pa.Table, footer: Mapping[str, str], **options: Any) -> bytes:
+def parquet(
+    table: pa.Table, footer: Mapping[str, str], row_group_size: int | None = None, **options: Any
+) -> bytes:
     """A Parquet file as somebody else would write it."""
     out = io.BytesIO()
     with pq.ParquetWriter(out, table.schema, write_page_checksum=True, **options) as writer:
-        writer.write_table(table)
+        writer.write_table(table, row_group_size=row_group_size)
         writer.add_key_value_metadata(dict(footer))
     return out.getvalue()
 
@@ -207,6 +209,47 @@ def test_a_file_of_several_row_groups_is_one_segment() -> None:
         writer.add_key_value_metadata(header.footer())
     segment = received(header, out.getvalue())
     assert [each.value["n"] for each in segment.records(2)] == list(range(2, 10))
+
+
+def test_text_that_repeats_is_one_object_for_many_records() -> None:
+    """Each row group has values of its own."""
+    groups = [["a", "b", None, "ö"] * 1500, [None, "c", "a", "a"] * 1500]
+    unique = [f"{n}" for n in range(6000)]
+    tables = [
+        pa.table(
+            {
+                "repeats": group,
+                "bytes": [None if each is None else each.encode() for each in group],
+                "unique": unique,
+                "listed": [[each] for each in group],
+            },
+            pa.schema(
+                [
+                    ("repeats", pa.string()),
+                    ("bytes", pa.binary()),
+                    ("unique", pa.string()),
+                    ("listed", pa.list_(pa.string())),
+                ]
+            ),
+        )
+        for group in groups
+    ]
+    table = pa.concat_tables(tables)
+    header = SegmentHeader(
+        rows=table.num_rows,
+        segment="p-0",
+        schema=fingerprint(table.schema),
+        timestamp_min=0,
+        timestamp_max=9,
+    )
+    value = parquet(table, header.footer(), row_group_size=6000)
+    values = [each.value for each in received(header, value).records(1)]
+    assert [each["unique"] for each in values] == (unique * 2)[1:]
+    texts = [text for group in groups for text in group][1:]
+    assert [each["repeats"] for each in values] == texts
+    assert [each["bytes"] and each["bytes"].decode() for each in values] == texts
+    assert [each["listed"] for each in values] == [[text] for text in texts]
+    assert len({id(each["repeats"]) for each in values[:5000]}) == 4
 
 
 def test_a_full_segment_starts_where_its_offset_does() -> None:

@@ -76,18 +76,18 @@ class Decoded:
     """Decodes each segment once for all readers, which takes most of the time."""
 
     def __init__(self) -> None:
-        self._tables: dict[tuple[bytes, Any], pa.Table] = {}
+        self._tables: dict[tuple[bytes, Any, bool], pa.Table] = {}
 
     def open(self, sealed: Sealed) -> Any:
         value, opened = bytes(sealed.value), InlineDecoder().open(sealed)
 
-        def read(columns: Any) -> pa.Table:
-            key = value, columns and tuple(columns)
+        def read(columns: Any, *, encoded: bool = False) -> pa.Table:
+            key = value, columns and tuple(columns), encoded
             if key not in self._tables:
-                self._tables[key] = opened.read(columns)
+                self._tables[key] = opened.read(columns, encoded=encoded)
             return self._tables[key]
 
-        return SimpleNamespace(schema=opened.schema, read=read)
+        return SimpleNamespace(schema=opened.schema, statistics=opened.statistics, read=read)
 
     def close(self) -> None: ...
 

@@ -230,7 +230,6 @@ class Producing(RuleBasedStateMachine):
 
 TestProducing = Producing.TestCase
 TestProducing.settings = settings(
-    max_examples=250,  # 10,000 steps
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),
