@@ -489,10 +489,12 @@ class Consumer(confluent_kafka.Consumer):
             super().incremental_unassign(partitions)
             return
         before = {key_of(each) for each in self._broker.assignment()}
-        gone = [key for key in map(key_of, partitions) if key in before]
-        self._commit_stored(gone, asynchronous=not self._revoking)
+        if self._revoking:  # the group goes on once they are given back
+            self._commit_stored(before)
         if not self._closing:
             super().incremental_unassign(partitions)
+        gone = [key for key in map(key_of, partitions) if key in before]
+        self._commit_stored(gone, asynchronous=True)
         self._feed.revoke(gone)
 
     def pause(self, partitions: list[TopicPartition]) -> None:

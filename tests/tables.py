@@ -58,9 +58,9 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> list[list[str] | None]:
     asked: list[list[str] | None] = []
     read = decoder._File.read
 
-    def watched(self: Any, columns: Any) -> pa.Table:
+    def watched(self: Any, columns: Any, **options: Any) -> pa.Table:
         asked.append(columns)
-        return read(self, columns)
+        return read(self, columns, **options)
 
     monkeypatch.setattr(decoder._File, "read", watched)
     return asked
