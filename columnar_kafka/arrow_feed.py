@@ -20,11 +20,10 @@ from columnar_kafka.feed import (
     HELD_BYTES,
     Feed,
     Open,
+    Taking,
     bytes_of,
     offset_of,
     partition_of,
-    size_of,
-    start_of,
 )
 from columnar_kafka.table import Batch, plain_rows, segment_rows
 
@@ -77,25 +76,20 @@ class Found:
     ) -> None:
         """`is_all` says that nothing is held that is not in the table."""
         self.rows = 0 if table is None else table.num_rows
+        self.table = table
         self.is_all = is_all
         self._hand_out = hand_out
-        self._table = table
         self._error = error
-
-    @property
-    def schema(self) -> pa.Schema | None:
-        """The table's schema; None for an error."""
-        return None if self._table is None else self._table.schema
 
     def take(self) -> pa.Table:
         """Return the table, or raise the error: it counts as handed out from now on.
 
         Nothing else may have been done with the feed since it was found.
         """
-        self._hand_out()
+        self._hand_out()  # a function of Python's: see `Feed._hand_out`
         if self._error is not None:
             raise self._error
-        return self._table
+        return self.table
 
 
 @dataclass(slots=True)
@@ -130,6 +124,7 @@ class ArrowFeed(Feed):
         """
         deadline = self._clock() + timeout if timeout >= 0 else float("inf")
         self._changes += 1
+        self._put_back()
         more = 0
         while not stops():
             self._serve_if_due()
@@ -186,6 +181,8 @@ class ArrowFeed(Feed):
     def _serve_all(self, run: _Run, most: int, timeout: float) -> None:
         """Let librdkafka run callbacks, and hold what it has until there are `most` rows."""
         self._before_serving()
+        if self._interrupted:
+            self._recover()
         self._resume_held_back()
         changes, count = self._changes, 1
         while True:
@@ -204,22 +201,23 @@ class ArrowFeed(Feed):
     def _fetch_some(self, count: int, timeout: float) -> list[Message]:
         """Fetch up to so many messages, waiting for each; hold and return them."""
         fetched = islice(iter(partial(self._broker.poll, timeout), None), count)
-        if self._paused:
-            return [message for message in fetched if self._keep(message)]
         held, before, changes = self._held, len(self._held), self._changes
-        new: list[Message] = []
         try:
+            if self._paused:
+                return [message for message in fetched if self._keep(message)]
             # No statement of Python's for each, which would take as long as the poll. Nor one call
             # of librdkafka's for all: an exception in it would lose them, and what a callback in it
             # takes away could not be told from what came after.
             held.extend(fetched)
-        finally:
-            if changes == self._changes:
-                new = list(islice(reversed(held), len(held) - before))[::-1]
-                self._held_bytes += bytes_of(new)
-            else:
-                self.pause(list(self._paused))  # what came since, and was not known as paused
-                self._hold(list(held))
+        except BaseException:
+            self._interrupted = True
+            raise
+        if changes != self._changes:
+            self.pause(list(self._paused))  # what came since, and was not known as paused
+            self._hold(list(held), self._parked, self._open)
+            return []
+        new = list(islice(reversed(held), len(held) - before))[::-1]
+        self._held_bytes += bytes_of(new)
         return new
 
     def _is_resolved(self, deadline: float) -> bool:
@@ -233,9 +231,6 @@ class ArrowFeed(Feed):
             self._serve(self._step(deadline))
             return False
         return True
-
-    def _pop(self) -> None:
-        self._held_bytes -= size_of(self._held.popleft())
 
     # --- one table ------------------------------------------------------------------------------
 
@@ -256,7 +251,7 @@ class ArrowFeed(Feed):
                 added = self._added(run, batch, request)
             except KafkaException as error:
                 if not passes:
-                    return Found(partial(self._pass_by, run, error), error=error)
+                    return self._failed(run, error)
                 break  # the next call will meet it
             if added is None:
                 break
@@ -265,7 +260,7 @@ class ArrowFeed(Feed):
                 break
         else:
             is_all = batch.left > 0 and request.selection.condition is None
-        found = Found(partial(self._hand_out, passes), batch.table(), is_all=is_all)
+        found = Found(lambda: self._pass_all(passes), batch.table(), is_all=is_all)
         if not batch.rows:  # a filter left nothing of what was looked at
             found.take()
             return None
@@ -318,7 +313,8 @@ class ArrowFeed(Feed):
             return self._add_plain(run[: batch.left], batch, request)
         key = partition_of(source)
         segment = self.read(source)
-        start, resumed = start_of(segment, self._floor.get(key, -1), self._resume.get(key))
+        self._forget_start(key)
+        start, resumed = self._start(key, segment)
         found = _add_segment(Open(key, source, segment, segment.offset + start), batch)
         if found is not None:
             found.messages, found.resumed = 1, resumed
@@ -344,46 +340,27 @@ class ArrowFeed(Feed):
 
     # --- what is handed out ---------------------------------------------------------------------
 
-    def _hand_out(self, passes: list[_Pass]) -> None:
-        """Count as handed out what is in a table."""
+    def _pass_all(self, passes: list[_Pass]) -> None:
+        """Hand out what is in a table."""
+        taking = Taking(self._open)
         for each in passes:
-            if each.messages == len(self._held):
-                self._hold([])
-            else:
-                for _ in range(each.messages):
-                    self._pop()
             for key, after in each.after.items():
-                self._floor.pop(key, None)
-                self._resume.pop(key, None)
-                self._ledger.took(key, each.last[key].leader_epoch())
-                self._ledger.delivered[key] = after
+                self._forget_start(key)
+                taking.after[key] = after
+                taking.epochs[key] = each.last[key].leader_epoch()
             if each.opened is not None:
-                self._go_on(each.opened, each)
+                segment, [key] = each.opened.segment, each.after
+                self._ledger.mark_committed(each.resumed)
+                self._ledger.opened(key, segment.kafka_offset, segment.id, segment.rows)
+                taking.inside(each.opened, each.after[key])
+        self._move(sum(each.messages for each in passes))
+        self._hand_out(taking)
 
-    def _go_on(self, opened: Open, each: _Pass) -> None:
-        """Go on inside a segment, or behind it."""
-        opened.rewind(each.after[opened.key])
-        self._ledger.mark_committed(each.resumed)
-        segment = opened.segment
-        self._ledger.opened(opened.key, segment.kafka_offset, segment.id, segment.rows)
-        self._open = opened if position.unpack(opened.at).left else None
-
-    def _pass_by(self, run: Open | list[Message], error: KafkaException) -> None:
+    def _failed(self, run: Open | list[Message], error: KafkaException) -> Found:
         """Go on after what is reported as an error; what is only asked for wrongly stays."""
-        if isinstance(error, ColumnarError) and not isinstance(error, SegmentError | RowError):
-            return
-        if isinstance(run, Open):
-            self._open = None
-            self._passed(run.source)
-            return
-        source = run[0]
-        self._pop()
-        if source.error() is not None:
-            self._reached(source)
-            return
-        self._floor.pop(partition_of(source), None)
-        self._resume.pop(partition_of(source), None)
-        self._passed(source)
+        source = run.source if isinstance(run, Open) else run[0]
+        stays = isinstance(error, ColumnarError) and not isinstance(error, SegmentError | RowError)
+        return Found(lambda: None if stays else self._take_whole(source), error=error)
 
 
 def _add_segment(opened: Open, batch: Batch) -> _Pass | None:

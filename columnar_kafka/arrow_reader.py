@@ -64,9 +64,9 @@ def _first_schema(
     request = replace(request, selection=selection)
     deadline = _deadline(timeout)
     while (found := feed.find(request, _left(deadline), stops)) is not None:
-        if found.schema is not None:
-            return found.schema
-        _take(found, on_error)
+        if found.table is not None:
+            return found.table.schema
+        _tell(found, on_error)
     return None
 
 
@@ -88,29 +88,35 @@ def _batches(
         found = feed.find(request, _left(deadline), stops)
         if found is None:
             return
-        try:
-            table = _take(found, on_error)
-        except MismatchError:
-            return
-        if table is not None:
-            # Of one segment a column is one chunk, as a rule: then nothing is copied.
-            for batch in table.combine_chunks().to_batches():
-                yield batch.replace_schema_metadata(request.schema.metadata)
-            deadline = _deadline(timeout)
+        if found.table is None:
+            try:
+                _tell(found, on_error)
+            except MismatchError:
+                return
+            continue
+        # Of one segment a column is one chunk, as a rule: then nothing is copied.
+        batches = [
+            each.replace_schema_metadata(request.schema.metadata)
+            for each in found.table.combine_chunks().to_batches()
+        ]
+        yield from batches[:-1]
+        last = batches[-1]
+        found.take()  # and nothing that may be interrupted before the reader has it
+        yield last
+        deadline = _deadline(timeout)
 
 
-def _take(found: Found, on_error: OnError) -> pa.Table | None:
-    """Take a table; or tell the user of what comes instead: raise that, or call `on_error`."""
+def _tell(found: Found, on_error: OnError) -> None:
+    """Tell the user of what comes instead of a table: raise it, or call `on_error`."""
     try:
-        return found.take()
+        found.take()
     except KafkaException as error:
         if error.args[0].code() == KafkaError._PARTITION_EOF:
-            return None
+            return
         stays = isinstance(error, SchemaError)
         if on_error is None or stays:
             raise
         on_error(error)
-        return None
 
 
 def _deadline(timeout: float) -> float:

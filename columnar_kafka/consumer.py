@@ -117,6 +117,7 @@ class Consumer(confluent_kafka.Consumer):
             self._broker,
             self._ledger,
             decoder=self._decoder,
+            tells_ends=self._tells_ends,
             before_serving=self._guarded(self._commit_if_due),
             after_serving=self._raise_pending,
         )
@@ -163,7 +164,7 @@ class Consumer(confluent_kafka.Consumer):
         self._check_open()
         if not 0 <= count <= _MAX_CONSUME:
             raise ValueError("num_messages must be between 0 and 1000000 (1M)")
-        return list(self._feed.take(count, timeout))
+        return self._feed.take(count, timeout)
 
     def poll_segment(self, timeout: float = -1) -> Segment | None:
         """Return the next segment, verified and not decoded, or None after `timeout` seconds.
@@ -396,9 +397,11 @@ class Consumer(confluent_kafka.Consumer):
                 given[name](self, to_positions(partitions))
 
         calls = {"on_assign": self._assigned, "on_revoke": self._revoked, "on_lost": self._lost}
-        super().subscribe(
-            topics, **{name: self._guarded(partial(call, told)) for name, call in calls.items()}
-        )
+        guarded = {
+            name: self._guarded(partial(call, told), self._feed.interrupted)
+            for name, call in calls.items()
+        }
+        super().subscribe(topics, **guarded)
         self._subscribed = True
         self._feed.serve_soon()
 
@@ -756,8 +759,10 @@ class Consumer(confluent_kafka.Consumer):
         if self._settings.on_commit is not None:
             self._settings.on_commit(error, to_positions(offsets))
 
-    def _guarded(self, callback: Callable[..., Any]) -> Callable[..., Any]:
-        """Keep a callback's exception until it is safe to raise.
+    def _guarded(
+        self, callback: Callable[..., Any], cut_short: Callable[[], None] = lambda: None
+    ) -> Callable[..., Any]:
+        """Keep a callback's exception until it is safe to raise, and say that it was `cut_short`.
 
         Raised inside librdkafka's poll it would destroy the message that poll has fetched.
         """
@@ -766,6 +771,7 @@ class Consumer(confluent_kafka.Consumer):
             try:
                 return callback(*args)
             except BaseException as error:  # noqa: BLE001 - raised again by _raise_pending
+                cut_short()
                 self._raised.append(error)
                 return None
 

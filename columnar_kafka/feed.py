@@ -3,6 +3,10 @@
 While records are handed out of a segment already held, librdkafka is still served at least every
 100 ms, or the group would take the consumer for dead. What that fetches waits here; when that is
 much, the partitions pause inside.
+
+A signal's handler may raise anywhere in a call (Ctrl-C does), and nothing is lost by it. What a
+call takes counts as handed out in its last step, `_hand_out`; until then it is known, and the next
+call puts it back. What is destroyed inside librdkafka's poll is fetched again: see `_recover`.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 import confluent_kafka
@@ -39,14 +44,15 @@ __all__ = [
     "HELD_BYTES",
     "Feed",
     "Open",
+    "Taking",
     "bytes_of",
     "offset_of",
     "partition_of",
     "size_of",
-    "start_of",
 ]
 
 _SERVE_EVERY: Final = 0.1
+_LONG_AGO: Final = -float("inf")
 _HELD_MESSAGES: Final = 1000
 HELD_BYTES: Final = 32 << 20
 """Held at most, and then what was fetched last."""
@@ -63,33 +69,39 @@ class Open:
     source: confluent_kafka.Message
     segment: Segment
     at: int
-    messages: Iterator[list[Message]] | None = None
-    ready: list[Message] = field(default_factory=list)  # the next ones, last first
     columns: dict[tuple[str, ...], pa.Table] = field(default_factory=dict)
+    _messages: Iterator[list[Message]] | None = None
+    _ready: list[Message] = field(default_factory=list)
+    _first: int = 0  # the position of the first that is ready
 
     @property
     def row(self) -> int:
         """The next record's row."""
-        return self.segment.rows - (position.unpack(self.at).left or self.segment.rows)
+        return self._row(self.at)
 
-    def take(self, most: int) -> list[Message]:
-        """Return the next records as messages, one at least."""
-        if self.messages is None:
+    def _row(self, at: int) -> int:
+        return self.segment.rows - (position.unpack(at).left or self.segment.rows)
+
+    def ready(self, count: int) -> list[Message] | None:
+        """Return the next `count` records, if they are messages already."""
+        first = self.at - self._first
+        found = self._ready[first : first + count] if first >= 0 else []
+        return found if len(found) == count else None
+
+    def take(self, at: int, most: int) -> list[Message]:
+        """Return the records from a position on as messages, one at least; `at` stays."""
+        first = at - self._first
+        if not 0 <= first < len(self._ready):
+            self._make(at)
+            first = 0
+        return self._ready[first : first + most]
+
+    def _make(self, at: int) -> None:
+        messages, self._messages = self._messages, None  # an exception in it is the end of it
+        if messages is None or at != self._first + len(self._ready):
             self.columns.clear()
-            self.messages = _messages(self.segment, self.source, self.row)
-        if not self.ready:
-            new = next(self.messages)
-            if len(new) <= most:
-                return new
-            self.ready = new[::-1]
-        found = self.ready[-most:][::-1]
-        del self.ready[-most:]
-        return found
-
-    def rewind(self, at: int) -> None:
-        """Go on at another position, whose record is not converted yet."""
-        self.at, self.messages = at, None
-        self.ready.clear()
+            messages = _messages(self.segment, self.source, self._row(at))
+        self._ready, self._first, self._messages = next(messages), at, messages
 
     def read(self, names: list[str]) -> pa.Table:
         """Return all rows in these columns, decoded once for calls one after the other."""
@@ -101,6 +113,33 @@ class Open:
         return self.columns[asked]
 
 
+class Taking:
+    """What a call is going to hand out, and what is known when it has."""
+
+    __slots__ = ("after", "at", "ends", "epochs", "found", "open")
+
+    def __init__(self, opened: Open | None) -> None:
+        """Begin in the segment that is open, or with what is held."""
+        self.open = opened
+        self.at = 0 if opened is None else opened.at
+        self.found: list[Message] = []
+        self.after: dict[Partition, int] = {}
+        self.epochs: dict[Partition, int | None] = {}
+        self.ends: dict[Partition, int | None] = {}
+
+    def passed(self, key: Partition, source: confluent_kafka.Message) -> None:
+        """Take a Kafka message of a partition, all of it."""
+        self.open = None
+        self.after[key] = position.start(offset_of(source) + 1)
+        self.epochs[key] = source.leader_epoch()
+
+    def inside(self, opened: Open, at: int) -> None:
+        """Take a segment's records up to a position, and go on with the next one."""
+        self.after[opened.key] = self.at = at
+        self.epochs[opened.key] = opened.source.leader_epoch()
+        self.open = opened if at % position.MAX_ROWS else None
+
+
 class Feed:
     """Owns every message between librdkafka and the user. One thread at a time."""
 
@@ -110,11 +149,14 @@ class Feed:
         ledger: Ledger,
         *,
         decoder: Decoder | None = None,
+        tells_ends: bool = False,
         clock: Callable[[], float] = time.monotonic,
         before_serving: Callable[[], None] = lambda: None,
         after_serving: Callable[[], None] = lambda: None,
     ) -> None:
         """Hand out what `broker` receives. Without a `decoder` the usual limits hold.
+
+        `tells_ends` says that the broker tells where a partition ends.
 
         `before_serving` runs each time before librdkafka is served; `after_serving` afterwards,
         when raising loses no record.
@@ -122,6 +164,7 @@ class Feed:
         self._broker = broker
         self._ledger = ledger
         self._decoder = decoder
+        self._tells_ends = tells_ends
         self._clock = clock
         self._before_serving = before_serving
         self._after_serving = after_serving
@@ -129,12 +172,15 @@ class Feed:
         self._open: Open | None = None
         self._held: deque[confluent_kafka.Message] = deque()
         self._held_bytes = 0
+        self._taken: list[confluent_kafka.Message] = []  # not held any more, nor handed out as yet
+        self._interrupted = False  # in a poll of librdkafka's, or a callback of a rebalance's
         self._changes = 0  # grows with all that may change what is held: a callback may do it
         self._held_back: dict[Partition, TopicPartition] = {}  # paused inside, not by the user
         self._paused: set[Partition] = (
             set()
         )  # by the user; as in librdkafka for good, until resumed
         self._parked: dict[Partition, list[confluent_kafka.Message]] = {}  # held of those
+        self._assigned: set[Partition] = set()
         self._begun: dict[Partition, int] = {}  # the positions of the assignment
         self._floor: dict[Partition, int] = {}  # where to begin inside the segment of that offset
         self._unresolved: set[Partition] = set()
@@ -152,6 +198,7 @@ class Feed:
         for each in partitions:
             key = key_of(each)
             self.revoke([key])
+            self._assigned.add(key)
             if each.offset >= 0:
                 self._begun[key] = self._floor[key] = each.offset
             elif each.offset in (OFFSET_INVALID, OFFSET_STORED):
@@ -171,60 +218,78 @@ class Feed:
 
     def serve_soon(self) -> None:
         """Let librdkafka be heard before anything else is handed out: a rebalance may be due."""
-        self._served = -float("inf")
+        self._served = _LONG_AGO
+
+    def interrupted(self) -> None:
+        """Note that an exception has cut short what is done in a rebalance."""
+        self._interrupted, self._served = True, _LONG_AGO
 
     def clear(self) -> None:
         """Forget everything: the consumer is closed."""
         self.revoke({*self._ledger.delivered, *self._floor, *self._unresolved})
-        self._hold([])
-        self._open = None
+        self._taken = []
+        self._hold([], {}, None)
         self._paused.clear()
-        self._parked.clear()
         self._held_back.clear()
 
     def revoke(self, keys: Iterable[Partition]) -> None:
         """Forget partitions; what is held of them is somebody else's now."""
         for key in list(keys):
             self._drop(key)
+            self._assigned.discard(key)
             self._begun.pop(key, None)
             self._ledger.forget([key])
 
     def _drop(self, key: Partition) -> None:
+        self._put_back()
         self._floor.pop(key, None)
         self._resume.pop(key, None)
-        self._parked.pop(key, None)
         self._ends.pop(key, None)
         self._unresolved.discard(key)
-        self._hold([message for message in self._held if partition_of(message) != key])
-        if self._open is not None and self._open.key == key:
-            self._open = None
+        opened = None if self._open is None or self._open.key == key else self._open
+        parked = {each: messages for each, messages in self._parked.items() if each != key}
+        self._hold(self._others(key), parked, opened)
 
     def pause(self, keys: Iterable[Partition]) -> None:
         """Hand nothing of these partitions out until `resume`; what is held of them waits."""
         for key in keys:
+            self._put_back()
             self._held_back.pop(key, None)
             self._paused.add(key)
-            parked = self._parked.setdefault(key, [])
-            if self._open is not None and self._open.key == key:
+            mine = [message for message in self._held if partition_of(message) == key]
+            opened = self._open
+            if opened is not None and opened.key == key:
                 # Its floor is the next record: the segment is opened there again.
-                parked.append(self._open.source)
-                self._floor[key] = self._open.at
-                self._open = None
-            parked += [message for message in self._held if partition_of(message) == key]
-            self._hold([message for message in self._held if partition_of(message) != key])
+                self._floor[key] = opened.at
+                mine.insert(0, opened.source)
+                opened = None
+            parked = {**self._parked, key: self._parked.get(key, []) + mine}
+            self._hold(self._others(key), parked, opened)
 
     def resume(self, keys: Iterable[Partition]) -> None:
         """Hand these partitions out again."""
         for key in keys:
+            self._put_back()
+            parked = {each: messages for each, messages in self._parked.items() if each != key}
+            self._hold([*self._parked.get(key, []), *self._held], parked, self._open)
             self._paused.discard(key)
-            self._hold([*self._parked.pop(key, []), *self._held])
 
-    def _hold(self, messages: list[confluent_kafka.Message]) -> None:
-        # In place: it may be a callback that does it, while messages are being fetched into it.
-        self._held.clear()
-        self._held.extend(messages)
-        self._held_bytes = bytes_of(messages)
+    def _others(self, key: Partition) -> list[confluent_kafka.Message]:
+        return [message for message in self._held if partition_of(message) != key]
+
+    def _hold(
+        self,
+        messages: list[confluent_kafka.Message],
+        parked: dict[Partition, list[confluent_kafka.Message]],
+        opened: Open | None,
+    ) -> None:
+        nbytes = bytes_of(messages)
+        # All of it or nothing, as in `_hand_out`.
         self._changes += 1
+        self._parked, self._open, self._held_bytes = parked, opened, nbytes
+        # In place: it may be a callback that does it, while messages are being fetched into it. And
+        # in one call: after a `clear` of its own an exception would lose them.
+        self._held.__init__(messages)  # type: ignore[misc]
 
     # --- handing out ----------------------------------------------------------------------------
 
@@ -237,27 +302,94 @@ class Feed:
         """Return up to `count` of them; fewer only when `timeout` seconds have passed."""
         deadline = self._clock() + timeout if timeout >= 0 else float("inf")
         self._changes += 1
-        found: list[Message] = []
-        while len(found) < count:
-            self._serve_if_due()
-            if not found:  # what was taken would be lost with the exception
-                self._after_serving()
+        if self._taken:
+            self._put_back()
+        self._serve_if_due()
+        self._after_serving()
+        current = self._open
+        if current is not None and (found := current.ready(count)) is not None:
+            # As `_hand_out` does it, in less time.
+            at = current.at + count
+            self._ledger.delivered[current.key] = current.at = at
+            if not at % position.MAX_ROWS:
+                self._open = None
+            return found
+        while True:
+            taking = Taking(self._open)
+            if self._fill(taking, count, deadline):
+                break
+            self._put_back()
+            self._after_serving()
+        self._hand_out(taking)
+        return taking.found
+
+    def _fill(self, taking: Taking, count: int, deadline: float) -> bool:
+        """Take up to `count`; False if a callback has changed what there is to be taken."""
+        changes, found = self._changes, taking.found
+        while len(found) < count and changes == self._changes:
+            if found:
+                self._serve_if_due()
             try:
-                if self._open is not None:
-                    found += self._from_open(count - len(found))
-                    continue
-                source = self._fetch(deadline, may_raise=not found)
-                if source is None:
-                    break
-                some = self._unwrap(source, deadline, count - len(found))
+                is_taken = self._take_next(taking, count - len(found), deadline, changes)
             except ColumnarError:  # no decoder could be started
                 if not found:
                     raise
-                break  # or what was taken would be lost: the next call raises it again
-            found += some
-            if not some and self._clock() >= deadline:
-                break
-        return found
+                break  # the next call raises it again
+            if not is_taken:
+                if self._clock() >= deadline:
+                    break
+                if not found:  # what was taken would have to be taken again
+                    self._after_serving()
+        return changes == self._changes
+
+    def _take_next(self, taking: Taking, most: int, deadline: float, changes: int) -> bool:
+        """Take what comes next, if there is anything, and nothing has changed meanwhile."""
+        if changes != self._changes:
+            return False
+        if taking.open is not None:
+            self._take_open(taking, taking.open, taking.at, most)
+            return True
+        source = self._next_held(deadline, may_raise=not taking.found)
+        if source is None or changes != self._changes:
+            return False
+        return self._take_held(taking, source, deadline, most)
+
+    def _hand_out(self, taking: Taking) -> None:
+        """Count as handed out what was taken, just before the user has it.
+
+        A signal's handler runs where something was called, or a loop begins again. From the first
+        of these lines to the user's own there is neither, in `Ledger.hand_out` nor in those
+        that return: it is all or nothing.
+        """
+        self._ledger.hand_out(taking.after, taking.epochs)
+        self._ends |= taking.ends
+        self._open = taking.open
+        if taking.open is not None:
+            taking.open.at = taking.at
+        self._taken = []
+
+    def _move(self, count: int) -> None:
+        """Take so many messages from those that are held."""
+        moved = list(islice(self._held, count))
+        nbytes = bytes_of(moved)
+        self._taken += moved
+        if count == len(self._held):
+            self._held.clear()
+        else:
+            for _ in range(count):
+                self._held.popleft()
+        self._held_bytes -= nbytes
+
+    def _put_back(self) -> None:
+        """Hold again what was taken and not handed out; what was taken only by half is held."""
+        taken, held = self._taken, self._held
+        if not taken:
+            return
+        self._changes += 1
+        count = next((n for n, each in enumerate(taken) if held and each is held[0]), len(taken))
+        held.extendleft(taken[:count][::-1])
+        self._held_bytes = bytes_of(held)
+        self._taken = []
 
     def segment(self, timeout: float) -> Segment | None:
         """Return the next segment whole; None after `timeout` seconds.
@@ -271,19 +403,18 @@ class Feed:
         """
         deadline = self._clock() + timeout if timeout >= 0 else float("inf")
         self._changes += 1
+        self._put_back()
         self._serve_if_due()
         self._after_serving()
-        if self._open is not None:
-            self._put_back(self._open.source)
-            self._open = None
-        source = self._fetch(deadline, may_raise=True)
+        source = None if self._open is not None else self._next_held(deadline, may_raise=True)
+        if self._open is not None:  # also when it is a callback that has opened it
+            source = self._open.source
         if source is None:
             return None
         if source.error() is not None:
-            self._reached(source)
+            self._take_whole(source)
             raise KafkaException(source.error())
         if not wire.is_segment(source.headers()):
-            self._put_back(source)
             raise KafkaException(
                 confluent_kafka.KafkaError(
                     confluent_kafka.KafkaError._STATE,
@@ -295,87 +426,108 @@ class Feed:
             segment = self.read(source)
             segment.verify()
         except SegmentError:
-            self._passed(source)
+            self._take_whole(source)
             raise
-        except BaseException:  # nothing is known of the segment
-            self._put_back(source)
-            raise
-        self._passed(source)
         self._ledger.opened(partition_of(source), segment.kafka_offset, segment.id, segment.rows)
+        self._take_whole(source)
         return segment
+
+    def _take_whole(self, source: confluent_kafka.Message) -> None:
+        """Hand out the message that is open, or the first that is held."""
+        taking = Taking(None)
+        if source.error() is None:
+            taking.passed(partition_of(source), source)
+        else:
+            self._reached(source, taking)
+        if self._open is None:
+            self._move(1)
+        self._hand_out(taking)
 
     def at_end(self) -> set[Partition]:
         """Return the partitions of which nothing was handed out since their end was told."""
         delivered = self._ledger.delivered
         return {key for key, after in self._ends.items() if delivered.get(key) == after}
 
-    def _reached(self, event: confluent_kafka.Message) -> None:
+    def _reached(self, event: confluent_kafka.Message, taking: Taking) -> None:
         """Note the end of a partition, if that is what an event tells."""
         if _has_a_place(event):
             key = partition_of(event)
-            self._ends[key] = self._ledger.delivered.get(key)
+            taking.ends[key] = taking.after.get(key, self._ledger.delivered.get(key))
 
-    def _passed(self, source: confluent_kafka.Message) -> None:
-        """Note that a Kafka message was handed out, all of it."""
-        key = partition_of(source)
-        self._ledger.took(key, source.leader_epoch())
-        self._ledger.delivered[key] = position.start(offset_of(source) + 1)
-
-    def _from_open(self, most: int) -> list[Message]:
-        """Return the open segment's next records, one at least, and close it after the last."""
-        current = self._open
-        assert current is not None
+    def _take_open(self, taking: Taking, opened: Open, at: int, most: int) -> None:
+        """Take a segment's records from a position on, one at least."""
         try:
-            found = current.take(most)
+            found = opened.take(at, most)
         except SegmentError as error:
-            self._open = None
-            self._passed(current.source)
-            return [_bad(current.source, error)]
-        except BaseException:  # nothing is known of the segment: it is opened here again
-            self._open = None
-            self._floor[current.key] = current.at
-            self._put_back(current.source)
-            raise
-        current.at += len(found)
-        self._ledger.delivered[current.key] = current.at
-        if not position.unpack(current.at).left:
-            self._open = None
-        return found
+            taking.passed(opened.key, opened.source)
+            taking.found.append(_bad(opened.source, error))
+        else:
+            taking.inside(opened, at + len(found))
+            taking.found += found
 
-    def _unwrap(self, source: confluent_kafka.Message, deadline: float, most: int) -> list[Message]:
-        """Return a plain message or an error; open a segment and return its first records."""
+    def _take_held(
+        self, taking: Taking, source: confluent_kafka.Message, deadline: float, most: int
+    ) -> bool:
+        """Take the first that is held: a plain message, an error, or a segment's first records.
+
+        False if it is not known as yet where to begin.
+        """
         if source.error() is not None:
-            self._reached(source)
-            return [plain_message(source)]
-        key = partition_of(source)
-        if key in self._unresolved and not self._is_resolved_for(source, deadline):
-            return []
-        # Of another offset they say nothing: that message is gone, all of this one is to come.
-        floor, committed = self._floor.pop(key, -1), self._resume.pop(key, None)
-        if not wire.is_segment(source.headers()):
-            self._passed(source)
-            return [plain_message(source)]
+            self._reached(source, taking)
+            taking.found.append(plain_message(source))
+        else:
+            key = partition_of(source)
+            if key in self._unresolved and not self._is_resolved_for(deadline):
+                return False
+            if self._floor or self._resume:
+                self._forget_start(key)
+            if wire.is_segment(source.headers()):
+                self._take_segment(taking, source, key, most)
+            else:
+                taking.passed(key, source)
+                taking.found.append(plain_message(source))
+        self._taken.append(source)
+        self._held.popleft()
+        self._held_bytes -= size_of(source)
+        return True
+
+    def _take_segment(
+        self, taking: Taking, source: confluent_kafka.Message, key: Partition, most: int
+    ) -> None:
         try:
             segment = self.read(source)
         except SegmentError as error:
-            self._passed(source)
-            return [_bad(source, error)]
-        start, resumed = start_of(segment, floor, committed)
+            taking.passed(key, source)
+            taking.found.append(_bad(source, error))
+            return
+        row, resumed = self._start(key, segment)
         self._ledger.mark_committed(resumed)
         self._ledger.opened(key, segment.kafka_offset, segment.id, segment.rows)
-        self._ledger.took(key, source.leader_epoch())
-        self._open = Open(key, source, segment, segment.offset + start)
-        return self._from_open(most)
+        at = segment.offset + row
+        self._take_open(taking, Open(key, source, segment, at), at, most)
 
-    def _is_resolved_for(self, source: confluent_kafka.Message, deadline: float) -> bool:
-        """Learn where the group left off, or put the message back."""
-        try:
-            is_resolved = self._resolve(deadline)
-        except BaseException:
-            self._put_back(source)
-            raise
+    def _start(self, key: Partition, segment: Segment) -> tuple[int, list[TopicPartition]]:
+        """Return the row at which to begin a segment, and what of the group's commit says so."""
+        committed = self._resume.get(key)
+        if committed is not None and (row := _committed_row(segment, committed)):
+            return row, [committed]
+        return _row(segment, self._floor.get(key, -1)), []
+
+    def _forget_start(self, key: Partition) -> None:
+        """Forget where to begin, once something was handed out that was not up to there.
+
+        Of another offset it says nothing: that message is gone, all of this one is to come.
+        """
+        delivered = self._ledger.delivered.get(key)
+        if delivered is not None:
+            self._resume.pop(key, None)
+            if self._floor.get(key) != delivered:
+                self._floor.pop(key, None)
+
+    def _is_resolved_for(self, deadline: float) -> bool:
+        """Learn where the group left off; if not now, the next time."""
+        is_resolved = self._resolve(deadline)
         if not is_resolved:
-            self._put_back(source)
             self._serve(self._step(deadline))
         return is_resolved
 
@@ -389,10 +541,10 @@ class Feed:
             if error.args[0].retriable() or error.args[0].code() in _AGAIN:
                 return False
             found = []  # nothing can be known: the segment is read from its first row
-        self._unresolved.clear()
         # Whether a row is of the segment that is there is known when that comes.
         self._ledger.mark_committed(TopicPartition(*key_of(each), each.offset) for each in found)
         self._resume |= {key_of(each): each for each in found if each.error is None}
+        self._unresolved.clear()
         return True
 
     def read(self, source: confluent_kafka.Message) -> Segment:
@@ -413,8 +565,8 @@ class Feed:
 
     # --- librdkafka -----------------------------------------------------------------------------
 
-    def _fetch(self, deadline: float, *, may_raise: bool) -> confluent_kafka.Message | None:
-        """Return the next message to hand out, in Kafka's order for each partition."""
+    def _next_held(self, deadline: float, *, may_raise: bool) -> confluent_kafka.Message | None:
+        """Return the next message to hand out, in Kafka's order for each partition; it stays."""
         while not self._held:
             self._resume_held_back()
             # Not for all of the time at once: what a callback raised must not wait for a message.
@@ -425,9 +577,7 @@ class Feed:
                 self._after_serving()
             if self._clock() >= deadline:
                 return None
-        message = self._held.popleft()
-        self._held_bytes -= size_of(message)
-        return message
+        return self._held[0]
 
     def _step(self, deadline: float) -> float:
         """Return for how long librdkafka may be waited for at once."""
@@ -443,14 +593,54 @@ class Feed:
         It is asked again after an event: a rebalance may follow, and take away what is held.
         """
         self._before_serving()
-        while (message := self._broker.poll(timeout)) is not None:
-            self._keep(message)
-            if self._is_full():
-                self._hold_back()
-            if _has_a_place(message):
-                break
-            timeout = 0
+        if self._interrupted:
+            self._recover()
+        try:
+            while (message := self._broker.poll(timeout)) is not None:
+                self._keep(message)
+                if self._is_full():
+                    self._hold_back()
+                if _has_a_place(message):
+                    break
+                timeout = 0
+        except BaseException:
+            self._interrupted, self._served = True, _LONG_AGO
+            raise
         self._served = self._clock()
+
+    def _recover(self) -> None:
+        """Make up for what was lost with an exception, as a signal's handler raises it in a poll.
+
+        A message, which librdkafka's position is behind then: it is fetched again. And what a
+        rebalance's callbacks had to do.
+        """
+        self._put_back()
+        assigned = self._broker.assignment()
+        keys = set(map(key_of, assigned))
+        self.revoke(self._assigned - keys)
+        self._unresolved |= keys - self._assigned
+        self._assigned |= keys
+        self.pause(list(self._paused))  # what came of them may not have been parked
+        sources = [] if self._open is None else [self._open.source]
+        known = {
+            partition_of(each): offset_of(each) + 1
+            for each in chain(sources, *self._parked.values(), self._held)
+            if each.error() is None
+        }
+        if self._tells_ends:  # it may be what was lost: fetching anew, librdkafka tells it again
+            self._hold_back()
+            self._resume_held_back()
+        for each in self._broker.position(assigned):
+            key, after = key_of(each), each.offset
+            if key not in known and key in self._ledger.delivered:
+                known[key] = position.unpack(self._ledger.delivered[key]).offset
+            begin = known.get(key, -1)
+            if after >= 0 and begin != after:
+                # Of a partition that is begun, or whose log began anew, one message: the lost one.
+                begin = begin if 0 <= begin < after else after - 1
+                self._broker.seek(TopicPartition(*key, begin))
+        self._hold(list(self._held), self._parked, self._open)
+        self._interrupted = False
 
     def _keep(self, message: confluent_kafka.Message) -> bool:
         """Hold a message; False if that is of a partition that the user has paused."""
@@ -469,17 +659,13 @@ class Feed:
     def _hold_back(self) -> None:
         """Fetch no more; again, if a partition came or was resumed since."""
         assigned = [each for each in self._broker.assignment() if key_of(each) not in self._paused]
-        self._broker.pause(assigned)
         self._held_back |= {key_of(each): each for each in assigned}
+        self._broker.pause(assigned)
 
     def _resume_held_back(self) -> None:
         if self._held_back:
             self._broker.resume(list(self._held_back.values()))
             self._held_back = {}
-
-    def _put_back(self, message: confluent_kafka.Message) -> None:
-        self._held.appendleft(message)
-        self._held_bytes += size_of(message)
 
 
 _AGAIN: Final = frozenset(
@@ -532,15 +718,6 @@ def _row(segment: Segment, at: int) -> int:
     offset, left = position.unpack(at)
     inside = offset == segment.kafka_offset and 0 < left < segment.rows
     return segment.rows - left if inside else 0
-
-
-def start_of(
-    segment: Segment, floor: int, committed: TopicPartition | None
-) -> tuple[int, list[TopicPartition]]:
-    """Return the row at which a segment is to be begun, and what of the group's commit says so."""
-    if committed is not None and (row := _committed_row(segment, committed)):
-        return row, [committed]
-    return _row(segment, floor), []
 
 
 def _committed_row(segment: Segment, committed: TopicPartition) -> int:

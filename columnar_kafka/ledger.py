@@ -57,9 +57,13 @@ class Ledger:
         if len(known) > _SEGMENTS:
             del known[next(iter(known))]
 
-    def took(self, key: Partition, epoch: int | None) -> None:
-        """Note the leader epoch of the message whose records are handed out from now on."""
-        self._epochs[key] = epoch
+    def hand_out(self, after: dict[Partition, int], epochs: dict[Partition, int | None]) -> None:
+        """Note what is handed out: positions after it, and the leader epochs of its messages.
+
+        Nothing is called here, and there is no loop: see `Feed._hand_out`.
+        """
+        self.delivered |= after
+        self._epochs |= epochs
 
     def sought(self, key: Partition) -> None:
         """Note that nothing was handed out of the place where a partition goes on."""

@@ -565,6 +565,12 @@ class Topic:
 
     def resume(self, partitions: Any) -> None: ...
 
+    def position(self, partitions: Any) -> list[TopicPartition]:
+        raise AssertionError
+
+    def seek(self, partition: Any) -> None:
+        raise AssertionError
+
 
 def consume(good: Sent, cases: Iterator[Sent], *, decoder: Decoder | None = None) -> Counter[str]:
     """Read cases, each between two good segments; return how many came to what.

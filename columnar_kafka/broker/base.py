@@ -116,7 +116,23 @@ class ConsumerBroker(Protocol):
         ...
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
-        """Fetch these partitions again."""
+        """Fetch these partitions again; the ends of those that were paused are told again."""
+        ...
+
+    def position(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """Return the offset after the last message of each that `poll` took from its queue.
+
+        It returned that message, or was interrupted. The offset is invalid where there is none, and
+        after a seek.
+        """
+        ...
+
+    def seek(self, partition: TopicPartition) -> None:
+        """Go on at another offset of a partition that is assigned; a paused one stays paused.
+
+        Raises:
+            KafkaException: it is not assigned.
+        """
         ...
 
     def aside(self, partitions: Sequence[TopicPartition]) -> Aside:

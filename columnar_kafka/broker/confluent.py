@@ -189,6 +189,15 @@ class ConfluentConsumer:
         """See `ConsumerBroker.resume`."""
         self._base.resume(list(partitions))
 
+    def position(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """See `ConsumerBroker.position`."""
+        found: list[TopicPartition] = self._base.position(list(partitions))
+        return found
+
+    def seek(self, partition: TopicPartition) -> None:
+        """See `ConsumerBroker.seek`."""
+        self._base.seek(partition)
+
     def aside(self, partitions: Sequence[TopicPartition]) -> Aside:
         """See `ConsumerBroker.aside`: a client of its own, which has no part in the group."""
         reader = confluent_kafka.Consumer({**self._config, **_ASIDE})

@@ -223,10 +223,10 @@ def test_a_seek_leaves_what_is_stored(*, auto_store: bool) -> None:
 
 def test_what_was_handed_out_is_committed_with_its_leaders_epoch() -> None:
     known = ledger()
-    known.took(KEY, 5)
+    known.hand_out({}, {KEY: 5})
     known.delivered[KEY] = at(7) + 1
     assert [each.leader_epoch for each in known.uncommitted()] == [5]
-    known.took(KEY, None)
+    known.hand_out({}, {KEY: None})
     assert [each.leader_epoch for each in known.uncommitted()] == [None]
 
 

@@ -264,7 +264,10 @@ class MemoryConsumer:
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
         """See `ConsumerBroker.resume`."""
         with self._changed:
-            self._paused.difference_update((each.topic, each.partition) for each in partitions)
+            for each in partitions:
+                if (key := (each.topic, each.partition)) in self._paused:
+                    self._paused.remove(key)
+                    self._ended.pop(key, None)
             self._changed.notify_all()
 
     # --- messages -------------------------------------------------------------------------------

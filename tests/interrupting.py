@@ -1,0 +1,101 @@
+"""Raises where a signal's handler could: at one place of the code under test after the other."""
+
+from __future__ import annotations
+
+import ast
+import dis
+import inspect
+import linecache
+import sys
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import CodeType, FrameType, ModuleType
+
+_CALLS = {code for name, code in dis.opmap.items() if name.startswith("CALL")}
+_LOOPS = {code for name, code in dis.opmap.items() if name.startswith("JUMP_BACKWARD")}
+
+
+class Interrupted(BaseException):
+    """As KeyboardInterrupt is."""
+
+
+class Interrupter:
+    """Raises `Interrupted` at chosen places of a run of the functions of some modules.
+
+    CPython looks for signals where a function of Python's begins, after a call of any other, and
+    where a loop begins again: those are the places, counted from 0 in the order of the run.
+    """
+
+    def __init__(self, *modules: ModuleType, places: set[int]) -> None:
+        self.count = 0
+        self._files = {inspect.getsourcefile(each) for each in modules}
+        self._places = places
+        self._running: dict[FrameType, int] = {}  # with the instruction that was the last
+        self._inlined: set[FrameType] = set()  # whose last one called a function of Python's
+
+    def run(self, function: Callable[[], Any]) -> Any:
+        """Return what a function returns, or raise."""
+        if self._places and self.count > max(self._places):
+            return function()
+        before = sys.gettrace()
+        sys.settrace(self._begun)
+        try:
+            return function()
+        finally:
+            sys.settrace(before)
+            self._running.clear()
+            self._inlined.clear()
+
+    def _begun(self, frame: FrameType, _: str, __: Any) -> Any:
+        caller = frame.f_back
+        if caller in self._running and _calls(caller.f_code, caller.f_lasti, frame.f_code.co_name):
+            self._inlined.add(caller)
+        if frame.f_code.co_filename not in self._files:
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        self._running[frame] = -1
+        if not frame.f_code.co_flags & inspect.CO_GENERATOR:  # that begins also to be closed
+            self._look()
+        return self._step
+
+    def _step(self, frame: FrameType, event: str, _: Any) -> Any:
+        if event == "return":
+            self._running.pop(frame, None)
+        elif event == "opcode":
+            last, self._running[frame] = self._running.get(frame, -1), frame.f_lasti
+            done = _instructions(frame.f_code)[last] if last >= 0 else -1
+            is_inlined = frame in self._inlined
+            self._inlined.discard(frame)
+            if done in _LOOPS or (done in _CALLS and not is_inlined):
+                self._look()
+        return self._step
+
+    def _look(self) -> None:
+        self.count += 1
+        if self.count - 1 in self._places:
+            raise Interrupted
+
+
+@cache
+def _instructions(code: CodeType) -> bytes:
+    return code.co_code
+
+
+@cache
+def _calls(code: CodeType, at: int, name: str) -> bool:
+    """Say whether an instruction calls a function by its name, or a lambda."""
+    line, end, column, end_column = list(code.co_positions())[at // 2]
+    assert None not in {line, end, column, end_column}
+    lines = [linecache.getline(code.co_filename, n) for n in range(line or 0, (end or 0) + 1)]
+    lines[-1] = lines[-1][:end_column]
+    lines[0] = lines[0][column:]
+    try:
+        called = ast.parse("".join(lines).strip(), mode="eval").body
+    except SyntaxError:
+        return False
+    function = called.func if isinstance(called, ast.Call) else None
+    named = getattr(function, "attr", getattr(function, "id", None))
+    return name in {"<lambda>", named}
