@@ -39,7 +39,8 @@ integration: install  ## only the tests on real servers
 
 faults: install  ## the long ones: processes killed, servers stopped, 10,000 steps against a model
 	$(BIN)/python -m pytest tests/faults --timeout 1800
-	$(BIN)/python -m pytest tests/unit/test_consumer_model.py tests/unit/test_sender_model.py --hypothesis-profile long
+	$(BIN)/python -m pytest tests/unit/test_consumer_model.py tests/unit/test_sender_model.py \
+		tests/unit/test_interrupted.py --hypothesis-profile long
 
 bench: install  ## the benchmarks
 	for each in benchmarks/bench_*.py; do echo "== $$each"; $(BIN)/python $$each || exit 1; done

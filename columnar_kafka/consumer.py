@@ -671,6 +671,7 @@ class Consumer(confluent_kafka.Consumer):
         if self._static:  # stays a member: only what waits already is answered
             self._broker.poll(0)
             return
+        was_granted, member = bool(self._granted), super().consumer_group_metadata()
         with suppress(KafkaException):  # a fatal error: librdkafka closes without
             super().unsubscribe()
         self._broker.pause(self._broker.assignment())
@@ -678,7 +679,13 @@ class Consumer(confluent_kafka.Consumer):
         commits = self._settings.auto_commit and self._ledger.uncommitted(self._granted)
         for _ in range(round((self._poll_interval if commits else _LEAVE) / _LEAVE_POLL)):
             if self._broker.poll(_LEAVE_POLL) is None and not self._granted:
-                return
+                break
+        # Closed while partitions given back still stop, librdkafka would not leave: the others
+        # would wait for ``session.timeout.ms``.
+        for _ in range(round(_LEAVE / _LEAVE_POLL)):
+            if not was_granted or super().consumer_group_metadata() != member:
+                break
+            self._broker.poll(_LEAVE_POLL)
 
     def __exit__(self, *exc: object) -> None:
         """Close it."""

@@ -11,6 +11,8 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from consumers import on_kafka, outcome, until
 from support import eventually
 
+import columnar_kafka
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -351,6 +353,21 @@ def test_what_was_taken_is_committed_by_unsubscribing_while_a_revocation_waits(
     one.unsubscribe()
     until(one, lambda: one.assignment() == [])
     assert [make.committed(topic, partition=each) for each in (0, 1)] == [3, 3]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_closing_leaves_the_group(make, capfd, monkeypatch, protocol: str) -> None:
+    """Ours unsubscribes first; closed before that is done, librdkafka would forget to leave."""
+    monkeypatch.setattr(columnar_kafka.consumer, "_LEAVE_POLL", 0.0001)
+    topic = topic_of(make, 2, partitions=8)
+    consumer = make(debug="cgrp", **PROTOCOLS[protocol])
+    consumer.subscribe([topic])
+    make.take(consumer, 16)
+    capfd.readouterr()
+    consumer.close()
+    log = capfd.readouterr().err
+    assert "|LEAVE|" in log
+    assert not make.of.unwraps or log.index("|LEAVE|") < log.index("|CLOSE|")
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from kinds import UNREACHABLE, failure
 from support import eventually
 
@@ -324,7 +324,15 @@ def test_after_that_abort_the_producer_goes_on(make_producer) -> None:
     producer.abort_transaction(20)
     producer.begin_transaction()
     seen = errors(make_producer, producer)
-    producer.commit_transaction(20)
+    try:
+        producer.commit_transaction(20)
+    except KafkaException:
+        # librdkafka may have counted what was purged: then the next transaction is in vain too.
+        assert not make_producer.of.records
+        producer.abort_transaction(20)
+        producer.begin_transaction()
+        seen = errors(make_producer, producer)
+        producer.commit_transaction(20)
     assert seen == [None]
 
 

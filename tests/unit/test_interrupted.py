@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import OFFSET_STORED, KafkaError, KafkaException, TopicPartition
+from hypothesis import settings
 from interrupting import Interrupted, Interrupter
 from segments import segment
 
@@ -224,7 +225,7 @@ SCRIPTS: dict[str, Script] = {
     "streams": [("stream", 3), ("take", 1)] * 3,
     "paused": [("take", 2), ("pause", P0), ("take", 3), ("table", 2), ("resume", P0)],
 }
-PLACES = 25  # of hundreds: all would take minutes
+PLACES = 25 if settings.get_current_profile_name() == "long" else 5  # of hundreds
 
 
 @pytest.mark.parametrize("again", [0, 1, 3, 17])
