@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from columnar_kafka.position import MAX_ROWS
 from columnar_kafka.schema import KAFKA_COLUMN
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class ParquetEncoder:
             or None,
             write_statistics=[p for p in choices if p not in long and _wants_statistics(p)],
             write_page_checksum=True,
+            max_rows_per_page=MAX_ROWS,  # only bytes end a page: a reader looks at each
         ) as writer:
             writer.write_batch(batch, row_group_size=max(1, batch.num_rows))
             writer.add_key_value_metadata(dict(footer))
