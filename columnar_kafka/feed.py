@@ -180,6 +180,7 @@ class Feed:
             set()
         )  # by the user; as in librdkafka for good, until resumed
         self._parked: dict[Partition, list[confluent_kafka.Message]] = {}  # held of those
+        self._returned: dict[Partition, int] = {}  # from these offsets on it is to be fetched again
         self._assigned: set[Partition] = set()
         self._begun: dict[Partition, int] = {}  # the positions of the assignment
         self._floor: dict[Partition, int] = {}  # where to begin inside the segment of that offset
@@ -246,12 +247,17 @@ class Feed:
         self._resume.pop(key, None)
         self._ends.pop(key, None)
         self._unresolved.discard(key)
+        self._returned.pop(key, None)
         opened = None if self._open is None or self._open.key == key else self._open
         parked = {each: messages for each, messages in self._parked.items() if each != key}
         self._hold(self._others(key), parked, opened)
 
     def pause(self, keys: Iterable[Partition]) -> None:
-        """Hand nothing of these partitions out until `resume`; what is held of them waits."""
+        """Hand nothing of these partitions out until `resume`.
+
+        What is held of them waits, or is fetched again where that would be much, as librdkafka does
+        with what it holds itself.
+        """
         for key in keys:
             self._put_back()
             self._held_back.pop(key, None)
@@ -263,8 +269,13 @@ class Feed:
                 self._floor[key] = opened.at
                 mine.insert(0, opened.source)
                 opened = None
-            parked = {**self._parked, key: self._parked.get(key, []) + mine}
-            self._hold(self._others(key), parked, opened)
+            mine = self._parked.get(key, []) + mine
+            others = {each: parked for each, parked in self._parked.items() if each != key}
+            first = next((offset_of(each) for each in mine if each.error() is None), -1)
+            if first < 0 or sum(map(bytes_of, [mine, *others.values()])) < HELD_BYTES:
+                self._hold(self._others(key), {**others, key: mine}, opened)
+            else:
+                self._hold(self._others(key), others, opened, {**self._returned, key: first})
 
     def resume(self, keys: Iterable[Partition]) -> None:
         """Hand these partitions out again."""
@@ -282,11 +293,13 @@ class Feed:
         messages: list[confluent_kafka.Message],
         parked: dict[Partition, list[confluent_kafka.Message]],
         opened: Open | None,
+        returned: dict[Partition, int] | None = None,
     ) -> None:
         nbytes = bytes_of(messages)
         # All of it or nothing, as in `_hand_out`.
         self._changes += 1
         self._parked, self._open, self._held_bytes = parked, opened, nbytes
+        self._returned = self._returned if returned is None else returned
         # In place: it may be a callback that does it, while messages are being fetched into it. And
         # in one call: after a `clear` of its own an exception would lose them.
         self._held.__init__(messages)  # type: ignore[misc]
@@ -595,6 +608,9 @@ class Feed:
         self._before_serving()
         if self._interrupted:
             self._recover()
+        for key, offset in list(self._returned.items()):
+            self._broker.seek(TopicPartition(*key, offset))
+            del self._returned[key]
         try:
             while (message := self._broker.poll(timeout)) is not None:
                 self._keep(message)

@@ -613,6 +613,33 @@ def test_a_message_that_comes_for_a_paused_partition_waits_too() -> None:
     assert one.numbers() == [1, 2, 10, 11, 12]
 
 
+def test_what_is_too_much_to_wait_is_fetched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partitions paused one after the other would take so much each."""
+    kafka = MemoryKafka()
+    kafka.create_topic("t", 8)
+    keys = [("t", partition) for partition in range(8)]
+    for _, partition in keys:
+        for n in range(0, 120, 20):
+            put(kafka, range(n, n + 20), partition=partition)
+    one = Reader(kafka).begin(*(start(key=key) for key in keys))
+    taken = one.numbers(1)
+    assert one.feed._open is not None
+    monkeypatch.setattr(feed, "HELD_BYTES", 5 * feed.size_of(one.feed._open.source))
+    most = 0
+    for key in keys:
+        for _ in range(10):
+            one.clock.now += 0.2
+            taken += one.numbers(1)  # and one more message is fetched
+        one.pause(key)
+        parked = [each for messages in one.feed._parked.values() for each in messages]
+        assert feed.bytes_of(parked) < feed.HELD_BYTES
+        most = max(most, len(parked))
+    assert most > 2
+    assert one.numbers() == []
+    one.resume(*keys)
+    assert sorted([*taken, *one.numbers(1000)]) == sorted([*range(120)] * 8)
+
+
 def test_pausing_twice_is_pausing_once() -> None:
     one = reader(threes(1))
     one.numbers(1)
@@ -1081,14 +1108,14 @@ class Reading(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.kafka, self.entries = build()
-        self.before = feed._HELD_MESSAGES
-        feed._HELD_MESSAGES = 2
+        self.before = feed._HELD_MESSAGES, feed.HELD_BYTES
 
     def teardown(self) -> None:
-        feed._HELD_MESSAGES = self.before
+        feed._HELD_MESSAGES, feed.HELD_BYTES = self.before
 
-    @initialize()
-    def begin(self) -> None:
+    @initialize(nbytes=st.sampled_from([1, 5000, 1 << 20]))
+    def begin(self, nbytes: int) -> None:
+        feed._HELD_MESSAGES, feed.HELD_BYTES = 2, nbytes
         self.stored = {P0: 0, P1: 0}
         self.restart(forget=False)
 
