@@ -105,6 +105,7 @@ class Consumer(confluent_kafka.Consumer):
             raise settings.unread
         self._closed = self._closing = self._subscribed = False
         self._revoking = False  # what gives partitions back meanwhile commits before it does
+        self._losing = False  # and then it does not
         self._selection = Selection()
         self._tells_ends = str(inner.get("enable.partition.eof")).lower() in ("true", "1")
         self._granted: set[Partition] = set()  # by the group: given back before the end
@@ -421,9 +422,11 @@ class Consumer(confluent_kafka.Consumer):
             self._give_up(keys)
 
     def _lost(self, told: _Told, _: Any, partitions: list[TopicPartition]) -> None:
+        self._losing = True
         try:
             told("on_lost", partitions)
         finally:
+            self._losing = False
             self._give_up(map(key_of, partitions))
 
     def _give_up(self, keys: Iterable[Partition]) -> None:
@@ -732,7 +735,8 @@ class Consumer(confluent_kafka.Consumer):
 
     def _commit_stored(self, keys: Iterable[Partition], *, asynchronous: bool = False) -> None:
         """Commit before partitions go. What cannot be committed will be read again."""
-        wanted = self._ledger.uncommitted(keys) if self._settings.auto_commit else []
+        commits = self._settings.auto_commit and not self._losing
+        wanted = self._ledger.uncommitted(keys) if commits else []
         if not wanted:
             return
         try:

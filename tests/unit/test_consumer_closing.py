@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, TopicPartition
+from support import eventually
 
 from columnar_kafka import consumer as module
 from columnar_kafka.testing import FakeKafka
@@ -188,3 +189,31 @@ def test_a_consumer_that_never_subscribed_commits_what_it_was_assigned(
     consumer.close()
     assert left == [(1, False)]
     assert committed(kafka) == 3
+
+
+@pytest.mark.parametrize("name", ["unassign", "assign"])
+def test_what_on_lost_gives_back_itself_is_not_committed(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The group may have gone on with the partition: a commit could set it back."""
+    kafka = kafka_with(4)
+    calls: list[int] = []
+    commits: list[Any] = []
+
+    def on_lost(consumer: Any, partitions: list[TopicPartition]) -> None:
+        ON_REVOKE[name](consumer, partitions)
+        calls.append(len(commits))
+
+    with closing(consumer_of(kafka)) as consumer:
+        consumer.subscribe(["t"], on_lost=on_lost)
+        assert len(consumer.consume(3, 20)) == 3
+        commit = consumer.memory.commit
+
+        def noted(*given: Any, **named: Any) -> Any:
+            commits.append(given)
+            return commit(*given, **named)
+
+        monkeypatch.setattr(consumer.memory, "commit", noted)
+        consumer.memory.expel()
+        eventually(lambda: consumer.poll(0.01) is not None and calls)
+    assert calls == [0]
