@@ -180,9 +180,7 @@ class ArrowFeed(Feed):
 
     def _serve_all(self, run: _Run, most: int, timeout: float) -> None:
         """Let librdkafka run callbacks, and hold what it has until there are `most` rows."""
-        self._before_serving()
-        if self._interrupted:
-            self._recover()
+        self._begin_serving()
         self._resume_held_back()
         changes, count = self._changes, 1
         while True:

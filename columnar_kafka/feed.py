@@ -605,12 +605,7 @@ class Feed:
 
         It is asked again after an event: a rebalance may follow, and take away what is held.
         """
-        self._before_serving()
-        if self._interrupted:
-            self._recover()
-        for key, offset in list(self._returned.items()):
-            self._broker.seek(TopicPartition(*key, offset))
-            del self._returned[key]
+        self._begin_serving()
         try:
             while (message := self._broker.poll(timeout)) is not None:
                 self._keep(message)
@@ -623,6 +618,15 @@ class Feed:
             self._interrupted, self._served = True, _LONG_AGO
             raise
         self._served = self._clock()
+
+    def _begin_serving(self) -> None:
+        """Do what has to be done before librdkafka is polled."""
+        self._before_serving()
+        if self._interrupted:
+            self._recover()
+        for key, offset in list(self._returned.items()):
+            self._broker.seek(TopicPartition(*key, offset))
+            del self._returned[key]
 
     def _recover(self) -> None:
         """Make up for what was lost with an exception, as a signal's handler raises it in a poll.

@@ -90,6 +90,18 @@ def test_records_and_tables_take_turns(kafka) -> None:
     assert after(consumer) == position.start(2)
 
 
+def test_what_is_too_much_to_wait_while_it_is_paused_is_fetched_again(kafka, monkeypatch) -> None:
+    put(kafka, numbers(0, 6))
+    put(kafka, numbers(6, 6))
+    monkeypatch.setattr(feed, "HELD_BYTES", 1)
+    consumer = begin(kafka)
+    assert consumer.poll(0).value() == {"n": 0}
+    consumer.pause([TopicPartition("t", 0)])
+    consumer.resume([TopicPartition("t", 0)])
+    assert consumer.consume_arrow(5, 0)["n"].to_pylist() == [1, 2, 3, 4, 5]
+    assert consumer.consume_arrow(6, 0)["n"].to_pylist() == [6, 7, 8, 9, 10, 11]
+
+
 def test_what_was_handed_out_is_what_is_committed(kafka) -> None:
     put(kafka, numbers(0, 6))
     consumer = begin(kafka, **{"enable.auto.commit": False})

@@ -224,7 +224,9 @@ SCRIPTS: dict[str, Script] = {
     "large tables": [("table", 100)] * 6,
     "streams": [("stream", 3), ("take", 1)] * 3,
     "paused": [("take", 2), ("pause", P0), ("take", 3), ("table", 2), ("resume", P0)],
-}
+    "fetched again": [("take", 4), ("pause", P0), ("pause", P1), ("resume", P0), ("table", 2),
+                      ("take", 1), ("pause", P0), ("resume", P1), ("resume", P0), ("table", 9)],
+}  # fmt: skip
 PLACES = 25 if settings.get_current_profile_name() == "long" else 5  # of hundreds
 
 
@@ -236,6 +238,8 @@ def test_wherever_it_is_interrupted_each_record_comes_once(
     """It is interrupted at a place, and a second time so many places later; then at another."""
     monkeypatch.setattr(feed, "_SERVE_EVERY", 0.02)  # so that much is held
     monkeypatch.setattr(feed, "_HELD_MESSAGES", 3)  # and held back
+    if script is SCRIPTS["fetched again"]:
+        monkeypatch.setattr(feed, "HELD_BYTES", 1500)  # a segment
     monkeypatch.setattr(decoder, "_SLICE_ROWS", 2)
     expected = Reader(kafka, set())
     expected.play(script)
