@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from columnar_kafka.ledger import Partition
 
 __all__ = ["OnError", "Stops", "stream"]
+
+_NOTHING: Final = "arrow_reader: at the end there is no record to take the schema from; give one"
 
 OnError = Callable[[KafkaException], object] | None
 Stops = Callable[[], bool]
@@ -46,9 +48,10 @@ def stream(
 
     Raises:
         KafkaException: as `Found.take`, where there is no `on_error` to be told; the batches too.
+            ``_PARTITION_EOF`` where it ends before there is a record to take the schema from.
     """
     if request.schema is None:
-        schema = _first_schema(feed, request, timeout, on_error, stops)
+        schema = _first_schema(feed, request, timeout, ends, on_error, stops)
         if schema is None:
             return None
         request = replace(request, schema=schema.remove_metadata())
@@ -57,17 +60,28 @@ def stream(
 
 
 def _first_schema(
-    feed: ArrowFeed, request: Request, timeout: float, on_error: OnError, stops: Stops
+    feed: ArrowFeed,
+    request: Request,
+    timeout: float,
+    ends: Callable[[set[Partition]], bool],
+    on_error: OnError,
+    stops: Stops,
 ) -> pa.Schema | None:
     # Whatever comes first has it: what a filter leaves out need not wait for more.
     selection = Selection(request.selection.columns, promote=request.selection.promote)
     request = replace(request, selection=selection)
+    reached: set[Partition] = set()
     deadline = _deadline(timeout)
-    while (found := feed.find(request, _left(deadline), stops)) is not None:
+    while True:
+        reached |= feed.at_end()
+        if ends(reached):
+            raise KafkaException(KafkaError(KafkaError._PARTITION_EOF, _NOTHING))
+        found = feed.find(request, _left(deadline), stops)
+        if found is None:
+            return None
         if found.table is not None:
             return found.table.schema
         _tell(found, on_error)
-    return None
 
 
 def _batches(

@@ -231,8 +231,7 @@ class Segment:
         """Yield the records from row `start` on. Decoding is done when the first is asked for.
 
         Raises:
-            SegmentError: as `to_table`, before the first record; or, at a record, a value for
-                which Python has no object.
+            SegmentError: as `to_table`, or a map has the same key twice; before the first record.
         """
         for row, found in self._slices(start):
             for number, record in enumerate(zip(*found, strict=True), row):
@@ -242,6 +241,7 @@ class Segment:
         """Yield the records from row `start` on, some at a time, with the first one's row."""
         with self._located():
             table = self._open().read(None, encoded=True)
+            _check_maps(table)
         for batch, texts in _slices(table.slice(start)):
             with self._located():
                 found = _records(batch, texts, self.header.timestamp_max)
@@ -432,6 +432,20 @@ def _check_columns(schema: pa.Schema) -> None:
         found = schema.field(KAFKA_COLUMN)
         if found not in _KAFKA_FIELDS:
             raise SegmentError(f"column {KAFKA_COLUMN} is {found.type}: not that of version 1")
+
+
+def _check_maps(table: pa.Table) -> None:
+    """Refuse a map that has the same key twice, before any record is handed out."""
+    mapped = [each.name for each in table.schema if _has_a_map(each.type)]
+    if mapped:
+        for batch, texts in _slices(table.select(mapped)):
+            to_rows(batch, texts)
+
+
+def _has_a_map(kind: pa.DataType) -> bool:
+    return pa.types.is_map(kind) or any(
+        _has_a_map(kind.field(i).type) for i in range(kind.num_fields)
+    )
 
 
 def _slices(table: pa.Table) -> Iterator[tuple[pa.RecordBatch, Texts]]:

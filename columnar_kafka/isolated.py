@@ -283,7 +283,8 @@ class _Child:
             each._socket.close()
 
 
-os.register_at_fork(after_in_child=_Child.forked)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_Child.forked)
 
 
 def _end(process: subprocess.Popen[bytes], ours: socket.socket, owner: int) -> None:

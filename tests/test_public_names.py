@@ -155,6 +155,12 @@ def test_importing_the_package_imports_no_extra() -> None:
     assert run(code) == "[]"
 
 
+def test_it_can_be_imported_where_nothing_forks() -> None:
+    """As on Windows."""
+    gone = "import os; del os.fork, os.register_at_fork, os.memfd_create"
+    assert run(f"{gone}; import columnar_kafka.aio as found; print(found.AIOConsumer)")
+
+
 def test_the_version_is_the_projects() -> None:
     from importlib.metadata import version  # noqa: PLC0415 - only here
 

@@ -166,6 +166,18 @@ def test_without_a_record_there_is_no_schema_to_take(kafka) -> None:
     assert raised.value.args[0].code() == KafkaError._TIMED_OUT
 
 
+def test_without_a_record_up_to_the_end_there_is_none_either(kafka) -> None:
+    """It does not wait for one."""
+    put(kafka, numbers(0))
+    consumer = begin(kafka, **{"enable.partition.eof": True})
+    assert consumer.arrow_reader(["n"], until_end=True).read_all().num_rows == 1
+    with pytest.raises(KafkaException, match="no record to take the schema from") as raised:
+        consumer.arrow_reader(["n"], until_end=True)
+    assert raised.value.args[0].code() == KafkaError._PARTITION_EOF
+    schema = pa.schema([("n", pa.int64())])
+    assert consumer.arrow_reader(["n"], schema=schema, until_end=True).read_all().num_rows == 0
+
+
 def test_ends_need_to_be_told(kafka) -> None:
     with pytest.raises(ConfigError, match=r"needs enable\.partition\.eof=true"):
         begin(kafka).arrow_reader(until_end=True)

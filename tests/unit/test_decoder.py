@@ -395,6 +395,18 @@ def test_a_header_key_that_is_not_utf8_is_found_too() -> None:
     assert "Invalid UTF8" in refusal(lambda: next(segment.records()))
 
 
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_a_map_with_a_key_twice_is_found_before_any_record_is_handed_out(is_nested: bool) -> None:
+    """It is the last of 10,000 rows. As columns they can be had."""
+    maps = pa.array([[("k", 1)]] * 9999 + [[("k", 1), ("k", 2)]], pa.map_(pa.string(), pa.int64()))
+    if is_nested:
+        maps = pa.StructArray.from_arrays([maps], names=["m"])
+    segment = received(*build(pa.table({"m": maps})))
+    records = segment.records()
+    assert "key" in refusal(lambda: next(records))
+    assert segment.to_table().num_rows == 10_000
+
+
 @pytest.mark.parametrize("kind", [pa.time32("ms"), pa.time64("us"), pa.time64("ns")], ids=str)
 def test_a_time_of_day_outside_the_day_is_refused(kind: pa.DataType) -> None:
     """Python would show it as another time."""
