@@ -49,13 +49,15 @@ def stream(
     Raises:
         KafkaException: as `Found.take`, where there is no `on_error` to be told; the batches too.
             ``_PARTITION_EOF`` where it ends before there is a record to take the schema from.
+        SchemaError: by the batches: the first record does not fit the request's schema.
     """
-    if request.schema is None:
+    is_given = request.schema is not None
+    if not is_given:
         schema = _first_schema(feed, request, timeout, ends, on_error, stops)
         if schema is None:
             return None
         request = replace(request, schema=schema.remove_metadata())
-    found = _batches(feed, request, timeout, ends, on_error, stops)
+    found = _batches(feed, request, timeout, ends, on_error, stops, fits=not is_given)
     return request.schema, found
 
 
@@ -91,7 +93,10 @@ def _batches(
     ends: Callable[[set[Partition]], bool],
     on_error: OnError,
     stops: Stops,
+    *,
+    fits: bool,
 ) -> Iterator[pa.RecordBatch]:
+    """Yield batches in the request's schema; `fits` if that is known to be a record's."""
     assert request.schema is not None
     reached: set[Partition] = set()
     deadline = _deadline(timeout)
@@ -106,7 +111,9 @@ def _batches(
             try:
                 _tell(found, on_error)
             except MismatchError:
-                return
+                if fits:
+                    return
+                raise  # a stream of nothing would say nothing
             continue
         # Of one segment a column is one chunk, as a rule: then nothing is copied.
         batches = [
@@ -117,6 +124,7 @@ def _batches(
         last = batches[-1]
         found.take()  # and nothing that may be interrupted before the reader has it
         yield last
+        fits = True
         deadline = _deadline(timeout)
 
 

@@ -81,7 +81,7 @@ class Consumer(confluent_kafka.Consumer):
     _settings = config.ConsumerConfig.parse({})[0]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Take confluent-kafka's configuration, ``columnar.encoding`` and ``fetch.raw.bytes``.
+        """Take confluent-kafka's configuration, ``fetch.raw.bytes`` and the ``columnar.`` keys.
 
         Raises:
             ConfigError: an unknown ``columnar.`` key or a value that is not allowed.
@@ -136,12 +136,13 @@ class Consumer(confluent_kafka.Consumer):
         """Return the next record, plain message or error event, or None after `timeout` seconds.
 
         Without a timeout it waits for ever. Serves callbacks, also when the record was held
-        already. A segment that cannot be read is one message whose `error()` is set; the next call
-        goes on after it.
+        already, and raises what one of them raised. A segment that cannot be read is one message
+        whose `error()` is set; the next call goes on after it.
 
         Raises:
             RuntimeError: the consumer is closed.
             TypeError: `timeout` is not a number.
+            ColumnarError: no process could be started to decode in; the record stays.
         """
         if not self._settings.unwraps:
             return super().poll(timeout)
@@ -152,11 +153,11 @@ class Consumer(confluent_kafka.Consumer):
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Any]:
         """Return up to `num_messages` records, plain messages and error events.
 
-        Fewer only when `timeout` seconds have passed.
+        Fewer only when `timeout` seconds have passed, or the next call has something to raise.
 
         Raises:
             ValueError: `num_messages` is not from 0 to 1,000,000.
-            RuntimeError, TypeError: as `poll`.
+            RuntimeError, TypeError, ColumnarError: as `poll`.
         """
         if not self._settings.unwraps:
             return super().consume(num_messages, timeout)
@@ -169,6 +170,9 @@ class Consumer(confluent_kafka.Consumer):
 
     def poll_segment(self, timeout: float = -1) -> Segment | None:
         """Return the next segment, verified and not decoded, or None after `timeout` seconds.
+
+        It is whole, also where some of its records were handed out or committed before. To go on
+        inside it `seek` to ``segment.offset + row``.
 
         Raises:
             SegmentError: the next message claims to be a segment and cannot be trusted; the next
@@ -304,16 +308,18 @@ class Consumer(confluent_kafka.Consumer):
                 does.
             key: as `consume_arrow`'s.
             value: as `consume_arrow`'s.
-            schema: of the stream. By default that of the next record, which this call waits for,
-                `timeout` seconds.
+            schema: of the stream, ``_kafka`` included unless `columns` leave it out. By default
+                that of the next record, which this call waits for, `timeout` seconds.
             num_records: the most in a batch.
             timeout: in seconds; without, it waits for ever.
             until_end: needs ``enable.partition.eof=true``.
             on_error: called as ``on_error(exception)``.
 
         Raises:
-            KafkaException: ``_TIMED_OUT``: there is no record, and no `schema`; or as
-                `consume_arrow`.
+            KafkaException: ``_TIMED_OUT``, with `until_end` ``_PARTITION_EOF``: there is no record,
+                and no `schema`; or as `consume_arrow`. By the batches: as `consume_arrow`, but for
+                ends of partitions.
+            SchemaError: by the batches: the first record does not fit the `schema` that is given.
             ConfigError: as `consume_arrow`; or `until_end` without the setting it needs.
         """
         found = self._arrow_stream(
@@ -553,7 +559,7 @@ class Consumer(confluent_kafka.Consumer):
         Raises:
             KafkaException: when synchronous, nothing is stored, or as confluent-kafka.
             ValueError: both `message` and `offsets`.
-            TypeError: `message` is no message of this consumer.
+            TypeError: `message` is no message of this package.
         """
         given = {"message": message, "offsets": offsets}
         chosen = {name: each for name, each in given.items() if each is not None}
@@ -578,7 +584,7 @@ class Consumer(confluent_kafka.Consumer):
             KafkaException: they are stored automatically (``enable.auto.offset.store=true``), or
                 no partition of them is assigned.
             ValueError: neither or both `message` and `offsets`.
-            TypeError: `message` is no message of this consumer.
+            TypeError: `message` is no message of this package.
         """
         given = {"message": message, "offsets": offsets}
         chosen = {name: each for name, each in given.items() if each is not None}

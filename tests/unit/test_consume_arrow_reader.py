@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from tables import CONFIG, after, begin, put
 
-from columnar_kafka import ConfigError, SegmentError, position
+from columnar_kafka import ConfigError, SchemaError, SegmentError, position
 from columnar_kafka.plain import Json
 from columnar_kafka.testing import FakeKafka
 
@@ -114,6 +114,16 @@ def test_what_its_schema_grew_from_is_promoted(kafka) -> None:
     schema = pa.schema([("n", pa.int64()), ("s", pa.string())])
     reader = begin(kafka).arrow_reader(["n", "s"], schema=schema, promote=True, timeout=0)
     assert reader.read_all().to_pylist() == [{"n": 0, "s": None}, {"n": 1, "s": "x"}]
+
+
+def test_a_schema_that_the_first_record_does_not_fit_is_an_error(kafka) -> None:
+    """Empty streams would follow one another for ever."""
+    put(kafka, numbers(0))
+    consumer = begin(kafka)
+    reader = consumer.arrow_reader(schema=pa.schema([("n", pa.int64())]), timeout=0)
+    with pytest.raises(SchemaError, match=r"_kafka: .* do not fit n: int64"):
+        reader.read_next_batch()
+    assert consumer.poll(0).value() == {"n": 0}
 
 
 def test_it_ends_when_the_consumer_is_closed(kafka) -> None:
