@@ -134,6 +134,8 @@ class ArrowFeed(Feed):
                 break
             found = self._found(request) if self._is_resolved(deadline) else None
             if found is not None:
+                if found.rows < request.least and self._stopped() and self._resolve(deadline):
+                    continue
                 missing = request.least - found.rows if found.is_all else 0
                 if not is_enough or missing <= 0:
                     return found
@@ -230,6 +232,12 @@ class ArrowFeed(Feed):
             return False
         return True
 
+    def _stopped(self) -> bool:
+        """Say whether there is more, in partitions of which it is not known where they begin."""
+        return not self._unresolved.isdisjoint(
+            partition_of(each) for each in self._held if each.error() is None
+        )
+
     # --- one table ------------------------------------------------------------------------------
 
     def _found(self, request: Request) -> Found | None:
@@ -257,7 +265,12 @@ class ArrowFeed(Feed):
             if isinstance(run, list) and added.messages < len(run):
                 break
         else:
-            is_all = batch.left > 0 and request.selection.condition is None
+            count = sum(each.messages for each in passes)
+            is_all = (
+                batch.left > 0
+                and request.selection.condition is None
+                and count == len(self._held)  # none of them is of a partition not begun as yet
+            )
         found = Found(lambda: self._pass_all(passes), batch.table(), is_all=is_all)
         if not batch.rows:  # a filter left nothing of what was looked at
             found.take()

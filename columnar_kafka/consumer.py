@@ -7,7 +7,6 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from operator import index
 from typing import TYPE_CHECKING, Any, Final
@@ -64,6 +63,9 @@ _NOT_GIVEN: Final[Any] = object()  # confluent-kafka refuses None where a callba
 
 def _never() -> bool:
     return False
+
+
+def _nothing() -> None: ...
 
 
 class Consumer(confluent_kafka.Consumer):
@@ -161,12 +163,16 @@ class Consumer(confluent_kafka.Consumer):
         """
         if not self._settings.unwraps:
             return super().consume(num_messages, timeout)
+        return self._consume(num_messages, timeout)
+
+    def _consume(self, num_messages: int, timeout: float, stops: Stops = _never) -> list[Message]:
+        """Return what `consume` does, which also ends when it `stops`."""
         count = index(num_messages)
         math.isfinite(timeout)
         self._check_open()
         if not 0 <= count <= _MAX_CONSUME:
             raise ValueError("num_messages must be between 0 and 1000000 (1M)")
-        return self._feed.take(count, timeout)
+        return self._feed.take(count, timeout, stops)
 
     def poll_segment(self, timeout: float = -1) -> Segment | None:
         """Return the next segment, verified and not decoded, or None after `timeout` seconds.
@@ -361,6 +367,8 @@ class Consumer(confluent_kafka.Consumer):
             assigned = set(map(key_of, self._broker.assignment()))
             return bool(assigned) and assigned <= reached
 
+        if until_end:
+            self._feed.forget_ends()
         most = _count(num_records)
         request = self._request(columns, schema=schema, least=1, most=most, single=True, **given)
         found = stream(
@@ -465,21 +473,25 @@ class Consumer(confluent_kafka.Consumer):
             return
         before = list(map(key_of, self._broker.assignment()))
         self._commit_stored(before, asynchronous=not self._revoking)
+        assign = partial(super().assign, _all_at_broker(partitions))
+
+        def follow() -> None:
+            self._feed.revoke(before)
+            self._feed.assign(partitions)
+
         try:
-            super().assign(_all_at_broker(partitions))
+            self._do(assign, follow)
         except KafkaException:
             self._feed.revoke(before)  # as librdkafka, which reads nothing any more
             raise
-        self._feed.revoke(before)
-        self._feed.assign(partitions)
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
         """Read these partitions too, from positions where they have one."""
         if not self._settings.unwraps:
             super().incremental_assign(partitions)
             return
-        super().incremental_assign(_all_at_broker(partitions))
-        self._feed.assign(partitions)
+        assign = partial(super().incremental_assign, _all_at_broker(partitions))
+        self._do(assign, partial(self._feed.assign, partitions))
 
     def unassign(self) -> None:
         """Read nothing; see confluent-kafka."""
@@ -488,9 +500,9 @@ class Consumer(confluent_kafka.Consumer):
             return
         before = list(map(key_of, self._broker.assignment()))
         self._commit_stored(before, asynchronous=not self._revoking)
-        if not self._closing:  # then the callback's end gives them back
-            super().unassign()
-        self._feed.revoke(before)
+        # While it closes the callback's end gives them back.
+        unassign = _nothing if self._closing else super().unassign
+        self._do(unassign, partial(self._feed.revoke, before))
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         """Read these partitions no more; see confluent-kafka."""
@@ -500,31 +512,52 @@ class Consumer(confluent_kafka.Consumer):
         before = {key_of(each) for each in self._broker.assignment()}
         if self._revoking:  # the group goes on once they are given back
             self._commit_stored(before)
-        if not self._closing:
-            super().incremental_unassign(partitions)
-        gone = [key for key in map(key_of, partitions) if key in before]
-        self._commit_stored(gone, asynchronous=True)
-        self._feed.revoke(gone)
+
+        def follow() -> None:
+            gone = [key for key in map(key_of, partitions) if key in before]
+            self._commit_stored(gone, asynchronous=True)
+            self._feed.revoke(gone)
+
+        unassign = partial(super().incremental_unassign, partitions)
+        self._do(_nothing if self._closing else unassign, follow)
 
     def pause(self, partitions: list[TopicPartition]) -> None:
         """Hand out nothing of these partitions, not even what is held, until `resume`."""
-        super().pause(partitions)
-        if self._settings.unwraps:
-            self._feed.pause(map(key_of, partitions))
+        if not self._settings.unwraps:
+            super().pause(partitions)
+            return
+        pause = partial(super().pause, partitions)
+        self._do(pause, lambda: self._feed.pause(map(key_of, partitions)))
 
     def resume(self, partitions: list[TopicPartition]) -> None:
         """Hand these partitions out again, from where they were paused."""
-        super().resume(partitions)
-        if self._settings.unwraps:
-            self._feed.resume(map(key_of, partitions))
+        if not self._settings.unwraps:
+            super().resume(partitions)
+            return
+        resume = partial(super().resume, partitions)
+        self._do(resume, lambda: self._feed.resume(map(key_of, partitions)))
+
+    def _do(self, at_broker: Callable[[], object], follow: Callable[[], None]) -> None:
+        """Have librdkafka do something and the feed what follows: both, or none.
+
+        A signal's handler may raise in between.
+        """
+        try:
+            at_broker()
+            follow()
+        except (KafkaException, TypeError, ValueError, RuntimeError):  # librdkafka has refused it
+            raise
+        except BaseException:
+            follow()
+            raise
 
     def seek(self, partition: TopicPartition) -> None:
         """Go on with the record at a position, or the first one after it."""
         if not self._settings.unwraps:
             super().seek(partition)
             return
-        super().seek(_at_broker(partition))
-        self._feed.seek(partition)
+        move = partial(super().seek, _at_broker(partition))
+        self._do(move, partial(self._feed.seek, partition))
 
     # --- positions ------------------------------------------------------------------------------
 
@@ -681,8 +714,10 @@ class Consumer(confluent_kafka.Consumer):
             self._broker.poll(0)
             return
         was_granted, member = bool(self._granted), super().consumer_group_metadata()
-        with suppress(KafkaException):  # a fatal error: librdkafka closes without
+        try:
             super().unsubscribe()
+        except KafkaException:  # a fatal error: librdkafka closes without
+            return
         self._broker.pause(self._broker.assignment())
         # Members that keep a rebalance waiting are worth waiting for where there is a commit.
         commits = self._settings.auto_commit and self._ledger.uncommitted(self._granted)

@@ -56,6 +56,12 @@ _LONG_AGO: Final = -float("inf")
 _HELD_MESSAGES: Final = 1000
 HELD_BYTES: Final = 32 << 20
 """Held at most, and then what was fetched last."""
+
+
+def _never() -> bool:
+    return False
+
+
 _MESSAGE_BYTES: Final = 200  # besides its value
 _LOOKUP: Final = 1.0
 _READS: Final = 2  # a call with a filter reads twice
@@ -311,8 +317,8 @@ class Feed:
         found = self.take(1, timeout)
         return found[0] if found else None
 
-    def take(self, count: int, timeout: float) -> list[Message]:
-        """Return up to `count` of them; fewer only when `timeout` seconds have passed."""
+    def take(self, count: int, timeout: float, stops: Callable[[], bool] = _never) -> list[Message]:
+        """Return up to `count`; fewer only when `timeout` seconds have passed, or it `stops`."""
         deadline = self._clock() + timeout if timeout >= 0 else float("inf")
         self._changes += 1
         if self._taken:
@@ -329,40 +335,47 @@ class Feed:
             return found
         while True:
             taking = Taking(self._open)
-            if self._fill(taking, count, deadline):
+            if self._fill(taking, count, deadline, stops):
                 break
             self._put_back()
             self._after_serving()
         self._hand_out(taking)
         return taking.found
 
-    def _fill(self, taking: Taking, count: int, deadline: float) -> bool:
+    def _fill(self, taking: Taking, count: int, deadline: float, stops: Callable[[], bool]) -> bool:
         """Take up to `count`; False if a callback has changed what there is to be taken."""
         changes, found = self._changes, taking.found
         while len(found) < count and changes == self._changes:
             if found:
                 self._serve_if_due()
             try:
-                is_taken = self._take_next(taking, count - len(found), deadline, changes)
+                is_taken = self._take_next(taking, count - len(found), deadline, stops, changes)
             except ColumnarError:  # no decoder could be started
                 if not found:
                     raise
                 break  # the next call raises it again
             if not is_taken:
-                if self._clock() >= deadline:
+                if self._clock() >= deadline or stops():
                     break
                 if not found:  # what was taken would have to be taken again
                     self._after_serving()
         return changes == self._changes
 
-    def _take_next(self, taking: Taking, most: int, deadline: float, changes: int) -> bool:
+    def _take_next(
+        self,
+        taking: Taking,
+        most: int,
+        deadline: float,
+        stops: Callable[[], bool],
+        changes: int,
+    ) -> bool:
         """Take what comes next, if there is anything, and nothing has changed meanwhile."""
         if changes != self._changes:
             return False
         if taking.open is not None:
             self._take_open(taking, taking.open, taking.at, most)
             return True
-        source = self._next_held(deadline, may_raise=not taking.found)
+        source = self._next_held(deadline, stops, may_raise=not taking.found)
         if source is None or changes != self._changes:
             return False
         return self._take_held(taking, source, deadline, most)
@@ -460,6 +473,20 @@ class Feed:
         """Return the partitions of which nothing was handed out since their end was told."""
         delivered = self._ledger.delivered
         return {key for key, after in self._ends.items() if delivered.get(key) == after}
+
+    def forget_ends(self) -> None:
+        """Count no end that was told before, or is about to be: there may be more by now."""
+        self._put_back()
+        left = list(filter(_is_no_end, self._held))
+        if self._ends or len(left) < len(self._held):
+            self._ends.clear()
+            self._hold(left, self._parked, self._open)
+            self._tell_ends_again()
+
+    def _tell_ends_again(self) -> None:
+        # Fetching anew librdkafka does, which may take it a second.
+        self._hold_back()
+        self._resume_held_back()
 
     def _reached(self, event: confluent_kafka.Message, taking: Taking) -> None:
         """Note the end of a partition, if that is what an event tells."""
@@ -578,7 +605,9 @@ class Feed:
 
     # --- librdkafka -----------------------------------------------------------------------------
 
-    def _next_held(self, deadline: float, *, may_raise: bool) -> confluent_kafka.Message | None:
+    def _next_held(
+        self, deadline: float, stops: Callable[[], bool] = _never, *, may_raise: bool
+    ) -> confluent_kafka.Message | None:
         """Return the next message to hand out, in Kafka's order for each partition; it stays."""
         while not self._held:
             self._resume_held_back()
@@ -588,7 +617,7 @@ class Feed:
                 break
             if may_raise:
                 self._after_serving()
-            if self._clock() >= deadline:
+            if self._clock() >= deadline or stops():
                 return None
         return self._held[0]
 
@@ -647,9 +676,8 @@ class Feed:
             for each in chain(sources, *self._parked.values(), self._held)
             if each.error() is None
         }
-        if self._tells_ends:  # it may be what was lost: fetching anew, librdkafka tells it again
-            self._hold_back()
-            self._resume_held_back()
+        if self._tells_ends:  # it may be what was lost
+            self._tell_ends_again()
         for each in self._broker.position(assigned):
             key, after = key_of(each), each.offset
             if key not in known and key in self._ledger.delivered:
@@ -725,10 +753,14 @@ def _where(message: confluent_kafka.Message) -> str:
     return f"{message.topic()}[{message.partition()}]@{message.offset()}"
 
 
+def _is_no_end(message: confluent_kafka.Message) -> bool:
+    error = message.error()
+    return error is None or error.code() != confluent_kafka.KafkaError._PARTITION_EOF
+
+
 def _has_a_place(message: confluent_kafka.Message) -> bool:
     """Say whether this belongs between the messages of its partition: one of them, or the end."""
-    error = message.error()
-    return error is None or error.code() == confluent_kafka.KafkaError._PARTITION_EOF
+    return message.error() is None or not _is_no_end(message)
 
 
 def _row(segment: Segment, at: int) -> int:

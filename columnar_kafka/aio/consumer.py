@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
     from columnar_kafka.arrow_feed import Found
 
+    Stops = Callable[[], bool]
+    Take = Callable[[int, float, Stops], list[Any]]  # so many, within so many seconds
+
 __all__ = ["AIOConsumer"]
 
 _STEP: Final = 0.1
@@ -105,8 +108,8 @@ class AIOConsumer:
             TypeError, Exception: as `Consumer.poll`.
         """
 
-        def poll(_: int, timeout: float) -> list[Any]:
-            found = self._consumer.poll(timeout)
+        def poll(_: int, timeout: float, __: Stops) -> list[Any]:
+            found = self._consumer.poll(min(timeout, _STEP))
             return [] if found is None else [found]
 
         found = await self._take(partial(self._kept_first, poll), 1, timeout)
@@ -125,14 +128,18 @@ class AIOConsumer:
         Raises:
             ValueError, RuntimeError, TypeError: as `Consumer.consume`, and `poll`.
         """
-        take = partial(self._kept_first, self._consumer.consume)
-        return await self._take(take, num_messages, timeout)
 
-    def _kept_first(
-        self, take: Callable[[int, float], list[Any]], count: int, timeout: float
-    ) -> list[Any]:
+        def consume(count: int, timeout: float, stops: Stops) -> list[Any]:
+            if not self._consumer._settings.unwraps:
+                return self._consumer.consume(count, min(timeout, _STEP))
+            # All at once: what a step had taken would be committed in the next one.
+            return self._consumer._consume(count, timeout, stops)
+
+        return await self._take(partial(self._kept_first, consume), num_messages, timeout)
+
+    def _kept_first(self, take: Take, count: int, timeout: float, stops: Stops) -> list[Any]:
         if not self._kept:
-            return take(count, timeout)
+            return take(count, timeout, stops)
         found, self._kept = self._kept[:count], self._kept[count:]
         return found
 
@@ -142,8 +149,8 @@ class AIOConsumer:
     ) -> Segment | None:
         """Return the next segment, verified and not decoded; see `Consumer.poll_segment`."""
 
-        def poll(_: int, timeout: float) -> list[Segment]:
-            found = self._consumer.poll_segment(timeout)
+        def poll(_: int, timeout: float, __: Stops) -> list[Segment]:
+            found = self._consumer.poll_segment(min(timeout, _STEP))
             return [] if found is None else [found]
 
         found = await self._take(poll, 1, timeout)
@@ -238,7 +245,7 @@ class AIOConsumer:
 
     async def _take(
         self,
-        take: Callable[[int, float], list[Any]],
+        take: Take,
         count: int,
         timeout: float,  # noqa: ASYNC109 - it is for the thread
     ) -> list[Any]:
@@ -252,12 +259,17 @@ class AIOConsumer:
 
     def _taken(
         self,
-        take: Callable[[int, float], list[Any]],
+        take: Take,
         count: int,
         timeout: float,
         stopped: threading.Event,
     ) -> list[Any]:
-        """Take in steps, until there is nobody any more who would be given it."""
+        """Take until there is nobody any more who would be given it."""
+
+        def stops() -> bool:
+            self._inbox.wake()
+            return self._closing or stopped.is_set()
+
         error, self._raised = self._raised, None
         if error is not None:
             raise error
@@ -266,7 +278,7 @@ class AIOConsumer:
         while True:
             left = max(0.0, deadline - time.monotonic())
             try:
-                found += take(count - len(found), min(left, _STEP))
+                found += take(count - len(found), left, stops)
             except Exception as error:
                 if not found:
                     raise

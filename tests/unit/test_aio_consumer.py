@@ -399,7 +399,7 @@ def test_what_a_cancelled_consume_had_taken_is_not_committed(
         send(kafka, *range(4), topic=topic, rows=rows)
 
     async def main() -> None:
-        gate = Gate("consume")
+        gate = Gate("_consume")
         async with make(gate.over, auto__commit__interval__ms=0) as consumer:
             await consumer.subscribe(["t", "u"])
             one = await consumer.poll()
@@ -425,8 +425,8 @@ def test_what_was_taken_of_a_partition_that_is_gone_comes_all_the_same(
     """It may have been committed when it was given back: another member would not get it."""
     send(kafka, *range(5))
 
-    gate = Gate("consume")
-    gated = gate.over["consume"]
+    gate = Gate("_consume")
+    gated = gate.over["_consume"]
 
     def taken_away(consumer: Any, *args: Any) -> Any:
         shut, found = gate.shut, gated(consumer, *args)
@@ -435,7 +435,7 @@ def test_what_was_taken_of_a_partition_that_is_gone_comes_all_the_same(
         return found
 
     async def main() -> None:
-        async with make({"consume": taken_away}) as consumer:
+        async with make({"_consume": taken_away}) as consumer:
             await consumer.assign([place()])
             await gate.cancel(consumer.consume(4, 10))
             assert [at.offset for at in await consumer.committed([place()])] == [pack(1, 1, 2)]
@@ -484,6 +484,23 @@ def test_whenever_a_call_is_cancelled_nothing_is_lost_and_nothing_comes_twice(
         return [number(each) for each in found]
 
     assert run(main) == list(range(300))
+
+
+def test_what_a_cancelled_consume_had_taken_is_not_committed_while_it_waits(
+    kafka: FakeKafka, make: Any
+) -> None:
+    send(kafka, *range(3))
+
+    async def main() -> None:
+        async with make(auto__commit__interval__ms=20) as consumer:
+            await consumer.subscribe(["t"])
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(consumer.consume(1000), 0.5)
+        async with make() as another:
+            await another.subscribe(["t"])
+            assert [number(each) for each in await another.consume(3, 10)] == [0, 1, 2]
+
+    run(main)
 
 
 def test_a_timeout_around_poll_is_one(kafka: FakeKafka, make: Any) -> None:
@@ -619,7 +636,7 @@ def test_what_is_raised_when_records_were_taken_comes_with_the_next_call(make: A
         return found
 
     async def main() -> None:
-        async with make({"consume": consume}) as consumer:
+        async with make({"_consume": consume}) as consumer:
             assert await consumer.consume(3) == ["a"]
             with pytest.raises(LookupError, match="mine"):
                 await consumer.consume(3)

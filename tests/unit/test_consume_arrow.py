@@ -147,6 +147,17 @@ def test_what_is_resumed_in_the_middle_counts_for_what_is_left_of_it(kafka) -> N
             consumer.commit(asynchronous=False)
 
 
+def test_a_partition_not_begun_as_yet_counts_once_it_is(kafka) -> None:
+    kafka.create_topic("two", 2)
+    put(kafka, numbers(0, 5), topic="two")
+    put(kafka, numbers(5, 5), topic="two", partition=1)
+    consumer = kafka.Consumer(CONFIG)
+    consumer.assign([TopicPartition("two", 0)])
+    assert consumer.consume_arrow(2, 0)["n"].to_pylist() == [0, 1]
+    consumer.incremental_assign([TopicPartition("two", 1)])
+    assert consumer.consume_arrow(8, 5)["n"].to_pylist() == [2, 3, 4, 5, 6, 7, 8, 9]
+
+
 def test_waiting_ends_with_the_record_that_was_missing(kafka) -> None:
     """Without a timeout: this test would not end."""
     put(kafka, numbers(0))

@@ -83,6 +83,20 @@ def test_it_ends_where_every_partition_does(kafka) -> None:
     assert sorted(found["n"].to_pylist()) == [0, 1]
 
 
+@pytest.mark.parametrize("schema", [None, pa.schema([("n", pa.int64())])], ids=["", "schema"])
+@pytest.mark.parametrize("polls", [True, False])
+def test_what_came_after_an_end_was_told_is_read_by_the_next(
+    kafka, schema: pa.Schema | None, polls: bool
+) -> None:
+    consumer = begin(kafka, **{"enable.partition.eof": True})
+    for n in range(3):
+        put(kafka, numbers(n))
+        reader = consumer.arrow_reader(["n"], schema=schema, until_end=True)
+        assert reader.read_all()["n"].to_pylist() == [n]
+        if polls:
+            assert consumer.poll(0.01) is None
+
+
 def test_ends_that_poll_was_told_count(kafka) -> None:
     put(kafka, numbers(0))
     consumer = begin(kafka, **{"enable.partition.eof": True})

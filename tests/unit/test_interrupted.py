@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+import tables
 from confluent_kafka import OFFSET_STORED, KafkaError, KafkaException, TopicPartition
 from hypothesis import settings
 from interrupting import Interrupted, Interrupter
@@ -25,6 +26,7 @@ from columnar_kafka.decoder import InlineDecoder, Sealed
 from columnar_kafka.ledger import Ledger
 from columnar_kafka.plain.base import Formats
 from columnar_kafka.selection import Selection
+from columnar_kafka.testing import FakeKafka
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -253,3 +255,44 @@ def test_wherever_it_is_interrupted_each_record_comes_once(
         one.play(script)
         assert one.found == expected.found, place
         assert one.feed.at_end() == {P0, P1}, place
+
+
+# --- what moves a consumer ------------------------------------------------------------------------
+
+T0 = TopicPartition("t", 0)
+TO_7 = TopicPartition("t", 0, position.pack(2, 1, 3))
+MOVES: dict[str, tuple[Any, list[int], list[int]]] = {  # read next: when it is done, and when not
+    "seek": (lambda it: it.seek(TO_7), [7, 8], [4, 5, 6, 7, 8]),
+    "assign": (lambda it: it.assign([TO_7]), [7, 8], [4, 5, 6, 7, 8]),
+    "unassign": (lambda it: it.unassign(), [], [4, 5, 6, 7, 8]),
+    "incremental_unassign": (lambda it: it.incremental_unassign([T0]), [], [4, 5, 6, 7, 8]),
+    "pause": (lambda it: it.pause([T0]), [], [4, 5, 6, 7, 8]),
+    "resume": (lambda it: it.resume([T0]), [4, 5, 6, 7, 8], []),
+}
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_wherever_it_is_interrupted_a_consumer_has_moved_or_not(name: str) -> None:
+    move, done, not_done = MOVES[name]
+    fake = FakeKafka()
+    fake.create_topic("t", 1)
+    for start in (0, 3, 6):
+        tables.put(fake, tables.numbers(start))
+
+    def moved(places: set[int]) -> int:
+        consumer = tables.begin(fake, **{"enable.auto.commit": False})
+        assert [each.value()["n"] for each in consumer.consume(4, 5)] == [0, 1, 2, 3]
+        if name == "resume":
+            consumer.pause([T0])
+        interrupter = Interrupter(*MODULES, sys.modules["columnar_kafka.consumer"], places=places)
+        with suppress(Interrupted):
+            interrupter.run(lambda: move(consumer))
+        left = [each.value()["n"] for each in consumer.consume(9, 0.02)]
+        assert left in ((done, not_done) if places else (done,)), places
+        consumer.close()
+        return interrupter.count
+
+    count = moved(set())
+    assert count > 3
+    for place in range(count):
+        moved({place})
