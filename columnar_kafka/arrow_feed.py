@@ -22,6 +22,7 @@ from columnar_kafka.feed import (
     Open,
     Taking,
     bytes_of,
+    never,
     offset_of,
     partition_of,
 )
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message, TopicPartition
 
     from columnar_kafka.config import Limits
+    from columnar_kafka.feed import Stops
     from columnar_kafka.ledger import Partition
     from columnar_kafka.plain.base import Formats
     from columnar_kafka.selection import Selection
@@ -110,9 +112,7 @@ class ArrowFeed(Feed):
     # So many messages in front of what is held are of one topic and plain; the last of them.
     _known_plain: tuple[int, Message | None] = (0, None)
 
-    def find(
-        self, request: Request, timeout: float, stops: Callable[[], bool] = lambda: False
-    ) -> Found | None:
+    def find(self, request: Request, timeout: float, stops: Stops = never) -> Found | None:
         """Return the next records; None after `timeout` seconds without any, or when it `stops`.
 
         `Found.take` hands them out, or raises:
@@ -146,9 +146,7 @@ class ArrowFeed(Feed):
 
     # --- waiting --------------------------------------------------------------------------------
 
-    def _gather(
-        self, request: Request, more: int, deadline: float, stops: Callable[[], bool]
-    ) -> bool:
+    def _gather(self, request: Request, more: int, deadline: float, stops: Stops) -> bool:
         """Hold as many rows as are wanted and go together, or those that come by the deadline.
 
         Returns whether there are as many as are wanted and so many `more`.
@@ -234,8 +232,8 @@ class ArrowFeed(Feed):
 
     def _stopped(self) -> bool:
         """Say whether there is more, in partitions of which it is not known where they begin."""
-        return not self._unresolved.isdisjoint(
-            partition_of(each) for each in self._held if each.error() is None
+        return bool(self._unresolved) and any(
+            each.error() is None and partition_of(each) in self._unresolved for each in self._held
         )
 
     # --- one table ------------------------------------------------------------------------------

@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from columnar_kafka.arrow_feed import ArrowFeed, Found, Request
+    from columnar_kafka.feed import Stops
     from columnar_kafka.ledger import Partition
 
-__all__ = ["OnError", "Stops", "stream"]
+__all__ = ["OnError", "stream"]
 
 _NOTHING: Final = "arrow_reader: at the end there is no record to take the schema from; give one"
 
 OnError = Callable[[KafkaException], object] | None
-Stops = Callable[[], bool]
+Ends = Callable[[set["Partition"]], bool]
 
 
 def stream(
@@ -35,7 +36,7 @@ def stream(
     request: Request,
     *,
     timeout: float,
-    ends: Callable[[set[Partition]], bool],
+    ends: Ends,
     on_error: OnError,
     stops: Stops,
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]] | None:
@@ -65,18 +66,17 @@ def _first_schema(
     feed: ArrowFeed,
     request: Request,
     timeout: float,
-    ends: Callable[[set[Partition]], bool],
+    ends: Ends,
     on_error: OnError,
     stops: Stops,
 ) -> pa.Schema | None:
     # Whatever comes first has it: what a filter leaves out need not wait for more.
     selection = Selection(request.selection.columns, promote=request.selection.promote)
     request = replace(request, selection=selection)
-    reached: set[Partition] = set()
+    is_at_end = _reaching(feed, ends)
     deadline = _deadline(timeout)
     while True:
-        reached |= feed.at_end()
-        if ends(reached):
+        if is_at_end():
             raise KafkaException(KafkaError(KafkaError._PARTITION_EOF, _NOTHING))
         found = feed.find(request, _left(deadline), stops)
         if found is None:
@@ -90,7 +90,7 @@ def _batches(
     feed: ArrowFeed,
     request: Request,
     timeout: float,
-    ends: Callable[[set[Partition]], bool],
+    ends: Ends,
     on_error: OnError,
     stops: Stops,
     *,
@@ -98,12 +98,9 @@ def _batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield batches in the request's schema; `fits` if that is known to be a record's."""
     assert request.schema is not None
-    reached: set[Partition] = set()
+    is_at_end = _reaching(feed, ends)
     deadline = _deadline(timeout)
-    while True:
-        reached |= feed.at_end()
-        if ends(reached):
-            return
+    while not is_at_end():
         found = feed.find(request, _left(deadline), stops)
         if found is None:
             return
@@ -126,6 +123,17 @@ def _batches(
         yield last
         fits = True
         deadline = _deadline(timeout)
+
+
+def _reaching(feed: ArrowFeed, ends: Ends) -> Callable[[], bool]:
+    """Return what says whether enough partitions have been read to their end since now."""
+    reached: set[Partition] = set()
+
+    def is_at_end() -> bool:
+        reached.update(feed.at_end())
+        return ends(reached)
+
+    return is_at_end
 
 
 def _tell(found: Found, on_error: OnError) -> None:

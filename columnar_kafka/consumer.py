@@ -21,6 +21,7 @@ from columnar_kafka.arrow_reader import stream
 from columnar_kafka.broker.confluent import ConfluentConsumer
 from columnar_kafka.decoder import InlineDecoder
 from columnar_kafka.errors import ConfigError, ForkError, SegmentError
+from columnar_kafka.feed import never
 from columnar_kafka.isolated import IsolatedDecoder
 from columnar_kafka.ledger import GroupMetadata, Ledger, Partition, key_of, to_positions
 from columnar_kafka.lookup import first_records
@@ -34,9 +35,10 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from columnar_kafka.arrow_feed import Found
-    from columnar_kafka.arrow_reader import OnError, Stops
+    from columnar_kafka.arrow_reader import OnError
     from columnar_kafka.broker.base import ConsumerBroker
     from columnar_kafka.decoder import Decoder, Segment
+    from columnar_kafka.feed import Stops
     from columnar_kafka.plain import Format, TableFormat
 
 __all__ = ["Consumer"]
@@ -59,10 +61,6 @@ _GROUP_WENT_ON: Final = frozenset(
 _CALLBACKS: Final = ("error_cb", "stats_cb", "throttle_cb")
 _Told = Callable[[str, list[TopicPartition]], None]
 _NOT_GIVEN: Final[Any] = object()  # confluent-kafka refuses None where a callback is expected
-
-
-def _never() -> bool:
-    return False
 
 
 def _nothing() -> None: ...
@@ -165,7 +163,7 @@ class Consumer(confluent_kafka.Consumer):
             return super().consume(num_messages, timeout)
         return self._consume(num_messages, timeout)
 
-    def _consume(self, num_messages: int, timeout: float, stops: Stops = _never) -> list[Message]:
+    def _consume(self, num_messages: int, timeout: float, stops: Stops = never) -> list[Message]:
         """Return what `consume` does, which also ends when it `stops`."""
         count = index(num_messages)
         math.isfinite(timeout)
@@ -249,7 +247,7 @@ class Consumer(confluent_kafka.Consumer):
         timeout: float = -1,
         columns: Sequence[str] | None = None,
         *,
-        stops: Stops = _never,
+        stops: Stops = never,
         **given: Any,
     ) -> Found | None:
         """Return what `consume_arrow` hands out, as yet not handed out; None when it `stops`."""
@@ -351,7 +349,7 @@ class Consumer(confluent_kafka.Consumer):
         timeout: float = -1,
         until_end: bool = False,
         on_error: OnError = None,
-        stops: Stops = _never,
+        stops: Stops = never,
         **given: Any,
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Return what `arrow_reader` reads, which also ends when it `stops`."""
@@ -812,7 +810,7 @@ class Consumer(confluent_kafka.Consumer):
             self._settings.on_commit(error, to_positions(offsets))
 
     def _guarded(
-        self, callback: Callable[..., Any], cut_short: Callable[[], None] = lambda: None
+        self, callback: Callable[..., Any], cut_short: Callable[[], None] = _nothing
     ) -> Callable[..., Any]:
         """Keep a callback's exception until it is safe to raise, and say that it was `cut_short`.
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
@@ -33,7 +34,7 @@ from columnar_kafka.ledger import Ledger, Partition, key_of
 from columnar_kafka.record import Message, Place, plain_message, records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     import pyarrow as pa
 
@@ -44,8 +45,10 @@ __all__ = [
     "HELD_BYTES",
     "Feed",
     "Open",
+    "Stops",
     "Taking",
     "bytes_of",
+    "never",
     "offset_of",
     "partition_of",
     "size_of",
@@ -58,13 +61,17 @@ HELD_BYTES: Final = 32 << 20
 """Held at most, and then what was fetched last."""
 
 
-def _never() -> bool:
-    return False
-
-
 _MESSAGE_BYTES: Final = 200  # besides its value
 _LOOKUP: Final = 1.0
 _READS: Final = 2  # a call with a filter reads twice
+
+Stops = Callable[[], bool]
+"""Asked while a call waits: whether it is to end, though there is nothing."""
+
+
+def never() -> bool:
+    """Be the `Stops` of a call that only its timeout ends."""
+    return False
 
 
 @dataclass(slots=True)
@@ -255,8 +262,7 @@ class Feed:
         self._unresolved.discard(key)
         self._returned.pop(key, None)
         opened = None if self._open is None or self._open.key == key else self._open
-        parked = {each: messages for each, messages in self._parked.items() if each != key}
-        self._hold(self._others(key), parked, opened)
+        self._hold(*self._without(key), opened)
 
     def pause(self, keys: Iterable[Partition]) -> None:
         """Hand nothing of these partitions out until `resume`.
@@ -276,23 +282,27 @@ class Feed:
                 mine.insert(0, opened.source)
                 opened = None
             mine = self._parked.get(key, []) + mine
-            others = {each: parked for each, parked in self._parked.items() if each != key}
+            held, parked = self._without(key)
             first = next((offset_of(each) for each in mine if each.error() is None), -1)
-            if first < 0 or sum(map(bytes_of, [mine, *others.values()])) < HELD_BYTES:
-                self._hold(self._others(key), {**others, key: mine}, opened)
+            if first < 0 or sum(map(bytes_of, [mine, *parked.values()])) < HELD_BYTES:
+                self._hold(held, {**parked, key: mine}, opened)
             else:
-                self._hold(self._others(key), others, opened, {**self._returned, key: first})
+                self._hold(held, parked, opened, {**self._returned, key: first})
 
     def resume(self, keys: Iterable[Partition]) -> None:
         """Hand these partitions out again."""
         for key in keys:
             self._put_back()
-            parked = {each: messages for each, messages in self._parked.items() if each != key}
+            _, parked = self._without(key)
             self._hold([*self._parked.get(key, []), *self._held], parked, self._open)
             self._paused.discard(key)
 
-    def _others(self, key: Partition) -> list[confluent_kafka.Message]:
-        return [message for message in self._held if partition_of(message) != key]
+    def _without(
+        self, key: Partition
+    ) -> tuple[list[confluent_kafka.Message], dict[Partition, list[confluent_kafka.Message]]]:
+        """Return what is held and what is parked of all other partitions."""
+        held = [message for message in self._held if partition_of(message) != key]
+        return held, {each: parked for each, parked in self._parked.items() if each != key}
 
     def _hold(
         self,
@@ -317,7 +327,7 @@ class Feed:
         found = self.take(1, timeout)
         return found[0] if found else None
 
-    def take(self, count: int, timeout: float, stops: Callable[[], bool] = _never) -> list[Message]:
+    def take(self, count: int, timeout: float, stops: Stops = never) -> list[Message]:
         """Return up to `count`; fewer only when `timeout` seconds have passed, or it `stops`."""
         deadline = self._clock() + timeout if timeout >= 0 else float("inf")
         self._changes += 1
@@ -342,7 +352,7 @@ class Feed:
         self._hand_out(taking)
         return taking.found
 
-    def _fill(self, taking: Taking, count: int, deadline: float, stops: Callable[[], bool]) -> bool:
+    def _fill(self, taking: Taking, count: int, deadline: float, stops: Stops) -> bool:
         """Take up to `count`; False if a callback has changed what there is to be taken."""
         changes, found = self._changes, taking.found
         while len(found) < count and changes == self._changes:
@@ -366,7 +376,7 @@ class Feed:
         taking: Taking,
         most: int,
         deadline: float,
-        stops: Callable[[], bool],
+        stops: Stops,
         changes: int,
     ) -> bool:
         """Take what comes next, if there is anything, and nothing has changed meanwhile."""
@@ -606,7 +616,7 @@ class Feed:
     # --- librdkafka -----------------------------------------------------------------------------
 
     def _next_held(
-        self, deadline: float, stops: Callable[[], bool] = _never, *, may_raise: bool
+        self, deadline: float, stops: Stops = never, *, may_raise: bool
     ) -> confluent_kafka.Message | None:
         """Return the next message to hand out, in Kafka's order for each partition; it stays."""
         while not self._held:

@@ -1,4 +1,4 @@
-"""Raises where a signal's handler could: at one place of the code under test after the other."""
+"""Raises in the code under test: at one place after the other, or as signals come, at random."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import ast
 import dis
 import inspect
 import linecache
+import random
+import signal
 import sys
+from abc import ABC, abstractmethod
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,3 +102,39 @@ def _calls(code: CodeType, at: int, name: str) -> bool:
     function = called.func if isinstance(called, ast.Call) else None
     named = getattr(function, "attr", getattr(function, "id", None))
     return name in {"<lambda>", named}
+
+
+class Signals(ABC):
+    """Real signals, the handler of which raises `Interrupted` where a subclass has it."""
+
+    def __init__(self, seed: int) -> None:
+        self.armed = False
+        self.count = 0
+        self._random = random.Random(seed)
+        self._before = signal.signal(signal.SIGALRM, self._handle)
+
+    def _handle(self, _: int, frame: FrameType | None) -> None:
+        if self.armed and frame is not None:
+            self._come(frame)
+
+    @abstractmethod
+    def _come(self, frame: FrameType) -> None:
+        """Raise, or not, where the program is; it is `armed`."""
+
+    def _raise(self) -> None:
+        self.armed = False
+        self.count += 1
+        raise Interrupted
+
+    def _arm(self, seconds: float) -> None:
+        """Have one come so many seconds from now."""
+        self.armed = True
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.armed = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, self._before)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from columnar_kafka.arrow_feed import Found
+    from columnar_kafka.feed import Stops
 
-    Stops = Callable[[], bool]
     Take = Callable[[int, float, Stops], list[Any]]  # so many, within so many seconds
 
 __all__ = ["AIOConsumer"]
@@ -195,16 +195,12 @@ class AIOConsumer:
         """Call what waits until it `stops`: when nobody waits for it, or this is closed."""
         cancelled = threading.Event()
 
-        def stops() -> bool:
-            self._inbox.wake()
-            return self._closing or cancelled.is_set()
-
         def wait() -> Any:
             error, self._raised = self._raised, None
             if error is not None:
                 raise error
             try:
-                found = function(stops=stops)
+                found = function(stops=partial(self._stops, cancelled))
             except KafkaException:
                 if not self._closing:
                     raise
@@ -218,6 +214,11 @@ class AIOConsumer:
         except asyncio.CancelledError:
             cancelled.set()
             raise
+
+    def _stops(self, stopped: threading.Event) -> bool:
+        """Say whether a call that waits is to end; the loop hears meanwhile what it has to."""
+        self._inbox.wake()
+        return self._closing or stopped.is_set()
 
     def _read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield batches to another thread, each taken in its turn."""
@@ -265,11 +266,7 @@ class AIOConsumer:
         stopped: threading.Event,
     ) -> list[Any]:
         """Take until there is nobody any more who would be given it."""
-
-        def stops() -> bool:
-            self._inbox.wake()
-            return self._closing or stopped.is_set()
-
+        stops = partial(self._stops, stopped)
         error, self._raised = self._raised, None
         if error is not None:
             raise error

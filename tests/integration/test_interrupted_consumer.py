@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import signal
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +12,7 @@ import confluent_kafka
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from interrupting import Interrupted, Signals
 
 import columnar_kafka
 from columnar_kafka import Consumer, Producer, Segment
@@ -32,43 +32,22 @@ OURS = str(Path(columnar_kafka.__file__).parent)
 Records = dict[int, list[int]]
 
 
-class Interrupted(BaseException):
-    """As KeyboardInterrupt is."""
+class Interruptions(Signals):
+    """Come at random, and raise in this package's functions; between them, later."""
 
-
-class Interruptions:
-    """Signals that come at random, and raise in this package's functions; between them, later."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.armed = False
-        self._random = random.Random(7)
-        self._before = signal.signal(signal.SIGALRM, self._raise)
-
-    def _raise(self, _: int, frame: FrameType | None) -> None:
-        assert frame is not None
-        if not self.armed:
-            return
+    def _come(self, frame: FrameType) -> None:
         if frame.f_code.co_filename.startswith(OURS):
-            self.count += 1
-            raise Interrupted
+            self._raise()
         self.soon()
 
     def soon(self) -> None:
-        self.armed = True
-        signal.setitimer(signal.ITIMER_REAL, 10 ** self._random.uniform(-5, -2.3))
-
-    def end(self) -> None:
-        self.armed = False
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, self._before)
+        self._arm(10 ** self._random.uniform(-5, -2.3))
 
 
 @pytest.fixture
 def interruptions() -> Iterator[Interruptions]:
-    made = Interruptions()
-    yield made
-    made.end()
+    with Interruptions(7) as made:
+        yield made
 
 
 def fill(kafka: LocalKafka, topic: str, *, plain: bool) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import random
-import signal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from interrupting import Interrupted, Signals
 
 from columnar_kafka import Producer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import CodeType, FrameType
 
     from columnar_kafka.local import EmbeddedKafka
 
@@ -20,48 +20,30 @@ SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
 RECORDS = 20_000
 
 
-class Interrupted(BaseException):
-    """As KeyboardInterrupt is."""
+class Interruptions(Signals):
+    """Raise now and then; in `spared`, which is the user's, never."""
 
+    spared: CodeType | None = None
 
-class Interruptions:
-    """Raises now and then, while it is `armed`; in `spared`, which is the user's, never."""
-
-    def __init__(self) -> None:
-        self.armed = False
-        self.spared: Any = None
-        self.count = 0
-        self._random = random.Random(5)
-        self._before = signal.signal(signal.SIGALRM, self._raise)
-
-    def _raise(self, _: int, frame: Any) -> None:
-        if self.armed and frame is not None and frame.f_code is not self.spared:
-            self.armed = False
-            self.count += 1
-            raise Interrupted
+    def _come(self, frame: FrameType) -> None:
+        if frame.f_code is not self.spared:
+            self._raise()
 
     def during(self, call: Callable[[], Any], within: float) -> bool:
         """Make a call that may be interrupted; say whether it came to its end."""
         try:
-            self.armed = True
-            signal.setitimer(signal.ITIMER_REAL, self._random.uniform(1e-6, within))
+            self._arm(self._random.uniform(1e-6, within))
             call()
             self.armed = False
         except Interrupted:
             return False
         return True
 
-    def end(self) -> None:
-        self.armed = False
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, self._before)
-
 
 @pytest.fixture
 def interruptions() -> Iterator[Interruptions]:
-    made = Interruptions()
-    yield made
-    made.end()
+    with Interruptions(5) as made:
+        yield made
 
 
 def take(producer: Producer, topic: str, n: int, report: Callable[..., None]) -> None:
@@ -112,7 +94,6 @@ def test_whatever_is_interrupted_each_accepted_record_is_reported_once(
             interruptions.during(lambda: producer.poll(0.001), 1e-3)
         if n % 2000 == 0:
             interruptions.during(producer.flush, 20e-3)
-    interruptions.end()
     assert interruptions.count > 100
     assert producer.flush(30) == 0
     assert len(producer) == 0
