@@ -334,4 +334,7 @@ class ConsumerConfig:
         rest = read.rest(_CONSUMER_KEYS)
         if parsed.unwraps:
             rest |= {"enable.auto.commit": False, "enable.auto.offset.store": False}
+            # Some 64 segments fill librdkafka's queue: read in a tenth of a second they may be, and
+            # it would look a second later.
+            rest.setdefault("fetch.queue.backoff.ms", 50)
         return parsed, rest

@@ -7,6 +7,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from operator import index
 from typing import TYPE_CHECKING, Any, Final
@@ -49,6 +50,7 @@ _MAX_CONSUME: Final = 1_000_000
 _MAX_RAISED: Final = 100
 _COMMIT_AGAIN: Final = 5.0  # seconds
 _COMMIT_PAUSE: Final = 0.05
+_UNANSWERED: Final = 60.0
 _LEAVE: Final = 1.0
 _LEAVE_POLL: Final = 0.01
 _GROUP_WENT_ON: Final = frozenset(
@@ -94,7 +96,7 @@ class Consumer(confluent_kafka.Consumer):
             called = [key for key in _CALLBACKS if callable(inner.get(key))]
             inner |= {key: self._guarded(inner[key]) for key in called}
             if settings.on_commit is None or callable(settings.on_commit):
-                inner["on_commit"] = self._guarded(self._committed)
+                inner["on_commit"] = self._guarded(self._answered)
         super().__init__(inner)
         if not settings.unwraps:
             # Off means off: the base method bound here costs what stock's does.
@@ -106,6 +108,8 @@ class Consumer(confluent_kafka.Consumer):
         self._closed = self._closing = self._subscribed = False
         self._revoking = False  # what gives partitions back meanwhile commits before it does
         self._losing = False  # and then it does not
+        self._answers = False  # to a rebalance, in the user's callback
+        self._cooperative = _is_cooperative(inner)
         self._selection = Selection()
         self._tells_ends = str(inner.get("enable.partition.eof")).lower() in ("true", "1")
         self._granted: set[Partition] = set()  # by the group: given back before the end
@@ -123,7 +127,8 @@ class Consumer(confluent_kafka.Consumer):
             after_serving=self._raise_pending,
         )
         self._commits_every = settings.auto_commit_interval or math.inf
-        self._next_commit = time.monotonic() + self._commits_every
+        self._last_commit = time.monotonic()
+        self._next_commit = self._last_commit + self._commits_every
         lifetime.abandon_in_children(self)
 
     def _connect(self, inner: dict[str, Any]) -> ConsumerBroker:
@@ -421,7 +426,20 @@ class Consumer(confluent_kafka.Consumer):
     def _assigned(self, told: _Told, _: Any, partitions: list[TopicPartition]) -> None:
         self._granted |= set(map(key_of, partitions))
         self._feed.assign(partitions)
+        self._answers = False
+        granted = [TopicPartition(each.topic, each.partition) for each in partitions]
         told("on_assign", partitions)
+        if not (self._answers or self._closing or self._closed):
+            self._take_up(granted)
+
+    def _take_up(self, granted: list[TopicPartition]) -> None:
+        """Do what confluent-kafka would after the callback, and `begin` them."""
+        if self._cooperative:
+            super().incremental_assign(granted)
+        else:
+            with suppress(KafkaException):  # as confluent-kafka
+                super().assign(granted)
+        self._feed.begin()
 
     def _revoked(self, told: _Told, _: Any, partitions: list[TopicPartition]) -> None:
         keys = list(map(key_of, partitions))
@@ -466,6 +484,7 @@ class Consumer(confluent_kafka.Consumer):
         if not self._settings.unwraps:
             super().assign(partitions)
             return
+        self._answers = True
         if self._closing:  # librdkafka takes no assignment any more, whatever it is
             self.unassign()
             return
@@ -476,6 +495,7 @@ class Consumer(confluent_kafka.Consumer):
         def follow() -> None:
             self._feed.revoke(before)
             self._feed.assign(partitions)
+            self._feed.begin()
 
         try:
             self._do(assign, follow)
@@ -488,14 +508,21 @@ class Consumer(confluent_kafka.Consumer):
         if not self._settings.unwraps:
             super().incremental_assign(partitions)
             return
+        self._answers = True
         assign = partial(super().incremental_assign, _all_at_broker(partitions))
-        self._do(assign, partial(self._feed.assign, partitions))
+
+        def follow() -> None:
+            self._feed.assign(partitions)
+            self._feed.begin()
+
+        self._do(assign, follow)
 
     def unassign(self) -> None:
         """Read nothing; see confluent-kafka."""
         if not self._settings.unwraps:
             super().unassign()
             return
+        self._answers = True
         before = list(map(key_of, self._broker.assignment()))
         self._commit_stored(before, asynchronous=not self._revoking)
         # While it closes the callback's end gives them back.
@@ -507,6 +534,7 @@ class Consumer(confluent_kafka.Consumer):
         if not self._settings.unwraps:
             super().incremental_unassign(partitions)
             return
+        self._answers = True
         before = {key_of(each) for each in self._broker.assignment()}
         if self._revoking:  # the group goes on once they are given back
             self._commit_stored(before)
@@ -768,9 +796,16 @@ class Consumer(confluent_kafka.Consumer):
         now = time.monotonic()
         if not self._settings.auto_commit or now < self._next_commit:
             return
-        self._next_commit = now + self._commits_every
+        self._last_commit, self._next_commit = now, now + self._commits_every
         if self._ledger.uncommitted():
             self._broker.commit(self._stored(), asynchronous=True)
+            # No other before its answer: librdkafka may send it again, and so after the other.
+            self._next_commit = now + max(self._commits_every, _UNANSWERED)
+
+    def _answered(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
+        """Note the result of an asynchronous commit."""
+        self._next_commit = min(self._next_commit, self._last_commit + self._commits_every)
+        self._committed(error, offsets)
 
     def _commit_stored(self, keys: Iterable[Partition], *, asynchronous: bool = False) -> None:
         """Commit before partitions go. What cannot be committed will be read again."""
@@ -830,6 +865,12 @@ class Consumer(confluent_kafka.Consumer):
     def _raise_pending(self) -> None:
         if self._raised:
             raise self._raised.popleft()
+
+
+def _is_cooperative(inner: Mapping[str, Any]) -> bool:
+    """Say whether the group gives and takes partitions bit by bit."""
+    strategy = str(inner.get("partition.assignment.strategy"))
+    return "cooperative" in strategy or str(inner.get("group.protocol")).lower() == "consumer"
 
 
 def _decoder(settings: config.ConsumerConfig) -> Decoder:

@@ -195,6 +195,7 @@ class Feed:
         self._parked: dict[Partition, list[confluent_kafka.Message]] = {}  # held of those
         self._returned: dict[Partition, int] = {}  # from these offsets on it is to be fetched again
         self._assigned: set[Partition] = set()
+        self._had: set[Partition] = set()  # of any earlier assignment
         self._begun: dict[Partition, int] = {}  # the positions of the assignment
         self._floor: dict[Partition, int] = {}  # where to begin inside the segment of that offset
         self._unresolved: set[Partition] = set()
@@ -217,6 +218,15 @@ class Feed:
                 self._begun[key] = self._floor[key] = each.offset
             elif each.offset in (OFFSET_INVALID, OFFSET_STORED):
                 self._unresolved.add(key)
+
+    def begin(self) -> None:
+        """Have librdkafka begin partitions, before it is polled, that are assigned once more.
+
+        It may have gone on fetching them, and until it has learnt itself where the group left off
+        hand out the first message of that. Its own question is answered before this one.
+        """
+        if not self._had.isdisjoint(self._unresolved):
+            self._resolve(self._clock())
 
     def seek(self, partition: TopicPartition) -> None:
         """Go on at another position of a partition that is assigned."""
@@ -250,7 +260,9 @@ class Feed:
         """Forget partitions; what is held of them is somebody else's now."""
         for key in list(keys):
             self._drop(key)
-            self._assigned.discard(key)
+            if key in self._assigned:
+                self._assigned.discard(key)
+                self._had.add(key)
             self._begun.pop(key, None)
             self._ledger.forget([key])
 

@@ -11,7 +11,7 @@ import confluent_kafka
 import pyarrow as pa
 import pytest
 from confluent_kafka import TopicPartition
-from refusing import Refusing
+from proxy import Refusing
 from support import eventually
 
 import columnar_kafka

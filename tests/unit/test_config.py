@@ -264,7 +264,10 @@ def test_offsets_are_stored_and_committed_here_when_segments_are_unwrapped() -> 
     config = {"columnar.encoding": "parquet", "enable.auto.commit": True}
     parsed, rest = ConsumerConfig.parse(config)
     assert (parsed.unwraps, parsed.auto_commit, parsed.auto_store) == (True, True, True)
-    assert rest == {"enable.auto.commit": False, "enable.auto.offset.store": False}
+    off = {"enable.auto.commit": False, "enable.auto.offset.store": False}
+    assert rest == {**off, "fetch.queue.backoff.ms": 50}
+    _, rest = ConsumerConfig.parse({**config, "fetch.queue.backoff.ms": 1000})
+    assert rest == {**off, "fetch.queue.backoff.ms": 1000}
 
 
 # --- the constructor's arguments ----------------------------------------------------------------

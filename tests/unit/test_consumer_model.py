@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -487,6 +488,35 @@ def test_a_commit_that_cannot_be_begun_loses_no_record(monkeypatch: pytest.Monke
         except KafkaException:
             errors += 1
     assert (found, errors > 0) == ([b"0", b"1", b"2", b"3", b"4", b"5"], True)
+
+
+def test_there_is_one_automatic_commit_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the first of two, sent again by librdkafka, would take back the second."""
+    monkeypatch.setattr(feed, "_SERVE_EVERY", 0)
+    kafka = FakeKafka()
+    kafka.create_topic("t")
+    consumer = kafka.Consumer(
+        {"group.id": "g", "columnar.encoding": "parquet", "auto.commit.interval.ms": 1}
+    )
+    sent: list[int] = []
+
+    def send(offsets: list[TopicPartition], **_: Any) -> None:
+        sent.append(offsets[0].offset)
+
+    monkeypatch.setattr(consumer._broker, "commit", send)
+    consumer.assign([TopicPartition("t", 0, 0)])
+
+    def take(count: int) -> None:
+        for _ in range(count):
+            kafka.append("t", 0, b"")
+            assert consumer.poll(1) is not None
+            time.sleep(0.002)
+
+    take(5)
+    assert sent == [1]
+    consumer._answered(None, [TopicPartition("t", 0, 1)])
+    take(5)
+    assert sent == [1, 5]
 
 
 Group.TestCase.settings = settings(stateful_step_count=50, deadline=None)

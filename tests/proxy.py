@@ -1,8 +1,4 @@
-"""A proxy before one Kafka node that answers a partition's first produce request with an error.
-
-The request does not reach the node, as where a leader has only just been elected: it knows nothing
-of the producer when the next request comes.
-"""
+"""A proxy before one Kafka node: answers come late through it, or are others than the node's."""
 
 from __future__ import annotations
 
@@ -10,37 +6,33 @@ import io
 import socket
 import struct
 import threading
+import time
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
     from typing import Self
 
-__all__ = ["Refusing"]
+__all__ = ["Late", "Refusing"]
 
 _PRODUCE: Final = 0
+_LIST_OFFSETS: Final = 2
 _NOT_LEADER: Final = 6
 
 
-class Refusing:
-    """Serves on `bootstrap_servers`, one thread for each direction of a connection.
+class Proxy(ABC):
+    """Serves on `bootstrap_servers`, one thread for each direction of a connection."""
 
-    `refused` counts the requests that it has answered itself, after `wait` seconds or when another
-    one has come: those count as `behind`.
-    """
-
-    def __init__(self, bootstrap_servers: str, *, wait: float) -> None:
-        self._wait = wait
+    def __init__(self, bootstrap_servers: str) -> None:
         self._host, port = bootstrap_servers.split(":")
         self._port = int(port)
         self._server = socket.create_server((self._host, 0))
         self._sockets = [self._server]
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
-        self._second = threading.Event()
-        self.refused = 0
-        self.behind = 0
 
     @property
     def bootstrap_servers(self) -> str:
@@ -61,10 +53,11 @@ class Refusing:
         for thread in self._threads:
             thread.join()
 
-    def _start(self, target: object, *args: object) -> None:
-        thread = threading.Thread(target=target, args=args, daemon=True)  # type: ignore[arg-type]
+    def _start(self, target: Callable[..., None], *args: object) -> threading.Thread:
+        thread = threading.Thread(target=target, args=args, daemon=True)
         self._threads.append(thread)
         thread.start()
+        return thread
 
     def _accept(self) -> None:
         while True:
@@ -78,27 +71,10 @@ class Refusing:
             self._start(self._responses, node, client)
 
     def _requests(self, client: socket.socket, node: socket.socket) -> None:
-        held: list[threading.Thread] = []
         while frame := _frame(client):
-            (key,) = struct.unpack_from(">h", frame)
-            if key == _PRODUCE and self.refused == 0:
-                self.refused += 1
-                # It is answered later: whether another request is sent meanwhile is the question.
-                held.append(threading.Thread(target=self._refuse, args=(client, frame)))
-                held[0].start()
-                continue
-            if key == _PRODUCE and held and held[0].is_alive():
-                self.behind += 1
-                self._second.set()
-                held[0].join()
-            self._send(node, frame)
-        for each in held:
-            each.join()
+            if self._passes(client, frame):
+                self._send(node, frame)
         _shut(node)
-
-    def _refuse(self, client: socket.socket, request: bytes) -> None:
-        self._second.wait(self._wait)
-        self._send(client, _refusal(request))
 
     def _responses(self, node: socket.socket, client: socket.socket) -> None:
         # Clients are told where the node is: here.
@@ -106,8 +82,16 @@ class Refusing:
         real = host + struct.pack(">i", self._port)
         ours = host + struct.pack(">i", self._server.getsockname()[1])
         while frame := _frame(node):
+            self._hold(client, frame)
             self._send(client, frame.replace(real, ours))
         _shut(client)
+
+    @abstractmethod
+    def _passes(self, client: socket.socket, request: bytes) -> bool:
+        """Say whether the node is to have a request of this client."""
+
+    def _hold(self, client: socket.socket, response: bytes) -> None:  # noqa: B027
+        """Return when this client is to have a response."""
 
     def _send(self, to: socket.socket, frame: bytes) -> None:
         with self._lock:
@@ -115,6 +99,60 @@ class Refusing:
                 to.sendall(struct.pack(">i", len(frame)) + frame)
             except OSError:
                 _shut(to)
+
+
+class Refusing(Proxy):
+    """Answers a partition's first produce request with an error; the node never has it.
+
+    As where a leader has only just been elected: it knows nothing of the producer when the next
+    request comes. `refused` counts the requests that are answered here, after `wait` seconds or
+    when another one has come: those count as `behind`.
+    """
+
+    def __init__(self, bootstrap_servers: str, *, wait: float) -> None:
+        super().__init__(bootstrap_servers)
+        self._wait = wait
+        self._second = threading.Event()
+        self._answering: threading.Thread | None = None
+        self.refused = 0
+        self.behind = 0
+
+    def _passes(self, client: socket.socket, request: bytes) -> bool:
+        (key,) = struct.unpack_from(">h", request)
+        if key == _PRODUCE and self._answering is None:
+            self.refused += 1
+            # It is answered later: whether another request is sent meanwhile is the question.
+            self._answering = self._start(self._refuse, client, request)
+            return False
+        if key == _PRODUCE and self._answering is not None and self._answering.is_alive():
+            self.behind += 1
+            self._second.set()
+            self._answering.join()
+        return True
+
+    def _refuse(self, client: socket.socket, request: bytes) -> None:
+        self._second.wait(self._wait)
+        self._send(client, _refusal(request))
+
+
+class Late(Proxy):
+    """Has the answers to ListOffsets, which say where a partition begins, come `seconds` late."""
+
+    def __init__(self, bootstrap_servers: str, *, seconds: float) -> None:
+        super().__init__(bootstrap_servers)
+        self._seconds = seconds
+        self._due: dict[tuple[socket.socket, int], float] = {}
+
+    def _passes(self, client: socket.socket, request: bytes) -> bool:
+        key, _, correlation = struct.unpack_from(">hhi", request)
+        if key == _LIST_OFFSETS:
+            self._due[client, correlation] = time.monotonic() + self._seconds
+        return True
+
+    def _hold(self, client: socket.socket, response: bytes) -> None:
+        (correlation,) = struct.unpack_from(">i", response)
+        due = self._due.pop((client, correlation), 0)
+        time.sleep(max(0, due - time.monotonic()))
 
 
 def _refusal(request: bytes) -> bytes:
