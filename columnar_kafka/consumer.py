@@ -428,18 +428,20 @@ class Consumer(confluent_kafka.Consumer):
         self._feed.assign(partitions)
         self._answers = False
         granted = [TopicPartition(each.topic, each.partition) for each in partitions]
-        told("on_assign", partitions)
-        if not (self._answers or self._closing or self._closed):
-            self._take_up(granted)
+        try:
+            told("on_assign", partitions)
+        finally:
+            if not (self._answers or self._closing or self._closed):
+                self._take_up(granted)
 
     def _take_up(self, granted: list[TopicPartition]) -> None:
-        """Do what confluent-kafka would after the callback, and `begin` them."""
+        """Do what confluent-kafka would after the callback, in time to `begin` them."""
         if self._cooperative:
             super().incremental_assign(granted)
         else:
             with suppress(KafkaException):  # as confluent-kafka
                 super().assign(granted)
-        self._feed.begin()
+        self._feed.begin(map(key_of, granted))
 
     def _revoked(self, told: _Told, _: Any, partitions: list[TopicPartition]) -> None:
         keys = list(map(key_of, partitions))
@@ -495,13 +497,13 @@ class Consumer(confluent_kafka.Consumer):
         def follow() -> None:
             self._feed.revoke(before)
             self._feed.assign(partitions)
-            self._feed.begin()
 
         try:
             self._do(assign, follow)
         except KafkaException:
             self._feed.revoke(before)  # as librdkafka, which reads nothing any more
             raise
+        self._feed.begin(map(key_of, partitions))
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
         """Read these partitions too, from positions where they have one."""
@@ -510,12 +512,8 @@ class Consumer(confluent_kafka.Consumer):
             return
         self._answers = True
         assign = partial(super().incremental_assign, _all_at_broker(partitions))
-
-        def follow() -> None:
-            self._feed.assign(partitions)
-            self._feed.begin()
-
-        self._do(assign, follow)
+        self._do(assign, partial(self._feed.assign, partitions))
+        self._feed.begin(map(key_of, partitions))
 
     def unassign(self) -> None:
         """Read nothing; see confluent-kafka."""
@@ -799,7 +797,7 @@ class Consumer(confluent_kafka.Consumer):
         self._last_commit, self._next_commit = now, now + self._commits_every
         if self._ledger.uncommitted():
             self._broker.commit(self._stored(), asynchronous=True)
-            # No other before its answer: librdkafka may send it again, and so after the other.
+            # Or they would pile up, and one that is sent again would come after later ones.
             self._next_commit = now + max(self._commits_every, _UNANSWERED)
 
     def _answered(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
@@ -212,21 +213,25 @@ class Feed:
         """Begin partitions: at a position, where their group left off, or where librdkafka says."""
         for each in partitions:
             key = key_of(each)
-            self.revoke([key])
+            self._forget(key)
             self._assigned.add(key)
             if each.offset >= 0:
                 self._begun[key] = self._floor[key] = each.offset
             elif each.offset in (OFFSET_INVALID, OFFSET_STORED):
                 self._unresolved.add(key)
 
-    def begin(self) -> None:
-        """Have librdkafka begin partitions, before it is polled, that are assigned once more.
+    def begin(self, keys: Iterable[Partition]) -> None:
+        """Have librdkafka begin partitions, before it is polled, that come back.
 
-        It may have gone on fetching them, and until it has learnt itself where the group left off
-        hand out the first message of that. Its own question is answered before this one.
+        It may have gone on fetching them, and hands out what that was until it has learnt where
+        their group left off. It asks when its commits and earlier questions are answered. Answers
+        come in order: with the first one here it has asked, with the second it knows.
         """
-        if not self._had.isdisjoint(self._unresolved):
-            self._resolve(self._clock())
+        back = self._had & self._unresolved & set(keys)
+        if back:
+            with suppress(KafkaException):
+                self._broker.committed([TopicPartition(*each) for each in back], _LOOKUP)
+                self._resolve(self._clock())
 
     def seek(self, partition: TopicPartition) -> None:
         """Go on at another position of a partition that is assigned."""
@@ -259,12 +264,15 @@ class Feed:
     def revoke(self, keys: Iterable[Partition]) -> None:
         """Forget partitions; what is held of them is somebody else's now."""
         for key in list(keys):
-            self._drop(key)
             if key in self._assigned:
-                self._assigned.discard(key)
                 self._had.add(key)
-            self._begun.pop(key, None)
-            self._ledger.forget([key])
+            self._forget(key)
+
+    def _forget(self, key: Partition) -> None:
+        self._drop(key)
+        self._assigned.discard(key)
+        self._begun.pop(key, None)
+        self._ledger.forget([key])
 
     def _drop(self, key: Partition) -> None:
         self._put_back()
@@ -689,8 +697,10 @@ class Feed:
         assigned = self._broker.assignment()
         keys = set(map(key_of, assigned))
         self.revoke(self._assigned - keys)
-        self._unresolved |= keys - self._assigned
+        new = keys - self._assigned
+        self._unresolved |= new
         self._assigned |= keys
+        self.begin(new)
         self.pause(list(self._paused))  # what came of them may not have been parked
         sources = [] if self._open is None else [self._open.source]
         known = {

@@ -9,18 +9,26 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from contextlib import suppress
+from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from types import TracebackType
     from typing import Self
 
-__all__ = ["Late", "Refusing"]
+__all__ = ["Api", "Late", "Refusing"]
 
-_PRODUCE: Final = 0
-_LIST_OFFSETS: Final = 2
 _NOT_LEADER: Final = 6
+
+
+class Api(IntEnum):
+    """Kinds of requests, as Kafka's protocol numbers them."""
+
+    PRODUCE = 0
+    LIST_OFFSETS = 2
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
 
 
 class Proxy(ABC):
@@ -119,12 +127,12 @@ class Refusing(Proxy):
 
     def _passes(self, client: socket.socket, request: bytes) -> bool:
         (key,) = struct.unpack_from(">h", request)
-        if key == _PRODUCE and self._answering is None:
+        if key == Api.PRODUCE and self._answering is None:
             self.refused += 1
             # It is answered later: whether another request is sent meanwhile is the question.
             self._answering = self._start(self._refuse, client, request)
             return False
-        if key == _PRODUCE and self._answering is not None and self._answering.is_alive():
+        if key == Api.PRODUCE and self._answering is not None and self._answering.is_alive():
             self.behind += 1
             self._second.set()
             self._answering.join()
@@ -136,17 +144,17 @@ class Refusing(Proxy):
 
 
 class Late(Proxy):
-    """Has the answers to ListOffsets, which say where a partition begins, come `seconds` late."""
+    """Has the answers to some kinds of requests come so many seconds late, by `Api`."""
 
-    def __init__(self, bootstrap_servers: str, *, seconds: float) -> None:
+    def __init__(self, bootstrap_servers: str, seconds: Mapping[Api, float]) -> None:
         super().__init__(bootstrap_servers)
         self._seconds = seconds
         self._due: dict[tuple[socket.socket, int], float] = {}
 
     def _passes(self, client: socket.socket, request: bytes) -> bool:
         key, _, correlation = struct.unpack_from(">hhi", request)
-        if key == _LIST_OFFSETS:
-            self._due[client, correlation] = time.monotonic() + self._seconds
+        if key in self._seconds:
+            self._due[client, correlation] = time.monotonic() + self._seconds[key]
         return True
 
     def _hold(self, client: socket.socket, response: bytes) -> None:

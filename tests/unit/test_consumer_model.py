@@ -490,8 +490,8 @@ def test_a_commit_that_cannot_be_begun_loses_no_record(monkeypatch: pytest.Monke
     assert (found, errors > 0) == ([b"0", b"1", b"2", b"3", b"4", b"5"], True)
 
 
-def test_there_is_one_automatic_commit_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or the first of two, sent again by librdkafka, would take back the second."""
+def test_automatic_commits_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And one that librdkafka sends again does not take back later ones."""
     monkeypatch.setattr(feed, "_SERVE_EVERY", 0)
     kafka = FakeKafka()
     kafka.create_topic("t")

@@ -436,16 +436,19 @@ def test_a_partition_that_comes_again_is_begun_before_librdkafka_is_polled() -> 
     kafka = threes(2)
     committed(kafka, 0, "1:1:p-0")
     one = Reader(kafka).begin(start(OFFSET_STORED))
-    one.feed.begin()
+    one.feed.begin([P0])
     assert one.broker.lookups == []  # it had none before, of which something might be left
     one.feed.revoke([P0])
-    one.begin(start(OFFSET_STORED)).feed.begin()
-    assert len(one.broker.lookups) == 1
+    one.begin(start(OFFSET_STORED), start(OFFSET_STORED, P1)).feed.begin([P1])
+    assert one.broker.lookups == []
+    one.feed.begin([P0])
+    assert len(one.broker.lookups) == 2
     assert one.broker.polls == 0
     assert one.numbers() == [2, 10, 11, 12]
-    one.begin(start(at(0))).feed.begin()
+    one.feed.revoke([P0])
+    one.begin(start(at(0))).feed.begin([P0])
     assert one.numbers() == [0, 1, 2, 10, 11, 12]
-    assert len(one.broker.lookups) == 1
+    assert len(one.broker.lookups) == 2
 
 
 def test_if_the_group_cannot_be_asked_then_it_is_with_the_first_message() -> None:
@@ -454,7 +457,7 @@ def test_if_the_group_cannot_be_asked_then_it_is_with_the_first_message() -> Non
     one = Reader(kafka).begin(start(OFFSET_STORED))
     one.feed.revoke([P0])
     one.broker.fail_next(KafkaError(KafkaError._TRANSPORT))
-    one.begin(start(OFFSET_STORED)).feed.begin()
+    one.begin(start(OFFSET_STORED)).feed.begin([P0])
     assert one.numbers() == [2, 10, 11, 12]
     assert len(one.broker.lookups) == 2
 
