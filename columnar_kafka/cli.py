@@ -18,9 +18,10 @@ try:
 except ModuleNotFoundError as error:  # the demo's packages are an extra of their own
     _missing = error
 
-_INTERRUPTED = 130
-_TERMINATED = 143
+_INTERRUPTED = 128 + signal.SIGINT
 _LONGEST = 1_500
+
+_caught: list[int] = []
 
 app = typer.Typer(
     add_completion=False,
@@ -32,9 +33,18 @@ app = typer.Typer(
 
 def main() -> None:
     """The entry point of the `columnar-kafka` command."""
-    # Else it ends the process on the spot, and no `with` block cleans up.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
+    # TERM would end the process on the spot, and no `with` block would clean up.
+    for each in signal.SIGINT, signal.SIGTERM:
+        signal.signal(each, _end)
     app()
+
+
+def _end(number: int, _: object) -> NoReturn:
+    """Raise, and note why: of what is raised inside confluent-kafka it may make a TypeError."""
+    _caught.append(number)
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    sys.exit(128 + number)
 
 
 def _version(value: bool) -> None:
@@ -82,6 +92,8 @@ def demo(
         typer.echo("Interrupted; everything that was started has been ended.", err=True)
         raise typer.Exit(_INTERRUPTED) from None
     except Exception as error:  # noqa: BLE001 - one paragraph for a person, whatever it was
+        if _caught:
+            raise typer.Exit(128 + _caught[0]) from None
         _fail(f"The demo failed: {type(error).__name__}: {_shortened(str(error))}")
     screen.verdict(results, report)
     if not results.equal:

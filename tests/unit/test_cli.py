@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -79,6 +80,18 @@ def test_a_failure_ends_with_1_and_one_paragraph(outcome: Outcome) -> None:
     result = invoke("demo")
     assert result.exit_code == 1
     assert result.output == "The demo failed: RuntimeError: no such Kafka\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_is_raised_as_something_else_is_no_failure(
+    outcome: Outcome, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setattr(cli, "_caught", [])
+    with pytest.raises((KeyboardInterrupt, SystemExit)):
+        cli._end(number, None)
+    outcome(TypeError("expected configuration property name as type unicode string"))
+    result = invoke("demo")
+    assert (result.exit_code, result.output) == (128 + number, "")
 
 
 def test_ctrl_c_ends_with_130(outcome: Outcome) -> None:

@@ -62,6 +62,7 @@ class Member:
         }
         self.auto, self.by_hand = auto, by_hand
         self.places: dict[int, Place] = {}
+        self.had: set[int] = set()
         self.paused: set[int] = set()
         self.lost = False
         self.last: Any = None
@@ -74,10 +75,14 @@ class Member:
     def _assigned(self, _: Any, partitions: list[TopicPartition]) -> None:
         for each in partitions:
             self.places[each.partition] = Place(self._group.committed.get(each.partition, 0))
+        for each in partitions:
+            if each.partition in self.had:  # it comes back: asked at once
+                self.resolve(self.places[each.partition])
 
     def _revoked(self, _: Any, partitions: list[TopicPartition]) -> None:
         for each in partitions:
             place = self.places.pop(each.partition)
+            self.had.add(each.partition)
             if self.auto and place.moved is not None and place.moved > place.known:
                 self._group.committed[each.partition] = place.moved
 
@@ -85,6 +90,7 @@ class Member:
         self.lost = False
         for each in partitions:
             del self.places[each.partition]
+            self.had.add(each.partition)
 
     def expect(self, message: Any) -> None:
         """Check that it is the next entry of a partition that is this member's."""
@@ -100,7 +106,7 @@ class Member:
         self.last = message
 
     def resolve(self, place: Place) -> None:
-        """With one partition's first message all such are asked for."""
+        """When one partition has to be asked for, all are of which it is not known."""
         if not place.resolved:
             for number, each in self.places.items():
                 if not each.resolved:
