@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 from kinds import UNREACHABLE, failure
 from support import eventually
 
@@ -404,14 +404,14 @@ def test_close_aborts_a_transaction(make_producer) -> None:
 
 
 @pytest.mark.parametrize(
-    "offsets",
-    [[TopicPartition("t", 0, 5)], [], [TopicPartition("t", 0)]],
-    ids=["one", "none", "without an offset"],
+    "offsets", [[5], [], [OFFSET_INVALID]], ids=["one", "none", "without an offset"]
 )
-def test_offsets_go_with_a_transaction(make_producer, group, offsets: Any) -> None:
+def test_offsets_go_with_a_transaction(make_producer, group, offsets: list[int]) -> None:
+    topic = make_producer.topic()
     producer = make_producer.transactional()
     producer.begin_transaction()
-    producer.send_offsets_to_transaction(offsets, group, 20)
+    places = [TopicPartition(topic, 0, each) for each in offsets]
+    producer.send_offsets_to_transaction(places, group, 20)
     producer.commit_transaction(20)
 
 
