@@ -1,14 +1,13 @@
 """The feed's second way out: records as Arrow tables, in the same order and from the same queue.
 
 What is to become a table stays among the messages that are held, and counts as handed out when the
-table is taken. So a rebalance, a seek, an exception or a cancelled call meanwhile neither loses nor
-doubles a record, and what does not go with the rest just stays.
+table is taken. So a rebalance, a seek, another thread, an exception or a cancelled call meanwhile
+neither loses nor doubles a record, and what does not go with the rest just stays.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,20 +15,12 @@ from confluent_kafka import KafkaException
 
 from columnar_kafka import position, wire
 from columnar_kafka.errors import ColumnarError, RowError, SegmentError
-from columnar_kafka.feed import (
-    HELD_BYTES,
-    Feed,
-    Open,
-    Taking,
-    bytes_of,
-    never,
-    offset_of,
-    partition_of,
-)
+from columnar_kafka.feed import HELD_BYTES, Feed, never
+from columnar_kafka.handout import Found, Handed, Open, offset_of, partition_of
 from columnar_kafka.table import Batch, plain_rows, segment_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
     from confluent_kafka import Message, TopicPartition
@@ -40,7 +31,7 @@ if TYPE_CHECKING:
     from columnar_kafka.plain.base import Formats
     from columnar_kafka.selection import Selection
 
-__all__ = ["ArrowFeed", "Found", "Request"]
+__all__ = ["ArrowFeed", "FoundTable", "Request"]
 
 _RUN: Final = 1 << 20
 """Plain messages that are decoded at once, at most."""
@@ -65,33 +56,23 @@ class Request:
     schema: pa.Schema | None = None
 
 
-class Found:
+class FoundTable(Found):
     """The next records as a table, or the error that comes instead of them."""
 
     def __init__(
         self,
-        hand_out: Callable[[], None],
+        handed: Handed | None,
         table: pa.Table | None = None,
         error: KafkaException | None = None,
         *,
         is_all: bool = False,
     ) -> None:
         """`is_all` says that nothing is held that is not in the table."""
+        super().__init__(handed, table, error)
         self.rows = 0 if table is None else table.num_rows
         self.table = table
         self.is_all = is_all
-        self._hand_out = hand_out
-        self._error = error
-
-    def take(self) -> pa.Table:
-        """Return the table, or raise the error: it counts as handed out from now on.
-
-        Nothing else may have been done with the feed since it was found.
-        """
-        self._hand_out()  # a function of Python's: see `Feed._hand_out`
-        if self._error is not None:
-            raise self._error
-        return self.table
+        self.is_empty = error is None and not self.rows
 
 
 @dataclass(slots=True)
@@ -106,16 +87,16 @@ class _Pass:
 
 
 class ArrowFeed(Feed):
-    """Hands out messages one by one, and tables. One thread at a time."""
+    """Hands out messages one by one, and tables. Thread-safe."""
 
     _run = _RUN
     # So many messages in front of what is held are of one topic and plain; the last of them.
     _known_plain: tuple[int, Message | None] = (0, None)
 
-    def find(self, request: Request, timeout: float, stops: Stops = never) -> Found | None:
+    def find(self, request: Request, timeout: float, stops: Stops = never) -> FoundTable | None:
         """Return the next records; None after `timeout` seconds without any, or when it `stops`.
 
-        `Found.take` hands them out, or raises:
+        `FoundTable.take` hands them out, or raises:
 
         * KafkaException: the next message is an error event;
         * SegmentError: it is a segment that cannot be read;
@@ -123,16 +104,16 @@ class ArrowFeed(Feed):
         * SchemaError: it does not have the columns that are asked for. Only this one stays.
         """
         deadline = self._clock() + timeout if timeout >= 0 else float("inf")
-        self._changes += 1
-        self._put_back()
+        with self.lock:
+            self._put_back()
         more = 0
         while not stops():
             self._serve_if_due()
             self._after_serving()
-            is_enough = self._gather(request, more, deadline, stops)
+            is_enough = self._hold_rows(request, more, deadline, stops)
             if stops():
                 break
-            found = self._found(request) if self._is_resolved(deadline) else None
+            found = self._find_next(request) if self._is_resolved(deadline) else None
             if found is not None:
                 if found.rows < request.least and self._stopped() and self._resolve(deadline):
                     continue
@@ -146,7 +127,7 @@ class ArrowFeed(Feed):
 
     # --- waiting --------------------------------------------------------------------------------
 
-    def _gather(self, request: Request, more: int, deadline: float, stops: Stops) -> bool:
+    def _hold_rows(self, request: Request, more: int, deadline: float, stops: Stops) -> bool:
         """Hold as many rows as are wanted and go together, or those that come by the deadline.
 
         Returns whether there are as many as are wanted and so many `more`.
@@ -154,22 +135,44 @@ class ArrowFeed(Feed):
         most = min(request.most + more, self._run)
         wanted = request.least + more
         least = min(wanted, most)
+        run = self._count(None, request.selection, most)
         timeout = 0.0  # first what has arrived
+        while not (run.has(most) or self._is_full(most)):
+            run = self._fetch_rows(run, request.selection, most, timeout)
+            self._after_serving()
+            if run.has(least) or self._clock() >= deadline or stops():
+                break
+            timeout = self._step(deadline)
+        return run.rows >= wanted
+
+    def _count(self, run: _Run | None, selection: Selection, most: int) -> _Run:
+        """Count the rows of what is held since a run was counted; all, if some was taken away."""
+        with self.lock:
+            if run is None or run.changes != self._changes:
+                self._put_back()
+                run = _Run(selection, self._open, self._changes)
+                run.add(list(islice(self._held, most)))
+            else:
+                new = islice(reversed(self._held), len(self._held) - run.messages)
+                run.add(list(new)[::-1])
+            self._known_plain = run.plain, run.last
+            return run
+
+    def _fetch_rows(self, run: _Run, selection: Selection, most: int, timeout: float) -> _Run:
+        """Let librdkafka run callbacks, and hold what it has until there are `most` rows."""
+        count = 1
         while True:
-            changes = self._changes
-            run = _Run(request.selection, self._open)
-            run.add(list(islice(self._held, most)))
-            while changes == self._changes:  # a callback may take some of it away: then count again
-                self._known_plain = run.plain, run.last
-                if run.has(most) or self._is_full(most):
-                    return run.rows >= wanted
-                self._serve_all(run, most, timeout)
-                self._after_serving()
-                is_enough = run.has(least) or self._clock() >= deadline or stops()
-                if changes == self._changes and is_enough:
-                    self._known_plain = run.plain, run.last
-                    return run.rows >= wanted
-                timeout = self._step(deadline)
+            before, counted = self._held_bytes, run
+            missing = most - run.rows
+            fetched = self._fetch(min(count, missing), timeout, resumes=True, pauses=False)
+            run = self._count(counted, selection, most)
+            is_enough = run.has(most) or self._is_full(most)
+            if len(fetched) < count or is_enough or run is not counted:
+                return run
+            # Not much more than is wanted, and than there is room for.
+            each = max(1, (self._held_bytes - before) // len(fetched))
+            count = min(2 * count, _FETCH, 1 + (HELD_BYTES - self._held_bytes) // each)
+            timeout = 0.0
 
     def _plain_in_front(self) -> int:
         """Return how many messages are known to be plain, if no callback has taken any of them."""
@@ -178,68 +181,35 @@ class ArrowFeed(Feed):
             return 0
         return count if self._held[count - 1] is last else 0
 
-    def _serve_all(self, run: _Run, most: int, timeout: float) -> None:
-        """Let librdkafka run callbacks, and hold what it has until there are `most` rows."""
-        self._begin_serving()
-        self._resume_held_back()
-        changes, count = self._changes, 1
-        while True:
-            before = self._held_bytes
-            new = self._fetch_some(min(count, most - run.rows), timeout)
-            run.add(new)
-            is_enough = run.has(most) or self._is_full(most)
-            if len(new) < count or is_enough or changes != self._changes:
-                break
-            # Not much more than is wanted, and than there is room for.
-            each = (self._held_bytes - before) // len(new)
-            count = min(2 * count, _FETCH, 1 + (HELD_BYTES - self._held_bytes) // each)
-            timeout = 0.0
-        self._served = self._clock()
-
-    def _fetch_some(self, count: int, timeout: float) -> list[Message]:
-        """Fetch up to so many messages, waiting for each; hold and return them."""
-        fetched = islice(iter(partial(self._broker.poll, timeout), None), count)
-        held, before, changes = self._held, len(self._held), self._changes
-        try:
-            if self._paused:
-                return [message for message in fetched if self._keep(message)]
-            # No statement of Python's for each, which would take as long as the poll. Nor one call
-            # of librdkafka's for all: an exception in it would lose them, and what a callback in it
-            # takes away could not be told from what came after.
-            held.extend(fetched)
-        except BaseException:
-            self._interrupted = True
-            raise
-        if changes != self._changes:
-            self.pause(list(self._paused))  # what came since, and was not known as paused
-            self._hold(list(held), self._parked, self._open)
-            return []
-        new = list(islice(reversed(held), len(held) - before))[::-1]
-        self._held_bytes += bytes_of(new)
-        return new
-
     def _is_resolved(self, deadline: float) -> bool:
         """Learn where the group left off in the next message's partition, if need be."""
-        if self._open is not None or not self._held:
+        if not self._begins_next() or self._resolve(deadline):
             return True
-        source = self._held[0]
-        if source.error() is not None or partition_of(source) not in self._unresolved:
-            return True
-        if not self._resolve(deadline):
-            self._serve(self._step(deadline))
-            return False
-        return True
+        self._serve(self._step(deadline))
+        return False
 
     def _stopped(self) -> bool:
         """Say whether there is more, in partitions of which it is not known where they begin."""
-        return bool(self._unresolved) and any(
-            each.error() is None and partition_of(each) in self._unresolved for each in self._held
-        )
+        with self.lock:
+            return bool(self._unresolved) and any(
+                each.error() is None and partition_of(each) in self._unresolved
+                for each in self._held
+            )
 
     # --- one table ------------------------------------------------------------------------------
 
-    def _found(self, request: Request) -> Found | None:
-        """Make a table of what is open and held, as far as it goes together; None of no rows."""
+    def _find_next(self, request: Request) -> FoundTable | None:
+        """Find a table of what is open and held, as far as it goes together; None of no rows."""
+        with self.lock:
+            self._put_back()
+            self._found = found = self._make(request)
+            if found is not None and found.is_empty:  # a filter left nothing of what was looked at
+                found.take()
+                self._note()
+                return None
+            return found
+
+    def _make(self, request: Request) -> FoundTable | None:
         batch = Batch(
             request.selection,
             most=request.most,
@@ -269,11 +239,7 @@ class ArrowFeed(Feed):
                 and request.selection.condition is None
                 and count == len(self._held)  # none of them is of a partition not begun as yet
             )
-        found = Found(lambda: self._pass_all(passes), batch.table(), is_all=is_all)
-        if not batch.rows:  # a filter left nothing of what was looked at
-            found.take()
-            return None
-        return found
+        return FoundTable(self._pass_all(passes), batch.table(), is_all=is_all) if passes else None
 
     def _runs(self, request: Request) -> Iterator[Open | list[Message]]:
         """Yield what is open, and then what is held: plain messages together, others alone."""
@@ -349,27 +315,25 @@ class ArrowFeed(Feed):
 
     # --- what is handed out ---------------------------------------------------------------------
 
-    def _pass_all(self, passes: list[_Pass]) -> None:
-        """Hand out what is in a table."""
-        taking = Taking(self._open)
+    def _pass_all(self, passes: list[_Pass]) -> Handed:
+        """Return what is noted when what is in a table has been handed out."""
+        handed = Handed(self._open)
         for each in passes:
             for key, after in each.after.items():
-                self._forget_start(key)
-                taking.after[key] = after
-                taking.epochs[key] = each.last[key].leader_epoch()
+                handed.upto(each.last[key], after)
             if each.opened is not None:
                 segment, [key] = each.opened.segment, each.after
                 self._ledger.mark_committed(each.resumed)
                 self._ledger.opened(key, segment.kafka_offset, segment.id, segment.rows)
-                taking.inside(each.opened, each.after[key])
-        self._move(sum(each.messages for each in passes))
-        self._hand_out(taking)
+                handed.inside(each.opened, each.after[key])
+        handed.moved = sum(each.messages for each in passes)
+        return handed
 
-    def _failed(self, run: Open | list[Message], error: KafkaException) -> Found:
+    def _failed(self, run: Open | list[Message], error: KafkaException) -> FoundTable:
         """Go on after what is reported as an error; what is only asked for wrongly stays."""
         source = run.source if isinstance(run, Open) else run[0]
         stays = isinstance(error, ColumnarError) and not isinstance(error, SegmentError | RowError)
-        return Found(lambda: None if stays else self._take_whole(source), error=error)
+        return FoundTable(None if stays else self._whole(source), error=error)
 
 
 def _add_segment(opened: Open, batch: Batch) -> _Pass | None:
@@ -404,7 +368,9 @@ def _plain_topic(messages: Sequence[Message]) -> str | None:
 class _Run:
     """Counts the rows that may become one table, as far as their headers tell."""
 
-    def __init__(self, selection: Selection, opened: Open | None) -> None:
+    def __init__(self, selection: Selection, opened: Open | None, changes: int) -> None:
+        self.changes = changes  # until there are more of them
+        self.messages = 0
         self.rows = 0
         self.plain = 0
         self.last: Message | None = None  # of the plain ones
@@ -422,6 +388,7 @@ class _Run:
 
     def add(self, messages: Sequence[Message]) -> None:
         """Count the rows of messages."""
+        self.messages += len(messages)
         topic = _plain_topic(messages) if self.plain == self.rows else None
         if topic is not None and self._topic in (None, topic):
             self._topic = topic

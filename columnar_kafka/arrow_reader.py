@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from columnar_kafka.arrow_feed import ArrowFeed, Found, Request
+    from columnar_kafka.arrow_feed import ArrowFeed, FoundTable, Request
     from columnar_kafka.feed import Stops
     from columnar_kafka.ledger import Partition
 
@@ -48,8 +48,8 @@ def stream(
     been reached.
 
     Raises:
-        KafkaException: as `Found.take`, where there is no `on_error` to be told; the batches too.
-            ``_PARTITION_EOF`` where it ends before there is a record to take the schema from.
+        KafkaException: as `ArrowFeed.find`, where there is no `on_error` to be told; the batches
+            too. ``_PARTITION_EOF`` where it ends before there is a record to take the schema from.
         SchemaError: by the batches: the first record does not fit the request's schema.
     """
     is_given = request.schema is not None
@@ -101,7 +101,12 @@ def _batches(
     is_at_end = _reaching(feed, ends)
     deadline = _deadline(timeout)
     while not is_at_end():
-        found = feed.find(request, _left(deadline), stops)
+        try:
+            found = feed.find(request, _left(deadline), stops)
+        except RuntimeError:
+            if ends(set()):  # another thread has closed the consumer
+                return
+            raise
         if found is None:
             return
         if found.table is None:
@@ -119,8 +124,9 @@ def _batches(
         ]
         yield from batches[:-1]
         last = batches[-1]
-        found.take()  # and nothing that may be interrupted before the reader has it
-        yield last
+        if found.take() is None:  # another thread has used the consumer
+            continue
+        yield last  # nothing that may be interrupted comes before the reader has it
         fits = True
         deadline = _deadline(timeout)
 
@@ -136,7 +142,7 @@ def _reaching(feed: ArrowFeed, ends: Ends) -> Callable[[], bool]:
     return is_at_end
 
 
-def _tell(found: Found, on_error: OnError) -> None:
+def _tell(found: FoundTable, on_error: OnError) -> None:
     """Tell the user of what comes instead of a table: raise it, or call `on_error`."""
     try:
         found.take()

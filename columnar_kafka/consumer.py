@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     import pyarrow.compute as pc
 
-    from columnar_kafka.arrow_feed import Found
+    from columnar_kafka.arrow_feed import FoundTable
     from columnar_kafka.arrow_reader import OnError
     from columnar_kafka.broker.base import ConsumerBroker
     from columnar_kafka.decoder import Decoder, Segment
@@ -75,7 +75,11 @@ class Consumer(confluent_kafka.Consumer):
     confluent-kafka's own: a segment is a message whose value is a Parquet file.
 
     With ``parquet`` every offset that goes in or comes out is a position: a record's place, at
-    which the consumer can seek, commit and resume. Not thread-safe, as confluent-kafka's.
+    which the consumer can seek, commit and resume.
+
+    Thread-safe: any method may be called from any thread. One that waits for records lets others
+    go first, within 0.1 s, or 5 ms where that happens often. Threads that take records share them:
+    each record is handed out once.
     Source: KIP-1008, and confluent-kafka 2.16.
     """
 
@@ -116,16 +120,16 @@ class Consumer(confluent_kafka.Consumer):
         self._static = "group.instance.id" in inner
         self._poll_interval = int(inner.get("max.poll.interval.ms", 300_000)) / 1000
         self._broker: ConsumerBroker = self._connect(inner)
-        self._ledger = Ledger(auto_store=settings.auto_store)
         self._decoder = _decoder(settings)
         self._feed = ArrowFeed(
             self._broker,
-            self._ledger,
+            Ledger(auto_store=settings.auto_store),
             decoder=self._decoder,
             tells_ends=self._tells_ends,
             before_serving=self._guarded(self._commit_if_due),
             after_serving=self._raise_pending,
         )
+        self._lock = self._feed.lock
         self._commits_every = settings.auto_commit_interval or math.inf
         self._last_commit = time.monotonic()
         self._next_commit = self._last_commit + self._commits_every
@@ -152,8 +156,12 @@ class Consumer(confluent_kafka.Consumer):
         if not self._settings.unwraps:
             return super().poll(timeout)
         math.isfinite(timeout)  # or a TypeError, in confluent-kafka's words
+        feed = self._feed
+        if not self._raised and time.monotonic() < feed.due:
+            for message in feed.ready.left:  # in one step: see `handout`
+                return message
         self._check_open()
-        return self._feed.next(timeout)
+        return feed.next(timeout)
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Any]:
         """Return up to `num_messages` records, plain messages and error events.
@@ -241,10 +249,18 @@ class Consumer(confluent_kafka.Consumer):
             ConfigError: ``columnar.encoding`` is ``none``, or ``fetch.raw.bytes`` is set.
             RuntimeError, TypeError, ValueError: as `consume`.
         """
-        found = self._find_arrow(
-            num_records, timeout, columns, filter=filter, promote=promote, key=key, value=value
-        )
-        return None if found is None else found.take()
+        deadline = math.inf if timeout < 0 else time.monotonic() + timeout
+        while True:
+            found = self._find_arrow(
+                num_records, timeout, columns, filter=filter, promote=promote, key=key, value=value
+            )
+            if found is None:
+                return None
+            table = found.take()
+            if table is not None:
+                return table
+            # Another thread has used the consumer at the last moment.
+            timeout = timeout if timeout < 0 else max(0.0, deadline - time.monotonic())
 
     def _find_arrow(
         self,
@@ -254,7 +270,7 @@ class Consumer(confluent_kafka.Consumer):
         *,
         stops: Stops = never,
         **given: Any,
-    ) -> Found | None:
+    ) -> FoundTable | None:
         """Return what `consume_arrow` hands out, as yet not handed out; None when it `stops`."""
         self._check_unwraps("consume_arrow")
         math.isfinite(timeout)
@@ -367,7 +383,7 @@ class Consumer(confluent_kafka.Consumer):
         def ends(reached: set[Partition]) -> bool:
             if self._closed or not until_end:
                 return self._closed
-            assigned = set(map(key_of, self._broker.assignment()))
+            assigned = set(map(key_of, self._feed.run_alone(self._broker.assignment)))
             return bool(assigned) and assigned <= reached
 
         if until_end:
@@ -419,7 +435,7 @@ class Consumer(confluent_kafka.Consumer):
             name: self._guarded(partial(call, told), self._feed.interrupted)
             for name, call in calls.items()
         }
-        super().subscribe(topics, **guarded)
+        self._feed.run_alone(partial(super().subscribe, topics, **guarded))
         self._subscribed = True
         self._feed.serve_soon()
 
@@ -468,17 +484,20 @@ class Consumer(confluent_kafka.Consumer):
 
     def unsubscribe(self) -> None:
         """Leave the subscription; the next `poll` gives the partitions back."""
-        super().unsubscribe()
-        if self._settings.unwraps:
-            self._feed.serve_soon()
+        if not self._settings.unwraps:
+            super().unsubscribe()
+            return
+        self._feed.run_alone(super().unsubscribe)
+        self._feed.serve_soon()
 
     def assignment(self) -> list[TopicPartition]:
         """Return the partitions that are assigned, with the positions they were assigned with."""
-        found = super().assignment()
-        if self._settings.unwraps:
-            for each in found:
-                begun = self._feed.begun_at(key_of(each))
-                each.offset = position.start(each.offset) if begun is None else begun
+        if not self._settings.unwraps:
+            return super().assignment()
+        found = self._feed.run_alone(super().assignment)
+        for each in found:
+            begun = self._feed.begun_at(key_of(each))
+            each.offset = position.start(each.offset) if begun is None else begun
         return found
 
     def assign(self, partitions: list[TopicPartition]) -> None:
@@ -486,9 +505,12 @@ class Consumer(confluent_kafka.Consumer):
         if not self._settings.unwraps:
             super().assign(partitions)
             return
+        self._feed.run_alone(partial(self._assign, partitions))
+
+    def _assign(self, partitions: list[TopicPartition]) -> None:
         self._answers = True
         if self._closing:  # librdkafka takes no assignment any more, whatever it is
-            self.unassign()
+            self._unassign()
             return
         before = list(map(key_of, self._broker.assignment()))
         self._commit_stored(before, asynchronous=not self._revoking)
@@ -510,6 +532,9 @@ class Consumer(confluent_kafka.Consumer):
         if not self._settings.unwraps:
             super().incremental_assign(partitions)
             return
+        self._feed.run_alone(partial(self._incremental_assign, partitions))
+
+    def _incremental_assign(self, partitions: list[TopicPartition]) -> None:
         self._answers = True
         assign = partial(super().incremental_assign, _all_at_broker(partitions))
         self._do(assign, partial(self._feed.assign, partitions))
@@ -520,6 +545,9 @@ class Consumer(confluent_kafka.Consumer):
         if not self._settings.unwraps:
             super().unassign()
             return
+        self._feed.run_alone(self._unassign)
+
+    def _unassign(self) -> None:
         self._answers = True
         before = list(map(key_of, self._broker.assignment()))
         self._commit_stored(before, asynchronous=not self._revoking)
@@ -532,6 +560,9 @@ class Consumer(confluent_kafka.Consumer):
         if not self._settings.unwraps:
             super().incremental_unassign(partitions)
             return
+        self._feed.run_alone(partial(self._incremental_unassign, partitions))
+
+    def _incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         self._answers = True
         before = {key_of(each) for each in self._broker.assignment()}
         if self._revoking:  # the group goes on once they are given back
@@ -551,7 +582,7 @@ class Consumer(confluent_kafka.Consumer):
             super().pause(partitions)
             return
         pause = partial(super().pause, partitions)
-        self._do(pause, lambda: self._feed.pause(map(key_of, partitions)))
+        self._move(pause, lambda: self._feed.pause(map(key_of, partitions)))
 
     def resume(self, partitions: list[TopicPartition]) -> None:
         """Hand these partitions out again, from where they were paused."""
@@ -559,13 +590,16 @@ class Consumer(confluent_kafka.Consumer):
             super().resume(partitions)
             return
         resume = partial(super().resume, partitions)
-        self._do(resume, lambda: self._feed.resume(map(key_of, partitions)))
+        self._move(resume, lambda: self._feed.resume(map(key_of, partitions)))
 
-    def _do(self, at_broker: Callable[[], object], follow: Callable[[], None]) -> None:
+    def _move(self, at_broker: Callable[[], object], follow: Callable[[], None]) -> None:
         """Have librdkafka do something and the feed what follows: both, or none.
 
         A signal's handler may raise in between.
         """
+        self._feed.run_alone(partial(self._do, at_broker, follow))
+
+    def _do(self, at_broker: Callable[[], object], follow: Callable[[], None]) -> None:
         try:
             at_broker()
             follow()
@@ -580,26 +614,29 @@ class Consumer(confluent_kafka.Consumer):
         if not self._settings.unwraps:
             super().seek(partition)
             return
-        move = partial(super().seek, _at_broker(partition))
-        self._do(move, partial(self._feed.seek, partition))
+        seek = partial(super().seek, _at_broker(partition))
+        self._move(seek, partial(self._feed.seek, partition))
 
     # --- positions ------------------------------------------------------------------------------
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         """Return the position after the last record handed out of each partition."""
-        found = super().position(partitions)
         if not self._settings.unwraps:
-            return found
-        for each in found:
-            each.offset = self._ledger.delivered.get(key_of(each), -1001)
+            return super().position(partitions)
+        found = self._feed.run_alone(partial(super().position, partitions))
+        with self._lock:
+            delivered = self._feed.ledger.delivered
+            for each in found:
+                each.offset = delivered.get(key_of(each), -1001)
         return found
 
     def committed(
         self, partitions: list[TopicPartition], timeout: float = -1
     ) -> list[TopicPartition]:
         """Return the committed position of each partition; see confluent-kafka."""
-        found = super().committed(partitions, timeout)
-        return to_positions(found) if self._settings.unwraps else found
+        if not self._settings.unwraps:
+            return super().committed(partitions, timeout)
+        return to_positions(self._feed.run_alone(partial(super().committed, partitions, timeout)))
 
     def commit(  # type: ignore[override]
         self,
@@ -624,13 +661,20 @@ class Consumer(confluent_kafka.Consumer):
         if not self._settings.unwraps or legacy:
             return super().commit(asynchronous=not waits, **chosen, **legacy)  # type: ignore[call-overload, no-any-return]
         self._check_open()
-        places = _places(chosen, "commit")
-        wanted = self._stored() if places is None else self._ledger.committables(places)
-        done = self._broker.commit(wanted, asynchronous=not waits)
+        commit = partial(self._commit_places, _places(chosen, "commit"), asynchronous=not waits)
+        done = self._feed.run_alone(commit)
         if not waits:
             return None
-        self._ledger.mark_committed(done or ())
+        with self._lock:
+            self._feed.ledger.mark_committed(done or ())
         return to_positions(done)
+
+    def _commit_places(
+        self, places: list[TopicPartition] | None, *, asynchronous: bool
+    ) -> list[TopicPartition] | None:
+        with self._lock:
+            wanted = self._stored() if places is None else self._feed.ledger.committables(places)
+        return self._broker.commit(wanted, asynchronous=asynchronous)
 
     def store_offsets(
         self, message: Any = None, offsets: list[TopicPartition] | None = None
@@ -653,12 +697,13 @@ class Consumer(confluent_kafka.Consumer):
         if places is None:
             raise ValueError("expected either message or offsets")
         # librdkafka knows what may be stored; what it stores it never commits.
-        super().store_offsets(offsets=_all_at_broker(places))
+        self._feed.run_alone(partial(super().store_offsets, offsets=_all_at_broker(places)))
         if self._settings.auto_store:
             error = KafkaError(KafkaError._INVALID_ARG)
             raise KafkaException(KafkaError(error.code(), f"StoreOffsets failed: {error.str()}"))
-        for each in places:
-            self._ledger.store(each)
+        with self._lock:
+            for each in places:
+                self._feed.ledger.store(each)
 
     def get_watermark_offsets(
         self,
@@ -667,11 +712,11 @@ class Consumer(confluent_kafka.Consumer):
         cached: bool = False,
     ) -> tuple[int, int]:
         """Return the positions of the partition's first record and after its last."""
-        found = super().get_watermark_offsets(partition, timeout, cached)
-        if not self._settings.unwraps or found is None:
-            return found
-        low, high = found
-        return position.start(low), position.start(high)
+        ask = partial(super().get_watermark_offsets, partition, timeout, cached)
+        if not self._settings.unwraps:
+            return ask()
+        found: Any = self._feed.run_alone(ask)
+        return found and (position.start(found[0]), position.start(found[1]))  # or None
 
     def offsets_for_times(
         self, partitions: list[TopicPartition], timeout: float = -1
@@ -686,17 +731,40 @@ class Consumer(confluent_kafka.Consumer):
             KafkaException: as confluent-kafka; ``_TIMED_OUT`` when `timeout` seconds are not enough
                 to fetch them.
         """
+        if not self._settings.unwraps:
+            return super().offsets_for_times(partitions, timeout)
         deadline = math.inf if timeout < 0 else time.monotonic() + timeout
-        found = super().offsets_for_times(partitions, timeout)
-        if self._settings.unwraps:
-            times = {key_of(each): each.offset for each in partitions}
-            first_records(self._broker, found, times, self._feed.read, deadline)
+        found = self._feed.run_alone(partial(super().offsets_for_times, partitions, timeout))
+        times = {key_of(each): each.offset for each in partitions}
+        first_records(self._broker, found, times, self._feed.read, deadline)
         return found
 
     def consumer_group_metadata(self) -> Any:
         """Return what `send_offsets_to_transaction` of this package's producer takes."""
-        inner = super().consumer_group_metadata()
-        return GroupMetadata(inner, self._ledger) if self._settings.unwraps else inner
+        if not self._settings.unwraps:
+            return super().consumer_group_metadata()
+        inner = self._feed.run_alone(super().consumer_group_metadata)
+        with self._lock:
+            return GroupMetadata(inner, self._feed.ledger)
+
+    def list_topics(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what is known of the cluster; see confluent-kafka."""
+        return self._ask(partial(super().list_topics, *args, **kwargs))
+
+    def cluster_id(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the cluster's id; see confluent-kafka."""
+        return self._ask(partial(super().cluster_id, *args, **kwargs))
+
+    def memberid(self) -> Any:
+        """Return what the group calls this consumer; see confluent-kafka."""
+        return self._ask(super().memberid)
+
+    def set_sasl_credentials(self, *args: Any, **kwargs: Any) -> Any:
+        """Set new credentials; see confluent-kafka."""
+        return self._ask(partial(super().set_sasl_credentials, *args, **kwargs))
+
+    def _ask(self, function: Callable[[], Any]) -> Any:
+        return self._feed.run_alone(function) if self._settings.unwraps else function()
 
     # --- the end --------------------------------------------------------------------------------
 
@@ -711,7 +779,10 @@ class Consumer(confluent_kafka.Consumer):
         if not self._settings.unwraps or self._closed:
             super().close()
             return
-        if self._closing:
+        self._feed.run_alone(self._close)
+
+    def _close(self) -> None:
+        if self._closing or self._closed:
             return
         self._closing = True
         try:
@@ -744,7 +815,9 @@ class Consumer(confluent_kafka.Consumer):
             return
         self._broker.pause(self._broker.assignment())
         # Members that keep a rebalance waiting are worth waiting for where there is a commit.
-        commits = self._settings.auto_commit and self._ledger.uncommitted(self._granted)
+        with self._lock:
+            stored = self._feed.ledger.uncommitted(self._granted)
+        commits = self._settings.auto_commit and stored
         for _ in range(round((self._poll_interval if commits else _LEAVE) / _LEAVE_POLL)):
             if self._broker.poll(_LEAVE_POLL) is None and not self._granted:
                 break
@@ -783,7 +856,7 @@ class Consumer(confluent_kafka.Consumer):
 
     def _stored(self) -> list[TopicPartition]:
         """Return all partitions, those without anything to commit as librdkafka has them."""
-        wanted = {key_of(each): each for each in self._ledger.uncommitted()}
+        wanted = {key_of(each): each for each in self._feed.ledger.uncommitted()}
         assigned = self._broker.assignment()
         return [
             wanted.get(key_of(each), TopicPartition(each.topic, each.partition))
@@ -795,7 +868,7 @@ class Consumer(confluent_kafka.Consumer):
         if not self._settings.auto_commit or now < self._next_commit:
             return
         self._last_commit, self._next_commit = now, now + self._commits_every
-        if self._ledger.uncommitted():
+        if self._feed.ledger.uncommitted():
             self._broker.commit(self._stored(), asynchronous=True)
             # Or they would pile up, and one that is sent again would come after later ones.
             self._next_commit = now + max(self._commits_every, _UNANSWERED)
@@ -807,8 +880,10 @@ class Consumer(confluent_kafka.Consumer):
 
     def _commit_stored(self, keys: Iterable[Partition], *, asynchronous: bool = False) -> None:
         """Commit before partitions go. What cannot be committed will be read again."""
-        commits = self._settings.auto_commit and not self._losing
-        wanted = self._ledger.uncommitted(keys) if commits else []
+        if self._losing or not self._settings.auto_commit:
+            return
+        with self._lock:
+            wanted = self._feed.ledger.uncommitted(keys)
         if not wanted:
             return
         try:
@@ -838,7 +913,8 @@ class Consumer(confluent_kafka.Consumer):
     def _committed(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
         """Note the result of a commit, and tell the user's `on_commit`."""
         if error is None:
-            self._ledger.mark_committed(offsets)
+            with self._lock:
+                self._feed.ledger.mark_committed(offsets)
         if self._settings.on_commit is not None:
             self._settings.on_commit(error, to_positions(offsets))
 
@@ -861,8 +937,11 @@ class Consumer(confluent_kafka.Consumer):
         return run
 
     def _raise_pending(self) -> None:
-        if self._raised:
-            raise self._raised.popleft()
+        try:
+            error = self._raised.popleft()
+        except IndexError:  # as a rule; or another thread was faster
+            return
+        raise error
 
 
 def _is_cooperative(inner: Mapping[str, Any]) -> bool:

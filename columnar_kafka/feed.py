@@ -4,26 +4,31 @@ While records are handed out of a segment already held, librdkafka is still serv
 100 ms, or the group would take the consumer for dead. What that fetches waits here; when that is
 much, the partitions pause inside.
 
-A signal's handler may raise anywhere in a call (Ctrl-C does), and nothing is lost by it. What a
-call takes counts as handed out in its last step, `_hand_out`; until then it is known, and the next
-call puts it back. What is destroyed inside librdkafka's poll is fetched again: see `_recover`.
+Any method may be called from any thread. One lock guards all that is known here. It is held while
+a segment is decoded, but never while a callback runs or another thread is waited for. Only one
+thread at a time calls librdkafka: it has its `Turn`, to fetch messages or to do something else.
+
+A signal's handler may raise anywhere in a call (Ctrl-C does), and nothing is lost by it: what a
+call takes is handed out in one step (see `handout`), and what is known changes in one step (see
+`_hold`). What is destroyed inside librdkafka's poll is fetched again: see `_recover`.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from itertools import chain, islice, pairwise
+from operator import length_hint
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import confluent_kafka
 from confluent_kafka import (
     OFFSET_INVALID,
     OFFSET_STORED,
-    TIMESTAMP_LOG_APPEND_TIME,
     KafkaException,
     TopicPartition,
 )
@@ -31,29 +36,28 @@ from confluent_kafka import (
 from columnar_kafka import position, wire
 from columnar_kafka.decoder import Segment
 from columnar_kafka.errors import ColumnarError, SegmentError
+from columnar_kafka.handout import (
+    Found,
+    Handed,
+    Open,
+    Part,
+    Ready,
+    bytes_of,
+    offset_of,
+    partition_of,
+    size_of,
+)
 from columnar_kafka.ledger import Ledger, Partition, key_of
-from columnar_kafka.record import Message, Place, plain_message, records
+from columnar_kafka.record import Message, plain_message
+from columnar_kafka.turn import Turn
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
-
-    import pyarrow as pa
+    from collections.abc import Iterable
 
     from columnar_kafka.broker.base import ConsumerBroker
     from columnar_kafka.decoder import Decoder
 
-__all__ = [
-    "HELD_BYTES",
-    "Feed",
-    "Open",
-    "Stops",
-    "Taking",
-    "bytes_of",
-    "never",
-    "offset_of",
-    "partition_of",
-    "size_of",
-]
+__all__ = ["HELD_BYTES", "Feed", "Stops", "never"]
 
 _SERVE_EVERY: Final = 0.1
 _LONG_AGO: Final = -float("inf")
@@ -61,11 +65,12 @@ _HELD_MESSAGES: Final = 1000
 HELD_BYTES: Final = 32 << 20
 """Held at most, and then what was fetched last."""
 
-
-_MESSAGE_BYTES: Final = 200  # besides its value
 _LOOKUP: Final = 1.0
-_READS: Final = 2  # a call with a filter reads twice
+_TOGETHER: Final = 100
+"""Plain messages that are fetched and made ready together, at most."""
+_AT_ONCE: Final = 10
 
+T = TypeVar("T")
 Stops = Callable[[], bool]
 """Asked while a call waits: whether it is to end, though there is nothing."""
 
@@ -75,87 +80,11 @@ def never() -> bool:
     return False
 
 
-@dataclass(slots=True)
-class Open:
-    """The segment whose records are being handed out; the next one is at position `at`."""
-
-    key: Partition
-    source: confluent_kafka.Message
-    segment: Segment
-    at: int
-    columns: dict[tuple[str, ...], pa.Table] = field(default_factory=dict)
-    _messages: Iterator[list[Message]] | None = None
-    _ready: list[Message] = field(default_factory=list)
-    _first: int = 0  # the position of the first that is ready
-
-    @property
-    def row(self) -> int:
-        """The next record's row."""
-        return self._row(self.at)
-
-    def _row(self, at: int) -> int:
-        return self.segment.rows - (position.unpack(at).left or self.segment.rows)
-
-    def ready(self, count: int) -> list[Message] | None:
-        """Return the next `count` records, if they are messages already."""
-        first = self.at - self._first
-        found = self._ready[first : first + count] if first >= 0 else []
-        return found if len(found) == count else None
-
-    def take(self, at: int, most: int) -> list[Message]:
-        """Return the records from a position on as messages, one at least; `at` stays."""
-        first = at - self._first
-        if not 0 <= first < len(self._ready):
-            self._make(at)
-            first = 0
-        return self._ready[first : first + most]
-
-    def _make(self, at: int) -> None:
-        messages, self._messages = self._messages, None  # an exception in it is the end of it
-        if messages is None or at != self._first + len(self._ready):
-            self.columns.clear()
-            messages = _messages(self.segment, self.source, self._row(at))
-        self._ready, self._first, self._messages = next(messages), at, messages
-
-    def read(self, names: list[str]) -> pa.Table:
-        """Return all rows in these columns, decoded once for calls one after the other."""
-        asked = tuple(names)
-        if asked not in self.columns:
-            if len(self.columns) >= _READS:
-                self.columns.clear()
-            self.columns[asked] = self.segment.to_table(names)
-        return self.columns[asked]
-
-
-class Taking:
-    """What a call is going to hand out, and what is known when it has."""
-
-    __slots__ = ("after", "at", "ends", "epochs", "found", "open")
-
-    def __init__(self, opened: Open | None) -> None:
-        """Begin in the segment that is open, or with what is held."""
-        self.open = opened
-        self.at = 0 if opened is None else opened.at
-        self.found: list[Message] = []
-        self.after: dict[Partition, int] = {}
-        self.epochs: dict[Partition, int | None] = {}
-        self.ends: dict[Partition, int | None] = {}
-
-    def passed(self, key: Partition, source: confluent_kafka.Message) -> None:
-        """Take a Kafka message of a partition, all of it."""
-        self.open = None
-        self.after[key] = position.start(offset_of(source) + 1)
-        self.epochs[key] = source.leader_epoch()
-
-    def inside(self, opened: Open, at: int) -> None:
-        """Take a segment's records up to a position, and go on with the next one."""
-        self.after[opened.key] = self.at = at
-        self.epochs[opened.key] = opened.source.leader_epoch()
-        self.open = opened if at % position.MAX_ROWS else None
-
-
 class Feed:
-    """Owns every message between librdkafka and the user. One thread at a time."""
+    """Owns every message between librdkafka and the user. Thread-safe.
+
+    While `due` is not reached, messages may be taken from ``ready.left`` as `handout` says.
+    """
 
     def __init__(
         self,
@@ -175,6 +104,8 @@ class Feed:
         `before_serving` runs each time before librdkafka is served; `after_serving` afterwards,
         when raising loses no record.
         """
+        self.lock = threading.RLock()  # guards everything below, and the ledger
+        self._turn = Turn(self.lock, clock)
         self._broker = broker
         self._ledger = ledger
         self._decoder = decoder
@@ -182,11 +113,14 @@ class Feed:
         self._clock = clock
         self._before_serving = before_serving
         self._after_serving = after_serving
-        self._served = clock()
-        self._open: Open | None = None
-        self._held: deque[confluent_kafka.Message] = deque()
+        self.due = clock() + _SERVE_EVERY  # when librdkafka has to be served again
+        self.ready = Ready()  # is handed out first
+        self._found: Found | None = None  # or else one call's, made of what is open and held
+        self._open: Open | None = None  # then the rest of a segment
+        self._held: deque[confluent_kafka.Message] = deque()  # and then these
         self._held_bytes = 0
-        self._taken: list[confluent_kafka.Message] = []  # not held any more, nor handed out as yet
+        self._arrived: deque[confluent_kafka.Message] = deque()  # while one thread has its turn
+        self._is_closed = False
         self._interrupted = False  # in a poll of librdkafka's, or a callback of a rebalance's
         self._changes = 0  # grows with all that may change what is held: a callback may do it
         self._held_back: dict[Partition, TopicPartition] = {}  # paused inside, not by the user
@@ -205,20 +139,38 @@ class Feed:
 
     def __repr__(self) -> str:
         current = "no segment" if self._open is None else "a segment"
-        return f"<Feed {current} open, {len(self._held)} messages held, {len(self._parked)} parked>"
+        return (
+            f"<Feed {self.ready.count_left()} messages ready, {current} open, "
+            f"{len(self._held)} held, {len(self._parked)} partitions parked>"
+        )
+
+    @property
+    def ledger(self) -> Ledger:
+        """What has been handed out up to now. For whoever holds the lock."""
+        self._note()
+        return self._ledger
+
+    def run_alone(self, function: Callable[[], T]) -> T:
+        """Run what calls librdkafka, and return what it returns; not for who holds the lock.
+
+        No other thread fetches messages then, which might be of before what this one does. A thread
+        that waits for one is waited for, a tenth of a second at most.
+        """
+        return self._turn.run_first(function)
 
     # --- what the assignment does ---------------------------------------------------------------
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Begin partitions: at a position, where their group left off, or where librdkafka says."""
-        for each in partitions:
-            key = key_of(each)
-            self._forget(key)
-            self._assigned.add(key)
-            if each.offset >= 0:
-                self._begun[key] = self._floor[key] = each.offset
-            elif each.offset in (OFFSET_INVALID, OFFSET_STORED):
-                self._unresolved.add(key)
+        with self.lock:
+            for each in partitions:
+                key = key_of(each)
+                self._forget(key)
+                self._assigned.add(key)
+                if each.offset >= 0:
+                    self._begun[key] = self._floor[key] = each.offset
+                elif each.offset in (OFFSET_INVALID, OFFSET_STORED):
+                    self._unresolved.add(key)
 
     def begin(self, keys: Iterable[Partition]) -> None:
         """Have librdkafka begin partitions, before it is polled, that come back.
@@ -227,19 +179,21 @@ class Feed:
         their group left off. It asks when its commits and earlier questions are answered. Answers
         come in order: with the first one here it has asked, with the second it knows.
         """
-        back = self._had & self._unresolved & set(keys)
+        with self.lock:
+            back = self._had & self._unresolved & set(keys)
         if back:
             with suppress(KafkaException):
                 self._broker.committed([TopicPartition(*each) for each in back], _LOOKUP)
                 self._resolve(self._clock())
 
     def seek(self, partition: TopicPartition) -> None:
-        """Go on at another position of a partition that is assigned."""
-        key = key_of(partition)
-        self._drop(key)
-        self._ledger.sought(key)
-        if partition.offset >= 0:
-            self._floor[key] = partition.offset
+        """Go on at another position of a partition that is assigned: librdkafka does already."""
+        with self.lock:
+            key, at = key_of(partition), partition.offset
+            self._drop(key)
+            self._ledger.sought(key)
+            if at >= 0:
+                self._floor[key] = at
 
     def begun_at(self, key: Partition) -> int | None:
         """Return the position that a partition was assigned with; None where it had none."""
@@ -247,26 +201,29 @@ class Feed:
 
     def serve_soon(self) -> None:
         """Let librdkafka be heard before anything else is handed out: a rebalance may be due."""
-        self._served = _LONG_AGO
+        self.due = _LONG_AGO
 
     def interrupted(self) -> None:
         """Note that an exception has cut short what is done in a rebalance."""
-        self._interrupted, self._served = True, _LONG_AGO
+        self._interrupted, self.due = True, _LONG_AGO
 
     def clear(self) -> None:
         """Forget everything: the consumer is closed."""
-        self.revoke({*self._ledger.delivered, *self._floor, *self._unresolved})
-        self._taken = []
-        self._hold([], {}, None)
-        self._paused.clear()
-        self._held_back.clear()
+        with self.lock:
+            self.revoke({*self._ledger.delivered, *self._floor, *self._unresolved})
+            self._arrived.clear()
+            self._hold([], {}, None)
+            self._paused.clear()
+            self._held_back.clear()
+            self._is_closed, self.due = True, _LONG_AGO
 
     def revoke(self, keys: Iterable[Partition]) -> None:
         """Forget partitions; what is held of them is somebody else's now."""
-        for key in list(keys):
-            if key in self._assigned:
-                self._had.add(key)
-            self._forget(key)
+        with self.lock:
+            for key in list(keys):
+                if key in self._assigned:
+                    self._had.add(key)
+                self._forget(key)
 
     def _forget(self, key: Partition) -> None:
         self._drop(key)
@@ -281,6 +238,9 @@ class Feed:
         self._ends.pop(key, None)
         self._unresolved.discard(key)
         self._returned.pop(key, None)
+        if self._turn.is_mine:  # a callback: what came before it
+            arrived = [each for each in self._arrived if partition_of(each) != key]
+            self._arrived.__init__(arrived)  # type: ignore[misc]
         opened = None if self._open is None or self._open.key == key else self._open
         self._hold(*self._without(key), opened)
 
@@ -290,32 +250,37 @@ class Feed:
         What is held of them waits, or is fetched again where that would be much, as librdkafka does
         with what it holds itself.
         """
-        for key in keys:
-            self._put_back()
-            self._held_back.pop(key, None)
-            self._paused.add(key)
-            mine = [message for message in self._held if partition_of(message) == key]
-            opened = self._open
-            if opened is not None and opened.key == key:
-                # Its floor is the next record: the segment is opened there again.
-                self._floor[key] = opened.at
-                mine.insert(0, opened.source)
-                opened = None
-            mine = self._parked.get(key, []) + mine
-            held, parked = self._without(key)
-            first = next((offset_of(each) for each in mine if each.error() is None), -1)
-            if first < 0 or sum(map(bytes_of, [mine, *parked.values()])) < HELD_BYTES:
-                self._hold(held, {**parked, key: mine}, opened)
-            else:
-                self._hold(held, parked, opened, {**self._returned, key: first})
+        with self.lock:
+            for key in keys:
+                self._pause(key)
+
+    def _pause(self, key: Partition) -> None:
+        self._put_back()
+        self._held_back.pop(key, None)
+        self._paused.add(key)
+        mine = [message for message in self._held if partition_of(message) == key]
+        opened = self._open
+        if opened is not None and opened.key == key:
+            # Its floor is the next record: the segment is opened there again.
+            self._floor[key] = opened.at
+            mine.insert(0, opened.source)
+            opened = None
+        mine = self._parked.get(key, []) + mine
+        held, parked = self._without(key)
+        first = next((offset_of(each) for each in mine if each.error() is None), -1)
+        if first < 0 or sum(map(bytes_of, [mine, *parked.values()])) < HELD_BYTES:
+            self._hold(held, {**parked, key: mine}, opened)
+        else:
+            self._hold(held, parked, opened, returned={**self._returned, key: first})
 
     def resume(self, keys: Iterable[Partition]) -> None:
         """Hand these partitions out again."""
-        for key in keys:
-            self._put_back()
-            _, parked = self._without(key)
-            self._hold([*self._parked.get(key, []), *self._held], parked, self._open)
-            self._paused.discard(key)
+        with self.lock:
+            for key in keys:
+                self._put_back()
+                _, parked = self._without(key)
+                self._hold([*self._parked.get(key, []), *self._held], parked, self._open)
+                self._paused.discard(key)
 
     def _without(
         self, key: Partition
@@ -329,15 +294,19 @@ class Feed:
         messages: list[confluent_kafka.Message],
         parked: dict[Partition, list[confluent_kafka.Message]],
         opened: Open | None,
+        *,
+        at: int | None = None,
         returned: dict[Partition, int] | None = None,
     ) -> None:
-        nbytes = bytes_of(messages)
-        # All of it or nothing, as in `_hand_out`.
+        """Change what there is to be handed out, where nothing is ready or that is put back."""
+        nbytes, ready = bytes_of(messages), Ready()
+        # All of it or nothing: from here on only the last line calls anything.
         self._changes += 1
-        self._parked, self._open, self._held_bytes = parked, opened, nbytes
+        self._parked, self._open, self._held_bytes, self.ready = parked, opened, nbytes, ready
         self._returned = self._returned if returned is None else returned
-        # In place: it may be a callback that does it, while messages are being fetched into it. And
-        # in one call: after a `clear` of its own an exception would lose them.
+        if opened is not None and at is not None:
+            opened.at = at
+        # In one call: after a `clear` of its own an exception would lose them.
         self._held.__init__(messages)  # type: ignore[misc]
 
     # --- handing out ----------------------------------------------------------------------------
@@ -348,104 +317,201 @@ class Feed:
         return found[0] if found else None
 
     def take(self, count: int, timeout: float, stops: Stops = never) -> list[Message]:
-        """Return up to `count`; fewer only when `timeout` seconds have passed, or it `stops`."""
-        deadline = self._clock() + timeout if timeout >= 0 else float("inf")
-        self._changes += 1
-        if self._taken:
-            self._put_back()
-        self._serve_if_due()
-        self._after_serving()
-        current = self._open
-        if current is not None and (found := current.ready(count)) is not None:
-            # As `_hand_out` does it, in less time.
-            at = current.at + count
-            self._ledger.delivered[current.key] = current.at = at
-            if not at % position.MAX_ROWS:
-                self._open = None
-            return found
-        while True:
-            taking = Taking(self._open)
-            if self._fill(taking, count, deadline, stops):
-                break
-            self._put_back()
-            self._after_serving()
-        self._hand_out(taking)
-        return taking.found
+        """Return up to `count`.
 
-    def _fill(self, taking: Taking, count: int, deadline: float, stops: Stops) -> bool:
-        """Take up to `count`; False if a callback has changed what there is to be taken."""
-        changes, found = self._changes, taking.found
-        while len(found) < count and changes == self._changes:
-            if found:
-                self._serve_if_due()
-            try:
-                is_taken = self._take_next(taking, count - len(found), deadline, stops, changes)
-            except ColumnarError:  # no decoder could be started
-                if not found:
-                    raise
-                break  # the next call raises it again
-            if not is_taken:
-                if self._clock() >= deadline or stops():
-                    break
-                if not found:  # what was taken would have to be taken again
-                    self._after_serving()
-        return changes == self._changes
-
-    def _take_next(
-        self,
-        taking: Taking,
-        most: int,
-        deadline: float,
-        stops: Stops,
-        changes: int,
-    ) -> bool:
-        """Take what comes next, if there is anything, and nothing has changed meanwhile."""
-        if changes != self._changes:
-            return False
-        if taking.open is not None:
-            self._take_open(taking, taking.open, taking.at, most)
-            return True
-        source = self._next_held(deadline, stops, may_raise=not taking.found)
-        if source is None or changes != self._changes:
-            return False
-        return self._take_held(taking, source, deadline, most)
-
-    def _hand_out(self, taking: Taking) -> None:
-        """Count as handed out what was taken, just before the user has it.
-
-        A signal's handler runs where something was called, or a loop begins again. From the first
-        of these lines to the user's own there is neither, in `Ledger.hand_out` nor in those
-        that return: it is all or nothing.
+        Fewer only when `timeout` seconds have passed, when it `stops`, when the next one raises
+        something, or when another thread has taken some of them at the last moment.
         """
-        self._ledger.hand_out(taking.after, taking.epochs)
-        self._ends |= taking.ends
-        self._open = taking.open
-        if taking.open is not None:
-            taking.open.at = taking.at
-        self._taken = []
+        now, left = self._clock(), self.ready.left
+        if now < self.due and length_hint(left) >= count > 0:
+            self._after_serving()
+            found = [*islice(left, count)]  # nothing is called from here on
+            if found:
+                return found
+        deadline = now + timeout if timeout >= 0 else float("inf")
+        self._serve_if_due()
+        self._after_serving()  # nothing is lost by what it raises
+        is_over = False
+        while True:
+            with self.lock:
+                is_more, is_last = self._gather(count)
+                ready = self.ready
+                is_enough = is_last or ready.count_left() >= count or (is_over and not is_more)
+                if is_enough and not ready.is_published:
+                    ready.publish()
+            if is_enough:
+                found = [*islice(ready.left, count)]
+                if found or is_over or not count:
+                    return found
+            elif is_more:
+                self._serve_if_due()
+            elif not (is_unresolved := self._begins_next()) or not self._resolve(deadline):
+                is_late = self._wait(deadline, stops, may_raise=not ready.messages)
+                is_over = is_late and (is_unresolved or not self._held)
 
-    def _move(self, count: int) -> None:
-        """Take so many messages from those that are held."""
-        moved = list(islice(self._held, count))
-        nbytes = bytes_of(moved)
-        self._taken += moved
-        if count == len(self._held):
-            self._held.clear()
+    def _gather(self, count: int) -> tuple[bool, bool]:
+        """Make messages ready until there are `count`, or librdkafka is to be served.
+
+        Returns whether there may be more at once, and whether the next one raises something: not
+        before those that are ready are handed out.
+        """
+        if self.ready.is_published and self.ready.count_left() >= count:
+            return True, False
+        if self.ready.is_published or self._found is not None:
+            self._put_back()
+        is_more = True
+        while is_more and len(self.ready.messages) < count:
+            try:
+                is_more = self._add_next()
+            except ColumnarError:  # no decoder could be started
+                if not self.ready.messages:
+                    raise
+                return False, True
+            if self._clock() >= self.due:
+                break
+        return is_more, False
+
+    def _add_next(self) -> bool:
+        """Make ready what comes next: a segment's next records, a plain message, or an event.
+
+        False if there is nothing, or nothing of which it is known where to begin.
+        """
+        if self._open is not None:
+            self._add_records(self._open)
+            return True
+        if not self._held:
+            return False
+        source = self._held[0]
+        if source.error() is not None:
+            self._add([plain_message(source)], source)
+            return True
+        key = partition_of(source)
+        if key in self._unresolved:
+            return False
+        if self._floor or self._resume:
+            self._forget_start(key)
+        if not wire.is_segment(source.headers()):
+            self._add_plain_messages()
+            return True
+        try:
+            segment = self.read(source)
+        except SegmentError as error:
+            self._add([_bad(source, error)], source)
         else:
-            for _ in range(count):
-                self._held.popleft()
+            self._add_records(self._begin_segment(key, source, segment), is_held=True)
+        return True
+
+    def _add_plain_messages(self) -> None:
+        """Make the first that is held ready, and what comes with it: of one alone it is a price."""
+        sources = [self._held[0]]
+        for source in islice(self._held, 1, _TOGETHER):
+            if source.error() is not None or wire.is_segment(source.headers()):
+                break
+            if self._unresolved or self._floor or self._resume:
+                break
+            sources.append(source)
+        first = len(self.ready.messages)
+        parts = [Part(n, n + 1, each, None, 0) for n, each in enumerate(sources, first)]
+        messages = list(map(plain_message, sources))
+        left, nbytes = list(islice(self._held, len(sources), None)), bytes_of(sources)
+        # All of it or nothing, as in `_hold`.
+        self._changes += 1
+        self.ready.messages += messages
+        self.ready.parts += parts
         self._held_bytes -= nbytes
+        self._held.__init__(left)  # type: ignore[misc]
+
+    def _add_records(self, opened: Open, *, is_held: bool = False) -> None:
+        try:
+            messages = opened.take()
+        except SegmentError as error:
+            messages = [_bad(opened.source, error)]
+        self._add(messages, opened.source, opened, is_held=is_held)
+
+    def _add(
+        self,
+        messages: list[Message],
+        source: confluent_kafka.Message,
+        opened: Open | None = None,
+        *,
+        is_held: bool = True,
+    ) -> None:
+        """Make messages of a source ready, which may be the first that is held."""
+        ready, nbytes = self.ready, size_of(source) if is_held else 0
+        begin, at = len(ready.messages), 0 if opened is None else opened.at
+        part = Part(begin, begin + len(messages), source, opened, at)
+        after = (messages[-1].offset() or 0) + 1
+        # All of it or nothing, as in `_hold`.
+        self._changes += 1
+        ready.messages += messages
+        ready.parts += [part]
+        self._held_bytes -= nbytes
+        self._open = opened if after % position.MAX_ROWS else None
+        if opened is not None:
+            opened.at = after
+        if is_held:
+            self._held.popleft()
+
+    def _note(self) -> None:
+        """Note what has been handed out since, which is told by what is left: see `handout`."""
+        if self._found is not None and self._found.is_taken:
+            self._note_found(self._found)
+        ready = self.ready
+        taken, parts = ready.count_taken(), ready.noted_parts
+        if taken == ready.noted:
+            return
+        handed = Handed(None)
+        for part in islice(ready.parts, parts, None):
+            if part.begin >= taken:
+                break
+            if part.source.error() is not None:
+                self._add_event(part.source, handed)
+            else:
+                after = ready.messages[min(part.end, taken) - 1].offset()
+                handed.upto(part.source, (after or 0) + 1)
+            parts += part.end <= taken
+        self._ledger.hand_out(handed.after, handed.epochs)
+        self._ends |= handed.ends
+        ready.noted, ready.noted_parts = taken, parts
+
+    def _note_found(self, found: Found) -> None:
+        handed = found.handed
+        if handed is None:
+            self._found = None
+            return
+        for key in handed.after:
+            self._forget_start(key)
+        left = list(islice(self._held, handed.moved, None))
+        nbytes = bytes_of(left)
+        # All of it or nothing, as in `_hold`.
+        self._ledger.hand_out(handed.after, handed.epochs)
+        self._ends |= handed.ends
+        self._changes += 1
+        self._open, self._held_bytes, self._found = handed.opened, nbytes, None
+        if handed.opened is not None:
+            handed.opened.at = handed.at
+        self._held.__init__(left)  # type: ignore[misc]
 
     def _put_back(self) -> None:
-        """Hold again what was taken and not handed out; what was taken only by half is held."""
-        taken, held = self._taken, self._held
-        if not taken:
+        """Hold again what was made ready, or found, and nobody has taken."""
+        if self._found is not None:
+            self._found.withdraw()
+        ready = self.ready
+        ready.withdraw()
+        self._note()
+        self._found = None
+        if not ready.parts:
+            self.ready = Ready()
             return
-        self._changes += 1
-        count = next((n for n, each in enumerate(taken) if held and each is held[0]), len(taken))
-        held.extendleft(taken[:count][::-1])
-        self._held_bytes = bytes_of(held)
-        self._taken = []
+        left = ready.parts[ready.noted_parts :]
+        if not left:
+            self.ready = Ready()
+            return
+        first = left[0]
+        sources = [first.source] if first.opened is None else []
+        sources += [each.source for last, each in pairwise(left) if each.source is not last.source]
+        at = first.at + ready.noted - first.begin
+        self._hold([*sources, *self._held], self._parked, first.opened, at=at)
 
     def segment(self, timeout: float) -> Segment | None:
         """Return the next segment whole; None after `timeout` seconds.
@@ -458,18 +524,29 @@ class Feed:
             SegmentError: it is no segment that can be read; the next call goes on after it.
         """
         deadline = self._clock() + timeout if timeout >= 0 else float("inf")
-        self._changes += 1
-        self._put_back()
         self._serve_if_due()
         self._after_serving()
-        source = None if self._open is not None else self._next_held(deadline, may_raise=True)
-        if self._open is not None:  # also when it is a callback that has opened it
-            source = self._open.source
+        is_over = False
+        while True:
+            with self.lock:
+                self._put_back()
+                self._found = found = self._find_segment()
+            if found is not None:
+                segment: Segment | None = found.take()
+                if segment is not None:
+                    return segment
+            elif is_over:
+                return None
+            else:
+                is_over = self._wait(deadline, never, may_raise=True) and not self._held
+
+    def _find_segment(self) -> Found | None:
+        source = self._open.source if self._open is not None else next(iter(self._held), None)
         if source is None:
             return None
+        handed = self._whole(source)
         if source.error() is not None:
-            self._take_whole(source)
-            raise KafkaException(source.error())
+            return Found(handed, error=KafkaException(source.error()))
         if not wire.is_segment(source.headers()):
             raise KafkaException(
                 confluent_kafka.KafkaError(
@@ -481,100 +558,59 @@ class Feed:
         try:
             segment = self.read(source)
             segment.verify()
-        except SegmentError:
-            self._take_whole(source)
-            raise
+        except SegmentError as error:
+            return Found(handed, error=error)
         self._ledger.opened(partition_of(source), segment.kafka_offset, segment.id, segment.rows)
-        self._take_whole(source)
-        return segment
+        return Found(handed, segment)
 
-    def _take_whole(self, source: confluent_kafka.Message) -> None:
-        """Hand out the message that is open, or the first that is held."""
-        taking = Taking(None)
+    def _whole(self, source: confluent_kafka.Message) -> Handed:
+        """Return what is noted when the message that is open, or the first held, is handed out."""
+        handed = Handed(None)
+        handed.moved = 0 if self._open is not None else 1
         if source.error() is None:
-            taking.passed(partition_of(source), source)
+            handed.upto(source, position.start(offset_of(source) + 1))
         else:
-            self._reached(source, taking)
-        if self._open is None:
-            self._move(1)
-        self._hand_out(taking)
+            self._add_event(source, handed)
+        return handed
+
+    def _add_event(self, event: confluent_kafka.Message, handed: Handed) -> None:
+        """Add the end of a partition, if that is what an event tells."""
+        if _has_a_place(event):
+            key = partition_of(event)
+            handed.ends[key] = handed.after.get(key, self._ledger.delivered.get(key))
 
     def at_end(self) -> set[Partition]:
         """Return the partitions of which nothing was handed out since their end was told."""
-        delivered = self._ledger.delivered
-        return {key for key, after in self._ends.items() if delivered.get(key) == after}
+        with self.lock:
+            delivered = self.ledger.delivered
+            return {key for key, after in self._ends.items() if delivered.get(key) == after}
 
     def forget_ends(self) -> None:
         """Count no end that was told before, or is about to be: there may be more by now."""
-        self._put_back()
-        left = list(filter(_is_no_end, self._held))
-        if self._ends or len(left) < len(self._held):
-            self._ends.clear()
-            self._hold(left, self._parked, self._open)
-            self._tell_ends_again()
+        self._turn.run_first(self._forget_ends)
+
+    def _forget_ends(self) -> None:
+        with self.lock:
+            self._put_back()
+            left = list(filter(_is_no_end, self._held))
+            if self._ends or len(left) < len(self._held):
+                self._ends.clear()
+                self._hold(left, self._parked, self._open)
+                self._tell_ends_again()
 
     def _tell_ends_again(self) -> None:
         # Fetching anew librdkafka does, which may take it a second.
         self._hold_back()
         self._resume_held_back()
 
-    def _reached(self, event: confluent_kafka.Message, taking: Taking) -> None:
-        """Note the end of a partition, if that is what an event tells."""
-        if _has_a_place(event):
-            key = partition_of(event)
-            taking.ends[key] = taking.after.get(key, self._ledger.delivered.get(key))
-
-    def _take_open(self, taking: Taking, opened: Open, at: int, most: int) -> None:
-        """Take a segment's records from a position on, one at least."""
-        try:
-            found = opened.take(at, most)
-        except SegmentError as error:
-            taking.passed(opened.key, opened.source)
-            taking.found.append(_bad(opened.source, error))
-        else:
-            taking.inside(opened, at + len(found))
-            taking.found += found
-
-    def _take_held(
-        self, taking: Taking, source: confluent_kafka.Message, deadline: float, most: int
-    ) -> bool:
-        """Take the first that is held: a plain message, an error, or a segment's first records.
-
-        False if it is not known as yet where to begin.
-        """
-        if source.error() is not None:
-            self._reached(source, taking)
-            taking.found.append(plain_message(source))
-        else:
-            key = partition_of(source)
-            if key in self._unresolved and not self._is_resolved_for(deadline):
-                return False
-            if self._floor or self._resume:
-                self._forget_start(key)
-            if wire.is_segment(source.headers()):
-                self._take_segment(taking, source, key, most)
-            else:
-                taking.passed(key, source)
-                taking.found.append(plain_message(source))
-        self._taken.append(source)
-        self._held.popleft()
-        self._held_bytes -= size_of(source)
-        return True
-
-    def _take_segment(
-        self, taking: Taking, source: confluent_kafka.Message, key: Partition, most: int
-    ) -> None:
-        try:
-            segment = self.read(source)
-        except SegmentError as error:
-            taking.passed(key, source)
-            taking.found.append(_bad(source, error))
-            return
+    def _begin_segment(
+        self, key: Partition, source: confluent_kafka.Message, segment: Segment
+    ) -> Open:
+        """Return a segment opened at the row where it is to be begun."""
         row, resumed = self._start(key, segment)
         self._ledger.mark_committed(resumed)
         self._ledger.opened(key, segment.kafka_offset, segment.id, segment.rows)
-        at = segment.offset + row
-        self._take_open(taking, Open(key, source, segment, at), at, most)
+        return Open(key, source, segment, segment.offset + row)
 
     def _start(self, key: Partition, segment: Segment) -> tuple[int, list[TopicPartition]]:
         """Return the row at which to begin a segment, and what of the group's commit says so."""
@@ -594,16 +630,29 @@ class Feed:
             if self._floor.get(key) != delivered:
                 self._floor.pop(key, None)
 
-    def _is_resolved_for(self, deadline: float) -> bool:
-        """Learn where the group left off; if not now, the next time."""
-        is_resolved = self._resolve(deadline)
-        if not is_resolved:
-            self._serve(self._step(deadline))
-        return is_resolved
+    def _begins_next(self) -> bool:
+        """Say whether the next message waits for where its partition is to be begun."""
+        with self.lock:
+            if self._open is not None or not self._held:
+                return False
+            source = self._held[0]
+            return source.error() is None and partition_of(source) in self._unresolved
 
     def _resolve(self, deadline: float) -> bool:
-        """Learn where the group left off; False when Kafka has to be asked again."""
-        asked = [TopicPartition(*each) for each in self._unresolved]
+        """Learn where the group left off; False when Kafka has to be asked again.
+
+        While another thread asks for messages it waits for that one.
+        """
+        asked: list[bool] = []
+        bell = self._turn.run(lambda: asked.append(self._ask_committed(deadline)))
+        if bell is not None:
+            bell.acquire(timeout=self._step(deadline))
+        return any(asked)
+
+    def _ask_committed(self, deadline: float) -> bool:
+        with self.lock:
+            keys = set(self._unresolved)
+        asked = [TopicPartition(*each) for each in keys]
         left = max(_LOOKUP, min(10.0, deadline - self._clock()))
         try:
             found = self._broker.committed(asked, left)
@@ -611,10 +660,14 @@ class Feed:
             if error.args[0].retriable() or error.args[0].code() in _AGAIN:
                 return False
             found = []  # nothing can be known: the segment is read from its first row
-        # Whether a row is of the segment that is there is known when that comes.
-        self._ledger.mark_committed(TopicPartition(*key_of(each), each.offset) for each in found)
-        self._resume |= {key_of(each): each for each in found if each.error is None}
-        self._unresolved.clear()
+        with self.lock:
+            found = [each for each in found if key_of(each) in self._unresolved]
+            # Whether a row is of the segment that is there is known when that comes.
+            self._ledger.mark_committed(
+                TopicPartition(*key_of(each), each.offset) for each in found
+            )
+            self._resume |= {key_of(each): each for each in found if each.error is None}
+            self._unresolved -= keys
         return True
 
     def read(self, source: confluent_kafka.Message) -> Segment:
@@ -635,51 +688,90 @@ class Feed:
 
     # --- librdkafka -----------------------------------------------------------------------------
 
-    def _next_held(
-        self, deadline: float, stops: Stops = never, *, may_raise: bool
-    ) -> confluent_kafka.Message | None:
-        """Return the next message to hand out, in Kafka's order for each partition; it stays."""
-        while not self._held:
-            self._resume_held_back()
-            # Not for all of the time at once: what a callback raised must not wait for a message.
-            self._serve(self._step(deadline))
-            if self._held:
-                break
-            if may_raise:
-                self._after_serving()
-            if self._clock() >= deadline or stops():
-                return None
-        return self._held[0]
+    def _wait(self, deadline: float, stops: Stops, *, may_raise: bool) -> bool:
+        """Wait for a message, for a short time; say whether the call may wait no longer.
+
+        Not for all of the time at once: what a callback raised must not wait for a message.
+        """
+        self._serve(self._step(deadline), resumes=True)
+        self._fetch_together()
+        if may_raise:
+            self._after_serving()
+        return self._clock() >= deadline or stops()
 
     def _step(self, deadline: float) -> float:
         """Return for how long librdkafka may be waited for at once."""
-        return min(_SERVE_EVERY, max(0.0, deadline - self._clock()))
+        return min(self._turn.step(_SERVE_EVERY), max(0.0, deadline - self._clock()))
 
     def _serve_if_due(self) -> None:
-        if self._clock() - self._served >= _SERVE_EVERY:
+        if self._clock() >= self.due:
             self._serve(0)
 
-    def _serve(self, timeout: float) -> None:
+    def _serve(self, timeout: float, *, resumes: bool = False) -> None:
         """Let librdkafka run callbacks and fetch one message, which is held.
 
         It is asked again after an event: a rebalance may follow, and take away what is held.
         """
-        self._begin_serving()
-        try:
-            while (message := self._broker.poll(timeout)) is not None:
-                self._keep(message)
-                if self._is_full():
-                    self._hold_back()
-                if _has_a_place(message):
-                    break
-                timeout = 0
-        except BaseException:
-            self._interrupted, self._served = True, _LONG_AGO
-            raise
-        self._served = self._clock()
+        while (new := self._fetch(1, timeout, resumes=resumes)) and not _has_a_place(new[0]):
+            timeout = 0
+
+    def _fetch_together(self) -> None:
+        """Fetch what has arrived behind a plain message: many cost little more than one.
+
+        A few at a time: there may be segments among them, which are large.
+        """
+        while (count := self._count_together()) > 0:
+            if len(self._fetch(count, 0)) < count:
+                break
+
+    def _count_together(self) -> int:
+        """Return how many messages more may be fetched at once, if the last is a plain one."""
+        with self.lock:
+            last = self._held[-1] if self._held else None
+            if last is None or last.error() is not None or wire.is_segment(last.headers()):
+                return 0
+            room = min(_TOGETHER, _HELD_MESSAGES) - len(self._held)
+            return 0 if self._is_full() else min(_AT_ONCE, room)
+
+    def _fetch(
+        self, count: int, timeout: float, *, resumes: bool = False, pauses: bool = True
+    ) -> list[confluent_kafka.Message]:
+        """Let librdkafka run callbacks and fetch up to `count` messages, which are held.
+
+        Each is waited for; or, while another thread has its turn, the end of that. When much is
+        held then it `pauses`, so that librdkafka fetches no more until a call `resumes`.
+        """
+        fetched: list[confluent_kafka.Message] = []
+
+        def fetch() -> None:
+            with self.lock:
+                self._begin_serving()
+                if resumes:
+                    self._resume_held_back()
+            try:
+                # No statement of Python's for each, which would take as long as the poll. Nor one
+                # call of librdkafka's for all: an exception in it would lose them, and what a
+                # callback in it takes away could not be told from what came after.
+                polled = islice(iter(partial(self._broker.poll, timeout), None), count)
+                self._arrived.extend(polled)
+                with self.lock:
+                    fetched.extend(self._hold_arrived())
+                    self.due = self._clock() + _SERVE_EVERY
+                    if pauses and self._is_full():
+                        self._hold_back()
+            except BaseException:
+                self.interrupted()
+                raise
+
+        bell = self._turn.run(fetch)
+        if bell is not None:
+            bell.acquire(timeout=timeout)
+        return fetched
 
     def _begin_serving(self) -> None:
         """Do what has to be done before librdkafka is polled."""
+        if self._is_closed:  # by another thread, while this one waited
+            raise RuntimeError("Consumer closed")
         self._before_serving()
         if self._interrupted:
             self._recover()
@@ -687,12 +779,31 @@ class Feed:
             self._broker.seek(TopicPartition(*key, offset))
             del self._returned[key]
 
+    def _hold_arrived(self) -> list[confluent_kafka.Message]:
+        """Hold what librdkafka has given, and return it."""
+        arrived = list(self._arrived)
+        held, parked = arrived, self._parked
+        if self._paused or self._returned:
+            held, parked = [], {key: list(each) for key, each in parked.items()}
+            for message in arrived:
+                key = partition_of(message)
+                if not _has_a_place(message) or key not in self._paused | self._returned.keys():
+                    held.append(message)
+                elif key not in self._returned:  # or it comes again
+                    parked.setdefault(key, []).append(message)
+        nbytes, none = self._held_bytes + bytes_of(held), deque[confluent_kafka.Message]()
+        # All of it or nothing, as in `_hold`.
+        self._parked, self._held_bytes, self._arrived = parked, nbytes, none
+        self._held.extend(held)
+        return arrived
+
     def _recover(self) -> None:
         """Make up for what was lost with an exception, as a signal's handler raises it in a poll.
 
         A message, which librdkafka's position is behind then: it is fetched again. And what a
         rebalance's callbacks had to do.
         """
+        self._hold_arrived()
         self._put_back()
         assigned = self._broker.assignment()
         keys = set(map(key_of, assigned))
@@ -722,15 +833,6 @@ class Feed:
         self._hold(list(self._held), self._parked, self._open)
         self._interrupted = False
 
-    def _keep(self, message: confluent_kafka.Message) -> bool:
-        """Hold a message; False if that is of a partition that the user has paused."""
-        if self._paused and partition_of(message) in self._paused and _has_a_place(message):
-            self._parked.setdefault(partition_of(message), []).append(message)
-            return False
-        self._held.append(message)
-        self._held_bytes += len(message) + _MESSAGE_BYTES  # as size_of, which a call would double
-        return True
-
     def _is_full(self, most: int = 0) -> bool:
         """Say whether much is held, `most` messages or more than usual."""
         held = len(self._held)
@@ -758,27 +860,6 @@ _AGAIN: Final = frozenset(
         confluent_kafka.KafkaError.NOT_COORDINATOR,
     }
 )
-
-
-def partition_of(message: confluent_kafka.Message) -> Partition:
-    """Return what identifies a message's partition."""
-    return message.topic() or "", -1 if (at := message.partition()) is None else at
-
-
-def offset_of(message: confluent_kafka.Message) -> int:
-    """Return a message's Kafka offset."""
-    offset = message.offset()
-    return 0 if offset is None else offset
-
-
-def size_of(message: confluent_kafka.Message) -> int:
-    """Return about how many bytes a message takes."""
-    return len(message) + _MESSAGE_BYTES
-
-
-def bytes_of(messages: Collection[confluent_kafka.Message]) -> int:
-    """Return what `size_of` says of them together."""
-    return sum(map(len, messages)) + _MESSAGE_BYTES * len(messages)
 
 
 def _where(message: confluent_kafka.Message) -> str:
@@ -822,20 +903,3 @@ def _bad(source: confluent_kafka.Message, error: SegmentError) -> Message:
         timestamp=source.timestamp(),
         error=error.kafka_error,
     )
-
-
-def _messages(
-    segment: Segment, source: confluent_kafka.Message, start: int
-) -> Iterator[list[Message]]:
-    """Yield the records of a segment from row `start` on as messages, some at a time."""
-    kind, _ = stamp = source.timestamp()
-    place = Place(
-        topic=segment.topic,
-        partition=segment.partition,
-        leader_epoch=source.leader_epoch(),
-        rows=segment.rows,
-        kind=kind,
-        appended=stamp if kind == TIMESTAMP_LOG_APPEND_TIME else None,
-    )
-    for row, found in segment._slices(start):
-        yield records(place, segment.offset + row, *found)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import concurrent.futures
     from collections.abc import Callable, Iterator, Mapping
 
-    from columnar_kafka.arrow_feed import Found
+    from columnar_kafka.arrow_feed import FoundTable
     from columnar_kafka.feed import Stops
 
     Take = Callable[[int, float, Stops], list[Any]]  # so many, within so many seconds
@@ -168,7 +168,7 @@ class AIOConsumer:
             KafkaException, TypeError, ValueError: as `Consumer.consume_arrow`.
         """
         find = partial(self._consumer._find_arrow, *args, **kwargs)
-        found: Found | None = await self._wait(find)
+        found: FoundTable | None = await self._wait(find)
         return None if found is None else found.take()  # nobody else had a turn since
 
     async def arrow_reader(
@@ -313,7 +313,8 @@ class AIOConsumer:
             return False  # the partition is no longer this consumer's
         if self._consumer._settings.unwraps and self._consumer._settings.auto_store:
             # Or what was stored when it was taken would be committed.
-            self._consumer._ledger.store(place)
+            with self._consumer._lock:
+                self._consumer._feed.ledger.store(place)
         return True
 
     # --- the assignment -------------------------------------------------------------------------

@@ -12,7 +12,16 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from tables import CONFIG, after, begin, numbers, put, watch
 
-from columnar_kafka import ConfigError, RowError, SchemaError, SegmentError, decoder, feed, position
+from columnar_kafka import (
+    ConfigError,
+    RowError,
+    SchemaError,
+    SegmentError,
+    decoder,
+    feed,
+    handout,
+    position,
+)
 from columnar_kafka.plain import Avro, Ipc, Json
 from columnar_kafka.testing import FakeKafka
 
@@ -369,7 +378,7 @@ def test_what_a_callback_does_while_many_are_fetched_is_done_at_once(
             for row in () if table is None else table.to_pylist():
                 found[row["_kafka"]["partition"]].append(int(row["value"]))
         held = consumer._feed._held
-        assert consumer._feed._interrupted or consumer._feed._held_bytes == feed.bytes_of(held)
+        assert consumer._feed._interrupted or consumer._feed._held_bytes == handout.bytes_of(held)
     assert len(polls) >= at
     assert found == {0: list(left), 1: list(range(15))}
     if left == ():

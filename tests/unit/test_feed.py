@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from segments import segment
 
-from columnar_kafka import SegmentError, feed, position
+from columnar_kafka import SegmentError, feed, handout, position
 from columnar_kafka.broker.memory import MemoryConsumer, MemoryKafka
 from columnar_kafka.feed import Feed
 from columnar_kafka.ledger import Ledger
@@ -79,11 +79,17 @@ class Reader:
     def __init__(self, kafka: MemoryKafka, *, auto_store: bool = True) -> None:
         self.clock = Clock()
         self.broker = Broker(kafka, self.clock)
-        self.ledger = Ledger(auto_store=auto_store)
         self.raised: list[Exception] = []
         self.feed = Feed(
-            self.broker, self.ledger, clock=self.clock, after_serving=self._raise_pending
+            self.broker,
+            Ledger(auto_store=auto_store),
+            clock=self.clock,
+            after_serving=self._raise_pending,
         )
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.feed.ledger
 
     def _raise_pending(self) -> None:
         if self.raised:
@@ -653,8 +659,8 @@ def test_what_is_too_much_to_wait_is_fetched_again(monkeypatch: pytest.MonkeyPat
             put(kafka, range(n, n + 20), partition=partition)
     one = Reader(kafka).begin(*(start(key=key) for key in keys))
     taken = one.numbers(1)
-    assert one.feed._open is not None
-    monkeypatch.setattr(feed, "HELD_BYTES", 5 * feed.size_of(one.feed._open.source))
+    [part] = one.feed.ready.parts
+    monkeypatch.setattr(feed, "HELD_BYTES", 5 * handout.size_of(part.source))
     most = 0
     for key in keys:
         for _ in range(10):
@@ -662,7 +668,7 @@ def test_what_is_too_much_to_wait_is_fetched_again(monkeypatch: pytest.MonkeyPat
             taken += one.numbers(1)  # and one more message is fetched
         one.pause(key)
         parked = [each for messages in one.feed._parked.values() for each in messages]
-        assert feed.bytes_of(parked) < feed.HELD_BYTES
+        assert handout.bytes_of(parked) < feed.HELD_BYTES
         most = max(most, len(parked))
     assert most > 2
     assert one.numbers() == []
@@ -810,7 +816,9 @@ def test_a_closed_feed_holds_nothing() -> None:
     one.pause(P0)
     one.resume(P0)
     one.feed.clear()
-    assert repr(one.feed) == "<Feed no segment open, 0 messages held, 0 parked>"
+    assert repr(one.feed) == (
+        "<Feed 0 messages ready, no segment open, 0 held, 0 partitions parked>"
+    )
     assert one.ledger.uncommitted() == []
 
 

@@ -17,7 +17,17 @@ from hypothesis import settings
 from interrupting import Interrupted, Interrupter
 from segments import segment
 
-from columnar_kafka import SegmentError, arrow_feed, arrow_reader, decoder, feed, ledger, position
+from columnar_kafka import (
+    SegmentError,
+    arrow_feed,
+    arrow_reader,
+    decoder,
+    feed,
+    handout,
+    ledger,
+    position,
+    turn,
+)
 from columnar_kafka.arrow_feed import ArrowFeed, Request
 from columnar_kafka.arrow_reader import stream
 from columnar_kafka.broker.memory import MemoryConsumer, MemoryKafka
@@ -32,7 +42,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 P0, P1 = ("t", 0), ("t", 1)
-MODULES = (feed, arrow_feed, arrow_reader, ledger, sys.modules[__name__])
+MODULES = (feed, handout, turn, arrow_feed, arrow_reader, ledger, sys.modules[__name__])
 FIRST = position.pack(0, 1, 3)
 Script = list[tuple[Any, ...]]
 
@@ -103,9 +113,12 @@ class Reader:
 
     def __init__(self, kafka: MemoryKafka, places: set[int]) -> None:
         self.broker = Broker(kafka, end_events=True)
-        self.ledger = Ledger(auto_store=True)
         self.feed = ArrowFeed(
-            self.broker, self.ledger, clock=self.broker.clock, decoder=DECODED, tells_ends=True
+            self.broker,
+            Ledger(auto_store=True),
+            clock=self.broker.clock,
+            decoder=DECODED,
+            tells_ends=True,
         )
         self.interrupter = Interrupter(*MODULES, places=places)
         self.found: dict[tuple[str, int], list[tuple[int, Any]]] = {P0: [], P1: []}
@@ -128,7 +141,7 @@ class Reader:
     def check(self) -> None:
         """What counts as handed out, and so may be committed, is what was handed out."""
         after = {key: found[-1][0] + 1 for key, found in self.found.items() if found}
-        assert self.ledger.delivered == after
+        assert self.feed.ledger.delivered == after
 
     def take(self, count: int) -> int:
         found = self.interrupter.run(partial(self.feed.take, count, 0.2))

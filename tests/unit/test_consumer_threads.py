@@ -1,0 +1,243 @@
+"""Any method of a consumer from any thread: each record comes once, and no poll is waited for."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import Counter
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import support
+import tables
+from confluent_kafka import TopicPartition
+
+from columnar_kafka import position
+from columnar_kafka.testing import FakeKafka
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+RECORDS = 6000
+
+
+@pytest.fixture(autouse=True)
+def _threads_take_turns_often() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.fixture
+def kafka() -> FakeKafka:
+    """Segments of 100 records, a plain message after each tenth."""
+    found = FakeKafka()
+    found.create_topic("t", 1)
+    for start in range(0, RECORDS, 100):
+        tables.put(found, tables.numbers(start, 100))
+        if not start % 1000:
+            found.append("t", 0, b"plain")
+    return found
+
+
+EXPECTED = Counter({**dict.fromkeys(range(RECORDS), 1), b"plain": RECORDS // 1000})
+
+
+def value_of(message: Any) -> Any:
+    assert message.error() is None, message.error()
+    value = message.value()
+    return value["n"] if isinstance(value, dict) else value
+
+
+def one_by_one(consumer: Any) -> list[Any]:
+    message = consumer.poll(0.05)
+    return [] if message is None else [value_of(message)]
+
+
+def some(consumer: Any) -> list[Any]:
+    return [value_of(each) for each in consumer.consume(7, 0.05)]
+
+
+def table(consumer: Any) -> list[Any]:
+    found = consumer.consume_arrow(11, 0.05)
+    if found is None:
+        return []
+    return found[found.column_names[0]].to_pylist()
+
+
+def run_all(*functions: Callable[[], None]) -> None:
+    """Run functions in threads of their own; raise what one of them raised."""
+    raised: list[BaseException] = []
+
+    def run(function: Callable[[], None]) -> None:
+        try:
+            function()
+        except BaseException as error:  # noqa: BLE001 - raised by the test's own thread
+            raised.append(error)
+
+    threads = [threading.Thread(target=run, args=[each], daemon=True) for each in functions]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(60)
+    assert not any(each.is_alive() for each in threads)
+    for error in raised:
+        raise error
+
+
+def taken_by(consumer: Any, *ways: Callable[[Any], list[Any]]) -> Counter[Any]:
+    """What threads take, each in its way, until they have it all."""
+    lock, found = threading.Lock(), Counter[Any]()
+
+    def take(way: Callable[[Any], list[Any]]) -> None:
+        while found.total() < EXPECTED.total():
+            values = way(consumer)
+            with lock:
+                found.update(values)
+
+    run_all(*[lambda way=each: take(way) for each in ways])
+    return found
+
+
+@pytest.mark.parametrize(
+    "ways",
+    [[one_by_one] * 4, [some] * 4, [table] * 4, [one_by_one, some, table, one_by_one]],
+    ids=["poll", "consume", "consume_arrow", "all"],
+)
+def test_threads_that_take_from_one_consumer_share_its_records(kafka: FakeKafka, ways: Any) -> None:
+    consumer = tables.begin(kafka)
+    assert taken_by(consumer, *ways) == EXPECTED
+    assert consumer.commit(asynchronous=False)[0].offset == position.start(66)
+    consumer.close()
+
+
+# --- while another thread waits -------------------------------------------------------------------
+
+T0 = TopicPartition("t", 0)
+
+
+def place(offset: int) -> TopicPartition:
+    return TopicPartition("t", 0, position.start(offset))
+
+
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "commit": lambda it: it.commit(offsets=[place(1)], asynchronous=False),
+    "committed": lambda it: it.committed([T0]),
+    "position": lambda it: it.position([T0]),
+    "store_offsets": lambda it: it.store_offsets(offsets=[place(1)]),
+    "assignment": lambda it: it.assignment(),
+    "get_watermark_offsets": lambda it: it.get_watermark_offsets(T0),
+    "offsets_for_times": lambda it: it.offsets_for_times([place(0)]),
+    "consumer_group_metadata": lambda it: it.consumer_group_metadata(),
+    "list_topics": lambda it: it.list_topics(timeout=1),
+    "seek": lambda it: it.seek(place(0)),
+    "pause": lambda it: it.pause([T0]),
+    "resume": lambda it: it.resume([T0]),
+    "incremental_unassign": lambda it: it.incremental_unassign([T0]),
+    "incremental_assign": lambda it: it.incremental_assign([place(0)]),
+    "unassign": lambda it: it.unassign(),
+    "assign": lambda it: it.assign([place(0)]),
+}
+
+
+def test_a_thread_that_waits_for_ever_keeps_no_other_from_its_work() -> None:
+    kafka = FakeKafka()
+    kafka.create_topic("t", 1)
+    consumer = tables.begin(kafka, **{"enable.auto.offset.store": False})
+    done: list[Any] = []
+
+    def wait() -> None:
+        done.append(value_of(consumer.poll()))
+
+    def call() -> None:
+        for call in CALLS.values():
+            call(consumer)
+        assert done == []
+        tables.put(kafka, tables.numbers(7, 1))
+
+    run_all(wait, call)
+    assert done == [7]
+
+
+def test_threads_that_wait_for_ever_learn_that_another_has_closed_the_consumer() -> None:
+    kafka = FakeKafka()
+    kafka.create_topic("t", 1)
+    consumer = tables.begin(kafka)
+
+    def wait() -> None:
+        with pytest.raises(RuntimeError, match="Consumer closed"):
+            consumer.poll()
+
+    def close() -> None:
+        support.eventually(lambda: consumer._feed._turn._owner)
+        consumer.close()
+
+    run_all(wait, wait, wait, close)
+
+
+class InPoll:
+    """A consumer one thread of which is inside librdkafka's poll, with what that has fetched."""
+
+    def __init__(self, kafka: FakeKafka) -> None:
+        self.consumer = tables.begin(kafka)
+        self.found: list[Any] = []
+        self._entered, self._go = threading.Event(), threading.Event()
+        self._poll = self.consumer._broker.poll
+        self.consumer._broker.poll = self._held_up
+
+    def _held_up(self, timeout: float) -> Any:
+        fetched = self._poll(timeout)
+        self._entered.set()
+        assert self._go.wait(20)
+        return fetched
+
+    def _take(self) -> None:
+        with suppress(RuntimeError):  # it is closed
+            message = self.consumer.poll(0.05)
+            self.found += [] if message is None else [value_of(message)]
+
+    def run(self, function: Callable[[Any], Any]) -> list[Any]:
+        """What that thread returns while another calls a function, and what comes then."""
+
+        def call() -> None:
+            assert self._entered.wait(20)
+            function(self.consumer)
+
+        def let_go() -> None:
+            support.eventually(lambda: self.consumer._feed._turn._first)
+            self._go.set()
+
+        run_all(self._take, call, let_go)
+        with suppress(RuntimeError):
+            self.found += map(value_of, self.consumer.consume(3, 0.05))
+        return self.found
+
+
+MOVES: dict[str, tuple[Callable[[Any], Any], list[Any]]] = {
+    "seek": (lambda it: it.seek(place(3)), [200, 201, 202, 203]),
+    "assign": (lambda it: it.assign([place(3)]), [200, 201, 202, 203]),
+    "pause": (lambda it: it.pause([T0]), []),
+    "unassign": (lambda it: it.unassign(), []),
+    "incremental_unassign": (lambda it: it.incremental_unassign([T0]), []),
+    "close": (lambda it: it.close(), []),
+}
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_a_record_fetched_before_another_thread_moves_the_consumer_comes_first_or_not_at_all(
+    kafka: FakeKafka, name: str
+) -> None:
+    move, then = MOVES[name]
+    assert InPoll(kafka).run(move) in (then, [0, *then[:3]])
+
+
+def test_what_was_fetched_of_a_partition_that_another_thread_pauses_comes_when_it_is_resumed(
+    kafka: FakeKafka,
+) -> None:
+    one = InPoll(kafka)
+    found = one.run(lambda it: it.pause([T0]))
+    one.consumer.resume([T0])
+    found += map(value_of, one.consumer.consume(3, 0.05))
+    assert found[:3] == [0, 1, 2]
