@@ -708,7 +708,7 @@ class Consumer(confluent_kafka.Consumer):
         Callbacks are served, `on_revoke` among them; what one of them raised is raised at the end.
         Called by one of them it does nothing. A commit, as confluent-kafka's, waits for a broker
         that is gone, and for members that keep a rebalance waiting: up to
-        ``max.poll.interval.ms``.
+        ``max.poll.interval.ms``. Interrupted (Ctrl-C) it closes without the commits that are left.
         """
         if not self._settings.unwraps or self._closed:
             super().close()
@@ -721,6 +721,9 @@ class Consumer(confluent_kafka.Consumer):
             self._commit_stored(assigned_by_hand)
             if self._subscribed:
                 self._leave()
+        except BaseException:  # of a signal handler: who interrupts does not wait for a commit
+            self._losing = True
+            raise
         finally:
             super().close()
             self._closing = False
