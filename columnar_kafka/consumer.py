@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import sys
 import time
 from collections import deque
 from collections.abc import Callable
@@ -85,6 +86,7 @@ class Consumer(confluent_kafka.Consumer):
 
     # What a subclass that does not call __init__ has: confluent-kafka's own errors.
     _settings = config.ConsumerConfig.parse({})[0]
+    _cooperative = False  # nor is there anything to be answered at its end
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Take confluent-kafka's configuration, ``fetch.raw.bytes`` and the ``columnar.`` keys.
@@ -102,6 +104,8 @@ class Consumer(confluent_kafka.Consumer):
             if settings.on_commit is None or callable(settings.on_commit):
                 inner["on_commit"] = self._guarded(self._answered)
         super().__init__(inner)
+        self._cooperative = _is_cooperative(inner)
+        lifetime.abandon_in_children(self)
         if not settings.unwraps:
             # Off means off: the base method bound here costs what stock's does.
             if type(self).poll is Consumer.poll:
@@ -113,7 +117,6 @@ class Consumer(confluent_kafka.Consumer):
         self._revoking = False  # what gives partitions back meanwhile commits before it does
         self._losing = False  # and then it does not
         self._answers = False  # to a rebalance, in the user's callback
-        self._cooperative = _is_cooperative(inner)
         self._selection = Selection()
         self._tells_ends = str(inner.get("enable.partition.eof")).lower() in ("true", "1")
         self._granted: set[Partition] = set()  # by the group: given back before the end
@@ -133,7 +136,6 @@ class Consumer(confluent_kafka.Consumer):
         self._commits_every = settings.auto_commit_interval or math.inf
         self._last_commit = time.monotonic()
         self._next_commit = self._last_commit + self._commits_every
-        lifetime.abandon_in_children(self)
 
     def _connect(self, inner: dict[str, Any]) -> ConsumerBroker:
         """Return the Kafka that messages come from."""
@@ -774,7 +776,7 @@ class Consumer(confluent_kafka.Consumer):
         Callbacks are served, `on_revoke` among them; what one of them raised is raised at the end.
         Called by one of them it does nothing. A commit, as confluent-kafka's, waits for a broker
         that is gone, and for members that keep a rebalance waiting: up to
-        ``max.poll.interval.ms``.
+        ``max.poll.interval.ms``. Interrupted (Ctrl-C) it closes without the commits that are left.
         """
         if not self._settings.unwraps or self._closed:
             super().close()
@@ -790,6 +792,9 @@ class Consumer(confluent_kafka.Consumer):
             self._commit_stored(assigned_by_hand)
             if self._subscribed:
                 self._leave()
+        except BaseException:  # of a signal handler: who interrupts does not wait for a commit
+            self._losing = True
+            raise
         finally:
             super().close()
             self._closing = False
@@ -835,6 +840,29 @@ class Consumer(confluent_kafka.Consumer):
         else:
             super().__exit__(*exc)
 
+    def __del__(
+        self,
+        # Bound here: at the end of the interpreter a module's names may be None.
+        _is_finalizing: Callable[[], bool] = sys.is_finalizing,
+        _keep_for_ever: Callable[[object], None] = lifetime.keep_for_ever,
+    ) -> None:
+        """Keep librdkafka from waiting for ever when nobody has closed this consumer.
+
+        Without a close, librdkafka 2.16 is not destroyed while an assignment of a cooperative group
+        is unanswered, and no callback runs any more that would answer it. So this ends the
+        subscription and answers. A rebalance that is under way may assign partitions once more
+        before the destruction begins. Here it begins at once; at the end of the interpreter it
+        would not, so the consumer is never destroyed then: it ends with the process.
+        """
+        if not self._cooperative:
+            return
+        if _is_finalizing():
+            _keep_for_ever(self)
+            return
+        for answer in (super().unsubscribe, partial(super().incremental_assign, [])):
+            with suppress(KafkaException, RuntimeError):  # a fatal error; it is closed
+                answer()
+
     def _check_unwraps(self, method: str) -> None:
         if not self._settings.unwraps:
             raise ConfigError(f"{method} needs columnar.encoding=parquet, without raw bytes")
@@ -844,7 +872,9 @@ class Consumer(confluent_kafka.Consumer):
             raise RuntimeError("Consumer closed")
 
     def _abandon(self) -> None:
-        """Refuse everything: this is a forked child's copy."""
+        """Refuse everything: this is a forked child's copy. Without unwrapping it is stock's."""
+        if not self._settings.unwraps:
+            return
         error = ForkError("this consumer was made before os.fork(); make one in the child process")
 
         def refuse(*_: Any, **__: Any) -> None:

@@ -14,7 +14,7 @@ import threading
 import weakref
 from typing import Protocol
 
-__all__ = ["abandon_in_children", "ended", "hold_until_closed", "started"]
+__all__ = ["abandon_in_children", "ended", "hold_until_closed", "keep_for_ever", "started"]
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +44,11 @@ class Client(Inherited, Protocol):
 _live: weakref.WeakSet[Client] = weakref.WeakSet()
 _dropped: set[Client] = set()
 _inherited: weakref.WeakSet[Inherited] = weakref.WeakSet()  # beside those
+_for_ever: list[object] = []
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(_for_ever))  # or the interpreter's end would free it
+
+keep_for_ever = _for_ever.append
+"""Never destroy this client, not even when the interpreter ends: it ends with the process."""
 
 
 def started(client: Client) -> None:
@@ -58,7 +63,7 @@ def ended(client: Client) -> None:
 
 
 def abandon_in_children(client: Inherited) -> None:
-    """Make this client's copy in a forked child unusable; it has nothing to flush at exit."""
+    """Let this client abandon its copy in a forked child; it has nothing to flush at exit."""
     _inherited.add(client)
 
 
@@ -120,7 +125,7 @@ def _abandon_all() -> None:
     for client in [*_paused, *_inherited]:
         client._abandon()
         # librdkafka would wait for its threads, which are not here, or for others in their place.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(client))
+        keep_for_ever(client)
     _paused.clear()
     _live.clear()
     _dropped.clear()

@@ -336,3 +336,21 @@ def test_a_child_has_no_part_in_its_parents_consumer(embedded: EmbeddedKafka, en
     assert "get_watermark_offsets" in uses
     topic = "fork-consumer-" + ends.replace(".", "-")
     run(embedded.bootstrap_servers, topic, IN_A_CHILD, ends, *uses)
+
+
+def test_a_child_ends_with_its_copy_of_a_consumer_that_unwraps_nothing(
+    embedded: EmbeddedKafka,
+) -> None:
+    """librdkafka would abort the process: its threads are not there."""
+    program = """
+        from columnar_kafka import Consumer
+        consumer = Consumer({"bootstrap.servers": sys.argv[1], "group.id": sys.argv[2]})
+        consumer.subscribe([sys.argv[2]])
+        consumer.poll(0.1)
+        child = os.fork()
+        if not child:
+            sys.exit()
+        wait_for(child)
+        consumer.close()
+    """
+    run(embedded.bootstrap_servers, "fork-unwraps-nothing", program)

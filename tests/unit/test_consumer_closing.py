@@ -217,3 +217,24 @@ def test_what_on_lost_gives_back_itself_is_not_committed(
         consumer.memory.expel()
         eventually(lambda: consumer.poll(0.01) is not None and calls)
     assert calls == [0]
+
+
+def test_a_close_that_is_interrupted_while_it_leaves_does_not_commit_any_more(
+    left: list[tuple[int, bool]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit may wait for other members, up to max.poll.interval.ms: who interrupts does not."""
+    kafka = kafka_with(4)
+    consumer = consumer_of(kafka)
+    consumer.subscribe(["t"])
+    assert len(consumer.consume(3, 20)) == 3
+
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(consumer._broker, "poll", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        consumer.close()
+    assert left != []
+    assert committed(kafka) == OFFSET_INVALID
+    with pytest.raises(RuntimeError, match="closed"):
+        consumer.poll(0)

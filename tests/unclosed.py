@@ -1,0 +1,226 @@
+"""A program that never closes its consumer: `unclosed.py topic state ending configuration`."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import psutil
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from support import eventually, gone
+
+import columnar_kafka
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from columnar_kafka.local import LocalKafka
+
+PROTOCOLS: Final[dict[str, dict[str, Any]]] = {
+    "range": {"partition.assignment.strategy": "range"},
+    "cooperative": {"partition.assignment.strategy": "cooperative-sticky"},
+    "consumer": {"group.protocol": "consumer"},
+}
+ENCODINGS: Final[dict[str, dict[str, Any]]] = {
+    "none": {},
+    "parquet": {"columnar.encoding": "parquet"},
+    "isolated": {"columnar.encoding": "parquet", "columnar.decode": "isolated"},
+}
+
+
+class Case(NamedTuple):
+    """How one process ends, by the names below."""
+
+    protocol: str
+    encoding: str
+    state: str
+    ending: str
+
+
+def filled(kafka: LocalKafka, topic: str) -> str:
+    """Return a topic of this name, which has a few segments now."""
+    config = {"bootstrap.servers": kafka.bootstrap_servers, "columnar.encoding": "parquet"}
+    with columnar_kafka.Producer(config) as producer:
+        producer.set_schema(topic, pa.schema([("n", pa.int64())]))
+        for n in range(20):
+            producer.produce(topic, {"n": n}, partition=n % 2)
+    return topic
+
+
+def left_over(servers: str, topic: str, cases: Iterable[Case], *, seconds: float) -> list[str]:
+    """Run all cases side by side; return what they did but end within `seconds`."""
+    found = []
+    running = []
+    with ExitStack() as stack:
+        for case in cases:
+            process = stack.enter_context(_start(servers, topic, case))
+            stack.callback(process.kill)
+            running.append((case, process))
+        deadline = time.monotonic() + seconds
+        for case, process in running:
+            try:
+                output, errors = process.communicate(timeout=deadline - time.monotonic())
+            except subprocess.TimeoutExpired:
+                found.append(f"{case}: does not end")
+                continue
+            status = int(case.ending == "raised")
+            children = [int(pid) for pid in output.partition("children:")[2].split()]
+            if process.returncode != status or "Exception ignored" in errors or not output:
+                found.append(f"{case}: {process.returncode} {output} {errors}")
+            if not all(map(gone, children)):
+                found.append(f"{case}: leaves a process behind")
+    return found
+
+
+def _start(servers: str, topic: str, case: Case) -> subprocess.Popen[str]:
+    config = {
+        "bootstrap.servers": servers,
+        "group.id": f"{topic}-{'-'.join(case)}",
+        "auto.offset.reset": "earliest",
+        "max.poll.interval.ms": 1000,
+        **PROTOCOLS[case.protocol],
+        **ENCODINGS[case.encoding],
+    }
+    if case.protocol != "consumer":  # the shortest session that a broker allows
+        config |= {"max.poll.interval.ms": 6000, "session.timeout.ms": 6000}
+    command = [sys.executable, __file__, topic, case.state, case.ending, json.dumps(config)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True)
+
+
+# --- what has become of the consumer by then ------------------------------------------------------
+
+
+def granted(_: Any, config: dict[str, Any]) -> None:
+    """The group has granted partitions, which no poll has taken up as yet."""
+    members = _members(config)
+    for _ in range(2):  # at the second answer the consumer has got its own
+        eventually(lambda: any(each.assignment.topic_partitions for each in members() or ()))
+
+
+def read(consumer: Any, _: dict[str, Any]) -> None:
+    """Records are being read."""
+    message = eventually(lambda: consumer.poll(1))
+    assert message.error() is None, message.error()
+
+
+def exceeded(consumer: Any, config: dict[str, Any]) -> None:
+    """No poll has come within `max.poll.interval.ms`, and the next one has said so."""
+    read(consumer, config)
+    _wait_for_log("MAXPOLL")
+
+    def is_told() -> bool:
+        message = consumer.poll(1)
+        error = message and message.error()
+        return bool(error and error.code() == KafkaError._MAX_POLL_EXCEEDED)
+
+    eventually(is_told)
+
+
+def _wait_for_log(name: str) -> None:
+    """Wait until librdkafka writes a line of this name to the standard error stream."""
+    stream = sys.stderr.fileno()
+    before = os.dup(stream)
+    reading, writing = os.pipe()
+    os.dup2(writing, stream)
+    with os.fdopen(reading) as lines:
+        next(line for line in lines if name in line)
+        os.dup2(before, stream)
+
+
+def _members(config: dict[str, Any]) -> Callable[[], list[Any] | None]:
+    """Return what asks who is in the group; None while its broker does not know."""
+    admin = AdminClient({"bootstrap.servers": config["bootstrap.servers"]})
+
+    def members() -> list[Any] | None:
+        [group] = admin.describe_consumer_groups([config["group.id"]]).values()
+        try:
+            return list(group.result().members)
+        except KafkaException:
+            return None
+
+    return members
+
+
+STATES: Final = {each.__name__: each for each in (granted, read, exceeded)}
+
+# --- who has it at the end ------------------------------------------------------------------------
+
+_all: Final[list[Any]] = []
+
+
+def module(make: Callable[[], Any]) -> None:
+    """A module."""
+    _all.append(make())
+
+
+def cycle(make: Callable[[], Any]) -> None:
+    """A reference cycle."""
+    found = [make()]
+    found.append(found)
+
+
+def function(make: Callable[[], Any]) -> None:
+    """A function, which has returned."""
+    make()
+
+
+def nobody(make: Callable[[], Any]) -> None:
+    """Nobody: it is gone long before the end."""
+    make()
+    gc.collect()
+
+
+def thread(make: Callable[[], Any]) -> None:
+    """A daemon thread."""
+    ready = threading.Event()
+
+    def hold() -> None:
+        _consumer = make()
+        ready.set()
+        threading.Event().wait()
+
+    threading.Thread(target=hold, daemon=True).start()
+    assert ready.wait(60)
+
+
+def raised(make: Callable[[], Any]) -> None:
+    """The traceback of an exception that nobody catches."""
+    consumer = make()
+    _say_children()
+    raise LookupError(consumer)
+
+
+ENDINGS: Final = {each.__name__: each for each in (module, cycle, function, nobody, thread, raised)}
+
+
+def _say_children() -> None:
+    children = [str(each.pid) for each in psutil.Process().children()]
+    sys.stdout.write(f"children: {' '.join(children)}\n")
+    sys.stdout.flush()
+
+
+def main(topic: str, state: str, ending: str, config: dict[str, Any]) -> None:
+    """Make the consumer, have it come into a state, and end."""
+
+    def make() -> Any:
+        consumer: Any = columnar_kafka.Consumer(config)
+        consumer.subscribe([topic])
+        STATES[state](consumer, config)
+        return consumer
+
+    ENDINGS[ending](make)
+    _say_children()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:4], json.loads(sys.argv[4]))
