@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -51,9 +52,11 @@ _PLAIN_BYTES: Final = 200  # what a message's objects cost beside their bytes
 class Producer(confluent_kafka.Producer):
     """`confluent_kafka.Producer`, and `set_schema`.
 
-    With ``columnar.encoding=none`` (the default), and for topics without a schema, every call is
-    confluent-kafka's own. For a topic with a schema, records (dicts) are collected and sent as
-    segments by a background thread; `poll` and `flush` run one delivery report for each record.
+    With ``columnar.encoding=none`` (the default) every call is confluent-kafka's own. With
+    ``parquet`` a topic without a schema gets the same messages, and its delivery reports run after
+    librdkafka's poll and speak positions, as all others of that producer. For a topic with a
+    schema, records (dicts) are collected and sent as segments by a background thread; `poll` and
+    `flush` run one delivery report for each record.
 
     Any number of threads may produce and poll. Source: KIP-1008, and confluent-kafka 2.16.
     """
@@ -62,6 +65,7 @@ class Producer(confluent_kafka.Producer):
     _settings = config.ProducerConfig.parse({})[0]
     _formats: Mapping[str, Format] = MappingProxyType({})
     _unusable: Exception | None = None
+    _relay: Callable[..., None] | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Take confluent-kafka's configuration and the ``columnar.`` keys.
@@ -73,8 +77,20 @@ class Producer(confluent_kafka.Producer):
             KafkaException, TypeError: as confluent-kafka.
         """
         settings, inner = config.ProducerConfig.parse(config.merge(args, kwargs))
-        if settings.encoding != "none" and settings.errors_only and settings.on_delivery:
-            inner["on_delivery"] = _only_errors(settings.on_delivery)
+        if settings.encoding != "none":
+            self._intake = Intake(
+                limit_bytes=settings.queue_bytes,
+                limit_records=settings.queue_records,
+                segment_rows=settings.segment_rows,
+            )
+            self._delivery = Delivery(
+                self._intake,
+                sends_again=not settings.transactional,
+                errors_only=settings.errors_only,
+            )
+            self._relay = self._delivery.relay
+            if callable(settings.on_delivery):
+                inner["on_delivery"] = self._relayed(settings.on_delivery)
         super().__init__(inner)
         if settings.unread is not None and settings.encoding != "none":
             raise settings.unread
@@ -87,16 +103,6 @@ class Producer(confluent_kafka.Producer):
         self._inner = inner
         self._broker = self._connect(inner)
         self._schemas = threading.Lock()  # one `set_schema` at a time
-        self._intake = Intake(
-            limit_bytes=settings.queue_bytes,
-            limit_records=settings.queue_records,
-            segment_rows=settings.segment_rows,
-        )
-        self._delivery = Delivery(
-            self._intake,
-            sends_again=not settings.transactional,
-            errors_only=settings.errors_only,
-        )
         self._transaction = Transaction(self._delivery, required=settings.transactional)
         self._sender = Sender(
             intake=self._intake,
@@ -216,9 +222,18 @@ class Producer(confluent_kafka.Producer):
         except TypeError:
             form = None  # confluent-kafka says what a topic is
         if form is None:
-            given = {"partition": partition, "timestamp": timestamp, "headers": headers}
-            given |= self._callback(callback, on_delivery)
-            super().produce(topic, value=value, key=key, **given)
+            # Beside an argument that is None confluent-kafka calls no callback.
+            report = callback or on_delivery
+            given = {} if report is None else {"on_delivery": self._relayed(report)}
+            super().produce(
+                topic,
+                value=value,
+                key=key,
+                partition=partition,
+                timestamp=timestamp,
+                headers=headers,
+                **given,
+            )
             return
         self._transaction.check_open()
         key = record.encode_key(key)
@@ -351,8 +366,7 @@ class Producer(confluent_kafka.Producer):
         """
         self._check_usable()
         if topic not in self._formats:
-            given = self._callback(callback, on_delivery)
-            return super().produce_batch(topic, messages, partition, **given)
+            return self._produce_batch_plain(topic, messages, partition, callback or on_delivery)
         operator.index(partition)
         _check_messages(messages)
         usual = callback or on_delivery or self._settings.on_delivery
@@ -379,6 +393,25 @@ class Producer(confluent_kafka.Producer):
                 taken += 1
         return taken
 
+    def _produce_batch_plain(
+        self, topic: str, messages: Any, partition: int, report: Callback
+    ) -> int:
+        given = {} if report is None else {"on_delivery": self._relayed(report)}
+        if self._relay is None or not _has_callbacks(messages):
+            return super().produce_batch(topic, messages, partition, **given)
+        copies = [
+            each
+            if each.get("callback") is None
+            else {**each, "callback": self._relayed(each["callback"])}
+            for each in messages
+        ]
+        try:
+            return super().produce_batch(topic, copies, partition, **given)
+        finally:
+            for message, copy in zip(messages, copies, strict=True):
+                if "_error" in copy:
+                    message["_error"] = copy["_error"]
+
     # --- reports --------------------------------------------------------------------------------
 
     def poll(self, timeout: float = -1) -> int:
@@ -396,10 +429,11 @@ class Producer(confluent_kafka.Producer):
         deadline = _deadline(timeout)
         while True:
             reported = self._delivery.run()
+            relayed = self._delivery.relayed
             left = 0.0 if reported else max(0.0, deadline - time.monotonic())
             served = super().poll(min(left, _STEP))
             if served:
-                served -= self._collect()
+                served -= self._collect() + self._delivery.relayed - relayed
             total = max(0, served) + reported + self._delivery.run()
             if total or time.monotonic() >= deadline:
                 return total
@@ -442,7 +476,7 @@ class Producer(confluent_kafka.Producer):
         if inner:  # some are ours
             self._collect()
             inner = max(0, inner - self._delivery.in_librdkafka)
-        return self._intake.records + inner
+        return self._intake.records + self._delivery.relayed + inner
 
     def __bool__(self) -> bool:
         """Be true, as confluent-kafka's is, however little is buffered."""
@@ -481,6 +515,7 @@ class Producer(confluent_kafka.Producer):
         self._unusable = RuntimeError("Producer has been closed")
         lifetime.ended(self)
         closed = super().close()
+        raised = raised or self._delivery.run_all()  # of what other threads have still produced
         if raised is not None:
             raise raised
         return closed
@@ -619,13 +654,9 @@ class Producer(confluent_kafka.Producer):
         if self._unusable is not None:
             raise self._unusable
 
-    def _callback(self, callback: Callback, on_delivery: Callback) -> dict[str, Any]:
-        """Return the one that is given: beside a None confluent-kafka calls neither."""
-        given = callback or on_delivery
-        if given is None:
-            return {}
-        quiet = self._settings.encoding != "none" and self._settings.errors_only
-        return {"on_delivery": _only_errors(given) if quiet else given}
+    def _relayed(self, callback: Callback) -> Callback:
+        """Return what librdkafka calls instead: the report runs after its poll, in positions."""
+        return callback if self._relay is None else partial(self._relay, callback)
 
     def _pause(self) -> None:
         """Keep the background thread from working."""
@@ -643,14 +674,13 @@ class Producer(confluent_kafka.Producer):
         self._delivery.abandon(self._unusable)
 
 
-def _only_errors(callback: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what librdkafka is given where it may not do that itself."""
-
-    def report(error: KafkaError | None, message: Any) -> None:
-        if error is not None:
-            callback(error, message)
-
-    return report
+def _has_callbacks(messages: Any) -> bool:
+    """Whether these are messages for `produce_batch`, and some have their own callback."""
+    return (
+        isinstance(messages, list)
+        and all(isinstance(each, dict) for each in messages)
+        and any(each.get("callback") is not None for each in messages)
+    )
 
 
 def _check_messages(messages: Any) -> None:
