@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 __all__ = ["Producer"]
 
 _LIMITS_TIMEOUT: Final = 5.0
+_NAMED: Final = 5
+"""How many topics a line in the log names."""
 _STEP: Final = 0.1
 """How long one wait inside librdkafka is, so that reports it knows nothing of are not late."""
 _INT32: Final = 1 << 31
@@ -66,6 +68,9 @@ class Producer(confluent_kafka.Producer):
     _formats: Mapping[str, Format] = MappingProxyType({})
     _unusable: Exception | None = None
     _relay: Callable[..., None] | None = None
+    _flush_interrupted = False  # by Ctrl-C, and something has been outstanding ever since
+    _passes = False  # whether there were messages of topics without a schema
+    _plain = 0  # messages of topics without a schema that the last flush has left in librdkafka
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Take confluent-kafka's configuration and the ``columnar.`` keys.
@@ -222,6 +227,7 @@ class Producer(confluent_kafka.Producer):
         except TypeError:
             form = None  # confluent-kafka says what a topic is
         if form is None:
+            self._passes = True
             # Beside an argument that is None confluent-kafka calls no callback.
             report = callback or on_delivery
             given = {} if report is None else {"on_delivery": self._relayed(report)}
@@ -396,6 +402,7 @@ class Producer(confluent_kafka.Producer):
     def _produce_batch_plain(
         self, topic: str, messages: Any, partition: int, report: Callback
     ) -> int:
+        self._passes = True
         given = {} if report is None else {"on_delivery": self._relayed(report)}
         if self._relay is None or not _has_callbacks(messages):
             return super().produce_batch(topic, messages, partition, **given)
@@ -448,20 +455,32 @@ class Producer(confluent_kafka.Producer):
     def flush(self, timeout: float = -1) -> int:
         """Seal and send all that is buffered, and serve reports until none is outstanding.
 
-        Blocks for at most `timeout` seconds, for ever when negative.
+        Blocks for at most `timeout` seconds, for ever when negative. Ctrl-C ends it at once; what
+        is outstanding then is sent in the background, and at exit for as long as Kafka takes some.
 
         Returns:
             How many records and messages are still outstanding.
         """
         if not self._buffers:
             return super().flush(timeout)
-        deadline = _deadline(timeout)
+        try:
+            remaining = self._flush(_deadline(timeout))
+        except KeyboardInterrupt:
+            self._flush_interrupted = True
+            raise
+        self._flush_interrupted = self._flush_interrupted and remaining > 0
+        return remaining
+
+    def _flush(self, deadline: float) -> int:
         while True:
             self._sender.seal()
             left = max(0.0, min(_STEP, deadline - time.monotonic()))
-            if not super().flush(left):
+            inside = super().flush(left)
+            if not inside:
                 self._sender.wait_progress(0.0 if not len(self) else min(left, 0.01))
             self._collect()
+            # Here, for it has just served its own events, which count too.
+            self._plain = max(0, inside - self._delivery.in_librdkafka)
             self._delivery.run()
             remaining = len(self)
             # Inside a report there is no end to wait for: the record it reports is outstanding.
@@ -498,7 +517,9 @@ class Producer(confluent_kafka.Producer):
     def close(self) -> bool:
         """Flush, run all reports, and end the background thread.
 
-        An exception of a report is raised when all of that is done.
+        An exception of a report is raised when all of that is done. What it waits for is logged,
+        in the main thread. Ctrl-C ends it at once: the producer takes no more records, and can be
+        closed again.
 
         Raises:
             RuntimeError: called inside a delivery report.
@@ -507,37 +528,71 @@ class Producer(confluent_kafka.Producer):
             return super().close()
         if self._delivery.reporting:
             raise RuntimeError("a producer cannot be closed inside a delivery report")
-        self._accept_only(None)
+        self._accept_only()
         if self._transaction.open:
             Producer.purge(self)  # it is going to be aborted, and its records with it
-        raised = self._flush_fully()
+        try:
+            failures = self._flush_fully()
+        except KeyboardInterrupt:  # also one that did not come in `flush`
+            self._flush_interrupted = True
+            raise
         self._sender.stop()
         self._unusable = RuntimeError("Producer has been closed")
         lifetime.ended(self)
         closed = super().close()
-        raised = raised or self._delivery.run_all()  # of what other threads have still produced
-        if raised is not None:
-            raise raised
+        # Reports of what other threads have still produced without a schema.
+        failures += filter(None, [self._delivery.run_all()])
+        if failures:
+            raise failures[0]
         return closed
 
-    def _accept_only(self, thread: int | None) -> None:
-        """Take records from this thread, or from none: the last flush must find all there are."""
-        self._intake.close(but=thread)
+    def _accept_only(self, *threads: int) -> None:
+        """Take records from these threads only: the last flush must find all there are."""
+        self._intake.close(but=threads)
 
-    def _flush_fully(self) -> BaseException | None:
-        """Flush until every report has run; return the first exception of a report."""
-        raised: BaseException | None = None
-        while True:
-            try:
-                Producer.flush(self)
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:  # noqa: BLE001 - the others have to run too
-                if self._unusable is not None:
-                    return raised  # another thread has closed it, and so flushed it
-                raised = raised or error
-            else:
-                return raised
+    def _flush_fully(self) -> list[BaseException]:
+        """Flush until every report has run; return the exceptions of reports."""
+        failures: list[BaseException] = []
+        told = threading.current_thread() is threading.main_thread()
+        wait = lifetime.Wait([self], tells=told)
+        lifetime.flush_fully(wait, failures.append)
+        if len(self):  # a flush was interrupted before, and Kafka takes nothing any more
+            wait.give_up()
+            Producer.purge(self)
+            lifetime.flush_fully(lifetime.Wait([self], tells=told), failures.append)
+        return failures
+
+    def _flush_for(self, seconds: float) -> BaseException | None:
+        """Flush for so long at most; return the exception of a report."""
+        try:
+            Producer.flush(self, seconds)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the others have to run too
+            if self._unusable is None:  # or another thread has closed it, and so flushed it
+                return error
+        return None
+
+    @property
+    def _longest_wait(self) -> float:
+        """How long, in seconds, a record can be outstanding."""
+        return self._settings.message_timeout
+
+    def _describe_outstanding(self) -> str:
+        """Say what a flush has left outstanding, for the log; "" when that is nothing."""
+        records = self._intake.records
+        relayed = self._delivery.relayed
+        plain = relayed + min(self._plain, max(0, len(self) - records - relayed))
+        parts = []
+        if records:
+            topics = sorted(self._sender.topics())
+            more = f" and {len(topics) - _NAMED} more" if len(topics) > _NAMED else ""
+            named = f" of {', '.join(topics[:_NAMED])}{more}" if topics else ""
+            parts.append(f"{records} records{named}")
+        if plain:
+            parts.append(f"{plain} messages of topics without a schema")
+        servers = self._inner.get("bootstrap.servers") or self._inner.get("metadata.broker.list")
+        return f"{' and '.join(parts)} ({servers or 'no bootstrap.servers'})" if parts else ""
 
     def __enter__(self) -> Self:
         """Return this producer."""
@@ -551,11 +606,13 @@ class Producer(confluent_kafka.Producer):
         """Send what is outstanding although nobody has this producer any more."""
         if "_sender" not in self.__dict__ or self._unusable is not None or sys.is_finalizing():
             return
-        if not self._intake.records:
+        # Else there is nothing in librdkafka's length but its own events.
+        outstanding = Producer.__len__(self) if self._passes else self._intake.records
+        if not outstanding:
             self._sender.stop()
             return
         self._sender.use(self._connect(self._inner))  # its reference to this one may be gone
-        lifetime.hold_until_closed(self, self._intake.records)
+        lifetime.hold_until_closed(self, outstanding)
 
     # --- transactions ---------------------------------------------------------------------------
 

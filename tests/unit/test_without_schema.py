@@ -353,3 +353,17 @@ def test_a_configured_callback_that_cannot_be_called_is_refused_as_by_confluent_
             cls({**config, "on_delivery": 5})
         messages.append((type(raised.value), str(raised.value)))
     assert messages[0] == messages[1]
+
+
+def test_a_dropped_producer_sends_and_reports_what_it_has(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[Any] = []
+    topic = cluster.topic()
+    producer = cluster.Producer({**cluster.config, **PARQUET, **HELD})
+    for _ in range(3):
+        producer.produce(topic, b"x", on_delivery=reporter(seen))
+    del producer
+    eventually(lambda: len(seen) == 3, seconds=30)
+    assert offsets(seen) == POSITIONS
+    assert "dropped with 3 records outstanding" in caplog.text
