@@ -247,6 +247,11 @@ class Accumulator:
         if topic.sticky == batch.partition:
             topic.sticky = None
 
+    def topics(self) -> set[str]:
+        """Return the topics that records wait for. For any thread."""
+        topics = list(self._topics.items())
+        return {name for name, topic in topics if topic.open or topic.waiting}
+
     # --- what is to be done ---------------------------------------------------------------------
 
     def next_look(self, now: float) -> float:

@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from columnar_kafka.intake import Intake
     from columnar_kafka.lane import Lane
 
-__all__ = ["Delivery"]
+    _Relayed = tuple[Callable[..., Any], KafkaError | None, confluent_kafka.Message]
 
+__all__ = ["Delivery"]
 
 _GONE: Final = (
     KafkaError._UNKNOWN_PARTITION,
@@ -144,6 +145,7 @@ class Delivery:
     """Owns every record from the moment librdkafka has it, or it failed, until it is reported.
 
     `done`, `given_up`, `refused` and `handed_over` are the sender's thread's, the rest is for any.
+    Messages of topics without a schema come here when librdkafka reports them to their callback.
     """
 
     def __init__(self, intake: Intake, *, sends_again: bool, errors_only: bool = False) -> None:
@@ -162,6 +164,7 @@ class Delivery:
         self._lock = threading.RLock()  # guards the rest; a signal handler may poll too
         self._lanes: dict[Lane, None] = {}  # with something in flight
         self._known: deque[_Outcome] = deque()
+        self._relayed: deque[_Relayed] = deque()
         self._failures = 0
         self._refusals = 0
         intake.reported_early = self._reported_early
@@ -173,6 +176,11 @@ class Delivery:
     def in_librdkafka(self) -> int:
         """The messages handed to librdkafka and not known to be acknowledged yet."""
         return sum(len(lane.in_flight) for lane in list(self._lanes))
+
+    @property
+    def relayed(self) -> int:
+        """The acknowledged messages of topics without a schema that are not reported yet."""
+        return len(self._relayed)
 
     @property
     def failures(self) -> int:
@@ -246,6 +254,15 @@ class Delivery:
         fenced = not self._sends_again and error.code() in _FENCED
         return error.fatal() or error.code() in _FATAL or fenced
 
+    def relay(
+        self,
+        callback: Callable[..., Any],
+        error: KafkaError | None,
+        source: confluent_kafka.Message,
+    ) -> None:
+        """Take over a report of a topic without a schema, inside librdkafka's `poll`."""
+        self._relayed.append((callback, error, source))
+
     # --- outcomes -------------------------------------------------------------------------------
 
     def done(
@@ -309,8 +326,21 @@ class Delivery:
         """Whether this thread is inside a report now."""
         return getattr(self._thread, "reporting", False)
 
+    def run_all(self) -> BaseException | None:
+        """Run the reports as `run` does, also those after one that raised; return what it did."""
+        raised: BaseException | None = None
+        while True:
+            try:
+                self.run()
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # noqa: BLE001 - the others have to run too
+                raised = raised or error
+            else:
+                return raised
+
     def _run(self) -> int:
-        count = 0
+        count = self._run_relayed()  # what a topic had before it got its schema comes first
         while True:
             outcome = None
             try:
@@ -326,6 +356,21 @@ class Delivery:
             finally:
                 if outcome is not None:
                     outcome.taken = False
+
+    def _run_relayed(self) -> int:
+        count = 0
+        while True:
+            with self._lock:
+                if not self._relayed:
+                    return count
+                callback, error, source = self._relayed[0]
+                message = plain_message(source)
+                if self._abandoned is not None:
+                    raise self._abandoned
+                self._relayed.popleft()
+            count += 1
+            if error is not None or not self._errors_only:
+                callback(error, message)
 
     def _report(self, outcome: _Outcome) -> int:
         start = outcome.reported

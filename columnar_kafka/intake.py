@@ -79,7 +79,7 @@ class Intake:
         self._first = 0.0
         self._closed = False
         self._shut = False
-        self._but: int | None = None
+        self._but: tuple[int, ...] = ()
         self._bytes = 0
         self._records = 0
         self._encoded = 0
@@ -126,7 +126,7 @@ class Intake:
             RuntimeError: after `close`.
         """
         with self._lock:
-            if self._closed and threading.get_ident() != self._but:
+            if self._closed and threading.get_ident() not in self._but:
                 raise RuntimeError("Producer has been closed")
             if self._shut and records:
                 raise KafkaException(unable(KafkaError._STATE))
@@ -176,8 +176,8 @@ class Intake:
         """Take records again."""
         self._shut = False
 
-    def close(self, *, but: int | None = None) -> None:
-        """Take no more records, `but` those of one thread, by its identifier."""
+    def close(self, *, but: tuple[int, ...] = ()) -> None:
+        """Take no more records, `but` those of some threads, by their identifiers."""
         self._but = but
         self._closed = True
 

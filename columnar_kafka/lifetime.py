@@ -1,7 +1,8 @@
 """How clients end that nobody has closed: at exit, in a forked child, or simply dropped.
 
-confluent-kafka loses what is buffered then; here it was accepted, so it is sent. A forked child has
-no part in its parent's clients.
+confluent-kafka loses what is buffered then; here it was accepted, so it is sent. That may take as
+long as `message.timeout.ms`: what is waited for is logged, and Ctrl-C gives it up. A forked child
+has no part in its parent's clients.
 """
 
 from __future__ import annotations
@@ -10,13 +11,37 @@ import atexit
 import ctypes
 import logging
 import os
+import signal
+import sys
 import threading
+import time
 import weakref
-from typing import Protocol
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-__all__ = ["abandon_in_children", "ended", "hold_until_closed", "keep_for_ever", "started"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
 
-_log = logging.getLogger(__name__)
+__all__ = [
+    "Wait",
+    "abandon_in_children",
+    "ended",
+    "flush_fully",
+    "hold_until_closed",
+    "keep_for_ever",
+    "started",
+]
+
+_log = logging.getLogger(__name__)  # before this module's exit handler: it still works there
+
+_STEP: Final = 0.1
+"""How long, in seconds, each client in turn is flushed: one may wait for a cluster that is gone."""
+_FIRST_LINE: Final = 2.0  # a healthy cluster that has to be connected to first takes one
+_NEXT_LINE: Final = 10.0
+_GRACE: Final = 5.0
+"""How long, in seconds, a wait goes on without progress where a flush was interrupted before."""
+_LAST: Final = -100
+"""The priority of a finalizer that runs after those of multiprocessing's own queues."""
 
 
 class Inherited(Protocol):
@@ -25,16 +50,27 @@ class Inherited(Protocol):
     def _abandon(self) -> None: ...
 
 
-class Client(Inherited, Protocol):
+class Flushed(Protocol):
+    """What can be flushed."""
+
+    _flush_interrupted: bool
+
+    def _flush_for(self, seconds: float) -> BaseException | None: ...
+
+    def _describe_outstanding(self) -> str: ...
+
+    @property
+    def _longest_wait(self) -> float: ...
+
+    def __len__(self) -> int: ...
+
+
+class Client(Inherited, Flushed, Protocol):
     """What can end without being closed."""
 
     def close(self) -> bool: ...
 
-    def _accept_only(self, thread: int | None) -> None: ...
-
-    def _flush_fully(self) -> BaseException | None: ...
-
-    def __len__(self) -> int: ...
+    def _accept_only(self, *threads: int) -> None: ...
 
     def _pause(self) -> None: ...
 
@@ -54,6 +90,7 @@ keep_for_ever = _for_ever.append
 def started(client: Client) -> None:
     """Flush this client at exit, and make its copy in a forked child unusable."""
     _live.add(client)
+    _register_with_multiprocessing()
 
 
 def ended(client: Client) -> None:
@@ -88,19 +125,180 @@ def _close(client: Client) -> None:
     _dropped.discard(client)
 
 
-def _flush_all() -> None:
-    """Send what is accepted; reports may produce more. Daemon threads may not: it must end."""
+class Wait:
+    """A wait for clients' records to be acknowledged, and what the log says of it."""
+
+    def __init__(
+        self,
+        clients: Iterable[Flushed],
+        *,
+        tells: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
+        now = clock()
+        self._left = {client: len(client) for client in clients}
+        self._progress = dict.fromkeys(self._left, now)
+        self._ends = {client: time.time() + client._longest_wait for client in self._left}
+        self._interrupted = {client for client in self._left if client._flush_interrupted}
+        self._tells = tells
+        self._next_line = now + _FIRST_LINE
+
+    def clients(self) -> list[Flushed]:
+        """Return the clients to go on with: those that have something outstanding.
+
+        One whose flush somebody has interrupted before must also make progress.
+        """
+        now = self._clock()
+        for client, before in self._left.items():
+            left = len(client)
+            if left < before:  # it may grow: librdkafka's own events count
+                self._left[client] = left
+                self._progress[client] = now
+        return [
+            client
+            for client in self._left
+            if len(client)
+            and not (client in self._interrupted and now - self._progress[client] >= _GRACE)
+        ]
+
+    def tell(self) -> None:
+        """Log what is waited for, after two seconds and then every ten."""
+        now = self._clock()
+        if now < self._next_line or not self._tells:
+            return
+        self._next_line = now + _NEXT_LINE
+        for client in self.clients():
+            outstanding = client._describe_outstanding()
+            if outstanding:
+                _log.warning(
+                    "waiting until Kafka has %s; this ends %s, or at once with Ctrl-C",
+                    outstanding,
+                    self._end(client),
+                )
+
+    def _end(self, client: Flushed) -> str:
+        if client in self._interrupted:
+            return f"{_GRACE:g} s after the last acknowledgement, as a flush was interrupted"
+        ends = self._ends[client]
+        if ends == float("inf"):
+            return "only then (message.timeout.ms=0)"
+        return f"by {time.strftime('%H:%M:%S', time.localtime(ends))} (message.timeout.ms)"
+
+    def give_up(self) -> None:
+        """Log what is left."""
+        for client in self._left:
+            outstanding = client._describe_outstanding()
+            if outstanding:
+                _log.warning("gave up %s: not acknowledged, and so probably lost", outstanding)
+
+
+def flush_fully(wait: Wait, failed: Callable[[BaseException], None]) -> None:
+    """Flush until nothing is outstanding, or the wait is over; `failed` is told what reports raise.
+
+    Raises:
+        KeyboardInterrupt: at once.
+    """
+    while clients := wait.clients():
+        for client in clients:
+            error = client._flush_for(_STEP)
+            if error is not None:
+                failed(error)
+        wait.tell()
+
+
+def _flush_all(*threads: int) -> None:
+    """Send what is accepted. Reports and these threads may produce more; others must end."""
     clients = {*_live, *_dropped}
     for client in clients:
-        client._accept_only(threading.get_ident())
-    while any(len(client) for client in clients):
+        client._accept_only(threading.get_ident(), *threads)
+    wait = Wait(clients)
+    try:
+        with _ctrl_c_raises():
+            flush_fully(wait, _log_failure)
+    finally:
+        wait.give_up()
         for client in clients:
-            error = client._flush_fully()
-            if error is not None:
-                _log.error("a delivery report failed at exit", exc_info=error)
-    for client in clients:
-        client._accept_only(None)
+            client._accept_only(*threads)
 
+
+def _log_failure(error: BaseException) -> None:
+    _log.error("a delivery report failed at exit", exc_info=error)
+
+
+@contextmanager
+def _ctrl_c_raises() -> Iterator[None]:
+    """Let Ctrl-C interrupt the wait although the program has a handler: its own work has ended."""
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
+def _at_exit() -> None:
+    try:
+        _flush_all()
+    except KeyboardInterrupt:
+        # Code that is executed and ends by this makes Python end as after any Ctrl-C that nobody
+        # catches: by SIGINT, when the other exit handlers have run.
+        with suppress(KeyboardInterrupt):
+            exec("raise KeyboardInterrupt")  # noqa: S102
+
+
+# --- children of multiprocessing ------------------------------------------------------------------
+
+_process = 0  # the one whose finalizer is registered
+
+
+def _register_with_multiprocessing() -> None:
+    """Have children of multiprocessing flush at their end, which for many is `os._exit`.
+
+    A child has imported it; where nobody has, there is nothing to do.
+    """
+    util: Any = sys.modules.get("multiprocessing.util")
+    if util is None or _process == os.getpid():
+        return
+    if sys.modules["multiprocessing.process"].parent_process() is not None:
+        _flush_finally()
+    else:  # not yet: a main module with a producer is imported before its process is a child
+        util.register_after_fork(_live, _flush_finally)
+
+
+def _flush_finally(_: object = None) -> None:
+    global _process  # noqa: PLW0603
+    if _process != os.getpid():
+        _process = os.getpid()
+        sys.modules["multiprocessing.util"].Finalize(None, _at_childs_end, exitpriority=_LAST)
+
+
+def _at_childs_end() -> None:
+    """Flush when all threads have ended that the child is going to wait for; not before."""
+    if _others():
+        threading.Thread(target=_flush_after_others, name="columnar-kafka-exit").start()
+    else:
+        _flush_after_others()
+
+
+def _flush_after_others() -> None:
+    while others := _others():
+        for thread in others:
+            thread.join()
+    main = threading.main_thread().ident
+    assert main is not None
+    _flush_all(main)  # a spawned child's exit handlers are still to come
+
+
+def _others() -> list[threading.Thread]:
+    ours = (threading.current_thread(), threading.main_thread())
+    return [each for each in threading.enumerate() if not each.daemon and each not in ours]
+
+
+# --- forking --------------------------------------------------------------------------------------
 
 _forking = threading.Lock()  # one fork at a time: two could wait for each other's clients
 _paused: list[Client] = []
@@ -133,6 +331,6 @@ def _abandon_all() -> None:
     _forking.release()
 
 
-atexit.register(_flush_all)
+atexit.register(_at_exit)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_pause_all, after_in_parent=_resume_all, after_in_child=_abandon_all)

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 __all__ = ["Producer"]
 
 _LIMITS_TIMEOUT: Final = 5.0
+_NAMED: Final = 5
+"""How many topics a line in the log names."""
 _STEP: Final = 0.1
 """How long one wait inside librdkafka is, so that reports it knows nothing of are not late."""
 _INT32: Final = 1 << 31
@@ -51,9 +54,11 @@ _PLAIN_BYTES: Final = 200  # what a message's objects cost beside their bytes
 class Producer(confluent_kafka.Producer):
     """`confluent_kafka.Producer`, and `set_schema`.
 
-    With ``columnar.encoding=none`` (the default), and for topics without a schema, every call is
-    confluent-kafka's own. For a topic with a schema, records (dicts) are collected and sent as
-    segments by a background thread; `poll` and `flush` run one delivery report for each record.
+    With ``columnar.encoding=none`` (the default) every call is confluent-kafka's own. With
+    ``parquet`` a topic without a schema gets the same messages, and its delivery reports run after
+    librdkafka's poll and speak positions, as all others of that producer. For a topic with a
+    schema, records (dicts) are collected and sent as segments by a background thread; `poll` and
+    `flush` run one delivery report for each record.
 
     Any number of threads may produce and poll. Source: KIP-1008, and confluent-kafka 2.16.
     """
@@ -62,6 +67,10 @@ class Producer(confluent_kafka.Producer):
     _settings = config.ProducerConfig.parse({})[0]
     _formats: Mapping[str, Format] = MappingProxyType({})
     _unusable: Exception | None = None
+    _relay: Callable[..., None] | None = None
+    _flush_interrupted = False  # by Ctrl-C, and something has been outstanding ever since
+    _passes = False  # whether there were messages of topics without a schema
+    _plain = 0  # messages of topics without a schema that the last flush has left in librdkafka
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Take confluent-kafka's configuration and the ``columnar.`` keys.
@@ -73,8 +82,20 @@ class Producer(confluent_kafka.Producer):
             KafkaException, TypeError: as confluent-kafka.
         """
         settings, inner = config.ProducerConfig.parse(config.merge(args, kwargs))
-        if settings.encoding != "none" and settings.errors_only and settings.on_delivery:
-            inner["on_delivery"] = _only_errors(settings.on_delivery)
+        if settings.encoding != "none":
+            self._intake = Intake(
+                limit_bytes=settings.queue_bytes,
+                limit_records=settings.queue_records,
+                segment_rows=settings.segment_rows,
+            )
+            self._delivery = Delivery(
+                self._intake,
+                sends_again=not settings.transactional,
+                errors_only=settings.errors_only,
+            )
+            self._relay = self._delivery.relay
+            if callable(settings.on_delivery):
+                inner["on_delivery"] = self._relayed(settings.on_delivery)
         super().__init__(inner)
         if settings.unread is not None and settings.encoding != "none":
             raise settings.unread
@@ -87,16 +108,6 @@ class Producer(confluent_kafka.Producer):
         self._inner = inner
         self._broker = self._connect(inner)
         self._schemas = threading.Lock()  # one `set_schema` at a time
-        self._intake = Intake(
-            limit_bytes=settings.queue_bytes,
-            limit_records=settings.queue_records,
-            segment_rows=settings.segment_rows,
-        )
-        self._delivery = Delivery(
-            self._intake,
-            sends_again=not settings.transactional,
-            errors_only=settings.errors_only,
-        )
         self._transaction = Transaction(self._delivery, required=settings.transactional)
         self._sender = Sender(
             intake=self._intake,
@@ -216,9 +227,19 @@ class Producer(confluent_kafka.Producer):
         except TypeError:
             form = None  # confluent-kafka says what a topic is
         if form is None:
-            given = {"partition": partition, "timestamp": timestamp, "headers": headers}
-            given |= self._callback(callback, on_delivery)
-            super().produce(topic, value=value, key=key, **given)
+            self._passes = True
+            # Beside an argument that is None confluent-kafka calls no callback.
+            report = callback or on_delivery
+            given = {} if report is None else {"on_delivery": self._relayed(report)}
+            super().produce(
+                topic,
+                value=value,
+                key=key,
+                partition=partition,
+                timestamp=timestamp,
+                headers=headers,
+                **given,
+            )
             return
         self._transaction.check_open()
         key = record.encode_key(key)
@@ -351,8 +372,7 @@ class Producer(confluent_kafka.Producer):
         """
         self._check_usable()
         if topic not in self._formats:
-            given = self._callback(callback, on_delivery)
-            return super().produce_batch(topic, messages, partition, **given)
+            return self._produce_batch_plain(topic, messages, partition, callback or on_delivery)
         operator.index(partition)
         _check_messages(messages)
         usual = callback or on_delivery or self._settings.on_delivery
@@ -379,6 +399,26 @@ class Producer(confluent_kafka.Producer):
                 taken += 1
         return taken
 
+    def _produce_batch_plain(
+        self, topic: str, messages: Any, partition: int, report: Callback
+    ) -> int:
+        self._passes = True
+        given = {} if report is None else {"on_delivery": self._relayed(report)}
+        if self._relay is None or not _has_callbacks(messages):
+            return super().produce_batch(topic, messages, partition, **given)
+        copies = [
+            each
+            if each.get("callback") is None
+            else {**each, "callback": self._relayed(each["callback"])}
+            for each in messages
+        ]
+        try:
+            return super().produce_batch(topic, copies, partition, **given)
+        finally:
+            for message, copy in zip(messages, copies, strict=True):
+                if "_error" in copy:
+                    message["_error"] = copy["_error"]
+
     # --- reports --------------------------------------------------------------------------------
 
     def poll(self, timeout: float = -1) -> int:
@@ -396,10 +436,11 @@ class Producer(confluent_kafka.Producer):
         deadline = _deadline(timeout)
         while True:
             reported = self._delivery.run()
+            relayed = self._delivery.relayed
             left = 0.0 if reported else max(0.0, deadline - time.monotonic())
             served = super().poll(min(left, _STEP))
             if served:
-                served -= self._collect()
+                served -= self._collect() + self._delivery.relayed - relayed
             total = max(0, served) + reported + self._delivery.run()
             if total or time.monotonic() >= deadline:
                 return total
@@ -414,20 +455,32 @@ class Producer(confluent_kafka.Producer):
     def flush(self, timeout: float = -1) -> int:
         """Seal and send all that is buffered, and serve reports until none is outstanding.
 
-        Blocks for at most `timeout` seconds, for ever when negative.
+        Blocks for at most `timeout` seconds, for ever when negative. Ctrl-C ends it at once; what
+        is outstanding then is sent in the background, and at exit for as long as Kafka takes some.
 
         Returns:
             How many records and messages are still outstanding.
         """
         if not self._buffers:
             return super().flush(timeout)
-        deadline = _deadline(timeout)
+        try:
+            remaining = self._flush(_deadline(timeout))
+        except KeyboardInterrupt:
+            self._flush_interrupted = True
+            raise
+        self._flush_interrupted = self._flush_interrupted and remaining > 0
+        return remaining
+
+    def _flush(self, deadline: float) -> int:
         while True:
             self._sender.seal()
             left = max(0.0, min(_STEP, deadline - time.monotonic()))
-            if not super().flush(left):
+            inside = super().flush(left)
+            if not inside:
                 self._sender.wait_progress(0.0 if not len(self) else min(left, 0.01))
             self._collect()
+            # Here, for it has just served its own events, which count too.
+            self._plain = max(0, inside - self._delivery.in_librdkafka)
             self._delivery.run()
             remaining = len(self)
             # Inside a report there is no end to wait for: the record it reports is outstanding.
@@ -442,7 +495,7 @@ class Producer(confluent_kafka.Producer):
         if inner:  # some are ours
             self._collect()
             inner = max(0, inner - self._delivery.in_librdkafka)
-        return self._intake.records + inner
+        return self._intake.records + self._delivery.relayed + inner
 
     def __bool__(self) -> bool:
         """Be true, as confluent-kafka's is, however little is buffered."""
@@ -464,7 +517,9 @@ class Producer(confluent_kafka.Producer):
     def close(self) -> bool:
         """Flush, run all reports, and end the background thread.
 
-        An exception of a report is raised when all of that is done.
+        An exception of a report is raised when all of that is done. What it waits for is logged,
+        in the main thread. Ctrl-C ends it at once: the producer takes no more records, and can be
+        closed again.
 
         Raises:
             RuntimeError: called inside a delivery report.
@@ -473,36 +528,71 @@ class Producer(confluent_kafka.Producer):
             return super().close()
         if self._delivery.reporting:
             raise RuntimeError("a producer cannot be closed inside a delivery report")
-        self._accept_only(None)
+        self._accept_only()
         if self._transaction.open:
             Producer.purge(self)  # it is going to be aborted, and its records with it
-        raised = self._flush_fully()
+        try:
+            failures = self._flush_fully()
+        except KeyboardInterrupt:  # also one that did not come in `flush`
+            self._flush_interrupted = True
+            raise
         self._sender.stop()
         self._unusable = RuntimeError("Producer has been closed")
         lifetime.ended(self)
         closed = super().close()
-        if raised is not None:
-            raise raised
+        # Reports of what other threads have still produced without a schema.
+        failures += filter(None, [self._delivery.run_all()])
+        if failures:
+            raise failures[0]
         return closed
 
-    def _accept_only(self, thread: int | None) -> None:
-        """Take records from this thread, or from none: the last flush must find all there are."""
-        self._intake.close(but=thread)
+    def _accept_only(self, *threads: int) -> None:
+        """Take records from these threads only: the last flush must find all there are."""
+        self._intake.close(but=threads)
 
-    def _flush_fully(self) -> BaseException | None:
-        """Flush until every report has run; return the first exception of a report."""
-        raised: BaseException | None = None
-        while True:
-            try:
-                Producer.flush(self)
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:  # noqa: BLE001 - the others have to run too
-                if self._unusable is not None:
-                    return raised  # another thread has closed it, and so flushed it
-                raised = raised or error
-            else:
-                return raised
+    def _flush_fully(self) -> list[BaseException]:
+        """Flush until every report has run; return the exceptions of reports."""
+        failures: list[BaseException] = []
+        told = threading.current_thread() is threading.main_thread()
+        wait = lifetime.Wait([self], tells=told)
+        lifetime.flush_fully(wait, failures.append)
+        if len(self):  # a flush was interrupted before, and Kafka takes nothing any more
+            wait.give_up()
+            Producer.purge(self)
+            lifetime.flush_fully(lifetime.Wait([self], tells=told), failures.append)
+        return failures
+
+    def _flush_for(self, seconds: float) -> BaseException | None:
+        """Flush for so long at most; return the exception of a report."""
+        try:
+            Producer.flush(self, seconds)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the others have to run too
+            if self._unusable is None:  # or another thread has closed it, and so flushed it
+                return error
+        return None
+
+    @property
+    def _longest_wait(self) -> float:
+        """How long, in seconds, a record can be outstanding."""
+        return self._settings.message_timeout
+
+    def _describe_outstanding(self) -> str:
+        """Say what a flush has left outstanding, for the log; "" when that is nothing."""
+        records = self._intake.records
+        relayed = self._delivery.relayed
+        plain = relayed + min(self._plain, max(0, len(self) - records - relayed))
+        parts = []
+        if records:
+            topics = sorted(self._sender.topics())
+            more = f" and {len(topics) - _NAMED} more" if len(topics) > _NAMED else ""
+            named = f" of {', '.join(topics[:_NAMED])}{more}" if topics else ""
+            parts.append(f"{records} records{named}")
+        if plain:
+            parts.append(f"{plain} messages of topics without a schema")
+        servers = self._inner.get("bootstrap.servers") or self._inner.get("metadata.broker.list")
+        return f"{' and '.join(parts)} ({servers or 'no bootstrap.servers'})" if parts else ""
 
     def __enter__(self) -> Self:
         """Return this producer."""
@@ -516,11 +606,13 @@ class Producer(confluent_kafka.Producer):
         """Send what is outstanding although nobody has this producer any more."""
         if "_sender" not in self.__dict__ or self._unusable is not None or sys.is_finalizing():
             return
-        if not self._intake.records:
+        # Else there is nothing in librdkafka's length but its own events.
+        outstanding = Producer.__len__(self) if self._passes else self._intake.records
+        if not outstanding:
             self._sender.stop()
             return
         self._sender.use(self._connect(self._inner))  # its reference to this one may be gone
-        lifetime.hold_until_closed(self, self._intake.records)
+        lifetime.hold_until_closed(self, outstanding)
 
     # --- transactions ---------------------------------------------------------------------------
 
@@ -619,13 +711,9 @@ class Producer(confluent_kafka.Producer):
         if self._unusable is not None:
             raise self._unusable
 
-    def _callback(self, callback: Callback, on_delivery: Callback) -> dict[str, Any]:
-        """Return the one that is given: beside a None confluent-kafka calls neither."""
-        given = callback or on_delivery
-        if given is None:
-            return {}
-        quiet = self._settings.encoding != "none" and self._settings.errors_only
-        return {"on_delivery": _only_errors(given) if quiet else given}
+    def _relayed(self, callback: Callback) -> Callback:
+        """Return what librdkafka calls instead: the report runs after its poll, in positions."""
+        return callback if self._relay is None else partial(self._relay, callback)
 
     def _pause(self) -> None:
         """Keep the background thread from working."""
@@ -643,14 +731,13 @@ class Producer(confluent_kafka.Producer):
         self._delivery.abandon(self._unusable)
 
 
-def _only_errors(callback: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what librdkafka is given where it may not do that itself."""
-
-    def report(error: KafkaError | None, message: Any) -> None:
-        if error is not None:
-            callback(error, message)
-
-    return report
+def _has_callbacks(messages: Any) -> bool:
+    """Whether these are messages for `produce_batch`, and some have their own callback."""
+    return (
+        isinstance(messages, list)
+        and all(isinstance(each, dict) for each in messages)
+        and any(each.get("callback") is not None for each in messages)
+    )
 
 
 def _check_messages(messages: Any) -> None:

@@ -115,6 +115,12 @@ class Sender:
             self.wake()
             self._progress.wait_for(lambda: not self._purging or self._stopping)
 
+    def topics(self) -> set[str]:
+        """Return the topics that something waits for or is in flight for. For any thread."""
+        lanes = list(self._lanes.items())
+        busy = {topic for (topic, _), lane in lanes if lane or lane.in_flight}
+        return busy | self._accumulator.topics()
+
     def wait_progress(self, timeout: float) -> None:
         """Wait until the thread has handed something over, at most `timeout` seconds."""
         with self._progress:

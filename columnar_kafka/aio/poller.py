@@ -7,6 +7,8 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
+from columnar_kafka import lifetime
+
 if TYPE_CHECKING:
     import asyncio
 
@@ -71,8 +73,10 @@ class Poller:
         self._inbox.wake()
 
     def _end(self) -> None:
+        wait = lifetime.Wait([self._producer], tells=self._calls is not None)
         while self._producer.flush(STEP):
             self._inbox.wake()
+            wait.tell()
         self._inbox.wake()
         # What was only dropped is closed with its last reference: atexit may be flushing it now.
         if self._calls is not None:

@@ -321,12 +321,17 @@ class AIOProducer:
         """Flush, and end the producer with its threads; called again it waits for the same end.
 
         All futures are done and all async callbacks have ended when it returns. To give up what
-        cannot be sent, `purge` before. Cancelled, it goes on in the background.
+        cannot be sent, `purge` before. What it waits for is logged. Cancelled, as Ctrl-C does with
+        the main task, it goes on in the background, and at exit for as long as Kafka takes some.
         """
         self._check_loop()
         self._closing = True
         self._poller.close(self._calls)
-        await asyncio.shield(self._poller.ended)
+        try:
+            await asyncio.shield(self._poller.ended)
+        except asyncio.CancelledError:
+            self._producer._flush_interrupted = True
+            raise
         await self._inbox.callbacks_ended()
         # Both have nothing left to do.
         self._poller.join()

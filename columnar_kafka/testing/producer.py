@@ -115,8 +115,10 @@ class ProducerOnMemory(confluent_kafka.Producer):
         return self._turns.any(partitions) if chosen is None else chosen
 
     def _report(self, callback: Callable[..., Any] | None) -> Callable[..., Any]:
+        errors_only = self._errors_only  # a message must not keep its producer
+
         def report(error: KafkaError | None, message: confluent_kafka.Message) -> None:
-            if callback is not None and not (error is None and self._errors_only):
+            if callback is not None and not (error is None and errors_only):
                 callback(error, message)
 
         return report

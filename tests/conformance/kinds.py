@@ -127,14 +127,14 @@ class Make:
     def offset(self, message: Any) -> int | None:
         """Return a report's offset in Kafka; a topic with a schema reports positions."""
         found: int | None = message.offset()
-        return found if found is None or not self.of.schema else position.unpack(found).offset
+        return found if found is None or not self.of.encoding else position.unpack(found).offset
 
     def messages(self, topic: str, *, partition: int = 0, **config: Any) -> Iterator[Any]:
         """Yield the messages of a partition for ever, as this kind's consumer has them."""
         given = {"bootstrap.servers": self.servers, "group.id": self.name, **config}
         consumer: Any = (
             columnar_kafka.Consumer({**given, "columnar.encoding": "parquet"})
-            if self.of.schema
+            if self.of.encoding
             else confluent_kafka.Consumer(given)
         )
         with consumer:

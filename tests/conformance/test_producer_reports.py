@@ -68,7 +68,7 @@ def test_reports_of_a_partition_come_in_order(make_producer) -> None:
     producer.flush(20)
     assert [make_producer.read(m.value()) for m in seen] == [b"%d" % n for n in range(50)]
     offsets = [m.offset() for m in seen]
-    assert offsets == list(range(offsets[0], offsets[0] + 50)) or make_producer.of.schema
+    assert offsets == list(range(offsets[0], offsets[0] + 50)) or make_producer.of.encoding
     assert offsets == sorted(set(offsets))
 
 

@@ -298,6 +298,65 @@ def test_20_forks_while_the_sender_is_busy(embedded: EmbeddedKafka) -> None:
     assert numbers(servers, topic) == sorted([*range(20_000), *own])
 
 
+def test_children_of_multiprocessing_send_what_they_do_not_flush(embedded: EmbeddedKafka) -> None:
+    """They end by os._exit; also with a producer of their parent's, and one that was dropped."""
+    servers, topic = embedded.bootstrap_servers, "fork-unflushed"
+    program = """
+        import concurrent.futures
+        kept = []
+        def work(first):
+            kept.append(make(**{"columnar.linger.ms": 60_000}))
+            send(kept[-1], range(first, first + 100))
+        def drop(first):
+            send(make(**{"columnar.linger.ms": 60_000}), range(first, first + 100))
+        def fail(first):
+            work(first)
+            sys.exit(3)
+
+        context = multiprocessing.get_context("fork")
+        producer = make(**{"columnar.linger.ms": 60_000})
+        send(producer, range(100))
+        for first, target, status in (100, work, 0), (200, drop, 0), (300, fail, 3):
+            child = context.Process(target=target, args=(first,))
+            child.start()
+            child.join()
+            assert child.exitcode == status, child.exitcode
+        with context.Pool(1) as pool:
+            pool.map(work, (400, 500))
+            pool.close()
+            pool.join()
+        with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as pool:
+            list(pool.map(work, (600, 700)))
+    """
+    run(servers, topic, program)
+    assert numbers(servers, topic) == list(range(800))
+
+
+def test_a_child_of_multiprocessing_sends_what_its_last_thread_produces(
+    embedded: EmbeddedKafka,
+) -> None:
+    """The child waits for its threads after its finalizers; a pool's end only then."""
+    servers, topic = embedded.bootstrap_servers, "fork-threads"
+    program = """
+        import concurrent.futures, multiprocessing.util, threading
+        def work():
+            producer = make(**{"columnar.linger.ms": 60_000})
+            pool = concurrent.futures.ThreadPoolExecutor(1)
+            pool.submit(send, producer, range(100)).result()
+            def late():
+                while not multiprocessing.util._exiting:
+                    time.sleep(0.01)
+                send(producer, range(100, 200))
+            threading.Thread(target=late).start()
+        child = multiprocessing.get_context("fork").Process(target=work)
+        child.start()
+        child.join()
+        assert child.exitcode == 0, child.exitcode
+    """
+    run(servers, topic, program)
+    assert numbers(servers, topic) == list(range(200))
+
+
 # --- consumers ------------------------------------------------------------------------------------
 
 

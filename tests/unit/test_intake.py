@@ -154,9 +154,9 @@ def test_after_close_nothing_is_taken() -> None:
 
 def test_one_thread_may_be_let_in_still() -> None:
     intake = Intake(limit_bytes=100)
-    intake.close(but=threading.get_ident())
+    intake.close(but=(threading.get_ident(),))
     put(intake, 1)
-    intake.close(but=threading.get_ident() + 1)
+    intake.close(but=(threading.get_ident() + 1,))
     with pytest.raises(RuntimeError):
         put(intake, 1)
     assert state(intake) == (1, 1, 1)

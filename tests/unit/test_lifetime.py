@@ -70,8 +70,70 @@ def test_a_producer_that_was_never_made_is_dropped_quietly() -> None:
     Producer.__new__(Producer).__del__()
 
 
+class Waiting:
+    """Stands for a producer with records outstanding."""
+
+    _longest_wait = 300.0
+
+    def __init__(self, left: int, *, interrupted: bool = False) -> None:
+        self.left = left
+        self._flush_interrupted = interrupted
+
+    def __len__(self) -> int:
+        return self.left
+
+    def _flush_for(self, seconds: float) -> None: ...
+
+    def _describe_outstanding(self) -> str:
+        return f"{self.left} records" if self.left else ""
+
+
+def test_a_wait_is_told_of_after_two_seconds_and_then_every_ten(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now = 0.0
+    wait = lifetime.Wait([Waiting(3), Waiting(0)], clock=lambda: now)
+    told = []
+    for tenths in range(250):
+        now = tenths / 10
+        wait.tell()
+        told += [now] * len(caplog.messages)
+        caplog.clear()
+    assert told == [2.0, 12.0, 22.0]
+
+
+def test_nothing_is_told_of_a_wait_that_is_over_soon(caplog: pytest.LogCaptureFixture) -> None:
+    now = 0.0
+    client = Waiting(3)
+    wait = lifetime.Wait([client], clock=lambda: now)
+    now = 1.9
+    wait.tell()
+    client.left = 0
+    now = 20.0
+    wait.tell()
+    wait.give_up()
+    assert caplog.messages == []
+
+
+def test_after_an_interrupted_flush_a_wait_is_over_five_seconds_after_the_last_progress() -> None:
+    now = 0.0
+    hopeless, busy, other = (
+        Waiting(3, interrupted=True),
+        Waiting(3, interrupted=True),
+        Waiting(3),
+    )
+    wait = lifetime.Wait([hopeless, busy, other], clock=lambda: now)
+    now = 4.9
+    busy.left, hopeless.left = 2, 4  # an event of the client's own is no progress
+    assert wait.clients() == [hopeless, busy, other]
+    now = 5.0
+    assert wait.clients() == [busy, other]
+    now = 9.9
+    assert wait.clients() == [other]
+
+
 def test_flushing_one_that_another_thread_has_closed_ends(embedded) -> None:
     producer = make(embedded.bootstrap_servers)
     producer.produce("dropped", {"n": 1})
     producer.close()
-    assert producer._flush_fully() is None
+    assert producer._flush_fully() == []

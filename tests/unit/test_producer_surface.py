@@ -160,7 +160,7 @@ def test_a_topic_without_a_schema_is_stocks_business(kafka: MemoryKafka, make: A
     producer.produce("plain", b"x", on_delivery=lambda _, message: seen.append(message.offset()))
     assert len(producer) == 1
     producer.flush(10)
-    assert seen == [0]
+    assert seen == [pack(0)]
     assert [message.value() for message in kafka.messages("plain")] == [b"x"]
 
 
