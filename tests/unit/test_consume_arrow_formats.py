@@ -101,6 +101,32 @@ def test_pyruhvro_reads_what_it_can(schema, value) -> None:
     assert len(form.decode([datum(schema, value)])) == 1
 
 
+OF_ALL: dict[str, Any] = {
+    "type": "record",
+    "name": "OfAll",
+    "fields": [{"name": f"f{n}", "type": schema} for n, (schema, _) in enumerate(FAST[:13])],
+}
+ALL = {f"f{n}": value for n, (_, value) in enumerate(FAST[:13])}
+
+
+@pytest.mark.parametrize("change", [slow, lambda form: form], ids=["fastavro", "pyruhvro"])
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        (OF_ALL, ALL),
+        ({**INNER, "fields": [{"name": "r", "type": OF_ALL}]}, {"r": ALL}),
+        ({"type": "map", "values": ["null", OF_ALL]}, {"a": None, "b": ALL}),
+        ({"type": "array", "items": ["null", OF_ALL]}, [None, ALL]),
+    ],
+    ids=["record", "record in a record", "map", "array"],
+)
+def test_a_record_with_required_fields_may_be_null(schema, value, change) -> None:
+    form = change(Avro(["null", schema]))
+    found = form.decode([datum(["null", schema], each) for each in (None, value, None)])
+    assert found.cast(found.type).equals(found)
+    assert found.to_pylist(maps_as_pydicts="strict") == [None, value, None]
+
+
 @pytest.mark.parametrize("change", [slow, lambda form: form], ids=["fastavro", "pyruhvro"])
 @pytest.mark.parametrize(
     ("schema", "value"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import io
 import itertools
 import zlib
@@ -250,6 +251,60 @@ def test_text_that_repeats_is_one_object_for_many_records() -> None:
     assert [each["bytes"] and each["bytes"].decode() for each in values] == texts
     assert [each["listed"] for each in values] == [[text] for text in texts]
     assert len({id(each["repeats"]) for each in values[:5000]}) == 4
+
+
+def required(name: str, kind: pa.DataType) -> pa.Field:
+    return pa.field(name, kind, nullable=False)
+
+
+LISTED = required("l", pa.list_(pa.string()))
+MAPPED = required("m", pa.map_(pa.string(), pa.int32()))
+UNDER_A_NULL: dict[str, tuple[pa.DataType, Any]] = {
+    "a record of a record of lists": (
+        pa.struct([required("r", pa.struct([LISTED]))]),
+        {"r": {"l": ["a", None]}},
+    ),
+    "a record of a record of maps": (
+        pa.struct([required("r", pa.struct([MAPPED]))]),
+        {"r": {"m": {"k": 1}}},
+    ),
+    "a list of such records": (
+        pa.list_(pa.struct([required("r", pa.struct([LISTED]))])),
+        [None, {"r": {"l": ["a"]}}],
+    ),
+    "a list of two required numbers": (pa.list_(required("item", pa.int32()), 2), [1, 2]),
+    "a list of two required texts": (pa.list_(required("item", pa.string()), 2), ["a", "b"]),
+    "a list of two required decimals": (
+        pa.list_(required("item", pa.decimal32(9, 2)), 2),
+        [decimal.Decimal("1.25"), decimal.Decimal("-0.25")],
+    ),
+    "a list of two required records": (
+        pa.list_(required("item", pa.struct([LISTED, ("n", pa.int8())])), 2),
+        [{"l": ["a"], "n": 1}, {"l": [], "n": None}],
+    ),
+    "a list of two required lists of two": (
+        pa.list_(required("item", pa.list_(required("item", pa.int32()), 2)), 2),
+        [[1, 2], [3, 4]],
+    ),
+}
+
+
+@pytest.mark.parametrize("repeats", [False, True])
+@pytest.mark.parametrize("kind", UNDER_A_NULL)
+def test_required_values_under_a_null_are_read(kind: str, repeats: bool) -> None:
+    """Arrow's reader puts nulls there; text that repeats is read as dictionaries and expanded."""
+    arrow, value = UNDER_A_NULL[kind]
+    text = pa.array(["a" if repeats else f"{row}" for row in range(200)])
+    column = pa.array([value, None] * 100, arrow)
+    table = pa.table({"t": text, "c": column})
+    segment = received(*build(table))
+    assert [each.value for each in segment.records()] == [
+        {"t": text[row].as_py(), "c": None if row % 2 else value} for row in range(200)
+    ]
+    found = segment.to_table()
+    found.validate(full=True)
+    assert found["c"].to_pylist(maps_as_pydicts="strict") == [value, None] * 100
+    assert found.cast(found.schema).equals(found)
 
 
 def test_a_full_segment_starts_where_its_offset_does() -> None:
