@@ -129,7 +129,8 @@ def _is_fast(avro: Any) -> bool:
         return len(branches) < 2 and all(map(_is_fast, branches))  # noqa: PLR2004 - no union
     if isinstance(avro, dict):
         inner = [avro[key] for key in ("type", "items", "values") if key in avro]
-        fields = [each["type"] for each in avro.get("fields", ())]
+        is_record = avro["type"] in ("record", "error")  # what others have there means nothing
+        fields = [each["type"] for each in avro["fields"]] if is_record else []
         return avro.get("logicalType") != "decimal" and all(map(_is_fast, [*inner, *fields]))
     return bool(avro != "fixed")
 
@@ -153,7 +154,7 @@ def _rewritten(avro: Any, types: Mapping[str, str], logical: Collection[str]) ->
         return {
             key: _rewritten(each, types, logical) if key in _INNER else each
             for key, each in avro.items()
-            if not (key == "logicalType" and each in logical)
+            if key != "logicalType" or (isinstance(each, str) and each not in logical)
         }
     return types.get(avro, avro)
 

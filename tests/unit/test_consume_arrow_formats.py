@@ -154,11 +154,20 @@ def test_values_of_a_registry_have_its_id() -> None:
 
 
 @pytest.mark.parametrize(
-    "schema", ["{", "nothing", {"type": "record"}, ["long", "string"], object()]
+    "schema",
+    [
+        *("{", "nothing", {"type": "record"}, ["long", "string"], object()),
+        {"type": "record", "name": "R", "fields": [{"name": 5, "type": "int"}]},
+    ],
 )
 def test_what_is_no_schema_is_refused_at_once(schema) -> None:
     with pytest.raises(SchemaError):
         Avro(schema)
+
+
+@pytest.mark.parametrize("more", [{"logicalType": []}, {"fields": [{"name": "f"}]}], ids=str)
+def test_what_means_nothing_in_a_schema_is_passed_over(more: dict[str, Any]) -> None:
+    assert Avro({"type": "long"} | more).decode([datum("long", 5)]).to_pylist() == [5]
 
 
 def test_a_record_that_has_our_column_is_refused_at_once() -> None:
