@@ -17,12 +17,14 @@ import pyarrow.parquet as pq
 
 from columnar_kafka import position, wire
 from columnar_kafka.columns.kafka import Headers, KafkaColumn, read_headers
+from columnar_kafka.columns.layout import filled_table
 from columnar_kafka.columns.rows import Texts, read_texts, to_rows
 from columnar_kafka.config import METADATA_MEMBERS, Limits
 from columnar_kafka.errors import SchemaError, SegmentError
 from columnar_kafka.parquet.pages import check_decoded, exceeds, footer, footer_elements, walk
 from columnar_kafka.parquet.statistics import bounds
-from columnar_kafka.schema import KAFKA_COLUMN, fingerprint
+from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, fingerprint
+from columnar_kafka.schema.canonical import children
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -38,6 +40,8 @@ _SLICE_BYTES: Final = 4 << 20
 
 # What pyarrow raises for malformed files; UnicodeDecodeError is a ValueError.
 _MALFORMED: Final = (pa.ArrowException, OSError, ValueError, TypeError, KeyError, OverflowError)
+
+_COLUMNS: Final = "as no dict can: read it as columns, with to_table or consume_arrow"
 
 _KAFKA_FIELDS: Final = [
     KafkaColumn(chosen).field
@@ -200,8 +204,9 @@ class Segment:
 
         With `columns` only these are decoded, and come in this order; a member of a struct is
         called as in ``_kafka.key``. What is returned is valid: text is UTF-8, lists end where
-        they say. Decoding takes 20 ms for 100,000 rows of 19 columns; the thread that calls waits
-        for Arrow's, which decode columns side by side.
+        they say. Required values under a null are zeros, empty texts and empty lists, not nulls:
+        pyarrow could not cast those. Decoding takes 20 ms for 100,000 rows of 19 columns; the
+        thread that calls waits for Arrow's, which decode columns side by side.
 
         Raises:
             SegmentError: the bytes are not what the headers say, or cannot be decoded.
@@ -231,7 +236,8 @@ class Segment:
         """Yield the records from row `start` on. Decoding is done when the first is asked for.
 
         Raises:
-            SegmentError: as `to_table`, or a map has the same key twice; before the first record.
+            SegmentError: as `to_table`, or there is what no dict can hold: a key of a map or a
+                field's name twice, or keys that are records or lists; before the first record.
         """
         for row, found in self._slices(start):
             for number, record in enumerate(zip(*found, strict=True), row):
@@ -241,7 +247,7 @@ class Segment:
         """Yield the records from row `start` on, some at a time, with the first one's row."""
         with self._located():
             table = self._open().read(None, encoded=True)
-            _check_maps(table)
+            _check_records(table)
         for batch, texts in _slices(table.slice(start)):
             with self._located():
                 found = _records(batch, texts, self.header.timestamp_max)
@@ -309,7 +315,7 @@ class _File:
             )
         self.schema = self._file.schema_arrow
         _check_columns(self.schema)
-        found = fingerprint(self.schema)
+        found = _fingerprint(self.schema)
         if found != header.schema:
             raise SegmentError(
                 f"{wire.SCHEMA} is {header.schema} in the headers and the columns' is {found}"
@@ -325,7 +331,7 @@ class _File:
     def read(self, columns: Sequence[str] | None, *, encoded: bool = False) -> pa.Table:
         """Walk the pages, decode, and check what came out."""
         names = None if columns is None else list(columns)
-        with _as_segment_errors():
+        with _as_segment_errors(self.schema):
             if self._walked is None:
                 self._walked = walk(self._data, self._file, self._limits)
             if self._walked.dictionaries:
@@ -333,6 +339,7 @@ class _File:
             else:
                 table = self._file.read(columns=names, use_threads=self._fits(self._walked))
                 table.validate(full=True)
+                table = filled_table(table)
             if table.num_rows != self._rows:
                 raise SegmentError(f"{table.num_rows} rows decoded, its header says {self._rows}")
             return table
@@ -365,7 +372,7 @@ class _File:
         _check_expanded(tables, walked.nbytes, self._limits)
         if encoded:
             schema = _with_dictionaries(schema, tables)
-        return pa.concat_tables([each.cast(schema) for each in tables])
+        return pa.concat_tables([filled_table(each, schema) for each in tables])
 
 
 def _with_dictionaries(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Schema:
@@ -410,17 +417,37 @@ def _dictionaries(array: pa.Array) -> Iterator[pa.DictionaryArray]:
 
 
 @contextmanager
-def _as_segment_errors() -> Iterator[None]:
+def _as_segment_errors(schema: pa.Schema | None = None) -> Iterator[None]:
     try:
         yield
     except SegmentError:
         raise
     except _MALFORMED as error:
-        raise SegmentError(_undecodable(error)) from error
+        raise SegmentError(_undecodable(error) + _why(schema)) from error
 
 
 def _undecodable(error: BaseException) -> str:
     return f"cannot be decoded: {type(error).__name__}: {error}"
+
+
+def _why(schema: pa.Schema | None) -> str:
+    """Return what a producer of ours would have said of a schema, empty where it takes it."""
+    try:
+        if schema is not None:
+            RecordSchema.parse(pa.schema([each for each in schema if each.name != KAFKA_COLUMN]))
+    except SchemaError as error:
+        return f"; {error.reason}"
+    return ""
+
+
+def _fingerprint(schema: pa.Schema) -> str:
+    try:
+        return fingerprint(schema)
+    except SchemaError as error:
+        raise SegmentError(
+            f"{error.reason}: its producer has to store another type; "
+            "with fetch.raw.bytes=true the file can be had as it is"
+        ) from None
 
 
 def _check_columns(schema: pa.Schema) -> None:
@@ -434,12 +461,27 @@ def _check_columns(schema: pa.Schema) -> None:
             raise SegmentError(f"column {KAFKA_COLUMN} is {found.type}: not that of version 1")
 
 
-def _check_maps(table: pa.Table) -> None:
-    """Refuse a map that has the same key twice, before any record is handed out."""
+def _check_records(table: pa.Table) -> None:
+    """Refuse what no dict can hold, before any record is handed out: a key or a name twice."""
+    for each in table.schema:
+        _check_names(each.type, each.name)
     mapped = [each.name for each in table.schema if _has_a_map(each.type)]
     if mapped:
         for batch, texts in _slices(table.select(mapped)):
             to_rows(batch, texts)
+
+
+def _check_names(kind: pa.DataType, path: str) -> None:
+    """Refuse records with two fields of one name, and maps whose keys are records or lists."""
+    if pa.types.is_map(kind) and pa.types.is_nested(kind.key_type):
+        raise SegmentError(f"field {path!r} has keys of type {kind.key_type}, {_COLUMNS}")
+    inner = children(kind) if pa.types.is_nested(kind) else []
+    names = [name for name, _ in inner]
+    for name, each in inner:
+        if names.count(name) > 1:
+            twice = f"field {f'{path}.{name}'!r} occurs {names.count(name)} times"
+            raise SegmentError(f"{twice}, {_COLUMNS}")
+        _check_names(each.type, f"{path}.{name}")
 
 
 def _has_a_map(kind: pa.DataType) -> bool:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from columnar_kafka.columns.kafka import KafkaColumn
+from columnar_kafka.columns.layout import filled_table
 from columnar_kafka.config import METADATA_MEMBERS
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.schema import KAFKA_COLUMN
@@ -184,7 +185,7 @@ class Plan:
         if rows is not None:
             count = len(rows)
             is_first = rows[-1].as_py() == count - 1
-            table = table.slice(0, count) if is_first else table.take(rows)
+            table = table.slice(0, count) if is_first else filled_table(table.take(rows))
         if self._shown != self.members:
             kafka = one_array(table[KAFKA_COLUMN])
             table = table.drop_columns(KAFKA_COLUMN)

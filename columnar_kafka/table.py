@@ -15,6 +15,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError
 
 from columnar_kafka import position
 from columnar_kafka.columns.kafka import HEADERS, TIMESTAMP, header_array
+from columnar_kafka.columns.layout import filled, filled_table
 from columnar_kafka.errors import RowError, SchemaError
 from columnar_kafka.plain.base import decode
 from columnar_kafka.ranges import rules_out
@@ -140,23 +141,25 @@ def plain_rows(
     form: Any = formats.value(topic)
     if is_table and first.value() is None:
         return Rows(None, 1)  # a tombstone: not even columns
-    keys = decode(formats.key(topic), [each.key() for each in messages])
-    if not len(keys.array):
-        raise _undecodable(first, "key", keys.error)
+    decoded = decode(formats.key(topic), [each.key() for each in messages])
+    keys = filled(decoded.array, pa.field("key", decoded.array.type))
+    if not len(keys):
+        raise _undecodable(first, "key", decoded.error)
     if is_table:
         values, good = _table_of(form, first, limits), 1
     else:
-        decoded = decode(form, [each.value() for each in messages[: len(keys.array)]])
+        decoded = decode(form, [each.value() for each in messages[: len(keys)]])
         good = len(decoded.array)
         if not good:
             raise _undecodable(first, "value", decoded.error)
         values = _columns(decoded.array)
+    values = filled_table(values)
     messages = messages[:good]
-    fields = [pa.field("key", keys.array.type), *_PLAIN]
+    fields = [pa.field("key", keys.type), *_PLAIN]
     kafka = pa.field(KAFKA_COLUMN, pa.struct(fields), nullable=False)
     try:
         plan = selection.plan(values.schema.append(kafka))
-        members = _plain_members(messages, keys.array.slice(0, good), plan.members)
+        members = _plain_members(messages, keys.slice(0, good), plan.members)
         if is_table:
             same = pa.repeat(0, values.num_rows)
             members = {name: each.take(same) for name, each in members.items()}
@@ -304,7 +307,7 @@ def _holds(grown: pa.Schema, other: pa.Schema) -> bool:
     after = [each for each in grown if each.name not in same]
     try:
         check_growth(RecordSchema(pa.schema(before)), RecordSchema(pa.schema(after)))
-    except (SchemaError, KeyError):  # KeyError: a type that no segment has can only be the same
+    except SchemaError:  # also of a type that no segment has: it can only be the same
         return False
     return True
 
@@ -319,7 +322,7 @@ def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
         else pa.nulls(table.num_rows, each.type)
         for each in schema
     ]
-    return pa.Table.from_arrays(columns, schema=schema)
+    return filled_table(pa.Table.from_arrays(columns, schema=schema))
 
 
 def _shown(schema: pa.Schema | None) -> str:

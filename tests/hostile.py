@@ -148,6 +148,7 @@ class File:
         """Let the footer tell the truth of where pages are."""
         position = 4
         for number, group in enumerate(self.chunks):
+            start = position
             for column, pages in enumerate(group):
                 meta = self.meta(column, number)
                 sizes = [len(page.bytes()) for page in pages]
@@ -158,6 +159,9 @@ class File:
                 field(meta, 9)[2] = first
                 field(meta, 7)[2] = sum(sizes)
                 position += sum(sizes)
+            for each in field(self.footer, 4, number)[2]:
+                if each[0] in (5, 6):
+                    each[2] = start if each[0] == 5 else position - start
         return self
 
     def bytes(self) -> bytes:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from columnar_kafka.columns.layout import as_lists, offsets, plain, regroup, repeat, without_nulls
+from columnar_kafka.columns.layout import as_lists, filled, offsets, plain, regroup, repeat
 from columnar_kafka.errors import RowError
 
 if TYPE_CHECKING:
@@ -88,8 +88,8 @@ class Caster:
         ]
         if _same(array.type, to) and all(map(_is, made, given.values())):
             return array
-        pairs = zip(made, to, strict=True)
-        made = [array if each.nullable else without_nulls(array) for array, each in pairs]
+        # Parquet's writer wants no nulls where none are allowed, though these are not written.
+        made = [filled(array, each, nulls) for array, each in zip(made, to, strict=True)]
         return pa.StructArray.from_arrays(made, fields=list(to), mask=nulls)
 
     def _list(self, array: pa.Array, to: pa.DataType, path: str) -> pa.Array:
@@ -99,6 +99,7 @@ class Caster:
             return array
         if not types.is_fixed_size_list(to):
             return regroup(array, made, to)
+        made = filled(made, to.value_field)  # or it cannot be cast
         lists = regroup(array, made, pa.large_list(to.value_field))
         try:
             return lists.cast(to)
@@ -238,6 +239,8 @@ def _has_equal_keys(lists: pa.LargeListArray) -> bool:
         keys = pc.add(keys.cast(pa.float64()), 0.0)  # 0.0 and -0.0 are
     elif types.is_timestamp(keys.type) and keys.type.tz not in (None, "UTC"):
         keys = pc.local_timestamp(keys)  # the hour that comes twice in autumn is
+    elif types.is_decimal32(keys.type) or types.is_decimal64(keys.type):
+        keys = keys.cast(pa.decimal128(keys.type.precision, keys.type.scale))  # those are encoded
     codes = keys.dictionary_encode()
     maps = pc.list_parent_indices(lists).cast(pa.int64())
     pairs = pc.add(pc.multiply(maps, len(codes.dictionary)), codes.indices.cast(pa.int64()))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-__all__ = ["as_lists", "offsets", "plain", "regroup", "repeat", "without_nulls"]
+__all__ = ["as_lists", "filled", "filled_table", "offsets", "plain", "regroup", "repeat"]
 
 _LARGE: Final = {
     pa.string(): pa.large_string(),
@@ -82,24 +83,118 @@ def repeat(value: Any, arrow: pa.DataType, count: int) -> pa.Array:
     return pa.array([value], type=arrow).take(pa.repeat(0, count))
 
 
-def without_nulls(array: pa.Array) -> pa.Array:
-    """Return an array whose nulls all lie under those of a record as what can have none.
+# --- what readers leave under nulls ---------------------------------------------------------------
 
-    Parquet's writer wants no nulls there. What is in their place is nothing, and is not written.
+
+def filled_table(table: pa.Table, schema: pa.Schema | None = None) -> pa.Table:
+    """Return a table with each column as the field of a schema, or of its own: see `filled`."""
+    schema = schema or table.schema
+    columns = [
+        pa.chunked_array([filled(chunk, each) for chunk in column.chunks], each.type)
+        for column, each in zip(table.columns, schema, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def filled(array: pa.Array, to: pa.Field, hidden: pa.BooleanArray | None = None) -> pa.Array:
+    """Return an array as the field `to`: dictionaries expanded, and no nulls that only nulls hide.
+
+    Where a record or a fixed-size list is null, Parquet's reader and Arrow's `take` leave nulls in
+    place of its required values too; pyarrow casts no such array, not even to its own type. Those
+    become zeros, empty texts and empty lists, which the null above them hides as well. A required
+    value that is null where nothing hides it stays null, as do nullable ones.
+
+    Args:
+        array: valid; of the field's type, but for dictionaries in place of texts, and for what may
+            be null. It is returned as it is where there is nothing to do.
+        to: the field.
+        hidden: where a record or a list around it is null, if anywhere.
     """
-    if not array.null_count:
+    keeps_nulls = to.nullable or not array.null_count or hidden is None
+    if not keeps_nulls:
+        keeps_nulls = pc.any(pc.and_not(array.is_null(), hidden)).as_py()
+    if types.is_struct(to.type):
+        return _filled_struct(array, to.type, hidden, keeps_nulls=keeps_nulls)
+    if types.is_fixed_size_list(to.type):
+        return _filled_fixed(array, to.type, hidden, keeps_nulls=keeps_nulls)
+    if types.is_list(to.type) or types.is_large_list(to.type) or types.is_map(to.type):
+        return _filled_list(array, to.type, keeps_nulls=keeps_nulls)
+    if types.is_dictionary(array.type) and not types.is_dictionary(to.type):
+        array = array.dictionary_decode().cast(to.type)
+    if keeps_nulls or not any(test(to.type) for test in _HAVE_ZERO):
         return array
-    arrow = array.type
-    if types.is_struct(arrow):
-        fields = list(arrow)
-        return pa.StructArray.from_arrays(
-            [array.field(i) for i in range(len(fields))], fields=fields
-        )
-    buffers = array.buffers()
-    children = None
-    if types.is_nested(arrow):  # a list or a map
-        children = [array.values]
-        buffers = buffers[:2]
-    return pa.Array.from_buffers(
-        arrow, len(array), [None, *buffers[1:]], offset=array.offset, children=children
-    )
+    return array.fill_null(_zero(to.type)).cast(to.type)  # of a narrow decimal it makes a wide one
+
+
+def _filled_struct(
+    array: pa.StructArray, to: pa.StructType, hidden: pa.BooleanArray | None, *, keeps_nulls: bool
+) -> pa.Array:
+    nulls = array.is_null() if array.null_count else None
+    fields = list(to)
+    given = [array.field(i) for i in range(len(fields))]
+    below = _either(hidden, nulls)
+    made = [filled(child, each, below) for child, each in zip(given, fields, strict=True)]
+    if keeps_nulls and array.type.equals(to) and all(map(operator.is_, made, given)):
+        return array
+    validity = array.is_valid().buffers()[1] if keeps_nulls and nulls is not None else None
+    # Not from_arrays, which refuses required values that are null.
+    return pa.Array.from_buffers(to, len(array), [validity], children=made)
+
+
+def _filled_fixed(
+    array: pa.FixedSizeListArray,
+    to: pa.FixedSizeListType,
+    hidden: pa.BooleanArray | None,
+    *,
+    keeps_nulls: bool,
+) -> pa.Array:
+    nulls = array.is_null() if array.null_count else None
+    items = array.values.slice(array.offset * to.list_size, len(array) * to.list_size)
+    below = _either(hidden, nulls)
+    if below is not None:
+        below = below.take(pc.divide(pa.arange(0, len(items)), to.list_size))
+    made = filled(items, to.value_field, below)
+    if keeps_nulls and array.type.equals(to) and made is items:
+        return array
+    validity = array.is_valid().buffers()[1] if keeps_nulls and nulls is not None else None
+    return pa.Array.from_buffers(to, len(array), [validity], children=[made])
+
+
+def _filled_list(array: pa.Array, to: pa.DataType, *, keeps_nulls: bool) -> pa.Array:
+    """Do so to a list or a map: a null one has no items, so it is empty without its null."""
+    items, (validity, ends) = array.values, array.buffers()[:2]
+    if types.is_map(to):
+        entry = pa.struct([to.key_field, to.item_field])
+        made = filled(items, pa.field("", entry, nullable=False))
+    else:
+        made = filled(items, to.value_field)
+    if keeps_nulls and array.type.equals(to) and made is items:
+        return array
+    buffers = [validity if keeps_nulls else None, ends]
+    return pa.Array.from_buffers(to, len(array), buffers, offset=array.offset, children=[made])
+
+
+def _either(one: pa.BooleanArray | None, other: pa.BooleanArray | None) -> pa.BooleanArray | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return pc.or_(one, other)
+
+
+_HAVE_ZERO: Final = (
+    types.is_primitive,
+    types.is_decimal,
+    types.is_string,
+    types.is_large_string,
+    types.is_binary,
+    types.is_large_binary,
+    types.is_fixed_size_binary,
+)
+_WIDEST: Final = 32
+"""Bytes of a decimal256, the widest of the types whose width is their own."""
+
+
+def _zero(arrow: pa.DataType) -> pa.Scalar:
+    """Return a type's value whose bits are zero; of text the empty one."""
+    nbytes = max(_WIDEST, arrow.byte_width if types.is_fixed_size_binary(arrow) else 0)
+    buffers = [None, pa.py_buffer(bytes(nbytes)), pa.py_buffer(b"")]
+    return pa.Array.from_buffers(arrow, 1, buffers[: arrow.num_buffers])[0]

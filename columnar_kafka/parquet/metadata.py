@@ -42,6 +42,7 @@ _PARTS: Final = {  # by type: where values and encoding are said, then definitio
     DICTIONARY: (_P_DICTIONARY, (1, 2)),
     DATA_V2: (_P_DATA_V2, (1, 4, 5, 6, 7)),
 }
+_V2_IS_COMPRESSED: Final = 7
 _I32: Final = range(-(1 << 31), 1 << 31)
 
 
@@ -213,12 +214,14 @@ def _any_page(cursor: Cursor) -> Page:
         if fid not in _PAGE:
             cursor.skip(kind)
         elif kind == STRUCT:
-            parts[fid] = _part(cursor)
+            parts[fid] = _part(cursor, fid)
         else:
             numbers[fid] = _i32(cursor)
     kind = numbers.get(_P_TYPE, -1)
     where, fields = _PARTS.get(kind, (-1, (1, 2)))
     part = parts.get(where, {})
+    if kind == DATA_V2:
+        part.setdefault(_V2_IS_COMPRESSED, True)  # parquet.thrift's default
     return Page(
         kind,
         numbers.get(_P_SIZE, -1),
@@ -228,15 +231,18 @@ def _any_page(cursor: Cursor) -> Page:
     )
 
 
-def _part(cursor: Cursor) -> dict[int, int]:
-    """Read the numbers and truths of the struct that pages of one type have."""
-    found = {}
+def _part(cursor: Cursor, of: int) -> dict[int, int]:
+    """Read the numbers and truths of the struct that pages of one type have: field `of`."""
+    found: dict[int, int] = {}
     for fid, kind in cursor.fields({}):
-        if kind == I32:
+        if kind in (thrift.TRUE, thrift.FALSE):
+            found[fid] = kind == thrift.TRUE
+        elif (of, fid) == (_P_DATA_V2, _V2_IS_COMPRESSED):  # Arrow would take the default
+            raise ThriftError(f"field {fid} is of the kind {kind}")
+        elif kind == I32:
             found[fid] = _i32(cursor)
         else:
             cursor.skip(kind)
-            found[fid] = kind == thrift.TRUE
     return found
 
 

@@ -320,7 +320,7 @@ class _Column:
     def _v2_stream(self, page: Page, data: memoryview) -> Cursor:
         """Return where a page's values begin: levels stand before them, not compressed."""
         levels = page.repetition + page.definition
-        if not 0 <= page.repetition <= levels <= len(data) or page.is_compressed < 0:
+        if not 0 <= page.repetition <= levels <= len(data):
             raise self.wrong(f"has a page whose levels have {levels} bytes")
         if not page.is_compressed:
             return Cursor(bytes(data[levels:]))

@@ -11,6 +11,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from columnar_kafka.columns.layout import filled
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.plain.base import check_names
 from columnar_kafka.schema import RecordSchema
@@ -73,7 +74,10 @@ class Avro:
         read = self._read([value + _END for value in values], self._ending)
         if pc.any(pc.not_equal(read[_WHOLE], _WHOLE)).as_py():
             raise ValueError("is longer than its schema says")
-        found = read["value"].cast(self._type)
+        value = pa.field("value", read["value"].type)
+        # All of its fields are nullable, and null under a null: required ones get a value there.
+        required = _with_nulls_of(pa.field("value", self._type), value)
+        found = filled(read["value"], required).cast(self._type)
         found.validate(full=True)  # text is UTF-8: pyruhvro does not look
         return found
 
@@ -92,6 +96,18 @@ class Avro:
         if source.tell() < len(value):
             raise ValueError("is longer than its schema says")
         return found["value"]
+
+
+def _with_nulls_of(other: pa.Field, each: pa.Field) -> pa.Field:
+    """Return a field that is nullable, in itself and inside, where another of its shape is."""
+    kind = each.type
+    if pa.types.is_struct(kind):
+        kind = pa.struct(list(map(_with_nulls_of, other.type, kind)))
+    elif pa.types.is_map(kind):
+        kind = pa.map_(kind.key_field, _with_nulls_of(other.type.item_field, kind.item_field))
+    elif pa.types.is_list(kind):
+        kind = pa.list_(_with_nulls_of(other.type.value_field, kind.value_field))
+    return pa.field(each.name, kind, other.nullable)
 
 
 def _loaded(schema: Any) -> Any:
@@ -113,7 +129,8 @@ def _is_fast(avro: Any) -> bool:
         return len(branches) < 2 and all(map(_is_fast, branches))  # noqa: PLR2004 - no union
     if isinstance(avro, dict):
         inner = [avro[key] for key in ("type", "items", "values") if key in avro]
-        fields = [each["type"] for each in avro.get("fields", ())]
+        is_record = avro["type"] in ("record", "error")  # what others have there means nothing
+        fields = [each["type"] for each in avro["fields"]] if is_record else []
         return avro.get("logicalType") != "decimal" and all(map(_is_fast, [*inner, *fields]))
     return bool(avro != "fixed")
 
@@ -137,7 +154,7 @@ def _rewritten(avro: Any, types: Mapping[str, str], logical: Collection[str]) ->
         return {
             key: _rewritten(each, types, logical) if key in _INNER else each
             for key, each in avro.items()
-            if not (key == "logicalType" and each in logical)
+            if key != "logicalType" or (isinstance(each, str) and each not in logical)
         }
     return types.get(avro, avro)
 

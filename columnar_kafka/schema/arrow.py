@@ -81,8 +81,7 @@ def _type(  # noqa: PLR0911 - one for each kind of type
         )
     arrow = _LAYOUTS.get(arrow, arrow)
     _check_time(arrow, path)
-    if pa.types.is_fixed_size_binary(arrow) and not arrow.byte_width:
-        raise SchemaError(f"field {path!r} is fixed to 0 bytes, which Parquet cannot store")
+    _check_size(arrow, path)
     if pa.types.is_dictionary(arrow):
         return _type(arrow.value_type, path, depth)
     if any(accepts(arrow) for accepts in _PLAIN):
@@ -107,6 +106,16 @@ def _map(arrow: pa.DataType, path: str, depth: int) -> pa.DataType:
         raise SchemaError(f"field {path!r} has keys of type {arrow.key_type}, as no dict can")
     item = _field(arrow.item_field, f"{path}.value", depth + _LIST_LEVELS)
     return pa.map_(_type(arrow.key_type, f"{path}.key", depth + _LIST_LEVELS), item)
+
+
+def _check_size(arrow: pa.DataType, path: str) -> None:
+    """Refuse values of nothing."""
+    if pa.types.is_fixed_size_binary(arrow) and not arrow.byte_width:
+        raise SchemaError(f"field {path!r} is fixed to 0 bytes, which Parquet cannot store")
+    if pa.types.is_fixed_size_list(arrow) and not arrow.list_size:
+        raise SchemaError(
+            f"field {path!r} is a list fixed to 0 elements, which Arrow writes and cannot read"
+        )
 
 
 def _check_time(arrow: pa.DataType, path: str) -> None:

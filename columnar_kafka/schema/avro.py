@@ -124,6 +124,8 @@ class _Reader:
         return pa.struct(fields)
 
     def _field(self, each: Mapping[str, Any], path: str) -> pa.Field:
+        if not isinstance(each["name"], str):
+            raise SchemaError(f"field {path!r} has a name that is no text: {each['name']!r}")
         if "." in each["name"]:
             raise SchemaError(f"field {path!r} has a dot in its name, which Avro does not allow")
         arrow, nullable = self._nullable(each["type"], path)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from columnar_kafka.errors import SchemaError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -19,13 +21,16 @@ def canonical(schema: pa.Schema) -> str:
 
     One line per field, depth first: depth, name as JSON, type, ``?`` when nullable; then each
     metadata entry of field or schema as JSON, sorted. Defined in ``docs/segment-format.md``.
+
+    Raises:
+        SchemaError: naming the first field whose type no segment has.
     """
-    lines = [line for each in schema for line in _field_lines(each.name, each, 0)]
+    lines = [line for each in schema for line in _field_lines((each.name,), each)]
     return "\n".join([*lines, *_metadata_lines(users(schema.metadata), 0)]) + "\n"
 
 
 def fingerprint(schema: pa.Schema) -> str:
-    """Return the first 16 bytes, in hex, of SHA-256 over `canonical`."""
+    """Return the first 16 bytes, in hex, of SHA-256 over `canonical`; raises as that does."""
     return hashlib.sha256(canonical(schema).encode()).hexdigest()[:32]
 
 
@@ -39,12 +44,16 @@ def users(metadata: Mapping[bytes, bytes] | None) -> dict[bytes, bytes] | None:
     return found or None
 
 
-def _field_lines(name: str, each: pa.Field, depth: int) -> list[str]:
+def _field_lines(path: tuple[str, ...], each: pa.Field) -> list[str]:
     null = "?" if each.nullable else ""
-    lines = [f"{depth} {json.dumps(name)} {type_name(each.type)}{null}"]
+    depth = len(path) - 1
+    try:
+        lines = [f"{depth} {json.dumps(path[-1])} {type_name(each.type)}{null}"]
+    except SchemaError as error:
+        raise SchemaError(f"field {'.'.join(path)!r} has {error.reason}") from None
     lines += _metadata_lines(each.metadata, depth + 1)
     for child_name, child in children(each.type):
-        lines += _field_lines(child_name, child, depth + 1)
+        lines += _field_lines((*path, child_name), child)
     return lines
 
 
@@ -68,7 +77,11 @@ _LISTS: Final = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_siz
 
 
 def type_name(arrow: pa.DataType) -> str:  # noqa: PLR0911 - one for each kind of type
-    """Return a type's name in this format's own words, which no library's release can change."""
+    """Return a type's name in this format's own words, which no library's release can change.
+
+    Raises:
+        SchemaError: no segment has such a type.
+    """
     if pa.types.is_struct(arrow):
         return "struct"
     if pa.types.is_map(arrow):
@@ -88,6 +101,12 @@ def type_name(arrow: pa.DataType) -> str:  # noqa: PLR0911 - one for each kind o
         return f"decimal{arrow.bit_width}[{arrow.precision},{arrow.scale}]"
     if pa.types.is_fixed_size_binary(arrow):
         return f"fixed_size_binary[{arrow.byte_width}]"
+    return _plain_name(arrow)
+
+
+def _plain_name(arrow: pa.DataType) -> str:
+    if arrow.id not in _NAMES:
+        raise SchemaError(f"type {arrow}, which no segment of version 1 has")
     return _NAMES[arrow.id]
 
 

@@ -739,6 +739,25 @@ def test_a_null_record_of_what_cannot_be_null_is_written_and_read(
         ]
 
 
+def test_null_lists_of_fixed_size_are_taken_in_records_in_such_lists() -> None:
+    """Arrow's own cast puts nulls under the inner ones, and then refuses the outer ones."""
+    pair = pa.list_(pa.field("item", pa.uint16(), nullable=False), 2)
+    to = pa.list_(pa.struct([pa.field("r", pair)]), 3)
+    values = [[{"r": None}, None, {"r": [1, 2]}], None, [{"r": [3, 4]}] * 3]
+    array = pa.array(values, to)
+    assert column(array, to) == values
+    assert column(pa.concat_arrays([array, pa.nulls(1, to)]), to) == [*values, None]
+
+
+@pytest.mark.parametrize("kind", [pa.decimal32(9, 2), pa.decimal64(18, 2)], ids=str)
+def test_maps_may_have_narrow_decimals_for_keys(kind: pa.DataType) -> None:
+    to = pa.map_(kind, pa.int8())
+    values = [[(D("1.50"), 1), (D("-2.25"), 2)], None]
+    assert column(pa.array(values, to), to) == [dict(values[0]), None]
+    twice = pa.array([[(D("1.50"), 1), (D("1.50"), 2)]], to)
+    assert "has two keys that are equal" in refusal(twice, to)
+
+
 def test_a_column_without_values_is_null_records_of_what_cannot_be_null() -> None:
     schema = pa.schema([("v", pa.struct([NEEDED]))])
     file = io.BytesIO()

@@ -8,6 +8,7 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from tables import CONFIG, after, begin, numbers, put, watch
@@ -30,6 +31,13 @@ LITTLE = {
     "name": "Little",
     "fields": [{"name": "id", "type": "long"}, {"name": "text", "type": ["null", "string"]}],
 }
+
+
+def payload(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
 
 
 @pytest.fixture
@@ -243,6 +251,66 @@ def test_a_schema_that_grew_is_promoted_when_asked(kafka) -> None:
         {"n": 2, "s": None, "r": {"x": 3, "y": None}},
     ]
     assert table.schema.field("n").type == pa.int64()
+
+
+INNER = pa.struct([pa.field("l", pa.list_(pa.string()), nullable=False)])
+OUTER = pa.struct([pa.field("r", INNER, nullable=False)])
+PAIR = pa.list_(pa.field("item", pa.int32(), nullable=False), 2)
+NESTED = pytest.mark.parametrize(
+    ("kind", "value"), [(OUTER, {"r": {"l": ["a"]}}), (PAIR, [1, 2])], ids=["record", "pair"]
+)
+
+
+def check_castable(table: pa.Table) -> None:
+    table.validate(full=True)
+    assert table.cast(table.schema).equals(table)
+
+
+@NESTED
+def test_rows_that_a_filter_chose_can_be_cast(kafka, kind, value) -> None:
+    """Arrow puts nulls under null lists when it takes rows."""
+    column = pa.array([None, value] * 10, kind)
+    put(kafka, pa.table({"n": pa.array(range(20)), "c": column}))
+    table = begin(kafka).consume_arrow(20, 0, filter=pc.field("n") > 15)
+    assert table["c"].to_pylist() == [None, value, None, value]
+    check_castable(table)
+
+
+@NESTED
+def test_rows_that_lack_a_column_can_be_cast(kafka, kind, value) -> None:
+    column = pa.array([None, value], kind)
+    put(kafka, pa.table({"n": [0]}))
+    put(kafka, pa.table({"n": [1, 2], "c": column}))
+    put(kafka, pa.table({"n": pa.array([3], pa.int64())}))
+    table = begin(kafka).consume_arrow(9, 0, promote=True)
+    assert table["c"].to_pylist() == [None, None, value, None]
+    check_castable(table)
+
+
+@NESTED
+def test_records_that_grew_by_a_nested_field_can_be_cast(kafka, kind, value) -> None:
+    n = pa.field("n", pa.int32(), nullable=False)
+    put(kafka, pa.table({"s": pa.array([{"n": 1}, None], pa.struct([n]))}))
+    rows = [{"n": 2, "c": value}, None]
+    put(kafka, pa.table({"s": pa.array(rows, pa.struct([n, pa.field("c", kind)]))}))
+    table = begin(kafka).consume_arrow(9, 0, promote=True)
+    assert table["s"].to_pylist() == [{"n": 1, "c": None}, None, *rows]
+    check_castable(table)
+
+
+@NESTED
+@pytest.mark.parametrize("options", [{}, {"filter": pc.field("n") < 9}, {"promote": True}], ids=str)
+def test_arrow_data_that_could_not_be_cast_can_be(kafka, kind, value, options) -> None:
+    column = pa.chunked_array([pa.array([value], kind), pa.nulls(1, kind)])
+    with pytest.raises(pa.ArrowInvalid, match="nulls in input"):
+        column.cast(kind)
+    tables = [pa.table({"n": [1, 2], "c": column}) for _ in range(2)]
+    tables[1] = tables[1].append_column("m", pa.array([1, 2]))
+    for each in tables[: 1 + len(options)]:
+        kafka.append("t", 0, payload(each))
+    table = begin(kafka).consume_arrow(4, 0, value=Ipc(), **options)
+    assert table["c"].to_pylist()[:2] == [value, None]
+    check_castable(table)
 
 
 def test_what_is_no_growth_is_cut_even_then(kafka) -> None:
@@ -541,12 +609,6 @@ def test_a_tombstone_is_a_row_of_nulls(kafka) -> None:
 
 
 def test_an_arrow_payload_is_any_number_of_rows_at_one_position(kafka) -> None:
-    def payload(table: pa.Table) -> bytes:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        return sink.getvalue().to_pybytes()
-
     kafka.append("t", 0, payload(numbers(0, 4)), key=b"k")
     kafka.append("t", 0, payload(numbers(4, 0)))
     kafka.append("t", 0, payload(numbers(4, 2)))

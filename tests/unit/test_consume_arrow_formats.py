@@ -101,6 +101,32 @@ def test_pyruhvro_reads_what_it_can(schema, value) -> None:
     assert len(form.decode([datum(schema, value)])) == 1
 
 
+OF_ALL: dict[str, Any] = {
+    "type": "record",
+    "name": "OfAll",
+    "fields": [{"name": f"f{n}", "type": schema} for n, (schema, _) in enumerate(FAST[:13])],
+}
+ALL = {f"f{n}": value for n, (_, value) in enumerate(FAST[:13])}
+
+
+@pytest.mark.parametrize("change", [slow, lambda form: form], ids=["fastavro", "pyruhvro"])
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        (OF_ALL, ALL),
+        ({**INNER, "fields": [{"name": "r", "type": OF_ALL}]}, {"r": ALL}),
+        ({"type": "map", "values": ["null", OF_ALL]}, {"a": None, "b": ALL}),
+        ({"type": "array", "items": ["null", OF_ALL]}, [None, ALL]),
+    ],
+    ids=["record", "record in a record", "map", "array"],
+)
+def test_a_record_with_required_fields_may_be_null(schema, value, change) -> None:
+    form = change(Avro(["null", schema]))
+    found = form.decode([datum(["null", schema], each) for each in (None, value, None)])
+    assert found.cast(found.type).equals(found)
+    assert found.to_pylist(maps_as_pydicts="strict") == [None, value, None]
+
+
 @pytest.mark.parametrize("change", [slow, lambda form: form], ids=["fastavro", "pyruhvro"])
 @pytest.mark.parametrize(
     ("schema", "value"),
@@ -128,11 +154,20 @@ def test_values_of_a_registry_have_its_id() -> None:
 
 
 @pytest.mark.parametrize(
-    "schema", ["{", "nothing", {"type": "record"}, ["long", "string"], object()]
+    "schema",
+    [
+        *("{", "nothing", {"type": "record"}, ["long", "string"], object()),
+        {"type": "record", "name": "R", "fields": [{"name": 5, "type": "int"}]},
+    ],
 )
 def test_what_is_no_schema_is_refused_at_once(schema) -> None:
     with pytest.raises(SchemaError):
         Avro(schema)
+
+
+@pytest.mark.parametrize("more", [{"logicalType": []}, {"fields": [{"name": "f"}]}], ids=str)
+def test_what_means_nothing_in_a_schema_is_passed_over(more: dict[str, Any]) -> None:
+    assert Avro({"type": "long"} | more).decode([datum("long", 5)]).to_pylist() == [5]
 
 
 def test_a_record_that_has_our_column_is_refused_at_once() -> None:

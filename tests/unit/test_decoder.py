@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import io
 import itertools
 import zlib
@@ -252,6 +253,60 @@ def test_text_that_repeats_is_one_object_for_many_records() -> None:
     assert len({id(each["repeats"]) for each in values[:5000]}) == 4
 
 
+def required(name: str, kind: pa.DataType) -> pa.Field:
+    return pa.field(name, kind, nullable=False)
+
+
+LISTED = required("l", pa.list_(pa.string()))
+MAPPED = required("m", pa.map_(pa.string(), pa.int32()))
+UNDER_A_NULL: dict[str, tuple[pa.DataType, Any]] = {
+    "a record of a record of lists": (
+        pa.struct([required("r", pa.struct([LISTED]))]),
+        {"r": {"l": ["a", None]}},
+    ),
+    "a record of a record of maps": (
+        pa.struct([required("r", pa.struct([MAPPED]))]),
+        {"r": {"m": {"k": 1}}},
+    ),
+    "a list of such records": (
+        pa.list_(pa.struct([required("r", pa.struct([LISTED]))])),
+        [None, {"r": {"l": ["a"]}}],
+    ),
+    "a list of two required numbers": (pa.list_(required("item", pa.int32()), 2), [1, 2]),
+    "a list of two required texts": (pa.list_(required("item", pa.string()), 2), ["a", "b"]),
+    "a list of two required decimals": (
+        pa.list_(required("item", pa.decimal32(9, 2)), 2),
+        [decimal.Decimal("1.25"), decimal.Decimal("-0.25")],
+    ),
+    "a list of two required records": (
+        pa.list_(required("item", pa.struct([LISTED, ("n", pa.int8())])), 2),
+        [{"l": ["a"], "n": 1}, {"l": [], "n": None}],
+    ),
+    "a list of two required lists of two": (
+        pa.list_(required("item", pa.list_(required("item", pa.int32()), 2)), 2),
+        [[1, 2], [3, 4]],
+    ),
+}
+
+
+@pytest.mark.parametrize("repeats", [False, True])
+@pytest.mark.parametrize("kind", UNDER_A_NULL)
+def test_required_values_under_a_null_are_read(kind: str, repeats: bool) -> None:
+    """Arrow's reader puts nulls there; text that repeats is read as dictionaries and expanded."""
+    arrow, value = UNDER_A_NULL[kind]
+    text = pa.array(["a" if repeats else f"{row}" for row in range(200)])
+    column = pa.array([value, None] * 100, arrow)
+    table = pa.table({"t": text, "c": column})
+    segment = received(*build(table))
+    assert [each.value for each in segment.records()] == [
+        {"t": text[row].as_py(), "c": None if row % 2 else value} for row in range(200)
+    ]
+    found = segment.to_table()
+    found.validate(full=True)
+    assert found["c"].to_pylist(maps_as_pydicts="strict") == [value, None] * 100
+    assert found.cast(found.schema).equals(found)
+
+
 def test_a_full_segment_starts_where_its_offset_does() -> None:
     header = replace(numbers()[0], rows=1 << 20)
     assert received(header, b"").offset == 5 << 20
@@ -362,6 +417,96 @@ def test_members_in_another_order_are_not_version_1s() -> None:
                                         fields=fields)  # fmt: skip
     table = NUMBERS.append_column(pa.field("_kafka", column.type, nullable=False), column)
     assert refusal(forged(table).verify).endswith("not that of version 1")
+
+
+def foreign(column: pa.Array) -> Segment:
+    """A segment of somebody else's, with a column `c` of any type and some fingerprint."""
+    table = pa.table({"n": range(len(column)), "c": column})
+    header = SegmentHeader(
+        rows=len(column), segment="p-0", schema="0" * 32, timestamp_min=0, timestamp_max=9
+    )
+    return received(header, parquet(table, header.footer()))
+
+
+TEXTS = pa.dictionary(pa.int32(), pa.string())
+NOT_TAKEN: dict[str, tuple[pa.DataType, Any, pa.DataType]] = {
+    "c": (pa.null(), None, pa.null()),
+    "c.a.b": (pa.struct([("a", pa.struct([("b", pa.null())]))]), {"a": {"b": None}}, pa.null()),
+    "c.item": (pa.list_(pa.null()), [None], pa.null()),
+    "c.item.item": (pa.list_(pa.list_(pa.null(), 1)), [[None]], pa.null()),
+    "c.value.x": (pa.map_(pa.string(), pa.struct([("x", TEXTS)])), [("k", {"x": "a"})], TEXTS),
+    "c.key": (pa.map_(pa.string_view(), pa.int8()), [("k", 1)], pa.string_view()),
+    **{
+        f"c.f{number}": (pa.struct([(f"f{number}", kind)]), {f"f{number}": value}, kind)
+        for number, (kind, value) in enumerate(
+            [
+                (TEXTS, "a"),
+                (pa.string_view(), "a"),
+                (pa.binary_view(), b"a"),
+                (pa.list_view(pa.int8()), [1]),
+                (pa.large_list_view(pa.int8()), [1]),
+            ]
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("path", NOT_TAKEN)
+def test_a_type_that_version_1_does_not_have_is_named(path: str) -> None:
+    kind, value, inner = NOT_TAKEN[path]
+    segment = foreign(pa.array([value, value], kind))
+    shown = str(inner).replace("item:", "element:")  # as Parquet calls them
+    for read in (
+        segment.verify,
+        segment.to_table,
+        lambda: next(segment.records()),
+        lambda: segment.statistics(["n"]),
+    ):
+        assert refusal(read) == (
+            f"field {path!r} has type {shown}, which no segment of version 1 has: its producer has "
+            "to store another type; with fetch.raw.bytes=true the file can be had as it is"
+        )
+
+
+def test_an_extension_type_is_named() -> None:
+    column = pa.ExtensionArray.from_storage(pa.json_(), pa.array(["{}"]))
+    said = "field 'c' has type extension<arrow.json>, which no segment of version 1 has"
+    assert refusal(foreign(column).to_table).startswith(said)
+
+
+def test_a_list_of_fixed_size_that_arrow_cannot_read_is_named() -> None:
+    """Required, in a record that is null: no producer of ours takes it."""
+    pair = pa.field("l", pa.list_(pa.int8(), 2), nullable=False)
+    kind = pa.struct([("r", pa.struct([pair]))])
+    segment = forged(pa.table({"c": pa.array([{"r": {"l": [1, 2]}}, {"r": None}], kind)}))
+    for read in (segment.to_table, lambda: next(segment.records())):
+        reason = refusal(read)
+        assert reason.startswith("cannot be decoded: ArrowInvalid: Expected all lists to be of siz")
+        assert reason.endswith(
+            "; field 'c.r.l' is a fixed-size list that cannot be null, inside a record: "
+            "make it nullable, or a list"
+        )
+
+
+NO_DICT = {
+    "field 'c.item.a' occurs 2 times": pa.ListArray.from_arrays(
+        [0, 1, 1], pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
+    ),
+    "field 'c.m' has keys of type struct<k: int8>": pa.array(
+        [{"m": [({"k": 1}, 1)]}, None],
+        pa.struct([("m", pa.map_(pa.struct([("k", pa.int8())]), pa.int8()))]),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", NO_DICT)
+def test_what_no_dict_can_hold_is_read_as_columns(what: str) -> None:
+    table = pa.table({"c": NO_DICT[what]})
+    segment = forged(table)
+    assert refusal(lambda: next(segment.records())) == (
+        f"{what}, as no dict can: read it as columns, with to_table or consume_arrow"
+    )
+    assert segment.to_table()["c"].equals(table["c"].cast(segment.schema.field("c").type))
 
 
 # --- what is refused while decoding ---------------------------------------------------------------

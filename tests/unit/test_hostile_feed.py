@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -146,6 +147,33 @@ def test_a_consumer_reports_what_is_over_its_limits_and_goes_on(
     reading.commit(found[3])
     reading.close()
     assert len(psutil.Process().children()) == before
+
+
+@pytest.mark.parametrize("decode", ["inline", pytest.param("isolated", marks=LINUX)])
+def test_a_consumer_names_a_type_that_it_does_not_take_and_goes_on(decode: str) -> None:
+    kafka = FakeKafka()
+    kafka.create_topic("t")
+    kind = pa.struct([("x", pa.null())])
+    table = pa.table({"n": [7], "a": pa.array([{"x": None}], kind)})
+    foreign = sent(table, schema=pa.schema([("n", pa.int64())]), store_schema=True)
+    for of in (foreign, numbered(1)):
+        kafka.append("t", 0, of.value, headers=of.headers())
+    said = (
+        "segment at t[0]@0: field 'a.x' has type null, which no segment of version 1 has: its "
+        "producer has to store another type; with fetch.raw.bytes=true the file can be had as it is"
+    )
+    reading = consumer(kafka, columnar_decode=decode)
+    first, *rest = reading.consume(4, 30)
+    assert (first.error().code(), first.error().str()) == (SegmentError.code, said)
+    assert [each.value()["n"] for each in rest] == [10, 11, 12]
+    reading.seek(TopicPartition("t", 0, 0))
+    with pytest.raises(SegmentError, match=re.escape(said)):
+        reading.poll_segment(30).to_table()
+    reading.seek(TopicPartition("t", 0, 0))
+    with pytest.raises(SegmentError, match=re.escape(said)):
+        reading.consume_arrow(4, 30)
+    assert reading.consume_arrow(4, 30)["n"].to_pylist() == [10, 11, 12]
+    reading.close()
 
 
 def test_limits_are_read_from_the_configuration() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,12 +16,13 @@ from hostile import MIB, File, Sent, changed, field, sent
 from columnar_kafka import Segment, SegmentError
 from columnar_kafka.config import Limits
 from columnar_kafka.decoder import InlineDecoder
+from columnar_kafka.lake.stitch import stitch
 from columnar_kafka.parquet import metadata
 from columnar_kafka.parquet.pages import walk
-from columnar_kafka.parquet.thrift import BINARY, I32, LIST, STOP, Cursor
+from columnar_kafka.parquet.thrift import BINARY, FALSE, I32, LIST, STOP, Cursor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 def segment(of: Sent, **limits: Any) -> Segment:
@@ -265,6 +267,179 @@ def test_other_writers_pages_are_read(compression: str, version: str) -> None:
         of = sent(table, compression=compression, data_page_version=version,
                   data_page_size=4000, group=1000, **options)  # fmt: skip
         assert segment(of).to_table().to_pydict() == table.to_pydict()
+
+
+# --- what writers may leave out -------------------------------------------------------------------
+
+TEXTS = pa.table({"s": ["abc", "abcd", None, "abcde"] * 50})
+
+
+def without_is_compressed(file: File) -> None:
+    for page in file.chunks[0][0]:
+        part = field(page.header, 8)[2]
+        part.remove(field(part, 7))
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("encoding", ["PLAIN", "DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"])
+def test_a_page_is_compressed_unless_it_says_not(compression: str, encoding: str) -> None:
+    """As parquet-mr writes it: `is_compressed` is true by default, so it need not be there."""
+    of = sent(
+        TEXTS,
+        compression=compression,
+        data_page_version="2.0",
+        use_dictionary=False,
+        column_encoding={"s": encoding},
+    )
+    of = changed(of, without_is_compressed)
+    assert pq.read_table(pa.BufferReader(of.value)).equals(TEXTS)
+    assert segment(of).to_table().equals(TEXTS)
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy", "zstd"])
+def test_a_page_of_nulls_alone_may_have_nothing_to_decompress(compression: str) -> None:
+    """As Spark writes it."""
+    nulls = pa.table({"s": pa.nulls(5, pa.string())})
+    of = sent(nulls, compression=compression, data_page_version="2.0", use_dictionary=False)
+
+    def cut(file: File) -> None:
+        [page] = file.chunks[0][0]
+        nbytes = field(page.header, 8, 5)[2] + field(page.header, 8, 6)[2]
+        page.fill(page.body[:nbytes], nbytes)
+
+    assert segment(changed(of, cut)).to_table().equals(nulls)
+
+
+def test_a_page_whose_is_compressed_is_a_number_is_refused() -> None:
+    """Arrow passes over it and takes the default: what it decodes would be something else."""
+    of = sent(
+        TEXTS,
+        data_page_version="2.0",
+        use_dictionary=False,
+        column_encoding={"s": "DELTA_BYTE_ARRAY"},
+    )
+
+    def change(file: File) -> None:
+        for page in file.chunks[0][0]:
+            field(page.header, 8, 7)[1:] = [I32, 0]
+
+    assert "field 7 is of the kind 5" in refusal(changed(of, change))
+
+
+OPTIONAL = {
+    "FileMetaData": {6, 7},
+    "SchemaElement": {9, 10},
+    "RowGroup": {4, 5, 6, 7},
+    "ColumnChunk": {4, 5, 6, 7},
+    "ColumnMetaData": {8, 10, 12, 13, 14, 15, 16, 17},
+    "Statistics": {1, 2, 3, 4, 5, 6, 7, 8},
+    "DataPageHeader": {5},
+    "DictionaryPageHeader": {3},
+    "DataPageHeaderV2": {7, 8},
+}
+"""The optional fields of parquet.thrift, by their ids, without those that version 1 wants: the
+checksum of a page and the footer's key-values. Those of a schema's elements are what types are."""
+
+
+def structs(file: File) -> Iterator[tuple[str, Any]]:
+    """Yield what has optional fields."""
+    yield "FileMetaData", file.footer
+    for element in field(file.footer, 2)[2][1]:
+        yield "SchemaElement", element
+    for number, group in enumerate(field(file.footer, 4)[2][1]):
+        yield "RowGroup", group
+        for index, chunk in enumerate(field(group, 1)[2][1]):
+            yield "ColumnChunk", chunk
+            meta = file.meta(index, number)
+            yield "ColumnMetaData", meta
+            yield from (("Statistics", each[2]) for each in meta if each[0] == 12)
+            for page in file.chunks[number][index]:
+                for fid, name in ((5, "DataPageHeader"), (7, "DictionaryPageHeader"),
+                                  (8, "DataPageHeaderV2")):  # fmt: skip
+                    parts = [each[2] for each in page.header if each[0] == fid]
+                    yield from ((name, part) for part in parts)
+                    for part in parts:
+                        at = {5: 5, 8: 8}.get(fid)
+                        yield from (("Statistics", each[2]) for each in part if each[0] == at)
+
+
+def with_everything(version: str, *, index: bool) -> tuple[pa.Table, Sent]:
+    table = pa.table(
+        {
+            "n": pa.array(range(100), pa.int64()),
+            "s": [None, "a", "b", "c"] * 25,
+            "l": [["x", None], None, [], ["y"]] * 25,
+        }
+    )
+    return table, sent(
+        table,
+        group=50,
+        compression="snappy",
+        data_page_version=version,
+        write_page_index=index,
+        sorting_columns=[pq.SortingColumn(0)],
+        use_dictionary=["s"],
+        column_encoding={"n": "DELTA_BINARY_PACKED", "l.list.element": "DELTA_BYTE_ARRAY"},
+    )
+
+
+def optional(file: File) -> Iterator[tuple[str, Any, list[Any]]]:
+    """Yield each optional field there is, with the struct that it is of; pages without its default
+    are not what they were."""
+    for name, struct in structs(file):
+        for each in struct:
+            is_default = (name, *each[:2]) != ("DataPageHeaderV2", 7, FALSE)
+            if each[0] in OPTIONAL[name] and is_default:
+                yield name, struct, each
+
+
+@pytest.mark.parametrize("index", [False, True], ids=["", "page index"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_every_optional_field_may_be_left_out(version: str, index: bool) -> None:
+    table, of = with_everything(version, index=index)
+    expected = segment(of).statistics(["n", "s"])
+    assert expected is not None
+    assert set(expected) == {("n",), ("s",)}
+    for number, (name, _, (fid, *_)) in enumerate(optional(File.load(of.value))):
+        file = File.load(of.value)
+        _, struct, each = list(optional(file))[number]
+        struct.remove(each)
+        one = replace(of, value=file.settle().bytes())
+        assert segment(one).to_table().equals(table), (name, fid)
+        found = segment(one).statistics(["n", "s"])
+        assert found is not None
+        for path, bounds in found.items():  # what is left out is not said, and no null is doubt
+            assert bounds[:2] == expected[path][:2], (name, fid)
+            assert bounds.has_nulls >= expected[path].has_nulls, (name, fid)
+        out = io.BytesIO()
+        stitch([one.value, one.value], out, metadata={})
+        assert pq.read_table(out).equals(pa.concat_tables([table, table])), (name, fid)
+
+
+def test_optional_fields_are_tried_in_every_struct() -> None:
+    tried = {
+        (name, each[0])
+        for version in ("1.0", "2.0")
+        for index in (False, True)
+        for name, _, each in optional(File.load(with_everything(version, index=index)[1].value))
+    }
+    assert {name for name, _ in tried} == set(OPTIONAL)
+    assert {fid for name, fid in tried if name == "Statistics"} == {1, 2, 3, 5, 6, 7, 8}
+    assert {("DataPageHeaderV2", 7), ("ColumnMetaData", 12), ("RowGroup", 5)} <= tried
+
+
+def test_the_place_of_a_dictionary_may_be_left_out() -> None:
+    """Then the first page is it."""
+    table = pa.table({"s": ["a", "b"] * 50})
+    file = File.load(sent(table).value)
+    meta = file.meta(0)
+    field(meta, 9)[2] = field(meta, 11)[2]
+    meta.remove(field(meta, 11))
+    of = replace(sent(table), value=file.bytes())
+    assert segment(of).to_table().equals(table)
+    out = io.BytesIO()
+    stitch([of.value, of.value], out, metadata={})
+    assert pq.read_table(out).equals(pa.concat_tables([table, table]))
 
 
 # --- reading metadata -----------------------------------------------------------------------------

@@ -224,6 +224,18 @@ def test_a_field_without_default_has_none() -> None:
             "field 'l.item' is fixed to 0 bytes, which Parquet cannot store",
         ),
         (
+            pa.schema([("l", pa.struct([("f", pa.list_(pa.int8(), 0))]))]),
+            "field 'l.f' is a list fixed to 0 elements, which Arrow writes and cannot read",
+        ),
+        (
+            pa.schema([("a", pa.list_(pa.uuid()))]),
+            "field 'a.item' has type extension<arrow.uuid>, which a segment cannot store",
+        ),
+        (
+            record({"name": 5, "type": "int"}),
+            "field '5' has a name that is no text: 5",
+        ),
+        (
             pa.schema([("a", nested(50, pa.int8()))]),
             (
                 "field 'a' is nested deeper than the 100 levels of a Parquet file, of which a list "
@@ -261,6 +273,23 @@ def test_a_field_without_default_has_none() -> None:
 )
 def test_a_schema_is_refused_by_the_path_of_its_field(schema: Any, reason: str) -> None:
     assert refusal(schema) == reason
+
+
+@pytest.mark.parametrize(
+    ("arrow", "path"),
+    [
+        (pa.null(), "a"),
+        (pa.struct([("b", pa.list_(pa.null()))]), "a.b.item"),
+        (pa.map_(pa.string(), pa.struct([("b", pa.string_view())])), "a.value.b"),
+        (pa.map_(pa.binary_view(), pa.int8()), "a.key"),
+        (pa.list_(pa.list_(pa.date64()), 2), "a.item.item"),
+    ],
+    ids=str,
+)
+def test_no_fingerprint_has_what_no_segment_has(arrow: pa.DataType, path: str) -> None:
+    with pytest.raises(SchemaError, match=re.escape(f"field {path!r} has type ")) as raised:
+        fingerprint(pa.schema([("a", arrow)]))
+    assert raised.value.reason.endswith(", which no segment of version 1 has")
 
 
 @pytest.mark.parametrize("levels", [101, 3000])

@@ -1,0 +1,47 @@
+"""Records of any schema, as deep as four levels, are read by every reader as they were produced."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import nesting
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TRIALS = 20_000
+TESTS, PROCESSES = 4, 2
+EACH = TRIALS // TESTS // PROCESSES
+
+
+@pytest.mark.parametrize("part", range(TESTS))
+def test_what_was_produced_is_read(
+    part: int, record_property: Callable[[str, object], None]
+) -> None:
+    """Each trial has a seed, so that `nesting.trial` shows again what it has shown here."""
+    seeds = range(part * EACH * PROCESSES, (part + 1) * EACH * PROCESSES, EACH)
+    running = [
+        subprocess.Popen(
+            [sys.executable, Path(nesting.__file__), str(EACH), str(seed)],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for seed in seeds
+    ]
+    try:
+        outcomes = [json.loads(each.communicate()[0]) for each in running]
+    finally:
+        for each in running:
+            each.kill()
+            each.wait()
+    record_property("trials", sum(each["trials"] for each in outcomes))
+    record_property("seconds", max(each["seconds"] for each in outcomes))
+    assert [each["wrong"] for each in outcomes] == [[]] * PROCESSES
+    assert sum(each["trials"] for each in outcomes) == TRIALS // TESTS

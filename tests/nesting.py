@@ -1,0 +1,335 @@
+"""Random schemas and rows, sent as segments and read by every reader there is.
+
+Run as a program it prints what came of so many trials: `nesting.py TRIALS SEED`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import io
+import json
+import random
+import string
+import sys
+import time
+import traceback
+import zoneinfo
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from confluent_kafka import TopicPartition
+
+from columnar_kafka import Segment
+from columnar_kafka.columns import kafka
+from columnar_kafka.columns.arrow import conform
+from columnar_kafka.columns.pure import PureColumns
+from columnar_kafka.columns.rows import to_rows
+from columnar_kafka.config import METADATA_MEMBERS
+from columnar_kafka.encoder import ParquetEncoder
+from columnar_kafka.lake.stitch import stitch
+from columnar_kafka.schema import RecordSchema, fingerprint
+from columnar_kafka.testing import FakeKafka
+from columnar_kafka.wire import SegmentHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+DEPTH = 4
+CLIENTS = 0.1
+"""In so many trials they are sent through a producer as well."""
+ROWS = 250
+"""Fewer hide what only a dictionary brings out, and the encoder makes none of few values."""
+
+TEXTS = ["carrier", "flight", "origin", "", "ü"]
+CONFIG = {"group.id": "g", "columnar.encoding": "parquet", "auto.offset.reset": "earliest"}
+
+Row = dict[str, Any]
+Make = Callable[[], Any]
+
+# --- schemas and rows -----------------------------------------------------------------------------
+
+
+class Drawn:
+    """A schema, and rows that fit it, by a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        fields = [self._field(name, DEPTH) for name in "abc"[: self.rng.randint(1, 3)]]
+        fields.append((pa.field("text", pa.string()), lambda: self.rng.choice(TEXTS)))
+        self.schema = pa.schema([each for each, _ in fields])
+        pool = [{each.name: make() for each, make in fields} for _ in range(40)]
+        self.rows: list[Row] = self.rng.choices(pool, k=ROWS)
+
+    def _field(self, name: str, depth: int, *, in_record: bool = False) -> tuple[pa.Field, Make]:
+        kinds = ["leaf", *["list", "large_list", "fixed", "map", "struct", "struct"] * (depth > 1)]
+        kind = self.rng.choice(kinds)
+        arrow, make = getattr(self, f"_{kind}")(depth - 1)
+        # A fixed-size list in a record has to be nullable.
+        nullable = (kind == "fixed" and in_record) or self.rng.random() < 0.5
+        if not nullable:
+            return pa.field(name, arrow, nullable=False), make
+        return pa.field(name, arrow), lambda: None if self.rng.random() < 0.3 else make()
+
+    def _leaf(self, _: int) -> tuple[pa.DataType, Make]:
+        arrow, values = self.rng.choice(LEAVES)
+        return arrow, lambda: self.rng.choice(values)
+
+    def _list(self, depth: int) -> tuple[pa.DataType, Make]:
+        item, make = self._field("item", depth)
+        arrow = self.rng.choice([pa.list_, pa.list_, pa.list_view])(item)
+        return arrow, lambda: [make() for _ in range(self.rng.randint(0, 3))]
+
+    def _large_list(self, depth: int) -> tuple[pa.DataType, Make]:
+        item, make = self._field("item", depth)
+        arrow = self.rng.choice([pa.large_list, pa.large_list, pa.large_list_view])(item)
+        return arrow, lambda: [make() for _ in range(self.rng.randint(0, 3))]
+
+    def _fixed(self, depth: int) -> tuple[pa.DataType, Make]:
+        item, make = self._field("item", depth)
+        size = self.rng.randint(1, 3)
+        return pa.list_(item, size), lambda: [make() for _ in range(size)]
+
+    def _map(self, depth: int) -> tuple[pa.DataType, Make]:
+        arrow, keys = self.rng.choice(
+            [each for each in LEAVES if not pa.types.is_floating(each[0])]
+        )
+        item, make = self._field("value", depth)
+        some = lambda: self.rng.sample(keys, self.rng.randint(0, min(3, len(keys))))  # noqa: E731
+        return pa.map_(arrow, item), lambda: {key: make() for key in some()}
+
+    def _struct(self, depth: int) -> tuple[pa.DataType, Make]:
+        names = "rst"[: self.rng.randint(1, 3)]
+        fields = [self._field(name, depth, in_record=True) for name in names]
+        arrow = pa.struct([each for each, _ in fields])
+        return arrow, lambda: {each.name: make() for each, make in fields}
+
+
+def _times(*, micros: int, tz: dt.tzinfo | None = None) -> list[dt.datetime]:
+    start = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=tz)
+    return [start + dt.timedelta(days=n, microseconds=n * micros) for n in range(-400, 400, 37)]
+
+
+def _leaves() -> Iterator[tuple[pa.DataType, Sequence[Any]]]:
+    yield pa.bool_(), [True, False]
+    for bits in (8, 16, 32, 64):
+        half = 1 << bits - 1
+        yield getattr(pa, f"int{bits}")(), [-half, -1, 0, 1, 2, half - 1]
+        yield getattr(pa, f"uint{bits}")(), [0, 1, 2, half, 2 * half - 1]
+    for floating in (pa.float16(), pa.float32(), pa.float64()):
+        yield floating, [0.0, -1.5, 0.25, 1024.0, float("inf")]
+    texts = [*TEXTS, *string.ascii_letters, "x" * 70]
+    for text in (pa.string(), pa.large_string(), pa.string_view()):
+        yield text, texts
+    for binary in (pa.binary(), pa.large_binary(), pa.binary_view()):
+        yield binary, [each.encode() for each in texts]
+    yield pa.dictionary(pa.int32(), pa.string()), TEXTS
+    yield pa.dictionary(pa.int8(), pa.int64()), [1, 2, 3]
+    yield pa.binary(3), [b"abc", b"\0\0\0", b"xyz"]
+    yield pa.date32(), [dt.date(2026, 1, 1) + dt.timedelta(days=n) for n in range(-50, 50)]
+    yield pa.time32("ms"), [dt.time(n, n, n, 1000 * n) for n in range(24)]
+    yield pa.time64("us"), [dt.time(n, n, n, n) for n in range(24)]
+    yield pa.time64("ns"), [1 + 1_000_000 * n for n in range(24)]
+    for zone in (None, "UTC", "Europe/Berlin", "+02:00"):
+        tz = _zone(zone)
+        yield pa.timestamp("ms", zone), _times(micros=1000, tz=tz)
+        yield pa.timestamp("us", zone), _times(micros=1, tz=tz)
+        yield pa.timestamp("ns", zone), [1 + 1_000_000_000 * n for n in range(-20, 20)]
+    for unit, tick in (("s", 10**6), ("ms", 1000), ("us", 1)):
+        yield pa.duration(unit), [dt.timedelta(microseconds=tick * n) for n in range(-10, 10)]
+    yield pa.duration("ns"), [1 + 1_000_000 * n for n in range(-10, 10)]
+    for number, digits in ((pa.decimal32, 9), (pa.decimal64, 18), (pa.decimal128, 38),
+                           (pa.decimal256, 76)):  # fmt: skip
+        yield number(digits, 2), [decimal.Decimal(n).scaleb(-2) for n in range(-90, 90, 7)]
+
+
+def _zone(name: str | None) -> dt.tzinfo | None:
+    if name is None or name.startswith("+"):
+        return name and dt.timezone(dt.timedelta(hours=2))  # type: ignore[return-value]
+    return dt.UTC if name == "UTC" else zoneinfo.ZoneInfo(name)
+
+
+LEAVES = list(_leaves())
+"""Every type of one value that a producer takes, and values of it."""
+
+
+# --- segments -------------------------------------------------------------------------------------
+
+
+class Made:
+    """A segment of rows, as a producer sends it or as somebody else writes it."""
+
+    def __init__(self, drawn: Drawn) -> None:
+        self.rows, self.schema = drawn.rows, drawn.schema
+        parsed = RecordSchema.parse(drawn.schema)
+        self.way = drawn.rng.choice(["rows", "rows", "arrow", "arrow again", "foreign"])
+        batch = self._from_rows(parsed)
+        if self.way.startswith("arrow"):
+            table = pa.Table.from_batches([batch])
+            if self.way == "arrow again":  # as Parquet's reader leaves it
+                out = io.BytesIO()
+                pq.write_table(table, out)
+                table = pq.read_table(out)
+            made = conform(table, parsed, now_ms=0).columns.combine_chunks()
+            [batch] = made.to_batches()
+        count = len(self.rows)
+        whole = kafka.KafkaColumn(METADATA_MEMBERS).append_to(
+            batch,
+            segment="p-0",
+            timestamps=kafka.timestamp_array(range(count)),
+            keys=kafka.key_array([each["text"].encode() for each in self.rows]),
+            headers=kafka.header_array([[("h", b"x")], None] * (count // 2)),
+        )
+        header = SegmentHeader(
+            rows=count,
+            segment="p-0",
+            schema=fingerprint(whole.schema),
+            timestamp_min=0,
+            timestamp_max=count - 1,
+        )
+        self.value = self._encode(whole, header.footer(), drawn.rng)
+        self.headers = header.headers(self.value)
+
+    def _from_rows(self, parsed: RecordSchema) -> pa.RecordBatch:
+        columns = PureColumns(parsed)
+        builder = columns.builder()
+        taken = {id(row): columns.take(row)[0] for row in self.rows}
+        for row in self.rows:
+            builder.append(taken[id(row)])
+        batch, refused = builder.finish()
+        assert not refused
+        return batch
+
+    def _encode(self, batch: pa.RecordBatch, footer: dict[str, str], rng: random.Random) -> bytes:
+        if self.way != "foreign":
+            return ParquetEncoder("zstd").encode(batch, footer).to_pybytes()
+        out = io.BytesIO()
+        with pq.ParquetWriter(
+            out,
+            batch.schema,
+            compression=rng.choice(["none", "snappy"]),
+            data_page_version=rng.choice(["1.0", "2.0"]),
+            write_page_checksum=True,
+        ) as writer:
+            writer.write_table(pa.Table.from_batches([batch]), rng.choice([100, None]))
+            writer.add_key_value_metadata(footer)
+        return out.getvalue()
+
+
+# --- readers --------------------------------------------------------------------------------------
+
+
+def read(made: Made, rng: random.Random) -> Iterator[tuple[str, bool]]:
+    """Yield each reader's name, and whether it returned what was produced."""
+    segment = Segment(topic="t", partition=0, offset=0, headers=made.headers, value=made.value)
+    names = [each for each in segment.schema.names if each != "_kafka"]
+    some, text = rng.sample(names, rng.randint(1, len(names))), rng.choice(TEXTS)
+    yield "records", made.rows == [each.value for each in segment.records()]
+    messages = _consumer(made).consume(2 * ROWS, 0)
+    yield "poll", made.rows == [each.error() or each.value() for each in messages]
+    table = segment.to_table()
+    rows = [row for batch in table.select(names).to_batches() for row in to_rows(batch)]
+    yield "to_table", made.rows == rows and _is_sound(table)
+    table = table.select(names)  # what all others must return, or part of it
+    end = rng.choice(_ends(segment.schema))
+    found = segment.to_table([*some, "_kafka.key", end])
+    others = [each for each in some if each != end.partition(".")[0]]
+    is_same = found.select(others).equals(table.select(others))
+    yield f"to_table of {end} and columns", is_same and _is_sound(found)
+    found = _consumer(made).consume_arrow(ROWS, 0)
+    yield "consume_arrow", found.select(names).equals(table) and _is_sound(found)
+    condition = pc.field("text") == text
+    found = _consumer(made).consume_arrow(ROWS, 0, columns=some, filter=condition)
+    chosen = table.filter(condition).select(some)
+    is_same = found.equals(chosen) and _is_sound(found) if found else not len(chosen)
+    yield "consume_arrow with a filter", is_same
+    found = _consumer(made).arrow_reader(some, timeout=0, num_records=ROWS // 2).read_all()
+    yield "arrow_reader", found.equals(table.select(some)) and _is_sound(found)
+    found = _stitched([made.value, made.value]).select(names)
+    yield "stitched", found.equals(pa.concat_tables([table, table]))
+    if rng.random() < CLIENTS:
+        yield "clients, rows", _sent(made, None) == list(enumerate(made.rows))
+        yield "clients, Arrow", _sent(made, table) == list(enumerate(made.rows))
+
+
+def _ends(schema: pa.Schema) -> list[str]:
+    """Return the members of records at top level, as columns may be asked for."""
+    return [
+        f"{each.name}.{inner.name}"
+        for each in schema
+        if pa.types.is_struct(each.type)
+        for inner in each.type
+    ]
+
+
+def _is_sound(table: pa.Table) -> bool:
+    """Say whether a table that is handed out is valid, and can be cast as users do."""
+    table.validate(full=True)
+    return bool(table.cast(table.schema).equals(table))
+
+
+def _consumer(made: Made) -> Any:
+    topic = FakeKafka()
+    topic.create_topic("t")
+    topic.append("t", 0, made.value, headers=made.headers)
+    consumer = topic.Consumer(CONFIG)
+    consumer.assign([TopicPartition("t", 0, 0)])
+    return consumer
+
+
+def _sent(made: Made, table: pa.Table | None) -> list[tuple[int, Row]]:
+    """Send rows, or a table of them, through a producer; return what arrived, by row."""
+    topic = FakeKafka()
+    topic.create_topic("t", 3)
+    with topic.Producer({"columnar.encoding": "parquet"}) as producer:
+        producer.set_schema("t", made.schema)
+        if table is None:
+            for number, row in enumerate(made.rows):
+                producer.produce("t", row, key=str(number))
+        else:
+            keys = pa.array(map(str, range(ROWS)))
+            table = table.append_column("number", keys)
+            producer.produce_arrow("t", table, key="number")
+    found = [(int(each.key()), each.error() or each.value()) for each in topic.records("t")]
+    return sorted(found, key=lambda each: each[0])
+
+
+def _stitched(values: Iterable[bytes]) -> pa.Table:
+    out = io.BytesIO()
+    stitch(values, out, metadata={})
+    return pq.read_table(out)
+
+
+# --- trials ---------------------------------------------------------------------------------------
+
+
+def trial(seed: int) -> str:
+    """Send and read rows; return what is wrong, empty if nothing is."""
+    drawn = Drawn(seed)
+    place = "produced"
+    try:
+        made = Made(drawn)
+        place = f"{made.way}, made"
+        for reader, is_right in read(made, drawn.rng):
+            place = f"{made.way}, {reader}"
+            if not is_right:
+                return f"different: {seed} ({place})"
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is counted
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        return f"unreadable: {seed} (after {place}): {error!r:.300} in {last.name}"
+    return ""
+
+
+def main(trials: int, seed: int) -> dict[str, Any]:
+    """Return how many trials there were, what was wrong, and the seconds it took."""
+    start = time.perf_counter()
+    wrong = [each for number in range(seed, seed + trials) if (each := trial(number))]
+    seconds = round(time.perf_counter() - start)
+    return {"trials": trials, "wrong": wrong, "seconds": seconds}
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(main(*map(int, sys.argv[1:]))))
