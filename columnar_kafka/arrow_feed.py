@@ -339,7 +339,8 @@ class ArrowFeed(Feed):
         good = rows.passed
         self._run = min(_RUN, 2 * max(self._run, good)) if good == len(run) else 2 * good
         topic = run[0].topic() or ""
-        if rows.table is not None and not batch.add(rows.table, topic, formats.name(topic)):
+        where = _where("plain message", run[0], position.pack(offset_of(run[0])))
+        if rows.table is not None and not batch.add(rows.table, topic, formats.name(topic), where):
             return None
         run = run[:good]
         newest = dict(zip([each.partition() or 0 for each in run], run, strict=True))
@@ -379,10 +380,16 @@ def _add_segment(opened: Open, batch: Batch) -> _Pass | None:
     names = {wire.SCHEMA: segment.header.schema}
     if segment.header.schema_id is not None:
         names[wire.SCHEMA_ID] = str(segment.header.schema_id)
-    if rows.table is not None and not batch.add(rows.table, segment.topic, names):
+    where = _where("segment", opened.source, opened.at)
+    if rows.table is not None and not batch.add(rows.table, segment.topic, names, where):
         return None
     after = {opened.key: opened.at + rows.passed}
     return _Pass(0, after, {opened.key: opened.source}, opened)
+
+
+def _where(what: str, source: Message, at: int) -> str:
+    topic, partition = partition_of(source)
+    return f"{what} at {topic}[{partition}]@{offset_of(source)} (position {at})"
 
 
 def _plain_topic(messages: Sequence[Message]) -> str | None:

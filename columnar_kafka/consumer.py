@@ -36,9 +36,10 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from columnar_kafka.arrow_feed import Found
-    from columnar_kafka.arrow_reader import OnError
+    from columnar_kafka.arrow_reader import OnError, OnSchemaChange
     from columnar_kafka.broker.base import ConsumerBroker
     from columnar_kafka.decoder import Decoder, Segment
+    from columnar_kafka.errors import SchemaError
     from columnar_kafka.feed import Stops
     from columnar_kafka.plain import Format, TableFormat
 
@@ -297,6 +298,7 @@ class Consumer(confluent_kafka.Consumer):
         timeout: float = -1,
         until_end: bool = False,
         on_error: Callable[[KafkaException], object] | None = None,
+        on_schema_change: Callable[[SchemaError], object] | None = None,
     ) -> pa.RecordBatchReader:
         """Return a stream of record batches, which reads on as it is read: for duckdb, polars, ….
 
@@ -304,17 +306,18 @@ class Consumer(confluent_kafka.Consumer):
         reader is asked for it; until then it is not fetched. All that happens in the thread that
         reads, which is the only one that may use the consumer meanwhile.
 
-        It ends after `timeout` seconds without a record; with `until_end` when each assigned
-        partition has been read to its end; before a record that does not fit its schema, with which
-        another reader can begin; and when the consumer is closed. Records of all topics that fit
-        are in it: `_kafka` says of which. `on_error` is called for what `consume_arrow` would raise
-        and go on after, and the stream goes on; without it the stream ends with that exception.
+        It ends after `timeout` seconds without a record, and when the consumer is closed; with
+        `until_end` only when each assigned partition has been read to its end. A record of any
+        topic whose columns fit the stream's schema is in it: `_kafka` says of which. One that does
+        not fit is raised as `SchemaError` and stays: another reader can begin with it. `on_error`
+        is called for what `consume_arrow` would raise and go on after, and the stream goes on;
+        without it the stream raises that exception.
 
         Args:
             columns: as `consume_arrow`'s.
             filter: as `consume_arrow`'s.
-            promote: what the stream's schema has grown from fits it; what has grown beyond it never
-                does.
+            promote: records of a schema that the stream's has grown from fit. Those of a schema
+                that has grown beyond it never do: give that one as `schema`.
             key: as `consume_arrow`'s.
             value: as `consume_arrow`'s.
             schema: of the stream, ``_kafka`` included unless `columns` leave it out. By default
@@ -323,12 +326,18 @@ class Consumer(confluent_kafka.Consumer):
             timeout: in seconds; without, it waits for ever.
             until_end: needs ``enable.partition.eof=true``.
             on_error: called as ``on_error(exception)``.
+            on_schema_change: called as ``on_schema_change(exception)`` instead of raising the
+                `SchemaError`; the stream ends there.
 
         Raises:
             KafkaException: ``_TIMED_OUT``, with `until_end` ``_PARTITION_EOF``: there is no record,
                 and no `schema`; or as `consume_arrow`. By the batches: as `consume_arrow`, but for
-                ends of partitions.
-            SchemaError: by the batches: the first record does not fit the `schema` that is given.
+                ends of partitions; ``_TIMED_OUT``, with `until_end`: it waited `timeout` seconds
+                for a record, and not every partition is at its end.
+            SchemaError: by the batches: a record does not fit the stream's schema, and there is no
+                `on_schema_change`, or it is the first one and a `schema` is given. The text says
+                where the record is and how the two schemas differ.
+            RuntimeError: by the batches, with `until_end`: the consumer was closed before the end.
             ConfigError: as `consume_arrow`; or `until_end` without the setting it needs.
         """
         found = self._arrow_stream(
@@ -342,6 +351,7 @@ class Consumer(confluent_kafka.Consumer):
             timeout=timeout,
             until_end=until_end,
             on_error=on_error,
+            on_schema_change=on_schema_change,
         )
         return pa.RecordBatchReader.from_batches(*found)
 
@@ -354,6 +364,7 @@ class Consumer(confluent_kafka.Consumer):
         timeout: float = -1,
         until_end: bool = False,
         on_error: OnError = None,
+        on_schema_change: OnSchemaChange = None,
         stops: Stops = never,
         **given: Any,
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
@@ -365,8 +376,9 @@ class Consumer(confluent_kafka.Consumer):
             raise ConfigError("arrow_reader: until_end needs enable.partition.eof=true")
 
         def ends(reached: set[Partition]) -> bool:
-            if self._closed or not until_end:
+            if not until_end:
                 return self._closed
+            self._check_open()
             assigned = set(map(key_of, self._broker.assignment()))
             return bool(assigned) and assigned <= reached
 
@@ -375,7 +387,14 @@ class Consumer(confluent_kafka.Consumer):
         most = _count(num_records)
         request = self._request(columns, schema=schema, least=1, most=most, single=True, **given)
         found = stream(
-            self._feed, request, timeout=timeout, ends=ends, on_error=on_error, stops=stops
+            self._feed,
+            request,
+            timeout=timeout,
+            ends=ends,
+            until_end=until_end,
+            on_error=on_error,
+            on_schema_change=on_schema_change,
+            stops=stops,
         )
         if found is None:
             reason = f"arrow_reader: no record in {timeout:g} s to take the schema from"

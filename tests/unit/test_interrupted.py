@@ -174,7 +174,9 @@ class Reader:
                 request(100, schema=schema, single=True),
                 timeout=0.2,
                 ends=lambda _: False,
+                until_end=False,
                 on_error=self.note,
+                on_schema_change=None,
                 stops=lambda: False,
             )
             assert made is not None
