@@ -605,10 +605,15 @@ class Consumer(confluent_kafka.Consumer):
     # --- positions ------------------------------------------------------------------------------
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Return the position after the last record handed out of each partition."""
+        """Return the position after the last record handed out of each partition.
+
+        As in confluent-kafka, the end of a transaction and aborted records are passed with a `poll`
+        that returns nothing, so that the high watermark is reached behind them too.
+        """
         found = super().position(partitions)
         if not self._settings.unwraps:
             return found
+        self._feed.catch_up(map(key_of, found))
         for each in found:
             each.offset = self._ledger.delivered.get(key_of(each), -1001)
         return found
@@ -763,7 +768,7 @@ class Consumer(confluent_kafka.Consumer):
             return
         self._broker.pause(self._broker.assignment())
         # Members that keep a rebalance waiting are worth waiting for where there is a commit.
-        commits = self._settings.auto_commit and self._ledger.uncommitted(self._granted)
+        commits = self._settings.auto_commit and self._uncommitted(self._granted)
         for _ in range(round((self._poll_interval if commits else _LEAVE) / _LEAVE_POLL)):
             if self._broker.poll(_LEAVE_POLL) is None and not self._granted:
                 break
@@ -800,9 +805,13 @@ class Consumer(confluent_kafka.Consumer):
 
     # --- commits and callbacks ------------------------------------------------------------------
 
+    def _uncommitted(self, keys: Iterable[Partition] | None = None) -> list[TopicPartition]:
+        self._feed.catch_up()
+        return self._ledger.uncommitted(keys)
+
     def _stored(self) -> list[TopicPartition]:
         """Return all partitions, those without anything to commit as librdkafka has them."""
-        wanted = {key_of(each): each for each in self._ledger.uncommitted()}
+        wanted = {key_of(each): each for each in self._uncommitted()}
         assigned = self._broker.assignment()
         return [
             wanted.get(key_of(each), TopicPartition(each.topic, each.partition))
@@ -814,7 +823,7 @@ class Consumer(confluent_kafka.Consumer):
         if not self._settings.auto_commit or now < self._next_commit:
             return
         self._last_commit, self._next_commit = now, now + self._commits_every
-        if self._ledger.uncommitted():
+        if self._uncommitted():
             self._broker.commit(self._stored(), asynchronous=True)
             # Or they would pile up, and one that is sent again would come after later ones.
             self._next_commit = now + max(self._commits_every, _UNANSWERED)
@@ -827,7 +836,7 @@ class Consumer(confluent_kafka.Consumer):
     def _commit_stored(self, keys: Iterable[Partition], *, asynchronous: bool = False) -> None:
         """Commit before partitions go. What cannot be committed will be read again."""
         commits = self._settings.auto_commit and not self._losing
-        wanted = self._ledger.uncommitted(keys) if commits else []
+        wanted = self._uncommitted(keys) if commits else []
         if not wanted:
             return
         try:

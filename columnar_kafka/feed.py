@@ -198,6 +198,7 @@ class Feed:
         self._assigned: set[Partition] = set()
         self._had: set[Partition] = set()  # of any earlier assignment
         self._begun: dict[Partition, int] = {}  # the positions of the assignment
+        self._stale: dict[Partition, int] = {}  # librdkafka's position from the assignment before
         self._floor: dict[Partition, int] = {}  # where to begin inside the segment of that offset
         self._unresolved: set[Partition] = set()
         self._resume: dict[Partition, TopicPartition] = {}
@@ -211,6 +212,10 @@ class Feed:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Begin partitions: at a position, where their group left off, or where librdkafka says."""
+        partitions = list(partitions)
+        # librdkafka forgets them in a thread of its own, some time after it has returned.
+        before = self._broker.position([TopicPartition(*key_of(each)) for each in partitions])
+        self._stale |= {key_of(each): each.offset for each in before if each.offset >= 0}
         for each in partitions:
             key = key_of(each)
             self._forget(key)
@@ -266,6 +271,7 @@ class Feed:
         for key in list(keys):
             if key in self._assigned:
                 self._had.add(key)
+            self._stale.pop(key, None)
             self._forget(key)
 
     def _forget(self, key: Partition) -> None:
@@ -499,6 +505,41 @@ class Feed:
             self._move(1)
         self._hand_out(taking)
 
+    def catch_up(self, keys: Iterable[Partition] | None = None) -> None:
+        """Count as handed out what of these partitions, or all, no user ever gets.
+
+        That is the ends of transactions, and what was aborted. librdkafka's position is behind them
+        when it was polled; where nothing that was fetched before is left to hand out, so is ours.
+        """
+        if self._interrupted or self._taken:  # then it may be behind a record
+            return
+        waiting = {
+            partition_of(each)
+            for each in chain(self._held, *self._parked.values())
+            if each.error() is None
+        } | self._returned.keys()
+        if self._open is not None:
+            waiting.add(self._open.key)
+        asked = self._assigned if keys is None else self._assigned.intersection(keys)
+        idle = [TopicPartition(*key) for key in asked - waiting]
+        delivered = self._ledger.delivered
+        after: dict[Partition, int] = {}
+        epochs: dict[Partition, int | None] = {}
+        ends: dict[Partition, int | None] = {}
+        for each in self._broker.position(idle) if idle else ():
+            key, at = key_of(each), position.start(each.offset)
+            had = delivered.get(key)
+            if had is None and self._stale.get(key) == each.offset:
+                continue
+            self._stale.pop(key, None)
+            if at > (OFFSET_INVALID if had is None else had):
+                after[key], epochs[key] = at, each.leader_epoch
+                if key in self._ends and self._ends[key] == had:
+                    ends[key] = at
+        # All or nothing, as in `_hand_out`.
+        self._ledger.hand_out(after, epochs)
+        self._ends |= ends
+
     def at_end(self) -> set[Partition]:
         """Return the partitions of which nothing was handed out since their end was told."""
         delivered = self._ledger.delivered
@@ -683,6 +724,8 @@ class Feed:
         self._before_serving()
         if self._interrupted:
             self._recover()
+        if self._stale:  # until librdkafka has been seen without them
+            self.catch_up(list(self._stale))
         for key, offset in list(self._returned.items()):
             self._broker.seek(TopicPartition(*key, offset))
             del self._returned[key]
