@@ -111,7 +111,7 @@ class Ledger:
         `committed` returns it) becomes the start of its segment: its rows are read again, none is
         skipped. Metadata of the user's own is kept where there is no row to say.
         """
-        key, at, metadata = key_of(place), place.offset, place.metadata or None
+        key, at, metadata = key_of(place), place.offset, place.metadata
         if at < 0:
             return _place(key, at, metadata, place.leader_epoch)
         offset, left = position.unpack(at)
