@@ -26,6 +26,7 @@ from columnar_kafka.feed import (
     offset_of,
     partition_of,
 )
+from columnar_kafka.record import event_error
 from columnar_kafka.table import Batch, plain_rows, segment_rows
 
 if TYPE_CHECKING:
@@ -317,7 +318,7 @@ class ArrowFeed(Feed):
             return _add_segment(run, batch)
         source = run[0]
         if source.error() is not None:
-            raise KafkaException(source.error())
+            raise KafkaException(event_error(source))
         if not wire.is_segment(source.headers()):
             return self._add_plain(run[: batch.left], batch, request)
         key = partition_of(source)

@@ -32,7 +32,7 @@ from columnar_kafka import position, wire
 from columnar_kafka.decoder import Segment
 from columnar_kafka.errors import ColumnarError, SegmentError
 from columnar_kafka.ledger import Ledger, Partition, key_of
-from columnar_kafka.record import Message, Place, plain_message, records
+from columnar_kafka.record import Message, Place, event_error, plain_message, records
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -475,7 +475,7 @@ class Feed:
             return None
         if source.error() is not None:
             self._take_whole(source)
-            raise KafkaException(source.error())
+            raise KafkaException(event_error(source))
         if not wire.is_segment(source.headers()):
             raise KafkaException(
                 confluent_kafka.KafkaError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -340,6 +341,14 @@ def test_the_end_is_an_event_where_asked_for(make) -> None:
     assert make.index(topic, end.offset()) == 8
     assert (end.error().retriable(), end.error().fatal()) == (False, False)
     assert (end.key(), end.headers(), end.timestamp()) == (None, None, (0, -1))
+
+
+def test_the_text_of_an_end_names_its_offset(make) -> None:
+    _, consumer = begun(make, 8, 8, enable__partition__eof=True)
+    [end] = consumer.consume(1, 20)
+    text = end.error().str()
+    assert re.findall(r"(?:offset|HighwaterMark) (\d+)", text) == [str(end.offset())] * 2
+    assert end.value() == text.encode()
 
 
 def test_the_end_is_an_event_each_time_it_is_reached(make) -> None:
