@@ -159,7 +159,8 @@ class Consumer(confluent_kafka.Consumer):
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Any]:
         """Return up to `num_messages` records, plain messages and error events.
 
-        Fewer only when `timeout` seconds have passed, or the next call has something to raise.
+        Fewer only when `timeout` seconds have passed, or the next call has something to raise: then
+        it waits for no more.
 
         Raises:
             ValueError: `num_messages` is not from 0 to 1,000,000.
@@ -176,7 +177,7 @@ class Consumer(confluent_kafka.Consumer):
         self._check_open()
         if not 0 <= count <= _MAX_CONSUME:
             raise ValueError("num_messages must be between 0 and 1000000 (1M)")
-        return self._feed.take(count, timeout, stops)
+        return self._feed.take(count, timeout, lambda: stops() or bool(self._raised))
 
     def poll_segment(self, timeout: float = -1) -> Segment | None:
         """Return the next segment, verified and not decoded, or None after `timeout` seconds.
@@ -890,7 +891,30 @@ class Consumer(confluent_kafka.Consumer):
 
     def _raise_pending(self) -> None:
         if self._raised:
-            raise self._raised.popleft()
+            raised, self._raised = self._raised, deque(maxlen=_MAX_RAISED)
+            raise _last_of(raised)
+
+
+def _last_of(raised: Iterable[BaseException]) -> BaseException:
+    """Return the last exception, as confluent-kafka raises it, those before it as its context.
+
+    One that is to end the program comes last: whoever handles errors must not handle it.
+    """
+    found, *others = sorted(raised, key=lambda each: isinstance(each, Exception), reverse=True)
+    for each in others:
+        chain = _chain(each)
+        if not any(known is link for known in _chain(found) for link in chain):
+            chain[-1].__context__ = found
+        found = each
+    return found
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """Return an exception and what was being handled when it was raised, and so on."""
+    found = [error]
+    while (before := found[-1].__context__) is not None:
+        found.append(before)
+    return found
 
 
 def _is_cooperative(inner: Mapping[str, Any]) -> bool:

@@ -684,10 +684,10 @@ class Feed:
             self._resume_held_back()
             # Not for all of the time at once: what a callback raised must not wait for a message.
             self._serve(self._step(deadline))
+            if may_raise:  # what has come is held, and comes with the next call
+                self._after_serving()
             if self._held:
                 break
-            if may_raise:
-                self._after_serving()
             if self._clock() >= deadline or stops():
                 return None
         return self._held[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -448,3 +449,38 @@ def test_what_a_callback_raises_is_raised_by_poll(make) -> None:
     consumer = make(statistics__interval__ms=10, stats_cb=fail)
     with pytest.raises(LookupError, match="mine"):
         until(consumer, lambda: False)
+
+
+def test_the_poll_in_which_a_callback_raises_raises_it(make) -> None:
+    ran: list[str] = []
+
+    def fail(told: str) -> None:
+        ran.append(told)
+        raise LookupError
+
+    _, consumer = begun(make, statistics__interval__ms=5, stats_cb=fail)
+    while len(ran) < 10:
+        before = len(ran)
+        try:
+            consumer.poll(0.05)
+        except LookupError:
+            assert len(ran) > before
+        else:
+            assert len(ran) == before
+
+
+def test_what_was_raised_by_poll_is_not_raised_by_close(make) -> None:
+    """Several callbacks may have run in one call."""
+    ran: list[Any] = []
+
+    def fail(*told: Any) -> None:
+        ran.append(told)
+        raise LookupError
+
+    topic, consumer = begun(make, 1, on_commit=fail)
+    for _ in range(3):
+        consumer.commit(offsets=[make.place(topic, 1)])
+    while len(ran) < 3:
+        with suppress(LookupError):
+            consumer.poll(0.2)
+    assert outcome(consumer.close) is None

@@ -984,6 +984,15 @@ def test_a_callback_that_raises_loses_no_record(before: int) -> None:
     assert got + one.numbers() == [0, 1, 2, 10, 11, 12]
 
 
+@pytest.mark.parametrize("take", ["next", "segment"])
+def test_a_callback_that_raises_is_heard_before_the_record_that_came_with_it(take: str) -> None:
+    one = reader(threes(1))
+    one.broker.callbacks.append(failing(one))
+    with pytest.raises(RuntimeError, match="callback"):
+        getattr(one.feed, take)(1)
+    assert one.numbers() == [0, 1, 2]
+
+
 def test_what_was_taken_is_returned_before_a_callback_raises() -> None:
     one = reader(threes(2))
     one.broker.callbacks += [lambda: None]
