@@ -24,6 +24,7 @@ from columnar_kafka.decoder import InlineDecoder
 from columnar_kafka.errors import ConfigError, ForkError, SegmentError
 from columnar_kafka.feed import never
 from columnar_kafka.isolated import IsolatedDecoder
+from columnar_kafka.lag import Lag, lag_of
 from columnar_kafka.ledger import GroupMetadata, Ledger, Partition, key_of, to_positions
 from columnar_kafka.lookup import first_records
 from columnar_kafka.plain.base import Formats
@@ -698,6 +699,47 @@ class Consumer(confluent_kafka.Consumer):
         low, high = found
         return position.start(low), position.start(high)
 
+    def lag(self, partitions: list[TopicPartition] | None = None, timeout: float = -1) -> list[Lag]:
+        """Return how much is still to be read of these partitions, or of all that are assigned.
+
+        Kafka is asked for each one's high watermark. A partition of which nothing was handed out is
+        counted from where it was assigned or sought, else from what the group has committed, else
+        from its beginning. Serves no callbacks.
+
+        Raises:
+            KafkaException: as confluent-kafka; ``_TIMED_OUT`` when `timeout` seconds, for all of
+                them together, are not enough.
+            ConfigError: ``columnar.encoding`` is ``none``, or ``fetch.raw.bytes`` is set.
+            RuntimeError: the consumer is closed.
+        """
+        self._check_unwraps("lag")
+        math.isfinite(timeout)
+        self._check_open()
+        deadline = math.inf if timeout < 0 else time.monotonic() + timeout
+        keys = list(map(key_of, self._broker.assignment() if partitions is None else partitions))
+        self._feed.catch_up(keys)
+        starts = {key: at for key in keys if (at := self._feed.next_at(key)) is not None}
+        if unknown := [TopicPartition(*key) for key in keys if key not in starts]:
+            found = to_positions(self._broker.committed(unknown, _left(deadline)))
+            starts |= {key_of(each): each.offset for each in found if each.offset >= 0}
+        return [self._lag(key, starts.get(key, 0), _left(deadline)) for key in keys]
+
+    def _lag(self, key: Partition, at: int, timeout: float) -> Lag:
+        found = super().get_watermark_offsets(TopicPartition(*key), timeout)
+        if found is None:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        low, high = found
+        fetched, fetched_to = self._feed.fetched(key)
+        return lag_of(
+            key,
+            max(at, position.start(low)),
+            high,
+            is_known=at == self._ledger.delivered.get(key),
+            fetched=fetched,
+            fetched_to=fetched_to,
+            ratio=self._ledger.rows_per_offset(*key),
+        )
+
     def offsets_for_times(
         self, partitions: list[TopicPartition], timeout: float = -1
     ) -> list[TopicPartition]:
@@ -925,6 +967,11 @@ def _is_cooperative(inner: Mapping[str, Any]) -> bool:
 
 def _decoder(settings: config.ConsumerConfig) -> Decoder:
     return (IsolatedDecoder if settings.isolated else InlineDecoder)(settings.limits)
+
+
+def _left(deadline: float) -> float:
+    """Return how many seconds are left; -1 for all the time there is."""
+    return -1 if deadline == math.inf else max(0.0, deadline - time.monotonic())
 
 
 def _count(num_records: int) -> int:

@@ -540,6 +540,23 @@ class Feed:
         self._ledger.hand_out(after, epochs)
         self._ends |= ends
 
+    def fetched(self, key: Partition) -> tuple[list[confluent_kafka.Message], int]:
+        """Return a partition's messages that wait to be handed out, and the offset behind them."""
+        if self._interrupted or key in self._returned:
+            return [], -1
+        opened = [self._open.source] if self._open is not None and self._open.key == key else []
+        waiting = chain(opened, self._parked.get(key, ()), self._taken, self._held)
+        found = [m for m in waiting if m.error() is None and partition_of(m) == key]
+        [after] = self._broker.position([TopicPartition(*key)]) if found else [None]
+        return found, -1 if after is None else after.offset
+
+    def next_at(self, key: Partition) -> int | None:
+        """Return a position not behind a partition's next record; None where its group says it."""
+        at = self._ledger.delivered.get(key, self._floor.get(key))
+        if at is None and key in self._assigned - self._unresolved and key not in self._resume:
+            return 0  # librdkafka knows where it begins
+        return at
+
     def at_end(self) -> set[Partition]:
         """Return the partitions of which nothing was handed out since their end was told."""
         delivered = self._ledger.delivered

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from columnar_kafka.arrow_feed import Found
     from columnar_kafka.errors import SchemaError
     from columnar_kafka.feed import Stops
+    from columnar_kafka.lag import Lag
 
     Take = Callable[[int, float, Stops], list[Any]]  # so many, within so many seconds
 
@@ -418,6 +419,11 @@ class AIOConsumer:
     async def get_watermark_offsets(self, *args: Any, **kwargs: Any) -> Any:
         """See `Consumer.get_watermark_offsets`."""
         return await self._call(self._consumer.get_watermark_offsets, *args, **kwargs)
+
+    async def lag(self, *args: Any, **kwargs: Any) -> list[Lag]:
+        """See `Consumer.lag`."""
+        found: list[Lag] = await self._call(self._consumer.lag, *args, **kwargs)
+        return found
 
     async def offsets_for_times(self, *args: Any, **kwargs: Any) -> list[TopicPartition]:
         """See `Consumer.offsets_for_times`."""

@@ -84,6 +84,20 @@ def test_metadata_left_over_from_another_row_skips_nothing(make) -> None:
         assert make.committed(topic) == index
 
 
+def test_the_lag_is_told_in_messages_and_records(make) -> None:
+    """Stock's is the high watermark less the position; of positions that is an upper bound."""
+    topic, consumer = begun(make, 10)
+    [lag] = consumer.lag(timeout=20)
+    assert lag.messages == make.ends[topic, 0]
+    make.take(consumer, 9)
+    [lag] = consumer.lag(timeout=20)
+    assert (lag.topic, lag.partition, lag.messages) == (topic, 0, 1)
+    assert lag.records > 0
+    make.take(consumer, 1)
+    [lag] = consumer.lag(timeout=20)
+    assert (lag.messages, lag.records, lag.is_exact) == (0, 0, True)
+
+
 def test_a_producer_of_stock_takes_no_positions(make) -> None:
     """It would commit them as offsets, and the group would skip everything."""
     topic, consumer = begun(make)
