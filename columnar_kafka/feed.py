@@ -553,9 +553,8 @@ class Feed:
     def next_at(self, key: Partition) -> int | None:
         """Return a position not behind a partition's next record; None where its group says it."""
         at = self._ledger.delivered.get(key, self._floor.get(key))
-        if at is None and key in self._assigned - self._unresolved and key not in self._resume:
-            return 0  # librdkafka knows where it begins
-        return at
+        is_groups = key not in self._assigned or key in self._unresolved or key in self._resume
+        return 0 if at is None and not is_groups else at  # where it begins librdkafka knows
 
     def at_end(self) -> set[Partition]:
         """Return the partitions of which nothing was handed out since their end was told."""
