@@ -14,6 +14,7 @@ from columnar_kafka.errors import (
     SchemaError,
     SegmentError,
 )
+from columnar_kafka.lag import Lag
 from columnar_kafka.producer import Producer
 from columnar_kafka.record import ArrowReport, Message
 from columnar_kafka.serializing import DeserializingConsumer, SerializingProducer
@@ -26,6 +27,7 @@ __all__ = [
     "Consumer",
     "DeserializingConsumer",
     "ForkError",
+    "Lag",
     "LakeError",
     "Message",
     "Producer",

@@ -17,6 +17,7 @@ from columnar_kafka import position, wire
 from columnar_kafka.errors import ColumnarError, RowError, SegmentError
 from columnar_kafka.feed import HELD_BYTES, Feed, never
 from columnar_kafka.handout import Found, Handed, Open, offset_of, partition_of
+from columnar_kafka.record import event_error
 from columnar_kafka.table import Batch, plain_rows, segment_rows
 
 if TYPE_CHECKING:
@@ -283,7 +284,7 @@ class ArrowFeed(Feed):
             return _add_segment(run, batch)
         source = run[0]
         if source.error() is not None:
-            raise KafkaException(source.error())
+            raise KafkaException(event_error(source))
         if not wire.is_segment(source.headers()):
             return self._add_plain(run[: batch.left], batch, request)
         key = partition_of(source)
@@ -305,7 +306,8 @@ class ArrowFeed(Feed):
         good = rows.passed
         self._run = min(_RUN, 2 * max(self._run, good)) if good == len(run) else 2 * good
         topic = run[0].topic() or ""
-        if rows.table is not None and not batch.add(rows.table, topic, formats.name(topic)):
+        where = _where("plain message", run[0], position.pack(offset_of(run[0])))
+        if rows.table is not None and not batch.add(rows.table, topic, formats.name(topic), where):
             return None
         run = run[:good]
         newest = dict(zip([each.partition() or 0 for each in run], run, strict=True))
@@ -343,10 +345,16 @@ def _add_segment(opened: Open, batch: Batch) -> _Pass | None:
     names = {wire.SCHEMA: segment.header.schema}
     if segment.header.schema_id is not None:
         names[wire.SCHEMA_ID] = str(segment.header.schema_id)
-    if rows.table is not None and not batch.add(rows.table, segment.topic, names):
+    where = _where("segment", opened.source, opened.at)
+    if rows.table is not None and not batch.add(rows.table, segment.topic, names, where):
         return None
     after = {opened.key: opened.at + rows.passed}
     return _Pass(0, after, {opened.key: opened.source}, opened)
+
+
+def _where(what: str, source: Message, at: int) -> str:
+    topic, partition = partition_of(source)
+    return f"{what} at {topic}[{partition}]@{offset_of(source)} (position {at})"
 
 
 def _plain_topic(messages: Sequence[Message]) -> str | None:

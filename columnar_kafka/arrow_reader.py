@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from columnar_kafka.feed import Stops
     from columnar_kafka.ledger import Partition
 
-__all__ = ["OnError", "stream"]
+__all__ = ["OnError", "OnSchemaChange", "stream"]
 
 _NOTHING: Final = "arrow_reader: at the end there is no record to take the schema from; give one"
 
 OnError = Callable[[KafkaException], object] | None
+OnSchemaChange = Callable[[SchemaError], object] | None
 Ends = Callable[[set["Partition"]], bool]
 
 
@@ -37,20 +38,25 @@ def stream(
     *,
     timeout: float,
     ends: Ends,
+    until_end: bool,
     on_error: OnError,
+    on_schema_change: OnSchemaChange,
     stops: Stops,
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]] | None:
     """Return the schema of a stream and its batches; None after `timeout` seconds without any.
 
     The schema is the request's, or that of the next record, which stays. A batch counts as handed
-    out when it is asked for. They end after `timeout` seconds without a record, before a record of
-    another schema, when it `stops`, and when `ends` says so of the partitions the end of which has
-    been reached.
+    out when it is asked for. The batches end after `timeout` seconds without a record, when it
+    `stops`, when `ends` says so of the partitions whose end has been reached, and, where
+    `on_schema_change` is told, before a record that does not fit the schema.
 
     Raises:
         KafkaException: as `ArrowFeed.find`, where there is no `on_error` to be told; the batches
             too. ``_PARTITION_EOF`` where it ends before there is a record to take the schema from.
-        SchemaError: by the batches: the first record does not fit the request's schema.
+            By the batches, ``_TIMED_OUT``: `timeout` ended a stream that goes on `until_end`.
+        SchemaError: by the batches: a record does not fit the schema, and it is the first, or there
+            is no `on_schema_change`.
+        RuntimeError: by the batches: a stream that goes on `until_end` stops before it.
     """
     is_given = request.schema is not None
     if not is_given:
@@ -58,7 +64,17 @@ def stream(
         if schema is None:
             return None
         request = replace(request, schema=schema.remove_metadata())
-    found = _batches(feed, request, timeout, ends, on_error, stops, fits=not is_given)
+    found = _batches(
+        feed,
+        request,
+        timeout,
+        ends,
+        on_error,
+        on_schema_change,
+        stops,
+        until_end=until_end,
+        fits=not is_given,
+    )
     return request.schema, found
 
 
@@ -92,8 +108,10 @@ def _batches(
     timeout: float,
     ends: Ends,
     on_error: OnError,
+    on_schema_change: OnSchemaChange,
     stops: Stops,
     *,
+    until_end: bool,
     fits: bool,
 ) -> Iterator[pa.RecordBatch]:
     """Yield batches in the request's schema; `fits` if that is known to be a record's."""
@@ -108,14 +126,17 @@ def _batches(
                 return
             raise
         if found is None:
+            if until_end and not is_at_end():  # its rows must not be taken for all there are
+                raise _unfinished(timeout, stops)
             return
         if found.table is None:
             try:
                 _tell(found, on_error)
-            except MismatchError:
-                if fits:
-                    return
-                raise  # a stream of nothing would say nothing
+            except MismatchError as error:
+                if on_schema_change is None or not fits:  # empty streams would follow for ever
+                    raise
+                on_schema_change(error)
+                return
             continue
         # Of one segment a column is one chunk, as a rule: then nothing is copied.
         batches = [
@@ -153,6 +174,13 @@ def _tell(found: FoundTable, on_error: OnError) -> None:
         if on_error is None or stays:
             raise
         on_error(error)
+
+
+def _unfinished(timeout: float, stops: Stops) -> Exception:
+    if stops():
+        return RuntimeError("Consumer closed")
+    reason = f"arrow_reader: no record in {timeout:g} s, and not every partition is at its end"
+    return KafkaException(KafkaError(KafkaError._TIMED_OUT, reason))
 
 
 def _deadline(timeout: float) -> float:

@@ -25,6 +25,7 @@ from columnar_kafka.decoder import InlineDecoder
 from columnar_kafka.errors import ConfigError, ForkError, SegmentError
 from columnar_kafka.feed import never
 from columnar_kafka.isolated import IsolatedDecoder
+from columnar_kafka.lag import Lag, lag_of
 from columnar_kafka.ledger import GroupMetadata, Ledger, Partition, key_of, to_positions
 from columnar_kafka.lookup import first_records
 from columnar_kafka.plain.base import Formats
@@ -37,9 +38,10 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from columnar_kafka.arrow_feed import FoundTable
-    from columnar_kafka.arrow_reader import OnError
+    from columnar_kafka.arrow_reader import OnError, OnSchemaChange
     from columnar_kafka.broker.base import ConsumerBroker
     from columnar_kafka.decoder import Decoder, Segment
+    from columnar_kafka.errors import SchemaError
     from columnar_kafka.feed import Stops
     from columnar_kafka.plain import Format, TableFormat
 
@@ -168,7 +170,8 @@ class Consumer(confluent_kafka.Consumer):
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Any]:
         """Return up to `num_messages` records, plain messages and error events.
 
-        Fewer only when `timeout` seconds have passed, or the next call has something to raise.
+        Fewer only when `timeout` seconds have passed, or the next call has something to raise: then
+        it waits for no more.
 
         Raises:
             ValueError: `num_messages` is not from 0 to 1,000,000.
@@ -185,7 +188,7 @@ class Consumer(confluent_kafka.Consumer):
         self._check_open()
         if not 0 <= count <= _MAX_CONSUME:
             raise ValueError("num_messages must be between 0 and 1000000 (1M)")
-        return self._feed.take(count, timeout, stops)
+        return self._feed.take(count, timeout, lambda: stops() or bool(self._raised))
 
     def poll_segment(self, timeout: float = -1) -> Segment | None:
         """Return the next segment, verified and not decoded, or None after `timeout` seconds.
@@ -315,6 +318,7 @@ class Consumer(confluent_kafka.Consumer):
         timeout: float = -1,
         until_end: bool = False,
         on_error: Callable[[KafkaException], object] | None = None,
+        on_schema_change: Callable[[SchemaError], object] | None = None,
     ) -> pa.RecordBatchReader:
         """Return a stream of record batches, which reads on as it is read: for duckdb, polars, ….
 
@@ -322,17 +326,18 @@ class Consumer(confluent_kafka.Consumer):
         reader is asked for it; until then it is not fetched. All that happens in the thread that
         reads, which is the only one that may use the consumer meanwhile.
 
-        It ends after `timeout` seconds without a record; with `until_end` when each assigned
-        partition has been read to its end; before a record that does not fit its schema, with which
-        another reader can begin; and when the consumer is closed. Records of all topics that fit
-        are in it: `_kafka` says of which. `on_error` is called for what `consume_arrow` would raise
-        and go on after, and the stream goes on; without it the stream ends with that exception.
+        It ends after `timeout` seconds without a record, and when the consumer is closed; with
+        `until_end` only when each assigned partition has been read to its end. A record of any
+        topic whose columns fit the stream's schema is in it: `_kafka` says of which. One that does
+        not fit is raised as `SchemaError` and stays: another reader can begin with it. `on_error`
+        is called for what `consume_arrow` would raise and go on after, and the stream goes on;
+        without it the stream raises that exception.
 
         Args:
             columns: as `consume_arrow`'s.
             filter: as `consume_arrow`'s.
-            promote: what the stream's schema has grown from fits it; what has grown beyond it never
-                does.
+            promote: records of a schema that the stream's has grown from fit. Those of a schema
+                that has grown beyond it never do: give that one as `schema`.
             key: as `consume_arrow`'s.
             value: as `consume_arrow`'s.
             schema: of the stream, ``_kafka`` included unless `columns` leave it out. By default
@@ -341,12 +346,18 @@ class Consumer(confluent_kafka.Consumer):
             timeout: in seconds; without, it waits for ever.
             until_end: needs ``enable.partition.eof=true``.
             on_error: called as ``on_error(exception)``.
+            on_schema_change: called as ``on_schema_change(exception)`` instead of raising the
+                `SchemaError`; the stream ends there.
 
         Raises:
             KafkaException: ``_TIMED_OUT``, with `until_end` ``_PARTITION_EOF``: there is no record,
                 and no `schema`; or as `consume_arrow`. By the batches: as `consume_arrow`, but for
-                ends of partitions.
-            SchemaError: by the batches: the first record does not fit the `schema` that is given.
+                ends of partitions; ``_TIMED_OUT``, with `until_end`: it waited `timeout` seconds
+                for a record, and not every partition is at its end.
+            SchemaError: by the batches: a record does not fit the stream's schema, and there is no
+                `on_schema_change`, or it is the first one and a `schema` is given. The text says
+                where the record is and how the two schemas differ.
+            RuntimeError: by the batches, with `until_end`: the consumer was closed before the end.
             ConfigError: as `consume_arrow`; or `until_end` without the setting it needs.
         """
         found = self._arrow_stream(
@@ -360,6 +371,7 @@ class Consumer(confluent_kafka.Consumer):
             timeout=timeout,
             until_end=until_end,
             on_error=on_error,
+            on_schema_change=on_schema_change,
         )
         return pa.RecordBatchReader.from_batches(*found)
 
@@ -372,6 +384,7 @@ class Consumer(confluent_kafka.Consumer):
         timeout: float = -1,
         until_end: bool = False,
         on_error: OnError = None,
+        on_schema_change: OnSchemaChange = None,
         stops: Stops = never,
         **given: Any,
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
@@ -383,8 +396,9 @@ class Consumer(confluent_kafka.Consumer):
             raise ConfigError("arrow_reader: until_end needs enable.partition.eof=true")
 
         def ends(reached: set[Partition]) -> bool:
-            if self._closed or not until_end:
+            if not until_end:
                 return self._closed
+            self._check_open()
             assigned = set(map(key_of, self._feed.run_alone(self._broker.assignment)))
             return bool(assigned) and assigned <= reached
 
@@ -393,7 +407,14 @@ class Consumer(confluent_kafka.Consumer):
         most = _count(num_records)
         request = self._request(columns, schema=schema, least=1, most=most, single=True, **given)
         found = stream(
-            self._feed, request, timeout=timeout, ends=ends, on_error=on_error, stops=stops
+            self._feed,
+            request,
+            timeout=timeout,
+            ends=ends,
+            until_end=until_end,
+            on_error=on_error,
+            on_schema_change=on_schema_change,
+            stops=stops,
         )
         if found is None:
             reason = f"arrow_reader: no record in {timeout:g} s to take the schema from"
@@ -622,11 +643,23 @@ class Consumer(confluent_kafka.Consumer):
     # --- positions ------------------------------------------------------------------------------
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Return the position after the last record handed out of each partition."""
+        """Return the position after the last record handed out of each partition.
+
+        As in confluent-kafka, the end of a transaction and aborted records are passed with a `poll`
+        that returns nothing, so that the high watermark is reached behind them too.
+        """
         if not self._settings.unwraps:
             return super().position(partitions)
-        found = self._feed.run_alone(partial(super().position, partitions))
+        return self._feed.run_alone(partial(self._position, super().position, partitions))
+
+    def _position(
+        self,
+        ask: Callable[[list[TopicPartition]], list[TopicPartition]],
+        partitions: list[TopicPartition],
+    ) -> list[TopicPartition]:
+        found = ask(partitions)
         with self._lock:
+            self._feed.catch_up(map(key_of, found))
             delivered = self._feed.ledger.delivered
             for each in found:
                 each.offset = delivered.get(key_of(each), -1001)
@@ -719,6 +752,53 @@ class Consumer(confluent_kafka.Consumer):
             return ask()
         found: Any = self._feed.run_alone(ask)
         return found and (position.start(found[0]), position.start(found[1]))  # or None
+
+    def lag(self, partitions: list[TopicPartition] | None = None, timeout: float = -1) -> list[Lag]:
+        """Return how much is still to be read of these partitions, or of all that are assigned.
+
+        Kafka is asked for each one's high watermark. A partition of which nothing was handed out is
+        counted from where it was assigned or sought, else from what the group has committed, else
+        from its beginning. Serves no callbacks.
+
+        Raises:
+            KafkaException: as confluent-kafka; ``_TIMED_OUT`` when `timeout` seconds, for all of
+                them together, are not enough.
+            ConfigError: ``columnar.encoding`` is ``none``, or ``fetch.raw.bytes`` is set.
+            RuntimeError: the consumer is closed.
+        """
+        self._check_unwraps("lag")
+        math.isfinite(timeout)
+        self._check_open()
+        deadline = math.inf if timeout < 0 else time.monotonic() + timeout
+        return self._feed.run_alone(partial(self._lags, partitions, deadline))
+
+    def _lags(self, partitions: list[TopicPartition] | None, deadline: float) -> list[Lag]:
+        keys = list(map(key_of, self._broker.assignment() if partitions is None else partitions))
+        with self._lock:
+            self._feed.catch_up(keys)
+            starts = {key: at for key in keys if (at := self._feed.next_at(key)) is not None}
+        if unknown := [TopicPartition(*key) for key in keys if key not in starts]:
+            found = to_positions(self._broker.committed(unknown, _left(deadline)))
+            starts |= {key_of(each): each.offset for each in found if each.offset >= 0}
+        return [self._lag(key, starts.get(key, 0), _left(deadline)) for key in keys]
+
+    def _lag(self, key: Partition, at: int, timeout: float) -> Lag:
+        found = super().get_watermark_offsets(TopicPartition(*key), timeout)
+        if found is None:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        low, high = found
+        with self._lock:
+            fetched, fetched_to = self._feed.fetched(key)
+            ledger = self._feed.ledger
+            return lag_of(
+                key,
+                max(at, position.start(low)),
+                high,
+                is_known=at == ledger.delivered.get(key),
+                fetched=fetched,
+                fetched_to=fetched_to,
+                ratio=ledger.rows_per_offset(*key),
+            )
 
     def offsets_for_times(
         self, partitions: list[TopicPartition], timeout: float = -1
@@ -820,9 +900,7 @@ class Consumer(confluent_kafka.Consumer):
             return
         self._broker.pause(self._broker.assignment())
         # Members that keep a rebalance waiting are worth waiting for where there is a commit.
-        with self._lock:
-            stored = self._feed.ledger.uncommitted(self._granted)
-        commits = self._settings.auto_commit and stored
+        commits = self._settings.auto_commit and self._uncommitted(self._granted)
         for _ in range(round((self._poll_interval if commits else _LEAVE) / _LEAVE_POLL)):
             if self._broker.poll(_LEAVE_POLL) is None and not self._granted:
                 break
@@ -884,9 +962,14 @@ class Consumer(confluent_kafka.Consumer):
 
     # --- commits and callbacks ------------------------------------------------------------------
 
+    def _uncommitted(self, keys: Iterable[Partition] | None = None) -> list[TopicPartition]:
+        with self._lock:
+            self._feed.catch_up()
+            return self._feed.ledger.uncommitted(keys)
+
     def _stored(self) -> list[TopicPartition]:
         """Return all partitions, those without anything to commit as librdkafka has them."""
-        wanted = {key_of(each): each for each in self._feed.ledger.uncommitted()}
+        wanted = {key_of(each): each for each in self._uncommitted()}
         assigned = self._broker.assignment()
         return [
             wanted.get(key_of(each), TopicPartition(each.topic, each.partition))
@@ -898,7 +981,7 @@ class Consumer(confluent_kafka.Consumer):
         if not self._settings.auto_commit or now < self._next_commit:
             return
         self._last_commit, self._next_commit = now, now + self._commits_every
-        if self._feed.ledger.uncommitted():
+        if self._uncommitted():
             self._broker.commit(self._stored(), asynchronous=True)
             # Or they would pile up, and one that is sent again would come after later ones.
             self._next_commit = now + max(self._commits_every, _UNANSWERED)
@@ -910,10 +993,8 @@ class Consumer(confluent_kafka.Consumer):
 
     def _commit_stored(self, keys: Iterable[Partition], *, asynchronous: bool = False) -> None:
         """Commit before partitions go. What cannot be committed will be read again."""
-        if self._losing or not self._settings.auto_commit:
-            return
-        with self._lock:
-            wanted = self._feed.ledger.uncommitted(keys)
+        commits = self._settings.auto_commit and not self._losing
+        wanted = self._uncommitted(keys) if commits else []
         if not wanted:
             return
         try:
@@ -961,17 +1042,42 @@ class Consumer(confluent_kafka.Consumer):
                 return callback(*args)
             except BaseException as error:  # noqa: BLE001 - raised again by _raise_pending
                 cut_short()
-                self._raised.append(error)
+                with self._lock:
+                    self._raised.append(error)
                 return None
 
         return run
 
     def _raise_pending(self) -> None:
-        try:
-            error = self._raised.popleft()
-        except IndexError:  # as a rule; or another thread was faster
+        if not self._raised:
             return
-        raise error
+        none: deque[BaseException] = deque(maxlen=_MAX_RAISED)
+        with self._lock:
+            raised, self._raised = self._raised, none
+        if raised:  # no other thread was faster
+            raise _last_of(raised)
+
+
+def _last_of(raised: Iterable[BaseException]) -> BaseException:
+    """Return the last exception, as confluent-kafka raises it, those before it as its context.
+
+    One that is to end the program comes last: whoever handles errors must not handle it.
+    """
+    found, *others = sorted(raised, key=lambda each: isinstance(each, Exception), reverse=True)
+    for each in others:
+        chain = _chain(each)
+        if not any(known is link for known in _chain(found) for link in chain):
+            chain[-1].__context__ = found
+        found = each
+    return found
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """Return an exception and what was being handled when it was raised, and so on."""
+    found = [error]
+    while (before := found[-1].__context__) is not None:
+        found.append(before)
+    return found
 
 
 def _is_cooperative(inner: Mapping[str, Any]) -> bool:
@@ -982,6 +1088,11 @@ def _is_cooperative(inner: Mapping[str, Any]) -> bool:
 
 def _decoder(settings: config.ConsumerConfig) -> Decoder:
     return (IsolatedDecoder if settings.isolated else InlineDecoder)(settings.limits)
+
+
+def _left(deadline: float) -> float:
+    """Return how many seconds are left; -1 for all the time there is."""
+    return -1 if deadline == math.inf else max(0.0, deadline - time.monotonic())
 
 
 def _count(num_records: int) -> int:

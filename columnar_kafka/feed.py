@@ -48,7 +48,7 @@ from columnar_kafka.handout import (
     size_of,
 )
 from columnar_kafka.ledger import Ledger, Partition, key_of
-from columnar_kafka.record import Message, plain_message
+from columnar_kafka.record import Message, event_error, plain_message
 from columnar_kafka.turn import Turn
 
 if TYPE_CHECKING:
@@ -132,6 +132,7 @@ class Feed:
         self._assigned: set[Partition] = set()
         self._had: set[Partition] = set()  # of any earlier assignment
         self._begun: dict[Partition, int] = {}  # the positions of the assignment
+        self._stale: dict[Partition, int] = {}  # librdkafka's position from the assignment before
         self._floor: dict[Partition, int] = {}  # where to begin inside the segment of that offset
         self._unresolved: set[Partition] = set()
         self._resume: dict[Partition, TopicPartition] = {}
@@ -162,7 +163,11 @@ class Feed:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Begin partitions: at a position, where their group left off, or where librdkafka says."""
+        partitions = list(partitions)
+        # librdkafka forgets them in a thread of its own, some time after it has returned.
+        before = self._broker.position([TopicPartition(*key_of(each)) for each in partitions])
         with self.lock:
+            self._stale |= {key_of(each): each.offset for each in before if each.offset >= 0}
             for each in partitions:
                 key = key_of(each)
                 self._forget(key)
@@ -223,6 +228,7 @@ class Feed:
             for key in list(keys):
                 if key in self._assigned:
                     self._had.add(key)
+                self._stale.pop(key, None)
                 self._forget(key)
 
     def _forget(self, key: Partition) -> None:
@@ -546,7 +552,7 @@ class Feed:
             return None
         handed = self._whole(source)
         if source.error() is not None:
-            return Found(handed, error=KafkaException(source.error()))
+            return Found(handed, error=KafkaException(event_error(source)))
         if not wire.is_segment(source.headers()):
             raise KafkaException(
                 confluent_kafka.KafkaError(
@@ -578,6 +584,62 @@ class Feed:
         if _has_a_place(event):
             key = partition_of(event)
             handed.ends[key] = handed.after.get(key, self._ledger.delivered.get(key))
+
+    def catch_up(self, keys: Iterable[Partition] | None = None) -> None:
+        """Count as handed out what of these partitions, or all, no user ever gets.
+
+        That is the ends of transactions, and what was aborted. librdkafka's position is behind them
+        when it was polled; where nothing that was fetched before is left to hand out, so is ours.
+        For whoever has the turn and holds the lock.
+        """
+        if self._interrupted or self._arrived:  # then it may be behind a record
+            return
+        self._note()
+        waiting = {partition_of(each) for each in self._waiting()} | self._returned.keys()
+        asked = self._assigned if keys is None else self._assigned.intersection(keys)
+        idle = [TopicPartition(*key) for key in asked - waiting]
+        delivered = self._ledger.delivered
+        handed = Handed(None)
+        for each in self._broker.position(idle) if idle else ():
+            key, at = key_of(each), position.start(each.offset)
+            had = delivered.get(key)
+            if had is None and self._stale.get(key) == each.offset:
+                continue
+            self._stale.pop(key, None)
+            if at > (OFFSET_INVALID if had is None else had):
+                handed.after[key], handed.epochs[key] = at, each.leader_epoch
+                if key in self._ends and self._ends[key] == had:
+                    handed.ends[key] = at
+        # All or nothing, as in `_hold`.
+        self._ledger.hand_out(handed.after, handed.epochs)
+        self._ends |= handed.ends
+
+    def fetched(self, key: Partition) -> tuple[list[confluent_kafka.Message], int]:
+        """Return a partition's messages that wait to be handed out, and the offset behind them.
+
+        For whoever has the turn and holds the lock.
+        """
+        if self._interrupted or key in self._returned:
+            return [], -1
+        self._note()
+        found = [each for each in self._waiting() if partition_of(each) == key]
+        [after] = self._broker.position([TopicPartition(*key)]) if found else [None]
+        return found, -1 if after is None else after.offset
+
+    def _waiting(self) -> list[confluent_kafka.Message]:
+        """Return the messages that are not handed out, or not all of their records."""
+        sources = [each.source for each in self.ready.parts[self.ready.noted_parts :]]
+        if self._open is not None:
+            sources.append(self._open.source)
+        sources = [each for n, each in enumerate(sources) if not n or each is not sources[n - 1]]
+        found = chain(sources, *self._parked.values(), self._held)
+        return [each for each in found if each.error() is None]
+
+    def next_at(self, key: Partition) -> int | None:
+        """Return a position not behind a partition's next record; None where its group says it."""
+        at = self.ledger.delivered.get(key, self._floor.get(key))
+        is_groups = key not in self._assigned or key in self._unresolved or key in self._resume
+        return 0 if at is None and not is_groups else at  # where it begins librdkafka knows
 
     def at_end(self) -> set[Partition]:
         """Return the partitions of which nothing was handed out since their end was told."""
@@ -775,6 +837,8 @@ class Feed:
         self._before_serving()
         if self._interrupted:
             self._recover()
+        if self._stale:  # until librdkafka has been seen without them
+            self.catch_up(list(self._stale))
         for key, offset in list(self._returned.items()):
             self._broker.seek(TopicPartition(*key, offset))
             del self._returned[key]

@@ -18,6 +18,9 @@ Partition = tuple[str, int]
 _SEGMENTS: Final = 1000
 """Segments remembered for each partition: how far back a row can still be committed exactly."""
 
+_RECENT: Final = 100
+"""Segments that tell how many records an offset has."""
+
 _LARGEST: Final = (1 << 63) - 1  # an offset that Kafka never had can be committed all the same
 
 
@@ -56,6 +59,22 @@ class Ledger:
         known[offset] = (segment, rows)
         if len(known) > _SEGMENTS:
             del known[next(iter(known))]
+
+    def rows_per_offset(self, topic: str, partition: int) -> float:
+        """Return how many records an offset had lately, of the topic where none is known of this.
+
+        What lies between segments is taken for plain messages.
+        """
+        same = [known for (name, _), known in self._segments.items() if name == topic]
+        mine = self._segments.get((topic, partition))
+        recent = [list(each.items())[-_RECENT:] for each in ([mine] if mine else same)]
+        rows = span = 0
+        for each in filter(None, recent):
+            offsets = [offset for offset, _ in each]
+            between = max(offsets) - min(offsets) + 1 - len(each)
+            rows += sum(count for _, (_, count) in each) + between
+            span += len(each) + between
+        return rows / span if span else 1.0
 
     def hand_out(self, after: dict[Partition, int], epochs: dict[Partition, int | None]) -> None:
         """Note what is handed out: positions after it, and the leader epochs of its messages.
@@ -111,7 +130,7 @@ class Ledger:
         `committed` returns it) becomes the start of its segment: its rows are read again, none is
         skipped. Metadata of the user's own is kept where there is no row to say.
         """
-        key, at, metadata = key_of(place), place.offset, place.metadata or None
+        key, at, metadata = key_of(place), place.offset, place.metadata
         if at < 0:
             return _place(key, at, metadata, place.leader_epoch)
         offset, left = position.unpack(at)

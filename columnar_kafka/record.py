@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from itertools import count, repeat
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -26,6 +27,7 @@ __all__ = [
     "Rows",
     "encode_headers",
     "encode_key",
+    "event_error",
     "plain_message",
     "records",
     "reports",
@@ -33,6 +35,7 @@ __all__ = [
 
 _PAIR: Final = 2
 _HEADER_BYTES: Final = 100  # what one header's objects cost beside their bytes
+_OFFSET: Final = re.compile(r"(?<=\boffset )\d+|(?<=\bHighwaterMark )\d+")  # in librdkafka's text
 
 
 class Message(confluent_kafka.Message):
@@ -222,21 +225,33 @@ def records(
     return found
 
 
+def event_error(event: confluent_kafka.Message) -> KafkaError:
+    """Return an event's error; the text of a partition's end names positions, as its offset is."""
+    error = event.error()
+    assert error is not None
+    if error.code() != KafkaError._PARTITION_EOF:
+        return error
+    text = _OFFSET.sub(lambda found: str(position.start(int(found[0]))), error.str())
+    return KafkaError(error.code(), text)
+
+
 def plain_message(source: confluent_kafka.Message) -> Message:
     """Return a Kafka message that is no segment (or an error event), in positions."""
-    offset = source.offset()
+    offset, value, error = source.offset(), source.value(), source.error()
     if offset is not None:
         # An end-of-partition event points at the offset that comes next, not at a message.
-        at = position.start if source.error() is not None else position.pack
+        at = position.start if error is not None else position.pack
         offset = at(offset)
+    if error is not None and (told := event_error(source)) is not error:
+        error, value = told, told.str().encode()
     return Message(
         topic=source.topic(),
         partition=_or_unset(source.partition()),
         offset=-1001 if offset is None else offset,
         key=source.key(),
-        value=source.value(),
+        value=value,
         headers=source.headers(),
-        error=source.error(),
+        error=error,
         timestamp=source.timestamp(),
         latency=_or_unset(source.latency()),
         leader_epoch=_or_unset(source.leader_epoch()),

@@ -40,6 +40,15 @@ TOPIC: Final = "columnar.topic"
 _PLAIN: Final = (pa.field("timestamp", TIMESTAMP), pa.field("headers", HEADERS), *PLACE)
 
 
+_SHOWN: Final = 10
+"""The most differing fields that an error names."""
+
+_HINT: Final = (
+    "Choose columns= that both have, or give promote=True and a schema= that both can be promoted "
+    "to. With on_schema_change= the stream ends here instead, and another reader begins with it"
+)
+
+
 class MismatchError(SchemaError):
     """The next rows do not fit the schema that a reader has."""
 
@@ -253,18 +262,19 @@ class Batch:
         """How many rows may be added; 0 also when they take too much memory."""
         return max(0, self._most - self.rows) if self._nbytes_left > 0 else 0
 
-    def add(self, table: pa.Table, topic: str, names: dict[str, str]) -> bool:
+    def add(self, table: pa.Table, topic: str, names: dict[str, str], where: str) -> bool:
         """Add rows, of a topic and of what a schema is called; False if they do not go with these.
+
+        `where` names the message that they are of, in errors.
 
         Raises:
             MismatchError: they are the first, and do not fit the schema that is fixed.
         """
         schema = table.schema if self._schema is None else self._joint(table.schema)
         if schema is None and not self._tables:
-            raise MismatchError(
-                f"rows of {topic} with the columns {_shown(table.schema)} do not fit "
-                f"{_shown(self._schema)}"
-            )
+            assert self._schema is not None
+            differences = _differences(self._schema, table.schema)
+            raise MismatchError(f"{where} does not fit the stream's schema: {differences}. {_HINT}")
         if schema is None or topic != (self.topic or topic):
             return False
         if schema is not self._schema and self._tables:
@@ -325,5 +335,29 @@ def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return filled_table(pa.Table.from_arrays(columns, schema=schema))
 
 
-def _shown(schema: pa.Schema | None) -> str:
-    return ", ".join(f"{each.name}: {each.type}" for each in schema or ())
+def _differences(stream: pa.Schema, record: pa.Schema) -> str:
+    """Return which fields differ between the schemas of a stream and of a record, and how."""
+    both = KAFKA_COLUMN in stream.names and KAFKA_COLUMN in record.names
+    ours, theirs = _fields(stream, members=both), _fields(record, members=both)
+    found = [
+        f"{name} is {_shown(ours.get(name))} in the stream and {_shown(theirs.get(name))} here"
+        for name in {**ours, **theirs}
+        if _shown(ours.get(name)) != _shown(theirs.get(name))
+    ]
+    more = [f"and {len(found) - _SHOWN} more differ"] if len(found) > _SHOWN else []
+    return "; ".join(found[:_SHOWN] + more) or "its columns are in another order"
+
+
+def _fields(schema: pa.Schema, *, members: bool) -> dict[str, pa.Field]:
+    """Return fields by name; with `members`, those of `_kafka` in its place."""
+    found: dict[str, pa.Field] = {}
+    for each in schema:
+        if members and each.name == KAFKA_COLUMN and pa.types.is_struct(each.type):
+            found |= {f"{KAFKA_COLUMN}.{member.name}": member for member in each.type}
+        else:
+            found[each.name] = each
+    return found
+
+
+def _shown(each: pa.Field | None) -> str:
+    return "missing" if each is None else f"{each.type}{'' if each.nullable else ' not null'}"

@@ -570,7 +570,7 @@ class Topic:
     def resume(self, partitions: Any) -> None: ...
 
     def position(self, partitions: Any) -> list[TopicPartition]:
-        raise AssertionError
+        return [TopicPartition(each.topic, each.partition) for each in partitions]
 
     def seek(self, partition: Any) -> None:
         raise AssertionError

@@ -59,7 +59,7 @@ def test_the_producers_snippets_run_one_after_the_other(kafka, capsys) -> None:
 
 
 @pytest.mark.kafka
-def test_the_consumers_snippet_for_arrow_runs(kafka, capsys) -> None:
+def test_the_consumers_snippets_for_arrow_run(kafka, capsys) -> None:
     kafka.create_topic("arrow-orders", 1)
     config = {"bootstrap.servers": kafka.bootstrap_servers, "columnar.encoding": "parquet"}
     with Producer(config) as producer:
@@ -68,11 +68,27 @@ def test_the_consumers_snippet_for_arrow_runs(kafka, capsys) -> None:
             producer.produce("arrow-orders", {"id": n})
         producer.produce("arrow-orders", b'{"id": 4}')
     page = (ROOT / "docs/consumer.md").read_text(encoding="utf-8")
-    [text] = [each for each in snippets("python", page) if "consume_arrow" in each]
+    text = "".join(each for each in snippets("python", page) if "arrow" in each)
     there = text.replace("orders", "arrow-orders").replace("consume_arrow(100", "consume_arrow(2")
     settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "docs-arrow"}
     exec(compile(there, "consumer.md", "exec"), {"Consumer": Consumer, "settings": settings})
-    assert capsys.readouterr().out == "b'arrow-orders' [1, 2]\n[3, 4]\n"
+    assert capsys.readouterr().out == "b'arrow-orders' [1, 2]\n[3, 4]\n4\n"
+
+
+@pytest.mark.kafka
+def test_the_consumers_snippet_for_the_lag_runs(kafka, capsys) -> None:
+    kafka.create_topic("lag-orders", 1)
+    config = {"bootstrap.servers": kafka.bootstrap_servers, "columnar.encoding": "parquet"}
+    with Producer(config) as producer:
+        producer.set_schema("lag-orders", pa.schema([("id", pa.int64())]))
+        for n in (1, 2, 3):
+            producer.produce("lag-orders", {"id": n})
+    page = (ROOT / "docs/consumer.md").read_text(encoding="utf-8")
+    [text] = [each for each in snippets("python", page) if ".lag(" in each]
+    settings = {"bootstrap.servers": kafka.bootstrap_servers}
+    there = text.replace("orders", "lag-orders").replace("poll(10)", "poll(30)")
+    exec(compile(there, "consumer.md", "exec"), {"Consumer": Consumer, "settings": settings})
+    assert capsys.readouterr().out == "lag-orders 0 1 messages, 2 records\n"
 
 
 def test_the_readmes_error_is_the_one_that_users_see() -> None:

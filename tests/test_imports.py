@@ -40,7 +40,7 @@ segmenter  sender
 transaction  lifetime
 selection  plain.base  plain.avro  plain.json  plain.ipc  plain
 ranges  table
-ledger  turn  handout  feed  arrow_feed  arrow_reader  lookup
+ledger  lag  turn  handout  feed  arrow_feed  arrow_reader  lookup
 broker.confluent
 broker.memory.log  broker.memory.group  broker.memory.cluster
 broker.memory.producer  broker.memory.membership  broker.memory.consumer  broker.memory
@@ -71,7 +71,7 @@ local  demo"""
 """Who may use confluent-kafka's clients, and with them all of it."""
 
 USE_VALUES = """errors  record  position  block  batch  intake  accumulator  delivery  broker
-lane  segmenter  sender  transaction  table  ledger  handout  feed  arrow_feed  arrow_reader
+lane  segmenter  sender  transaction  table  ledger  lag  handout  feed  arrow_feed  arrow_reader
 lookup"""
 """Who may use its value types."""
 

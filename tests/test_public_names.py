@@ -20,6 +20,7 @@ NAMES = {
     "Consumer",
     "DeserializingConsumer",
     "ForkError",
+    "Lag",
     "LakeError",
     "Message",
     "Producer",
@@ -32,7 +33,7 @@ NAMES = {
 }
 
 PRODUCER_ADDS = {"produce_arrow", "set_schema", "setSchema"}
-CONSUMER_ADDS = {"arrow_reader", "consume_arrow", "poll_segment", "pollBuffer"}
+CONSUMER_ADDS = {"arrow_reader", "consume_arrow", "lag", "poll_segment", "pollBuffer"}
 MESSAGE_ADDS = {"kafka_offset", "row"}
 SEGMENT = {
     "bytes",

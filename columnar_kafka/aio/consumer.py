@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from columnar_kafka.arrow_feed import FoundTable
+    from columnar_kafka.errors import SchemaError
     from columnar_kafka.feed import Stops
+    from columnar_kafka.lag import Lag
 
     Take = Callable[[int, float, Stops], list[Any]]  # so many, within so many seconds
 
@@ -172,13 +174,18 @@ class AIOConsumer:
         return None if found is None else found.take()  # nobody else had a turn since
 
     async def arrow_reader(
-        self, *args: Any, on_error: Callable[[KafkaException], Any] | None = None, **kwargs: Any
+        self,
+        *args: Any,
+        until_end: bool = False,
+        on_error: Callable[[KafkaException], Any] | None = None,
+        on_schema_change: Callable[[SchemaError], Any] | None = None,
+        **kwargs: Any,
     ) -> pa.RecordBatchReader:
         """Return a stream of record batches; see `Consumer.arrow_reader`.
 
         It is for another thread to read (`asyncio.to_thread`), as it waits: each batch is a call
-        of this consumer, with a turn of its own. `on_error` is called on the loop, and may be
-        `async`.
+        of this consumer, with a turn of its own. `on_error` and `on_schema_change` are called on
+        the loop, and may be `async`.
 
         Raises:
             RuntimeError: the consumer is closed, or was while this waited. The reader raises it
@@ -187,9 +194,12 @@ class AIOConsumer:
         """
         if on_error is not None:
             kwargs["on_error"] = self._on_loop(on_error)
-        stream = partial(self._consumer._arrow_stream, *args, **kwargs)
+        if on_schema_change is not None:
+            kwargs["on_schema_change"] = self._on_loop(on_schema_change)
+        stream = partial(self._consumer._arrow_stream, *args, until_end=until_end, **kwargs)
         schema, batches = await self._wait(stream)
-        return pa.RecordBatchReader.from_batches(schema, self._read(batches))
+        reading = self._read(batches, until_end=until_end)
+        return pa.RecordBatchReader.from_batches(schema, reading)
 
     async def _wait(self, function: Callable[..., Any]) -> Any:
         """Call what waits until it `stops`: when nobody waits for it, or this is closed."""
@@ -220,12 +230,14 @@ class AIOConsumer:
         self._inbox.wake()
         return self._closing or stopped.is_set()
 
-    def _read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _read(
+        self, batches: Iterator[pa.RecordBatch], *, until_end: bool
+    ) -> Iterator[pa.RecordBatch]:
         """Yield batches to another thread, each taken in its turn."""
         while True:
             if _is_on_a_loop():
                 raise RuntimeError("read it in another thread (asyncio.to_thread): it waits")
-            call = self._next(batches)
+            call = self._next(batches, until_end=until_end)
             try:
                 taking = asyncio.run_coroutine_threadsafe(call, self._loop)
             except RuntimeError:  # the loop is closed
@@ -236,11 +248,13 @@ class AIOConsumer:
                 return
             yield batch
 
-    async def _next(self, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+    async def _next(
+        self, batches: Iterator[pa.RecordBatch], *, until_end: bool
+    ) -> pa.RecordBatch | None:
         try:
             return await self._call(next, batches, None)
-        except RuntimeError:
-            if not self._closing:
+        except RuntimeError:  # closed: the end of a stream that has no other
+            if until_end or not self._closing:
                 raise
             return None
 
@@ -406,6 +420,11 @@ class AIOConsumer:
     async def get_watermark_offsets(self, *args: Any, **kwargs: Any) -> Any:
         """See `Consumer.get_watermark_offsets`."""
         return await self._call(self._consumer.get_watermark_offsets, *args, **kwargs)
+
+    async def lag(self, *args: Any, **kwargs: Any) -> list[Lag]:
+        """See `Consumer.lag`."""
+        found: list[Lag] = await self._call(self._consumer.lag, *args, **kwargs)
+        return found
 
     async def offsets_for_times(self, *args: Any, **kwargs: Any) -> list[TopicPartition]:
         """See `Consumer.offsets_for_times`."""

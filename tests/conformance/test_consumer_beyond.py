@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import confluent_kafka
@@ -83,6 +84,20 @@ def test_metadata_left_over_from_another_row_skips_nothing(make) -> None:
         assert make.committed(topic) == index
 
 
+def test_the_lag_is_told_in_messages_and_records(make) -> None:
+    """Stock's is the high watermark less the position; of positions that is an upper bound."""
+    topic, consumer = begun(make, 10)
+    [lag] = consumer.lag(timeout=20)
+    assert lag.messages == make.ends[topic, 0]
+    make.take(consumer, 9)
+    [lag] = consumer.lag(timeout=20)
+    assert (lag.topic, lag.partition, lag.messages) == (topic, 0, 1)
+    assert lag.records > 0
+    make.take(consumer, 1)
+    [lag] = consumer.lag(timeout=20)
+    assert (lag.messages, lag.records, lag.is_exact) == (0, 0, True)
+
+
 def test_a_producer_of_stock_takes_no_positions(make) -> None:
     """It would commit them as offsets, and the group would skip everything."""
     topic, consumer = begun(make)
@@ -108,20 +123,39 @@ def test_a_segment_that_cannot_be_read_is_a_message_and_can_be_committed(make) -
     assert done.offset == bad.offset() + 1 == position.start(bad.kafka_offset() + 1)
 
 
-def test_exceptions_of_several_callbacks_are_each_raised(make) -> None:
-    """Of several in one call stock raises the last; ours raises one a call."""
-    raised: list[str] = []
-    topic, consumer = begun(make, 1, on_commit=lambda *_: fail())
+def test_no_exception_of_several_callbacks_is_lost(make) -> None:
+    """Of several in one call stock raises the last; of ours it has the others as its context."""
+    ran: list[BaseException] = []
 
-    def fail() -> None:
-        raise LookupError(str(len(raised)))
+    def fail(*_: Any) -> None:
+        ran.append(LookupError(len(ran)))
+        raise ran[-1]
 
+    topic, consumer = begun(make, 1, on_commit=fail)
     consumer.consume(1, 20)
     for _ in range(3):
         consumer.commit(offsets=[make.place(topic, 1)])
+    raised: list[BaseException | None] = []
     while len(raised) < 3:
         try:
             consumer.poll(0.2)
         except LookupError as error:
-            raised.append(str(error))
-    assert len(raised) == 3
+            chain: list[BaseException | None] = [error]
+            while (before := chain[-1]) is not None and before.__context__ is not None:
+                chain.append(before.__context__)
+            raised += reversed(chain)
+    assert raised == ran
+
+
+def test_what_a_callback_raises_waits_for_no_record_but_what_is_there(make) -> None:
+    """It ends a call that has some, and the next one raises it."""
+
+    def fail(_: Any) -> None:
+        raise LookupError
+
+    _, consumer = begun(make, 4, statistics__interval__ms=5, stats_cb=fail)
+    found: list[int] = []
+    while len(found) < 4:
+        with suppress(LookupError):
+            found += make.numbers(consumer.consume(9))  # for ever: there never are so many
+    assert found == [0, 1, 2, 3]

@@ -240,13 +240,23 @@ def test_what_is_committed_is_told_of_each_partition(make) -> None:
     assert make.indexes(found) == [0, -1001, 4]
 
 
-def test_a_users_metadata_is_kept(make) -> None:
+@pytest.mark.parametrize("metadata", ["mine: ünïcode", "", None])
+def test_a_users_metadata_is_kept(make, metadata: str | None) -> None:
     topic, consumer = make.topic(4), make()
-    place = make.place(topic, 4, metadata="mine: ünïcode")
+    place = make.place(topic, 4, metadata=metadata)
     [done] = consumer.commit(offsets=[place], asynchronous=False)
     [found] = consumer.committed([make.place(topic)], 20)
-    assert (make.index(topic, found.offset), found.metadata) == (4, "mine: ünïcode")
-    assert done.error is None
+    assert (make.index(topic, found.offset), found.metadata) == (4, metadata)
+    assert (done.error, done.metadata) == (None, metadata)
+
+
+@pytest.mark.parametrize("metadata", ["mine", "", None])
+def test_metadata_that_is_stored_is_committed(make, metadata: str | None) -> None:
+    topic, consumer = begun(make, enable__auto__offset__store=False)
+    make.take(consumer, 3)  # and the next is a message's first record
+    consumer.store_offsets(offsets=[make.place(topic, 3, metadata=metadata)])
+    [done] = consumer.commit(asynchronous=False)
+    assert (make.index(topic, done.offset), done.metadata) == (3, metadata)
 
 
 def test_a_commit_may_be_taken_back(make) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -342,6 +344,14 @@ def test_the_end_is_an_event_where_asked_for(make) -> None:
     assert (end.key(), end.headers(), end.timestamp()) == (None, None, (0, -1))
 
 
+def test_the_text_of_an_end_names_its_offset(make) -> None:
+    _, consumer = begun(make, 8, 8, enable__partition__eof=True)
+    [end] = consumer.consume(1, 20)
+    text = end.error().str()
+    assert re.findall(r"(?:offset|HighwaterMark) (\d+)", text) == [str(end.offset())] * 2
+    assert end.value() == text.encode()
+
+
 def test_the_end_is_an_event_each_time_it_is_reached(make) -> None:
     topic, consumer = begun(make, 2, enable__partition__eof=True)
     assert make.take(consumer, 3) == [0, 1, "_PARTITION_EOF"]
@@ -439,3 +449,38 @@ def test_what_a_callback_raises_is_raised_by_poll(make) -> None:
     consumer = make(statistics__interval__ms=10, stats_cb=fail)
     with pytest.raises(LookupError, match="mine"):
         until(consumer, lambda: False)
+
+
+def test_the_poll_in_which_a_callback_raises_raises_it(make) -> None:
+    ran: list[str] = []
+
+    def fail(told: str) -> None:
+        ran.append(told)
+        raise LookupError
+
+    _, consumer = begun(make, statistics__interval__ms=5, stats_cb=fail)
+    while len(ran) < 10:
+        before = len(ran)
+        try:
+            consumer.poll(0.05)
+        except LookupError:
+            assert len(ran) > before
+        else:
+            assert len(ran) == before
+
+
+def test_what_was_raised_by_poll_is_not_raised_by_close(make) -> None:
+    """Several callbacks may have run in one call."""
+    ran: list[Any] = []
+
+    def fail(*told: Any) -> None:
+        ran.append(told)
+        raise LookupError
+
+    topic, consumer = begun(make, 1, on_commit=fail)
+    for _ in range(3):
+        consumer.commit(offsets=[make.place(topic, 1)])
+    while len(ran) < 3:
+        with suppress(LookupError):
+            consumer.poll(0.2)
+    assert outcome(consumer.close) is None

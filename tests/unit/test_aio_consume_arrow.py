@@ -214,6 +214,67 @@ def test_it_ends_when_the_consumer_is_closed_even_while_it_waits(kafka) -> None:
     run(kafka, main)
 
 
+def test_closed_before_the_end_it_was_to_reach_it_says_so(kafka) -> None:
+    put(kafka, numbers(0))
+
+    async def main(consumer: AIOConsumer) -> None:
+        reader = await consumer.arrow_reader(["n"], until_end=True)
+        await consumer.close()
+        with pytest.raises(RuntimeError, match="Consumer closed"):
+            await asyncio.to_thread(reader.read_all)
+
+    run(kafka, main, **{"enable.partition.eof": True})
+
+
+def test_closed_while_it_waits_for_the_end_it_says_so(kafka) -> None:
+    """What is paused has none."""
+    put(kafka, numbers(0))
+
+    async def main(consumer: AIOConsumer) -> None:
+        await consumer.assign([TopicPartition("t", 0, 0), TopicPartition("t", 1)])
+        await consumer.pause([TopicPartition("t", 1)])
+        reader = await consumer.arrow_reader(["n"], until_end=True)
+        reading = asyncio.create_task(asyncio.to_thread(reader.read_all))
+        while await after(consumer) != start(1):
+            pass
+        await consumer.close()
+        with pytest.raises(RuntimeError, match="Consumer closed"):
+            await reading
+
+    kafka.create_topic("t", 2)
+    run(kafka, main, **{"enable.partition.eof": True})
+
+
+def test_a_schema_that_grows_is_raised_by_the_reader(kafka) -> None:
+    put(kafka, numbers(0))
+    put(kafka, pa.table({"n": [3], "s": ["x"]}))
+
+    async def main(consumer: AIOConsumer) -> None:
+        reader = await consumer.arrow_reader(timeout=0)
+        with pytest.raises(SchemaError, match=r"t\[0\]@1 .*: s is missing in the stream"):
+            await asyncio.to_thread(reader.read_all)
+        assert await after(consumer) == start(1)
+
+    run(kafka, main)
+
+
+def test_where_a_schema_that_grows_ends_it_that_is_told_on_the_loop(kafka) -> None:
+    put(kafka, numbers(0))
+    put(kafka, pa.table({"n": [3], "s": ["x"]}))
+    told: list[tuple[str, threading.Thread]] = []
+
+    async def tell(error: SchemaError) -> None:
+        await asyncio.sleep(0)
+        told.append((str(error)[:17], threading.current_thread()))
+
+    async def main(consumer: AIOConsumer) -> None:
+        reader = await consumer.arrow_reader(timeout=0, on_schema_change=tell)
+        assert (await asyncio.to_thread(reader.read_all)).num_rows == 3
+        assert told == [("segment at t[0]@1", threading.current_thread())]
+
+    run(kafka, main)
+
+
 def test_what_is_bad_is_told_on_the_loop(kafka) -> None:
     put(kafka, numbers(0), damage=True)
     put(kafka, numbers(3))

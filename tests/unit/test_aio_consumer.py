@@ -119,6 +119,7 @@ def test_it_has_the_methods_of_confluent_kafkas_and_those_for_segments() -> None
     assert public(AIOConsumer) - public(stock) == {
         "arrow_reader",
         "consume_arrow",
+        "lag",
         "poll_segment",
         "pollBuffer",
     }

@@ -345,6 +345,22 @@ def test_an_event_is_raised_after_what_was_before_it(kafka) -> None:
     assert raised.value.args[0].code() == KafkaError._PARTITION_EOF
 
 
+@pytest.mark.parametrize("take", ["consume_arrow", "poll_segment"])
+def test_the_text_of_an_end_names_its_position(kafka, take: str) -> None:
+    put(kafka, numbers(0))
+    consumer = begin(kafka, **{"enable.partition.eof": True})
+    assert consumer.consume_arrow(9, -1).num_rows == 3
+    call = {
+        "consume_arrow": lambda: consumer.consume_arrow(9),
+        "poll_segment": consumer.poll_segment,
+    }
+    with pytest.raises(
+        KafkaException, match=f"reached end of partition at offset {1 << 20}"
+    ) as end:
+        call[take]()
+    assert end.value.args[0].code() == KafkaError._PARTITION_EOF
+
+
 def test_an_interrupted_call_has_taken_nothing(kafka, monkeypatch) -> None:
     put(kafka, numbers(0))
     put(kafka, numbers(3))

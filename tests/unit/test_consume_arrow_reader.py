@@ -114,12 +114,90 @@ def test_a_sought_partition_is_not_at_its_end(kafka) -> None:
     assert consumer.arrow_reader(["n"], until_end=True).read_all().num_rows == 1
 
 
-def test_it_ends_before_another_schema_and_another_begins_there(kafka) -> None:
+@pytest.mark.parametrize("promote", [False, True])
+def test_no_query_counts_a_part_of_what_has_grown(kafka, promote: bool) -> None:
+    put(kafka, numbers(0))
+    put(kafka, pa.table({"n": [1], "s": ["x"]}))
+    text = r"segment at t\[0\]@1 \(position 2097151\) .*: s is missing in the stream and string"
+
+    def reader() -> pa.RecordBatchReader:
+        consumer = begin(kafka, **{"enable.partition.eof": True})
+        return consumer.arrow_reader(promote=promote, until_end=True)
+
+    with duckdb.connect() as connection, pytest.raises(duckdb.Error, match=text):
+        connection.register("read", reader()).execute("select count(*) from read").fetchall()
+    with pytest.raises(SchemaError, match=text):
+        polars.from_arrow(reader())
+
+
+def test_a_plain_message_among_segments_is_told(kafka) -> None:
+    put(kafka, numbers(0))
+    kafka.append("t", 0, b"plain")
+    put(kafka, numbers(2))
+    reader = begin(kafka).arrow_reader(timeout=0)
+    assert reader.read_next_batch()["n"].to_pylist() == [0]
+    text = r"plain message at t\[0\]@1 \(position 2097151\) .*: n is int64 in the stream and mis"
+    with pytest.raises(SchemaError, match=text):
+        reader.read_next_batch()
+
+
+def test_another_topics_schema_is_told(kafka) -> None:
+    kafka.create_topic("u")
+    put(kafka, numbers(0))
+    consumer = begin(kafka, "t", "u")
+    reader = consumer.arrow_reader(["n"], timeout=0)
+    assert reader.read_next_batch()["n"].to_pylist() == [0]
+    put(kafka, pa.table({"n": ["one"]}), topic="u")
+    with pytest.raises(SchemaError, match=r"segment at u\[0\]@0 .*: n is int64 in the stream"):
+        reader.read_next_batch()
+
+
+def test_columns_in_another_order_are_told(kafka) -> None:
+    put(kafka, pa.table({"n": [0], "s": ["x"]}))
+    put(kafka, pa.table({"s": ["y"], "n": [1]}))
+    reader = begin(kafka).arrow_reader(timeout=0)
+    assert reader.read_next_batch()["n"].to_pylist() == [0]
+    with pytest.raises(SchemaError, match="its columns are in another order"):
+        reader.read_next_batch()
+
+
+def test_of_many_columns_that_differ_some_are_named(kafka) -> None:
+    put(kafka, numbers(0))
+    put(kafka, pa.table({f"c{n:02}": [n] for n in range(30)}))
+    reader = begin(kafka).arrow_reader(timeout=0)
+    assert reader.read_next_batch()["n"].to_pylist() == [0]
+    with pytest.raises(SchemaError, match=r"; c08 is missing .* here; and 21 more differ\. "):
+        reader.read_next_batch()
+
+
+def test_after_another_schema_was_raised_another_reader_begins_there(kafka) -> None:
     put(kafka, numbers(0))
     put(kafka, pa.table({"n": [1], "s": ["x"]}))
     consumer = begin(kafka)
-    assert consumer.arrow_reader(timeout=0).read_all()["n"].to_pylist() == [0]
+    reader = consumer.arrow_reader(timeout=0)
+    assert reader.read_next_batch()["n"].to_pylist() == [0]
+    with pytest.raises(SchemaError):
+        reader.read_next_batch()
     assert consumer.arrow_reader(timeout=0).read_all()["s"].to_pylist() == ["x"]
+
+
+def test_it_ends_before_another_schema_where_that_is_asked_for_and_tells_why(kafka) -> None:
+    """The last of the streams ends for another reason, and so nothing is told."""
+    put(kafka, numbers(0))
+    put(kafka, pa.table({"n": [1], "s": ["x"]}))
+    kafka.append("t", 0, b"plain")
+    consumer = begin(kafka, **{"enable.partition.eof": True})
+    told: list[SchemaError] = []
+    found = []
+    while len(found) == len(told):
+        reader = consumer.arrow_reader(until_end=True, on_schema_change=told.append)
+        found.append(reader.read_all().num_rows)
+    assert found == [1, 1, 1]
+    places = [str(each).partition(" does")[0] for each in told]
+    assert places == [
+        "segment at t[0]@1 (position 2097151)",
+        "plain message at t[0]@2 (position 3145727)",
+    ]
 
 
 def test_what_its_schema_grew_from_is_promoted(kafka) -> None:
@@ -134,8 +212,9 @@ def test_a_schema_that_the_first_record_does_not_fit_is_an_error(kafka) -> None:
     """Empty streams would follow one another for ever."""
     put(kafka, numbers(0))
     consumer = begin(kafka)
-    reader = consumer.arrow_reader(schema=pa.schema([("n", pa.int64())]), timeout=0)
-    with pytest.raises(SchemaError, match=r"_kafka: .* do not fit n: int64"):
+    schema = pa.schema([("n", pa.int64())])
+    reader = consumer.arrow_reader(schema=schema, timeout=0, on_schema_change=print)
+    with pytest.raises(SchemaError, match=r": _kafka is missing in the stream and struct<"):
         reader.read_next_batch()
     assert consumer.poll(0).value() == {"n": 0}
 
@@ -149,6 +228,34 @@ def test_it_ends_when_the_consumer_is_closed(kafka) -> None:
     consumer.close()
     with pytest.raises(StopIteration):
         reader.read_next_batch()
+
+
+def test_closed_before_the_end_it_was_to_reach_it_says_so(kafka) -> None:
+    put(kafka, numbers(0))
+    put(kafka, numbers(1))
+    consumer = begin(kafka, **{"enable.partition.eof": True})
+    reader = consumer.arrow_reader(["n"], until_end=True)
+    assert reader.read_next_batch().num_rows == 1
+    consumer.close()
+    with pytest.raises(RuntimeError, match="Consumer closed"):
+        reader.read_next_batch()
+
+
+def test_no_record_in_time_before_the_end_it_was_to_reach_is_an_error(kafka) -> None:
+    """What is paused has no end; a consumer that cannot reach Kafka has none either."""
+    put(kafka, numbers(0))
+    put(kafka, numbers(1), partition=1)
+    consumer = kafka.Consumer({**CONFIG, "enable.partition.eof": True})
+    both = [TopicPartition("t", each, 0) for each in (0, 1)]
+    consumer.assign(both)
+    consumer.pause(both[1:])
+    reader = consumer.arrow_reader(["n"], timeout=0, until_end=True)
+    assert reader.read_next_batch()["n"].to_pylist() == [0]
+    with pytest.raises(KafkaException, match="not every partition is at its end") as raised:
+        reader.read_next_batch()
+    assert raised.value.args[0].code() == KafkaError._TIMED_OUT
+    consumer.resume(both[1:])
+    assert consumer.arrow_reader(["n"], until_end=True).read_all()["n"].to_pylist() == [1]
 
 
 def test_a_bad_segment_ends_it_and_another_goes_on_after_it(kafka) -> None:

@@ -525,6 +525,157 @@ def test_a_commit_and_a_restart_go_on_at_the_next_record() -> None:
     assert Reader(kafka).begin(start(OFFSET_STORED)).numbers() == []
 
 
+# --- behind the last record -----------------------------------------------------------------------
+
+
+def ended(*numbers: int) -> MemoryKafka:
+    """A topic of one segment, or none, and the end of the transaction it was sent in."""
+    kafka = MemoryKafka()
+    kafka.create_topic("t", 2)
+    if numbers:
+        put(kafka, numbers)
+    mark(kafka)
+    return kafka
+
+
+def mark(kafka: MemoryKafka) -> None:
+    log = kafka.log(*P0)
+    assert log is not None
+    log.mark()
+
+
+def position_of(one: Reader) -> int | None:
+    one.feed.catch_up()
+    return one.ledger.delivered.get(P0)
+
+
+def fetch(one: Reader, times: int) -> None:
+    """Have librdkafka asked as often as that; what it has is held."""
+    for _ in range(times):
+        one.feed._serve(0)
+
+
+def test_the_end_of_a_transaction_is_passed() -> None:
+    one = reader(ended(1, 2))
+    assert one.numbers() == [1, 2]
+    assert one.ledger.delivered == {P0: position.start(1)}
+    assert position_of(one) == position.start(2)
+    mark(one.broker.kafka)
+    assert one.numbers() == []
+    assert position_of(one) == position.start(3)
+
+
+def test_it_is_passed_where_no_record_came_before_it() -> None:
+    one = reader(ended())
+    assert position_of(one) is None
+    assert one.numbers() == []
+    assert position_of(one) == position.start(1)
+
+
+def test_it_is_committed_and_nothing_is_read_again() -> None:
+    kafka = ended(1, 2)
+    one = reader(kafka)
+    assert one.numbers() == [1, 2]
+    one.feed.catch_up()
+    one.commit()
+    found = kafka.committed("group", "t", 0)
+    assert (found.offset, found.metadata) == (2, None)
+    put(kafka, [3])
+    assert Reader(kafka).begin(start(OFFSET_STORED)).numbers() == [3]
+
+
+def test_no_record_that_is_held_is_passed() -> None:
+    one = reader(ended(1, 2))
+    fetch(one, 3)
+    assert position_of(one) is None
+    assert one.numbers(1) == [1]
+    assert position_of(one) == at(0, 1, 2)
+    assert one.numbers(1) == [2]
+    assert position_of(one) == position.start(2)
+
+
+@pytest.mark.parametrize("nbytes", [feed.HELD_BYTES, 1], ids=["waiting", "fetched again"])
+def test_no_record_of_a_paused_partition_is_passed(
+    monkeypatch: pytest.MonkeyPatch, nbytes: int
+) -> None:
+    monkeypatch.setattr(feed, "HELD_BYTES", nbytes)
+    one = reader(ended(1, 2))
+    fetch(one, 3)
+    one.pause(P0)
+    assert position_of(one) is None
+    one.resume(P0)
+    assert position_of(one) is None
+    assert one.numbers() == [1, 2]
+    assert position_of(one) == position.start(2)
+
+
+def test_no_record_that_an_exception_has_destroyed_is_passed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = reader(ended(1, 2))
+
+    def destroy(timeout: float) -> None:
+        Broker.poll(one.broker, timeout)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(one.broker, "poll", destroy)
+        with pytest.raises(KeyboardInterrupt):
+            one.take(1)
+    assert position_of(one) is None
+    assert one.numbers() == [1, 2]
+    assert position_of(one) == position.start(2)
+
+
+def test_nothing_is_passed_of_what_a_call_has_taken_and_not_returned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = reader(ended(1, 2))
+    fetch(one, 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(one.feed, "_hand_out", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            one.take(9)
+    assert position_of(one) is None
+    assert one.numbers() == [1, 2]
+
+
+def interrupted(_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_position_of_the_assignment_before_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """librdkafka has it until its own thread has ended that one."""
+    kafka = ended(1, 2)
+    one = reader(kafka)
+    assert one.numbers() == [1, 2]
+    assert position_of(one) == position.start(2)
+    with monkeypatch.context() as patch:
+        patch.setattr(one.broker, "position", lambda _: [TopicPartition("t", 0, 2)])
+        one.feed.assign([start(1)])
+        assert position_of(one) is None
+        fetch(one, 1)
+        assert position_of(one) is None
+    one.broker.assign([start(1)])
+    assert position_of(one) is None
+    assert one.numbers() == []
+    assert position_of(one) == position.start(2)
+
+
+def test_the_end_of_a_partition_stays_reached_when_it_goes_on() -> None:
+    kafka = threes(1)
+    one = Reader(kafka)
+    one.broker = Broker(kafka, one.clock)
+    one.broker._end_events = True
+    one.feed = Feed(one.broker, one.ledger, clock=one.clock, tells_ends=True)
+    one.begin(start())
+    assert one.numbers(4) == [0, 1, 2, "_PARTITION_EOF"]
+    mark(kafka)
+    fetch(one, 1)
+    assert position_of(one) == position.start(2)
+    assert one.feed.at_end() == {P0}
+
+
 # --- seeking --------------------------------------------------------------------------------------
 
 
@@ -839,6 +990,15 @@ def test_a_callback_that_raises_loses_no_record(before: int) -> None:
     with pytest.raises(RuntimeError, match="callback"):
         one.feed.next(1)
     assert got + one.numbers() == [0, 1, 2, 10, 11, 12]
+
+
+@pytest.mark.parametrize("take", ["next", "segment"])
+def test_a_callback_that_raises_is_heard_before_the_record_that_came_with_it(take: str) -> None:
+    one = reader(threes(1))
+    one.broker.callbacks.append(failing(one))
+    with pytest.raises(RuntimeError, match="callback"):
+        getattr(one.feed, take)(1)
+    assert one.numbers() == [0, 1, 2]
 
 
 def test_what_was_taken_is_returned_before_a_callback_raises() -> None:

@@ -140,6 +140,7 @@ class Reader:
 
     def check(self) -> None:
         """What counts as handed out, and so may be committed, is what was handed out."""
+        self.feed.catch_up()
         after = {key: found[-1][0] + 1 for key, found in self.found.items() if found}
         assert self.feed.ledger.delivered == after
 
@@ -152,6 +153,9 @@ class Reader:
                 value = value["n"] if isinstance(value, dict) else value
                 self.found["t", each.partition()].append((each.offset(), value))
         return len(found)
+
+    def catch_up(self) -> None:
+        self.interrupter.run(self.feed.catch_up)
 
     def segment(self) -> None:
         try:
@@ -187,7 +191,9 @@ class Reader:
                 request(100, schema=schema, single=True),
                 timeout=0.2,
                 ends=lambda _: False,
+                until_end=False,
                 on_error=self.note,
+                on_schema_change=None,
                 stops=lambda: False,
             )
             assert made is not None
@@ -233,6 +239,7 @@ SCRIPTS: dict[str, Script] = {
     "one by one": [("take", 1)] * 15,
     "some at once": [("take", 4)] * 4,
     "all at once": [("take", 100)],
+    "caught up with": [("take", 2), ("catch_up",)] * 6,
     "segments": [("segment",)] * 10,
     "a segment that was begun": [("take", 1), ("segment",), ("take", 1), ("segment",)],
     "tables": [("table", 2)] * 8,
