@@ -633,7 +633,7 @@ def test_nothing_is_passed_of_what_a_call_has_taken_and_not_returned(
     one = reader(ended(1, 2))
     fetch(one, 3)
     with monkeypatch.context() as patch:
-        patch.setattr(one.feed, "_hand_out", interrupted)
+        patch.setattr(handout.Ready, "publish", interrupted)
         with pytest.raises(KeyboardInterrupt):
             one.take(9)
     assert position_of(one) is None
