@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from columnar_kafka.columns.kafka import KafkaColumn
+from columnar_kafka.columns.layout import one_array, taken
 from columnar_kafka.config import METADATA_MEMBERS
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.schema import KAFKA_COLUMN
@@ -19,7 +20,7 @@ from columnar_kafka.schema import KAFKA_COLUMN
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-__all__ = ["PLACE", "Plan", "Rows", "Selection", "one_array"]
+__all__ = ["PLACE", "Plan", "Rows", "Selection"]
 
 PLACE: Final = (
     pa.field("topic", pa.string(), nullable=False),
@@ -184,7 +185,7 @@ class Plan:
         if rows is not None:
             count = len(rows)
             is_first = rows[-1].as_py() == count - 1
-            table = table.slice(0, count) if is_first else table.take(rows)
+            table = table.slice(0, count) if is_first else _rows_of(table, rows)
         if self._shown != self.members:
             kafka = one_array(table[KAFKA_COLUMN])
             table = table.drop_columns(KAFKA_COLUMN)
@@ -195,9 +196,9 @@ class Plan:
         return table.select(self._names)
 
 
-def one_array(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column in one piece, not copied if it is one."""
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+def _rows_of(table: pa.Table, rows: pa.Array) -> pa.Table:
+    columns = [taken(each, rows) for each in table.columns]
+    return pa.Table.from_arrays(columns, schema=table.schema)
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -263,8 +264,10 @@ def _unbound(condition: pc.Expression, schema: pa.Schema) -> str:
     """Return why a filter cannot be used on columns; empty where it can."""
     import pyarrow.dataset as ds  # noqa: PLC0415 - 50 ms, for filters only
 
+    # No files: there are types of which Arrow can make no empty table.
+    nothing = ds.FileSystemDataset([], schema, ds.IpcFileFormat())
     try:
-        scanner = ds.dataset(schema.empty_table()).scanner(columns={"it": condition})
+        scanner = nothing.scanner(columns={"it": condition})
     except (pa.ArrowException, ValueError, KeyError, TypeError) as error:
         return str(error).partition("\n")[0]
     found = scanner.projected_schema.field("it").type

@@ -15,11 +15,12 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError
 
 from columnar_kafka import position
 from columnar_kafka.columns.kafka import HEADERS, TIMESTAMP, header_array
+from columnar_kafka.columns.layout import one_array
 from columnar_kafka.errors import RowError, SchemaError
 from columnar_kafka.plain.base import decode
 from columnar_kafka.ranges import rules_out
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, check_growth
-from columnar_kafka.selection import PLACE, Rows, one_array
+from columnar_kafka.selection import PLACE, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -269,7 +270,8 @@ class Batch:
         self._tables.append(_conformed(table, schema))
         self._schema, self.topic = schema, topic
         self.rows += table.num_rows
-        self._nbytes_left -= table.nbytes
+        # Not `nbytes`, which ends the process where an empty chunk has a union in it.
+        self._nbytes_left -= table.get_total_buffer_size()
         for key, name in names.items():
             self._names.setdefault(key, {})[name] = None
         return True
@@ -304,8 +306,10 @@ def _holds(grown: pa.Schema, other: pa.Schema) -> bool:
     after = [each for each in grown if each.name not in same]
     try:
         check_growth(RecordSchema(pa.schema(before)), RecordSchema(pa.schema(after)))
-    except (SchemaError, KeyError):  # KeyError: a type that no segment has can only be the same
-        return False
+        for each in after:
+            pa.nulls(1, each.type).validate()  # of some types pyarrow makes none, or wrong ones
+    except (SchemaError, KeyError, pa.ArrowException):
+        return False  # KeyError: a type that no segment has can only be the same
     return True
 
 
