@@ -25,7 +25,7 @@ from columnar_kafka.parquet.statistics import bounds
 from columnar_kafka.schema import KAFKA_COLUMN, fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from columnar_kafka.parquet.pages import Walked
     from columnar_kafka.parquet.statistics import Bounds, Path
@@ -210,21 +210,21 @@ class Segment:
         if columns is None:
             with self._located():
                 return self._open().read(None)
-        tops = list(map(self._top_of, columns))
+        there = {each.name: each.type for each in self.schema}
+        tops = [self._top_of(each, there) for each in columns]
         with self._located():
             return self._open().read(columns).select(list(dict.fromkeys(tops)))
 
-    def _top_of(self, name: str) -> str:
+    def _top_of(self, name: str, there: Mapping[str, pa.DataType]) -> str:
         """Return the column that a name is of, or a member of."""
-        schema = self.schema
-        if name in schema.names:
+        if name in there:
             return name
         top, _, member = name.partition(".")
-        kind: Any = schema.field(top).type if top in schema.names else pa.null()
-        if pa.types.is_struct(kind) and kind.get_field_index(member) >= 0:
+        kind: Any = there.get(top)
+        if kind is not None and pa.types.is_struct(kind) and kind.get_field_index(member) >= 0:
             return top
         raise SchemaError(
-            f"segment at {self._where}: no column {name!r}; there are {', '.join(schema.names)}"
+            f"segment at {self._where}: no column {name!r}; there are {', '.join(there)}"
         )
 
     def records(self, start: int = 0) -> Iterator[SegmentRecord]:

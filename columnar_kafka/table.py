@@ -298,9 +298,8 @@ class Batch:
 
 def _holds(grown: pa.Schema, other: pa.Schema) -> bool:
     """Say whether rows of `other` may have the schema that is `grown`."""
-    same = [
-        each.name for each in other if each.name in grown.names and each == grown.field(each.name)
-    ]
+    theirs = {each.name: each for each in other}
+    same = {each.name for each in grown if each.name in theirs and each == theirs[each.name]}
     # Columns that were asked for and are not there are of type null.
     before = [each for each in other if each.name not in same and not pa.types.is_null(each.type)]
     after = [each for each in grown if each.name not in same]
@@ -317,9 +316,14 @@ def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return a table in a schema that holds its own."""
     if table.schema.equals(schema):
         return table
+    there = {
+        name: column
+        for name, column in zip(table.schema.names, table.columns, strict=True)
+        if not pa.types.is_null(column.type)  # of which pyarrow casts to few types
+    }
     columns = [
-        table[each.name].cast(each.type)
-        if each.name in table.schema.names
+        there[each.name].cast(each.type)
+        if each.name in there
         else pa.nulls(table.num_rows, each.type)
         for each in schema
     ]

@@ -21,32 +21,42 @@ _ENTRY_BYTES: Final = 1000
 """What a field takes in memory, or an entry of its metadata, beside its text."""
 
 
+_INT: Final = struct.Struct("<i").unpack_from
+_UNSIGNED: Final = struct.Struct("<I").unpack_from
+_SLOTS: Final = 8
+"""No table that is read here has more fields."""
+
+
 class Table:
     """A table in a flatbuffer that nobody has verified.
 
     Anything is read as what it is asked for; struct.error where that is not inside the bytes.
     """
 
-    def __init__(self, data: memoryview, at: int) -> None:
-        self._data, self._at = data, at
+    def __init__(self, data: memoryview, at: int, layouts: dict[int, tuple[int, ...]]) -> None:
+        """`layouts` are those of the flatbuffer that are known, which tables share."""
+        self._data, self._at, self._layouts = data, at, layouts
+        layout = at - _INT(data, at)[0]
+        self._slots = layouts.get(layout) or self._read_layout(max(0, layout))
 
     @classmethod
     def root(cls, data: memoryview) -> Table:
         """Return a flatbuffer's table."""
-        return cls(data, *struct.unpack_from("<I", data))
+        return cls(data, _UNSIGNED(data)[0], {})
+
+    def _read_layout(self, at: int) -> tuple[int, ...]:
+        count = min(_SLOTS, (struct.unpack_from("<H", self._data, at)[0] - 4) // 2)
+        found = struct.unpack_from(f"<{max(0, count)}H", self._data, at + 4)
+        self._layouts[at] = found
+        return found
 
     def _place(self, field: int) -> int:
-        vtable = self._at - struct.unpack_from("<i", self._data, self._at)[0]
-        [size] = struct.unpack_from("<H", self._data, max(0, vtable))
-        slot = 4 + 2 * field
-        if slot >= size:
-            return 0
-        [found] = struct.unpack_from("<H", self._data, max(0, vtable) + slot)
-        return self._at + int(found) if found else 0
+        slot = self._slots[field] if field < len(self._slots) else 0
+        return self._at + slot if slot else 0
 
     def _follow(self, field: int) -> int:
         place = self._place(field)
-        return place + int(*struct.unpack_from("<I", self._data, place)) if place else 0
+        return place + int(_UNSIGNED(self._data, place)[0]) if place else 0
 
     def has(self, field: int) -> bool:
         """Say whether a field is there."""
@@ -64,12 +74,12 @@ class Table:
 
     def table(self, field: int) -> Table:
         """Return a table in this one."""
-        return Table(self._data, self._follow(field))
+        return Table(self._data, self._follow(field), self._layouts)
 
     def size(self, field: int) -> int:
         """Return the length of a text or a vector; 0 where it is not there."""
         at = self._follow(field)
-        return int(*struct.unpack_from("<I", self._data, at)) if at else 0
+        return int(_UNSIGNED(self._data, at)[0]) if at else 0
 
     def text(self, field: int) -> bytes:
         """Return a text."""
@@ -80,7 +90,10 @@ class Table:
         """Return a vector of tables."""
         at, count = self._follow(field) + 4, self.size(field)
         offsets = struct.unpack_from(f"<{count}I", self._data, at) if count else ()
-        return [Table(self._data, at + 4 * n + each) for n, each in enumerate(offsets)]
+        return [
+            Table(self._data, at + 4 * place + each, self._layouts)
+            for place, each in enumerate(offsets)
+        ]
 
     def pairs(self, field: int) -> list[tuple[int, int]]:
         """Return a vector of structs of two numbers."""
@@ -113,7 +126,7 @@ def schema_bytes(schema: Table, most: int) -> int:
 
 def metadata_bytes(table: Table, place: int, most: int) -> int:
     """Return about how many bytes a table's own keys and values take, as `schema_bytes`."""
-    nbytes = _ENTRY_BYTES * table.size(place)
+    nbytes = _ENTRY_BYTES * table.size(place) if table.has(place) else 0
     if 0 < nbytes <= most:
         nbytes += sum(each.size(_KEY) + each.size(_VALUE) for each in table.tables(place))
     return nbytes
