@@ -20,7 +20,14 @@ from columnar_kafka.columns.kafka import Headers, KafkaColumn, read_headers
 from columnar_kafka.columns.rows import Texts, read_texts, to_rows
 from columnar_kafka.config import METADATA_MEMBERS, Limits
 from columnar_kafka.errors import SchemaError, SegmentError
-from columnar_kafka.parquet.pages import check_decoded, exceeds, footer, footer_elements, walk
+from columnar_kafka.parquet.pages import (
+    check_arrow_schema,
+    check_decoded,
+    exceeds,
+    footer,
+    footer_elements,
+    walk,
+)
 from columnar_kafka.parquet.statistics import bounds
 from columnar_kafka.schema import KAFKA_COLUMN, fingerprint
 
@@ -297,9 +304,9 @@ class _File:
         self._data = bytes(value)  # copies only what is not bytes
         self._limits = limits
         self._rows = header.rows
-        self._file = self._parquet_file(
-            thrift_container_size_limit=footer_elements(self._data, limits)
-        )
+        elements = footer_elements(self._data, limits)
+        check_arrow_schema(self._data, limits)
+        self._file = self._parquet_file(thrift_container_size_limit=elements)
         self._walked: Walked | None = None
         header.check_footer(self._file.metadata.metadata)
         if self._file.metadata.num_rows != header.rows:

@@ -397,12 +397,13 @@ class _Flat:
 def _schema(fields: int) -> tuple[_Flat, list[int]]:
     """A message with a schema of so many fields; and their places."""
     flat = _Flat()
-    message = flat.table([0], (4, 1, 0, 0))
+    message = flat.table([0], (4, _SCHEMA, 0, 0))
     schema = flat.table([message[2]], (None, 0))
     return flat, flat.vector([schema[1]], fields)
 
 
-_NULL, _STRUCT = 1, 13
+_SCHEMA, _BATCH = 1, 3  # kinds of messages
+_NULL, _STRUCT = 1, 13  # kinds of types
 
 
 def shared_name(size: int = 400_000, fields: int = 100_000) -> bytes:
@@ -431,7 +432,7 @@ def shared_fields(levels: int = 19, size: int = 300_000) -> bytes:
 def shared_metadata(size: int = 400_000, entries: int = 100_000) -> bytes:
     """800 KB: a message with metadata of a hundred thousand entries, all of which are one."""
     flat = _Flat()
-    message = flat.table([0], (4, 1, 0, 0, 0))
+    message = flat.table([0], (4, _BATCH, 0, 0, 0))
     flat.table([message[2]], ())
     entry = flat.table(flat.vector([message[4]], entries), (0, 0))
     flat.text([entry[0]], size)

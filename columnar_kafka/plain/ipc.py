@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from columnar_kafka.errors import SegmentError
 from columnar_kafka.parquet.pages import check_decoded, exceeds
 from columnar_kafka.plain.base import check_names
-from columnar_kafka.schema.flatbuffer import Table, metadata_bytes, schema_bytes
+from columnar_kafka.schema.flatbuffer import (
+    BATCH,
+    DICTIONARY,
+    Message,
+    Table,
+    described_bytes,
+    messages,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from columnar_kafka.config import Limits
 
 __all__ = ["Ipc"]
@@ -53,31 +58,6 @@ class Ipc:
         return table
 
 
-class _Message(NamedTuple):
-    """A message of a stream: what its metadata says, and its body."""
-
-    root: Table
-    body: memoryview
-
-
-def _messages(stream: memoryview) -> Iterator[_Message]:
-    """Yield the messages of a stream as Arrow finds them, of which it makes nothing as yet."""
-    at = 0
-    while at < len(stream):
-        [size] = struct.unpack_from("<i", stream, at)
-        at += 4
-        if size == _CONTINUES:  # it was not there before Arrow 0.15
-            [size] = struct.unpack_from("<i", stream, at)
-            at += 4
-        if size <= 0:
-            return
-        root = Table.root(stream[at : at + size])
-        at += size
-        length = max(0, root.long(_BODY_LENGTH))
-        yield _Message(root, stream[at : at + length])
-        at += length
-
-
 def _check_sizes(stream: memoryview, limits: Limits) -> None:
     """Refuse a stream that comes to more than is allowed.
 
@@ -87,16 +67,14 @@ def _check_sizes(stream: memoryview, limits: Limits) -> None:
     """
     rows = nbytes = 0
     entries: dict[int, int] = {}
-    for message in _messages(stream):
-        most = limits.decoded_bytes - nbytes
-        nbytes += metadata_bytes(message.root, _METADATA, most)
-        header, kind = message.root.table(_HEADER), message.root.byte(_KIND)
-        if kind == _SCHEMA:
-            nbytes += schema_bytes(header, most)
-        elif kind == _BATCH:
+    for message in messages(stream):
+        nbytes += described_bytes(message, limits.decoded_bytes - nbytes)
+        check_decoded("its metadata", nbytes, limits)  # before it is read
+        header = message.header
+        if message.kind == BATCH:
             rows += header.long(_LENGTH)
             nbytes += _check_batch(message, header, limits)
-        elif kind == _DICTIONARY:
+        elif message.kind == DICTIONARY:
             number, batch = header.long(_ID), header.table(_DATA)
             # Arrow puts it behind what there is, and the batches before keep what there was.
             before = entries.get(number, 0) if header.byte(_IS_DELTA) else 0
@@ -107,12 +85,12 @@ def _check_sizes(stream: memoryview, limits: Limits) -> None:
         check_decoded("its end", nbytes, limits)
 
 
-def _check_batch(message: _Message, batch: Table, limits: Limits) -> int:
+def _check_batch(message: Message, batch: Table, limits: Limits) -> int:
     """Return what the buffers of a batch come to: compressed ones begin with that number."""
     values = max((length for length, _ in batch.pairs(_NODES)), default=0)
     if values > limits.values:
         raise exceeds("a column", values, "values", "values", limits.values)
-    if any(each.text(_KEY) == _OLD_COMPRESSION for each in message.root.tables(_METADATA)):
+    if _OLD_COMPRESSION in message.keys:
         raise SegmentError("it is compressed as before Arrow 1.0")
     if not batch.has(_COMPRESSION):
         return len(message.body)
@@ -124,12 +102,8 @@ def _check_batch(message: _Message, batch: Table, limits: Limits) -> int:
     return nbytes
 
 
-_CONTINUES: Final = -1
 _OLD_COMPRESSION: Final = b"ARROW:experimental_compression"
 
-# Places of fields in the tables of Arrow's Message.fbs, and the kinds of messages.
-_KIND, _HEADER, _BODY_LENGTH, _METADATA = range(1, 5)
-_SCHEMA, _DICTIONARY, _BATCH = range(1, 4)
+# Places of fields in the tables of Arrow's Message.fbs.
 _LENGTH, _NODES, _BUFFERS, _COMPRESSION = range(4)
 _ID, _DATA, _IS_DELTA = range(3)
-_KEY: Final = 0

@@ -1,4 +1,4 @@
-"""Arrow's serialized metadata, as it is: what a schema comes to, told before Arrow makes it.
+"""Arrow's serialized messages as they are: what a schema comes to, told before Arrow makes it.
 
 In a flatbuffer any number of fields may share one name, and any number of places one field: Arrow
 makes each of them anew. So of 1 MB there may come 60 GB.
@@ -7,11 +7,18 @@ makes each of them anew. So of 1 MB there may come 60 GB.
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-__all__ = ["Table", "metadata_bytes", "schema_bytes"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
-# Places of fields in the tables of Arrow's Schema.fbs.
+__all__ = ["BATCH", "DICTIONARY", "Message", "Table", "described_bytes", "messages"]
+
+# Kinds of messages.
+SCHEMA, DICTIONARY, BATCH = range(1, 4)
+
+# Places of fields in the tables of Arrow's Message.fbs and Schema.fbs.
+_M_KIND, _M_HEADER, _M_BODY_LENGTH, _M_METADATA = range(1, 5)
 _S_FIELDS, _S_METADATA = 1, 2
 _F_NAME, _F_TYPE_ID, _F_TYPE, _F_CHILDREN, _F_METADATA = 0, 2, 3, 5, 6
 _TIMESTAMP, _ZONE = 10, 1
@@ -19,6 +26,9 @@ _KEY, _VALUE = 0, 1
 
 _ENTRY_BYTES: Final = 1000
 """What a field takes in memory, or an entry of its metadata, beside its text."""
+
+_TABLES: Final = 8
+"""So many tables for each byte of a flatbuffer Arrow goes through, and refuses those with more."""
 
 
 _INT: Final = struct.Struct("<i").unpack_from
@@ -102,13 +112,68 @@ class Table:
         return list(zip(numbers[::2], numbers[1::2], strict=True))
 
 
-def schema_bytes(schema: Table, most: int) -> int:
-    """Return about how many bytes a schema takes in memory; more than `most` if it is more.
+class Message:
+    """A message of a stream: what its metadata says, and its body."""
+
+    def __init__(self, root: Table, size: int, body: memoryview) -> None:
+        """`size` is that of the metadata, in bytes."""
+        self._root, self.size, self.body = root, size, body
+        self.kind = root.byte(_M_KIND)
+        self.header = root.table(_M_HEADER)
+
+    @property
+    def keys(self) -> list[bytes]:
+        """Return the keys of its own metadata."""
+        return [each.text(_KEY) for each in self._root.tables(_M_METADATA)]
+
+    def nbytes(self, most: int) -> int:
+        """Return about how many bytes its own metadata takes, as `described_bytes`."""
+        return _metadata_bytes(self._root, _M_METADATA, most)
+
+
+def messages(stream: memoryview) -> Iterator[Message]:
+    """Yield the messages of a stream as Arrow finds them, of which it makes nothing as yet.
 
     Raises:
-        struct.error: it is no schema.
+        struct.error: it is no stream.
     """
-    nbytes = metadata_bytes(schema, _S_METADATA, most)
+    at = 0
+    while at < len(stream):
+        [size] = _INT(stream, at)
+        at += 4
+        if size == _CONTINUES:  # it was not there before Arrow 0.15
+            [size] = _INT(stream, at)
+            at += 4
+        if size <= 0:
+            return
+        root = Table.root(stream[at : at + size])
+        at += size
+        length = max(0, root.long(_M_BODY_LENGTH))
+        yield Message(root, size, stream[at : at + length])
+        at += length
+
+
+_CONTINUES: Final = -1
+
+
+def described_bytes(message: Message, most: int) -> int:
+    """Return about how many bytes the metadata of a message takes in memory, a schema's included.
+
+    More than `most` is some number above it.
+
+    Raises:
+        struct.error: it is no metadata.
+    """
+    if _TABLES * message.size * (_ENTRY_BYTES + 2 * message.size) <= most:
+        return message.size  # it cannot be too much
+    nbytes = message.nbytes(most)
+    if message.kind == SCHEMA and nbytes <= most:
+        nbytes += _schema_bytes(message.header, most)
+    return nbytes
+
+
+def _schema_bytes(schema: Table, most: int) -> int:
+    nbytes = _metadata_bytes(schema, _S_METADATA, most)
     groups = [(schema, _S_FIELDS)]
     while groups and nbytes <= most:
         table, place = groups.pop()
@@ -116,7 +181,7 @@ def schema_bytes(schema: Table, most: int) -> int:
         if nbytes > most:
             break
         for field in table.tables(place):
-            nbytes += field.size(_F_NAME) + metadata_bytes(field, _F_METADATA, most)
+            nbytes += field.size(_F_NAME) + _metadata_bytes(field, _F_METADATA, most)
             if field.byte(_F_TYPE_ID) == _TIMESTAMP:
                 nbytes += field.table(_F_TYPE).size(_ZONE)
             if field.has(_F_CHILDREN):
@@ -124,8 +189,7 @@ def schema_bytes(schema: Table, most: int) -> int:
     return nbytes
 
 
-def metadata_bytes(table: Table, place: int, most: int) -> int:
-    """Return about how many bytes a table's own keys and values take, as `schema_bytes`."""
+def _metadata_bytes(table: Table, place: int, most: int) -> int:
     nbytes = _ENTRY_BYTES * table.size(place) if table.has(place) else 0
     if 0 < nbytes <= most:
         nbytes += sum(each.size(_KEY) + each.size(_VALUE) for each in table.tables(place))
