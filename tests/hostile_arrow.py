@@ -33,7 +33,7 @@ from columnar_kafka.plain import Ipc
 from columnar_kafka.testing import FakeKafka
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 SECONDS: Final = 20
 MEMORY: Final = 3 << 30
@@ -309,17 +309,17 @@ def _lie_in_body(rng: random.Random, messages: list[Message]) -> list[Message]:
     """Of offsets, sizes, codes, indices, run ends or values."""
     bodies = [each.body for each in messages if each.body]
     if bodies:
-        _put(rng, rng.choice(bodies))
+        put(rng, rng.choice(bodies))
     return messages
 
 
 def _lie_in_metadata(rng: random.Random, messages: list[Message]) -> list[Message]:
     """Of lengths, nulls, places of buffers, flags, types."""
-    _put(rng, rng.choice(messages).metadata)
+    put(rng, rng.choice(messages).metadata)
     return messages
 
 
-def _put(rng: random.Random, data: bytearray) -> None:
+def put(rng: random.Random, data: bytearray) -> None:
     """Put another number in the place of one; mostly where it is not zero."""
     width = rng.choice((1, 2, 4, 4, 8, 8))
     places = range(0, len(data) - width + 1, width)
@@ -440,6 +440,18 @@ def shared_metadata(size: int = 400_000, entries: int = 100_000) -> bytes:
     return flat.stream()
 
 
+def shared_entries(fields: int = 50_000, entries: int = 50_000) -> bytes:
+    """400 KB: fifty thousand fields are one, whose fifty thousand entries of metadata are one."""
+    flat, places = _schema(fields)
+    field = flat.table(places, (0, None, _NULL, 0, None, None, 0))
+    flat.text([field[0]], 1)
+    flat.table([field[3]], ())
+    entry = flat.table(flat.vector([field[6]], entries), (0, 0))
+    flat.text([entry[0]], 1)
+    flat.text([entry[1]], 1)
+    return flat.stream()
+
+
 def deltas(size: int = 300_000, batches: int = 1200) -> bytes:
     """700 KB: a dictionary of 300 KB grows by a byte, again and again, each time anew: 0.4 GB."""
     kind = pa.dictionary(pa.int32(), pa.binary())
@@ -453,7 +465,7 @@ def deltas(size: int = 300_000, batches: int = 1200) -> bytes:
     return bytes(sink.getvalue())
 
 
-BOMBS: Final = (shared_name, shared_fields, shared_metadata, deltas)
+BOMBS: Final = (shared_name, shared_fields, shared_metadata, shared_entries, deltas)
 
 # --- a consumer of them ---------------------------------------------------------------------------
 
@@ -493,6 +505,7 @@ def _compare(
     least: int | None,
     *,
     is_honest: bool,
+    limits: Mapping[str, int] = CONFIG,
 ) -> str:
     """Read three messages of the same rows, of which the second may have others."""
     kafka, read = FakeKafka(), Read(is_honest=is_honest)
@@ -501,7 +514,7 @@ def _compare(
     options |= {"value": Ipc(), "timeout": 0}
     if least is not None:
         options["filter"] = pc.field("n") != least
-    with begin(kafka, **CONFIG) as consumer:
+    with begin(kafka, **limits) as consumer:
         way(consumer, options, read)
     assert len(read.errors) < 2 - is_honest, read.errors
     expected = [repr(each["x"]) for each in rows.to_pylist() if each["n"] != least]
@@ -612,26 +625,25 @@ def known() -> Iterator[tuple[str, str]]:
     honest = _batches(pa.array([1, 2]))
     rows = pa.ipc.open_stream(honest).read_all()
     for bomb in BOMBS:
-        messages = (honest, bomb(), honest)
-        yield (
-            bomb.__name__,
-            _compare(messages, rows, _in_tables, {"num_records": 9}, None, is_honest=False),
-        )
+        messages, way = (honest, bomb(), honest), _in_tables
+        came = _compare(messages, rows, way, {"num_records": 9}, None, is_honest=False, limits={})
+        yield bomb.__name__, came
 
 
 # --- processes ------------------------------------------------------------------------------------
 
 
-def run(first: int, count: int) -> tuple[Counter[str], list[str]]:
+def run(first: int, count: int, program: str = __file__) -> tuple[Counter[str], list[str]]:
     """Make trials in child processes; return how many came to what, and all that went wrong.
 
-    A child that ends names the trial it had begun; the next one goes on after that.
+    A `program` calls `main` with its own `trial`. A child that ends names the trial it had begun;
+    the next one goes on after that.
     """
     found: Counter[str] = Counter()
     wrong: list[str] = []
     end = first + count
     while first < end:
-        lines, why = _child(str(first), str(end - first))
+        lines, why = _child(program, str(first), str(end - first))
         found.update(each["came"] for each in lines if "came" in each)
         wrong += [f"{each['begun']}: {each['wrong']}" for each in lines if "wrong" in each]
         begun = [each["begun"] for each in lines]
@@ -643,7 +655,7 @@ def run(first: int, count: int) -> tuple[Counter[str], list[str]]:
 
 def run_known() -> tuple[Counter[str], list[str]]:
     """Read in a child process what is known to be bad; return as `run`."""
-    lines, why = _child("known")
+    lines, why = _child(__file__, "known")
     found = Counter(each["came"] for each in lines if "came" in each)
     return found, [why] if why else []
 
@@ -651,7 +663,7 @@ def run_known() -> tuple[Counter[str], list[str]]:
 def _child(*arguments: str) -> tuple[list[dict[str, Any]], str]:
     """Return what a child says, and why it ended before it was done."""
     done = subprocess.run(
-        [sys.executable, __file__, *arguments],
+        [sys.executable, *arguments],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         capture_output=True,
         text=True,
@@ -661,7 +673,7 @@ def _child(*arguments: str) -> tuple[list[dict[str, Any]], str]:
     return lines, f"{done.returncode}: {done.stderr[-2000:]}" if done.returncode else ""
 
 
-def main(arguments: Sequence[str]) -> None:
+def main(arguments: Sequence[str], make: Callable[[int], str] = trial) -> None:
     """Make trials in this process, which they may be the end of."""
     space = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     limit = space * resource.getpagesize() + MEMORY
@@ -676,7 +688,7 @@ def main(arguments: Sequence[str]) -> None:
         _print(begun=number)
         faulthandler.dump_traceback_later(SECONDS, exit=True)
         try:
-            _print(begun=number, came=trial(number))
+            _print(begun=number, came=make(number))
         except BaseException as error:  # noqa: BLE001 - a panic of Rust's is no Exception
             _print(begun=number, wrong="".join(traceback.format_exception(error))[-1500:])
     faulthandler.cancel_dump_traceback_later()

@@ -30,7 +30,6 @@ _ENTRY_BYTES: Final = 1000
 _TABLES: Final = 8
 """So many tables for each byte of a flatbuffer Arrow goes through, and refuses those with more."""
 
-
 _INT: Final = struct.Struct("<i").unpack_from
 _UNSIGNED: Final = struct.Struct("<I").unpack_from
 _SLOTS: Final = 8
@@ -186,6 +185,8 @@ def _schema_bytes(schema: Table, most: int) -> int:
                 nbytes += field.table(_F_TYPE).size(_ZONE)
             if field.has(_F_CHILDREN):
                 groups.append((field, _F_CHILDREN))
+            if nbytes > most:
+                break
     return nbytes
 
 
