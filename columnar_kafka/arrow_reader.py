@@ -8,16 +8,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
+from columnar_kafka.columns.layout import can_be_joined
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.selection import Selection
 from columnar_kafka.table import MismatchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import pyarrow as pa
 
     from columnar_kafka.arrow_feed import ArrowFeed, FoundTable, Request
     from columnar_kafka.feed import Stops
@@ -138,10 +138,9 @@ def _batches(
                 on_schema_change(error)
                 return
             continue
-        # Of one segment a column is one chunk, as a rule: then nothing is copied.
         batches = [
             each.replace_schema_metadata(request.schema.metadata)
-            for each in found.table.combine_chunks().to_batches()
+            for each in _in_one_piece(found.table).to_batches()
         ]
         yield from batches[:-1]
         last = batches[-1]
@@ -150,6 +149,16 @@ def _batches(
         yield last  # nothing that may be interrupted comes before the reader has it
         fits = True
         deadline = _deadline(timeout)
+
+
+def _in_one_piece(table: pa.Table) -> pa.Table:
+    """Return a table whose columns are one chunk each, if Arrow can join what they have."""
+    if not all(map(can_be_joined, table.columns)):
+        return table
+    try:  # a segment's columns are one chunk each, as a rule: then nothing is copied
+        return table.combine_chunks()
+    except pa.ArrowNotImplementedError:  # extension types inside of some others
+        return table
 
 
 def _reaching(feed: ArrowFeed, ends: Ends) -> Callable[[], bool]:

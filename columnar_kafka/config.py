@@ -262,7 +262,7 @@ class Limits:
     """The values of one column, a list's elements counted each."""
 
     decoded_bytes: int = 256 << 20
-    """What its columns take in memory."""
+    """What its columns, or its schema, take in memory."""
 
     footer_bytes: int = 1 << 20
     """Its footer, about 200 bytes a column; in memory it takes 200 times that at worst."""

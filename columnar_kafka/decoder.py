@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
@@ -21,13 +22,20 @@ from columnar_kafka.columns.layout import filled_table
 from columnar_kafka.columns.rows import Texts, read_texts, to_rows
 from columnar_kafka.config import METADATA_MEMBERS, Limits
 from columnar_kafka.errors import SchemaError, SegmentError
-from columnar_kafka.parquet.pages import check_decoded, exceeds, footer, footer_elements, walk
+from columnar_kafka.parquet.pages import (
+    check_arrow_schema,
+    check_decoded,
+    exceeds,
+    footer,
+    footer_elements,
+    walk,
+)
 from columnar_kafka.parquet.statistics import bounds
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, fingerprint
 from columnar_kafka.schema.canonical import children
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from columnar_kafka.parquet.pages import Walked
     from columnar_kafka.parquet.statistics import Bounds, Path
@@ -215,21 +223,21 @@ class Segment:
         if columns is None:
             with self._located():
                 return self._open().read(None)
-        tops = list(map(self._top_of, columns))
+        there = {each.name: each.type for each in self.schema}
+        tops = [self._top_of(each, there) for each in columns]
         with self._located():
             return self._open().read(columns).select(list(dict.fromkeys(tops)))
 
-    def _top_of(self, name: str) -> str:
+    def _top_of(self, name: str, there: Mapping[str, pa.DataType]) -> str:
         """Return the column that a name is of, or a member of."""
-        schema = self.schema
-        if name in schema.names:
+        if name in there:
             return name
         top, _, member = name.partition(".")
-        kind: Any = schema.field(top).type if top in schema.names else pa.null()
-        if pa.types.is_struct(kind) and kind.get_field_index(member) >= 0:
+        kind: Any = there.get(top)
+        if kind is not None and pa.types.is_struct(kind) and kind.get_field_index(member) >= 0:
             return top
         raise SchemaError(
-            f"segment at {self._where}: no column {name!r}; there are {', '.join(schema.names)}"
+            f"segment at {self._where}: no column {name!r}; there are {', '.join(there)}"
         )
 
     def records(self, start: int = 0) -> Iterator[SegmentRecord]:
@@ -303,9 +311,9 @@ class _File:
         self._data = bytes(value)  # copies only what is not bytes
         self._limits = limits
         self._rows = header.rows
-        self._file = self._parquet_file(
-            thrift_container_size_limit=footer_elements(self._data, limits)
-        )
+        elements = footer_elements(self._data, limits)
+        check_arrow_schema(self._data, limits)
+        self._file = self._parquet_file(thrift_container_size_limit=elements)
         self._walked: Walked | None = None
         header.check_footer(self._file.metadata.metadata)
         if self._file.metadata.num_rows != header.rows:
@@ -476,10 +484,10 @@ def _check_names(kind: pa.DataType, path: str) -> None:
     if pa.types.is_map(kind) and pa.types.is_nested(kind.key_type):
         raise SegmentError(f"field {path!r} has keys of type {kind.key_type}, {_COLUMNS}")
     inner = children(kind) if pa.types.is_nested(kind) else []
-    names = [name for name, _ in inner]
+    counts = Counter(name for name, _ in inner)
     for name, each in inner:
-        if names.count(name) > 1:
-            twice = f"field {f'{path}.{name}'!r} occurs {names.count(name)} times"
+        if counts[name] > 1:
+            twice = f"field {f'{path}.{name}'!r} occurs {counts[name]} times"
             raise SegmentError(f"{twice}, {_COLUMNS}")
         _check_names(each.type, f"{path}.{name}")
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from columnar_kafka.columns.kafka import KafkaColumn
-from columnar_kafka.columns.layout import filled_table
+from columnar_kafka.columns.layout import filled_table, one_array, taken
 from columnar_kafka.config import METADATA_MEMBERS
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.schema import KAFKA_COLUMN
@@ -20,7 +20,7 @@ from columnar_kafka.schema import KAFKA_COLUMN
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-__all__ = ["PLACE", "Plan", "Rows", "Selection", "one_array"]
+__all__ = ["PLACE", "Plan", "Rows", "Selection"]
 
 PLACE: Final = (
     pa.field("topic", pa.string(), nullable=False),
@@ -99,8 +99,7 @@ class Selection:
                 f"no column {', '.join(map(repr, absent))}; there are {', '.join(schema.names)}. "
                 "With promote=True it would be null"
             )
-        for each in absent:
-            schema = _with_absent(schema, each)
+        schema = _with_absent(schema, absent)
         used = [] if self.condition is None else _used(self.condition, schema)
         return Plan(schema, wanted, used, absent, self.condition)
 
@@ -126,9 +125,8 @@ class Plan:
         self._shown = members if KAFKA_COLUMN in wanted else _members(wanted)
         needed = {*self._shown, *(members if KAFKA_COLUMN in used else _members(used))}
         self.members = [each for each in members if each in needed]
-        self._columns = [
-            each for each in schema.names if each in {*wanted, *used} and each != KAFKA_COLUMN
-        ]
+        chosen = {*wanted, *used} - {KAFKA_COLUMN}
+        self._fields = [each for each in schema if each.name in chosen]
 
     @cached_property
     def probe(self) -> Plan:
@@ -145,13 +143,13 @@ class Plan:
 
     def to_read(self, columns: Collection[str], members: Collection[str]) -> list[str]:
         """Return what is to be decoded, beside the columns and members of `_kafka` there are."""
-        names = [each for each in self._columns if each not in columns]
+        names = [each.name for each in self._fields if each.name not in columns]
         names += [_MEMBER + each for each in self.members if each not in members]
         return [each for each in names if each not in self._absent]
 
     def made(self, columns: Mapping[str, Any], members: Mapping[str, pa.Array], rows: int) -> Any:
         """Return the columns and the members of `_kafka` that are read, as one table."""
-        fields = [self.schema.field(each) for each in self._columns]
+        fields = list(self._fields)
         arrays = [
             pa.nulls(rows, each.type) if each.name in self._absent else columns[each.name]
             for each in fields
@@ -185,7 +183,7 @@ class Plan:
         if rows is not None:
             count = len(rows)
             is_first = rows[-1].as_py() == count - 1
-            table = table.slice(0, count) if is_first else filled_table(table.take(rows))
+            table = table.slice(0, count) if is_first else filled_table(_rows_of(table, rows))
         if self._shown != self.members:
             kafka = one_array(table[KAFKA_COLUMN])
             table = table.drop_columns(KAFKA_COLUMN)
@@ -196,9 +194,9 @@ class Plan:
         return table.select(self._names)
 
 
-def one_array(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column in one piece, not copied if it is one."""
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+def _rows_of(table: pa.Table, rows: pa.Array) -> pa.Table:
+    columns = [taken(each, rows) for each in table.columns]
+    return pa.Table.from_arrays(columns, schema=table.schema)
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -222,18 +220,22 @@ def _with_members(schema: pa.Schema, members: Sequence[pa.Field]) -> pa.Schema:
     return schema.set(schema.get_field_index(KAFKA_COLUMN), kafka)
 
 
-def _with_absent(schema: pa.Schema, name: str) -> pa.Schema:
-    """Return a schema with a column of nulls, or with a member that is null.
+def _with_absent(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
+    """Return a schema with columns of nulls, and with members that are null.
 
     Raises:
         SchemaError: there never is such a member.
     """
-    if not name.startswith(_MEMBER):
-        return schema.append(pa.field(name, pa.null()))
-    found = [each.with_nullable(True) for each in _ALL_MEMBERS if _MEMBER + each.name == name]
-    if not found:
-        raise SchemaError(f"no column {name!r}, ever")
-    return _with_members(schema, [*schema.field(KAFKA_COLUMN).type, *found])
+    known = {_MEMBER + each.name: each.with_nullable(True) for each in _ALL_MEMBERS}
+    columns = [pa.field(each, pa.null()) for each in names if not each.startswith(_MEMBER)]
+    members = [each for each in names if each.startswith(_MEMBER)]
+    for each in members:
+        if each not in known:
+            raise SchemaError(f"no column {each!r}, ever")
+    if members:
+        there = schema.field(KAFKA_COLUMN).type
+        schema = _with_members(schema, [*there, *(known[each] for each in members)])
+    return pa.schema([*schema, *columns], metadata=schema.metadata)
 
 
 # --- filters --------------------------------------------------------------------------------------
@@ -247,25 +249,39 @@ def _used(condition: pc.Expression, schema: pa.Schema) -> list[str]:
     """
     if error := _unbound(condition, schema):
         raise SchemaError(f"the filter {condition} does not fit: {error}")
-    used = [each for each in _leaves(schema) if _unbound(condition, _without(schema, each))]
+    used = _used_of(_leaves(schema), condition, list(schema))
     if _members(used):  # which cannot do without the column either
         used.remove(KAFKA_COLUMN)
     return used
 
 
-def _without(schema: pa.Schema, name: str) -> pa.Schema:
-    if not name.startswith(_MEMBER):
-        return schema.remove(schema.get_field_index(name))
+def _used_of(names: list[str], condition: pc.Expression, fields: Sequence[pa.Field]) -> list[str]:
+    """Return which of these names are a filter's; mostly few of many are."""
+    if not _unbound(condition, _without(fields, set(names))):
+        return []
+    if len(names) == 1:
+        return names
+    half = len(names) // 2
+    parts = names[:half], names[half:]
+    return [each for part in parts for each in _used_of(part, condition, fields)]
+
+
+def _without(fields: Sequence[pa.Field], names: set[str]) -> pa.Schema:
+    schema = pa.schema([each for each in fields if each.name not in names])
+    if schema.get_field_index(KAFKA_COLUMN) < 0:
+        return schema
     members = schema.field(KAFKA_COLUMN).type
-    return _with_members(schema, [each for each in members if _MEMBER + each.name != name])
+    return _with_members(schema, [each for each in members if _MEMBER + each.name not in names])
 
 
 def _unbound(condition: pc.Expression, schema: pa.Schema) -> str:
     """Return why a filter cannot be used on columns; empty where it can."""
     import pyarrow.dataset as ds  # noqa: PLC0415 - 50 ms, for filters only
 
+    # No files: there are types of which Arrow can make no empty table.
+    nothing = ds.FileSystemDataset([], schema, ds.IpcFileFormat())
     try:
-        scanner = ds.dataset(schema.empty_table()).scanner(columns={"it": condition})
+        scanner = nothing.scanner(columns={"it": condition})
     except (pa.ArrowException, ValueError, KeyError, TypeError) as error:
         return str(error).partition("\n")[0]
     found = scanner.projected_schema.field("it").type

@@ -15,12 +15,12 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError
 
 from columnar_kafka import position
 from columnar_kafka.columns.kafka import HEADERS, TIMESTAMP, header_array
-from columnar_kafka.columns.layout import filled, filled_table
+from columnar_kafka.columns.layout import filled, filled_table, one_array
 from columnar_kafka.errors import RowError, SchemaError
 from columnar_kafka.plain.base import decode
 from columnar_kafka.ranges import rules_out
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, check_growth
-from columnar_kafka.selection import PLACE, Rows, one_array
+from columnar_kafka.selection import PLACE, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -282,7 +282,8 @@ class Batch:
         self._tables.append(_conformed(table, schema))
         self._schema, self.topic = schema, topic
         self.rows += table.num_rows
-        self._nbytes_left -= table.nbytes
+        # Not `nbytes`, which ends the process where an empty chunk has a union in it.
+        self._nbytes_left -= table.get_total_buffer_size()
         for key, name in names.items():
             self._names.setdefault(key, {})[name] = None
         return True
@@ -309,16 +310,17 @@ class Batch:
 
 def _holds(grown: pa.Schema, other: pa.Schema) -> bool:
     """Say whether rows of `other` may have the schema that is `grown`."""
-    same = [
-        each.name for each in other if each.name in grown.names and each == grown.field(each.name)
-    ]
+    theirs = {each.name: each for each in other}
+    same = {each.name for each in grown if each.name in theirs and each == theirs[each.name]}
     # Columns that were asked for and are not there are of type null.
     before = [each for each in other if each.name not in same and not pa.types.is_null(each.type)]
     after = [each for each in grown if each.name not in same]
     try:
         check_growth(RecordSchema(pa.schema(before)), RecordSchema(pa.schema(after)))
-    except SchemaError:  # also of a type that no segment has: it can only be the same
-        return False
+        for each in after:
+            pa.nulls(1, each.type).validate()  # of some types pyarrow makes none, or wrong ones
+    except (SchemaError, pa.ArrowException):
+        return False  # also of a type that no segment has: it can only be the same
     return True
 
 
@@ -326,9 +328,14 @@ def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return a table in a schema that holds its own."""
     if table.schema.equals(schema):
         return table
+    there = {
+        name: column
+        for name, column in zip(table.schema.names, table.columns, strict=True)
+        if not pa.types.is_null(column.type)  # of which pyarrow casts to few types
+    }
     columns = [
-        table[each.name].cast(each.type)
-        if each.name in table.schema.names
+        there[each.name].cast(each.type)
+        if each.name in there
         else pa.nulls(table.num_rows, each.type)
         for each in schema
     ]

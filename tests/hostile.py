@@ -6,6 +6,7 @@ Run as a program it is a consumer of a hostile topic, whose memory is measured:
 
 from __future__ import annotations
 
+import base64
 import io
 import itertools
 import json
@@ -18,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
+import hostile_arrow
 import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import TopicPartition
@@ -451,6 +453,30 @@ def no_codec() -> Sent:
     return changed(plain, change)
 
 
+def shared_name() -> Sent:
+    """A footer of 1 MB with a schema of 90,000 fields, all of which have one name: 34 GB."""
+    schema = base64.b64encode(hostile_arrow.shared_name(380_000, 90_000))
+
+    def change(file: File) -> None:
+        for pair in field(file.footer, 5)[2][1]:
+            if field(pair, 1)[2] == b"ARROW:schema":
+                field(pair, 2)[2] = schema
+
+    return changed(sent(pa.table({"s": ["x", "y"]})), change)
+
+
+def unusual_name() -> Sent:
+    """The same, where the key comes after its value."""
+    plain = shared_name()
+    key = b"\x18\x0cARROW:schema\x18"
+    at = plain.value.index(key)
+    cursor = Cursor(plain.value, at + len(key))
+    value = b"\x28" + thrift.binary(cursor.binary()) + b"\x08\x02\x0cARROW:schema"
+    data = plain.value[:at] + value + plain.value[cursor.pos : -8]
+    size = int.from_bytes(plain.value[-8:-4], "little") + len(data) + 8 - len(plain.value)
+    return replace(plain, value=data + size.to_bytes(4, "little") + b"PAR1")
+
+
 BOMBS = {
     each.__name__: each
     for each in (
@@ -469,6 +495,8 @@ BOMBS = {
         many_chunks,
         deep,
         no_codec,
+        shared_name,
+        unusual_name,
     )
 }
 """What takes all memory, or the process, where it is decoded as it comes."""

@@ -21,7 +21,8 @@ PACKAGES = ("columnar_kafka", "spark_sink")
 
 ORDER = """
 errors  position  partitioner  config
-schema.canonical  schema.arrow  schema.avro_default  schema.avro  schema.base  schema.growth  schema
+schema.flatbuffer  schema.canonical  schema.arrow
+schema.avro_default  schema.avro  schema.base  schema.growth  schema
 wire
 parquet  parquet.thrift  parquet.metadata  parquet.statistics  parquet.delta  parquet.pages
 columns  columns.base  columns.bounds  columns.types  columns.objects  columns.freeze

@@ -80,9 +80,10 @@ def conform(
     _check_columns(table, schema, {"key": key, "timestamp": timestamp, "headers": headers}, extra)
     caster = Caster(schema, ignore_extra=extra == "ignore")
     rows = table.num_rows
+    given = dict(zip(table.column_names, table.columns, strict=True))
     columns = [
-        _column(table[each.name], each, caster)
-        if each.name in table.column_names
+        _column(given[each.name], each, caster)
+        if each.name in given
         else pa.chunked_array([caster.default(each, each.name, rows)])
         for each in schema.arrow
     ]

@@ -6,6 +6,7 @@ look neither at nulls nor at the keys of maps.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from columnar_kafka.columns.layout import as_lists, filled, offsets, plain, regr
 from columnar_kafka.errors import RowError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Container, Iterable, Sequence
 
     from columnar_kafka.schema import RecordSchema
 
@@ -79,7 +80,8 @@ class Caster:
         optional = {each.name for inner, each in fields.items() if inner in self._defaults}
         check_names(names, to, optional, path, ignore_extra=self._ignore_extra)
         nulls = array.is_null() if array.null_count else None
-        given = {each.name: array.field(each.name) for each in to if each.name in names}
+        there = set(names)
+        given = {each.name: array.field(each.name) for each in to if each.name in there}
         made = [
             self.cast(given[each.name], each, inner, nulls)
             if each.name in given
@@ -129,7 +131,7 @@ class Caster:
 def check_names(
     given: Sequence[str],
     wanted: Iterable[pa.Field],
-    optional: Iterable[str],
+    optional: Container[str],
     path: str = "",
     *,
     ignore_extra: bool,
@@ -140,11 +142,12 @@ def check_names(
         RowError: naming the fields, with `path` before them.
     """
     prefix = f"{path}." if path else ""
-    names = [each.name for each in wanted]
+    counts = Counter(given)
+    names = {each.name: None for each in wanted}
     for name in names:
-        if given.count(name) > 1:
-            raise RowError(f"field {prefix + name!r} occurs {given.count(name)} times in the data")
-        if name not in given and name not in optional:
+        if counts[name] > 1:
+            raise RowError(f"field {prefix + name!r} occurs {counts[name]} times in the data")
+        if name not in counts and name not in optional:
             raise RowError(f"field {prefix + name!r} is missing, and has no default")
     extra = [repr(prefix + name) for name in given if name not in names]
     if extra and not ignore_extra:

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import operator
+from itertools import groupby
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-__all__ = ["as_lists", "filled", "filled_table", "offsets", "plain", "regroup", "repeat"]
+__all__ = [
+    "as_lists",
+    "can_be_joined",
+    "filled",
+    "filled_table",
+    "offsets",
+    "one_array",
+    "plain",
+    "regroup",
+    "repeat",
+    "taken",
+]
 
 _LARGE: Final = {
     pa.string(): pa.large_string(),
@@ -18,6 +30,11 @@ _LARGE: Final = {
     pa.binary_view(): pa.large_binary(),
 }
 """Where any number of bytes has room. pyarrow decodes and unviews into the others unchecked."""
+
+
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column in one piece, not copied if it is one."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def plain(array: pa.Array) -> pa.Array:
@@ -81,6 +98,46 @@ def repeat(value: Any, arrow: pa.DataType, count: int) -> pa.Array:
     """Return a value, or null, `count` times."""
     # Unlike pyarrow's own nulls and repeat, this puts no nulls where a null record allows none.
     return pa.array([value], type=arrow).take(pa.repeat(0, count))
+
+
+def taken(values: pa.ChunkedArray, places: pa.Array) -> pa.ChunkedArray:
+    """Return the values in these places, in their order; null where a place is."""
+    if can_be_joined(values):
+        try:
+            return values.take(places)
+        except pa.ArrowNotImplementedError:  # views of bytes and runs, also inside of others
+            pass
+    pieces: list[pa.Array] = []
+    for _, run in groupby(enumerate(places.to_pylist()), _run_of):
+        [(_, first), *others] = run
+        count = 1 + len(others)
+        if first is None:
+            pieces.append(pa.nulls(count, values.type))
+        else:
+            pieces += values.slice(first, count).chunks
+    return pa.chunked_array(pieces, values.type)
+
+
+def can_be_joined(column: pa.ChunkedArray) -> bool:
+    """Say whether pyarrow can make one chunk of a column's.
+
+    Dictionaries that differ it makes one of, which some types fail at, and half floats are wrong
+    after.
+    """
+    return column.num_chunks == 1 or not _has_a_dictionary(column.type)
+
+
+def _has_a_dictionary(arrow: pa.DataType) -> bool:
+    if isinstance(arrow, pa.BaseExtensionType):
+        return _has_a_dictionary(arrow.storage_type)
+    inner = (arrow.field(place).type for place in range(arrow.num_fields))
+    return types.is_dictionary(arrow) or any(map(_has_a_dictionary, inner))
+
+
+def _run_of(numbered: tuple[int, int | None]) -> int | None:
+    """Return what places that follow each other have in common."""
+    number, place = numbered
+    return None if place is None else place - number
 
 
 # --- what readers leave under nulls ---------------------------------------------------------------

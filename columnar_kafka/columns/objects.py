@@ -60,8 +60,9 @@ class Record:
         for name in self.names:
             if name not in found:
                 raise RowError(f"field {self._prefix + name!r} is missing, and has no default")
+        names = set(self.names)
         for name in found:
-            if name not in self.names:
+            if name not in names:
                 raise RowError(
                     f"field {f'{self._prefix}{name}'!r} is not in the topic's schema, which has "
                     f"{', '.join(self._prefix + each for each in self.names)}"

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from columnar_kafka.parquet import thrift
-from columnar_kafka.parquet.thrift import I32, I64, LIST, STRUCT, Cursor, ThriftError
+from columnar_kafka.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, Cursor, ThriftError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -24,6 +24,7 @@ __all__ = [
     "Chunk",
     "Group",
     "Page",
+    "arrow_schemas",
     "groups",
     "last",
     "page",
@@ -32,7 +33,7 @@ __all__ = [
 DATA, DICTIONARY, DATA_V2 = 0, 2, 3
 
 # parquet.thrift: ids of the fields read here, and the kinds they must have.
-_F_SCHEMA, _F_GROUPS, _G_COLUMNS, _G_ROWS, _C_META = 2, 4, 1, 3, 3
+_F_SCHEMA, _F_GROUPS, _F_PAIRS, _G_COLUMNS, _G_ROWS, _C_META = 2, 4, 5, 1, 3, 3
 _M_TYPE, _M_ENCODINGS, _M_CODEC, _M_VALUES, _M_SIZE, _M_DATA, _M_DICTIONARY = 1, 2, 4, 5, 7, 9, 11
 _META: Final = {1: I32, 2: LIST, 4: I32, 5: I64, 7: I64, 9: I64, 11: I64}
 _P_TYPE, _P_SIZE, _P_COMPRESSED, _P_CRC, _P_DATA, _P_DICTIONARY, _P_DATA_V2 = 1, 2, 3, 4, 5, 7, 8
@@ -100,6 +101,39 @@ def groups(footer: bytes) -> Iterator[Group]:
         else:
             cursor.skip(kind)
     last.schema = schema
+
+
+_ARROW_SCHEMA: Final = b"ARROW:schema"
+_ARROW_PAIR: Final = re.compile(rb"\x18\x0c%s\x18" % _ARROW_SCHEMA)
+
+
+def arrow_schemas(footer: bytes) -> list[bytes]:
+    """Return the Arrow schemas in a footer, as they are encoded there; one as a rule.
+
+    Raises:
+        ThriftError, IndexError: it is damaged.
+    """
+    found = [match.end() for match in _ARROW_PAIR.finditer(footer)]
+    if footer.count(_ARROW_SCHEMA) == len(found):  # as every known writer has it
+        return [Cursor(footer, at).binary() for at in found]
+    return [value for key, value in _pairs(footer) if key == _ARROW_SCHEMA]
+
+
+def _pairs(footer: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield keys and values of a footer."""
+    cursor = Cursor(footer)
+    for fid, kind in cursor.fields({_F_PAIRS: LIST}):
+        if fid != _F_PAIRS:
+            cursor.skip(kind)
+            continue
+        for _ in range(cursor.structs()):
+            pair = {1: b"", 2: b""}
+            for place, inner in cursor.fields(dict.fromkeys(pair, BINARY)):
+                if place in pair:
+                    pair[place] = cursor.binary()
+                else:
+                    cursor.skip(inner)
+            yield pair[1], pair[2]
 
 
 class _Last:

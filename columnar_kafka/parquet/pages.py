@@ -7,6 +7,9 @@ first, and what its header says is held against the footer and the limits.
 
 from __future__ import annotations
 
+import base64
+import binascii
+import struct
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -16,6 +19,7 @@ from columnar_kafka.errors import SegmentError
 from columnar_kafka.parquet import delta, metadata
 from columnar_kafka.parquet.thrift import Cursor, ThriftError
 from columnar_kafka.schema.canonical import children
+from columnar_kafka.schema.flatbuffer import described_bytes, messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,7 +29,15 @@ if TYPE_CHECKING:
     from columnar_kafka.config import Limits
     from columnar_kafka.parquet.metadata import Chunk, Group, Page
 
-__all__ = ["Walked", "check_decoded", "exceeds", "footer", "footer_elements", "walk"]
+__all__ = [
+    "Walked",
+    "check_arrow_schema",
+    "check_decoded",
+    "exceeds",
+    "footer",
+    "footer_elements",
+    "walk",
+]
 
 _MAGIC: Final = b"PAR1"
 _TAIL: Final = 8  # bytes: the footer's length and the magic
@@ -66,6 +78,20 @@ def footer_elements(data: bytes, limits: Limits) -> int:
     if limits.footer_bytes < size < len(data):  # if it is longer than the file, Arrow says so
         raise exceeds("the footer", size, "bytes", "footer.bytes", limits.footer_bytes)
     return max(1000, size // 8)
+
+
+def check_arrow_schema(data: bytes, limits: Limits) -> None:
+    """Refuse a file whose Arrow schema takes more memory than is allowed, which Arrow makes first.
+
+    Raises:
+        SegmentError: it does, or is none.
+    """
+    try:
+        for encoded in metadata.arrow_schemas(footer(data)):
+            for message in messages(memoryview(base64.b64decode(encoded, validate=True))):
+                check_decoded("its schema", described_bytes(message, limits.decoded_bytes), limits)
+    except (ThriftError, IndexError, struct.error, binascii.Error) as error:
+        raise SegmentError(f"the Parquet metadata is damaged: {error}") from None
 
 
 def exceeds(what: str, value: int, unit: str, key: str, limit: int) -> SegmentError:

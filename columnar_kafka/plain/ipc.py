@@ -10,6 +10,14 @@ import pyarrow as pa
 from columnar_kafka.errors import SegmentError
 from columnar_kafka.parquet.pages import check_decoded, exceeds
 from columnar_kafka.plain.base import check_names
+from columnar_kafka.schema.flatbuffer import (
+    BATCH,
+    DICTIONARY,
+    Message,
+    Table,
+    described_bytes,
+    messages,
+)
 
 if TYPE_CHECKING:
     from columnar_kafka.config import Limits
@@ -35,43 +43,57 @@ class Ipc:
         Raises:
             ValueError: it is no Arrow data, or more than is allowed.
         """
-        stream = pa.py_buffer(value.removeprefix(_FILE))
+        stream = memoryview(value.removeprefix(_FILE))
         try:
             _check_sizes(stream, limits)
             with pa.ipc.open_stream(stream) as opened:
                 table = opened.read_all()
+            table.validate(full=True)  # before anything else is done with it
+            hash(table.schema)  # names are UTF-8, those inside of types too
         except SegmentError as error:  # which it is not
             raise ValueError(error.reason) from None
-        except (pa.ArrowException, OSError, EOFError, IndexError, struct.error) as error:
+        except Exception as error:  # of pyarrow many kinds, of registered extension types any
             raise ValueError(f"is no Arrow data: {error}") from error
-        table.validate(full=True)
         check_names(pa.struct(list(table.schema)))
         return table
 
 
-def _check_sizes(stream: pa.Buffer, limits: Limits) -> None:
+def _check_sizes(stream: memoryview, limits: Limits) -> None:
+    """Refuse a stream that comes to more than is allowed.
+
+    Raises:
+        SegmentError: saying what is more.
+        struct.error: it is no stream.
+    """
     rows = nbytes = 0
-    for message in pa.ipc.MessageReader.open_stream(stream):
-        if message.type == "record batch":
-            batch = _Table.root(message.metadata).table(_HEADER)
-            rows += batch.long(_LENGTH)
-        elif message.type == "dictionary":
-            batch = _Table.root(message.metadata).table(_HEADER).table(_DATA)
-        else:
-            continue
-        values = max((length for length, _ in batch.pairs(_NODES)), default=0)
-        nbytes += _decoded_bytes(message, batch)
+    entries: dict[int, int] = {}
+    for message in messages(stream):
+        nbytes += described_bytes(message, limits.decoded_bytes - nbytes)
+        check_decoded("its metadata", nbytes, limits)  # before it is read
+        header = message.header
+        if message.kind == BATCH:
+            rows += header.long(_LENGTH)
+            nbytes += _check_batch(message, header, limits)
+        elif message.kind == DICTIONARY:
+            number, batch = header.long(_ID), header.table(_DATA)
+            # Arrow puts it behind what there is, and the batches before keep what there was.
+            before = entries.get(number, 0) if header.byte(_IS_DELTA) else 0
+            entries[number] = before + _check_batch(message, batch, limits)
+            nbytes += entries[number]
         if rows > limits.rows:
             raise exceeds("it", rows, "rows", "rows", limits.rows)
-        if values > limits.values:
-            raise exceeds("a column", values, "values", "values", limits.values)
         check_decoded("its end", nbytes, limits)
 
 
-def _decoded_bytes(message: pa.ipc.Message, batch: _Table) -> int:
+def _check_batch(message: Message, batch: Table, limits: Limits) -> int:
     """Return what the buffers of a batch come to: compressed ones begin with that number."""
+    values = max((length for length, _ in batch.pairs(_NODES)), default=0)
+    if values > limits.values:
+        raise exceeds("a column", values, "values", "values", limits.values)
+    if _OLD_COMPRESSION in message.keys:
+        raise SegmentError("it is compressed as before Arrow 1.0")
     if not batch.has(_COMPRESSION):
-        return int(message.body.size)
+        return len(message.body)
     nbytes = 0
     for offset, length in batch.pairs(_BUFFERS):
         if length:
@@ -80,54 +102,8 @@ def _decoded_bytes(message: pa.ipc.Message, batch: _Table) -> int:
     return nbytes
 
 
+_OLD_COMPRESSION: Final = b"ARROW:experimental_compression"
+
 # Places of fields in the tables of Arrow's Message.fbs.
-_HEADER: Final = 2
 _LENGTH, _NODES, _BUFFERS, _COMPRESSION = range(4)
-_DATA: Final = 1
-
-
-class _Table:
-    """A table in a flatbuffer that Arrow has verified."""
-
-    def __init__(self, data: pa.Buffer, at: int) -> None:
-        self._data, self._at = data, at
-
-    @classmethod
-    def root(cls, data: pa.Buffer) -> _Table:
-        """Return a flatbuffer's table."""
-        return cls(data, *struct.unpack_from("<I", data))
-
-    def _place(self, field: int) -> int:
-        [back] = struct.unpack_from("<i", self._data, self._at)
-        [size] = struct.unpack_from("<H", self._data, self._at - back)
-        slot = 4 + 2 * field
-        if slot >= size:
-            return 0
-        [found] = struct.unpack_from("<H", self._data, self._at - back + slot)
-        return self._at + int(found) if found else 0
-
-    def _follow(self, field: int) -> int:
-        place = self._place(field)
-        return place + int(*struct.unpack_from("<I", self._data, place)) if place else 0
-
-    def has(self, field: int) -> bool:
-        """Say whether a field is there."""
-        return self._place(field) > 0
-
-    def table(self, field: int) -> _Table:
-        """Return a table in this one."""
-        return _Table(self._data, self._follow(field))
-
-    def long(self, field: int) -> int:
-        """Return a number."""
-        place = self._place(field)
-        return int(*struct.unpack_from("<q", self._data, place)) if place else 0
-
-    def pairs(self, field: int) -> list[tuple[int, int]]:
-        """Return a vector of structs of two numbers."""
-        at = self._follow(field)
-        if not at:
-            return []
-        [count] = struct.unpack_from("<I", self._data, at)
-        numbers = struct.unpack_from(f"<{2 * count}q", self._data, at + 4)
-        return list(zip(numbers[::2], numbers[1::2], strict=True))
+_ID, _DATA, _IS_DELTA = range(3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 import pyarrow as pa
@@ -28,12 +29,11 @@ def normalise(schema: pa.Schema) -> pa.Schema:
     """
     if not len(schema):
         raise SchemaError("the schema has no fields; a record needs at least one")
-    names = schema.names
-    for name in names:
+    for name, count in Counter(schema.names).items():
         if name == KAFKA_COLUMN:
             raise SchemaError(f"field {name!r} is reserved for each record's key, time and headers")
-        if names.count(name) > 1:
-            raise SchemaError(f"field {name!r} occurs {names.count(name)} times; names are unique")
+        if count > 1:
+            raise SchemaError(f"field {name!r} occurs {count} times; names are unique")
     fields = [_field(each, each.name, _BELOW_ROOT) for each in schema]
     return pa.schema(fields, metadata=users(schema.metadata))
 
@@ -136,10 +136,9 @@ def _struct(arrow: pa.DataType, path: str, depth: int) -> pa.DataType:
     fields = [arrow.field(i) for i in range(arrow.num_fields)]
     if not fields:
         raise SchemaError(f"field {path!r} is a record without fields, which Parquet cannot store")
-    names = [each.name for each in fields]
-    for name in names:
-        if names.count(name) > 1:
-            raise SchemaError(f"field {f'{path}.{name}'!r} occurs {names.count(name)} times")
+    for name, count in Counter(each.name for each in fields).items():
+        if count > 1:
+            raise SchemaError(f"field {f'{path}.{name}'!r} occurs {count} times")
     for each in fields:
         # Arrow writes such a column and, where the record is null, cannot read it.
         if pa.types.is_fixed_size_list(each.type) and not each.nullable:

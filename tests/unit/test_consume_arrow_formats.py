@@ -223,6 +223,12 @@ def test_json_may_have_many_brackets_side_by_side() -> None:
     assert Json().decode([value]).to_pylist() == [{"a": [[n] for n in range(1000)]}]
 
 
+def test_a_tombstone_goes_with_values_that_pyarrow_cannot_take_apart() -> None:
+    kind = pa.schema([("s", pa.string_view())])
+    found = decode(Json(kind), [b'{"s": "x"}', None, None, b'{"s": "y"}'])
+    assert found.array.to_pylist() == [{"s": "x"}, None, None, {"s": "y"}]
+
+
 def test_what_some_hundred_values_had_in_common_must_do_for_more() -> None:
     values = [b'{"a": %d}' % n for n in range(10_000)]
     assert len(decode(Json(), [*values, b'{"a": 1, "b": 2}']).array) == 10_000

@@ -1,0 +1,703 @@
+"""Arrow data as anybody may send it: of every type, honest or with lies, read by a consumer.
+
+Run as a program it makes trials and prints what each came to, a line of JSON each:
+`hostile_arrow.py FIRST COUNT`. Before each it prints its number, so that the end of the process
+tells which trial was the end of it; one that takes longer than `SECONDS` ends it, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import decimal
+import faulthandler
+import json
+import os
+import random
+import resource
+import struct
+import subprocess
+import sys
+import traceback
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from tables import after, begin
+
+from columnar_kafka import RowError, SchemaError, position
+from columnar_kafka.plain import Ipc
+from columnar_kafka.testing import FakeKafka
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+SECONDS: Final = 20
+MEMORY: Final = 3 << 30
+"""Bytes of address space that the trials may take."""
+
+# --- columns of any type --------------------------------------------------------------------------
+
+Make = "Callable[[int], pa.Array]"
+"""Returns so many values of one type."""
+
+_DAY = datetime.date(2020, 1, 1)
+_TIME = datetime.datetime(2020, 1, 1, 12, 30)  # noqa: DTZ001 - for columns without a zone
+_TEXTS = ("", "a", "of twelve b.", "so long that a view has it elsewhere", "é")
+_LEAVES: list[tuple[pa.DataType, Sequence[Any]]] = [
+    (pa.null(), (None,)),
+    (pa.bool_(), (True, False)),
+    *((each, (0, 1, 100)) for each in (pa.int8(), pa.int16(), pa.int32(), pa.int64())),
+    *((each, (0, 1, 100)) for each in (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())),
+    *((each, (0.0, 1.5)) for each in (pa.float16(), pa.float32(), pa.float64())),
+    *((each, _TEXTS) for each in (pa.string(), pa.large_string(), pa.string_view())),
+    *(
+        (each, [text.encode() + b"\xff" for text in _TEXTS])
+        for each in (pa.binary(), pa.large_binary(), pa.binary_view())
+    ),
+    (pa.binary(3), (b"abc", b"\0\0\0")),
+    (pa.binary(0), (b"",)),
+    (pa.date32(), (_DAY,)),
+    (pa.date64(), (_DAY,)),
+    (pa.time32("s"), (_TIME.time(),)),
+    (pa.time64("us"), (_TIME.time(),)),
+    (pa.timestamp("s"), (_TIME,)),
+    (pa.timestamp("us", "UTC"), (_TIME,)),
+    (pa.duration("ms"), (datetime.timedelta(1, 2),)),
+    *(
+        (kind(9, 2), (decimal.Decimal("1.25"), decimal.Decimal(0)))
+        for kind in (pa.decimal32, pa.decimal64, pa.decimal128, pa.decimal256)
+    ),
+    (pa.month_day_nano_interval(), ((1, 2, 3),)),
+]
+
+
+def column(rng: random.Random, depth: int = 3) -> Make:
+    """What makes columns of a type that is drawn; some of them begin inside their buffers."""
+    make = rng.choice((_leaf, _leaf, *_NESTED) if depth else (_leaf,))(rng, depth - 1)
+
+    def made(rows: int) -> pa.Array:
+        before, after = rng.choice((0, 0, 2)), rng.choice((0, 0, 2))
+        return make(before + rows + after).slice(before, rows)
+
+    return made
+
+
+def _leaf(rng: random.Random, _depth: int) -> Make:
+    kind, values = rng.choice(_LEAVES)
+    values = [*values, None] if rng.random() < 0.5 else values
+    return lambda rows: pa.array(rng.choices(values, k=rows), kind)
+
+
+def _ends(rng: random.Random, rows: int) -> list[int]:
+    ends = [0]
+    for _ in range(rows):
+        ends.append(ends[-1] + rng.choice((0, 1, 1, 3)))
+    return ends
+
+
+def _lists(rng: random.Random, depth: int) -> Make:
+    items = column(rng, depth)
+    form, kind = rng.choice(((pa.ListArray, pa.int32()), (pa.LargeListArray, pa.int64())))
+
+    def make(rows: int) -> pa.Array:
+        ends = _ends(rng, rows)
+        return form.from_arrays(pa.array(ends, kind), items(ends[-1]))
+
+    return make
+
+
+def _list_views(rng: random.Random, depth: int) -> Make:
+    items = column(rng, depth)
+    form, kind = rng.choice(((pa.ListViewArray, pa.int32()), (pa.LargeListViewArray, pa.int64())))
+
+    def make(rows: int) -> pa.Array:
+        starts = [rng.randint(0, 4) for _ in range(rows)]
+        sizes = [rng.randint(0, 4 - start) for start in starts]
+        return form.from_arrays(pa.array(starts, kind), pa.array(sizes, kind), items(4))
+
+    return make
+
+
+def _fixed_lists(rng: random.Random, depth: int) -> Make:
+    items, size = column(rng, depth), rng.randint(1, 3)
+    return lambda rows: pa.FixedSizeListArray.from_arrays(items(rows * size), size)
+
+
+def _structs(rng: random.Random, depth: int) -> Make:
+    members = [column(rng, depth) for _ in range(rng.randint(1, 3))]
+    names = [f"m{number}" for number in range(len(members))]
+
+    def make(rows: int) -> pa.Array:
+        nulls = rng.choice((None, pa.array(rng.choices((False, True), k=rows), pa.bool_())))
+        return pa.StructArray.from_arrays([each(rows) for each in members], names, mask=nulls)
+
+    return make
+
+
+def _maps(rng: random.Random, depth: int) -> Make:
+    items = column(rng, depth)
+
+    def make(rows: int) -> pa.Array:
+        ends = _ends(rng, rows)
+        keys = pa.array([f"k{number}" for number in range(ends[-1])], pa.string())
+        return pa.MapArray.from_arrays(pa.array(ends, pa.int32()), keys, items(ends[-1]))
+
+    return make
+
+
+def _sparse_unions(rng: random.Random, depth: int) -> Make:
+    members = [column(rng, depth) for _ in range(rng.randint(1, 3))]
+
+    def make(rows: int) -> pa.Array:
+        codes = pa.array(rng.choices(range(len(members)), k=rows), pa.int8())
+        return pa.UnionArray.from_sparse(codes, [each(rows) for each in members])
+
+    return make
+
+
+def _dense_unions(rng: random.Random, depth: int) -> Make:
+    members = [column(rng, depth) for _ in range(rng.randint(1, 3))]
+
+    def make(rows: int) -> pa.Array:
+        codes = rng.choices(range(len(members)), k=rows)
+        places = [codes[:row].count(code) for row, code in enumerate(codes)]
+        children = [each(codes.count(code)) for code, each in enumerate(members)]
+        return pa.UnionArray.from_dense(
+            pa.array(codes, pa.int8()), pa.array(places, pa.int32()), children
+        )
+
+    return make
+
+
+def _runs(rng: random.Random, depth: int) -> Make:
+    values, kind = column(rng, depth), rng.choice((pa.int16(), pa.int32(), pa.int64()))
+
+    def make(rows: int) -> pa.Array:
+        ends = sorted({*(rng.randint(1, rows) for _ in range(3)), rows}) if rows else []
+        return pa.RunEndEncodedArray.from_arrays(pa.array(ends, kind), values(len(ends)))
+
+    return make
+
+
+def _dictionaries(rng: random.Random, _depth: int) -> Make:
+    # Of leaves: a dictionary of dictionaries pyarrow writes, and does not read.
+    values, kind = column(rng, 0), rng.choice((pa.int8(), pa.uint16(), pa.int32(), pa.int64()))
+    grows, known = rng.random() < 0.5, []
+
+    def make(rows: int) -> pa.Array:
+        entries = values(3)
+        if grows:
+            known.append(entries)
+            entries = pa.concat_arrays(known)
+        indices = rng.choices((None, *range(len(entries))), k=rows)
+        return pa.DictionaryArray.from_arrays(pa.array(indices, kind), entries)
+
+    return make
+
+
+def _extensions(rng: random.Random, depth: int) -> Make:
+    text = rng.choice((pa.string(), pa.large_string(), pa.string_view()))
+    storages: dict[Any, Make] = {
+        pa.uuid(): lambda rows: pa.array([bytes(range(16))] * rows, pa.binary(16)),
+        pa.bool8(): lambda rows: pa.array([1] * rows, pa.int8()),
+        pa.json_(text): lambda rows: pa.array(["{}"] * rows, text),
+        pa.fixed_shape_tensor(pa.int32(), [2, 2], ["x", "y"], [1, 0]): (
+            lambda rows: pa.FixedSizeListArray.from_arrays(pa.arange(0, 4 * rows).cast("int32"), 4)
+        ),
+    }
+    any_storage = column(rng, depth)
+    if isinstance(any_storage(0).type, pa.BaseExtensionType):  # of which IPC keeps the outer one
+        any_storage = _leaf(rng, 0)
+    storages[pa.opaque(any_storage(0).type, "name", "vendor")] = any_storage
+    kind = rng.choice(list(storages))
+    return lambda rows: pa.ExtensionArray.from_storage(kind, storages[kind](rows))
+
+
+_NESTED = (
+    *(_lists, _list_views, _fixed_lists, _structs, _maps, _sparse_unions, _dense_unions),
+    *(_runs, _runs, _dictionaries, _dictionaries, _extensions),
+)
+
+
+def table(rng: random.Random) -> pa.Table:
+    """A table of some batches, some of which are empty: `n` counts its rows, `x` is of any type."""
+    make, batches, count = column(rng), [], 0
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        rows = rng.choice((0, 1, 2, 5))
+        numbers = pa.arange(count, count + rows)
+        batches.append(pa.record_batch([numbers, make(rows)], ["n", "x"]))
+        count += rows
+    return pa.Table.from_batches(batches)
+
+
+def encoded(rng: random.Random, rows: pa.Table) -> bytes:
+    """A table as an IPC stream or file, batch by batch."""
+    options = pa.ipc.IpcWriteOptions(
+        compression=rng.choice((None, None, "lz4", "zstd")),
+        emit_dictionary_deltas=rng.random() < 0.5,
+    )
+    form = pa.ipc.new_stream if rng.random() < 0.8 else pa.ipc.new_file
+    try:
+        return _written(rows, form, options)
+    except pa.ArrowInvalid:  # a file cannot replace a dictionary
+        return _written(rows, pa.ipc.new_stream, options)
+
+
+def _written(rows: pa.Table, form: Any, options: pa.ipc.IpcWriteOptions) -> bytes:
+    sink = pa.BufferOutputStream()
+    with form(sink, rows.schema, options=options) as writer:
+        for each in rows.to_batches():
+            writer.write_batch(each)
+    return bytes(sink.getvalue())
+
+
+# --- lies -----------------------------------------------------------------------------------------
+
+_MARK = b"\xff\xff\xff\xff"
+_NUMBERS = (0, 1, -1, 2, 3, 5, 8, 64, 127, 128, 255, 1000, 32767, 65536, (1 << 31) - 1, -(1 << 31))
+_LONGS = (*_NUMBERS, 1 << 32, 1 << 40, (1 << 63) - 1, -(1 << 63))
+
+
+class Message:
+    """One message of a stream: its metadata, a flatbuffer, and its body."""
+
+    def __init__(self, metadata: bytes, body: bytes) -> None:
+        self.metadata, self.body = bytearray(metadata), bytearray(body)
+
+    def bytes(self) -> bytes:
+        return _MARK + struct.pack("<i", len(self.metadata)) + self.metadata + self.body
+
+
+def _messages(value: bytes) -> list[Message]:
+    found, at = [], 8 if value.startswith(b"ARROW1") else 0
+    while value[at : at + 4] == _MARK and (size := _long(value, at + 4, 4)):
+        body = at + 8 + size
+        message = pa.ipc.read_message(pa.py_buffer(value[at:]))
+        end = body + (message.body.size if message.body is not None else 0)
+        found.append(Message(value[at + 8 : body], value[body:end]))
+        at = end
+    return found
+
+
+def _long(value: bytes, at: int, width: int) -> int:
+    return int.from_bytes(value[at : at + width], "little", signed=True)
+
+
+def lie(rng: random.Random, value: bytes) -> bytes:
+    """A stream or file that is changed so that it says what is not so."""
+    messages = _messages(value)
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        messages = rng.choice(_LIES)(rng, messages)
+    found = b"".join(each.bytes() for each in messages)
+    if rng.random() < 0.05:
+        return found[: rng.randrange(len(found))]
+    return found + _MARK + bytes(4)
+
+
+def _flip(rng: random.Random, messages: list[Message]) -> list[Message]:
+    each = rng.choice(messages)
+    data = rng.choice([data for data in (each.metadata, each.body) if data])
+    data[rng.randrange(len(data))] = rng.randrange(256)
+    return messages
+
+
+def _lie_in_body(rng: random.Random, messages: list[Message]) -> list[Message]:
+    """Of offsets, sizes, codes, indices, run ends or values."""
+    bodies = [each.body for each in messages if each.body]
+    if bodies:
+        put(rng, rng.choice(bodies))
+    return messages
+
+
+def _lie_in_metadata(rng: random.Random, messages: list[Message]) -> list[Message]:
+    """Of lengths, nulls, places of buffers, flags, types."""
+    put(rng, rng.choice(messages).metadata)
+    return messages
+
+
+def put(rng: random.Random, data: bytearray) -> None:
+    """Put another number in the place of one; mostly where it is not zero."""
+    width = rng.choice((1, 2, 4, 4, 8, 8))
+    places = range(0, len(data) - width + 1, width)
+    telling = [place for place in places if any(data[place : place + width])]
+    if not places:
+        return
+    place = rng.choice(telling if telling and rng.random() < 0.7 else places)
+    number = rng.choice(
+        (rng.choice(_LONGS), _long(data, place, width) + rng.choice((-8, -1, 1, 8, 64)))
+    )
+    data[place : place + width] = (number % (1 << 8 * width)).to_bytes(width, "little")
+
+
+def _lie_in_order(rng: random.Random, messages: list[Message]) -> list[Message]:
+    """Leave a message out, have it twice, or elsewhere."""
+    found = list(messages)
+    one = found.pop(rng.randrange(len(found)))
+    for _ in range(rng.choice((0, 1, 2))):
+        found.insert(rng.randint(0, len(found)), Message(one.metadata, one.body))
+    return found or messages
+
+
+def _lie_in_schema(rng: random.Random, messages: list[Message]) -> list[Message]:
+    """Have the schema, or anything else, of another table."""
+    others = _messages(encoded(rng, table(rng)))
+    place = 0 if rng.random() < 0.7 else rng.randrange(len(messages))
+    return [*messages[:place], rng.choice((others[0], rng.choice(others))), *messages[place + 1 :]]
+
+
+_LIES = (
+    *(_flip, _lie_in_body, _lie_in_body, _lie_in_metadata, _lie_in_metadata),
+    *(_lie_in_order, _lie_in_schema),
+)
+
+# --- bombs ----------------------------------------------------------------------------------------
+
+
+class _Flat:
+    """A flatbuffer, written from its beginning: places are pointed at what comes next."""
+
+    def __init__(self) -> None:
+        self.data = bytearray(8)
+
+    def table(self, pointed: list[int], numbers: Sequence[int | None]) -> list[int]:
+        """Write a table; return the places of its fields, of which None is not there."""
+        self._point([])
+        vtable, count = len(self.data), len(numbers)
+        slots = [0 if each is None else 8 * place for place, each in enumerate(numbers, 1)]
+        self.data += struct.pack(f"<{2 + count}H", 4 + 2 * count, 8 * (count + 1), *slots)
+        at = self._point(pointed)
+        self.data += struct.pack(f"<ii{count}q", at - vtable, 0, *(each or 0 for each in numbers))
+        return [at + each for each in slots]
+
+    def vector(self, pointed: list[int], count: int) -> list[int]:
+        """Write a vector of tables; return their places."""
+        at = self._point(pointed) + 4
+        self.data += struct.pack("<I", count) + bytes(4 * count)
+        return list(range(at, at + 4 * count, 4))
+
+    def text(self, pointed: list[int], size: int) -> None:
+        self._point(pointed)
+        self.data += struct.pack("<I", size) + b"x" * size + b"\0"
+
+    def stream(self) -> bytes:
+        self._point([])
+        return _MARK + struct.pack("<i", len(self.data)) + self.data + _MARK + bytes(4)
+
+    def _point(self, places: list[int]) -> int:
+        self.data += bytes(-len(self.data) % 8)
+        for place in places:
+            struct.pack_into("<I", self.data, place, len(self.data) - place)
+        return len(self.data)
+
+
+def _schema(fields: int) -> tuple[_Flat, list[int]]:
+    """A message with a schema of so many fields; and their places."""
+    flat = _Flat()
+    message = flat.table([0], (4, _SCHEMA, 0, 0))
+    schema = flat.table([message[2]], (None, 0))
+    return flat, flat.vector([schema[1]], fields)
+
+
+_SCHEMA, _BATCH = 1, 3  # kinds of messages
+_NULL, _STRUCT = 1, 13  # kinds of types
+
+
+def shared_name(size: int = 400_000, fields: int = 100_000) -> bytes:
+    """800 KB: a hundred thousand fields are one field, whose name is of 400 KB: 40 GB."""
+    flat, places = _schema(fields)
+    field = flat.table(places, (0, None, _NULL, 0))
+    flat.table([field[3]], ())
+    flat.text([field[0]], size)
+    return flat.stream()
+
+
+def shared_fields(levels: int = 19, size: int = 300_000) -> bytes:
+    """300 KB: each field is a struct of twice the next one, a million fields in all: 0.5 GB."""
+    flat, places = _schema(1)
+    for level in range(levels):
+        field = flat.table(places, (0, None, _STRUCT, 0, None, 0))
+        flat.text([field[0]], 1 if level else size)  # Arrow allows eight tables for each byte
+        flat.table([field[3]], ())
+        places = flat.vector([field[5]], 2)
+    field = flat.table(places, (0, None, _NULL, 0))
+    flat.text([field[0]], 1)
+    flat.table([field[3]], ())
+    return flat.stream()
+
+
+def shared_metadata(size: int = 400_000, entries: int = 100_000) -> bytes:
+    """800 KB: a message with metadata of a hundred thousand entries, all of which are one."""
+    flat = _Flat()
+    message = flat.table([0], (4, _BATCH, 0, 0, 0))
+    flat.table([message[2]], ())
+    entry = flat.table(flat.vector([message[4]], entries), (0, 0))
+    flat.text([entry[0]], size)
+    flat.text([entry[1]], 1)
+    return flat.stream()
+
+
+def shared_entries(fields: int = 50_000, entries: int = 50_000) -> bytes:
+    """400 KB: fifty thousand fields are one, whose fifty thousand entries of metadata are one."""
+    flat, places = _schema(fields)
+    field = flat.table(places, (0, None, _NULL, 0, None, None, 0))
+    flat.text([field[0]], 1)
+    flat.table([field[3]], ())
+    entry = flat.table(flat.vector([field[6]], entries), (0, 0))
+    flat.text([entry[0]], 1)
+    flat.text([entry[1]], 1)
+    return flat.stream()
+
+
+def deltas(size: int = 300_000, batches: int = 1200) -> bytes:
+    """700 KB: a dictionary of 300 KB grows by a byte, again and again, each time anew: 0.4 GB."""
+    kind = pa.dictionary(pa.int32(), pa.binary())
+    options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, pa.schema({"x": kind}), options=options) as writer:
+        for count in range(1, batches + 1):
+            known = pa.array([b"x" * size, *([b"y"] * (count - 1))], pa.binary())
+            column = pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), known)
+            writer.write_batch(pa.record_batch([column], ["x"]))
+    return bytes(sink.getvalue())
+
+
+BOMBS: Final = (shared_name, shared_fields, shared_metadata, shared_entries, deltas)
+
+# --- a consumer of them ---------------------------------------------------------------------------
+
+CONFIG: Final = {
+    "columnar.max.rows": 1000,
+    "columnar.max.values": 10_000,
+    "columnar.max.decoded.bytes": 1 << 20,
+}
+
+
+def trial(number: int) -> str:
+    """Read a message between two honest ones in one of several ways; say what came of it.
+
+    Raises:
+        AssertionError: a row is not what was sent, a good one is missing, or a good message is
+            reported.
+        Exception: a bad message is reported by something else than the package's error of its
+            place.
+    """
+    rng = random.Random(number)
+    rows, is_honest = table(rng), rng.random() < 0.3
+    honest = encoded(rng, rows)
+    least = rng.choice((None, None, 0, 1))
+    options = {"promote": rng.random() < 0.3, "num_records": rng.choice((1, 1000))}
+    if rng.random() < 0.3:
+        options["columns"] = ["x", "n", "_kafka.offset"]
+    way = rng.choice((_in_tables, _in_tables, _in_readers))
+    messages = (honest, honest if is_honest else lie(rng, honest), honest)
+    return _compare(messages, rows, way, options, least, is_honest=is_honest)
+
+
+def _compare(
+    messages: Sequence[bytes],
+    rows: pa.Table,
+    way: Callable[[Any, dict[str, Any], Read], None],
+    options: dict[str, Any],
+    least: int | None,
+    *,
+    is_honest: bool,
+    limits: Mapping[str, int] = CONFIG,
+) -> str:
+    """Read three messages of the same rows, of which the second may have others."""
+    kafka, read = FakeKafka(), Read(is_honest=is_honest)
+    for value in messages:
+        assert kafka.append("t", 0, value).error() is None
+    options |= {"value": Ipc(), "timeout": 0}
+    if least is not None:
+        options["filter"] = pc.field("n") != least
+    with begin(kafka, **limits) as consumer:
+        way(consumer, options, read)
+    assert len(read.errors) < 2 - is_honest, read.errors
+    expected = [repr(each["x"]) for each in rows.to_pylist() if each["n"] != least]
+    for offset in (0, 1, 2) if is_honest else (0, 2):
+        assert read.rows[offset] == expected, f"{expected} sent at {offset}, {read.rows} read"
+    return "honest" if is_honest else "reported" if read.errors else "read"
+
+
+class Read:
+    """What a consumer of the three messages has been told."""
+
+    def __init__(self, *, is_honest: bool) -> None:
+        self.rows: dict[int, list[str]] = {0: [], 1: [], 2: []}
+        self.errors: list[str] = []
+        self._is_honest = is_honest
+
+    def add(self, rows: pa.Table) -> None:
+        """Add rows to those of their messages, each value as text."""
+        rows.validate(full=True)
+        kafka = rows["_kafka"].combine_chunks()
+        starts = [position.unpack(each).offset for each in kafka.field("offset").to_pylist()]
+        for offset, count in Counter(starts).items():
+            part = rows.slice(starts.index(offset), count)
+            may_fail = () if self._is_honest or offset != 1 else (Exception,)
+            with contextlib.suppress(*may_fail):  # Python may have no such value
+                self.rows[offset] += map(repr, part["x"].to_pylist())
+
+    def fail(self, error: KafkaException) -> None:
+        """Add an error, if it is one of the package's that says where."""
+        if not isinstance(error, RowError | SchemaError) or "t[0]@1" not in str(error):
+            raise error
+        self.errors.append(str(error))
+
+
+def _in_tables(consumer: Any, options: dict[str, Any], read: Read) -> None:
+    while after(consumer) < position.start(3):
+        try:
+            rows = consumer.consume_arrow(**options)
+        except (RowError, SchemaError) as error:
+            _pass(consumer, error, read)
+        else:
+            if rows is not None:
+                read.add(rows)
+
+
+def _in_readers(consumer: Any, options: dict[str, Any], read: Read) -> None:
+    """One after the other, for each ends before what does not fit its schema."""
+    while after(consumer) < position.start(3):
+        try:
+            for batch in consumer.arrow_reader(**options, on_error=read.fail):
+                read.add(pa.Table.from_batches([batch]))
+        except SchemaError as error:
+            _pass(consumer, error, read)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._TIMED_OUT:
+                raise
+
+
+def _pass(consumer: Any, error: KafkaException, read: Read) -> None:
+    read.fail(error)
+    if isinstance(error, SchemaError):  # which stays
+        consumer.seek(TopicPartition("t", 0, position.start(2)))
+
+
+# --- what is known to be bad ----------------------------------------------------------------------
+
+
+def _batches(*columns: pa.Array) -> bytes:
+    """A stream of a batch for each: of `n`, which counts all rows, and `x`."""
+    count, batches = 0, []
+    for each in columns:
+        batches.append(pa.record_batch([pa.arange(count, count + len(each)), each], ["n", "x"]))
+        count += len(each)
+    return _written(pa.Table.from_batches(batches), pa.ipc.new_stream, pa.ipc.IpcWriteOptions())
+
+
+def _known() -> Iterator[tuple[str, bytes]]:
+    codes, members = pa.array([0, 1], pa.int8()), [pa.array([1, 2]), pa.array(["x", "y"])]
+    sparse = pa.UnionArray.from_sparse(codes, members)
+    dense = pa.UnionArray.from_dense(codes, pa.array([0, 0], pa.int32()), members)
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array(["x", "y"]))
+    views = pa.array(["x", None, "y"], pa.string_view())
+    halves = [pa.array(each, pa.float16()).dictionary_encode() for each in ([1.5], [2.5, 1.5])]
+    nulls = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["x", None]))
+    flags = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0], pa.int8()))
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), flags)
+    for union in (sparse, dense):
+        yield f"{union.type.mode} union", _batches(union[:0], union)
+        lists = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), union)
+        yield f"{union.type.mode} union in a list", _batches(lists[:0], lists)
+    yield "runs", _batches(runs, runs)
+    yield "views", _batches(views, views)
+    yield "dictionaries of half floats", _batches(*halves)
+    yield "dictionaries with a null", _batches(nulls, pa.concat_arrays([nulls, nulls]))
+    yield "lists of an extension type", _batches(lists, lists[:0], lists)
+
+
+def known() -> Iterator[tuple[str, str]]:
+    """Read what has been the end of a process, or was read wrong; yield what came of each."""
+    for name, value in _known():
+        rows = pa.ipc.open_stream(value).read_all()
+        for way in (_in_tables, _in_readers):
+            for least in (None, 1):
+                yield (
+                    name,
+                    _compare((value,) * 3, rows, way, {"num_records": 1000}, least, is_honest=True),
+                )
+    honest = _batches(pa.array([1, 2]))
+    rows = pa.ipc.open_stream(honest).read_all()
+    for bomb in BOMBS:
+        messages, way = (honest, bomb(), honest), _in_tables
+        came = _compare(messages, rows, way, {"num_records": 9}, None, is_honest=False, limits={})
+        yield bomb.__name__, came
+
+
+# --- processes ------------------------------------------------------------------------------------
+
+
+def run(first: int, count: int, program: str = __file__) -> tuple[Counter[str], list[str]]:
+    """Make trials in child processes; return how many came to what, and all that went wrong.
+
+    A `program` calls `main` with its own `trial`. A child that ends names the trial it had begun;
+    the next one goes on after that.
+    """
+    found: Counter[str] = Counter()
+    wrong: list[str] = []
+    end = first + count
+    while first < end:
+        lines, why = _child(program, str(first), str(end - first))
+        found.update(each["came"] for each in lines if "came" in each)
+        wrong += [f"{each['begun']}: {each['wrong']}" for each in lines if "wrong" in each]
+        begun = [each["begun"] for each in lines]
+        if why:
+            wrong.append(f"{begun[-1:]} ended its process: {why}")
+        first = begun[-1] + 1 if begun and why else end
+    return found, wrong
+
+
+def run_known() -> tuple[Counter[str], list[str]]:
+    """Read in a child process what is known to be bad; return as `run`."""
+    lines, why = _child(__file__, "known")
+    found = Counter(each["came"] for each in lines if "came" in each)
+    return found, [why] if why else []
+
+
+def _child(*arguments: str) -> tuple[list[dict[str, Any]], str]:
+    """Return what a child says, and why it ended before it was done."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    return lines, f"{done.returncode}: {done.stderr[-2000:]}" if done.returncode else ""
+
+
+def main(arguments: Sequence[str], make: Callable[[int], str] = trial) -> None:
+    """Make trials in this process, which they may be the end of."""
+    space = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    limit = space * resource.getpagesize() + MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    if arguments == ["known"]:
+        faulthandler.dump_traceback_later(5 * SECONDS, exit=True)
+        for name, came in known():
+            _print(begun=name, came=came)
+        return
+    first, count = map(int, arguments)
+    for number in range(first, first + count):
+        _print(begun=number)
+        faulthandler.dump_traceback_later(SECONDS, exit=True)
+        try:
+            _print(begun=number, came=make(number))
+        except BaseException as error:  # noqa: BLE001 - a panic of Rust's is no Exception
+            _print(begun=number, wrong="".join(traceback.format_exception(error))[-1500:])
+    faulthandler.cancel_dump_traceback_later()
+
+
+def _print(**line: Any) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

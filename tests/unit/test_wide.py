@@ -1,0 +1,149 @@
+"""What is done for each column does not grow with the number of columns.
+
+Counted are hashes and comparisons of names, which is what looking for one in a list, or making a
+set of all for each, comes to.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from segments import segment
+from tables import begin, put
+
+from columnar_kafka import selection
+from columnar_kafka.columns.cast import check_names
+from columnar_kafka.decoder import Segment
+from columnar_kafka.schema.arrow import normalise
+from columnar_kafka.table import _holds
+from columnar_kafka.testing import FakeKafka
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+FEW, MANY = 200, 800
+
+
+class Name(str):
+    """A column's name, which counts how often names are hashed and compared."""
+
+    __slots__ = ()
+    steps = 0
+
+    def __hash__(self) -> int:
+        Name.steps += 1
+        return str.__hash__(self)
+
+    def __eq__(self, other: object) -> bool:
+        Name.steps += 1
+        return str.__eq__(self, other)
+
+
+@dataclass(frozen=True)
+class Field:
+    name: Name
+    type: pa.DataType
+    nullable: bool = True
+    metadata: None = None
+
+
+class Schema:
+    """The part of a `pyarrow.Schema` that is used here, with names that count."""
+
+    metadata = None
+
+    def __init__(self, columns: int) -> None:
+        self.names = [Name(f"c{number}") for number in range(columns)]
+        self._fields = {name: Field(name, pa.int64()) for name in self.names}
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[Field]:
+        return iter(self._fields.values())
+
+    def field(self, name: Name) -> Field:
+        return self._fields[name]
+
+
+def table(columns: int) -> pa.Table:
+    return pa.table({f"c{number}": [1, 2] for number in range(columns)})
+
+
+def opened(columns: int) -> Segment:
+    made = segment(table(columns))
+    return Segment(topic="t", partition=0, offset=0, headers=made.headers, value=made.value)
+
+
+def consumed(columns: int, **options: Any) -> Callable[[], Any]:
+    kafka = FakeKafka()
+    put(kafka, table(columns))
+    consumer = begin(kafka)
+    names = [Name(f"c{number}") for number in range(columns)]
+    return lambda: consumer.consume_arrow(2, 0, names, **options)
+
+
+def consumed_absent(columns: int) -> Callable[[], Any]:
+    kafka = FakeKafka()
+    put(kafka, table(1))
+    consumer = begin(kafka)
+    names = [Name(f"c{number}") for number in range(columns)]
+    return lambda: consumer.consume_arrow(2, 0, names, promote=True)
+
+
+def decoded(columns: int) -> Callable[[], Any]:
+    found, names = opened(columns), Schema(columns).names
+    return lambda: found.to_table(names)
+
+
+def normalised(columns: int) -> Callable[[], Any]:
+    schema: Any = Schema(columns)
+    return lambda: normalise(schema)
+
+
+def checked(columns: int) -> Callable[[], Any]:
+    schema: Any = Schema(columns)
+    return lambda: check_names(schema.names, schema, (), ignore_extra=False)
+
+
+def grown(columns: int) -> Callable[[], Any]:
+    old: Any = Schema(columns)
+    new: Any = Schema(columns)
+    return lambda: _holds(new, old)
+
+
+@pytest.mark.parametrize(
+    "prepare", [consumed, consumed_absent, decoded, normalised, checked, grown]
+)
+def test_what_is_done_for_a_column_is_the_same_among_many(prepare) -> None:
+    def steps(columns: int) -> float:
+        work = prepare(columns)
+        Name.steps = 0
+        assert work() is not False
+        return Name.steps / columns
+
+    few = steps(FEW)
+    assert few > 0
+    assert steps(MANY) <= 1.1 * few
+
+
+@pytest.mark.parametrize("columns", [FEW, MANY])
+def test_what_a_filter_uses_is_found_in_few_steps(columns, monkeypatch) -> None:
+    asked: list[Any] = []
+    unbound = selection._unbound
+
+    def counted(condition: Any, schema: Any) -> str:
+        asked.append(schema)
+        return unbound(condition, schema)
+
+    monkeypatch.setattr(selection, "_unbound", counted)
+    kafka = FakeKafka()
+    put(kafka, table(columns))
+    found = begin(kafka).consume_arrow(2, 0, ["c1"], filter=pc.field("c5") == 1)
+    assert found.to_pydict() == {"c1": [1]}
+    assert len(asked) <= 4 + 2 * math.log2(columns + 8)
