@@ -41,6 +41,7 @@ transaction  lifetime
 selection  plain.base  plain.avro  plain.json  plain.ipc  plain
 ranges  table
 ledger  feed  arrow_feed  arrow_reader  lookup
+tracing
 broker.confluent
 broker.memory.log  broker.memory.group  broker.memory.cluster
 broker.memory.producer  broker.memory.membership  broker.memory.consumer  broker.memory
@@ -66,8 +67,8 @@ cli
 VALUES = {"KafkaError", "KafkaException", "Message", "TopicPartition"}
 """What confluent-kafka's own objects are made of; and its constants, which are upper case."""
 
-CLIENTS = """broker.confluent  producer  consumer  serializing  share  aio  testing  spark_sink
-local  demo"""
+CLIENTS = """tracing  broker.confluent  producer  consumer  serializing  share  aio  testing
+spark_sink  local  demo"""
 """Who may use confluent-kafka's clients, and with them all of it."""
 
 USE_VALUES = """errors  record  position  block  batch  intake  accumulator  delivery  broker
@@ -271,5 +272,5 @@ def test_hidden_imports_and_those_for_type_checkers_are_seen() -> None:
 
 def test_names_used_through_the_module_are_seen() -> None:
     assert {"Message", "KafkaError"} <= confluent("columnar_kafka.feed")
-    assert "Producer" in confluent("columnar_kafka.producer")
+    assert "Producer" in confluent("columnar_kafka.tracing")
     assert "admin.AdminClient" in confluent("columnar_kafka.broker.confluent")

@@ -1,0 +1,101 @@
+"""What lets tracers see this package's clients: OpenTelemetry, Datadog, New Relic and others.
+
+Automatic instrumentation puts a subclass in the place of `confluent_kafka.Producer` (`Consumer`,
+and so on). Its methods make a span and go on with confluent-kafka's. Our clients derive from the
+classes in C below, so that nothing they send or fetch inside is traced. What the user calls is: a
+client that is made while there is such a subclass is an instance of it too, with the classes in
+the order in which they are called:
+
+    the user's subclass -> the tracer's class -> columnar_kafka.Producer -> the class in C
+
+No tracer is imported. Where there is none, a client is made as ever, and no call costs more.
+"""
+
+from __future__ import annotations
+
+import types
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import confluent_kafka
+from confluent_kafka import cimpl
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from confluent_kafka import Consumer as StockConsumer
+    from confluent_kafka import Producer as StockProducer
+else:
+    # New Relic replaces these names in `cimpl` itself, by subclasses.
+    StockConsumer = cimpl.Consumer.__mro__[-2]
+    StockProducer = cimpl.Producer.__mro__[-2]
+
+__all__ = ["StockConsumer", "StockProducer", "traced"]
+
+_NAMES: Final = ("Consumer", "DeserializingConsumer", "Producer", "SerializingProducer")
+_AT_IMPORT: Final = {name: getattr(confluent_kafka, name) for name in _NAMES}
+
+
+def traced(cls: Any) -> Any:
+    """Return `cls`, or the subclass of it that a tracer sees.
+
+    The class that takes part in it, `cls` or a base, names confluent-kafka's as `_stock`, and what
+    is to stand above the tracer's as `_above_tracer`.
+    """
+    ours: Any = next(each for each in cls.__mro__ if "_stock" in vars(each))
+    name = ours._stock.__name__
+    tracer = getattr(confluent_kafka, name)
+    if isinstance(tracer, type) and issubclass(tracer, ours):
+        tracer = _AT_IMPORT[name]  # ours was put there, so that others use it
+    if isinstance(tracer, type) and issubclass(tracer, ours._stock):
+        return _seen_by(tracer, ours, cls)
+    return cls
+
+
+@cache
+def _seen_by(tracer: type, ours: Any, cls: type) -> type:
+    bound = {each: names for each in tracer.__mro__ if (names := _early_bound(each))}
+    late = {each: _class(each.__name__, (each,), _late(each, bound[each])) for each in bound}
+    own = set(ours.__mro__)
+    above = [late.get(each, each) for each in tracer.__mro__[:1] if each not in own]
+    above += [late[each] for each in tracer.__mro__[1:] if each in late and each not in own]
+    within = [late[each] for each in late if each in own]
+    if not above and not within:
+        return cls
+    layer = _class(ours.__name__, (*ours._above_tracer, *above, ours, *within), {"_ours": ours})
+    return layer if cls is ours else _class(cls.__name__, (cls, layer), {})
+
+
+def _early_bound(owner: type) -> list[str]:
+    """Return the names of methods that wrapt has wrapped in this class, and that it inherits.
+
+    Such a wrapper calls the very function it has found, of a class in C, whatever comes next in an
+    instance's classes.
+    """
+    return [
+        name
+        for name, each in vars(owner).items()
+        if hasattr(each, "_self_wrapper")
+        and any(vars(base).get(name) is each.__wrapped__ for base in owner.__mro__[1:])
+    ]
+
+
+def _late(owner: type, names: list[str]) -> dict[str, Callable[..., Any]]:
+    """Return those methods so that they call, wrapped, what comes next."""
+
+    def method(name: str) -> Callable[..., Any]:
+        def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+            function = getattr(super(owner, self), name)
+            wrapper = getattr(vars(owner).get(name), "_self_wrapper", None)
+            if wrapper is None:  # no longer traced
+                return function(*args, **kwargs)
+            return wrapper(function, self, args, kwargs)
+
+        return call
+
+    return {name: method(name) for name in names}
+
+
+def _class(name: str, bases: tuple[type, ...], members: dict[str, Any]) -> type:
+    shown = {"__module__": bases[-1].__module__, "__qualname__": name}
+    return types.new_class(name, bases, exec_body=lambda body: body.update(shown | members))
