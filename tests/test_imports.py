@@ -222,6 +222,15 @@ def test_only_the_demo_stands_on_the_spark_glue() -> None:
 # --- confluent-kafka ------------------------------------------------------------------------------
 
 
+UNTRACED = [each for each in MODULES if not within(each, "tracing  testing  local  demo")]
+
+
+@pytest.mark.parametrize("module", UNTRACED)
+def test_no_client_is_of_a_class_that_a_tracer_replaces(module: str) -> None:
+    """Only `tracing` knows the classes in C, of which are those that users do not see."""
+    assert not confluent(module) & {"Consumer", "Producer", "cimpl.Consumer", "cimpl.Producer"}
+
+
 @pytest.mark.parametrize("module", [each for each in MODULES if not within(each, CLIENTS)])
 def test_confluent_kafkas_clients_are_used_at_the_edges_only(module: str) -> None:
     values = {name for name in confluent(module) if name in VALUES or name.isupper()}
