@@ -14,7 +14,6 @@ No tracer is imported. Where there is none, a client is made as ever, and no cal
 from __future__ import annotations
 
 import types
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import confluent_kafka
@@ -47,12 +46,14 @@ def traced(cls: Any) -> Any:
     tracer = getattr(confluent_kafka, name)
     if isinstance(tracer, type) and issubclass(tracer, ours):
         tracer = _AT_IMPORT[name]  # ours was put there, so that others use it
-    if isinstance(tracer, type) and issubclass(tracer, ours._stock):
-        return _seen_by(tracer, ours, cls)
-    return cls
+    if not (isinstance(tracer, type) and issubclass(tracer, ours._stock)):
+        return cls
+    kept = vars(cls).get("_seen_by")  # kept there, or `cls` would never be freed
+    if kept is None or kept[0] is not tracer:
+        cls._seen_by = kept = tracer, _seen_by(tracer, ours, cls)
+    return kept[1]
 
 
-@cache
 def _seen_by(tracer: type, ours: Any, cls: type) -> type:
     bound = {each: names for each in tracer.__mro__ if (names := _early_bound(each))}
     late = {each: _class(each.__name__, (each,), _late(each, bound[each])) for each in bound}

@@ -6,7 +6,9 @@ The tracers here do what the real ones do, which `make third-parties` runs.
 from __future__ import annotations
 
 import functools
+import gc
 import itertools
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
@@ -305,6 +307,25 @@ def test_a_fake_is_traced_as_the_real_one(calls: Calls, topic: str) -> None:
         assert [trace(each) for each in kafka.records(topic)] == [b"1"]
         assert [trace(each) for each in kafka.records("plain")] == [b"2"]
     assert calls == [("produce", topic), ("produce", "plain")]
+
+
+@pytest.mark.parametrize("is_traced", [True, False])
+def test_a_subclass_that_nobody_has_any_more_is_freed(
+    request: pytest.FixtureRequest, is_traced: bool
+) -> None:
+    """As those of a fake are, which have its messages."""
+    if is_traced:
+        monkeypatch = request.getfixturevalue("monkeypatch")
+        tracer = traced_by_wrapper(StockConsumer, ["poll"], [])
+        monkeypatch.setattr(confluent_kafka, "Consumer", tracer)
+    subclass: Any = type("Mine", (columnar_kafka.Consumer,), {})
+    made = [subclass({"group.id": "g"}) for _ in range(2)]
+    assert type(made[0]) is type(made[1])
+    assert isinstance(made[0], confluent_kafka.Consumer)
+    left = weakref.ref(subclass)
+    del subclass, made
+    gc.collect()
+    assert left() is None
 
 
 def test_an_error_is_the_callers(calls: Calls, embedded: EmbeddedKafka, topic: str) -> None:
