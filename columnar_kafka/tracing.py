@@ -36,10 +36,11 @@ _AT_IMPORT: Final = {name: getattr(confluent_kafka, name) for name in _NAMES}
 
 
 def traced(cls: Any) -> Any:
-    """Return `cls`, or the subclass of it that a tracer sees.
+    """Return `cls`, or the subclass of it whose calls a tracer sees.
 
-    The class that takes part in it, `cls` or a base, names confluent-kafka's as `_stock`, and what
-    is to stand above the tracer's as `_above_tracer`.
+    Of `cls` and its bases the first that has a `_stock` is ours. That is the class of
+    confluent-kafka which it stands for; `_above_tracer` are the classes that go above a tracer's.
+    Any thread may call it.
     """
     ours: Any = next(each for each in cls.__mro__ if "_stock" in vars(each))
     name = ours._stock.__name__
@@ -55,6 +56,7 @@ def traced(cls: Any) -> Any:
 
 
 def _seen_by(tracer: type, ours: Any, cls: type) -> type:
+    """Make the subclass: see above for the order. New Relic's class is among ours' own bases."""
     bound = {each: names for each in tracer.__mro__ if (names := _early_bound(each))}
     late = {each: _class(each.__name__, (each,), _late(each, bound[each])) for each in bound}
     own = set(ours.__mro__)
@@ -68,10 +70,10 @@ def _seen_by(tracer: type, ours: Any, cls: type) -> type:
 
 
 def _early_bound(owner: type) -> list[str]:
-    """Return the names of methods that wrapt has wrapped in this class, and that it inherits.
+    """Return the names of the inherited methods that wrapt has wrapped in this class.
 
-    Such a wrapper calls the very function it has found, of a class in C, whatever comes next in an
-    instance's classes.
+    Such a wrapper calls the function that it found when it was made, of a class in C, whatever
+    comes next among an instance's classes: ours would be left out.
     """
     return [
         name
@@ -82,7 +84,7 @@ def _early_bound(owner: type) -> list[str]:
 
 
 def _late(owner: type, names: list[str]) -> dict[str, Callable[..., Any]]:
-    """Return those methods so that they call, wrapped, what comes next."""
+    """Return methods that do what these do around the method that comes next."""
 
     def method(name: str) -> Callable[..., Any]:
         def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
