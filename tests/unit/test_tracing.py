@@ -335,3 +335,26 @@ def test_an_error_is_the_callers(calls: Calls, embedded: EmbeddedKafka, topic: s
             made.produce(topic, value={"m": 1})
     assert isinstance(raised.value.args[0], KafkaError)
     assert calls == [("produce", topic)]
+
+
+@pytest.mark.parametrize(
+    ("inner", "outer"),
+    [(traced_by_wrapper, traced_by_super), (traced_by_super, traced_by_wrapper)],
+)
+def test_two_tracers_see_each_call_once(
+    embedded: EmbeddedKafka,
+    topic: str,
+    monkeypatch: pytest.MonkeyPatch,
+    inner: Any,
+    outer: Any,
+) -> None:
+    """Whichever has wrapped the other's class."""
+    inside: Calls = []
+    outside: Calls = []
+    tracer = outer(inner(StockProducer, ["produce"], inside), ["produce"], outside)
+    monkeypatch.setattr(confluent_kafka, "Producer", tracer)
+    with producer(embedded) as made:
+        made.set_schema(topic, SCHEMA)
+        made.produce(topic, value={"n": 1})
+    assert inside == [("produce", topic)]
+    assert outside == [("produce", topic)]
