@@ -52,7 +52,7 @@ class _AboveTracer:
     """Keeps a tracer from records that have no place for the headers it adds."""
 
     _formats: Mapping[str, Format]
-    _ours: Any
+    _below_tracer: Any
 
     def produce(self, topic: str, *args: Any, **kwargs: Any) -> None:
         form = self._formats.get(topic) if isinstance(topic, str) else None
@@ -60,7 +60,7 @@ class _AboveTracer:
         if takes_headers:
             super().produce(topic, *args, **kwargs)  # type: ignore[misc]
         else:
-            self._ours.produce(self, topic, *args, **kwargs)
+            self._below_tracer.produce(self, topic, *args, **kwargs)
 
 
 class Producer(StockProducer):

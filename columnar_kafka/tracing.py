@@ -56,17 +56,22 @@ def traced(cls: Any) -> Any:
 
 
 def _seen_by(tracer: type, ours: Any, cls: type) -> type:
-    """Make the subclass: see above for the order. New Relic's class is among ours' own bases."""
+    """Make the subclass; New Relic's class may be among the bases of ours already."""
     bound = {each: names for each in tracer.__mro__ if (names := _early_bound(each))}
-    late = {each: _class(each.__name__, (each,), _late(each, bound[each])) for each in bound}
+    late = {each: _class(each, (each,), _late(each, bound[each])) for each in bound}
     own = set(ours.__mro__)
     above = [late.get(each, each) for each in tracer.__mro__[:1] if each not in own]
     above += [late[each] for each in tracer.__mro__[1:] if each in late and each not in own]
     within = [late[each] for each in late if each in own]
     if not above and not within:
         return cls
-    layer = _class(ours.__name__, (*ours._above_tracer, *above, ours, *within), {"_ours": ours})
-    return layer if cls is ours else _class(cls.__name__, (cls, layer), {})
+    if above:
+        below, bases = ours, (*ours._above_tracer, *above, ours, *within)
+    else:
+        below = next(each for each in ours.__mro__[1:] if "_stock" in vars(each))
+        bases = (ours, *ours._above_tracer, *within)
+    layer = _class(ours, bases, {"_below_tracer": below})
+    return layer if cls is ours else _class(cls, (cls, layer), {})
 
 
 def _early_bound(owner: type) -> list[str]:
@@ -99,6 +104,8 @@ def _late(owner: type, names: list[str]) -> dict[str, Callable[..., Any]]:
     return {name: method(name) for name in names}
 
 
-def _class(name: str, bases: tuple[type, ...], members: dict[str, Any]) -> type:
-    shown = {"__module__": bases[-1].__module__, "__qualname__": name}
-    return types.new_class(name, bases, exec_body=lambda body: body.update(shown | members))
+def _class(like: type, bases: tuple[type, ...], members: dict[str, Any]) -> type:
+    shown = {"__module__": like.__module__, "__qualname__": like.__qualname__}
+    return types.new_class(
+        like.__name__, bases, exec_body=lambda body: body.update(shown | members)
+    )

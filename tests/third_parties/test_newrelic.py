@@ -98,3 +98,25 @@ def test_records_and_traces_are_those_of_stock(
     stock: dict[str, Any], order: str, variant: str, topic: str, servers: str
 ) -> None:
     assert child.run(observe, order, variant, topic, servers, **ENVIRONMENT) == stock
+
+
+def without_headers(kind: str, topic: str, servers: str) -> list[int]:
+    """Send in a transaction what has no place for a header; return what comes."""
+    import newrelic.agent
+
+    newrelic.agent.initialize()
+    application = newrelic.agent.register_application(timeout=30)
+    import columnar_kafka
+
+    config = traffic.producer_config(servers, "rows") | {"columnar.metadata": "id"}
+    with newrelic.agent.BackgroundTask(application, "send"):
+        traffic.send(getattr(columnar_kafka, kind)(config), topic, "rows")
+    reader = columnar_kafka.Consumer(traffic.consumer_config(servers, "rows", topic))
+    return [number for number, _ in traffic.read(reader, topic)]
+
+
+@pytest.mark.parametrize("kind", ["Producer", "SerializingProducer"])
+def test_records_without_a_place_for_headers_are_sent(kind: str, topic: str, servers: str) -> None:
+    """Its class is among the bases of confluent-kafka's SerializingProducer."""
+    found = child.run(without_headers, kind, topic, servers, **ENVIRONMENT)
+    assert found == list(range(traffic.COUNT))
