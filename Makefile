@@ -5,10 +5,10 @@ LOCK := requirements/dev.lock
 CODE := columnar_kafka spark_sink tests benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo check format test integration faults bench docs lock
+.PHONY: help install demo check format test integration faults third-parties bench docs lock
 
 help:  ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(BIN)/.installed  ## make .venv with the locked versions and this project in it
 
@@ -32,7 +32,7 @@ format: install  ## write the format
 	$(BIN)/ruff check --fix $(CODE)
 
 test: install  ## all tests but the long ones
-	$(BIN)/python -m pytest --ignore tests/faults --numprocesses 3 --dist loadscope
+	$(BIN)/python -m pytest --ignore tests/faults --ignore tests/third_parties --numprocesses 3 --dist loadscope
 
 integration: install  ## only the tests on real servers
 	$(BIN)/python -m pytest tests/integration
@@ -42,14 +42,24 @@ faults: install  ## the long ones: processes killed, servers stopped, 10,000 ste
 	$(BIN)/python -m pytest tests/unit/test_consumer_model.py tests/unit/test_sender_model.py \
 		tests/unit/test_interrupted.py --hypothesis-profile long
 
+third-parties: install  ## tracers and frameworks around our clients, each in an environment of its own
+	$(BIN)/pip install --quiet uv
+	$(BIN)/python tests/third_parties/run.py
+
 bench: install  ## the benchmarks
 	for each in benchmarks/bench_*.py; do echo "== $$each"; $(BIN)/python $$each || exit 1; done
 
 docs: install  ## run what README and docs show
 	$(BIN)/python -m pytest tests/test_docs.py
 
-lock: install  ## renew the lock file from pyproject.toml
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-package columnar-kafka --custom-compile-command 'make lock'
+APART := requirements/third-parties
+
+lock: install  ## renew the lock files from pyproject.toml and requirements/third-parties
 	$(BIN)/pip install --quiet uv
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra avro --extra demo --group dev \
-		--no-emit-package columnar-kafka --custom-compile-command 'make lock' \
-		--output-file $(LOCK) pyproject.toml
+	$(COMPILE) --extra avro --extra demo --group dev --output-file $(LOCK) pyproject.toml
+	for each in $(basename $(wildcard $(APART)/*.in)); do \
+		$(COMPILE) $$(test -e $$each.override && echo --override $$each.override) \
+			--output-file $$each.lock pyproject.toml $$each.in || exit 1; \
+	done

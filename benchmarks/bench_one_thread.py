@@ -1,8 +1,8 @@
 """What a consumer costs one thread, against an earlier revision of this project.
 
-python benchmarks/bench_one_thread.py REVISION [ROUNDS]
+python benchmarks/bench_one_thread.py [REVISION [ROUNDS]]
 
-Both read the same records from memory, each in a process of its own that is told when to go on:
+By default the last revision the consumer of which was for one thread only. Both read the same records from memory, each in a process of its own that is told when to go on:
 the rounds are interleaved. The figures are CPU time, this tree's divided by the revision's, with
 the median and its 95 % interval (from the ranks of the ratios).
 """
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 ROOT: Final = Path(__file__).parents[1]
+FOR_ONE_THREAD: Final = "29d450a"
 ROUNDS: Final = 61
 RECORDS: Final = 20_000
 ROWS: Final = 5_000
@@ -110,7 +111,7 @@ def main(revision: str, rounds: int) -> None:
         )
         try:
             before, now = start(tree), start(ROOT)
-            print(f"{rounds} rounds of {RECORDS:,} records; this tree / {revision}")
+            print(f"{rounds} rounds of {RECORDS:,} records; CPU of this tree / {revision}")
             for way in WAYS:
                 pairs = [
                     [ask(each, way) for each in order][:: 1 if n % 2 else -1]
@@ -135,7 +136,8 @@ def main(revision: str, rounds: int) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--serve":
+    if sys.argv[1:] == ["--serve"]:
         serve()
     else:
-        main(sys.argv[1], int(sys.argv[2]) if sys.argv[2:] else ROUNDS)
+        revision, rounds = [*sys.argv[1:], *[FOR_ONE_THREAD, ROUNDS][len(sys.argv) - 1 :]][:2]
+        main(str(revision), int(rounds))

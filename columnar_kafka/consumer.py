@@ -11,9 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from operator import index
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-import confluent_kafka
 import pyarrow as pa
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 
@@ -31,6 +30,7 @@ from columnar_kafka.lookup import first_records
 from columnar_kafka.plain.base import Formats
 from columnar_kafka.record import Message
 from columnar_kafka.selection import Selection
+from columnar_kafka.tracing import StockConsumer, traced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -71,7 +71,7 @@ _NOT_GIVEN: Final[Any] = object()  # confluent-kafka refuses None where a callba
 def _nothing() -> None: ...
 
 
-class Consumer(confluent_kafka.Consumer):
+class Consumer(StockConsumer):
     """`confluent_kafka.Consumer`, whose messages are records when ``columnar.encoding=parquet``.
 
     With ``columnar.encoding=none`` (the default) or ``fetch.raw.bytes=true`` every call is
@@ -89,6 +89,14 @@ class Consumer(confluent_kafka.Consumer):
     # What a subclass that does not call __init__ has: confluent-kafka's own errors.
     _settings = config.ConsumerConfig.parse({})[0]
     _cooperative = False  # nor is there anything to be answered at its end
+    _stock: ClassVar[type] = StockConsumer
+    _above_tracer: ClassVar[tuple[type, ...]] = ()
+    _stops: Stops = staticmethod(never)  # ends a `consume` early
+
+    def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:
+        """Make a client that is traced if confluent-kafka's would be."""
+        client: Self = super().__new__(traced(cls))
+        return client
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Take confluent-kafka's configuration, ``fetch.raw.bytes`` and the ``columnar.`` keys.
@@ -179,15 +187,12 @@ class Consumer(confluent_kafka.Consumer):
         """
         if not self._settings.unwraps:
             return super().consume(num_messages, timeout)
-        return self._consume(num_messages, timeout)
-
-    def _consume(self, num_messages: int, timeout: float, stops: Stops = never) -> list[Message]:
-        """Return what `consume` does, which also ends when it `stops`."""
         count = index(num_messages)
         math.isfinite(timeout)
         self._check_open()
         if not 0 <= count <= _MAX_CONSUME:
             raise ValueError("num_messages must be between 0 and 1000000 (1M)")
+        stops = self._stops
         return self._feed.take(count, timeout, lambda: stops() or bool(self._raised))
 
     def poll_segment(self, timeout: float = -1) -> Segment | None:

@@ -10,9 +10,8 @@ import time
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from columnar_kafka import config, lifetime, record
@@ -30,6 +29,7 @@ from columnar_kafka.ledger import GroupMetadata
 from columnar_kafka.partitioner import Partitioner
 from columnar_kafka.schema import RecordSchema, check_growth
 from columnar_kafka.sender import Sender
+from columnar_kafka.tracing import StockProducer, traced
 from columnar_kafka.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -51,7 +51,22 @@ _INT64: Final = 1 << 63
 _PLAIN_BYTES: Final = 200  # what a message's objects cost beside their bytes
 
 
-class Producer(confluent_kafka.Producer):
+class _AboveTracer:
+    """Keeps a tracer from records that have no place for the headers it adds."""
+
+    _formats: Mapping[str, Format]
+    _below_tracer: Any
+
+    def produce(self, topic: str, *args: Any, **kwargs: Any) -> None:
+        form = self._formats.get(topic) if isinstance(topic, str) else None
+        takes_headers = form is None or "headers" in form.kafka.members
+        if takes_headers:
+            super().produce(topic, *args, **kwargs)  # type: ignore[misc]
+        else:
+            self._below_tracer.produce(self, topic, *args, **kwargs)
+
+
+class Producer(StockProducer):
     """`confluent_kafka.Producer`, and `set_schema`.
 
     With ``columnar.encoding=none`` (the default) every call is confluent-kafka's own. With
@@ -71,6 +86,13 @@ class Producer(confluent_kafka.Producer):
     _flush_interrupted = False  # by Ctrl-C, and something has been outstanding ever since
     _passes = False  # whether there were messages of topics without a schema
     _plain = 0  # messages of topics without a schema that the last flush has left in librdkafka
+    _stock: ClassVar[type] = StockProducer
+    _above_tracer: ClassVar[tuple[type, ...]] = (_AboveTracer,)
+
+    def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:
+        """Make a client that is traced if confluent-kafka's would be."""
+        client: Self = super().__new__(traced(cls))
+        return client
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Take confluent-kafka's configuration and the ``columnar.`` keys.

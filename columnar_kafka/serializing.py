@@ -24,13 +24,16 @@ __all__ = ["DeserializingConsumer", "SerializingProducer"]
 
 
 class SerializingProducer(  # type: ignore[misc]  # confluent-kafka's produce has its own order
-    confluent_kafka.SerializingProducer[serializing_producer.K, serializing_producer.V], Producer
+    serializing_producer.SerializingProducer[serializing_producer.K, serializing_producer.V],
+    Producer,
 ):
     """`confluent_kafka.SerializingProducer`, and `set_schema`.
 
     For a topic with a schema ``value.serializer`` is not called: a value is a row, or bytes, str or
     None for a plain message. ``key.serializer`` is, for every topic.
     """
+
+    _stock = serializing_producer.SerializingProducer
 
     def produce(  # type: ignore[override]  # as above
         self,
@@ -59,8 +62,7 @@ class SerializingProducer(  # type: ignore[misc]  # confluent-kafka's produce ha
                 )
             except Exception as error:
                 raise KeySerializationError(error) from error
-        Producer.produce(
-            self,
+        super(serializing_producer.SerializingProducer, self).produce(
             topic,
             value=value,
             key=key,
@@ -72,7 +74,9 @@ class SerializingProducer(  # type: ignore[misc]  # confluent-kafka's produce ha
 
 
 class DeserializingConsumer(  # type: ignore[misc]  # confluent-kafka has no `consume` here
-    confluent_kafka.DeserializingConsumer[deserializing_consumer.K, deserializing_consumer.V],
+    deserializing_consumer.DeserializingConsumer[
+        deserializing_consumer.K, deserializing_consumer.V
+    ],
     Consumer,
 ):
     """`confluent_kafka.DeserializingConsumer`, on a `Consumer`.
@@ -81,6 +85,8 @@ class DeserializingConsumer(  # type: ignore[misc]  # confluent-kafka has no `co
     ``fetch.raw.bytes=true``, for segments; ``key.deserializer`` is called for every message.
     `consume` is not implemented, as in confluent-kafka.
     """
+
+    _stock = deserializing_consumer.DeserializingConsumer
 
     def _deserialize(self, msg: confluent_kafka.Message[Any, Any]) -> Any:
         raw = self._settings.raw and wire.is_segment(msg.headers())

@@ -12,11 +12,12 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from columnar_kafka.errors import ConfigError
+from columnar_kafka.tracing import StockConsumer
 from spark_sink import options as opts
 
 if TYPE_CHECKING:
@@ -202,8 +203,8 @@ def _ranges(topic: str, start: dict[str, Any] | None, end: dict[str, Any]) -> li
     ]
 
 
-def _consumer(config: dict[str, Any]) -> Consumer:
-    return Consumer(
+def _consumer(config: dict[str, Any]) -> StockConsumer:
+    return StockConsumer(
         {
             # Spark keeps the offsets; the client wants a group's name, and never joins it.
             "group.id": "columnar-kafka-spark",
@@ -215,12 +216,12 @@ def _consumer(config: dict[str, Any]) -> Consumer:
     )
 
 
-def _watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
+def _watermarks(consumer: StockConsumer, topic: str, partition: int) -> tuple[int, int]:
     """Return the first offset there is, and the one after the last committed message."""
     return consumer.get_watermark_offsets(TopicPartition(topic, partition), _TIMEOUT)
 
 
-def _read(consumer: Consumer, end: int) -> Iterator[list[Message]]:
+def _read(consumer: StockConsumer, end: int) -> Iterator[list[Message]]:
     """Yield messages before offset `end`, some at a time.
 
     The end is an offset or the partition's end, not a count: transactions leave gaps.

@@ -42,6 +42,7 @@ transaction  lifetime
 selection  plain.base  plain.avro  plain.json  plain.ipc  plain
 ranges  table
 ledger  lag  turn  handout  feed  arrow_feed  arrow_reader  lookup
+tracing
 broker.confluent
 broker.memory.log  broker.memory.group  broker.memory.cluster
 broker.memory.producer  broker.memory.membership  broker.memory.consumer  broker.memory
@@ -67,8 +68,8 @@ cli
 VALUES = {"KafkaError", "KafkaException", "Message", "TopicPartition"}
 """What confluent-kafka's own objects are made of; and its constants, which are upper case."""
 
-CLIENTS = """broker.confluent  producer  consumer  serializing  share  aio  testing  spark_sink
-local  demo"""
+CLIENTS = """tracing  broker.confluent  producer  consumer  serializing  share  aio  testing
+spark_sink  local  demo"""
 """Who may use confluent-kafka's clients, and with them all of it."""
 
 USE_VALUES = """errors  record  position  block  batch  intake  accumulator  delivery  broker
@@ -223,6 +224,15 @@ def test_only_the_demo_stands_on_the_spark_glue() -> None:
 # --- confluent-kafka ------------------------------------------------------------------------------
 
 
+UNTRACED = [each for each in MODULES if not within(each, "tracing  testing  local  demo")]
+
+
+@pytest.mark.parametrize("module", UNTRACED)
+def test_no_client_is_of_a_class_that_a_tracer_replaces(module: str) -> None:
+    """Only `tracing` knows the classes in C, of which are those that users do not see."""
+    assert not confluent(module) & {"Consumer", "Producer", "cimpl.Consumer", "cimpl.Producer"}
+
+
 @pytest.mark.parametrize("module", [each for each in MODULES if not within(each, CLIENTS)])
 def test_confluent_kafkas_clients_are_used_at_the_edges_only(module: str) -> None:
     values = {name for name in confluent(module) if name in VALUES or name.isupper()}
@@ -273,5 +283,5 @@ def test_hidden_imports_and_those_for_type_checkers_are_seen() -> None:
 
 def test_names_used_through_the_module_are_seen() -> None:
     assert {"Message", "KafkaError"} <= confluent("columnar_kafka.feed")
-    assert "Producer" in confluent("columnar_kafka.producer")
+    assert "Producer" in confluent("columnar_kafka.tracing")
     assert "admin.AdminClient" in confluent("columnar_kafka.broker.confluent")

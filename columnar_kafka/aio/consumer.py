@@ -20,6 +20,7 @@ from columnar_kafka.aio.inbox import Inbox, LoopLogger
 from columnar_kafka.consumer import Consumer
 from columnar_kafka.decoder import Segment
 from columnar_kafka.errors import ConfigError
+from columnar_kafka.feed import never
 
 if TYPE_CHECKING:
     import concurrent.futures
@@ -135,7 +136,11 @@ class AIOConsumer:
             if not self._consumer._settings.unwraps:
                 return self._consumer.consume(count, min(timeout, _STEP))
             # All at once: what a step had taken would be committed in the next one.
-            return self._consumer._consume(count, timeout, stops)
+            self._consumer._stops = stops
+            try:
+                return self._consumer.consume(count, timeout)
+            finally:
+                self._consumer._stops = never
 
         return await self._take(partial(self._kept_first, consume), num_messages, timeout)
 

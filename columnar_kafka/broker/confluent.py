@@ -6,11 +6,11 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any, Final
 
-import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from columnar_kafka.broker.base import Acknowledge, TopicLimits
+from columnar_kafka.tracing import StockConsumer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -200,6 +200,6 @@ class ConfluentConsumer:
 
     def aside(self, partitions: Sequence[TopicPartition]) -> Aside:
         """See `ConsumerBroker.aside`: a client of its own, which has no part in the group."""
-        reader = confluent_kafka.Consumer({**self._config, **_ASIDE})
+        reader = StockConsumer({**self._config, **_ASIDE})
         reader.assign(list(partitions))
         return reader

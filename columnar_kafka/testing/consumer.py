@@ -8,7 +8,6 @@ import time
 from operator import index
 from typing import TYPE_CHECKING, Any, Final
 
-import confluent_kafka
 from confluent_kafka import (
     OFFSET_INVALID,
     KafkaError,
@@ -25,6 +24,7 @@ from columnar_kafka.testing.client import (
     setting,
     without_servers,
 )
+from columnar_kafka.tracing import StockConsumer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,7 @@ _TRUE: Final = ("true", "1")
 _MAX_CONSUME: Final = 1_000_000
 
 
-class ConsumerOnMemory(confluent_kafka.Consumer):
+class ConsumerOnMemory(StockConsumer):
     """Every method of `confluent_kafka.Consumer`, on the cluster that a subclass names.
 
     The real client is made, so that librdkafka checks the configuration, and closed at once: it

@@ -6,7 +6,6 @@ import operator
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from columnar_kafka.broker.memory import MemoryProducer
@@ -19,9 +18,12 @@ from columnar_kafka.testing.client import (
     setting,
     without_servers,
 )
+from columnar_kafka.tracing import StockProducer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from confluent_kafka import Message
 
     from columnar_kafka.broker.memory import MemoryKafka
 
@@ -43,7 +45,7 @@ class Turns(Partitioner):
         return (self._next[partitions] - 1) % partitions
 
 
-class ProducerOnMemory(confluent_kafka.Producer):
+class ProducerOnMemory(StockProducer):
     """Every method of `confluent_kafka.Producer`, on the cluster that a subclass names.
 
     The real client is made, so that librdkafka checks the configuration, and closed at once: it
@@ -117,7 +119,7 @@ class ProducerOnMemory(confluent_kafka.Producer):
     def _report(self, callback: Callable[..., Any] | None) -> Callable[..., Any]:
         errors_only = self._errors_only  # a message must not keep its producer
 
-        def report(error: KafkaError | None, message: confluent_kafka.Message) -> None:
+        def report(error: KafkaError | None, message: Message) -> None:
             if callback is not None and not (error is None and errors_only):
                 callback(error, message)
 

@@ -400,7 +400,7 @@ def test_what_a_cancelled_consume_had_taken_is_not_committed(
         send(kafka, *range(4), topic=topic, rows=rows)
 
     async def main() -> None:
-        gate = Gate("_consume")
+        gate = Gate("consume")
         async with make(gate.over, auto__commit__interval__ms=0) as consumer:
             await consumer.subscribe(["t", "u"])
             one = await consumer.poll()
@@ -426,8 +426,8 @@ def test_what_was_taken_of_a_partition_that_is_gone_comes_all_the_same(
     """It may have been committed when it was given back: another member would not get it."""
     send(kafka, *range(5))
 
-    gate = Gate("_consume")
-    gated = gate.over["_consume"]
+    gate = Gate("consume")
+    gated = gate.over["consume"]
 
     def taken_away(consumer: Any, *args: Any) -> Any:
         shut, found = gate.shut, gated(consumer, *args)
@@ -436,7 +436,7 @@ def test_what_was_taken_of_a_partition_that_is_gone_comes_all_the_same(
         return found
 
     async def main() -> None:
-        async with make({"_consume": taken_away}) as consumer:
+        async with make({"consume": taken_away}) as consumer:
             await consumer.assign([place()])
             await gate.cancel(consumer.consume(4, 10))
             assert [at.offset for at in await consumer.committed([place()])] == [pack(1, 1, 2)]
@@ -637,7 +637,7 @@ def test_what_is_raised_when_records_were_taken_comes_with_the_next_call(make: A
         return found
 
     async def main() -> None:
-        async with make({"_consume": consume}) as consumer:
+        async with make({"consume": consume}) as consumer:
             assert await consumer.consume(3) == ["a"]
             with pytest.raises(LookupError, match="mine"):
                 await consumer.consume(3)

@@ -1,0 +1,111 @@
+"""What lets tracers see this package's clients: OpenTelemetry, Datadog, New Relic and others.
+
+Automatic instrumentation puts a subclass in the place of `confluent_kafka.Producer` (`Consumer`,
+and so on). Its methods make a span and go on with confluent-kafka's. Our clients derive from the
+classes in C below, so that nothing they send or fetch inside is traced. What the user calls is: a
+client that is made while there is such a subclass is an instance of it too, with the classes in
+the order in which they are called:
+
+    the user's subclass -> the tracer's class -> columnar_kafka.Producer -> the class in C
+
+No tracer is imported. Where there is none, a client is made as ever, and no call costs more.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any, Final
+
+import confluent_kafka
+from confluent_kafka import cimpl
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from confluent_kafka import Consumer as StockConsumer
+    from confluent_kafka import Producer as StockProducer
+else:
+    # New Relic replaces these names in `cimpl` itself, by subclasses.
+    StockConsumer = cimpl.Consumer.__mro__[-2]
+    StockProducer = cimpl.Producer.__mro__[-2]
+
+__all__ = ["StockConsumer", "StockProducer", "traced"]
+
+_NAMES: Final = ("Consumer", "DeserializingConsumer", "Producer", "SerializingProducer")
+_AT_IMPORT: Final = {name: getattr(confluent_kafka, name) for name in _NAMES}
+
+
+def traced(cls: Any) -> Any:
+    """Return `cls`, or the subclass of it whose calls a tracer sees.
+
+    Of `cls` and its bases the first that has a `_stock` is ours. That is the class of
+    confluent-kafka which it stands for; `_above_tracer` are the classes that go above a tracer's.
+    Any thread may call it.
+    """
+    ours: Any = next(each for each in cls.__mro__ if "_stock" in vars(each))
+    name = ours._stock.__name__
+    tracer = getattr(confluent_kafka, name)
+    if isinstance(tracer, type) and issubclass(tracer, ours):
+        tracer = _AT_IMPORT[name]  # ours was put there, so that others use it
+    if not (isinstance(tracer, type) and issubclass(tracer, ours._stock)):
+        return cls
+    kept = vars(cls).get("_seen_by")  # kept there, or `cls` would never be freed
+    if kept is None or kept[0] is not tracer:
+        cls._seen_by = kept = tracer, _seen_by(tracer, ours, cls)
+    return kept[1]
+
+
+def _seen_by(tracer: type, ours: Any, cls: type) -> type:
+    """Make the subclass; New Relic's class may be among the bases of ours already."""
+    bound = {each: names for each in tracer.__mro__ if (names := _early_bound(each))}
+    late = {each: _class(each, (each,), _late(each, bound[each])) for each in bound}
+    own = set(ours.__mro__)
+    above = [late.get(each, each) for each in tracer.__mro__[:1] if each not in own]
+    above += [late[each] for each in tracer.__mro__[1:] if each in late and each not in own]
+    within = [late[each] for each in late if each in own]
+    if not above and not within:
+        return cls
+    if above:
+        below, bases = ours, (*ours._above_tracer, *above, ours, *within)
+    else:
+        below = next(each for each in ours.__mro__[1:] if "_stock" in vars(each))
+        bases = (ours, *ours._above_tracer, *within)
+    layer = _class(ours, bases, {"_below_tracer": below})
+    return layer if cls is ours else _class(cls, (cls, layer), {})
+
+
+def _early_bound(owner: type) -> list[str]:
+    """Return the names of the inherited methods that wrapt has wrapped in this class.
+
+    Such a wrapper calls the function that it found when it was made, of a class in C, whatever
+    comes next among an instance's classes: ours would be left out.
+    """
+    return [
+        name
+        for name, each in vars(owner).items()
+        if hasattr(each, "_self_wrapper")
+        and any(vars(base).get(name) is each.__wrapped__ for base in owner.__mro__[1:])
+    ]
+
+
+def _late(owner: type, names: list[str]) -> dict[str, Callable[..., Any]]:
+    """Return methods that do what these do around the method that comes next."""
+
+    def method(name: str) -> Callable[..., Any]:
+        def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+            function = getattr(super(owner, self), name)
+            wrapper = getattr(vars(owner).get(name), "_self_wrapper", None)
+            if wrapper is None:  # no longer traced
+                return function(*args, **kwargs)
+            return wrapper(function, self, args, kwargs)
+
+        return call
+
+    return {name: method(name) for name in names}
+
+
+def _class(like: type, bases: tuple[type, ...], members: dict[str, Any]) -> type:
+    shown = {"__module__": like.__module__, "__qualname__": like.__qualname__}
+    return types.new_class(
+        like.__name__, bases, exec_body=lambda body: body.update(shown | members)
+    )

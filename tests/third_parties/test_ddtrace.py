@@ -1,0 +1,92 @@
+"""Datadog's instrumentation sees our clients as it sees confluent-kafka's."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections import Counter
+from typing import Any
+
+import child
+import pytest
+import traffic
+
+ORDERS = ["instrumented first", "imported first", "ddtrace-run"]
+ENVIRONMENT = {
+    "DD_KAFKA_PROPAGATION_ENABLED": "true",
+    "DD_KAFKA_EMPTY_POLL_ENABLED": "false",  # of stock's, too, it is chance how many there are
+    "DD_INSTRUMENTATION_TELEMETRY_ENABLED": "false",
+    "DD_CRASHTRACKING_ENABLED": "false",
+    "DD_REMOTE_CONFIGURATION_ENABLED": "false",
+    "DD_TRACE_STARTUP_LOGS": "false",
+}
+
+
+def observe(order: str, variant: str, topic: str, servers: str) -> dict[str, Any]:
+    """Send and read, instrumented before or after the clients are imported; return what is seen."""
+    if order == "ddtrace-run":
+        importlib.import_module("ddtrace.auto")  # which is all that the command adds
+    from ddtrace import patch
+    from ddtrace.trace import TraceFilter, tracer
+
+    spans: list[Any] = []
+
+    class Keep(TraceFilter):
+        def process_trace(self, trace: list[Any]) -> None:
+            spans.extend(trace)
+
+    tracer.configure(trace_processors=[Keep()])
+    if order == "instrumented first":
+        patch(kafka=True)
+    package = "confluent_kafka" if variant == "stock" else "columnar_kafka"
+    module = importlib.import_module(package)
+    if order == "imported first":
+        patch(kafka=True)
+    seen = {}
+    for kind, exchange in traffic.KINDS.items():
+        spans.clear()
+        name = f"{topic}-{kind}"
+        records = exchange(name, variant, servers, module)
+        seen[kind] = seen_of(spans, records, name)
+    return seen
+
+
+def seen_of(spans: list[Any], records: traffic.Records, topic: str) -> dict[str, Any]:
+    mine = [each for each in spans if each.get_tag("kafka.topic") == topic]
+    sent = [each for each in mine if each.name == "kafka.produce"]
+    place = {each.span_id: at for at, each in enumerate(sent)}
+    tags = Counter(
+        f"{each.name} {name}={json.dumps(value)}".replace(topic, "TOPIC")
+        for each in mine
+        for name, value in each.get_tags().items()
+        if name not in {"_dd.p.tid", "kafka.cluster_id", "runtime-id"}
+    )
+    return {
+        "spans": Counter(each.name for each in spans),
+        # The number of a record, and the place of the span that its header names.
+        "records": [
+            [number, place.get(int(headers.get("x-datadog-parent-id", 0)))]
+            for number, headers in records
+        ],
+        "parents": [place.get(each.parent_id) for each in mine if each.name == "kafka.consume"],
+        "tags": tags,
+    }
+
+
+@pytest.fixture(scope="module")
+def stock(stock_topic: str, servers: str) -> dict[str, Any]:
+    return child.run(observe, "instrumented first", "stock", stock_topic, servers, **ENVIRONMENT)
+
+
+def test_stock_is_traced(stock: dict[str, Any]) -> None:
+    """Or the others, which are compared with it, would show nothing."""
+    assert stock["polled"]["records"] == [[each, each] for each in range(traffic.COUNT)]
+    assert stock["polled"]["parents"] == list(range(traffic.COUNT))
+
+
+@pytest.mark.parametrize("variant", traffic.VARIANTS)
+@pytest.mark.parametrize("order", ORDERS)
+def test_records_and_spans_are_those_of_stock(
+    stock: dict[str, Any], order: str, variant: str, topic: str, servers: str
+) -> None:
+    assert child.run(observe, order, variant, topic, servers, **ENVIRONMENT) == stock

@@ -1,0 +1,82 @@
+"""A FastStream service does with our clients what it does with confluent-kafka's."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import child
+import pytest
+import traffic
+
+
+def served(variant: str, topic: str, servers: str) -> dict[str, Any]:
+    """Publish to a service that answers on a second topic; return what both ends have had."""
+    return asyncio.run(_served(variant, topic, servers))
+
+
+async def _served(variant: str, topic: str, servers: str) -> dict[str, Any]:
+    if variant != "stock":
+        schemas = {topic: traffic.schema(), f"{topic}-out": traffic.schema()}
+        traffic.put_ours_in_place(variant, schemas)
+    from faststream.confluent import KafkaBroker, KafkaMessage
+
+    async def decode(message: KafkaMessage, original: Any) -> Any:
+        """Records of segments are decoded already; a batch's body is a list."""
+        bodies = message.body if isinstance(message.body, list) else [message.body]
+        is_decoded = all(isinstance(each, dict) for each in bodies)
+        return message.body if is_decoded else await original(message)
+
+    broker = KafkaBroker(servers, decoder=decode)
+    received: list[Any] = []
+    answers: list[Any] = []
+    done = asyncio.Event()
+
+    @broker.subscriber(topic, group_id=topic, auto_offset_reset="earliest")
+    @broker.publisher(f"{topic}-out")
+    async def double(body: dict[str, int], message: KafkaMessage) -> dict[str, int]:
+        received.append([body["n"], message.raw_message.key().decode(), message.headers["x"]])
+        return {"n": 2 * body["n"]}
+
+    @broker.subscriber(
+        f"{topic}-out", group_id=f"{topic}-out", auto_offset_reset="earliest", batch=True
+    )
+    async def collect(bodies: list[dict[str, int]]) -> None:
+        answers.extend(each["n"] for each in bodies)
+        if len(answers) >= traffic.COUNT:
+            done.set()
+
+    async with broker:
+        await broker.start()
+        sent = [
+            await broker.publish({"n": n}, topic, key=b"k", headers={"x": str(n)})
+            for n in range(traffic.COUNT)
+        ]
+        async with asyncio.timeout(60):
+            await done.wait()
+    return {
+        "sent": [[each.topic() == topic, each.error()] for each in sent],
+        "received": received,
+        "answers": sorted(answers),
+    }
+
+
+@pytest.fixture(scope="module")
+def stock(stock_topic: str, servers: str) -> dict[str, Any]:
+    return child.run(served, "stock", stock_topic, servers)
+
+
+def test_stock_serves(stock: dict[str, Any]) -> None:
+    """Or the others, which are compared with it, would show nothing."""
+    assert stock == {
+        "sent": [[True, None]] * traffic.COUNT,
+        "received": [[n, "k", str(n)] for n in range(traffic.COUNT)],
+        "answers": [2 * n for n in range(traffic.COUNT)],
+    }
+
+
+@pytest.mark.parametrize("variant", traffic.VARIANTS)
+def test_a_service_does_what_it_does_with_stock(
+    stock: dict[str, Any], variant: str, topic: str, servers: str
+) -> None:
+    assert child.run(served, variant, topic, servers) == stock

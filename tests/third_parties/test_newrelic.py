@@ -1,0 +1,122 @@
+"""New Relic's instrumentation sees our clients as it sees confluent-kafka's."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+from collections import Counter
+from typing import Any
+
+import child
+import pytest
+import traffic
+
+ORDERS = ["agent first"]
+"""Of what was imported before its agent, New Relic sees nothing, of confluent-kafka's neither."""
+ENVIRONMENT = {
+    "NEW_RELIC_DEVELOPER_MODE": "true",
+    "NEW_RELIC_LICENSE_KEY": "developer-mode-sends-nothing",
+    "NEW_RELIC_APP_NAME": "test",
+    "NEW_RELIC_TRANSACTION_TRACER_TRANSACTION_THRESHOLD": "0",
+}
+
+
+def observe(order: str, variant: str, topic: str, servers: str) -> dict[str, Any]:
+    """Send and read, with the agent before the clients; return what is seen."""
+    assert order == "agent first"
+    import newrelic.agent
+
+    newrelic.agent.initialize()
+    application = newrelic.agent.register_application(timeout=30)
+    transactions: list[Any] = []
+    from newrelic.core.application import Application
+
+    Application.record_transaction = lambda _, data, __=None: transactions.append(data)
+    package = "confluent_kafka" if variant == "stock" else "columnar_kafka"
+    module = importlib.import_module(package)
+    sends = traffic.send
+
+    def send(*args: Any) -> None:
+        with newrelic.agent.BackgroundTask(application, "send"):
+            sends(*args)
+
+    traffic.send = send
+    seen = {}
+    for kind, exchange in traffic.KINDS.items():
+        transactions.clear()
+        name = f"{topic}-{kind}"
+        records = exchange(name, variant, servers, module)
+        gc.collect()  # a consumer's last transaction ends with the consumer
+        seen[kind] = seen_of(transactions, records, name)
+    return seen
+
+
+def seen_of(transactions: list[Any], records: traffic.Records, topic: str) -> dict[str, Any]:
+    from newrelic.core.function_node import FunctionNode
+    from newrelic.core.message_node import MessageNode
+
+    nodes = [(each.path, node) for each in transactions for node in each.root.children]
+    sent = [node for _, node in nodes if isinstance(node, MessageNode)]
+    place = {each.guid: at for at, each in enumerate(sent)}
+    found = [
+        [number, place.get(headers.get("traceparent", "--").split("-")[2])]
+        for number, headers in records
+    ]
+    if "asynchronous" in topic:  # each of its threads ends its transaction some time
+        return {"records": found}
+    return {
+        "records": found,  # the number of each, and the place of the trace that its header names
+        "transactions": Counter(each.path.replace(topic, "TOPIC") for each in transactions),
+        "nodes": Counter(
+            f"{path}: {node.group if isinstance(node, FunctionNode) else ''} {node.name}".replace(
+                topic, "TOPIC"
+            )
+            for path, node in nodes
+            if "erialization/Value" not in node.name  # a row has none
+        ),
+        "metrics": Counter(
+            name.replace(topic, "TOPIC")
+            for each in transactions
+            for name, *_ in each.custom_metrics.metrics()
+        ),
+    }
+
+
+@pytest.fixture(scope="module")
+def stock(stock_topic: str, servers: str) -> dict[str, Any]:
+    return child.run(observe, "agent first", "stock", stock_topic, servers, **ENVIRONMENT)
+
+
+def test_stock_is_traced(stock: dict[str, Any]) -> None:
+    """Or the others, which are compared with it, would show nothing."""
+    assert stock["polled"]["records"] == [[each, each] for each in range(traffic.COUNT)]
+
+
+@pytest.mark.parametrize("variant", traffic.VARIANTS)
+@pytest.mark.parametrize("order", ORDERS)
+def test_records_and_traces_are_those_of_stock(
+    stock: dict[str, Any], order: str, variant: str, topic: str, servers: str
+) -> None:
+    assert child.run(observe, order, variant, topic, servers, **ENVIRONMENT) == stock
+
+
+def without_headers(kind: str, topic: str, servers: str) -> list[int]:
+    """Send in a transaction what has no place for a header; return what comes."""
+    import newrelic.agent
+
+    newrelic.agent.initialize()
+    application = newrelic.agent.register_application(timeout=30)
+    import columnar_kafka
+
+    config = traffic.producer_config(servers, "rows") | {"columnar.metadata": "id"}
+    with newrelic.agent.BackgroundTask(application, "send"):
+        traffic.send(getattr(columnar_kafka, kind)(config), topic, "rows")
+    reader = columnar_kafka.Consumer(traffic.consumer_config(servers, "rows", topic))
+    return [number for number, _ in traffic.read(reader, topic)]
+
+
+@pytest.mark.parametrize("kind", ["Producer", "SerializingProducer"])
+def test_records_without_a_place_for_headers_are_sent(kind: str, topic: str, servers: str) -> None:
+    """Its class is among the bases of confluent-kafka's SerializingProducer."""
+    found = child.run(without_headers, kind, topic, servers, **ENVIRONMENT)
+    assert found == list(range(traffic.COUNT))

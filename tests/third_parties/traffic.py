@@ -1,0 +1,140 @@
+"""What is sent and read under a tracer, by confluent-kafka's clients and by this package's."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import re
+from pathlib import Path
+from typing import Any
+
+PAGE = Path(__file__).parents[2] / "docs/frameworks.md"
+COUNT = 20
+VARIANTS = ("none", "plain", "rows")
+"""`columnar.encoding=none`; `parquet` for a topic without a schema, and for one with."""
+
+Records = list[tuple[int, dict[str, str]]]
+"""Each record's number, and its headers."""
+
+
+def producer_config(servers: str, variant: str) -> dict[str, Any]:
+    encoding = {"plain": "parquet", "rows": "parquet", "none": "none"}.get(variant)
+    ours = {} if encoding is None else {"columnar.encoding": encoding}
+    return {"bootstrap.servers": servers, **ours}
+
+
+def consumer_config(servers: str, variant: str, topic: str) -> dict[str, Any]:
+    group = {"group.id": topic, "auto.offset.reset": "earliest"}
+    return producer_config(servers, variant) | group
+
+
+def value(number: int, variant: str) -> Any:
+    return {"n": number} if variant == "rows" else str(number).encode()
+
+
+def number(message: Any) -> int:
+    assert message.error() is None, message.error()
+    found = message.value()
+    return found["n"] if isinstance(found, dict) else int(found)
+
+
+def headers(message: Any) -> dict[str, str]:
+    return {name: each.decode() for name, each in message.headers() or ()}
+
+
+def put_ours_in_place(variant: str, schemas: dict[str, Any], *, decode: bool = True) -> None:
+    """Have a framework that is imported later use our clients, as docs/frameworks.md shows."""
+    [shown] = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    namespace: dict[str, Any] = {}
+    exec(shown, namespace)
+    encoding = {"columnar.encoding": "none" if variant == "none" else "parquet"}
+    namespace["CONSUMER"] = encoding
+    namespace["PRODUCER"] = encoding | {"columnar.linger.ms": 20}
+    namespace["SCHEMAS"] = schemas if variant == "rows" else {}
+    if not decode:
+        del namespace["Producer"].produce
+
+
+def send(producer: Any, topic: str, variant: str) -> None:
+    if variant == "rows":
+        producer.set_schema(topic, schema())
+    for each in range(COUNT):
+        producer.produce(topic, value=value(each, variant))
+    assert producer.flush(60) == 0
+
+
+def schema() -> Any:
+    import pyarrow as pa
+
+    return pa.schema([pa.field("n", pa.int64(), nullable=False)])
+
+
+def read(consumer: Any, topic: str) -> Records:
+    consumer.subscribe([topic])
+    found: Records = []
+    while len(found) < COUNT:
+        message = consumer.poll(0.2)
+        if message is not None:
+            found.append((number(message), headers(message)))
+    consumer.commit(message)
+    consumer.close()
+    return found
+
+
+def polled(topic: str, variant: str, servers: str, module: Any) -> Records:
+    send(module.Producer(producer_config(servers, variant)), topic, variant)
+    return read(module.Consumer(consumer_config(servers, variant, topic)), topic)
+
+
+def consumed(topic: str, variant: str, servers: str, module: Any) -> Records:
+    send(module.Producer(producer_config(servers, variant)), topic, variant)
+    consumer = module.Consumer(consumer_config(servers, variant, topic))
+    consumer.subscribe([topic])
+    found = consumer.consume(COUNT, 60)
+    consumer.close()
+    return [(number(each), headers(each)) for each in found]
+
+
+def serialized(topic: str, variant: str, servers: str, module: Any) -> Records:
+    serializing = {
+        "key.serializer": lambda key, _: None if key is None else str(key).encode(),
+        "value.serializer": lambda value, _: value,
+    }
+    deserializing = {
+        "key.deserializer": lambda key, _: None if key is None else key.decode(),
+        "value.deserializer": lambda value, _: value,
+    }
+    send(
+        module.SerializingProducer(producer_config(servers, variant) | serializing), topic, variant
+    )
+    config = consumer_config(servers, variant, topic) | deserializing
+    return read(module.DeserializingConsumer(config), topic)
+
+
+def asynchronous(topic: str, variant: str, servers: str, module: Any) -> Records:
+    return asyncio.run(_asynchronous(topic, variant, servers, module))
+
+
+async def _asynchronous(topic: str, variant: str, servers: str, module: Any) -> Records:
+    aio = importlib.import_module(f"{module.__name__}.aio")
+    producer = aio.AIOProducer(producer_config(servers, variant))
+    if variant == "rows":
+        await producer.set_schema(topic, schema())
+    for each in range(COUNT):
+        await producer.produce(topic, value=value(each, variant))
+    await producer.flush()
+    await producer.close()
+    consumer = aio.AIOConsumer(consumer_config(servers, variant, topic))
+    await consumer.subscribe([topic])
+    first = await consumer.poll(60)
+    found = [first, *await consumer.consume(COUNT - 1, 60)]
+    await consumer.close()
+    return [(number(each), headers(each)) for each in found]
+
+
+KINDS = {
+    "polled": polled,
+    "consumed": consumed,
+    "serialized": serialized,
+    "asynchronous": asynchronous,
+}
