@@ -2,13 +2,18 @@
 
 python benchmarks/bench_one_thread.py [REVISION [ROUNDS]]
 
-By default the last revision the consumer of which was for one thread only. Both read the same records from memory, each in a process of its own that is told when to go on:
-the rounds are interleaved. The figures are CPU time, this tree's divided by the revision's, with
-the median and its 95 % interval (from the ranks of the ratios).
+By default it is the last revision whose consumer was for one thread only. Both read the same
+records from memory, each in a process of its own that is told when to go on: the rounds are
+interleaved. The figures are this tree's divided by the revision's: instructions, where valgrind is
+installed to count them, and CPU time, the median and its 95 % interval (from the ranks).
 """
 
 from __future__ import annotations
 
+import gc
+import os
+import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -19,7 +24,8 @@ from typing import IO, Any, Final
 
 ROOT: Final = Path(__file__).parents[1]
 FOR_ONE_THREAD: Final = "29d450a"
-ROUNDS: Final = 61
+ROUNDS: Final = 63
+PAIRS: Final = 7
 RECORDS: Final = 20_000
 ROWS: Final = 5_000
 
@@ -33,8 +39,8 @@ WAYS: Final = {
 }
 
 
-def serve() -> None:
-    """Read once for each line of standard input; answer with the CPU seconds that it took."""
+def topics() -> Any:
+    """Return a Kafka in memory with the records, and stop Python's garbage collector."""
     import pyarrow as pa  # noqa: PLC0415 - the other revision's, in its own process
 
     from columnar_kafka.testing import FakeKafka  # noqa: PLC0415
@@ -48,18 +54,36 @@ def serve() -> None:
         for n in range(RECORDS):
             producer.produce("segments", {"n": n, "text": f"text {n % 100}"})
             producer.produce("plain", b"%d" % n)
+    gc.disable()
+    return kafka
+
+
+def serve() -> None:
+    """Read once for each line of standard input; answer with the CPU seconds that it took."""
+    kafka = topics()
     for line in sys.stdin:
-        is_segments, way = WAYS[line.strip()]
-        print(read(kafka, "segments" if is_segments else "plain", way), flush=True)
+        print(read(kafka, *WAYS[line.strip()]), flush=True)
 
 
-def read(kafka: Any, topic: str, way: str | int) -> float:
+def count(way: str) -> None:
+    """Read once more after a first time, and let valgrind count that."""
+    kafka = topics()
+    read(kafka, *WAYS[way])
+    control = ["callgrind_control", "-i"]
+    subprocess.run([*control, "on", str(os.getpid())], check=True, stdout=subprocess.DEVNULL)
+    read(kafka, *WAYS[way])
+    subprocess.run([*control, "off", str(os.getpid())], check=True, stdout=subprocess.DEVNULL)
+
+
+def read(kafka: Any, is_segments: bool, way: str | int) -> float:
     """Return the CPU seconds that all records of a topic take."""
+    topic = "segments" if is_segments else "plain"
     config = {"group.id": "g", "columnar.encoding": "parquet", "enable.auto.commit": False}
     consumer = kafka.Consumer(config)
     from confluent_kafka import TopicPartition  # noqa: PLC0415
 
     consumer.assign([TopicPartition(topic, 0, 0)])
+    gc.collect()
     count, begin = 0, time.process_time()
     if way == "poll":
         poll = consumer.poll
@@ -100,44 +124,78 @@ def start(tree: Path) -> subprocess.Popen[str]:
     )
 
 
+def instructions(tree: Path, way: str) -> int:
+    """Return how many instructions a record takes, as valgrind counts them."""
+    counted = subprocess.run(
+        [
+            *(
+                "valgrind",
+                "--tool=callgrind",
+                "--instr-atstart=no",
+                "--callgrind-out-file=/dev/null",
+            ),
+            *(sys.executable, __file__, "--count", way),
+        ],
+        env={"PYTHONPATH": str(tree), "PATH": os.environ["PATH"], "PYTHONHASHSEED": "0"},
+        cwd=tree,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    found = re.search(r"Collected : (\d+)", counted.stderr)
+    assert found is not None, counted.stderr
+    return int(found[1]) // RECORDS
+
+
 def main(revision: str, rounds: int) -> None:
     """Print a line for each way of reading."""
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
-        subprocess.run(
-            ["git", "worktree", "add", "--quiet", "--detach", tree, revision],  # noqa: S607
-            cwd=ROOT,
-            check=True,
-        )
+        add = ["git", "worktree", "add", "--quiet", "--detach", tree, revision]
+        subprocess.run(add, cwd=ROOT, check=True)
         try:
-            before, now = start(tree), start(ROOT)
-            print(f"{rounds} rounds of {RECORDS:,} records; CPU of this tree / {revision}")
-            for way in WAYS:
-                pairs = [
-                    [ask(each, way) for each in order][:: 1 if n % 2 else -1]
-                    for n in range(rounds)
-                    for order in [(now, before) if n % 2 else (before, now)]
-                ]
-                ratios = sorted(ours / theirs for ours, theirs in pairs)
-                low = int(rounds / 2 - rounds**0.5)
-                price = 1e6 * statistics.median(ours for ours, _ in pairs) / RECORDS
-                print(
-                    f"{way:30} {statistics.median(ratios):.3f} "
-                    f"[{ratios[low]:.3f}, {ratios[-1 - low]:.3f}]   {price:.2f} us a record"
-                )
-            for each in (before, now):
-                each.communicate()
-        finally:
-            subprocess.run(
-                ["git", "worktree", "remove", "--force", tree],  # noqa: S607
-                cwd=ROOT,
-                check=True,
+            print(
+                f"{RECORDS:,} records; this tree / {revision}: instructions, CPU ({rounds} rounds)"
             )
+            for way in WAYS:
+                print(f"{way:30} {instructions_of(way, tree)}{times_of(way, tree, rounds)}")
+        finally:
+            subprocess.run(["git", "worktree", "remove", "--force", tree], cwd=ROOT, check=True)
+
+
+def instructions_of(way: str, tree: Path) -> str:
+    """Return the ratio of the instructions, if there is a valgrind to count them."""
+    if shutil.which("valgrind") is None:
+        return "valgrind is not installed"
+    ours, theirs = instructions(ROOT, way), instructions(tree, way)
+    return f"{ours / theirs:.3f} ({ours:,} a record)"
+
+
+def times_of(way: str, tree: Path, rounds: int) -> str:
+    """Return the ratio of the CPU times, of several pairs of processes: no two are alike."""
+    pairs = []
+    for n in range(PAIRS):
+        before, now = start(tree), start(ROOT)
+        for _ in range(rounds // PAIRS):
+            order = (before, now) if n % 2 else (now, before)
+            took = {each: ask(each, way) for each in order}
+            pairs.append((took[now], took[before]))
+        for each in (before, now):
+            each.communicate()
+    ratios = sorted(ours / theirs for ours, theirs in pairs)
+    low = int(len(ratios) / 2 - len(ratios) ** 0.5)
+    price = 1e6 * statistics.median(ours for ours, _ in pairs) / RECORDS
+    return (
+        f"  {statistics.median(ratios):.3f} [{ratios[low]:.3f}, {ratios[-1 - low]:.3f}]"
+        f" ({price:.2f} us a record)"
+    )
 
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["--serve"]:
         serve()
+    elif sys.argv[1:2] == ["--count"]:
+        count(sys.argv[2])
     else:
         revision, rounds = [*sys.argv[1:], *[FOR_ONE_THREAD, ROUNDS][len(sys.argv) - 1 :]][:2]
         main(str(revision), int(rounds))

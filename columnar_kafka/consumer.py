@@ -81,8 +81,8 @@ class Consumer(StockConsumer):
     which the consumer can seek, commit and resume.
 
     Thread-safe: any method may be called from any thread. One that waits for records lets others
-    go first, within 0.1 s, or 5 ms where that happens often. Threads that take records share them:
-    each record is handed out once.
+    go first, within 0.1 s, or some 10 ms where that happens often. Threads that take records share
+    them: each record is handed out once.
     Source: KIP-1008, and confluent-kafka 2.16.
     """
 
@@ -192,8 +192,10 @@ class Consumer(StockConsumer):
         self._check_open()
         if not 0 <= count <= _MAX_CONSUME:
             raise ValueError("num_messages must be between 0 and 1000000 (1M)")
-        stops = self._stops
-        return self._feed.take(count, timeout, lambda: stops() or bool(self._raised))
+        return self._feed.take(count, timeout, self._is_stopped)
+
+    def _is_stopped(self) -> bool:
+        return self._stops() or bool(self._raised)
 
     def poll_segment(self, timeout: float = -1) -> Segment | None:
         """Return the next segment, verified and not decoded, or None after `timeout` seconds.

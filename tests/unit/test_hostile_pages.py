@@ -57,7 +57,7 @@ SAYS = {
     "many_chunks": "Exceeded size limit",
     "deep": "Parquet schema too deeply nested",
     "no_codec": "column n is compressed with codec 99",
-    "shared_name": "decoded up to its schema, the segment has 34290",
+    "shared_name": "decoded up to its schema, the segment has 268600000 bytes",
     "unusual_name": "the Parquet metadata is damaged: field 1 after field 2",
 }
 
