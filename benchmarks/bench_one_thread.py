@@ -62,6 +62,7 @@ def serve() -> None:
     """Read once for each line of standard input; answer with the CPU seconds that it took."""
     kafka = topics()
     for line in sys.stdin:
+        gc.collect()
         print(read(kafka, *WAYS[line.strip()]), flush=True)
 
 
@@ -69,6 +70,7 @@ def count(way: str) -> None:
     """Read once more after a first time, and let valgrind count that."""
     kafka = topics()
     read(kafka, *WAYS[way])
+    gc.collect()
     control = ["callgrind_control", "-i"]
     subprocess.run([*control, "on", str(os.getpid())], check=True, stdout=subprocess.DEVNULL)
     read(kafka, *WAYS[way])
@@ -83,7 +85,6 @@ def read(kafka: Any, is_segments: bool, way: str | int) -> float:
     from confluent_kafka import TopicPartition  # noqa: PLC0415
 
     consumer.assign([TopicPartition(topic, 0, 0)])
-    gc.collect()
     count, begin = 0, time.process_time()
     if way == "poll":
         poll = consumer.poll
@@ -160,7 +161,8 @@ def main(revision: str, rounds: int) -> None:
             for way in WAYS:
                 print(f"{way:30} {instructions_of(way, tree)}{times_of(way, tree, rounds)}")
         finally:
-            subprocess.run(["git", "worktree", "remove", "--force", tree], cwd=ROOT, check=True)
+            remove = ["git", "worktree", "remove", "--force", tree]
+            subprocess.run(remove, cwd=ROOT, check=True)
 
 
 def instructions_of(way: str, tree: Path) -> str:
