@@ -213,17 +213,33 @@ def _flush_all(*threads: int) -> None:
     for client in clients:
         client._accept_only(threading.get_ident(), *threads)
     wait = Wait(clients)
+    failures = _Failures()
     try:
         with _ctrl_c_raises():
-            flush_fully(wait, _log_failure)
+            flush_fully(wait, failures.add)
     finally:
+        failures.tell_rest()
         wait.give_up()
         for client in clients:
             client._accept_only(*threads)
 
 
-def _log_failure(error: BaseException) -> None:
-    _log.error("a delivery report failed at exit", exc_info=error)
+class _Failures:
+    """Delivery reports that fail at exit, and what the log says of them: all may fail alike."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def add(self, error: BaseException) -> None:
+        """Log the first one."""
+        self._count += 1
+        if self._count == 1:
+            _log.error("a delivery report failed at exit", exc_info=error)
+
+    def tell_rest(self) -> None:
+        """Log how many others there were."""
+        if self._count > 1:
+            _log.error("%d more delivery reports failed at exit", self._count - 1)
 
 
 @contextmanager

@@ -573,15 +573,20 @@ class Producer(StockProducer):
         self._intake.close(but=threads)
 
     def _flush_fully(self) -> list[BaseException]:
-        """Flush until every report has run; return the exceptions of reports."""
+        """Flush until every report has run; return the first exception of a report, if any."""
         failures: list[BaseException] = []
+
+        def failed(error: BaseException) -> None:
+            if not failures:  # each keeps its report in memory
+                failures.append(error)
+
         told = threading.current_thread() is threading.main_thread()
         wait = lifetime.Wait([self], tells=told)
-        lifetime.flush_fully(wait, failures.append)
+        lifetime.flush_fully(wait, failed)
         if len(self):  # a flush was interrupted before, and Kafka takes nothing any more
             wait.give_up()
             Producer.purge(self)
-            lifetime.flush_fully(lifetime.Wait([self], tells=told), failures.append)
+            lifetime.flush_fully(lifetime.Wait([self], tells=told), failed)
         return failures
 
     def _flush_for(self, seconds: float) -> BaseException | None:

@@ -191,11 +191,24 @@ def _filled_struct(
     given = [array.field(i) for i in range(len(fields))]
     below = _either(hidden, nulls)
     made = [filled(child, each, below) for child, each in zip(given, fields, strict=True)]
-    if keeps_nulls and array.type.equals(to) and all(map(operator.is_, made, given)):
+    is_same = keeps_nulls and array.type.equals(to) and all(map(operator.is_, made, given))
+    required = [child for child, each in zip(given, fields, strict=True) if not each.nullable]
+    if is_same and (not required or _has_no_nulls_outside(array, required)):
         return array
     validity = array.is_valid().buffers()[1] if keeps_nulls and nulls is not None else None
     # Not from_arrays, which refuses required values that are null.
     return pa.Array.from_buffers(to, len(array), [validity], children=made)
+
+
+def _has_no_nulls_outside(array: pa.StructArray, required: list[pa.Array]) -> bool:
+    """Say whether a slice leaves out no nulls of required fields: pyarrow's cast sees those too."""
+    if any(child.null_count for child in required):
+        return True  # or it has nulls inside as well, so that leaving out others is no help
+    try:
+        array.view(array.type)
+    except pa.ArrowException:
+        return False
+    return True
 
 
 def _filled_fixed(
@@ -211,7 +224,8 @@ def _filled_fixed(
     if below is not None:
         below = below.take(pc.divide(pa.arange(0, len(items)), to.list_size))
     made = filled(items, to.value_field, below)
-    if keeps_nulls and array.type.equals(to) and made is items:
+    is_same = keeps_nulls and array.type.equals(to) and made is items
+    if is_same and (to.value_field.nullable or len(items) == len(array.values)):
         return array
     validity = array.is_valid().buffers()[1] if keeps_nulls and nulls is not None else None
     return pa.Array.from_buffers(to, len(array), [validity], children=[made])

@@ -30,6 +30,9 @@ _FILE: Final = b"ARROW1\0\0"  # what a stream has before it in a file; behind it
 class Ipc:
     """Arrow data: each value is an IPC stream or file of any number of rows, which become rows.
 
+    A file is read as the stream in it, without its footer. A file without one is refused, as those
+    of polars' `write_ipc`; its `write_ipc_stream` is read.
+
     All rows of a message have the message's position. They are held against ``columnar.max.*``
     before they are read: rows, values of a column, and bytes, of which compressed data is what it
     says it comes to.

@@ -749,6 +749,17 @@ def test_null_lists_of_fixed_size_are_taken_in_records_in_such_lists() -> None:
     assert column(pa.concat_arrays([array, pa.nulls(1, to)]), to) == [*values, None]
 
 
+def test_a_slice_of_lists_is_taken_as_lists_of_fixed_size() -> None:
+    """A null record that it leaves out has a null where its field allows none."""
+    nulls = pa.array([True, False, False, False])
+    records = pa.StructArray.from_arrays(
+        [pa.array([None, 1, 2, 3], pa.int8())], fields=[NEEDED], mask=nulls
+    )
+    lists = pa.ListArray.from_arrays([0, 2, 4], records)
+    name = NEEDED.name
+    assert column(lists.slice(1), pa.list_(records.type, 2)) == [[{name: 2}, {name: 3}]]
+
+
 @pytest.mark.parametrize("kind", [pa.decimal32(9, 2), pa.decimal64(18, 2)], ids=str)
 def test_maps_may_have_narrow_decimals_for_keys(kind: pa.DataType) -> None:
     to = pa.map_(kind, pa.int8())

@@ -72,6 +72,22 @@ def test_slices_keep_their_rows(kind: pa.DataType) -> None:
         assert found.cast(kind).equals(found)
 
 
+@pytest.mark.parametrize("bounds", [slice(1, 3), slice(0, 2), slice(0, 0)], ids=str)
+@pytest.mark.parametrize("size", [0, 2])
+def test_a_slice_is_without_the_hidden_nulls_that_it_leaves_out(size: int, bounds: slice) -> None:
+    children = [pa.array([None, 1, 2, None], pa.int8())]
+    kind: pa.DataType = pa.struct([required("x", pa.int8())])
+    validity = pa.py_buffer(b"\6")
+    if size:
+        kind = pa.list_(required("item", pa.int8()), 2)
+        children = [pa.array([None, 1, 2, 3, 4, 5, 6, None], pa.int8())]
+    whole = pa.Array.from_buffers(kind, 4, [validity], children=children)
+    part = whole[bounds]
+    found = filled(part, pa.field("c", kind))
+    assert found.to_pylist() == part.to_pylist()
+    assert found.cast(kind).equals(found)
+
+
 def test_a_required_null_that_can_be_seen_stays() -> None:
     """Whoever made it has said what is not so; to make a number of it would be worse."""
     kind = pa.struct([required("n", pa.int32()), required("m", pa.int32())])

@@ -11,6 +11,7 @@ import uuid
 from typing import Any
 
 import fastavro
+import polars
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -281,6 +282,13 @@ def ipc(table: pa.Table, kind: Any, compression: str | None = None) -> bytes:
 def test_arrow_streams_and_files_are_tables(kind) -> None:
     table = pa.table({"n": [1, 2], "s": ["x", None]})
     assert Ipc().read(ipc(table, kind), LIMITS).equals(table)
+
+
+def test_arrow_streams_of_polars_are_tables() -> None:
+    sink = io.BytesIO()
+    polars.DataFrame({"n": [1, None], "s": ["x", "y"]}).write_ipc_stream(sink)
+    read = Ipc().read(sink.getvalue(), LIMITS)
+    assert read.to_pydict() == {"n": [1, None], "s": ["x", "y"]}
 
 
 @pytest.mark.parametrize(

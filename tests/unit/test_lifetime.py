@@ -132,6 +132,29 @@ def test_after_an_interrupted_flush_a_wait_is_over_five_seconds_after_the_last_p
     assert wait.clients() == [other]
 
 
+class Failing(Waiting):
+    """Stands for a producer each of whose reports fails."""
+
+    def _accept_only(self, *threads: int) -> None: ...
+
+    def _flush_for(self, seconds: float) -> BaseException:
+        self.left -= 1
+        return ValueError(f"report {self.left}")
+
+
+def test_of_reports_that_fail_at_exit_the_first_is_logged_and_the_others_are_counted(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifetime, "_live", {Failing(500)})
+    monkeypatch.setattr(lifetime, "_dropped", set())
+    lifetime._flush_all()
+    assert caplog.messages == [
+        "a delivery report failed at exit",
+        "499 more delivery reports failed at exit",
+    ]
+    assert "ValueError: report 499" in caplog.text
+
+
 def test_flushing_one_that_another_thread_has_closed_ends(embedded) -> None:
     producer = make(embedded.bootstrap_servers)
     producer.produce("dropped", {"n": 1})
