@@ -493,6 +493,7 @@ class Consumer(StockConsumer):
         keys = list(map(key_of, partitions))
         self._revoking = True
         try:
+            self._feed.withhold(keys)
             told("on_revoke", partitions)
         finally:
             self._revoking = False
@@ -876,6 +877,7 @@ class Consumer(StockConsumer):
         self._closing = True
         try:
             assigned_by_hand = {*map(key_of, self._broker.assignment())} - self._granted
+            self._feed.withhold(assigned_by_hand)
             self._commit_stored(assigned_by_hand)
             if self._subscribed:
                 self._leave()
