@@ -544,18 +544,21 @@ class Consumer(StockConsumer):
             self._unassign()
             return
         before = list(map(key_of, self._broker.assignment()))
-        self._commit_stored(before, asynchronous=not self._revoking)
         assign = partial(super().assign, _all_at_broker(partitions))
 
         def follow() -> None:
             self._feed.revoke(before)
             self._feed.assign(partitions)
 
+        self._feed.withhold(before)
         try:
+            self._commit_stored(before, asynchronous=not self._revoking)
             self._do(assign, follow)
         except KafkaException:
             self._feed.revoke(before)  # as librdkafka, which reads nothing any more
             raise
+        finally:
+            self._feed.release(before)
         self._feed.begin(map(key_of, partitions))
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
@@ -581,10 +584,14 @@ class Consumer(StockConsumer):
     def _unassign(self) -> None:
         self._answers = True
         before = list(map(key_of, self._broker.assignment()))
-        self._commit_stored(before, asynchronous=not self._revoking)
         # While it closes the callback's end gives them back.
         unassign = _nothing if self._closing else super().unassign
-        self._do(unassign, partial(self._feed.revoke, before))
+        self._feed.withhold(before)
+        try:
+            self._commit_stored(before, asynchronous=not self._revoking)
+            self._do(unassign, partial(self._feed.revoke, before))
+        finally:
+            self._feed.release(before)
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         """Read these partitions no more; see confluent-kafka."""
@@ -601,6 +608,7 @@ class Consumer(StockConsumer):
 
         def follow() -> None:
             gone = [key for key in map(key_of, partitions) if key in before]
+            self._feed.withhold(gone)
             self._commit_stored(gone, asynchronous=True)
             self._feed.revoke(gone)
 

@@ -269,6 +269,11 @@ class Feed:
             for key in keys:
                 self._park(key)
 
+    def release(self, keys: Iterable[Partition]) -> None:
+        """Hand out what is withheld of partitions that have not gone, after all."""
+        with self.lock:
+            self.resume([key for key in keys if key not in self._paused])
+
     def _pause(self, key: Partition) -> None:
         self._held_back.pop(key, None)
         self._paused.add(key)

@@ -301,6 +301,34 @@ def test_nothing_is_handed_out_of_a_partition_while_a_close_commits_it(kafka: Fa
     assert taken.found == []
 
 
+LEAVES: dict[str, Callable[[Any], Any]] = {
+    "assign": lambda it: it.assign([T0]),
+    "unassign": lambda it: it.unassign(),
+    "incremental_unassign": lambda it: it.incremental_unassign([T0]),
+}
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_nothing_is_handed_out_of_a_partition_between_its_commit_and_its_end(
+    kafka: FakeKafka, name: str
+) -> None:
+    consumer = tables.begin(kafka)
+    consumer.consume(2)
+    taken = TakenInCommits(consumer)
+    LEAVES[name](consumer)
+    assert taken.found == []
+    consumer.close()
+
+
+def test_what_an_assign_that_is_refused_was_to_end_goes_on(kafka: FakeKafka) -> None:
+    consumer = tables.begin(kafka)
+    consumer.consume(2)
+    with pytest.raises(TypeError):
+        consumer.assign(["t"])
+    assert list(map(value_of, consumer.consume(2))) == [2, 3]
+    consumer.close()
+
+
 @pytest.mark.parametrize("commits", [True, False], ids=["auto-commit", "in on_revoke"])
 def test_nothing_is_handed_out_of_a_partition_while_it_is_committed_before_it_goes(
     kafka: FakeKafka, *, commits: bool
