@@ -550,8 +550,8 @@ class Consumer(StockConsumer):
             self._feed.revoke(before)
             self._feed.assign(partitions)
 
-        self._feed.withhold(before)
         try:
+            self._feed.withhold(before)
             self._commit_stored(before, asynchronous=not self._revoking)
             self._do(assign, follow)
         except KafkaException:
@@ -586,8 +586,8 @@ class Consumer(StockConsumer):
         before = list(map(key_of, self._broker.assignment()))
         # While it closes the callback's end gives them back.
         unassign = _nothing if self._closing else super().unassign
-        self._feed.withhold(before)
         try:
+            self._feed.withhold(before)
             self._commit_stored(before, asynchronous=not self._revoking)
             self._do(unassign, partial(self._feed.revoke, before))
         finally:
