@@ -67,12 +67,14 @@ class FoundTable(Found):
         error: KafkaException | None = None,
         *,
         is_all: bool = False,
+        begins: tuple[Partition, int] | None = None,
     ) -> None:
-        """`is_all` says that nothing is held that is not in the table."""
+        """`is_all`: nothing is held that is not in the table, which `begins` at this position."""
         super().__init__(handed, table, error)
         self.rows = 0 if table is None else table.num_rows
         self.table = table
         self.is_all = is_all
+        self.begins = begins
         self.is_empty = error is None and not self.rows
 
 
@@ -240,7 +242,13 @@ class ArrowFeed(Feed):
                 and request.selection.condition is None
                 and count == len(self._held)  # none of them is of a partition not begun as yet
             )
-        return FoundTable(self._pass_all(passes), batch.table(), is_all=is_all) if passes else None
+        if not passes:
+            return None
+        opened = self._open
+        source = self._held[0] if opened is None else opened.source
+        at = position.start(offset_of(source)) if opened is None else opened.at
+        begins = partition_of(source), at
+        return FoundTable(self._pass_all(passes), batch.table(), is_all=is_all, begins=begins)
 
     def _runs(self, request: Request) -> Iterator[Open | list[Message]]:
         """Yield what is open, and then what is held: plain messages together, others alone."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -118,6 +119,7 @@ def _batches(
     assert request.schema is not None
     is_at_end = _reaching(feed, ends)
     deadline = _deadline(timeout)
+    read = Counter[object]()  # rows that the reader has of a table that was withdrawn then
     while not is_at_end():
         try:
             found = feed.find(request, _left(deadline), stops)
@@ -138,17 +140,28 @@ def _batches(
                 on_schema_change(error)
                 return
             continue
-        batches = [
-            each.replace_schema_metadata(request.schema.metadata)
-            for each in _in_one_piece(found.table).to_batches()
-        ]
-        yield from batches[:-1]
-        last = batches[-1]
-        if found.take() is None:  # another thread has used the consumer
+        batches = _split(found.table.slice(read[found.begins]), request.schema)
+        yield from _counted(batches[:-1], read, found.begins)
+        last = batches[-1:]
+        if found.take() is None:  # the consumer was used meanwhile
             continue
-        yield last  # nothing that may be interrupted comes before the reader has it
+        read.clear()
+        yield from last  # nothing that may be interrupted comes before the reader has it
         fits = True
         deadline = _deadline(timeout)
+
+
+def _counted(
+    batches: list[pa.RecordBatch], read: Counter[object], begins: object
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        read[begins] += batch.num_rows
+        yield batch
+
+
+def _split(table: pa.Table, schema: pa.Schema) -> list[pa.RecordBatch]:
+    batches = _in_one_piece(table).to_batches()
+    return [each.replace_schema_metadata(schema.metadata) for each in batches]
 
 
 def _in_one_piece(table: pa.Table) -> pa.Table:

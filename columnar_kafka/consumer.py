@@ -493,6 +493,7 @@ class Consumer(StockConsumer):
         keys = list(map(key_of, partitions))
         self._revoking = True
         try:
+            self._feed.withhold(keys)
             told("on_revoke", partitions)
         finally:
             self._revoking = False
@@ -543,7 +544,6 @@ class Consumer(StockConsumer):
             self._unassign()
             return
         before = list(map(key_of, self._broker.assignment()))
-        self._commit_stored(before, asynchronous=not self._revoking)
         assign = partial(super().assign, _all_at_broker(partitions))
 
         def follow() -> None:
@@ -551,10 +551,14 @@ class Consumer(StockConsumer):
             self._feed.assign(partitions)
 
         try:
+            self._feed.withhold(before)
+            self._commit_stored(before, asynchronous=not self._revoking)
             self._do(assign, follow)
         except KafkaException:
             self._feed.revoke(before)  # as librdkafka, which reads nothing any more
             raise
+        finally:
+            self._feed.release(before)
         self._feed.begin(map(key_of, partitions))
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
@@ -580,10 +584,14 @@ class Consumer(StockConsumer):
     def _unassign(self) -> None:
         self._answers = True
         before = list(map(key_of, self._broker.assignment()))
-        self._commit_stored(before, asynchronous=not self._revoking)
         # While it closes the callback's end gives them back.
         unassign = _nothing if self._closing else super().unassign
-        self._do(unassign, partial(self._feed.revoke, before))
+        try:
+            self._feed.withhold(before)
+            self._commit_stored(before, asynchronous=not self._revoking)
+            self._do(unassign, partial(self._feed.revoke, before))
+        finally:
+            self._feed.release(before)
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         """Read these partitions no more; see confluent-kafka."""
@@ -600,6 +608,7 @@ class Consumer(StockConsumer):
 
         def follow() -> None:
             gone = [key for key in map(key_of, partitions) if key in before]
+            self._feed.withhold(gone)
             self._commit_stored(gone, asynchronous=True)
             self._feed.revoke(gone)
 
@@ -876,6 +885,7 @@ class Consumer(StockConsumer):
         self._closing = True
         try:
             assigned_by_hand = {*map(key_of, self._broker.assignment())} - self._granted
+            self._feed.withhold(assigned_by_hand)
             self._commit_stored(assigned_by_hand)
             if self._subscribed:
                 self._leave()

@@ -260,10 +260,27 @@ class Feed:
             for key in keys:
                 self._pause(key)
 
+    def withhold(self, keys: Iterable[Partition]) -> None:
+        """Hand nothing more out of partitions that are about to go, but know what is held of them.
+
+        What another thread took after their last commit would be read again.
+        """
+        with self.lock:
+            for key in keys:
+                self._park(key)
+
+    def release(self, keys: Iterable[Partition]) -> None:
+        """Hand out what is withheld of partitions that have not gone, after all."""
+        with self.lock:
+            self.resume([key for key in keys if key not in self._paused])
+
     def _pause(self, key: Partition) -> None:
-        self._put_back()
         self._held_back.pop(key, None)
         self._paused.add(key)
+        self._park(key)
+
+    def _park(self, key: Partition) -> None:
+        self._put_back()
         mine = [message for message in self._held if partition_of(message) == key]
         opened = self._open
         if opened is not None and opened.key == key:

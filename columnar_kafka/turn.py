@@ -35,7 +35,7 @@ class Turn:
         self._clock = clock
         self._owner: int | None = None
         self._first: dict[int, None] = {}  # threads that are not to be overtaken
-        self._waiting: list[threading.Lock] = []
+        self._waiting: dict[int, threading.Lock] = {}  # by thread: it may ask often in a turn
         self._wanted_until = -float("inf")
 
     @property
@@ -58,15 +58,16 @@ class Turn:
             return None
         try:
             with self._lock:
-                if self._owner is not None or self._first.keys() - {me}:
+                first = [*self._first, me][0]  # in one step: who begins to wait has no lock
+                if self._owner is not None or first != me:
                     return self._bell()
                 self._owner = me
             function()
         finally:
             if self._owner == me:
                 self._owner = None
-            if self._waiting:
-                self._wake()
+                if self._waiting:
+                    self._wake()
         return None
 
     def run_first(self, function: Callable[[], T]) -> T:
@@ -86,13 +87,14 @@ class Turn:
         return found[0]
 
     def _bell(self) -> threading.Lock:
-        bell = threading.Lock()
-        bell.acquire()
-        self._waiting.append(bell)
+        if (bell := self._waiting.get(get_ident())) is None:
+            bell = threading.Lock()
+            bell.acquire()
+            self._waiting[get_ident()] = bell
         return bell
 
     def _wake(self) -> None:
         with self._lock:
-            waiting, self._waiting = self._waiting, []
-        for each in waiting:
+            waiting, self._waiting = self._waiting, {}
+        for each in waiting.values():
             each.release()

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from tables import CONFIG, after, begin, put
 
 from columnar_kafka import ConfigError, SchemaError, SegmentError, position
-from columnar_kafka.plain import Json
+from columnar_kafka.plain import Ipc, Json
 from columnar_kafka.testing import FakeKafka
 
 
@@ -46,6 +46,27 @@ def test_a_segment_larger_than_a_batch_is_several(kafka) -> None:
     put(kafka, numbers(*range(5)))
     reader = begin(kafka).arrow_reader(["n"], timeout=0, num_records=2)
     assert [each.num_rows for each in reader] == [2, 2, 1]
+
+
+def test_of_several_batches_none_comes_again_when_another_partition_is_paused_between(
+    kafka,
+) -> None:
+    some, more = (
+        pa.record_batch({"s": pa.array(each).dictionary_encode()}) for each in ("ab", "c")
+    )
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, some.schema) as writer:
+        writer.write_batch(some)
+        writer.write_batch(more)
+    kafka.append("t", 0, sink.getvalue().to_pybytes())
+    kafka.append("t", 0, sink.getvalue().to_pybytes())
+    consumer = kafka.Consumer(CONFIG)
+    consumer.assign([TopicPartition("t", each, 0) for each in (0, 1)])
+    found = []
+    for batch in consumer.arrow_reader(["s"], timeout=0, value=Ipc()):
+        found.append(batch["s"].to_pylist())
+        consumer.pause([TopicPartition("t", 1)])
+    assert found == [["a", "b"], ["c"]] * 2
 
 
 def test_polars_reads_it(kafka) -> None:

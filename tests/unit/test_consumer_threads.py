@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from confluent_kafka import TopicPartition
 
 from columnar_kafka import position
 from columnar_kafka.testing import FakeKafka
+from columnar_kafka.turn import Turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -161,6 +163,37 @@ def test_a_thread_that_waits_for_ever_keeps_no_other_from_its_work() -> None:
     assert done == [7]
 
 
+def test_several_threads_that_do_something_else_all_come_in_while_one_waits_for_ever() -> None:
+    kafka = FakeKafka()
+    kafka.create_topic("t", 1)
+    consumer = tables.begin(kafka)
+    left = [3]
+
+    def wait() -> None:
+        assert value_of(consumer.poll()) == 7
+
+    def call() -> None:
+        for _ in range(20):
+            consumer.position([T0])
+        left[0] -= 1
+        if not left[0]:
+            tables.put(kafka, tables.numbers(7, 1))
+
+    run_all(wait, call, call, call)
+
+
+def test_a_thread_that_waits_for_its_turn_sleeps_and_has_one_bell_however_often_it_asks() -> None:
+    turn = Turn(threading.RLock(), time.monotonic)
+
+    def ask() -> None:
+        bells = [turn.run(lambda: None) for _ in range(3)]
+        assert bells[0] is not None
+        assert bells == [bells[0]] * 3
+        assert bells[0].locked()
+
+    turn.run(lambda: run_all(ask))
+
+
 def test_threads_that_wait_for_ever_learn_that_another_has_closed_the_consumer() -> None:
     kafka = FakeKafka()
     kafka.create_topic("t", 1)
@@ -241,3 +274,77 @@ def test_what_was_fetched_of_a_partition_that_another_thread_pauses_comes_when_i
     one.consumer.resume([T0])
     found += map(value_of, one.consumer.consume(3, 0.05))
     assert found[:3] == [0, 1, 2]
+
+
+# --- while partitions go --------------------------------------------------------------------------
+
+
+class TakenInCommits:
+    """What another thread can take of a consumer while that commits."""
+
+    def __init__(self, consumer: Any) -> None:
+        self.found: list[Any] = []
+        self._consumer = consumer
+        self._commit = consumer._broker.commit
+        consumer._broker.commit = self._take
+
+    def _take(self, offsets: Any, *, asynchronous: bool) -> Any:
+        run_all(lambda: self.found.extend(map(value_of, self._consumer.consume(1, 0.0))))
+        return self._commit(offsets, asynchronous=asynchronous)
+
+
+def test_nothing_is_handed_out_of_a_partition_while_a_close_commits_it(kafka: FakeKafka) -> None:
+    consumer = tables.begin(kafka)
+    consumer.consume(2)
+    taken = TakenInCommits(consumer)
+    consumer.close()
+    assert taken.found == []
+
+
+LEAVES: dict[str, Callable[[Any], Any]] = {
+    "assign": lambda it: it.assign([T0]),
+    "unassign": lambda it: it.unassign(),
+    "incremental_unassign": lambda it: it.incremental_unassign([T0]),
+}
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_nothing_is_handed_out_of_a_partition_between_its_commit_and_its_end(
+    kafka: FakeKafka, name: str
+) -> None:
+    consumer = tables.begin(kafka)
+    consumer.consume(2)
+    taken = TakenInCommits(consumer)
+    LEAVES[name](consumer)
+    assert taken.found == []
+    consumer.close()
+
+
+def test_what_an_assign_that_is_refused_was_to_end_goes_on(kafka: FakeKafka) -> None:
+    consumer = tables.begin(kafka)
+    consumer.consume(2)
+    with pytest.raises(TypeError):
+        consumer.assign(["t"])
+    assert list(map(value_of, consumer.consume(2))) == [2, 3]
+    consumer.close()
+
+
+@pytest.mark.parametrize("commits", [True, False], ids=["auto-commit", "in on_revoke"])
+def test_nothing_is_handed_out_of_a_partition_while_it_is_committed_before_it_goes(
+    kafka: FakeKafka, *, commits: bool
+) -> None:
+    consumer = kafka.Consumer({**tables.CONFIG, "enable.auto.commit": commits})
+
+    def on_revoke(consumer: Any, partitions: Any) -> None:
+        assert consumer.position(partitions)[0].offset == position.pack(0, 2, 100)
+        if not commits:
+            consumer.commit(asynchronous=False)
+
+    consumer.subscribe(["t"], on_revoke=on_revoke)
+    assert list(map(value_of, consumer.consume(2, 20))) == [0, 1]
+    taken = TakenInCommits(consumer)
+    consumer.unsubscribe()
+    consumer.poll(0)
+    assert taken.found == []
+    assert consumer.committed([T0])[0].offset == position.pack(0, 2, 100)
+    consumer.close()
