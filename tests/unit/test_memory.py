@@ -516,3 +516,21 @@ def test_leaving_gives_back_at_the_next_poll(kafka: MemoryKafka) -> None:
     consumer.poll(0)
     assert [len(each) for each in revoked] == [2]
     assert (consumer.assignment(), consumer.membership.id) == ([], None)
+
+
+def test_a_commit_that_on_commit_makes_is_answered_by_the_next_poll() -> None:
+    kafka = MemoryKafka()
+    kafka.create_topic("t", 1)
+    answers = []
+
+    def answered(error: Any, _: Any) -> None:
+        answers.append(error)
+        consumer.commit([TopicPartition("t", 0, len(answers))], asynchronous=True)
+
+    consumer = MemoryConsumer(kafka, on_commit=answered)
+    consumer.assign([TopicPartition("t", 0, 0)])
+    consumer.commit([TopicPartition("t", 0, 0)], asynchronous=True)
+    consumer.poll(0)
+    assert answers == [None]
+    consumer.poll(0)
+    assert answers == [None, None]

@@ -444,7 +444,7 @@ class MemoryConsumer:
             self.commit(wanted, asynchronous=True)
 
     def _run_commit_callbacks(self) -> None:
-        while self._results:
+        for _ in range(len(self._results)):  # a callback may commit again, for the next call
             error, offsets = self._results.popleft()
             if self._on_commit is not None:
                 self._on_commit(error, offsets)
