@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from columnar_kafka.feed import Stops
     from columnar_kafka.ledger import Partition
 
-__all__ = ["OnError", "OnSchemaChange", "stream"]
+__all__ = ["OnError", "OnSchemaChange", "deadline_after", "seconds_left", "stream"]
 
 _NOTHING: Final = "arrow_reader: at the end there is no record to take the schema from; give one"
 
@@ -91,11 +91,11 @@ def _first_schema(
     selection = Selection(request.selection.columns, promote=request.selection.promote)
     request = replace(request, selection=selection)
     is_at_end = _reaching(feed, ends)
-    deadline = _deadline(timeout)
+    deadline = deadline_after(timeout)
     while True:
         if is_at_end():
             raise KafkaException(KafkaError(KafkaError._PARTITION_EOF, _NOTHING))
-        found = feed.find(request, _left(deadline), stops)
+        found = feed.find(request, seconds_left(deadline), stops)
         if found is None:
             return None
         if found.table is not None:
@@ -118,11 +118,11 @@ def _batches(
     """Yield batches in the request's schema; `fits` if that is known to be a record's."""
     assert request.schema is not None
     is_at_end = _reaching(feed, ends)
-    deadline = _deadline(timeout)
+    deadline = deadline_after(timeout)
     read = Counter[object]()  # rows that the reader has of a table that was withdrawn then
     while not is_at_end():
         try:
-            found = feed.find(request, _left(deadline), stops)
+            found = feed.find(request, seconds_left(deadline), stops)
         except RuntimeError:
             if ends(set()):  # another thread has closed the consumer
                 return
@@ -148,7 +148,7 @@ def _batches(
         read.clear()
         yield from last  # nothing that may be interrupted comes before the reader has it
         fits = True
-        deadline = _deadline(timeout)
+        deadline = deadline_after(timeout)
 
 
 def _counted(
@@ -205,9 +205,11 @@ def _unfinished(timeout: float, stops: Stops) -> Exception:
     return KafkaException(KafkaError(KafkaError._TIMED_OUT, reason))
 
 
-def _deadline(timeout: float) -> float:
+def deadline_after(timeout: float) -> float:
+    """Return when a call ends, by the monotonic clock; for ever where `timeout` is negative."""
     return math.inf if timeout < 0 else time.monotonic() + timeout
 
 
-def _left(deadline: float) -> float:
+def seconds_left(deadline: float) -> float:
+    """Return how many seconds are left; -1 for all the time there is."""
     return -1 if deadline == math.inf else max(0.0, deadline - time.monotonic())

@@ -18,7 +18,7 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPar
 
 from columnar_kafka import config, lifetime, position
 from columnar_kafka.arrow_feed import ArrowFeed, Request
-from columnar_kafka.arrow_reader import stream
+from columnar_kafka.arrow_reader import deadline_after, seconds_left, stream
 from columnar_kafka.broker.confluent import ConfluentConsumer
 from columnar_kafka.decoder import InlineDecoder
 from columnar_kafka.errors import ConfigError, ForkError, SegmentError
@@ -261,7 +261,7 @@ class Consumer(StockConsumer):
             ConfigError: ``columnar.encoding`` is ``none``, or ``fetch.raw.bytes`` is set.
             RuntimeError, TypeError, ValueError: as `consume`.
         """
-        deadline = math.inf if timeout < 0 else time.monotonic() + timeout
+        deadline = deadline_after(timeout)
         while True:
             found = self._find_arrow(
                 num_records, timeout, columns, filter=filter, promote=promote, key=key, value=value
@@ -272,7 +272,7 @@ class Consumer(StockConsumer):
             if table is not None:
                 return table
             # Another thread has used the consumer at the last moment.
-            timeout = timeout if timeout < 0 else max(0.0, deadline - time.monotonic())
+            timeout = seconds_left(deadline)
 
     def _find_arrow(
         self,
@@ -785,7 +785,7 @@ class Consumer(StockConsumer):
         self._check_unwraps("lag")
         math.isfinite(timeout)
         self._check_open()
-        deadline = math.inf if timeout < 0 else time.monotonic() + timeout
+        deadline = deadline_after(timeout)
         return self._feed.run_alone(partial(self._lags, partitions, deadline))
 
     def _lags(self, partitions: list[TopicPartition] | None, deadline: float) -> list[Lag]:
@@ -794,9 +794,9 @@ class Consumer(StockConsumer):
             self._feed.catch_up(keys)
             starts = {key: at for key in keys if (at := self._feed.next_at(key)) is not None}
         if unknown := [TopicPartition(*key) for key in keys if key not in starts]:
-            found = to_positions(self._broker.committed(unknown, _left(deadline)))
+            found = to_positions(self._broker.committed(unknown, seconds_left(deadline)))
             starts |= {key_of(each): each.offset for each in found if each.offset >= 0}
-        return [self._lag(key, starts.get(key, 0), _left(deadline)) for key in keys]
+        return [self._lag(key, starts.get(key, 0), seconds_left(deadline)) for key in keys]
 
     def _lag(self, key: Partition, at: int, timeout: float) -> Lag:
         found = super().get_watermark_offsets(TopicPartition(*key), timeout)
@@ -831,7 +831,7 @@ class Consumer(StockConsumer):
         """
         if not self._settings.unwraps:
             return super().offsets_for_times(partitions, timeout)
-        deadline = math.inf if timeout < 0 else time.monotonic() + timeout
+        deadline = deadline_after(timeout)
         found = self._feed.run_alone(partial(super().offsets_for_times, partitions, timeout))
         times = {key_of(each): each.offset for each in partitions}
         first_records(self._broker, found, times, self._feed.read, deadline)
@@ -1105,11 +1105,6 @@ def _is_cooperative(inner: Mapping[str, Any]) -> bool:
 
 def _decoder(settings: config.ConsumerConfig) -> Decoder:
     return (IsolatedDecoder if settings.isolated else InlineDecoder)(settings.limits)
-
-
-def _left(deadline: float) -> float:
-    """Return how many seconds are left; -1 for all the time there is."""
-    return -1 if deadline == math.inf else max(0.0, deadline - time.monotonic())
 
 
 def _count(num_records: int) -> int:

@@ -523,9 +523,6 @@ class Feed:
         ready.withdraw()
         self._note()
         self._found = None
-        if not ready.parts:
-            self.ready = Ready()
-            return
         left = ready.parts[ready.noted_parts :]
         if not left:
             self.ready = Ready()
