@@ -481,9 +481,11 @@ def _check_records(table: pa.Table) -> None:
 
 def _check_names(kind: pa.DataType, path: str) -> None:
     """Refuse records with two fields of one name, and maps whose keys are records or lists."""
+    if not pa.types.is_nested(kind):
+        return
     if pa.types.is_map(kind) and pa.types.is_nested(kind.key_type):
         raise SegmentError(f"field {path!r} has keys of type {kind.key_type}, {_COLUMNS}")
-    inner = children(kind) if pa.types.is_nested(kind) else []
+    inner = children(kind)
     counts = Counter(name for name, _ in inner)
     for name, each in inner:
         if counts[name] > 1:

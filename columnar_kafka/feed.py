@@ -22,7 +22,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from itertools import chain, islice, pairwise
-from operator import length_hint
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import confluent_kafka
@@ -345,11 +344,10 @@ class Feed:
         Fewer only when `timeout` seconds have passed, when it `stops`, when the next one raises
         something, or when another thread has taken some of them at the last moment.
         """
-        now, left = self._clock(), self.ready.left
-        if now < self.due and length_hint(left) >= count > 0:
+        now = self._clock()
+        if count == 1 and now < self.due:
             self._after_serving()
-            found = [*islice(left, count)]  # nothing is called from here on
-            if found:
+            if found := self.ready.take(1):
                 return found
         deadline = now + timeout if timeout >= 0 else float("inf")
         self._serve_if_due()
@@ -357,13 +355,13 @@ class Feed:
         is_over = False
         while True:
             with self.lock:
-                is_more, is_last = self._gather(count)
+                is_more, is_enough = self._gather(count)
+                is_enough = is_enough or (is_over and not is_more)
                 ready = self.ready
-                is_enough = is_last or ready.count_left() >= count or (is_over and not is_more)
-                if is_enough and not ready.is_published:
-                    ready.publish()
+                if is_enough:
+                    ready.publish(count)
             if is_enough:
-                found = [*islice(ready.left, count)]
+                found = ready.take(count)
                 if found or is_over or not count:
                     return found
             elif is_more:
@@ -375,11 +373,11 @@ class Feed:
     def _gather(self, count: int) -> tuple[bool, bool]:
         """Make messages ready until there are `count`, or librdkafka is to be served.
 
-        Returns whether there may be more at once, and whether the next one raises something: not
-        before those that are ready are handed out.
+        Returns whether there may be more at once, and whether those that are ready are to be handed
+        out: there are enough, or what comes next raises something.
         """
         if self.ready.is_published and self.ready.count_left() >= count:
-            return True, False
+            return True, True
         if self.ready.is_published or self._found is not None:
             self._put_back()
         is_more = True
@@ -392,7 +390,7 @@ class Feed:
                 return False, True
             if self._clock() >= self.due:
                 break
-        return is_more, False
+        return is_more, len(self.ready.messages) >= count
 
     def _add_next(self) -> bool:
         """Make ready what comes next: a segment's next records, a plain message, or an event.

@@ -6,6 +6,8 @@ take it from there and to return it:
     for message in ready.left:
         return message
 
+Several are taken as one list, which is the only thing in an iterator.
+
 CPython changes threads and runs the handlers of signals after calls, and where loops begin again.
 Between taking and the user's own line there is neither. So a message is either still here or the
 user's, whichever thread takes it and whatever raises. How many were taken the iterator tells, and
@@ -15,6 +17,7 @@ what follows from that (positions, offsets to be stored) the feed notes later.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, Final
 
@@ -139,41 +142,73 @@ class Part:
 class Ready:
     """Messages in the order in which they are handed out.
 
-    First they are gathered, as many as a call wants. From `publish` on they are in `left`, to be
-    taken from there by any thread; none is added any more. `withdraw` ends that.
+    First they are gathered, as many as a call wants. Then `publish` lets any thread take them, one
+    by one from `left`, or many at once as the one list in `many`. From then on none is added any
+    more. `withdraw` ends that.
     """
 
-    __slots__ = ("_rest", "left", "messages", "noted", "noted_parts", "parts")
+    __slots__ = (
+        "_at_once",
+        "_upto",
+        "_withdrawn",
+        "is_published",
+        "left",
+        "many",
+        "messages",
+        "noted",
+        "noted_parts",
+        "parts",
+    )
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
         self.parts: list[Part] = []
         self.left: Iterator[Message] = iter(())
+        self.many: Iterator[list[Message]] = iter(())
         self.noted = 0  # of the messages that were taken
         self.noted_parts = 0  # of those that were taken whole
-        self._rest: list[Message] | None = self.messages  # those that nobody can take
-
-    @property
-    def is_published(self) -> bool:
-        """Whether messages can be taken, or could be."""
-        return self._rest is not self.messages
+        self.is_published = False  # now, or once
+        self._upto = 0  # of the messages that were taken, can be, or were withdrawn since
+        self._at_once = 0  # of these in `many`
+        self._withdrawn: list[Message] = []
 
     def count_left(self) -> int:
         """Return how many were not taken."""
-        return length_hint(self.left) if self._rest is None else len(self._rest)
+        return len(self.messages) - self.count_taken()
 
     def count_taken(self) -> int:
         """Return how many were."""
-        return len(self.messages) - self.count_left()
+        still = length_hint(self.left) + self._at_once * length_hint(self.many)
+        return self._upto - still - len(self._withdrawn)
 
-    def publish(self) -> None:
-        """Let them be taken."""
-        self.left, self._rest = iter(self.messages), None
+    def publish(self, count: int) -> None:
+        """Let up to `count` be taken at once; or, if it is one, all of them one by one."""
+        if length_hint(self.left) or length_hint(self.many):
+            if count == 1 and length_hint(self.left):
+                return
+            self.withdraw()
+        begin = self._upto - len(self._withdrawn)
+        upto = len(self.messages) if count == 1 else min(begin + count, len(self.messages))
+        batch, withdrawn = self.messages[begin:upto], list[Any]()
+        left = iter(batch if count == 1 else ())
+        many = iter((batch,) if batch and count > 1 else ())
+        # All of it or nothing: nothing is called from here on.
+        self._upto, self._at_once, self._withdrawn = upto, upto - begin, withdrawn
+        self.left, self.many, self.is_published = left, many, True
+
+    def take(self, count: int) -> list[Message]:
+        """Return what was published for this `count`; nothing if other threads have taken it."""
+        for message in self.left if count == 1 else ():
+            return [message]
+        for messages in self.many if count > 1 else ():
+            return messages
+        return []
 
     def withdraw(self) -> None:
         """Let no more be taken."""
-        if self._rest is None:
-            self._rest = [*self.left]  # in one step: what is taken meanwhile is not in it
+        left, many = self.left, chain.from_iterable(self.many)
+        self._withdrawn += left  # in one step each: what is taken meanwhile is not in it
+        self._withdrawn += many
 
 
 class Handed:

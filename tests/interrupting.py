@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dis
+import gc
 import inspect
 import linecache
 import random
@@ -44,11 +45,13 @@ class Interrupter:
         if self._places and self.count > max(self._places):
             return function()
         before = sys.gettrace()
+        gc.disable()  # it would run what is not of this run
         sys.settrace(self._begun)
         try:
             return function()
         finally:
             sys.settrace(before)
+            gc.enable()
             self._running.clear()
             self._inlined.clear()
 

@@ -168,6 +168,8 @@ def filled(array: pa.Array, to: pa.Field, hidden: pa.BooleanArray | None = None)
         hidden: where a record or a list around it is null, if anywhere.
     """
     keeps_nulls = to.nullable or not array.null_count or hidden is None
+    if keeps_nulls and array.type.equals(to.type) and not types.is_nested(to.type):
+        return array
     if not keeps_nulls:
         keeps_nulls = pc.any(pc.and_not(array.is_null(), hidden)).as_py()
     if types.is_struct(to.type):

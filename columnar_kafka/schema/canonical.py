@@ -31,8 +31,20 @@ def canonical(schema: pa.Schema) -> str:
 
 def fingerprint(schema: pa.Schema) -> str:
     """Return the first 16 bytes, in hex, of SHA-256 over `canonical`; raises as that does."""
-    return hashlib.sha256(canonical(schema).encode()).hexdigest()[:32]
+    arrows = schema.with_metadata(users(schema.metadata)).serialize().to_pybytes()
+    key = hashlib.sha256(arrows).digest()  # much sooner made than the text
+    found = _known.get(key)
+    if found is None:
+        found = hashlib.sha256(canonical(schema).encode()).hexdigest()[:32]
+        if b"ARROW:extension:" not in arrows:  # or a type may be written as another with metadata
+            if len(_known) >= _MOST_KNOWN:
+                _known.clear()
+            _known[key] = found
+    return found
 
+
+_known: dict[bytes, str] = {}  # fingerprints, by the hash of a schema as Arrow writes it
+_MOST_KNOWN: Final = 1000
 
 _FILES_OWN: Final = (b"columnar.", b"ARROW:")
 """How the keys of the metadata begin that say something of the file, not of its schema."""

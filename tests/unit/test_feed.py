@@ -640,7 +640,7 @@ def test_nothing_is_passed_of_what_a_call_has_taken_and_not_returned(
     assert one.numbers() == [1, 2]
 
 
-def interrupted(_: Any) -> None:
+def interrupted(*_: Any) -> None:
     raise KeyboardInterrupt
 
 
