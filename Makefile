@@ -39,8 +39,8 @@ integration: install  ## only the tests on real servers
 
 faults: install  ## the long ones: processes killed, servers stopped, 10,000 steps against a model
 	$(BIN)/python -m pytest tests/faults --timeout 1800
-	$(BIN)/python -m pytest tests/unit/test_consumer_model.py tests/unit/test_sender_model.py \
-		tests/unit/test_interrupted.py --hypothesis-profile long
+	$(BIN)/python -m pytest tests/unit/consuming/test_consumer_model.py tests/unit/producing/test_sender_model.py \
+		tests/unit/consuming/test_interrupted.py --hypothesis-profile long
 
 third-parties: install  ## tracers and frameworks around our clients, each in an environment of its own
 	$(BIN)/pip install --quiet uv

@@ -3,8 +3,8 @@
 >>> from columnar_kafka import Consumer, Producer
 """
 
-from columnar_kafka.consumer import Consumer
-from columnar_kafka.decoder import Segment
+from columnar_kafka.consuming.consumer import Consumer
+from columnar_kafka.consuming.lag import Lag
 from columnar_kafka.errors import (
     ColumnarError,
     ConfigError,
@@ -14,9 +14,10 @@ from columnar_kafka.errors import (
     SchemaError,
     SegmentError,
 )
-from columnar_kafka.lag import Lag
-from columnar_kafka.producer import Producer
-from columnar_kafka.record import ArrowReport, Message
+from columnar_kafka.message import Message
+from columnar_kafka.producing.producer import Producer
+from columnar_kafka.producing.report import ArrowReport
+from columnar_kafka.segment.decoder import Segment
 from columnar_kafka.serializing import DeserializingConsumer, SerializingProducer
 from columnar_kafka.share import ShareConsumer
 

@@ -7,27 +7,29 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from columnar_kafka.errors import ConfigError
-from columnar_kafka.partitioner import PARTITIONERS
 from columnar_kafka.position import MAX_ROWS
 
-__all__ = ["METADATA_MEMBERS", "ConsumerConfig", "Limits", "ProducerConfig", "merge"]
+__all__ = [
+    "ENCODINGS",
+    "METADATA_MEMBERS",
+    "Config",
+    "ConfigReader",
+    "DecodeLimits",
+    "boolean",
+    "choice",
+    "integer",
+    "merge_arguments",
+    "number",
+]
 
 METADATA_MEMBERS: Final = ("id", "key", "timestamp", "headers")
-COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 ENCODINGS: Final = ("none", "parquet")
-DECODES: Final = ("inline", "isolated")
 
 T = TypeVar("T")
 Config = Mapping[str, Any]
 
-# librdkafka's own defaults and aliases, for the keys that also steer the buffer in front of it.
-_MESSAGE_TIMEOUT: Final = ("message.timeout.ms", "delivery.timeout.ms")
-_LINGER: Final = ("linger.ms", "queue.buffering.max.ms")
-_IN_FLIGHT: Final = ("max.in.flight.requests.per.connection", "max.in.flight")
-_ERRORS_ONLY: Final = "delivery.report.only.error"
 
-
-def merge(args: Sequence[Any], kwargs: Config) -> dict[str, Any]:
+def merge_arguments(args: Sequence[Any], kwargs: Config) -> dict[str, Any]:
     """Return the one configuration that confluent-kafka's constructor arguments amount to.
 
     Raises:
@@ -40,7 +42,9 @@ def merge(args: Sequence[Any], kwargs: Config) -> dict[str, Any]:
     return {**(args[0] if args else {}), **kwargs}
 
 
-def _integer(low: int, high: int) -> Callable[[str, Any], int]:
+def integer(low: int, high: int) -> Callable[[str, Any], int]:
+    """Return a parser of whole numbers from `low` to `high`."""
+
     def parse(key: str, value: Any) -> int:
         try:
             number = int(str(value))
@@ -53,7 +57,9 @@ def _integer(low: int, high: int) -> Callable[[str, Any], int]:
     return parse
 
 
-def _number(low: float, high: float) -> Callable[[str, Any], float]:
+def number(low: float, high: float) -> Callable[[str, Any], float]:
+    """Return a parser of numbers from `low` to `high`."""
+
     def parse(key: str, value: Any) -> float:
         try:
             number = float(str(value))
@@ -66,7 +72,9 @@ def _number(low: float, high: float) -> Callable[[str, Any], float]:
     return parse
 
 
-def _choice(*allowed: str) -> Callable[[str, Any], str]:
+def choice(*allowed: str) -> Callable[[str, Any], str]:
+    """Return a parser of one of these words."""
+
     def parse(key: str, value: Any) -> str:
         if value not in allowed:
             raise ConfigError(f"{key}={value!r}: must be one of {', '.join(allowed)}")
@@ -75,24 +83,15 @@ def _choice(*allowed: str) -> Callable[[str, Any], str]:
     return parse
 
 
-def _boolean(key: str, value: Any) -> bool:
+def boolean(key: str, value: Any) -> bool:
+    """Parse a boolean as librdkafka does."""
     found = {"true": True, "1": True, "false": False, "0": False}.get(str(value).lower())
     if found is None:
         raise ConfigError(f"{key}={value!r}: must be true or false")
     return found
 
 
-def _members(key: str, value: Any) -> tuple[str, ...]:
-    names = [name.strip() for name in value.split(",")] if isinstance(value, str) else []
-    if names == ["none"]:
-        return ()
-    if not names or len(set(names)) < len(names) or not set(names) <= set(METADATA_MEMBERS):
-        allowed = ",".join(METADATA_MEMBERS)
-        raise ConfigError(f"{key}={value!r}: must be none, or some of {allowed}, each once")
-    return tuple(name for name in METADATA_MEMBERS if name in names)
-
-
-class _Reader:
+class ConfigReader:
     """Reads keys out of one configuration; what is left over goes to librdkafka."""
 
     def __init__(self, config: Config) -> None:
@@ -130,126 +129,8 @@ class _Reader:
         return self._rest
 
 
-_PRODUCER_KEYS: Final = (
-    "columnar.encoding",
-    "columnar.encoding.compression",
-    "columnar.segment.bytes",
-    "columnar.segment.rows",
-    "columnar.linger.ms",
-    "columnar.metadata",
-)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerConfig:
-    """A producer's settings; durations in seconds, sizes in bytes."""
-
-    encoding: str
-    compression: str
-    segment_bytes: int
-    segment_rows: int
-    linger: float
-    metadata: tuple[str, ...]
-    partitioner: str
-    message_timeout: float
-    message_max_bytes: int
-    batch_bytes: int
-    queue_bytes: int
-    queue_records: int | None
-    metadata_refresh: float
-    metadata_propagation: float
-    transactional: bool
-    on_delivery: Callable[..., Any] | None
-    errors_only: bool
-    unread: ConfigError | None = None
-    """Why one of librdkafka's settings means nothing here, to be raised unless librdkafka does."""
-
-    @classmethod
-    def parse(cls, config: Config) -> tuple[ProducerConfig, dict[str, Any]]:
-        """Return the settings, and the configuration for librdkafka.
-
-        Raises:
-            ConfigError: an unknown ``columnar.`` key, or a value that is not allowed.
-        """
-        read = _Reader(config)
-        encoding = read.own("columnar.encoding", "none", _choice(*ENCODINGS))
-        linger_ms = read.own("columnar.linger.ms", 1000, _number(0, 900_000))
-        # librdkafka's own linger must not add to ours, nor leave so little that nothing fills.
-        inner_linger_ms = read.shared(_LINGER, 5, _number(0, 900_000))
-        parsed = cls(
-            encoding=encoding,
-            compression=read.own("columnar.encoding.compression", "zstd", _choice(*COMPRESSIONS)),
-            segment_bytes=read.own(
-                "columnar.segment.bytes", 900_000, _integer(1_000, 1_000_000_000)
-            ),
-            segment_rows=read.own("columnar.segment.rows", 100_000, _integer(1, MAX_ROWS)),
-            linger=max(linger_ms - inner_linger_ms, linger_ms / 2) / 1000,
-            metadata=read.own("columnar.metadata", ",".join(METADATA_MEMBERS), _members),
-            partitioner=read.shared(
-                ("partitioner",), "consistent_random", _choice(*sorted(PARTITIONERS))
-            ),
-            message_timeout=_timeout(read),
-            message_max_bytes=read.shared(
-                ("message.max.bytes",), 1_000_000, _integer(1_000, 1_000_000_000)
-            ),
-            batch_bytes=read.shared(("batch.size",), 1_000_000, _integer(1, 2_147_483_647)),
-            queue_bytes=1024
-            * read.shared(("queue.buffering.max.kbytes",), 1 << 20, _integer(1, 2_147_483_647)),
-            queue_records=read.shared(
-                ("queue.buffering.max.messages",), 0, _integer(0, 2_147_483_647)
-            )
-            or None,
-            metadata_refresh=read.shared(
-                ("topic.metadata.refresh.interval.ms",), 300_000, _integer(-1, 3_600_000)
-            )
-            / 1000,
-            metadata_propagation=read.shared(
-                ("topic.metadata.propagation.max.ms",), 30_000, _integer(0, 3_600_000)
-            )
-            / 1000,
-            transactional=bool(config.get("transactional.id")),
-            on_delivery=config.get("on_delivery"),
-            errors_only=config.get(_ERRORS_ONLY) is True,  # confluent-kafka takes nothing else
-            unread=read.unread,
-        )
-        rest = read.rest(_PRODUCER_KEYS)
-        if encoding != "none" and parsed.message_timeout <= linger_ms / 1000:
-            raise ConfigError(
-                f"message.timeout.ms={parsed.message_timeout * 1000:g} must be longer than "
-                f"columnar.linger.ms={linger_ms:g}: records would time out while they wait for "
-                "their segment to fill"
-            )
-        idempotent = parsed.transactional or read.shared(("enable.idempotence",), False, _boolean)
-        if encoding != "none" and idempotent and not set(_IN_FLIGHT) & set(rest):
-            # A broker that knows nothing of a producer takes its second request although it has
-            # refused the first, which librdkafka then reports as delivered: its records are lost.
-            rest[_IN_FLIGHT[0]] = 1
-        if encoding != "none" and parsed.errors_only:
-            # A record's success is learned from its segment's report; who is told is ours to say.
-            rest[_ERRORS_ONLY] = False
-        return parsed, rest
-
-
-def _timeout(read: _Reader) -> float:
-    """Return message.timeout.ms in seconds; 0 means for ever, as in librdkafka."""
-    ms = read.shared(_MESSAGE_TIMEOUT, 300_000, _integer(0, 2_147_483_647))
-    return ms / 1000 if ms else float("inf")
-
-
-_CONSUMER_KEYS: Final = (
-    "columnar.encoding",
-    "columnar.decode",
-    "columnar.max.rows",
-    "columnar.max.values",
-    "columnar.max.decoded.bytes",
-    "columnar.max.footer.bytes",
-    "columnar.max.decode.ms",
-    "fetch.raw.bytes",
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class DecodeLimits:
     """What one segment may claim; the keys are ``columnar.max.`` and these names.
 
     A segment of 1 MB decodes to some 10 MB, in a few milliseconds.
@@ -271,70 +152,16 @@ class Limits:
     """How long decoding may take, when it is isolated."""
 
     @classmethod
-    def parse(cls, read: _Reader) -> Limits:
+    def parse(cls, read: ConfigReader) -> DecodeLimits:
         """Return the limits of a configuration."""
-        big = _integer(1, 1 << 40)
+        big = integer(1, 1 << 40)
         return cls(
-            rows=read.own("columnar.max.rows", cls().rows, _integer(1, MAX_ROWS)),
+            rows=read.own("columnar.max.rows", cls().rows, integer(1, MAX_ROWS)),
             values=read.own("columnar.max.values", cls().values, big),
             decoded_bytes=read.own("columnar.max.decoded.bytes", cls().decoded_bytes, big),
             footer_bytes=read.own("columnar.max.footer.bytes", cls().footer_bytes, big),
             decode_seconds=read.own(
-                "columnar.max.decode.ms", cls().decode_seconds * 1000, _number(1, 3_600_000)
+                "columnar.max.decode.ms", cls().decode_seconds * 1000, number(1, 3_600_000)
             )
             / 1000,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerConfig:
-    """A consumer's settings; durations in seconds."""
-
-    encoding: str
-    raw: bool
-    isolated: bool
-    limits: Limits
-    auto_commit: bool
-    auto_commit_interval: float
-    auto_store: bool
-    on_commit: Callable[..., Any] | None
-    unread: ConfigError | None = None
-    """As a producer's."""
-
-    @property
-    def unwraps(self) -> bool:
-        """Whether segments are unwrapped into records."""
-        return self.encoding != "none" and not self.raw
-
-    @classmethod
-    def parse(cls, config: Config) -> tuple[ConsumerConfig, dict[str, Any]]:
-        """Return the settings, and the configuration for librdkafka.
-
-        When segments are unwrapped, storing and committing offsets is this package's work:
-        librdkafka commits a stored offset only when the *offset* grows, so it cannot carry rows.
-
-        Raises:
-            ConfigError: an unknown ``columnar.`` key, or a value that is not allowed.
-        """
-        read = _Reader(config)
-        parsed = cls(
-            encoding=read.own("columnar.encoding", "none", _choice(*ENCODINGS)),
-            raw=read.own("fetch.raw.bytes", False, _boolean),
-            isolated=read.own("columnar.decode", "inline", _choice(*DECODES)) == "isolated",
-            limits=Limits.parse(read),
-            auto_commit=read.shared(("enable.auto.commit",), True, _boolean),
-            auto_commit_interval=read.shared(
-                ("auto.commit.interval.ms",), 5_000, _integer(0, 86_400_000)
-            )
-            / 1000,
-            auto_store=read.shared(("enable.auto.offset.store",), True, _boolean),
-            on_commit=config.get("on_commit"),
-            unread=read.unread,
-        )
-        rest = read.rest(_CONSUMER_KEYS)
-        if parsed.unwraps:
-            rest |= {"enable.auto.commit": False, "enable.auto.offset.store": False}
-            # Some 64 segments fill librdkafka's queue: read in a tenth of a second they may be, and
-            # it would look a second later.
-            rest.setdefault("fetch.queue.backoff.ms", 50)
-        return parsed, rest

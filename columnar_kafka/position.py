@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-__all__ = ["MAX_ROWS", "Place", "commit_metadata", "pack", "resume", "start", "unpack"]
+__all__ = ["MAX_ROWS", "Unpacked", "commit_metadata", "pack", "resume", "start", "unpack"]
 
 MAX_ROWS: Final = 1 << 20
 """The most rows one segment can hold, and the number of positions one Kafka offset spans."""
@@ -19,7 +19,7 @@ MAX_ROWS: Final = 1 << 20
 _METADATA: Final = re.compile(r"1:([1-9][0-9]{0,6}):([0-9A-Za-z_-]{1,40})", re.ASCII)
 
 
-class Place(NamedTuple):
+class Unpacked(NamedTuple):
     """Where a position points: ``left`` rows, itself included, are still to come at ``offset``.
 
     ``left`` is 0 for the start of an offset, where the number of rows is not known.
@@ -40,7 +40,7 @@ def pack(offset: int, row: int = 0, rows: int = 1) -> int:
     return (offset + 1) * MAX_ROWS - (rows - row)
 
 
-def unpack(position: int) -> Place:
+def unpack(position: int) -> Unpacked:
     """Return the Kafka offset of `position` and how many of its rows are still to come.
 
     Raises:
@@ -49,7 +49,7 @@ def unpack(position: int) -> Place:
     if position < 0:
         raise ValueError(f"{position} is a special offset, not a position")
     offset, passed = divmod(position, MAX_ROWS)
-    return Place(offset, MAX_ROWS - passed if passed else 0)
+    return Unpacked(offset, MAX_ROWS - passed if passed else 0)
 
 
 def start(offset: int) -> int:

@@ -13,9 +13,9 @@ from confluent_kafka import deserializing_consumer, serializing_producer
 from confluent_kafka.error import KeyDeserializationError, KeySerializationError
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from columnar_kafka import wire
-from columnar_kafka.consumer import Consumer
-from columnar_kafka.producer import Producer
+from columnar_kafka.consuming.consumer import Consumer
+from columnar_kafka.producing.producer import Producer
+from columnar_kafka.segment.headers import is_segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,7 +89,7 @@ class DeserializingConsumer(  # type: ignore[misc]  # confluent-kafka has no `co
     _stock = deserializing_consumer.DeserializingConsumer
 
     def _deserialize(self, msg: confluent_kafka.Message[Any, Any]) -> Any:
-        raw = self._settings.raw and wire.is_segment(msg.headers())
+        raw = self._settings.raw and is_segment(msg.headers())
         if not raw and not isinstance(msg.value(), dict):
             return super()._deserialize(msg)
         if self._key_deserializer is not None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import confluent_kafka
 
-from columnar_kafka import config
+from columnar_kafka.config import merge_arguments
+from columnar_kafka.consuming.settings import ConsumerConfig
 from columnar_kafka.errors import ConfigError
 
 __all__ = ["ShareConsumer"]
@@ -27,7 +28,7 @@ class ShareConsumer(confluent_kafka.ShareConsumer):
                 `Consumer`.
             KafkaException, TypeError: as confluent-kafka.
         """
-        settings, inner = config.ConsumerConfig.parse(config.merge(args, kwargs))
+        settings, inner = ConsumerConfig.parse(merge_arguments(args, kwargs))
         if settings.unwraps:
             raise ConfigError(
                 f"columnar.encoding={settings.encoding}: not possible with a ShareConsumer: a "

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from columnar_kafka.errors import ConfigError
-from columnar_kafka.lake.base import Generation, Message, NotLandedError, Staged, Table
-from columnar_kafka.lake.parquet import ParquetDirectory
+from columnar_kafka.lake.directory import ParquetDirectory
+from columnar_kafka.lake.model import Generation, Message, NotLandedError, Staged, Table
 from columnar_kafka.lake.plan import Layout, Mode, Planner
 from columnar_kafka.lake.stage import stage
 from spark_sink import options as opts

@@ -16,8 +16,8 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from columnar_kafka.broker.client_classes import StockConsumer
 from columnar_kafka.errors import ConfigError
-from columnar_kafka.tracing import StockConsumer
 from spark_sink import options as opts
 
 if TYPE_CHECKING:

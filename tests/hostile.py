@@ -24,19 +24,29 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import TopicPartition
 
-from columnar_kafka.columns import kafka
-from columnar_kafka.encoder import ParquetEncoder
-from columnar_kafka.feed import Feed
-from columnar_kafka.ledger import Ledger
-from columnar_kafka.parquet import thrift
-from columnar_kafka.parquet.thrift import BINARY, FALSE, I16, I32, I64, LIST, STRUCT, TRUE, Cursor
+from columnar_kafka.columns import kafka_column
+from columnar_kafka.consuming.feed import Feed
+from columnar_kafka.consuming.offset_store import OffsetStore
 from columnar_kafka.schema import fingerprint
-from columnar_kafka.wire import SegmentHeader
+from columnar_kafka.segment.encoder import ParquetEncoder
+from columnar_kafka.segment.headers import SegmentHeader
+from columnar_kafka.segment.parquet import thrift
+from columnar_kafka.segment.parquet.thrift import (
+    BINARY,
+    FALSE,
+    I16,
+    I32,
+    I64,
+    LIST,
+    STRUCT,
+    TRUE,
+    Cursor,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from columnar_kafka.decoder import Decoder
+    from columnar_kafka.segment.decoder import Decoder
 
 MIB = 1 << 20
 
@@ -247,12 +257,12 @@ def ordinary(compression: str, rows: int = 40) -> Sent:
             "b": [True, None] * (rows // 2),
         }
     )
-    batch = kafka.KafkaColumn(("id", "key", "timestamp", "headers")).append_to(
+    batch = kafka_column.KafkaColumn(("id", "key", "timestamp", "headers")).append_to(
         table.combine_chunks().to_batches()[0],
         segment="p-0",
-        timestamps=kafka.timestamp_array(range(rows)),
-        keys=kafka.key_array([b"key-%d" % each for each in range(rows)]),
-        headers=kafka.header_array([[("h", b"x")]] * rows),
+        timestamps=kafka_column.timestamp_array(range(rows)),
+        keys=kafka_column.key_array([b"key-%d" % each for each in range(rows)]),
+        headers=kafka_column.header_array([[("h", b"x")]] * rows),
     )
     header = SegmentHeader(
         rows=rows,
@@ -640,7 +650,7 @@ def _read(segments: Iterator[Sent], decoder: Decoder | None = None) -> Iterator[
         )
         for offset, each in enumerate(segments)
     )
-    feed = Feed(topic, Ledger(auto_store=True), decoder=decoder)
+    feed = Feed(topic, OffsetStore(auto_store=True), decoder=decoder)
     while batch := feed.take(64, 0):
         yield from batch
 

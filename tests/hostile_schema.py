@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hostile import File, Sent, changed, field, sent
 
-from columnar_kafka.decoder import Segment
 from columnar_kafka.errors import SegmentError
 from columnar_kafka.schema import fingerprint
+from columnar_kafka.segment.decoder import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,16 +24,16 @@ import pyarrow.parquet as pq
 from confluent_kafka import TopicPartition
 
 from columnar_kafka import Segment
-from columnar_kafka.columns import kafka
-from columnar_kafka.columns.arrow import conform
-from columnar_kafka.columns.pure import PureColumns
-from columnar_kafka.columns.rows import to_rows
+from columnar_kafka.columns import kafka_column
+from columnar_kafka.columns.arrow_input import conform
+from columnar_kafka.columns.columns_to_rows import to_rows
+from columnar_kafka.columns.rows_to_columns import RowColumns
 from columnar_kafka.config import METADATA_MEMBERS
-from columnar_kafka.encoder import ParquetEncoder
 from columnar_kafka.lake.stitch import stitch
 from columnar_kafka.schema import RecordSchema, fingerprint
+from columnar_kafka.segment.encoder import ParquetEncoder
+from columnar_kafka.segment.headers import SegmentHeader
 from columnar_kafka.testing import FakeKafka
-from columnar_kafka.wire import SegmentHeader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -176,12 +176,12 @@ class Made:
             made = conform(table, parsed, now_ms=0).columns.combine_chunks()
             [batch] = made.to_batches()
         count = len(self.rows)
-        whole = kafka.KafkaColumn(METADATA_MEMBERS).append_to(
+        whole = kafka_column.KafkaColumn(METADATA_MEMBERS).append_to(
             batch,
             segment="p-0",
-            timestamps=kafka.timestamp_array(range(count)),
-            keys=kafka.key_array([each["text"].encode() for each in self.rows]),
-            headers=kafka.header_array([[("h", b"x")], None] * (count // 2)),
+            timestamps=kafka_column.timestamp_array(range(count)),
+            keys=kafka_column.key_array([each["text"].encode() for each in self.rows]),
+            headers=kafka_column.header_array([[("h", b"x")], None] * (count // 2)),
         )
         header = SegmentHeader(
             rows=count,
@@ -194,7 +194,7 @@ class Made:
         self.headers = header.headers(self.value)
 
     def _from_rows(self, parsed: RecordSchema) -> pa.RecordBatch:
-        columns = PureColumns(parsed)
+        columns = RowColumns(parsed)
         builder = columns.builder()
         taken = {id(row): columns.take(row)[0] for row in self.rows}
         for row in self.rows:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from columnar_kafka.columns import kafka
-from columnar_kafka.encoder import ParquetEncoder
-from columnar_kafka.lake.base import Message
+from columnar_kafka.columns import kafka_column
+from columnar_kafka.lake.model import Message
 from columnar_kafka.schema import fingerprint
-from columnar_kafka.wire import SegmentHeader
+from columnar_kafka.segment.encoder import ParquetEncoder
+from columnar_kafka.segment.headers import SegmentHeader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,14 +26,14 @@ def segment(
     table: pa.Table, *, topic: str = "t", partition: int = 0, offset: int = 0, number: int = 0
 ) -> Message:
     """One segment with the user's columns of `table`, from producer "p" and with that number."""
-    column = kafka.KafkaColumn(["id", "timestamp"])
+    column = kafka_column.KafkaColumn(["id", "timestamp"])
     rows, name = table.num_rows, f"p-{number}"
     batch = column.append_to(
         table.combine_chunks().to_batches()[0],
         segment=name,
-        timestamps=kafka.timestamp_array(range(rows)),
-        keys=kafka.key_array([None] * rows),
-        headers=kafka.header_array([None] * rows),
+        timestamps=kafka_column.timestamp_array(range(rows)),
+        keys=kafka_column.key_array([None] * rows),
+        headers=kafka_column.header_array([None] * rows),
     )
     header = SegmentHeader(
         rows=rows,

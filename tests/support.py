@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import psutil
 import pyarrow as pa
 
-from columnar_kafka import wire
-from columnar_kafka.accumulator import Accumulator
-from columnar_kafka.batch import Plain
-from columnar_kafka.broker.memory import MemoryKafka, MemoryProducer
-from columnar_kafka.columns.kafka import KafkaColumn
-from columnar_kafka.columns.pure import PureColumns
+from columnar_kafka.columns.kafka_column import KafkaColumn
+from columnar_kafka.columns.rows_to_columns import RowColumns
 from columnar_kafka.config import METADATA_MEMBERS
-from columnar_kafka.decoder import Segment
-from columnar_kafka.delivery import Delivery
-from columnar_kafka.encoder import ParquetEncoder
-from columnar_kafka.format import Format, Limits
-from columnar_kafka.intake import Intake
-from columnar_kafka.partitioner import Partitioner
-from columnar_kafka.record import encode_headers
+from columnar_kafka.producing.accumulator import Accumulator
+from columnar_kafka.producing.batch import PlainMessage
+from columnar_kafka.producing.delivery import Delivery
+from columnar_kafka.producing.partitioner import Partitioner
+from columnar_kafka.producing.record_queue import RecordQueue
+from columnar_kafka.producing.report import encode_headers
+from columnar_kafka.producing.sender import Sender
+from columnar_kafka.producing.topic_format import SegmentLimits, TopicFormat
 from columnar_kafka.schema import RecordSchema
-from columnar_kafka.sender import Sender
+from columnar_kafka.segment.decoder import Segment
+from columnar_kafka.segment.encoder import ParquetEncoder
+from columnar_kafka.segment.headers import is_segment
+from columnar_kafka.testing.memory import MemoryKafka, MemoryProducer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -107,7 +107,7 @@ class Pipeline:
         self.now = 0.0
         self.kafka = MemoryKafka()
         self.broker = MemoryProducer(self.kafka, queue_messages=queue_messages)
-        self.intake = Intake(
+        self.intake = RecordQueue(
             limit_bytes=queue_bytes, limit_records=queue_records, gather_seconds=0.0
         )
         self.delivery = Delivery(self.intake, sends_again=sends_again)
@@ -130,9 +130,9 @@ class Pipeline:
             wall_ms=lambda: 1_000_000,
         )
         self.reports: list[Reported] = []
-        self._limits = Limits(target_bytes, limit_bytes, segment_rows, window)
+        self._limits = SegmentLimits(target_bytes, limit_bytes, segment_rows, window)
         self._members = members
-        self._forms: dict[str, Format] = {}
+        self._forms: dict[str, TopicFormat] = {}
         if partitions is not None:
             self.kafka.create_topic("t", partitions)
         self.set_schema(schema)
@@ -140,10 +140,10 @@ class Pipeline:
     def set_schema(self, schema: Any, topic: str = "t") -> None:
         parsed = RecordSchema.parse(schema)
         column = KafkaColumn(self._members)
-        form = Format(
+        form = TopicFormat(
             topic=topic,
             records=parsed,
-            columns=PureColumns(parsed),
+            columns=RowColumns(parsed),
             kafka=column,
             schema=column.schema(parsed.arrow),
             encoder=ParquetEncoder("zstd"),
@@ -172,7 +172,7 @@ class Pipeline:
         form = self._forms[topic]
         if value is None or isinstance(value, bytes):
             charge = nbytes + len(value or b"") + 200
-            plain = Plain(
+            plain = PlainMessage(
                 topic=topic,
                 partition=partition,
                 value=value,
@@ -266,7 +266,7 @@ class _Rows(list[Any]):
 
 def _records(message: Message) -> Iterator[Sent]:
     headers: Any = message.headers()
-    if not wire.is_segment(headers):
+    if not is_segment(headers):
         yield Sent(message.value(), message.key(), headers, message.timestamp()[1])
         return
     topic, partition, offset = message.topic(), message.partition(), message.offset()

@@ -8,7 +8,7 @@ import pyarrow as pa
 from confluent_kafka import TopicPartition
 from segments import segment
 
-from columnar_kafka import decoder
+from columnar_kafka.segment import decoder
 
 if TYPE_CHECKING:
     import pytest

@@ -92,11 +92,11 @@ def test_the_consumers_snippet_for_the_lag_runs(kafka, capsys) -> None:
 
 
 def test_the_readmes_error_is_the_one_that_users_see() -> None:
-    from columnar_kafka.columns.pure import PureColumns  # noqa: PLC0415
+    from columnar_kafka.columns.rows_to_columns import RowColumns  # noqa: PLC0415
     from columnar_kafka.errors import RowError  # noqa: PLC0415
     from columnar_kafka.schema import RecordSchema  # noqa: PLC0415
 
-    columns = PureColumns(RecordSchema.parse(pa.schema([("flight", pa.int32())])))
+    columns = RowColumns(RecordSchema.parse(pa.schema([("flight", pa.int32())])))
     with pytest.raises(RowError) as raised:
         columns.take({"flight": "1545"})
     assert snippets("text") == [f"{raised.value}\n"]

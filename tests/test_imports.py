@@ -20,35 +20,42 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("columnar_kafka", "spark_sink")
 
 ORDER = """
-errors  position  partitioner  config
+errors  position  config
 schema.flatbuffer  schema.canonical  schema.arrow
 schema.avro_default  schema.avro  schema.base  schema.growth  schema
-wire
-parquet  parquet.thrift  parquet.metadata  parquet.statistics  parquet.delta  parquet.pages
-columns  columns.base  columns.bounds  columns.types  columns.objects  columns.freeze
-columns.arrays  columns.rows  columns.kafka  columns.pure
-columns.layout  columns.chunks  columns.cast  columns.arrow
-record
-encoder
-decoder  isolated
 
-lake  lake.base  lake.footer  lake.plan  lake.stitch  lake.stage  lake.parquet
+columns  columns.protocol  columns.range_checks  columns.accepted_types  columns.row_objects
+columns.copying  columns.converters  columns.columns_to_rows  columns.kafka_column
+columns.rows_to_columns  columns.layouts  columns.chunked  columns.cast  columns.arrow_input
 
-format  block  batch  bulk  intake  accumulator
-lane  delivery
-broker  broker.base
-segmenter  sender
-transaction  lifetime
-selection  plain.base  plain.avro  plain.json  plain.ipc  plain
-ranges  table
-ledger  lag  turn  handout  feed  arrow_feed  arrow_reader  lookup
-tracing
-broker.confluent
-broker.memory.log  broker.memory.group  broker.memory.cluster
-broker.memory.producer  broker.memory.membership  broker.memory.consumer  broker.memory
-producer  consumer  serializing  share
+segment  segment.headers
+segment.parquet  segment.parquet.thrift  segment.parquet.metadata  segment.parquet.statistics
+segment.parquet.delta  segment.parquet.page_walk
+segment.encoder  segment.decoder  segment.isolated
+
+lake  lake.model  lake.parquet_footer  lake.plan  lake.stitch  lake.stage  lake.directory
+
+plain.base  plain.avro  plain.json  plain.ipc  plain
+
+message  offsets  lifecycle
+broker  broker.client_classes  broker.base  broker.confluent
+
+producing  producing.partitioner  producing.settings  producing.report  producing.topic_format
+producing.record_block  producing.batch  producing.arrow_batch  producing.record_queue
+producing.accumulator  producing.partition_queue  producing.delivery  producing.segmenter
+producing.sender  producing.transaction  producing.producer
+
+consuming  consuming.settings  consuming.record  consuming.offset_store  consuming.lag
+consuming.turn  consuming.handout  consuming.feed  consuming.time_lookup
+consuming.arrow  consuming.arrow.projection  consuming.arrow.pruning
+consuming.arrow.table_builder  consuming.arrow.table_feed  consuming.arrow.batch_reader
+consuming.consumer
+
+serializing  share
 columnar_kafka
 aio.inbox  aio.poller  aio.producer  aio.callback  aio.consumer  aio
+testing.memory.log  testing.memory.group  testing.memory.cluster
+testing.memory.producer  testing.memory.membership  testing.memory.consumer  testing.memory
 testing.client  testing.producer  testing.consumer  testing.kafka  testing
 
 spark_sink.options  spark_sink.source  spark_sink.sink  spark_sink
@@ -68,16 +75,15 @@ cli
 VALUES = {"KafkaError", "KafkaException", "Message", "TopicPartition"}
 """What confluent-kafka's own objects are made of; and its constants, which are upper case."""
 
-CLIENTS = """tracing  broker.confluent  producer  consumer  serializing  share  aio  testing
+CLIENTS = """broker.client_classes  broker.confluent  producing.producer  consuming.consumer
+serializing  share  aio  testing
 spark_sink  local  demo"""
 """Who may use confluent-kafka's clients, and with them all of it."""
 
-USE_VALUES = """errors  record  position  block  batch  intake  accumulator  delivery  broker
-lane  segmenter  sender  transaction  table  ledger  lag  handout  feed  arrow_feed  arrow_reader
-lookup"""
+USE_VALUES = "errors  message  offsets  position  producing  consuming  broker"
 """Who may use its value types."""
 
-USE_HASHES = "partitioner"
+USE_HASHES = "producing.partitioner"
 """Who may use its partitioners' hash functions."""
 
 EVERYWHERE = {"confluent_kafka", "pyarrow", "fastavro"}
@@ -108,7 +114,7 @@ class Import(NamedTuple):
 
 
 def full(short: str) -> str:
-    """`feed` is `columnar_kafka.feed`; the packages themselves are as they are."""
+    """`position` is `columnar_kafka.position`; the packages themselves are as they are."""
     return short if short.split(".", maxsplit=1)[0] in PACKAGES else f"columnar_kafka.{short}"
 
 
@@ -224,12 +230,13 @@ def test_only_the_demo_stands_on_the_spark_glue() -> None:
 # --- confluent-kafka ------------------------------------------------------------------------------
 
 
-UNTRACED = [each for each in MODULES if not within(each, "tracing  testing  local  demo")]
+SEEN = "broker.client_classes  testing  local  demo"
+UNTRACED = [each for each in MODULES if not within(each, SEEN)]
 
 
 @pytest.mark.parametrize("module", UNTRACED)
 def test_no_client_is_of_a_class_that_a_tracer_replaces(module: str) -> None:
-    """Only `tracing` knows the classes in C, of which are those that users do not see."""
+    """Only `client_classes` knows the classes in C, of which are those that users do not see."""
     assert not confluent(module) & {"Consumer", "Producer", "cimpl.Consumer", "cimpl.Producer"}
 
 
@@ -263,25 +270,25 @@ SAMPLE = """
 from typing import TYPE_CHECKING
 import confluent_kafka
 if TYPE_CHECKING:
-    from columnar_kafka import feed
+    from columnar_kafka.consuming import feed
 def late():
-    from columnar_kafka.wire import parse
+    from columnar_kafka.segment.headers import parse_headers
 class C:
     def method(self):
-        import columnar_kafka.sender
+        import columnar_kafka.producing.sender
 """
 
 
 def test_hidden_imports_and_those_for_type_checkers_are_seen() -> None:
     found = [(name, each.hidden) for name, each in first_party(imports(SAMPLE))]
     assert found == [
-        ("columnar_kafka.feed", False),
-        ("columnar_kafka.wire", True),
-        ("columnar_kafka.sender", True),
+        ("columnar_kafka.consuming.feed", False),
+        ("columnar_kafka.segment.headers", True),
+        ("columnar_kafka.producing.sender", True),
     ]
 
 
 def test_names_used_through_the_module_are_seen() -> None:
-    assert {"Message", "KafkaError"} <= confluent("columnar_kafka.feed")
-    assert "Producer" in confluent("columnar_kafka.tracing")
+    assert {"Message", "KafkaError"} <= confluent("columnar_kafka.consuming.feed")
+    assert "Producer" in confluent("columnar_kafka.broker.client_classes")
     assert "admin.AdminClient" in confluent("columnar_kafka.broker.confluent")

@@ -142,10 +142,10 @@ class Blocked:
             raise ModuleNotFoundError(name)
 
 sys.meta_path.insert(0, Blocked())
-import columnar_kafka, columnar_kafka.lake.parquet, columnar_kafka.lake.stage
+import columnar_kafka, columnar_kafka.lake.directory, columnar_kafka.lake.stage
 import columnar_kafka.aio, columnar_kafka.testing
 import pyarrow as pa
-from columnar_kafka.columns.rows import to_rows
+from columnar_kafka.columns.columns_to_rows import to_rows
 print(to_rows(pa.record_batch({{"n": [1]}})), columnar_kafka.__version__)
 """
     assert run(code) == f"[{{'n': 1}}] {columnar_kafka.__version__}"

@@ -17,19 +17,19 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from columnar_kafka.aio.callback import Callback
 from columnar_kafka.aio.inbox import Inbox, LoopLogger
-from columnar_kafka.consumer import Consumer
-from columnar_kafka.decoder import Segment
+from columnar_kafka.consuming.consumer import Consumer
+from columnar_kafka.consuming.feed import never
 from columnar_kafka.errors import ConfigError
-from columnar_kafka.feed import never
+from columnar_kafka.segment.decoder import Segment
 
 if TYPE_CHECKING:
     import concurrent.futures
     from collections.abc import Callable, Iterator, Mapping
 
-    from columnar_kafka.arrow_feed import FoundTable
+    from columnar_kafka.consuming.arrow.table_feed import FoundTable
+    from columnar_kafka.consuming.feed import Stops
+    from columnar_kafka.consuming.lag import Lag
     from columnar_kafka.errors import SchemaError
-    from columnar_kafka.feed import Stops
-    from columnar_kafka.lag import Lag
 
     Take = Callable[[int, float, Stops], list[Any]]  # so many, within so many seconds
 

@@ -7,13 +7,13 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
-from columnar_kafka import lifetime
+from columnar_kafka import lifecycle
 
 if TYPE_CHECKING:
     import asyncio
 
     from columnar_kafka.aio.inbox import Inbox
-    from columnar_kafka.producer import Producer
+    from columnar_kafka.producing.producer import Producer
 
 __all__ = ["STEP", "Poller"]
 
@@ -73,7 +73,7 @@ class Poller:
         self._inbox.wake()
 
     def _end(self) -> None:
-        wait = lifetime.Wait([self._producer], tells=self._calls is not None)
+        wait = lifecycle.Wait([self._producer], tells=self._calls is not None)
         while self._producer.flush(STEP):
             self._inbox.wake()
             wait.tell()

@@ -18,7 +18,7 @@ from confluent_kafka import KafkaException
 from columnar_kafka.aio.inbox import Inbox, LoopLogger
 from columnar_kafka.aio.poller import STEP, Poller
 from columnar_kafka.errors import ConfigError
-from columnar_kafka.producer import Producer
+from columnar_kafka.producing.producer import Producer
 
 if TYPE_CHECKING:
     import concurrent.futures
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import KafkaError, Message, TopicPartition
 
-    from columnar_kafka.record import ArrowReport
+    from columnar_kafka.producing.report import ArrowReport
 
 __all__ = ["AIOProducer"]
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from confluent_kafka import KafkaError, Message, TopicPartition
 
 if TYPE_CHECKING:
-    from columnar_kafka.columns.kafka import Headers
+    from columnar_kafka.columns.kafka_column import Headers
 
-__all__ = ["Acknowledge", "Aside", "ConsumerBroker", "ProducerBroker", "TopicLimits"]
+__all__ = ["Acknowledge", "ConsumerBroker", "ProducerBroker", "SideReader", "TopicLimits"]
 
 Acknowledge = Callable[[KafkaError | None, Message], None]
 
@@ -68,7 +68,7 @@ class ProducerBroker(Protocol):
         ...
 
 
-class Aside(Protocol):
+class SideReader(Protocol):
     """Reads partitions beside a consumer, which does not notice."""
 
     def poll(self, timeout: float) -> Message | None:
@@ -135,6 +135,6 @@ class ConsumerBroker(Protocol):
         """
         ...
 
-    def aside(self, partitions: Sequence[TopicPartition]) -> Aside:
+    def aside(self, partitions: Sequence[TopicPartition]) -> SideReader:
         """Return what reads these partitions from their offsets on, and tells their ends."""
         ...

@@ -10,13 +10,13 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from columnar_kafka.broker.base import Acknowledge, TopicLimits
-from columnar_kafka.tracing import StockConsumer
+from columnar_kafka.broker.client_classes import StockConsumer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from columnar_kafka.broker.base import Aside
-    from columnar_kafka.columns.kafka import Headers
+    from columnar_kafka.broker.base import SideReader
+    from columnar_kafka.columns.kafka_column import Headers
 
 __all__ = ["ConfluentConsumer", "ConfluentProducer"]
 
@@ -198,7 +198,7 @@ class ConfluentConsumer:
         """See `ConsumerBroker.seek`."""
         self._base.seek(partition)
 
-    def aside(self, partitions: Sequence[TopicPartition]) -> Aside:
+    def aside(self, partitions: Sequence[TopicPartition]) -> SideReader:
         """See `ConsumerBroker.aside`: a client of its own, which has no part in the group."""
         reader = StockConsumer({**self._config, **_ASIDE})
         reader.assign(list(partitions))

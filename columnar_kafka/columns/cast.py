@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from columnar_kafka.columns.layout import as_lists, filled, offsets, plain, regroup, repeat
+from columnar_kafka.columns.layouts import as_lists, filled, offsets, plain, regroup, repeat
 from columnar_kafka.errors import RowError
 
 if TYPE_CHECKING:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
 
-from columnar_kafka import Consumer, wire
+from columnar_kafka import Consumer
 from columnar_kafka.demo import lake
 from columnar_kafka.demo.lake import Lander
-from columnar_kafka.lake.base import Generation, Message
-from columnar_kafka.lake.parquet import ParquetDirectory
+from columnar_kafka.lake.directory import ParquetDirectory
+from columnar_kafka.lake.model import Generation, Message
 from columnar_kafka.lake.stage import land
+from columnar_kafka.segment.headers import parse_headers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -88,7 +89,7 @@ class _Landing:
             if (error := found.error()) is not None:
                 raise KafkaException(error)
             last = time.monotonic()
-            rows -= wire.parse(found.headers())[0].rows
+            rows -= parse_headers(found.headers())[0].rows
             yield Message(
                 topic=found.topic(),
                 partition=found.partition(),

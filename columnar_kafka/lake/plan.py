@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from columnar_kafka import wire
 from columnar_kafka.errors import LakeError, SegmentError
-from columnar_kafka.lake.base import Count, Fence, Message, NotLandedError, Source, StagedFile
+from columnar_kafka.lake.model import Count, Fence, Message, NotLandedError, Source, StagedFile
+from columnar_kafka.segment.headers import SegmentHeader, is_segment, parse_headers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from columnar_kafka.lake.base import Generation
+    from columnar_kafka.lake.model import Generation
 
 __all__ = ["Admission", "Layout", "Mode", "Piece", "Planner", "admit"]
 
@@ -51,7 +51,7 @@ class Piece:
 
     source: Source
     offset: int
-    header: wire.SegmentHeader
+    header: SegmentHeader
     mark: bytes
     begins: bool
 
@@ -115,7 +115,7 @@ class Planner:
         if message.offset < fence.first:
             raise LakeError(f"{message}: {_below(fence)}")
         rows = 1
-        if wire.is_segment(message.headers):
+        if is_segment(message.headers):
             header, _ = _read(message)
             rows = header.rows
             if message.offset == fence.next - 1 and header.segment != fence.segment:
@@ -144,7 +144,7 @@ class _Track:
     def add(
         self,
         message: Message,
-        header: wire.SegmentHeader,
+        header: SegmentHeader,
         mark: bytes,
         nbytes: int,
         layout: Layout,
@@ -175,7 +175,7 @@ class _Track:
         self._begins.insert(at, begins)
         return begins
 
-    def _has_room(self, header: wire.SegmentHeader, nbytes: int, layout: Layout) -> bool:
+    def _has_room(self, header: SegmentHeader, nbytes: int, layout: Layout) -> bool:
         return (
             layout.mode is Mode.STITCHED
             and header.schema == self._schema
@@ -184,12 +184,12 @@ class _Track:
         )
 
 
-def _read(message: Message) -> tuple[wire.SegmentHeader, bytes]:
+def _read(message: Message) -> tuple[SegmentHeader, bytes]:
     """Return a segment's header, and a digest of what it is."""
-    if not wire.is_segment(message.headers):
+    if not is_segment(message.headers):
         raise LakeError(f"{message}: is a plain message; only segments can land")
     try:
-        header, crc32 = wire.parse(message.headers)
+        header, crc32 = parse_headers(message.headers)
     except SegmentError as error:
         raise LakeError(f"{message}: {error.reason}") from error
     text = f"{message.offset} {header.segment} {header.rows} {crc32}\n"

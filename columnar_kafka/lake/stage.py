@@ -8,17 +8,17 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
-from columnar_kafka import wire
-from columnar_kafka.decoder import Segment
 from columnar_kafka.errors import LakeError, SegmentError
-from columnar_kafka.lake.base import NotLandedError, Staged, StagedFile
+from columnar_kafka.lake.model import NotLandedError, Staged, StagedFile
 from columnar_kafka.lake.plan import Mode, Planner
 from columnar_kafka.lake.stitch import Stitcher, StitchError
+from columnar_kafka.segment.decoder import Segment
+from columnar_kafka.segment.headers import ROWS_HEADER, SCHEMA_HEADER, VERSION_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from columnar_kafka.lake.base import CommitResult, Generation, Message, Sink, Source, Table
+    from columnar_kafka.lake.model import CommitResult, Generation, Message, Sink, Source, Table
     from columnar_kafka.lake.plan import Layout, Piece
 
 __all__ = ["MAX_OPEN", "land", "stage"]
@@ -190,9 +190,9 @@ class _File:
         """
         source = self._first.source
         return {
-            wire.VERSION: "1",
-            wire.SCHEMA: self._first.header.schema,
-            wire.ROWS: str(self._rows),
+            VERSION_HEADER: "1",
+            SCHEMA_HEADER: self._first.header.schema,
+            ROWS_HEADER: str(self._rows),
             "columnar.segments": str(self._messages),
             "columnar.cluster": source.generation.cluster,
             "columnar.topic.id": source.generation.topic_id,

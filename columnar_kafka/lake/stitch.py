@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from columnar_kafka.lake.footer import (
+from columnar_kafka.lake.parquet_footer import (
     ARROW_SCHEMA,
     MAGIC,
     MAX_FOOTER,

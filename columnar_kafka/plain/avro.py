@@ -11,7 +11,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from columnar_kafka.columns.layout import filled
+from columnar_kafka.columns.layouts import filled
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.plain.base import check_names
 from columnar_kafka.schema import RecordSchema

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from columnar_kafka import wire
-from columnar_kafka.columns.layout import one_array, taken
+from columnar_kafka.columns.layouts import one_array, taken
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.schema import KAFKA_COLUMN
+from columnar_kafka.segment.headers import SCHEMA_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from columnar_kafka.config import Limits
+    from columnar_kafka.config import DecodeLimits
 
 __all__ = ["Decoded", "Format", "Formats", "TableFormat", "check_names", "decode"]
 
@@ -48,7 +48,7 @@ class TableFormat(Protocol):
         """The schema's name; empty where it has none."""
         ...
 
-    def read(self, value: bytes, limits: Limits) -> pa.Table:
+    def read(self, value: bytes, limits: DecodeLimits) -> pa.Table:
         """Return the rows of one value.
 
         Raises:
@@ -94,7 +94,7 @@ class Formats:
     def name(self, topic: str) -> dict[str, str]:
         """Return what a topic's values are called, for a table's metadata."""
         value = self.value(topic)
-        return {wire.SCHEMA: value.name} if value is not None and value.name else {}
+        return {SCHEMA_HEADER: value.name} if value is not None and value.name else {}
 
 
 class Decoded(NamedTuple):

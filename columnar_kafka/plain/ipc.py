@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from columnar_kafka.errors import SegmentError
-from columnar_kafka.parquet.pages import check_decoded, exceeds
 from columnar_kafka.plain.base import check_names
 from columnar_kafka.schema.flatbuffer import (
     BATCH,
@@ -18,9 +17,10 @@ from columnar_kafka.schema.flatbuffer import (
     described_bytes,
     messages,
 )
+from columnar_kafka.segment.parquet.page_walk import check_decoded, exceeds
 
 if TYPE_CHECKING:
-    from columnar_kafka.config import Limits
+    from columnar_kafka.config import DecodeLimits
 
 __all__ = ["Ipc"]
 
@@ -40,7 +40,7 @@ class Ipc:
 
     name = ""
 
-    def read(self, value: bytes, limits: Limits) -> pa.Table:
+    def read(self, value: bytes, limits: DecodeLimits) -> pa.Table:
         """Return the rows of one value.
 
         Raises:
@@ -61,7 +61,7 @@ class Ipc:
         return table
 
 
-def _check_sizes(stream: memoryview, limits: Limits) -> None:
+def _check_sizes(stream: memoryview, limits: DecodeLimits) -> None:
     """Refuse a stream that comes to more than is allowed.
 
     Raises:
@@ -88,7 +88,7 @@ def _check_sizes(stream: memoryview, limits: Limits) -> None:
         check_decoded("its end", nbytes, limits)
 
 
-def _check_batch(message: Message, batch: Table, limits: Limits) -> int:
+def _check_batch(message: Message, batch: Table, limits: DecodeLimits) -> int:
     """Return what the buffers of a batch come to: compressed ones begin with that number."""
     values = max((length for length, _ in batch.pairs(_NODES)), default=0)
     if values > limits.values:

@@ -15,7 +15,7 @@ from confluent_kafka.admin import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from columnar_kafka.broker.memory import MemoryKafka
+    from columnar_kafka.testing.memory import MemoryKafka
 
 __all__ = ["CLUSTER_ID", "cluster_metadata", "number", "setting", "without_servers"]
 

@@ -16,7 +16,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from columnar_kafka.broker.memory import MemoryConsumer
+from columnar_kafka.broker.client_classes import StockConsumer
 from columnar_kafka.testing.client import (
     CLUSTER_ID,
     cluster_metadata,
@@ -24,12 +24,12 @@ from columnar_kafka.testing.client import (
     setting,
     without_servers,
 )
-from columnar_kafka.tracing import StockConsumer
+from columnar_kafka.testing.memory import MemoryConsumer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from columnar_kafka.broker.memory import MemoryKafka
+    from columnar_kafka.testing.memory import MemoryKafka
 
 __all__ = ["ConsumerOnMemory"]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from columnar_kafka import lifetime
-from columnar_kafka.broker.memory import MemoryConsumer, MemoryKafka
-from columnar_kafka.broker.memory.cluster import Fault
-from columnar_kafka.consumer import Consumer
-from columnar_kafka.feed import Feed
-from columnar_kafka.ledger import Ledger
-from columnar_kafka.producer import Producer
+from columnar_kafka import lifecycle
+from columnar_kafka.consuming.consumer import Consumer
+from columnar_kafka.consuming.feed import Feed
+from columnar_kafka.consuming.offset_store import OffsetStore
+from columnar_kafka.producing.producer import Producer
 from columnar_kafka.testing.consumer import ConsumerOnMemory
+from columnar_kafka.testing.memory import MemoryConsumer, MemoryKafka
+from columnar_kafka.testing.memory.cluster import Fault
 from columnar_kafka.testing.producer import ProducerOnMemory, Turns
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
     from columnar_kafka.broker.base import ConsumerBroker, ProducerBroker
-    from columnar_kafka.record import Message
+    from columnar_kafka.message import Message
 
 __all__ = ["FakeKafka"]
 
@@ -36,7 +36,7 @@ class FakeProducer(Producer, ProducerOnMemory):
         super().__init__(*args, **kwargs)
         self._clients.add(self)
         if self._settings.encoding != "none":
-            lifetime.ended(self)  # what a test leaves behind must not be waited for at exit
+            lifecycle.ended(self)  # what a test leaves behind must not be waited for at exit
 
     def _connect(self, inner: dict[str, Any]) -> ProducerBroker:
         return self.memory
@@ -109,7 +109,7 @@ class FakeKafka(MemoryKafka):
             raise KeyError(f"there is no topic {topic!r}; there are: {known}")
         messages = self.arrived(topic, committed=committed)
         chosen = [each for each in messages if partition in (None, each.partition())]
-        return Feed(_Replay(self, chosen), Ledger(auto_store=False)).take(_ALL, 0)
+        return Feed(_Replay(self, chosen), OffsetStore(auto_store=False)).take(_ALL, 0)
 
     # --- faults, for all producers --------------------------------------------------------------
 

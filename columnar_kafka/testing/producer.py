@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from columnar_kafka.broker.memory import MemoryProducer
-from columnar_kafka.partitioner import Partitioner
-from columnar_kafka.record import encode_headers, encode_key
+from columnar_kafka.broker.client_classes import StockProducer
+from columnar_kafka.producing.partitioner import Partitioner
+from columnar_kafka.producing.report import encode_headers, encode_key
 from columnar_kafka.testing.client import (
     CLUSTER_ID,
     cluster_metadata,
@@ -18,14 +18,14 @@ from columnar_kafka.testing.client import (
     setting,
     without_servers,
 )
-from columnar_kafka.tracing import StockProducer
+from columnar_kafka.testing.memory import MemoryProducer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from confluent_kafka import Message
 
-    from columnar_kafka.broker.memory import MemoryKafka
+    from columnar_kafka.testing.memory import MemoryKafka
 
 __all__ = ["ProducerOnMemory", "Turns"]
 

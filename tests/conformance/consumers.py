@@ -19,10 +19,10 @@ from support import eventually
 
 import columnar_kafka
 from columnar_kafka import position
-from columnar_kafka.columns import kafka as kafka_columns
-from columnar_kafka.encoder import ParquetEncoder
+from columnar_kafka.columns import kafka_column as kafka_columns
 from columnar_kafka.schema import fingerprint
-from columnar_kafka.wire import SegmentHeader
+from columnar_kafka.segment.encoder import ParquetEncoder
+from columnar_kafka.segment.headers import SegmentHeader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -14,7 +14,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 import columnar_kafka
-from columnar_kafka import position, producer, sender
+from columnar_kafka import position
+from columnar_kafka.producing import producer, sender
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -56,8 +56,8 @@ READER = """
 LANDER = """
     import sys
     from confluent_kafka import Consumer, TopicPartition
-    from columnar_kafka.lake.base import Generation, Message
-    from columnar_kafka.lake.parquet import ParquetDirectory
+    from columnar_kafka.lake.model import Generation, Message
+    from columnar_kafka.lake.directory import ParquetDirectory
     from columnar_kafka.lake.stage import land
     servers, topic, out = sys.argv[1:]
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "lander",

@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from columnar_kafka import Producer, wire
+from columnar_kafka import Producer
 from columnar_kafka.position import pack
+from columnar_kafka.segment.headers import is_segment
 from columnar_kafka.testing import FakeKafka
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def _columns(messages: Iterable[Message]) -> np.ndarray:
     for message in messages:
         assert message.error() is None
         headers: Any = message.headers()
-        assert wire.is_segment(headers)
+        assert is_segment(headers)
         numbers = pq.read_table(pa.BufferReader(message.value()), columns=["n"])["n"].to_numpy()
         part = np.empty(len(numbers), dtype=STORED)
         part["n"] = numbers

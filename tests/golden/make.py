@@ -23,11 +23,11 @@ sys.path.insert(0, str(HERE))
 
 from neutral import plain_rows  # noqa: E402 - beside this file
 
-from columnar_kafka.columns import kafka  # noqa: E402
-from columnar_kafka.columns.pure import PureColumns  # noqa: E402
-from columnar_kafka.encoder import ParquetEncoder  # noqa: E402
+from columnar_kafka.columns import kafka_column  # noqa: E402
+from columnar_kafka.columns.rows_to_columns import RowColumns  # noqa: E402
 from columnar_kafka.schema import RecordSchema, canonical, fingerprint  # noqa: E402
-from columnar_kafka.wire import SegmentHeader  # noqa: E402
+from columnar_kafka.segment.encoder import ParquetEncoder  # noqa: E402
+from columnar_kafka.segment.headers import SegmentHeader  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -339,20 +339,20 @@ for _count in range(5):
 def build(name: str, golden: Golden) -> tuple[bytes, dict[str, Any]]:
     """One segment's bytes, and what they mean."""
     schema = RecordSchema.parse(golden.schema)
-    columns = PureColumns(schema)
+    columns = RowColumns(schema)
     builder = columns.builder()
     for each in golden.records:
         builder.append(columns.take(each.value)[0])
     rows, refused = builder.finish()
     assert not refused, refused
-    column = kafka.KafkaColumn(golden.members)
+    column = kafka_column.KafkaColumn(golden.members)
     segment = f"golden-{name}"[:40]
     batch = column.append_to(
         rows,
         segment=segment,
-        timestamps=kafka.timestamp_array([each.timestamp for each in golden.records]),
-        keys=kafka.key_array([each.key for each in golden.records]),
-        headers=kafka.header_array([each.headers for each in golden.records]),
+        timestamps=kafka_column.timestamp_array([each.timestamp for each in golden.records]),
+        keys=kafka_column.key_array([each.key for each in golden.records]),
+        headers=kafka_column.header_array([each.headers for each in golden.records]),
     )
     times = [each.timestamp for each in golden.records]
     header = SegmentHeader(

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from columnar_kafka.config import ConsumerConfig, Limits, ProducerConfig, merge
+from columnar_kafka.config import DecodeLimits, merge_arguments
+from columnar_kafka.consuming.settings import ConsumerConfig
 from columnar_kafka.errors import ConfigError
+from columnar_kafka.producing.settings import ProducerConfig
 
 
 def producer(**config: Any) -> ProducerConfig:
@@ -49,7 +51,7 @@ def test_the_consumers_defaults_are_stock() -> None:
         encoding="none",
         raw=False,
         isolated=False,
-        limits=Limits(),
+        limits=DecodeLimits(),
         auto_commit=True,
         auto_commit_interval=5.0,
         auto_store=True,
@@ -274,10 +276,10 @@ def test_offsets_are_stored_and_committed_here_when_segments_are_unwrapped() -> 
 
 
 def test_keywords_win_over_the_dict() -> None:
-    assert merge(({"a": 1, "b": 1},), {"b": 2}) == {"a": 1, "b": 2}
+    assert merge_arguments(({"a": 1, "b": 1},), {"b": 2}) == {"a": 1, "b": 2}
 
 
 @pytest.mark.parametrize("args", [(), ({}, {}), ("x",), (None,)])
 def test_anything_but_one_dict_is_a_type_error(args: tuple[Any, ...]) -> None:
     with pytest.raises(TypeError, match="expected"):
-        merge(args, {})
+        merge_arguments(args, {})

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from columnar_kafka import position
-from columnar_kafka.position import MAX_ROWS, Place
+from columnar_kafka.position import MAX_ROWS, Unpacked
 
 offsets = st.integers(0, (1 << 42) - 2)
 segments = st.text(string.ascii_letters + string.digits + "-_", min_size=1, max_size=40)
@@ -59,14 +59,14 @@ def test_there_is_no_position_for_a_row_that_cannot_be(offset: int, row: int, co
 @pytest.mark.parametrize(
     ("at", "expected"),
     [
-        (0, Place(0, 0)),
-        (1, Place(0, MAX_ROWS - 1)),
-        (MAX_ROWS - 1, Place(0, 1)),
-        (MAX_ROWS, Place(1, 0)),
-        (8_388_601, Place(7, 7)),
+        (0, Unpacked(0, 0)),
+        (1, Unpacked(0, MAX_ROWS - 1)),
+        (MAX_ROWS - 1, Unpacked(0, 1)),
+        (MAX_ROWS, Unpacked(1, 0)),
+        (8_388_601, Unpacked(7, 7)),
     ],
 )
-def test_a_position_says_its_offset_and_what_is_left_there(at: int, expected: Place) -> None:
+def test_a_position_says_its_offset_and_what_is_left_there(at: int, expected: Unpacked) -> None:
     assert position.unpack(at) == expected
 
 
@@ -88,7 +88,7 @@ def test_unpack_finds_the_offset_and_the_rows_left(place: tuple[int, int, int]) 
     offset, row, count = place
     left = count - row
     # The first of 2^20 rows is where the offset starts: all rows are left either way.
-    expected = Place(offset, left if left < MAX_ROWS else 0)
+    expected = Unpacked(offset, left if left < MAX_ROWS else 0)
     assert position.unpack(position.pack(offset, row, count)) == expected
 
 

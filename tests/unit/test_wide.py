@@ -16,11 +16,11 @@ import pytest
 from segments import segment
 from tables import begin, put
 
-from columnar_kafka import selection
 from columnar_kafka.columns.cast import check_names
-from columnar_kafka.decoder import Segment
+from columnar_kafka.consuming.arrow import projection
+from columnar_kafka.consuming.arrow.table_builder import _holds
 from columnar_kafka.schema.arrow import normalise
-from columnar_kafka.table import _holds
+from columnar_kafka.segment.decoder import Segment
 from columnar_kafka.testing import FakeKafka
 
 if TYPE_CHECKING:
@@ -135,13 +135,13 @@ def test_what_is_done_for_a_column_is_the_same_among_many(prepare) -> None:
 @pytest.mark.parametrize("columns", [FEW, MANY])
 def test_what_a_filter_uses_is_found_in_few_steps(columns, monkeypatch) -> None:
     asked: list[Any] = []
-    unbound = selection._unbound
+    unbound = projection._unbound
 
     def counted(condition: Any, schema: Any) -> str:
         asked.append(schema)
         return unbound(condition, schema)
 
-    monkeypatch.setattr(selection, "_unbound", counted)
+    monkeypatch.setattr(projection, "_unbound", counted)
     kafka = FakeKafka()
     put(kafka, table(columns))
     found = begin(kafka).consume_arrow(2, 0, ["c1"], filter=pc.field("c5") == 1)

@@ -1,0 +1,1 @@
+"""From Kafka messages to records, segments and positions: `Consumer` and what is behind it."""

@@ -1,0 +1,1 @@
+"""From Kafka messages to Arrow tables."""

@@ -1,0 +1,305 @@
+"""Which columns of which rows a call wants, and what is to be read and done for them.
+
+Names are those of columns, and of the members of `_kafka` with ``_kafka.`` before them. Pure.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from columnar_kafka.columns.kafka_column import KafkaColumn
+from columnar_kafka.columns.layouts import filled_table, one_array, taken
+from columnar_kafka.config import METADATA_MEMBERS
+from columnar_kafka.errors import SchemaError
+from columnar_kafka.schema import KAFKA_COLUMN
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+__all__ = ["PLACE", "Projection", "ReadPlan", "SelectedRows"]
+
+PLACE: Final = (
+    pa.field("topic", pa.string(), nullable=False),
+    pa.field("partition", pa.int32(), nullable=False),
+    pa.field("offset", pa.int64(), nullable=False),
+)
+"""The members of `_kafka` that say where a record is; `offset` is its position."""
+
+_MEMBER: Final = f"{KAFKA_COLUMN}."
+_KAFKA: Final[Any] = KafkaColumn(METADATA_MEMBERS).field
+_ALL_MEMBERS: Final[list[pa.Field]] = [*_KAFKA.type, *PLACE]
+_PLANS: Final = 100
+
+
+class SelectedRows(NamedTuple):
+    """The rows chosen, None for none, out of so many that were looked at."""
+
+    table: pa.Table | None
+    passed: int
+
+
+class Projection:
+    """The columns and rows that a call asks for."""
+
+    def __init__(
+        self,
+        columns: Sequence[str] | None = None,
+        condition: pc.Expression | None = None,
+        *,
+        promote: bool = False,
+    ) -> None:
+        """Take what users give.
+
+        Raises:
+            TypeError: `columns` is no list of names, or `condition` no expression.
+            ValueError: no column is named, or one twice.
+        """
+        if isinstance(columns, str) or not all(isinstance(each, str) for each in columns or ()):
+            raise TypeError(f"columns must be a list of names, not {columns!r}")
+        if condition is not None and not isinstance(condition, pc.Expression):
+            raise TypeError(f"filter must be a pyarrow.compute.Expression, not {condition!r}")
+        self.columns = None if columns is None else tuple(columns)
+        if columns is not None and not 0 < len(columns) == len(set(columns)):
+            raise ValueError(f"columns must be names, each once, not {columns!r}")
+        self.condition = condition
+        self.promote = promote
+        self._plans: dict[pa.Schema, ReadPlan] = {}
+
+    def is_like(self, other: Projection) -> bool:
+        """Say whether the same is asked for: then it has planned what this one would, too."""
+        if (self.columns, self.promote) != (other.columns, other.promote):
+            return False
+        if self.condition is None or other.condition is None:
+            return self.condition is other.condition
+        return bool(self.condition.equals(other.condition))
+
+    def plan(self, schema: pa.Schema) -> ReadPlan:
+        """Return what to do with columns of this schema, `_kafka` with its places among them.
+
+        Raises:
+            SchemaError: they lack a column that is asked for, or the filter does not fit them.
+        """
+        found = self._plans.get(schema)
+        if found is None:
+            if len(self._plans) >= _PLANS:
+                self._plans.clear()
+            found = self._plans[schema] = self._planned(schema)
+        return found
+
+    def _planned(self, schema: pa.Schema) -> ReadPlan:
+        wanted = list(schema.names if self.columns is None else self.columns)
+        there = set(_leaves(schema))
+        absent = [each for each in wanted if each not in there]
+        if absent and not self.promote:
+            raise SchemaError(
+                f"no column {', '.join(map(repr, absent))}; there are {', '.join(schema.names)}. "
+                "With promote=True it would be null"
+            )
+        schema = _with_absent(schema, absent)
+        used = [] if self.condition is None else _used(self.condition, schema)
+        return ReadPlan(schema, wanted, used, absent, self.condition)
+
+
+class ReadPlan:
+    """What is to be read of columns with one schema, and what then becomes of them."""
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        wanted: Sequence[str],
+        used: Sequence[str],
+        absent: Sequence[str],
+        condition: pc.Expression | None,
+    ) -> None:
+        """`wanted` comes out, the filter uses others; the `absent` of both are null."""
+        self.schema = schema
+        self.condition = condition
+        self.used = used
+        self._absent = set(absent)
+        self._names = list(dict.fromkeys(map(_top, wanted)))
+        members = [each.name for each in schema.field(KAFKA_COLUMN).type]
+        self._shown = members if KAFKA_COLUMN in wanted else _members(wanted)
+        needed = {*self._shown, *(members if KAFKA_COLUMN in used else _members(used))}
+        self.members = [each for each in members if each in needed]
+        chosen = {*wanted, *used} - {KAFKA_COLUMN}
+        self._fields = [each for each in schema if each.name in chosen]
+
+    @cached_property
+    def probe(self) -> ReadPlan:
+        """The plan for what the filter uses and nothing else."""
+        return ReadPlan(self.schema, self.used, self.used, list(self._absent), self.condition)
+
+    @cached_property
+    def casts(self) -> bool:
+        """Whether the filter says how values are cast, or has the word for it in a text.
+
+        Where Arrow reasons, casts of whole numbers keep their order: those that overflow do not.
+        """
+        return "cast(" in str(self.condition)
+
+    def to_read(self, columns: Collection[str], members: Collection[str]) -> list[str]:
+        """Return what is to be decoded, beside the columns and members of `_kafka` there are."""
+        names = [each.name for each in self._fields if each.name not in columns]
+        names += [_MEMBER + each for each in self.members if each not in members]
+        return [each for each in names if each not in self._absent]
+
+    def made(self, columns: Mapping[str, Any], members: Mapping[str, pa.Array], rows: int) -> Any:
+        """Return the columns and the members of `_kafka` that are read, as one table."""
+        fields = list(self._fields)
+        arrays = [
+            pa.nulls(rows, each.type) if each.name in self._absent else columns[each.name]
+            for each in fields
+        ]
+        if self.members:
+            kafka = self._kafka(self.members, members, rows)
+            fields.append(pa.field(KAFKA_COLUMN, kafka.type, nullable=False))
+            arrays.append(kafka)
+        return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+    def _kafka(self, names: Sequence[str], parts: Mapping[str, pa.Array], rows: int) -> pa.Array:
+        kind = self.schema.field(KAFKA_COLUMN).type
+        fields = [kind.field(each) for each in names]
+        arrays = [
+            pa.nulls(rows, each.type) if _MEMBER + each.name in self._absent else parts[each.name]
+            for each in fields
+        ]
+        return pa.StructArray.from_arrays(arrays, fields=fields)
+
+    def matching(self, table: pa.Table, most: int) -> tuple[pa.Array, int]:
+        """Return the numbers of up to `most` rows that match, and how many were looked at."""
+        assert self.condition is not None
+        found = _matching(table, self.condition)
+        if len(found) <= most:
+            return found, table.num_rows
+        found = found.slice(0, most)
+        return found, found[-1].as_py() + 1
+
+    def shaped(self, table: pa.Table, rows: pa.Array | None = None) -> pa.Table:
+        """Return all or some rows of a table that was `made` in the columns that come out."""
+        if rows is not None:
+            count = len(rows)
+            is_first = rows[-1].as_py() == count - 1
+            table = table.slice(0, count) if is_first else filled_table(_rows_of(table, rows))
+        if self._shown != self.members:
+            kafka = one_array(table[KAFKA_COLUMN])
+            table = table.drop_columns(KAFKA_COLUMN)
+            if self._shown:
+                parts = {each: kafka.field(each) for each in self._shown}
+                made = self._kafka(self._shown, parts, table.num_rows)
+                table = table.append_column(pa.field(KAFKA_COLUMN, made.type, nullable=False), made)
+        return table.select(self._names)
+
+
+def _rows_of(table: pa.Table, rows: pa.Array) -> pa.Table:
+    columns = [taken(each, rows) for each in table.columns]
+    return pa.Table.from_arrays(columns, schema=table.schema)
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def _top(name: str) -> str:
+    return KAFKA_COLUMN if name.startswith(_MEMBER) else name
+
+
+def _members(names: Iterable[str]) -> list[str]:
+    return [each.removeprefix(_MEMBER) for each in names if each.startswith(_MEMBER)]
+
+
+def _leaves(schema: pa.Schema) -> list[str]:
+    """Return the names that can be asked for."""
+    return [*schema.names, *(_MEMBER + each.name for each in schema.field(KAFKA_COLUMN).type)]
+
+
+def _with_members(schema: pa.Schema, members: Sequence[pa.Field]) -> pa.Schema:
+    kafka = pa.field(KAFKA_COLUMN, pa.struct(members), nullable=False)
+    return schema.set(schema.get_field_index(KAFKA_COLUMN), kafka)
+
+
+def _with_absent(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
+    """Return a schema with columns of nulls, and with members that are null.
+
+    Raises:
+        SchemaError: there never is such a member.
+    """
+    known = {_MEMBER + each.name: each.with_nullable(True) for each in _ALL_MEMBERS}
+    columns = [pa.field(each, pa.null()) for each in names if not each.startswith(_MEMBER)]
+    members = [each for each in names if each.startswith(_MEMBER)]
+    for each in members:
+        if each not in known:
+            raise SchemaError(f"no column {each!r}, ever")
+    if members:
+        there = schema.field(KAFKA_COLUMN).type
+        schema = _with_members(schema, [*there, *(known[each] for each in members)])
+    return pa.schema([*schema, *columns], metadata=schema.metadata)
+
+
+# --- filters --------------------------------------------------------------------------------------
+
+
+def _used(condition: pc.Expression, schema: pa.Schema) -> list[str]:
+    """Return the columns that a filter names: those it cannot do without.
+
+    Raises:
+        SchemaError: it cannot do with all of them.
+    """
+    if error := _unbound(condition, schema):
+        raise SchemaError(f"the filter {condition} does not fit: {error}")
+    used = _used_of(_leaves(schema), condition, list(schema))
+    if _members(used):  # which cannot do without the column either
+        used.remove(KAFKA_COLUMN)
+    return used
+
+
+def _used_of(names: list[str], condition: pc.Expression, fields: Sequence[pa.Field]) -> list[str]:
+    """Return which of these names are a filter's; mostly few of many are."""
+    if not _unbound(condition, _without(fields, set(names))):
+        return []
+    if len(names) == 1:
+        return names
+    half = len(names) // 2
+    parts = names[:half], names[half:]
+    return [each for part in parts for each in _used_of(part, condition, fields)]
+
+
+def _without(fields: Sequence[pa.Field], names: set[str]) -> pa.Schema:
+    schema = pa.schema([each for each in fields if each.name not in names])
+    if schema.get_field_index(KAFKA_COLUMN) < 0:
+        return schema
+    members = schema.field(KAFKA_COLUMN).type
+    return _with_members(schema, [each for each in members if _MEMBER + each.name not in names])
+
+
+def _unbound(condition: pc.Expression, schema: pa.Schema) -> str:
+    """Return why a filter cannot be used on columns; empty where it can."""
+    import pyarrow.dataset as ds  # noqa: PLC0415 - 50 ms, for filters only
+
+    # No files: there are types of which Arrow can make no empty table.
+    nothing = ds.FileSystemDataset([], schema, ds.IpcFileFormat())
+    try:
+        scanner = nothing.scanner(columns={"it": condition})
+    except (pa.ArrowException, ValueError, KeyError, TypeError) as error:
+        return str(error).partition("\n")[0]
+    found = scanner.projected_schema.field("it").type
+    return "" if pa.types.is_boolean(found) else f"it is {found}, and must be true or false"
+
+
+def _matching(table: pa.Table, condition: pc.Expression) -> pa.Array:
+    """Return the numbers of the rows that match, ascending.
+
+    Raises:
+        SchemaError: the filter fails on a row.
+    """
+    from pyarrow import acero  # noqa: PLC0415 - 20 ms, for filters only
+
+    source = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
+    project = acero.Declaration("project", acero.ProjectNodeOptions([condition], ["it"]))
+    try:
+        mask = acero.Declaration.from_sequence([source, project]).to_table(use_threads=False)["it"]
+    except (pa.ArrowException, UnicodeDecodeError) as error:  # which shows the bytes it failed on
+        raise SchemaError(f"the filter {condition} fails: {error}") from error
+    return pc.indices_nonzero(mask)

@@ -1,0 +1,370 @@
+"""Rows of segments and plain messages → one Arrow table, of one topic and one schema.
+
+Nothing is copied that can be a slice: a segment's decoded columns become chunks of the table. Pure:
+what was handed out before is not known here.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError
+
+from columnar_kafka import position
+from columnar_kafka.columns.kafka_column import HEADERS, TIMESTAMP, header_array
+from columnar_kafka.columns.layouts import filled, filled_table, one_array
+from columnar_kafka.consuming.arrow.projection import PLACE, SelectedRows
+from columnar_kafka.consuming.arrow.pruning import rules_out
+from columnar_kafka.errors import RowError, SchemaError
+from columnar_kafka.plain.base import decode
+from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, check_growth
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from confluent_kafka import Message
+
+    from columnar_kafka.config import DecodeLimits
+    from columnar_kafka.consuming.arrow.projection import Projection, ReadPlan
+    from columnar_kafka.plain.base import Formats
+    from columnar_kafka.segment.decoder import Segment
+
+__all__ = ["TOPIC", "MismatchError", "TableBuilder", "plain_rows", "segment_rows"]
+
+TOPIC: Final = "columnar.topic"
+"""The key of the topic's name in a table's metadata; the schema's are those of a segment."""
+
+_PLAIN: Final = (pa.field("timestamp", TIMESTAMP), pa.field("headers", HEADERS), *PLACE)
+
+
+_SHOWN: Final = 10
+"""The most differing fields that an error names."""
+
+_HINT: Final = (
+    "Choose columns= that both have, or give promote=True and a schema= that both can be promoted "
+    "to. With on_schema_change= the stream ends here instead, and another reader begins with it"
+)
+
+
+class MismatchError(SchemaError):
+    """The next rows do not fit the schema that a reader has."""
+
+
+# --- segments -------------------------------------------------------------------------------------
+
+
+def segment_rows(
+    segment: Segment,
+    start: int,
+    most: int,
+    selection: Projection,
+    read: Callable[[list[str]], pa.Table],
+) -> SelectedRows:
+    """Return up to `most` chosen rows of a segment, from row `start` on.
+
+    `read` returns the segment's rows in some of its columns, as `Segment.to_table` does. Where no
+    row matches a filter, what that does not use is not decoded; nor is anything of a segment that
+    is ruled out by what is said of it.
+
+    Raises:
+        SegmentError: the segment cannot be trusted, or not decoded.
+        SchemaError: as `Selection.plan`, with where.
+    """
+    try:
+        plan = selection.plan(_with_place(segment.schema))
+        rows = segment.rows - start
+        if plan.condition is None:
+            rows = min(rows, most)
+            return SelectedRows(plan.shaped(_Decoded(segment, start, rows, read).table(plan)), rows)
+        if not start and rules_out(segment, plan):
+            return SelectedRows(None, rows)
+        # What the filter uses comes first, and tells for certain.
+        decoded = _Decoded(segment, start, rows, read)
+        matching, passed = plan.matching(decoded.table(plan.probe), most)
+        if not len(matching):
+            return SelectedRows(None, passed)
+        return SelectedRows(plan.shaped(decoded.table(plan), matching), passed)
+    except SchemaError as error:
+        where = f"{segment.topic}[{segment.partition}]@{segment.kafka_offset}"
+        raise SchemaError(f"segment at {where}: {error.reason}") from error
+
+
+class _Decoded:
+    """Some rows of a segment, in columns each of which is decoded when it is first needed."""
+
+    def __init__(
+        self, segment: Segment, start: int, rows: int, read: Callable[[list[str]], pa.Table]
+    ) -> None:
+        self._start, self._rows, self._read = start, rows, read
+        first = segment.offset + start
+        self._columns: dict[str, Any] = {}
+        self._members: dict[str, pa.Array] = {
+            "topic": pa.repeat(segment.topic, rows),
+            "partition": pa.repeat(pa.scalar(segment.partition, pa.int32()), rows),
+            "offset": pa.arange(first, first + rows),
+        }
+
+    def table(self, plan: ReadPlan) -> pa.Table:
+        """Return them in the columns of a plan."""
+        if names := plan.to_read(self._columns, self._members):
+            table = self._read(names).slice(self._start, self._rows)
+            self._columns |= dict(zip(table.schema.names, table.columns, strict=True))
+            kafka = self._columns.pop(KAFKA_COLUMN, None)
+            if kafka is not None:
+                kafka = one_array(kafka)
+                self._members |= {each.name: kafka.field(each.name) for each in kafka.type}
+        return plan.made(self._columns, self._members, self._rows)
+
+
+@lru_cache(maxsize=100)
+def _with_place(schema: pa.Schema) -> pa.Schema:
+    """Return a segment's schema, its `_kafka` with the places of its records."""
+    index = schema.get_field_index(KAFKA_COLUMN)
+    if index < 0:
+        return schema.append(pa.field(KAFKA_COLUMN, pa.struct(PLACE), nullable=False))
+    members = [*schema.field(index).type, *PLACE]
+    return schema.set(index, pa.field(KAFKA_COLUMN, pa.struct(members), nullable=False))
+
+
+# --- plain messages -------------------------------------------------------------------------------
+
+
+def plain_rows(
+    messages: Sequence[Message], formats: Formats, selection: Projection, limits: DecodeLimits
+) -> SelectedRows:
+    """Return the chosen rows of plain messages of one topic; `passed` counts messages.
+
+    They end before the first message that cannot be decoded, or does not go with those before it.
+    Where a message may be several rows there is one message.
+
+    Raises:
+        RowError: the first message cannot be decoded.
+        SchemaError: as `Selection.plan`, with where.
+    """
+    first = messages[0]
+    topic = first.topic() or ""
+    is_table = formats.are_tables(topic)
+    form: Any = formats.value(topic)
+    if is_table and first.value() is None:
+        return SelectedRows(None, 1)  # a tombstone: not even columns
+    decoded = decode(formats.key(topic), [each.key() for each in messages])
+    keys = filled(decoded.array, pa.field("key", decoded.array.type))
+    if not len(keys):
+        raise _undecodable(first, "key", decoded.error)
+    if is_table:
+        values, good = _table_of(form, first, limits), 1
+    else:
+        decoded = decode(form, [each.value() for each in messages[: len(keys)]])
+        good = len(decoded.array)
+        if not good:
+            raise _undecodable(first, "value", decoded.error)
+        values = _columns(decoded.array)
+    values = filled_table(values)
+    messages = messages[:good]
+    fields = [pa.field("key", keys.type), *_PLAIN]
+    kafka = pa.field(KAFKA_COLUMN, pa.struct(fields), nullable=False)
+    try:
+        plan = selection.plan(values.schema.append(kafka))
+        members = _plain_members(messages, keys.slice(0, good), plan.members)
+        if is_table:
+            same = pa.repeat(0, values.num_rows)
+            members = {name: each.take(same) for name, each in members.items()}
+        columns = dict(zip(values.schema.names, values.columns, strict=True))
+        table = plan.made(columns, members, values.num_rows)
+        if plan.condition is None:
+            return SelectedRows(plan.shaped(table) if table.num_rows else None, good)
+        matching, _ = plan.matching(table, table.num_rows)
+        return SelectedRows(plan.shaped(table, matching) if len(matching) else None, good)
+    except SchemaError as error:
+        raise SchemaError(f"plain message at {_place(first)}: {error.reason}") from error
+
+
+def _table_of(form: Any, message: Message, limits: DecodeLimits) -> pa.Table:
+    try:
+        return form.read(message.value(), limits)
+    except (ValueError, pa.ArrowException) as error:
+        raise _undecodable(message, "value", str(error)) from error
+
+
+def _columns(values: pa.Array) -> pa.Table:
+    """Return records' fields as columns, which are null where there is no record; or one column."""
+    if not pa.types.is_struct(values.type):
+        return pa.table({"value": values})
+    fields = [each.with_nullable(True) for each in values.type]
+    return pa.Table.from_arrays(values.flatten(), schema=pa.schema(fields))
+
+
+def _undecodable(message: Message, what: str, why: str | None) -> RowError:
+    codes = {"key": KafkaError._KEY_DESERIALIZATION, "value": KafkaError._VALUE_DESERIALIZATION}
+    at = position.pack(message.offset() or 0)
+    where = f"plain message at {_place(message)} (position {at})"
+    return RowError(f"{where}: its {what} cannot be decoded: {why}", code=codes[what])
+
+
+def _place(message: Message) -> str:
+    return f"{message.topic()}[{message.partition()}]@{message.offset()}"
+
+
+def _plain_members(
+    messages: Sequence[Message], keys: pa.Array, wanted: Iterable[str]
+) -> dict[str, pa.Array]:
+    make: dict[str, Callable[[], pa.Array]] = {
+        "key": lambda: keys,
+        "timestamp": lambda: _times([each.timestamp() for each in messages]),
+        "headers": lambda: _headers([each.headers() for each in messages]),
+        "topic": lambda: pa.repeat(messages[0].topic(), len(messages)),
+        "partition": lambda: pa.array([each.partition() for each in messages], pa.int32()),
+        "offset": lambda: _positions([each.offset() for each in messages]),
+    }
+    return {each: make[each]() for each in wanted if each in make}
+
+
+def _times(found: list[tuple[int, int]]) -> pa.Array:
+    times = [None if kind == TIMESTAMP_NOT_AVAILABLE else time for kind, time in found]
+    return pa.array(times, pa.int64()).cast(TIMESTAMP)
+
+
+def _positions(offsets: list[int | None]) -> pa.Array:
+    """Return the positions of plain messages, as `position.pack`."""
+    after = pc.multiply(pc.add(pa.array(offsets, pa.int64()), 1), position.MAX_ROWS)
+    return pc.subtract(after, 1)
+
+
+def _headers(found: list[Any]) -> pa.Array:
+    return header_array(found) if any(found) else pa.nulls(len(found), HEADERS)
+
+
+# --- together -------------------------------------------------------------------------------------
+
+
+class TableBuilder:
+    """Rows of one topic that go together, in the order in which they are added."""
+
+    def __init__(
+        self, selection: Projection, *, most: int, nbytes: int, schema: pa.Schema | None = None
+    ) -> None:
+        """Begin a table of up to `most` rows and about `nbytes`; in a `schema` that is fixed."""
+        self.selection = selection
+        self.rows = 0
+        self.topic = ""
+        self._most = most
+        self._nbytes_left = nbytes
+        self._fixed = schema is not None
+        self._schema = schema
+        self._tables: list[pa.Table] = []
+        self._names: dict[str, dict[str, None]] = {}
+
+    @property
+    def left(self) -> int:
+        """How many rows may be added; 0 also when they take too much memory."""
+        return max(0, self._most - self.rows) if self._nbytes_left > 0 else 0
+
+    def add(self, table: pa.Table, topic: str, names: dict[str, str], where: str) -> bool:
+        """Add rows, of a topic and of what a schema is called; False if they do not go with these.
+
+        `where` names the message that they are of, in errors.
+
+        Raises:
+            MismatchError: they are the first, and do not fit the schema that is fixed.
+        """
+        schema = table.schema if self._schema is None else self._joint(table.schema)
+        if schema is None and not self._tables:
+            assert self._schema is not None
+            differences = _differences(self._schema, table.schema)
+            raise MismatchError(f"{where} does not fit the stream's schema: {differences}. {_HINT}")
+        if schema is None or topic != (self.topic or topic):
+            return False
+        if schema is not self._schema and self._tables:
+            self._tables = [_conformed(each, schema) for each in self._tables]
+        self._tables.append(_conformed(table, schema))
+        self._schema, self.topic = schema, topic
+        self.rows += table.num_rows
+        # Not `nbytes`, which ends the process where an empty chunk has a union in it.
+        self._nbytes_left -= table.get_total_buffer_size()
+        for key, name in names.items():
+            self._names.setdefault(key, {})[name] = None
+        return True
+
+    def _joint(self, other: pa.Schema) -> pa.Schema | None:
+        """Return the schema of these rows and others; None if there is none."""
+        assert self._schema is not None
+        if self._schema.equals(other):
+            return self._schema
+        if not self.selection.promote:
+            return None
+        if _holds(self._schema, other):
+            return self._schema
+        return other if not self._fixed and _holds(other, self._schema) else None
+
+    def table(self) -> pa.Table | None:
+        """Return the rows; None where there are none."""
+        if not self._tables:
+            return None
+        names = {key: ",".join(each) for key, each in self._names.items()}
+        found = pa.concat_tables(self._tables)
+        return found.replace_schema_metadata({TOPIC: self.topic, **names})
+
+
+def _holds(grown: pa.Schema, other: pa.Schema) -> bool:
+    """Say whether rows of `other` may have the schema that is `grown`."""
+    theirs = {each.name: each for each in other}
+    same = {each.name for each in grown if each.name in theirs and each == theirs[each.name]}
+    # Columns that were asked for and are not there are of type null.
+    before = [each for each in other if each.name not in same and not pa.types.is_null(each.type)]
+    after = [each for each in grown if each.name not in same]
+    try:
+        check_growth(RecordSchema(pa.schema(before)), RecordSchema(pa.schema(after)))
+        for each in after:
+            pa.nulls(1, each.type).validate()  # of some types pyarrow makes none, or wrong ones
+    except (SchemaError, pa.ArrowException):
+        return False  # also of a type that no segment has: it can only be the same
+    return True
+
+
+def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return a table in a schema that holds its own."""
+    if table.schema.equals(schema):
+        return table
+    there = {
+        name: column
+        for name, column in zip(table.schema.names, table.columns, strict=True)
+        if not pa.types.is_null(column.type)  # of which pyarrow casts to few types
+    }
+    columns = [
+        there[each.name].cast(each.type)
+        if each.name in there
+        else pa.nulls(table.num_rows, each.type)
+        for each in schema
+    ]
+    return filled_table(pa.Table.from_arrays(columns, schema=schema))
+
+
+def _differences(stream: pa.Schema, record: pa.Schema) -> str:
+    """Return which fields differ between the schemas of a stream and of a record, and how."""
+    both = KAFKA_COLUMN in stream.names and KAFKA_COLUMN in record.names
+    ours, theirs = _fields(stream, members=both), _fields(record, members=both)
+    found = [
+        f"{name} is {_shown(ours.get(name))} in the stream and {_shown(theirs.get(name))} here"
+        for name in {**ours, **theirs}
+        if _shown(ours.get(name)) != _shown(theirs.get(name))
+    ]
+    more = [f"and {len(found) - _SHOWN} more differ"] if len(found) > _SHOWN else []
+    return "; ".join(found[:_SHOWN] + more) or "its columns are in another order"
+
+
+def _fields(schema: pa.Schema, *, members: bool) -> dict[str, pa.Field]:
+    """Return fields by name; with `members`, those of `_kafka` in its place."""
+    found: dict[str, pa.Field] = {}
+    for each in schema:
+        if members and each.name == KAFKA_COLUMN and pa.types.is_struct(each.type):
+            found |= {f"{KAFKA_COLUMN}.{member.name}": member for member in each.type}
+        else:
+            found[each.name] = each
+    return found
+
+
+def _shown(each: pa.Field | None) -> str:
+    return "missing" if each is None else f"{each.type}{'' if each.nullable else ' not null'}"

@@ -1,0 +1,177 @@
+"""The records of a segment as messages, whose parts are read when they are asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import count, repeat
+from typing import TYPE_CHECKING, Any
+
+from columnar_kafka.message import Message, or_unset
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from confluent_kafka import KafkaError
+
+    from columnar_kafka.columns.kafka_column import Headers
+
+__all__ = ["Record", "RecordContext", "records"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordContext:
+    """What the records of one segment have in common.
+
+    `kind` is that of their timestamps; `appended` is the broker's time, where that is their own.
+    """
+
+    topic: str | None
+    partition: int
+    leader_epoch: int | None
+    rows: int
+    kind: int
+    appended: tuple[int, int] | None
+    error: KafkaError | None = None
+
+
+class Record(Message):
+    """A record of a segment, made of parts that are looked at when somebody asks.
+
+    To fill in all that confluent-kafka has of a message takes six times as long. It keeps its own
+    value, key and headers in memory and nothing else of the segment.
+    """
+
+    __slots__ = ("_parts",)
+
+    _parts: tuple[
+        RecordContext, int, Any, Any, int, Any
+    ]  # where, position, value, key, time, headers
+
+    def topic(self) -> str | None:
+        """Return the topic."""
+        return self._parts[0].topic
+
+    def partition(self) -> int | None:
+        """Return the partition."""
+        found = self._parts[0].partition
+        return None if found < 0 else found
+
+    def offset(self) -> int:
+        """Return the position."""
+        return self._parts[1]
+
+    def value(self) -> Any:
+        """Return the record, each time the same dict."""
+        return self._parts[2]
+
+    def key(self) -> Any:
+        """Return the record's key, or None."""
+        return self._parts[3]
+
+    def headers(self) -> Any:
+        """Return the record's headers, or None."""
+        return self._parts[5]
+
+    def deserialized_value(self) -> Any:
+        """Return what `value` does."""
+        return self._parts[2]
+
+    def deserialized_key(self) -> Any:
+        """Return what `key` does."""
+        return self._parts[3]
+
+    def timestamp(self) -> tuple[int, int]:
+        """Return the record's own time, or the broker's where the topic takes that."""
+        place = self._parts[0]
+        return place.appended or (place.kind, self._parts[4])
+
+    def error(self) -> KafkaError | None:
+        """Return None, if nobody has set an error."""
+        return self._parts[0].error
+
+    def leader_epoch(self) -> int | None:
+        """Return the leader epoch of the segment's message."""
+        return self._parts[0].leader_epoch
+
+    def latency(self) -> None:
+        """Return None: nobody has produced it here."""
+
+    def set_topic(self, value: Any) -> None:
+        """Replace the topic that is shown."""
+        self._parts = (replace(self._parts[0], topic=value), *self._parts[1:])
+
+    def set_error(self, value: Any) -> None:
+        """Replace the error that is shown."""
+        self._parts = (replace(self._parts[0], error=value), *self._parts[1:])
+
+    def set_value(self, value: Any) -> None:
+        """Replace the value that is shown."""
+        self._parts = (*self._parts[:2], value, *self._parts[3:])
+
+    def set_key(self, value: Any) -> None:
+        """Replace the key that is shown."""
+        self._parts = (*self._parts[:3], value, *self._parts[4:])
+
+    def set_headers(self, value: Any) -> None:
+        """Replace the headers that are shown."""
+        self._parts = (*self._parts[:5], value)
+
+    @property
+    def _rows(self) -> int:  # type: ignore[override]
+        return self._parts[0].rows
+
+    def __len__(self) -> int:
+        """Return the length of the value: how many fields it has."""
+        value = self._parts[2]
+        return 0 if value is None else len(value)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare as confluent-kafka does."""
+        return self._filled() == (other._filled() if isinstance(other, Record) else other)
+
+    def __ne__(self, other: object) -> bool:
+        """Compare as confluent-kafka does."""
+        return not self == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _record, (self._parts,)
+
+    def _filled(self) -> Message:
+        """Return a message with everything where confluent-kafka has it."""
+        place, offset, value, key, _, headers = self._parts
+        given: Any = {"partition": place.partition, "offset": offset, "timestamp": self.timestamp()}
+        found: Any = Message(**given, latency=-1, leader_epoch=or_unset(place.leader_epoch))
+        found.set_topic(place.topic)
+        found.set_value(value)
+        found.set_key(key)
+        found.set_headers(headers)
+        found.set_error(place.error)
+        found._rows = place.rows
+        return found  # type: ignore[no-any-return]
+
+
+def _record(parts: Any) -> Record:
+    """Unpickle a record."""
+    record = Record.__new__(Record)
+    record._parts = parts
+    return record
+
+
+def records(
+    place: RecordContext,
+    first: int,
+    values: Iterable[Any],
+    keys: Iterable[bytes | None],
+    times: Iterable[int],
+    headers: Iterable[Headers | None],
+) -> list[Message]:
+    """Return records that lie one after the other, from the position `first` on."""
+    new = Record.__new__
+    found: list[Message] = []
+    for parts in zip(repeat(place), count(first), values, keys, times, headers, strict=False):
+        record = new(Record)
+        record._parts = parts
+        found.append(record)
+    return found

@@ -1,0 +1,90 @@
+"""A consumer's settings, out of its configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from columnar_kafka.config import (
+    ENCODINGS,
+    Config,
+    ConfigReader,
+    DecodeLimits,
+    boolean,
+    choice,
+    integer,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from columnar_kafka.errors import ConfigError
+
+__all__ = ["ConsumerConfig"]
+
+DECODES: Final = ("inline", "isolated")
+
+_CONSUMER_KEYS: Final = (
+    "columnar.encoding",
+    "columnar.decode",
+    "columnar.max.rows",
+    "columnar.max.values",
+    "columnar.max.decoded.bytes",
+    "columnar.max.footer.bytes",
+    "columnar.max.decode.ms",
+    "fetch.raw.bytes",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig:
+    """A consumer's settings; durations in seconds."""
+
+    encoding: str
+    raw: bool
+    isolated: bool
+    limits: DecodeLimits
+    auto_commit: bool
+    auto_commit_interval: float
+    auto_store: bool
+    on_commit: Callable[..., Any] | None
+    unread: ConfigError | None = None
+    """As a producer's."""
+
+    @property
+    def unwraps(self) -> bool:
+        """Whether segments are unwrapped into records."""
+        return self.encoding != "none" and not self.raw
+
+    @classmethod
+    def parse(cls, config: Config) -> tuple[ConsumerConfig, dict[str, Any]]:
+        """Return the settings, and the configuration for librdkafka.
+
+        When segments are unwrapped, storing and committing offsets is this package's work:
+        librdkafka commits a stored offset only when the *offset* grows, so it cannot carry rows.
+
+        Raises:
+            ConfigError: an unknown ``columnar.`` key, or a value that is not allowed.
+        """
+        read = ConfigReader(config)
+        parsed = cls(
+            encoding=read.own("columnar.encoding", "none", choice(*ENCODINGS)),
+            raw=read.own("fetch.raw.bytes", False, boolean),
+            isolated=read.own("columnar.decode", "inline", choice(*DECODES)) == "isolated",
+            limits=DecodeLimits.parse(read),
+            auto_commit=read.shared(("enable.auto.commit",), True, boolean),
+            auto_commit_interval=read.shared(
+                ("auto.commit.interval.ms",), 5_000, integer(0, 86_400_000)
+            )
+            / 1000,
+            auto_store=read.shared(("enable.auto.offset.store",), True, boolean),
+            on_commit=config.get("on_commit"),
+            unread=read.unread,
+        )
+        rest = read.rest(_CONSUMER_KEYS)
+        if parsed.unwraps:
+            rest |= {"enable.auto.commit": False, "enable.auto.offset.store": False}
+            # Some 64 segments fill librdkafka's queue: read in a tenth of a second they may be, and
+            # it would look a second later.
+            rest.setdefault("fetch.queue.backoff.ms", 50)
+        return parsed, rest

@@ -1,0 +1,83 @@
+"""The messages this package hands out: confluent-kafka's `Message`, with positions for offsets."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import confluent_kafka
+from confluent_kafka import KafkaError
+
+from columnar_kafka import position
+
+__all__ = ["Message", "event_error", "or_unset", "plain_message"]
+
+_OFFSET: Final = re.compile(r"(?<=\boffset )\d+|(?<=\bHighwaterMark )\d+")  # in librdkafka's text
+
+
+class Message(confluent_kafka.Message):
+    """One record. `offset` is its position; everything else is as confluent-kafka has it."""
+
+    _rows = 1
+
+    def kafka_offset(self) -> int | None:
+        """Return the offset of the Kafka message that held the record; None where there is none."""
+        offset = self.offset()
+        return None if offset is None else position.unpack(offset).offset
+
+    def row(self) -> int | None:
+        """Return the record's row in its segment; 0 for a plain message."""
+        offset = self.offset()
+        if offset is None:
+            return None
+        # At the start of an offset, where the first of 2^20 rows lies too, all rows are left.
+        return self._rows - (position.unpack(offset).left or self._rows)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        reduced: Any = super().__reduce__()
+        return _restore, (reduced[1], self._rows)
+
+
+def _restore(parts: tuple[Any, ...], rows: int) -> Message:
+    """Unpickle a message."""
+    message = Message(*parts)
+    message._rows = rows
+    return message
+
+
+def event_error(event: confluent_kafka.Message) -> KafkaError:
+    """Return an event's error; the text of a partition's end names positions, as its offset is."""
+    error = event.error()
+    assert error is not None
+    if error.code() != KafkaError._PARTITION_EOF:
+        return error
+    text = _OFFSET.sub(lambda found: str(position.start(int(found[0]))), error.str())
+    return KafkaError(error.code(), text)
+
+
+def plain_message(source: confluent_kafka.Message) -> Message:
+    """Return a Kafka message that is no segment (or an error event), in positions."""
+    offset, value, error = source.offset(), source.value(), source.error()
+    if offset is not None:
+        # An end-of-partition event points at the offset that comes next, not at a message.
+        at = position.start if error is not None else position.pack
+        offset = at(offset)
+    if error is not None and (told := event_error(source)) is not error:
+        error, value = told, told.str().encode()
+    return Message(
+        topic=source.topic(),
+        partition=or_unset(source.partition()),
+        offset=-1001 if offset is None else offset,
+        key=source.key(),
+        value=value,
+        headers=source.headers(),
+        error=error,
+        timestamp=source.timestamp(),
+        latency=or_unset(source.latency()),
+        leader_epoch=or_unset(source.leader_epoch()),
+    )
+
+
+def or_unset(value: Any) -> Any:
+    """Return what confluent-kafka's constructor wants for a value that is not there."""
+    return -1 if value is None else value

@@ -1,0 +1,1 @@
+"""From records to segments at Kafka: `Producer` and the stages behind it."""

@@ -1,0 +1,311 @@
+"""Where accepted records wait: open batches by partition, and what is sealed, in order.
+
+Passive and pure: it is told the time, starts nothing and calls nobody back. A batch seals on
+
+- its number of rows, or its estimated encoded size,
+- the age of its *first* record,
+- `seal_all` (flush, commit), a plain message or Arrow data for its partition, a new schema,
+- memory: when it is scarce the largest open batch goes, where open ones hold a quarter of it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from confluent_kafka import KafkaError
+
+from columnar_kafka.producing.arrow_batch import ArrowBatch, Item, Unplaced
+from columnar_kafka.producing.batch import Batch, Chunk, PlainMessage, Record
+from columnar_kafka.producing.topic_format import TopicFormat
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from columnar_kafka.producing.partitioner import Partitioner
+
+__all__ = ["MOST_BYTES", "Accumulator", "Sealed", "Work"]
+
+MOST_BYTES: Final = 128 << 20
+"""What a batch may hold however small it becomes: consumers decode no segment above their limit."""
+
+_FIRST_RATIO: Final = 0.1
+"""Encoded bytes for each byte taken, before the first segment of a topic has told."""
+_LOOKUP_RETRY: Final = 1.0
+
+
+Sealed = Batch | PlainMessage | ArrowBatch
+
+
+@dataclass(slots=True)
+class _Topic:
+    """One topic with a schema."""
+
+    form: TopicFormat
+    looked_up: float = float("-inf")
+    sticky: int | None = None
+    refusal: KafkaError | None = None  # why it cannot be used, and since when Kafka says so
+    refused_at: float = float("inf")
+    ratio: float | None = None
+    open: dict[int, Batch] = field(default_factory=dict)  # by partition, oldest first
+    waiting: deque[Unplaced] = field(default_factory=deque)  # for the number of partitions
+
+    @property
+    def partitions(self) -> int | None:
+        return self.form.limits.partitions
+
+
+@dataclass(slots=True)
+class Work:
+    """What is to be done: chunks to convert, sealed items in order, what to give up."""
+
+    chunks: list[Chunk]
+    sealed: list[Sealed]
+    given_up: list[tuple[Unplaced, KafkaError]]
+
+
+class Accumulator:
+    """Owns every record between the intake and the sender, whose thread alone calls it."""
+
+    def __init__(
+        self,
+        *,
+        partitioner: Partitioner,
+        linger: float,
+        message_timeout: float,
+        refresh: float,
+        propagation: float,
+        memory: int,
+        records: int | None,
+    ) -> None:
+        """Durations are in seconds; `memory` (bytes) and `records` bound what is not reported."""
+        self._partitioner = partitioner
+        self._linger = linger
+        self._message_timeout = message_timeout
+        self._refresh = refresh if refresh > 0 else float("inf")
+        self._propagation = propagation
+        # Where open batches hold less it is others' memory that is scarce: sealing them early would
+        # make many small segments and free nothing.
+        self._worthwhile = memory // 4
+        self._worthwhile_rows = float("inf") if records is None else records // 4
+        self._topics: dict[str, _Topic] = {}
+        self._chunks: list[Chunk] = []
+        self._sealed: deque[Sealed] = deque()
+        self._open_bytes = 0
+        self._open_rows = 0
+
+    def __repr__(self) -> str:
+        topics = self._topics.values()
+        opened = sum(len(topic.open) for topic in topics)
+        waiting = sum(len(topic.waiting) for topic in topics)
+        return f"<Accumulator {opened} open, {len(self._sealed)} sealed, {waiting} waiting>"
+
+    # --- topics ---------------------------------------------------------------------------------
+
+    def to_look_up(self, now: float) -> list[str]:
+        """Return the topics whose number of partitions should be asked for; each once a while."""
+        due = [name for name, topic in self._topics.items() if self._lookup_at(topic) <= now]
+        for name in due:
+            self._topics[name].looked_up = now
+        return due
+
+    def set_partitions(self, topic: str, partitions: int, now: float) -> None:
+        """Learn a topic's number of partitions; records that waited are batched, in order."""
+        state = self._topics[topic]
+        state.form.limits.partitions = partitions
+        state.refusal, state.refused_at = None, float("inf")
+        state.looked_up = now
+        waiting, state.waiting = state.waiting, deque()
+        for each in waiting:
+            self._place(state, each)
+
+    def look_up_soon(self, topic: str) -> None:
+        """Have a topic's partitions asked for again: Kafka says that one is not there."""
+        self._topics[topic].looked_up = float("-inf")
+
+    def refuse_topic(self, topic: str, error: KafkaError, now: float) -> None:
+        """Learn that a topic cannot be used; one that is not there may be made yet, for a time."""
+        state = self._topics[topic]
+        if error.code() != KafkaError._UNKNOWN_TOPIC:
+            state.refused_at = float("-inf")
+        elif state.refusal is None:
+            state.refused_at = now
+        state.refusal = error
+
+    def learn(self, topic: str, *, taken_bytes: int, encoded_bytes: int) -> None:
+        """Learn from a segment how small a topic's records become."""
+        state = self._topics[topic]
+        seen = encoded_bytes / max(1, taken_bytes)
+        state.ratio = seen if state.ratio is None else 0.7 * state.ratio + 0.3 * seen
+
+    # --- records --------------------------------------------------------------------------------
+
+    def add(self, item: Item, now: float) -> None:
+        """Take over what was accepted, in that order."""
+        if isinstance(item, TopicFormat):
+            self._set_format(item, now)
+            return
+        topic = self._topics[item[0].topic if isinstance(item, tuple) else item.topic]
+        if topic.partitions is None:
+            topic.waiting.append(item)
+        else:
+            self._place(topic, item)
+
+    def _set_format(self, form: TopicFormat, now: float) -> None:
+        """Use `form` for its topic from now on; what is open in another is sealed."""
+        topic = self._topics.get(form.topic)
+        if topic is None:
+            self._topics[form.topic] = topic = _Topic(form)
+        elif form.limits.partitions is None:  # Kafka did not tell
+            form.limits.partitions = topic.partitions
+        self._seal_topic(topic)
+        topic.form, topic.ratio = form, None
+        if form.limits.partitions is not None:
+            self.set_partitions(form.topic, form.limits.partitions, now)
+
+    def _place(self, topic: _Topic, item: Unplaced) -> None:
+        """Put what is accepted where it belongs.
+
+        A partition that does not exist is for librdkafka to refuse, in that record's report.
+        """
+        if isinstance(item, tuple):
+            self._append(topic, item)
+        elif isinstance(item, PlainMessage):
+            self._append_plain(topic, item)
+        else:
+            self._append_bulk(topic, item)
+
+    def _append(self, topic: _Topic, record: Record) -> None:
+        form, partition, values, others, nbytes, since = record
+        if partition < 0:
+            partition = self._choose(topic, others[0])
+        batch = topic.open.get(partition)
+        if batch is None or batch.form is not form:
+            if batch is not None:
+                self._seal(topic, batch)
+            max_bytes = min(form.limits.target / (topic.ratio or _FIRST_RATIO), MOST_BYTES)
+            batch = topic.open[partition] = Batch(form, partition, since, max_bytes=max_bytes)
+        chunk = batch.append(values, others, nbytes)
+        self._open_bytes += nbytes
+        self._open_rows += 1
+        if chunk is not None:
+            self._chunks.append(chunk)
+        if batch.rows >= form.limits.rows or batch.taken_bytes >= batch.max_bytes:
+            self._seal(topic, batch)
+
+    def _append_plain(self, topic: _Topic, plain: PlainMessage) -> None:
+        if plain.partition < 0:
+            plain.partition = self._choose(topic, plain.key)
+        batch = topic.open.get(plain.partition)
+        if batch is not None:
+            self._seal(topic, batch)
+        elif topic.sticky == plain.partition:
+            topic.sticky = None  # or messages without a key would stay there for ever
+        self._sealed.append(plain)
+
+    def _append_bulk(self, topic: _Topic, bulk: ArrowBatch) -> None:
+        assert topic.partitions is not None
+        for each in bulk.split(self._partitioner, topic.partitions):
+            batch = topic.open.get(each.partition)
+            if batch is not None:
+                self._seal(topic, batch)
+            self._sealed.append(each)
+
+    def _choose(self, topic: _Topic, key: bytes | None) -> int:
+        assert topic.partitions is not None
+        chosen = self._partitioner.choose(key, topic.partitions)
+        if chosen is not None:
+            return chosen
+        if topic.sticky is None:
+            topic.sticky = self._partitioner.any(topic.partitions)
+        return topic.sticky
+
+    def seal_all(self) -> None:
+        """Seal every open batch."""
+        for topic in self._topics.values():
+            self._seal_topic(topic)
+
+    def _seal_topic(self, topic: _Topic) -> None:
+        for batch in list(topic.open.values()):
+            self._seal(topic, batch)
+
+    def relieve(self) -> None:
+        """Seal the largest open batch, as memory is scarce, where that helps."""
+        if self._open_bytes < self._worthwhile and self._open_rows < self._worthwhile_rows:
+            return
+        topics = self._topics.values()
+        opened = [(topic, batch) for topic in topics for batch in topic.open.values()]
+        if opened:
+            self._seal(*max(opened, key=lambda each: each[1].taken_bytes))
+
+    def _seal(self, topic: _Topic, batch: Batch) -> None:
+        del topic.open[batch.partition]
+        self._open_bytes -= batch.taken_bytes
+        self._open_rows -= batch.rows
+        self._sealed.append(batch)
+        if topic.sticky == batch.partition:
+            topic.sticky = None
+
+    def topics(self) -> set[str]:
+        """Return the topics that records wait for. For any thread."""
+        topics = list(self._topics.items())
+        return {name for name, topic in topics if topic.open or topic.waiting}
+
+    # --- what is to be done ---------------------------------------------------------------------
+
+    def next_look(self, now: float) -> float:
+        """Return in how many seconds `drain` will have something; 0 when it has, inf for never."""
+        if self._sealed or self._chunks:
+            return 0.0
+        return max(0.0, min(self._times(), default=float("inf")) - now)
+
+    def _times(self) -> Iterator[float]:
+        for topic in self._topics.values():
+            yield self._lookup_at(topic)
+            for batch in topic.open.values():
+                yield batch.since + self._linger
+                break  # the oldest is first
+            if topic.waiting:
+                yield _since(topic.waiting[0]) + self._message_timeout
+                yield topic.refused_at + self._propagation
+
+    def drain(self, now: float) -> Work:
+        """Seal what is old enough; return all work, in the order in which it must be sent."""
+        for topic in self._topics.values():
+            for batch in list(topic.open.values()):
+                if batch.since + self._linger > now:
+                    break  # the others are younger
+                self._seal(topic, batch)
+        return self._take(list(self._give_up(now)))
+
+    def take_all(self, error: KafkaError) -> Work:
+        """Take everything out, sealed or not, to be given up with this error: for a purge."""
+        self.seal_all()
+        waiting: list[Unplaced] = []
+        for topic in self._topics.values():
+            waiting += topic.waiting
+            topic.waiting.clear()
+        return self._take([(each, error) for each in waiting])
+
+    def _take(self, given_up: list[tuple[Unplaced, KafkaError]]) -> Work:
+        work = Work(self._chunks, list(self._sealed), given_up)
+        self._chunks = []
+        self._sealed.clear()
+        return work
+
+    def _give_up(self, now: float) -> Iterator[tuple[Unplaced, KafkaError]]:
+        for topic in self._topics.values():
+            if topic.refusal is not None and topic.refused_at + self._propagation <= now:
+                yield from ((each, topic.refusal) for each in topic.waiting)
+                topic.waiting.clear()
+            while topic.waiting and _since(topic.waiting[0]) + self._message_timeout <= now:
+                yield topic.waiting.popleft(), KafkaError(KafkaError._MSG_TIMED_OUT)
+
+    def _lookup_at(self, topic: _Topic) -> float:
+        wait = self._refresh if topic.partitions is not None else _LOOKUP_RETRY
+        return topic.looked_up + wait
+
+
+def _since(item: Unplaced) -> float:
+    return item[5] if isinstance(item, tuple) else item.since

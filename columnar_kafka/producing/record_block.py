@@ -1,0 +1,105 @@
+"""Records as columns: what a batch becomes, a segment is encoded from, and reports read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from confluent_kafka import KafkaError
+
+from columnar_kafka.columns import kafka_column
+from columnar_kafka.columns.columns_to_rows import to_rows
+
+if TYPE_CHECKING:
+    from columnar_kafka.columns.kafka_column import Headers
+
+__all__ = ["Callback", "RecordBlock"]
+
+Callback = Callable[[KafkaError | None, Any], Any] | None
+
+_REPORT_ROWS: Final = 64
+_POOL: Final = pa.system_memory_pool()
+"""For what stays: among what the default pool allocates for a moment it would keep pages in use."""
+_RECORD_BYTES: Final = 16  # what a record costs besides its columns: its callback, its place
+
+
+class RecordBlock:
+    """Records as columns: the user's, keys, timestamps and headers, each `len` long."""
+
+    def __init__(
+        self,
+        columns: pa.RecordBatch,
+        keys: pa.Array,
+        timestamps: pa.Array,
+        headers: pa.Array,
+        callbacks: Sequence[Callback],
+    ) -> None:
+        self.columns = columns
+        self.keys = keys
+        self.timestamps = timestamps
+        self._headers = headers
+        self.callbacks = callbacks
+        self._window: tuple[int, list[dict[str, Any]]] = (-1, [])
+
+    def __len__(self) -> int:
+        rows: int = self.columns.num_rows
+        return rows
+
+    @property
+    def nbytes(self) -> int:
+        """What the block holds in memory."""
+        arrays = (self.columns, self.keys, self.timestamps, self._headers)
+        columns: int = sum(each.nbytes for each in arrays)
+        return columns + _RECORD_BYTES * len(self)
+
+    @property
+    def header_column(self) -> pa.Array:
+        """The headers as a column."""
+        return self._headers
+
+    @classmethod
+    def concat(cls, blocks: Sequence[RecordBlock]) -> RecordBlock:
+        """Return one block of the records of all `blocks`, of which there is at least one."""
+        if len(blocks) == 1:
+            return blocks[0]
+        return cls(
+            pa.concat_batches([each.columns for each in blocks], memory_pool=_POOL),
+            pa.concat_arrays([each.keys for each in blocks], _POOL),
+            pa.concat_arrays([each.timestamps for each in blocks], _POOL),
+            pa.concat_arrays([each.header_column for each in blocks], _POOL),
+            [callback for each in blocks for callback in each.callbacks],
+        )
+
+    def slice(self, start: int, stop: int) -> RecordBlock:
+        """Return the records from `start` to `stop`, not copied."""
+        count = stop - start
+        return RecordBlock(
+            self.columns.slice(start, count),
+            self.keys.slice(start, count),
+            self.timestamps.slice(start, count),
+            self._headers.slice(start, count),
+            self.callbacks[start:stop],
+        )
+
+    def value(self, row: int) -> dict[str, Any]:
+        """Return one record as a dict; neighbours are read along with it."""
+        at, rows = self._window
+        start = row - row % _REPORT_ROWS
+        if at != start:
+            rows = to_rows(self.columns.slice(start, _REPORT_ROWS))
+            self._window = (start, rows)
+        return rows[row - start]
+
+    def key(self, row: int) -> bytes | None:
+        """Return one record's key."""
+        found: bytes | None = self.keys[row].as_py()
+        return found
+
+    def timestamp(self, row: int) -> int:
+        """Return one record's time in milliseconds."""
+        return int(self.timestamps[row].value)
+
+    def headers(self, row: int) -> Headers | None:
+        """Return one record's headers."""
+        return kafka_column.read_headers(self._headers.slice(row, 1))[0]

@@ -1,0 +1,222 @@
+"""The door: what is produced is refused, or counted and queued for the sender, in one step.
+
+A signal handler (Ctrl-C) may raise between any two calls in the user's thread. So a record is
+either wholly in or wholly out after each of them; everything that takes more steps than one is the
+sender's thread's, where no handler runs. What gives memory back may be done twice, and counts once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Final, Protocol
+
+from confluent_kafka import KafkaError, KafkaException
+
+from columnar_kafka.errors import unable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from columnar_kafka.producing.arrow_batch import Item
+
+__all__ = ["RecordQueue"]
+
+_GATHER_ROWS: Final = 512
+_GATHER_SECONDS: Final = 0.02
+_NOW: Final = float("-inf")
+
+
+class Holds(Protocol):
+    """What holds memory; 0 once it is given back."""
+
+    charge: int
+
+
+class HoldsRecords(Holds, Protocol):
+    """What holds memory for a number of records."""
+
+    records: int
+
+
+class HoldsEncoded(Protocol):
+    """What holds encoded bytes."""
+
+    encoded: int
+
+
+class RecordQueue:
+    """Owns accepted records until the sender takes them, and the memory bound. For any thread.
+
+    Five eighths of the bound are for records: rows, columns, unpolled reports. Two are for what is
+    encoded, and librdkafka's copy of it: when they are used up, the sender waits. The last eighth
+    is for what is not counted: converting, encoding, and what allocators keep.
+    """
+
+    def __init__(
+        self,
+        *,
+        limit_bytes: int,
+        limit_records: int | None = None,
+        segment_rows: int = _GATHER_ROWS,
+        gather_seconds: float = _GATHER_SECONDS,
+    ) -> None:
+        """Bound all records' bytes and, where the user does, their number.
+
+        The sender takes over many records at once, or what there is after `gather_seconds`: being
+        woken costs. A segment that is full is not kept waiting for it.
+        """
+        self.limit_bytes = limit_bytes
+        self.limit_records = limit_records
+        self._encoded_limit = limit_bytes // 4
+        self._records_limit = limit_bytes - self._encoded_limit - limit_bytes // 8
+        self._gather_rows = min(_GATHER_ROWS, segment_rows)
+        self._gather_seconds = gather_seconds
+        self.reported_early: Callable[[], int] = lambda: 0  # see `Delivery`
+        # Reentrant, as a signal handler may produce too.
+        self._lock = threading.RLock()  # guards the rest
+        self._items: deque[Item] = deque()
+        self._first = 0.0
+        self._closed = False
+        self._shut = False
+        self._but: tuple[int, ...] = ()
+        self._bytes = 0
+        self._records = 0
+        self._encoded = 0
+
+    def __repr__(self) -> str:
+        used = self._bytes + self._encoded
+        return f"<Intake {used}/{self.limit_bytes} bytes, {self._records} records>"
+
+    @property
+    def used_bytes(self) -> int:
+        """The bytes charged now, encoded ones too."""
+        return self._bytes + self._encoded
+
+    @property
+    def records(self) -> int:
+        """The records accepted and not yet reported."""
+        return self._records - self.reported_early()
+
+    @property
+    def pressed(self) -> bool:
+        """Whether half of a bound is used: time to seal what is open."""
+        return 2 * self._bytes >= self._records_limit or (
+            self.limit_records is not None and 2 * self._records >= self.limit_records
+        )
+
+    @property
+    def may_encode(self) -> bool:
+        """Whether there is room for more encoded bytes."""
+        return self._encoded <= self._encoded_limit
+
+    def put(
+        self, item: Item, nbytes: int, now: float, records: int = 1, *, urgent: bool = False
+    ) -> bool:
+        """Accept `records` that hold `nbytes` in all, or raise and charge nothing.
+
+        What is `urgent` is not gathered.
+
+        Returns:
+            Whether the sender should look.
+
+        Raises:
+            BufferError: they do not fit now; they may after a `poll`.
+            KafkaException: between `shut` and `open`.
+            RuntimeError: after `close`.
+        """
+        with self._lock:
+            if self._closed and threading.get_ident() not in self._but:
+                raise RuntimeError("Producer has been closed")
+            if self._shut and records:
+                raise KafkaException(unable(KafkaError._STATE))
+            # What is larger than the whole bound may pass alone: librdkafka would let it, and
+            # its size limit, not this one, is what has to refuse it.
+            if (
+                records
+                and self._records
+                and (
+                    self._bytes + nbytes > self._records_limit
+                    or (
+                        self.limit_records is not None
+                        and self._records + records > self.limit_records
+                        and self.records + records > self.limit_records
+                    )
+                )
+            ):
+                raise BufferError(self._full(nbytes, records))
+            waiting = len(self._items)
+            if urgent or not waiting:
+                self._first = _NOW if urgent else now
+            # No call between these: see above.
+            self._bytes += nbytes
+            self._records += records
+            self._items.append(item)
+        return urgent or not waiting or waiting + 1 >= self._gather_rows
+
+    def _full(self, nbytes: int, records: int) -> str:
+        advice = "poll() to serve delivery reports, or raise it"
+        if self._bytes + nbytes > self._records_limit:
+            return (
+                f"Local: Queue full: {self._bytes} bytes are buffered, this needs {nbytes}, "
+                f"queue.buffering.max.kbytes allows {self.limit_bytes} bytes, five eighths of it "
+                f"for records; {advice}"
+            )
+        return (
+            f"Local: Queue full: {self.records} records are buffered, this is {records} more, "
+            f"queue.buffering.max.messages allows {self.limit_records}; {advice}"
+        )
+
+    def shut(self) -> None:
+        """Take no records until `open`: a transaction ends with those it has."""
+        with self._lock:
+            self._shut = True
+
+    def open(self) -> None:
+        """Take records again."""
+        self._shut = False
+
+    def close(self, *, but: tuple[int, ...] = ()) -> None:
+        """Take no more records, `but` those of some threads, by their identifiers."""
+        self._but = but
+        self._closed = True
+
+    # --- the sender's side ----------------------------------------------------------------------
+
+    def due(self, now: float) -> float:
+        """Return in how many seconds `drain` is worth while, inf while there is nothing."""
+        waiting = len(self._items)
+        if not waiting:
+            return float("inf")
+        if waiting >= self._gather_rows:
+            return 0.0
+        return max(0.0, self._first + self._gather_seconds - now)
+
+    def drain(self) -> deque[Item]:
+        """Take all items out, in the order in which they were accepted."""
+        with self._lock:
+            items, self._items = self._items, deque()
+            return items
+
+    def adjust(self, nbytes: int) -> None:
+        """Charge `nbytes` more (or fewer) for records already taken: their form changed."""
+        with self._lock:
+            self._bytes += nbytes
+
+    def encoded(self, nbytes: int) -> None:
+        """Charge the copies of encoded bytes, ours and librdkafka's."""
+        with self._lock:
+            self._encoded += nbytes
+
+    def free(self, held: HoldsEncoded) -> None:
+        """Give encoded bytes back."""
+        with self._lock:
+            self._encoded -= held.encoded
+            held.encoded = 0
+
+    def release(self, reported: HoldsRecords) -> None:
+        """Give back what records that are reported held."""
+        with self._lock:
+            self._bytes -= reported.charge
+            self._records -= reported.records
+            reported.charge = reported.records = 0

@@ -1,0 +1,259 @@
+"""Sealed batches become segments, each below what client and topic accept."""
+
+from __future__ import annotations
+
+# pyarrow imports it with the first conversion (where pandas is installed), and at interpreter exit,
+# when the last records are flushed, that is too late: every record would be refused.
+import concurrent.futures.thread  # noqa: F401
+import logging
+import math
+import secrets
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+import pyarrow.compute as pc
+from confluent_kafka import KafkaError
+
+from columnar_kafka.producing.accumulator import MOST_BYTES
+from columnar_kafka.producing.batch import EncodedSegment
+from columnar_kafka.producing.record_block import RecordBlock
+from columnar_kafka.segment.headers import SegmentHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from columnar_kafka.producing.accumulator import Accumulator
+    from columnar_kafka.producing.arrow_batch import ArrowBatch
+    from columnar_kafka.producing.batch import ArrowCall, Batch, Chunk
+    from columnar_kafka.producing.delivery import Delivery
+    from columnar_kafka.producing.record_queue import RecordQueue
+    from columnar_kafka.producing.topic_format import TopicFormat
+
+__all__ = ["Segmenter"]
+
+_log = logging.getLogger(__name__)
+
+_FIRST_DENSITY: Final = 1.0
+"""Encoded bytes for each byte of Arrow data, before the first segment of a topic has told."""
+_SMALL_ROWS: Final = 100
+_SMALL_BYTES: Final = 50_000
+_SMALL_SEGMENTS: Final = 50
+"""So many small segments in a row, and the user is told that they do not pay."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    """What the segments cut from one batch have in common."""
+
+    form: TopicFormat
+    partition: int
+    since: float
+    call: ArrowCall | None = None
+    taken_per_row: float | None = None  # bytes, as `Columns.take` measured them
+
+
+class Segmenter:
+    """Converts and encodes. Used by the sender's thread alone, with no lock held."""
+
+    def __init__(
+        self, *, accumulator: Accumulator, delivery: Delivery, intake: RecordQueue
+    ) -> None:
+        self._accumulator = accumulator
+        self._delivery = delivery
+        self._intake = intake
+        self._ids = _ids()
+        self._density: dict[str, float] = {}  # by topic
+        self._small: dict[str, int] = {}  # by topic: small segments in a row
+
+    def convert(self, chunk: Chunk) -> None:
+        """Turn a chunk into columns and charge what they hold instead of what was guessed."""
+        bad = chunk.convert()
+        held = 0 if chunk.block is None else chunk.block.nbytes
+        # A refused row is kept as it was given until it is reported.
+        kept = 0 if chunk.block is None else len(chunk.block)
+        share = chunk.charge // max(1, kept + len(bad)) if bad else 0
+        self._intake.adjust(held + share * len(bad) - chunk.charge)
+        chunk.charge = held
+        for each in bad:
+            self._delivery.refused(each, charge=share)
+
+    def encode(self, batch: Batch) -> Iterator[EncodedSegment]:
+        """Yield the segments of a sealed batch."""
+        origin = _Origin(
+            batch.form,
+            batch.partition,
+            batch.since,
+            taken_per_row=batch.taken_bytes / max(1, batch.rows),
+        )
+        for block, charge in self._blocks(batch):
+            yield from self._cut(origin, block, charge)
+
+    def encode_some(self, bulk: ArrowBatch) -> Iterator[EncodedSegment]:
+        """Take as many rows out of `bulk` as should make one segment; yield what they make."""
+        origin = _Origin(bulk.form, bulk.partition, bulk.since, bulk.call)
+        per_row = max(1.0, bulk.rows.columns.nbytes / len(bulk))
+        density = self._density.get(bulk.topic, _FIRST_DENSITY)
+        fitting = int(min(bulk.form.limits.target / density, MOST_BYTES) / per_row)
+        block, charge = bulk.pop(max(1, min(fitting, bulk.form.limits.rows)))
+        yield from self._cut(origin, block, charge)
+
+    def halve(self, refused: EncodedSegment) -> Iterator[EncodedSegment]:
+        """Yield smaller segments of the records of one that Kafka does not take.
+
+        One record alone is not halved: it is given back as it is.
+        """
+        if len(refused.block) == 1:
+            yield refused
+            return
+        form = refused.form
+        origin = _Origin(form, refused.partition, refused.since, refused.call)
+        self._intake.free(refused)
+        pieces = max(2, math.ceil(len(refused.data) / form.limits.most))
+        yield from self._cut_into(pieces, origin, refused.block, refused.charge)
+
+    def unsent(self, batch: Batch) -> Iterator[EncodedSegment]:
+        """Yield the records of a sealed batch that is given up: not encoded."""
+        for block, charge in self._blocks(batch):
+            yield EncodedSegment(
+                form=batch.form,
+                partition=batch.partition,
+                block=block,
+                header=None,
+                data=b"",
+                since=batch.since,
+                charge=charge,
+            )
+
+    def _blocks(self, batch: Batch) -> Iterator[tuple[RecordBlock, int]]:
+        """Yield a batch's columns with their charges: all at once, where that is possible."""
+        for chunk in batch.chunks:
+            self.convert(chunk)
+        blocks = [chunk.block for chunk in batch.chunks if chunk.block is not None and chunk.block]
+        charge = sum(chunk.charge for chunk in batch.chunks)
+        try:
+            whole = [RecordBlock.concat(blocks)] if blocks else []
+        except Exception:  # noqa: BLE001 - what cannot be one segment may be several
+            yield from ((each, each.nbytes) for each in blocks)
+        else:
+            yield from ((each, charge) for each in whole)
+
+    def _cut(self, origin: _Origin, block: RecordBlock, charge: int) -> Iterator[EncodedSegment]:
+        """Yield the segments of `block`, each below what client and topic accept."""
+        try:
+            segment = self._to_segment(origin, block, charge)
+            size, most = len(segment.data), origin.form.limits.most
+            self._learn(origin, block, size)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it must take no other along
+            if len(block) > 1:
+                yield from self._cut_into(2, origin, block, charge)
+            else:
+                self._unencodable(origin, block, charge, error)
+            return
+        if size <= most:
+            self._intake.encoded(segment.encoded)
+            yield segment
+        elif len(block) > 1:
+            pieces = min(len(block), math.ceil(size / most) + 1)
+            yield from self._cut_into(pieces, origin, block, charge)
+        else:
+            # A broker that refuses it would refuse all that librdkafka sends along with it.
+            reason = f"the record takes {size} bytes, and {most} is the most: message.max.bytes"
+            reason += " or a quarter of queue.buffering.max.kbytes of the client, or"
+            reason += " max.message.bytes of the topic"
+            too_large = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, reason)
+            self._fail_one(origin, block, charge, too_large)
+
+    def _cut_into(
+        self, pieces: int, origin: _Origin, block: RecordBlock, charge: int
+    ) -> Iterator[EncodedSegment]:
+        bounds = [len(block) * i // pieces for i in range(pieces + 1)]
+        for start, stop in pairwise(bounds):
+            share = charge * stop // len(block) - charge * start // len(block)
+            if stop > start:
+                yield from self._cut(origin, block.slice(start, stop), share)
+
+    def _learn(self, origin: _Origin, block: RecordBlock, size: int) -> None:
+        """Remember how small this topic's records become; say once when segments are too small."""
+        topic, rows = origin.form.topic, len(block)
+        if origin.taken_per_row is not None:
+            taken = int(origin.taken_per_row * rows)
+            self._accumulator.learn(topic, taken_bytes=taken, encoded_bytes=size)
+        elif origin.call is not None:
+            seen = size / max(1, block.columns.nbytes)
+            self._density[topic] = 0.5 * (self._density.get(topic, seen) + seen)
+        small = rows < _SMALL_ROWS and size < _SMALL_BYTES
+        count = self._small.get(topic, 0)
+        if count < _SMALL_SEGMENTS:
+            self._small[topic] = count = count + 1 if small else 0
+            if count == _SMALL_SEGMENTS:
+                _log.warning(
+                    "topic %r: the last %d segments had fewer than %d records each, and plain "
+                    "messages would be smaller: raise columnar.linger.ms, flush less often, or "
+                    "send fewer partitions' records from one producer",
+                    topic,
+                    _SMALL_SEGMENTS,
+                    _SMALL_ROWS,
+                )
+
+    def _unencodable(
+        self, origin: _Origin, block: RecordBlock, charge: int, error: Exception
+    ) -> None:
+        """Report a record that fits its schema and yet cannot be written."""
+        reason = f"the record cannot be written as Parquet: {type(error).__name__}: {error}"
+        code = KafkaError._VALUE_SERIALIZATION
+        self._fail_one(origin, block, charge, KafkaError(code, reason))
+
+    def _fail_one(
+        self, origin: _Origin, block: RecordBlock, charge: int, error: KafkaError
+    ) -> None:
+        failed = EncodedSegment(
+            form=origin.form,
+            partition=origin.partition,
+            block=block,
+            header=None,
+            data=b"",
+            since=origin.since,
+            charge=charge,
+            call=origin.call,
+        )
+        self._delivery.done(failed, error)
+
+    def _to_segment(self, origin: _Origin, block: RecordBlock, charge: int) -> EncodedSegment:
+        form = origin.form
+        bounds = pc.min_max(block.timestamps.cast("int64")).as_py()
+        header = SegmentHeader(
+            rows=len(block),
+            segment=next(self._ids),
+            schema=form.fingerprint,
+            timestamp_min=bounds["min"],
+            timestamp_max=bounds["max"],
+        )
+        columns = form.kafka.append_to(
+            block.columns,
+            segment=header.segment,
+            timestamps=block.timestamps,
+            keys=block.keys,
+            headers=block.header_column,
+        )
+        data = form.encoder.encode(columns, header.footer())
+        return EncodedSegment(
+            form=form,
+            partition=origin.partition,
+            block=block,
+            header=header,
+            data=data,
+            since=origin.since,
+            charge=charge,
+            encoded=2 * len(data),  # librdkafka copies it
+            call=origin.call,
+        )
+
+
+def _ids() -> Iterator[str]:
+    """Yield segment ids: a producer's random 80 bits and a sequence number."""
+    producer = secrets.token_hex(10)
+    sequence = 0
+    while True:
+        yield f"{producer}-{sequence}"
+        sequence += 1

@@ -1,0 +1,151 @@
+"""A producer's settings, out of its configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from columnar_kafka.config import (
+    ENCODINGS,
+    METADATA_MEMBERS,
+    Config,
+    ConfigReader,
+    boolean,
+    choice,
+    integer,
+    number,
+)
+from columnar_kafka.errors import ConfigError
+from columnar_kafka.position import MAX_ROWS
+from columnar_kafka.producing.partitioner import PARTITIONERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["ProducerConfig"]
+
+COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+
+# librdkafka's own defaults and aliases, for the keys that also steer the buffer in front of it.
+_MESSAGE_TIMEOUT: Final = ("message.timeout.ms", "delivery.timeout.ms")
+
+_LINGER: Final = ("linger.ms", "queue.buffering.max.ms")
+
+_IN_FLIGHT: Final = ("max.in.flight.requests.per.connection", "max.in.flight")
+
+_ERRORS_ONLY: Final = "delivery.report.only.error"
+
+_PRODUCER_KEYS: Final = (
+    "columnar.encoding",
+    "columnar.encoding.compression",
+    "columnar.segment.bytes",
+    "columnar.segment.rows",
+    "columnar.linger.ms",
+    "columnar.metadata",
+)
+
+
+def _members(key: str, value: Any) -> tuple[str, ...]:
+    names = [name.strip() for name in value.split(",")] if isinstance(value, str) else []
+    if names == ["none"]:
+        return ()
+    if not names or len(set(names)) < len(names) or not set(names) <= set(METADATA_MEMBERS):
+        allowed = ",".join(METADATA_MEMBERS)
+        raise ConfigError(f"{key}={value!r}: must be none, or some of {allowed}, each once")
+    return tuple(name for name in METADATA_MEMBERS if name in names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig:
+    """A producer's settings; durations in seconds, sizes in bytes."""
+
+    encoding: str
+    compression: str
+    segment_bytes: int
+    segment_rows: int
+    linger: float
+    metadata: tuple[str, ...]
+    partitioner: str
+    message_timeout: float
+    message_max_bytes: int
+    batch_bytes: int
+    queue_bytes: int
+    queue_records: int | None
+    metadata_refresh: float
+    metadata_propagation: float
+    transactional: bool
+    on_delivery: Callable[..., Any] | None
+    errors_only: bool
+    unread: ConfigError | None = None
+    """Why one of librdkafka's settings means nothing here, to be raised unless librdkafka does."""
+
+    @classmethod
+    def parse(cls, config: Config) -> tuple[ProducerConfig, dict[str, Any]]:
+        """Return the settings, and the configuration for librdkafka.
+
+        Raises:
+            ConfigError: an unknown ``columnar.`` key, or a value that is not allowed.
+        """
+        read = ConfigReader(config)
+        encoding = read.own("columnar.encoding", "none", choice(*ENCODINGS))
+        linger_ms = read.own("columnar.linger.ms", 1000, number(0, 900_000))
+        # librdkafka's own linger must not add to ours, nor leave so little that nothing fills.
+        inner_linger_ms = read.shared(_LINGER, 5, number(0, 900_000))
+        parsed = cls(
+            encoding=encoding,
+            compression=read.own("columnar.encoding.compression", "zstd", choice(*COMPRESSIONS)),
+            segment_bytes=read.own(
+                "columnar.segment.bytes", 900_000, integer(1_000, 1_000_000_000)
+            ),
+            segment_rows=read.own("columnar.segment.rows", 100_000, integer(1, MAX_ROWS)),
+            linger=max(linger_ms - inner_linger_ms, linger_ms / 2) / 1000,
+            metadata=read.own("columnar.metadata", ",".join(METADATA_MEMBERS), _members),
+            partitioner=read.shared(
+                ("partitioner",), "consistent_random", choice(*sorted(PARTITIONERS))
+            ),
+            message_timeout=_timeout(read),
+            message_max_bytes=read.shared(
+                ("message.max.bytes",), 1_000_000, integer(1_000, 1_000_000_000)
+            ),
+            batch_bytes=read.shared(("batch.size",), 1_000_000, integer(1, 2_147_483_647)),
+            queue_bytes=1024
+            * read.shared(("queue.buffering.max.kbytes",), 1 << 20, integer(1, 2_147_483_647)),
+            queue_records=read.shared(
+                ("queue.buffering.max.messages",), 0, integer(0, 2_147_483_647)
+            )
+            or None,
+            metadata_refresh=read.shared(
+                ("topic.metadata.refresh.interval.ms",), 300_000, integer(-1, 3_600_000)
+            )
+            / 1000,
+            metadata_propagation=read.shared(
+                ("topic.metadata.propagation.max.ms",), 30_000, integer(0, 3_600_000)
+            )
+            / 1000,
+            transactional=bool(config.get("transactional.id")),
+            on_delivery=config.get("on_delivery"),
+            errors_only=config.get(_ERRORS_ONLY) is True,  # confluent-kafka takes nothing else
+            unread=read.unread,
+        )
+        rest = read.rest(_PRODUCER_KEYS)
+        if encoding != "none" and parsed.message_timeout <= linger_ms / 1000:
+            raise ConfigError(
+                f"message.timeout.ms={parsed.message_timeout * 1000:g} must be longer than "
+                f"columnar.linger.ms={linger_ms:g}: records would time out while they wait for "
+                "their segment to fill"
+            )
+        idempotent = parsed.transactional or read.shared(("enable.idempotence",), False, boolean)
+        if encoding != "none" and idempotent and not set(_IN_FLIGHT) & set(rest):
+            # A broker that knows nothing of a producer takes its second request although it has
+            # refused the first, which librdkafka then reports as delivered: its records are lost.
+            rest[_IN_FLIGHT[0]] = 1
+        if encoding != "none" and parsed.errors_only:
+            # A record's success is learned from its segment's report; who is told is ours to say.
+            rest[_ERRORS_ONLY] = False
+        return parsed, rest
+
+
+def _timeout(read: ConfigReader) -> float:
+    """Return message.timeout.ms in seconds; 0 means for ever, as in librdkafka."""
+    ms = read.shared(_MESSAGE_TIMEOUT, 300_000, integer(0, 2_147_483_647))
+    return ms / 1000 if ms else float("inf")

@@ -1,0 +1,77 @@
+"""Whether a producer is in a transaction, and whether all of its records were stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaError, KafkaException
+
+from columnar_kafka.errors import unable
+
+if TYPE_CHECKING:
+    from columnar_kafka.producing.delivery import Delivery
+
+__all__ = ["Transaction"]
+
+
+class Transaction:
+    """The state of a producer's transactions. Used by the thread that has them."""
+
+    def __init__(self, delivery: Delivery, *, required: bool) -> None:
+        """With `required`, records are produced inside transactions only."""
+        self._delivery = delivery
+        self._required = required
+        self.open = False
+        self._failures_before = 0
+        self._refusals_before = 0
+
+    def check_open(self) -> None:
+        """Raise what confluent-kafka raises for a record that no transaction can take.
+
+        Raises:
+            KafkaException: ``_STATE``: there is no transaction, or Kafka has refused a message of
+                it, so that it can only be aborted; ``_FATAL``: there can be no other.
+        """
+        if self._delivery.fatal:
+            raise KafkaException(unable(KafkaError._FATAL))
+        if not self._required:
+            return
+        if not self.open or self._delivery.refusals > self._refusals_before:
+            raise KafkaException(unable(KafkaError._STATE))
+
+    def began(self) -> None:
+        """Note that a transaction has begun."""
+        self.open = True
+        self._failures_before = self._delivery.failures
+        self._refusals_before = self._delivery.refusals
+
+    def ended(self) -> None:
+        """Note that it was committed or aborted."""
+        self.open = False
+
+    def failed(self, error: KafkaError) -> None:
+        """Note what confluent-kafka has raised."""
+        self._delivery.fatal = self._delivery.fatal or error.fatal()
+
+    def check_flushed(self, remaining: int) -> None:
+        """Raise unless every record of the transaction was stored.
+
+        Raises:
+            KafkaException: ``_TIMED_OUT``, to be retried, when some are outstanding; with
+                ``txn_requires_abort`` when some have failed.
+        """
+        if remaining:
+            raise KafkaException(
+                KafkaError(
+                    KafkaError._TIMED_OUT, f"{remaining} records are outstanding", retriable=True
+                )
+            )
+        failed = self._delivery.failures - self._failures_before
+        if failed and not self._delivery.fatal:  # or confluent-kafka has more to say
+            raise KafkaException(
+                KafkaError(
+                    KafkaError._INCONSISTENT,
+                    f"{failed} message(s) failed delivery (see individual delivery reports)",
+                    txn_requires_abort=True,
+                )
+            )

@@ -1,0 +1,188 @@
+"""The wire contract, segment v1: one Kafka message holds one Parquet file.
+
+Header names, their values, and every check that needs no decoding. The contract is described in
+``docs/segment-format.md`` and, as data, in ``schemas/segment-v1.json``.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from columnar_kafka.errors import SegmentError
+from columnar_kafka.position import MAX_ROWS
+
+__all__ = ["HEADER_BYTES", "SegmentHeader", "is_segment", "message_bytes", "parse_headers"]
+
+ENCODING_HEADER: Final = "columnar.encoding"
+VERSION_HEADER: Final = "columnar.version"
+ROWS_HEADER: Final = "columnar.rows"
+SEGMENT_HEADER: Final = "columnar.segment"
+SCHEMA_HEADER: Final = "columnar.schema"
+SCHEMA_ID_HEADER: Final = "columnar.schema.id"
+TIMESTAMP_MIN_HEADER: Final = "columnar.timestamp.min"
+TIMESTAMP_MAX_HEADER: Final = "columnar.timestamp.max"
+CRC32_HEADER: Final = "columnar.crc32"
+
+HEADER_BYTES: Final = 512
+"""More than all headers of a segment take on the wire, with the batch's own overhead."""
+
+_BATCH_BYTES: Final = 61  # the fields of a record batch
+_RECORD_BYTES: Final = 21  # the most that a record's own fields take
+_PAIR_BYTES: Final = 10  # the most that the two lengths of a header take
+
+MessageHeaders = Sequence[tuple[str, Any]] | Mapping[str, Any]
+"""confluent-kafka hands out pairs; its types allow a dict."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentHeader:
+    """What a segment says of itself, in its message's headers and again in its footer."""
+
+    rows: int
+    segment: str
+    schema: str
+    timestamp_min: int
+    timestamp_max: int
+    schema_id: int | None = None
+    encoding: str = "parquet"
+    version: int = 1
+
+    def footer(self) -> dict[str, str]:
+        """Return the key-value pairs of the Parquet footer: every header but the checksum."""
+        pairs = {
+            ENCODING_HEADER: self.encoding,
+            VERSION_HEADER: str(self.version),
+            ROWS_HEADER: str(self.rows),
+            SEGMENT_HEADER: self.segment,
+            SCHEMA_HEADER: self.schema,
+            TIMESTAMP_MIN_HEADER: str(self.timestamp_min),
+            TIMESTAMP_MAX_HEADER: str(self.timestamp_max),
+        }
+        if self.schema_id is not None:
+            pairs[SCHEMA_ID_HEADER] = str(self.schema_id)
+        return pairs
+
+    def headers(self, value: Any) -> list[tuple[str, bytes | None]]:
+        """Return the message headers for the encoded `value`, its checksum among them."""
+        pairs = self.footer().items()
+        return [
+            *((key, text.encode()) for key, text in pairs),
+            (CRC32_HEADER, str(zlib.crc32(value)).encode()),
+        ]
+
+    def check_footer(self, footer: Mapping[bytes, bytes] | None) -> None:
+        """Compare what the footer says with what the headers said.
+
+        Raises:
+            SegmentError: naming the first key that disagrees.
+        """
+        found = footer or {}
+        for key, text in self.footer().items():
+            other = found.get(key.encode())
+            if other != text.encode():
+                raise SegmentError(f"{key} is {text} in the headers and {_show(other)} in the file")
+        if self.schema_id is None and SCHEMA_ID_HEADER.encode() in found:
+            raise SegmentError(f"{SCHEMA_ID_HEADER} is in the file and not in the headers")
+
+
+def is_segment(headers: MessageHeaders | None) -> bool:
+    """Say whether a message with these headers is a segment; every other message is plain."""
+    return any(key == ENCODING_HEADER for key, _ in _pairs(headers))
+
+
+def parse_headers(headers: MessageHeaders | None) -> tuple[SegmentHeader, int]:
+    """Return what a segment's headers say, and the checksum its value must have.
+
+    Raises:
+        SegmentError: a header is missing, repeated, not understood, or of a newer version.
+    """
+    found = _own(_pairs(headers))
+    _take(found, ENCODING_HEADER, "parquet".__eq__)
+    version = _number(found, VERSION_HEADER)
+    if version != 1:
+        raise SegmentError(
+            f"{VERSION_HEADER} is {version}; this release of columnar-kafka reads version 1: "
+            "upgrade it"
+        )
+    header = SegmentHeader(
+        rows=_number(found, ROWS_HEADER, low=1, high=MAX_ROWS),
+        segment=_take(
+            found, SEGMENT_HEADER, re.compile(r"[0-9A-Za-z_-]{1,40}", re.ASCII).fullmatch
+        ),
+        schema=_take(found, SCHEMA_HEADER, re.compile(r"[0-9a-f]{32}").fullmatch),
+        timestamp_min=_number(found, TIMESTAMP_MIN_HEADER, low=-(1 << 63)),
+        timestamp_max=_number(found, TIMESTAMP_MAX_HEADER, low=-(1 << 63)),
+        schema_id=_number(found, SCHEMA_ID_HEADER) if SCHEMA_ID_HEADER in found else None,
+    )
+    if header.timestamp_min > header.timestamp_max:
+        raise SegmentError(
+            f"{TIMESTAMP_MIN_HEADER} is {header.timestamp_min}, later than {TIMESTAMP_MAX_HEADER}, "
+            f"{header.timestamp_max}"
+        )
+    return header, _number(found, CRC32_HEADER, high=(1 << 32) - 1)
+
+
+def check_value(value: Any, crc32: int) -> None:
+    """Compare a segment's bytes with their checksum.
+
+    Raises:
+        SegmentError: they were changed, or cut short.
+    """
+    actual = zlib.crc32(value)
+    if actual != crc32:
+        raise SegmentError(
+            f"{CRC32_HEADER} is {crc32} and the value's is {actual}: the bytes are damaged"
+        )
+
+
+def _pairs(headers: MessageHeaders | None) -> Iterable[tuple[str, Any]]:
+    return headers.items() if isinstance(headers, Mapping) else headers or ()
+
+
+def _own(headers: Iterable[tuple[str, Any]]) -> dict[str, bytes | None]:
+    found: dict[str, bytes | None] = {}
+    for key, value in headers:
+        if key.startswith("columnar."):
+            if key in found:
+                raise SegmentError(f"header {key} occurs twice")
+            found[key] = value.encode() if isinstance(value, str) else value
+    return found
+
+
+def _take(found: Mapping[str, bytes | None], key: str, valid: Callable[[str], Any]) -> str:
+    value = found.get(key)
+    try:
+        text = (value or b"").decode("ascii")
+    except UnicodeDecodeError:
+        text = ""
+    if not text or not valid(text):
+        raise SegmentError(f"header {key} is {_show(value)}, which version 1 does not allow")
+    return text
+
+
+_INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
+
+
+def _number(
+    found: Mapping[str, bytes | None], key: str, *, low: int = 0, high: int = (1 << 63) - 1
+) -> int:
+    number = int(_take(found, key, _INTEGER.fullmatch))
+    if not low <= number <= high:
+        raise SegmentError(f"header {key} is {number}; it must be from {low} to {high}")
+    return number
+
+
+def _show(value: bytes | None) -> str:
+    return "missing" if value is None else repr(value[:60])
+
+
+def message_bytes(key: bytes | None, value: Any, headers: MessageHeaders | None) -> int:
+    """Return what a message alone in its batch takes on the wire, at most."""
+    size = _BATCH_BYTES + _RECORD_BYTES + len(key or b"") + len(value or b"")
+    for name, each in headers.items() if isinstance(headers, Mapping) else headers or ():
+        size += _PAIR_BYTES + len(name.encode()) + len(each or b"")
+    return size

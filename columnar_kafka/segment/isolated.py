@@ -1,0 +1,358 @@
+"""Decoding in a child process, for topics whose producers are not to be trusted.
+
+Arrow is C++ on foreign bytes. What crashes it, takes all memory or never ends costs a child here,
+and the one segment that did it: the parent sees bytes go and columns come.
+
+A consumer owns its `IsolatedDecoder`; the thread that polls, or works on one of its segments, waits
+for it. The child is an interpreter of its own (nothing is forked, the user's main module is not
+imported), started for the first segment. Both ways the data lies in an anonymous file, whose
+descriptor goes over a socket: the parent maps the columns, nothing is pickled and nothing copied.
+
+====================================  ============================================================
+The child dies, is slow or large      It is killed, and the segment tried once more in a new one:
+                                      it may have been somebody else's doing. Then a SegmentError.
+It cannot be started                  ColumnarError: nothing is known of the segment.
+An exception while it works (Ctrl-C)  It is killed: its answer would be taken for the next one's.
+The parent closes, ends, is dropped   It is killed and waited for.
+The parent is killed                  Its socket ends, and so does it; while decoding, by its alarm.
+The parent forks                      The copy lets go of the socket, and is refused.
+====================================  ============================================================
+
+It is no sandbox: a child that has been taken over can answer what it likes.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import pyarrow as pa
+
+from columnar_kafka.config import DecodeLimits
+from columnar_kafka.errors import ColumnarError, ConfigError, ForkError, SegmentError
+from columnar_kafka.segment.decoder import InlineDecoder, Opened, Sealed
+from columnar_kafka.segment.headers import SegmentHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+__all__ = ["IsolatedDecoder", "serve"]
+
+_START_SECONDS: Final = 60.0
+_WATCH_SECONDS: Final = 0.01
+_BASE_BYTES: Final = 256 << 20  # idle it takes 100 MB
+_REASON_BYTES: Final = 4096
+_READY, _COLUMNS, _REFUSED = b"+", b"=", b"!"
+
+_PROGRAM = """
+import sys
+sys.path[:] = sys.argv[3:]
+from columnar_kafka.segment.isolated import serve
+serve(int(sys.argv[1]), sys.argv[2])
+"""
+
+
+class _LostError(Exception):
+    """The child has ended or has to: the text says what it did."""
+
+
+class IsolatedDecoder:
+    """Decodes in a child process, one segment at a time: a `Decoder`, for any thread."""
+
+    def __init__(
+        self, limits: DecodeLimits | None = None, *, memory_bytes: int | None = None
+    ) -> None:
+        """Start nothing yet.
+
+        Args:
+            limits: what a segment may claim, and how long decoding may take.
+            memory_bytes: how large the child may become; by default 256 MiB and what `limits` allow
+                the columns to take.
+
+        Raises:
+            ConfigError: this is not Linux.
+        """
+        if not hasattr(os, "memfd_create"):
+            raise ConfigError("columnar.decode=isolated: needs Linux; use inline")
+        self._limits = limits or DecodeLimits()
+        self._memory_bytes = memory_bytes or _BASE_BYTES + self._limits.decoded_bytes
+        self._lock = threading.Lock()  # guards _child, which gives one answer for each question
+        self._child: _Child | None = None
+
+    def open(self, sealed: Sealed) -> Opened:
+        """Put everything off until it is asked for."""
+        return _Remote(self, sealed)
+
+    def close(self) -> None:
+        """End the child, now; a segment that is used later starts another."""
+        with self._lock:
+            self._end_child()
+
+    def _end_child(self) -> None:
+        if self._child is not None:
+            self._child.end()
+            self._child = None
+
+    def ask(self, sealed: Sealed, columns: Sequence[str] | None, *, read: bool) -> pa.Table:
+        """Return the rows of a segment, or none of them if it shall not be `read`.
+
+        Raises:
+            SegmentError: as `Opened`; or it was the end of two children.
+            ColumnarError: no child could be started.
+            ForkError: this is a forked copy of the process that started it.
+        """
+        question = {
+            "header": asdict(sealed.header),
+            "crc32": sealed.crc32,
+            "columns": None if columns is None else list(columns),
+            "read": read,
+        }
+        text = json.dumps(question).encode()
+        parts = (len(text).to_bytes(8, "little"), text, memoryview(sealed.value or b""))
+        if self._child is not None:
+            self._child.check_owner()
+        with self._lock:
+            try:
+                return self._try(parts)
+            except _LostError:  # it may have been somebody else's doing
+                return self._try_again(parts)
+
+    def _try_again(self, parts: Sequence[bytes | memoryview]) -> pa.Table:
+        try:
+            return self._try(parts)
+        except _LostError as error:
+            raise SegmentError(f"decoding it {error}, twice") from error
+
+    def _try(self, parts: Sequence[bytes | memoryview]) -> pa.Table:
+        if self._child is None:
+            self._child = _Child(self._limits, self._memory_bytes)
+        try:
+            return self._child.ask(parts)
+        except SegmentError:
+            raise
+        except BaseException:  # an answer to come would be taken for the next one's
+            self._end_child()
+            raise
+
+
+class _Remote:
+    """A segment opened in a child, as often as something is asked of it."""
+
+    def __init__(self, decoder: IsolatedDecoder, sealed: Sealed) -> None:
+        self._decoder = decoder
+        self._sealed = sealed
+        self._schema: pa.Schema | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the file."""
+        if self._schema is None:
+            self._schema = self._decoder.ask(self._sealed, None, read=False).schema
+        return self._schema
+
+    def statistics(self, columns: Collection[str]) -> None:
+        """Believe nothing: what is decoded in a child is of producers that are not trusted."""
+
+    def read(self, columns: Sequence[str] | None, *, encoded: bool = False) -> pa.Table:
+        """Return all rows, dictionaries expanded."""
+        return self._decoder.ask(self._sealed, columns, read=True)
+
+
+# --- the parent's side of one child ---------------------------------------------------------------
+
+
+class _Child:
+    """One child process, and the parent's end of its socket."""
+
+    _all: Final[weakref.WeakSet[_Child]] = weakref.WeakSet()
+
+    def __init__(self, limits: DecodeLimits, memory_bytes: int) -> None:
+        """Start it and wait until it is ready: half a second.
+
+        Raises:
+            ColumnarError: it could not be started.
+        """
+        self._memory_bytes = memory_bytes
+        self._seconds = limits.decode_seconds
+        self._owner = os.getpid()
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            with theirs:
+                self._process = subprocess.Popen(
+                    [
+                        *(sys.executable, "-I", "-c", _PROGRAM),
+                        *(str(theirs.fileno()), json.dumps(asdict(limits))),
+                        *(each or str(Path.cwd()) for each in sys.path),
+                    ],
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    start_new_session=True,  # Ctrl-C is for the parent
+                )
+        except OSError as error:
+            self._socket.close()
+            raise ColumnarError(f"columnar.decode=isolated: no process: {error}") from error
+        self._finish = weakref.finalize(self, _end, self._process, self._socket, self._owner)
+        _Child._all.add(self)
+        try:
+            self._wait(_START_SECONDS, memory_bytes=1 << 62)
+            if self._socket.recv(1) != _READY:
+                self._lost()
+        except _LostError as error:
+            self.end()
+            raise ColumnarError(f"columnar.decode=isolated: the decoder's start {error}") from error
+        except BaseException:
+            self.end()
+            raise
+
+    def end(self) -> None:
+        """Kill it and wait for it; once is enough."""
+        self._finish()
+
+    def check_owner(self) -> None:
+        """Refuse to work in a forked copy."""
+        if os.getpid() != self._owner:
+            raise ForkError("a consumer cannot be used in a forked child: make another there")
+
+    def ask(self, parts: Sequence[bytes | memoryview]) -> pa.Table:
+        """Send a question and return the answer."""
+        question = _file(parts)
+        try:
+            socket.send_fds(self._socket, [b"?"], [question])
+        except OSError:
+            self._lost()
+        finally:
+            os.close(question)
+        self._wait(self._seconds, memory_bytes=self._memory_bytes)
+        try:
+            answer, descriptors, _, _ = socket.recv_fds(self._socket, 1 + _REASON_BYTES, 1)
+        except OSError:
+            self._lost()
+        if answer == _COLUMNS and descriptors:
+            return pa.ipc.open_stream(pa.py_buffer(_mapped(descriptors[0]))).read_all()
+        if not answer.startswith(_REFUSED):
+            self._lost()
+        raise SegmentError(answer[1:].decode(errors="replace"))
+
+    def _wait(self, seconds: float, *, memory_bytes: int) -> None:
+        """Wait for an answer, or for the end; it may take so many seconds and bytes."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        deadline = time.monotonic() + seconds
+        while True:
+            if (nbytes := self._resident_bytes()) > memory_bytes:
+                raise _LostError(
+                    f"took {nbytes} bytes of memory, more than {memory_bytes}: "
+                    "columnar.max.decoded.bytes, and what any process takes"
+                )
+            left = deadline - time.monotonic()
+            if poll.poll(1000 * max(0.0, min(left, _WATCH_SECONDS))):
+                return
+            if left <= 0:
+                raise _LostError(f"took more than columnar.max.decode.ms={1000 * seconds:g}")
+
+    def _resident_bytes(self) -> int:
+        try:
+            pages = Path(f"/proc/{self._process.pid}/statm").read_text(encoding="ascii").split()[1]
+        except (OSError, IndexError):  # it has ended, as its socket will tell
+            return 0
+        return int(pages) * mmap.PAGESIZE
+
+    def _lost(self) -> NoReturn:
+        """Say how it ended: its socket did."""
+        self._process.kill()  # if only its socket did
+        code = self._process.wait()
+        raise _LostError(
+            f"ended its process with {signal.Signals(-code).name if code < 0 else code}"
+        )
+
+    @classmethod
+    def forked(cls) -> None:
+        """Let go of the sockets, in a forked copy: children must see the end of their parent."""
+        for each in list(cls._all):
+            each._socket.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_Child.forked)
+
+
+def _end(process: subprocess.Popen[bytes], ours: socket.socket, owner: int) -> None:
+    ours.close()
+    if os.getpid() == owner:
+        process.kill()
+        process.wait()
+
+
+# --- the child ------------------------------------------------------------------------------------
+
+
+def serve(descriptor: int, limits: str) -> None:
+    """Answer questions until the parent is gone: the child's whole life."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # whatever the parent had
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
+    allowed = DecodeLimits(**json.loads(limits))
+    decoder = InlineDecoder(allowed)
+    with socket.socket(fileno=descriptor) as parent:
+        parent.send(_READY)
+        while True:
+            _, descriptors, _, _ = socket.recv_fds(parent, 1, 1)
+            if not descriptors:
+                return
+            # The parent kills in time. If there is none any more, the kernel does.
+            signal.setitimer(signal.ITIMER_REAL, 2 * allowed.decode_seconds + 1)
+            _answer(parent, decoder, descriptors[0])
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _answer(parent: socket.socket, decoder: InlineDecoder, descriptor: int) -> None:
+    try:
+        table = _decoded(decoder, _mapped(descriptor))
+    except SegmentError as error:
+        parent.send(_REFUSED + error.reason.encode()[:_REASON_BYTES])
+        return
+    columns = os.memfd_create("columns")
+    with open(columns, "wb") as sink:  # noqa: PTH123 - a descriptor
+        with pa.ipc.new_stream(sink, table.schema) as stream:
+            stream.write_table(table)
+        sink.flush()
+        socket.send_fds(parent, [_COLUMNS], [columns])
+
+
+def _decoded(decoder: InlineDecoder, question: mmap.mmap) -> pa.Table:
+    size = 8 + int.from_bytes(question[:8], "little")
+    asked: dict[str, Any] = json.loads(question[8:size])
+    header = SegmentHeader(**asked["header"])
+    opened = decoder.open(Sealed(header, asked["crc32"], memoryview(question)[size:]))
+    return opened.read(asked["columns"]) if asked["read"] else opened.schema.empty_table()
+
+
+# --- both -----------------------------------------------------------------------------------------
+
+
+def _file(parts: Sequence[bytes | memoryview]) -> int:
+    """Return the descriptor of an anonymous file with these bytes."""
+    descriptor = os.memfd_create("segment")
+    with open(descriptor, "wb", closefd=False) as file:
+        file.writelines(parts)
+    return descriptor
+
+
+def _mapped(descriptor: int) -> mmap.mmap:
+    """Map an anonymous file, and close its descriptor."""
+    try:
+        return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,276 @@
+"""The cluster: topics, what groups have committed, transactions, and faults for all its clients."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
+
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Message, TopicPartition
+
+from columnar_kafka.broker.base import TopicLimits
+from columnar_kafka.testing.memory.group import Group
+from columnar_kafka.testing.memory.log import Log, Stored, Transaction, record_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from columnar_kafka.columns.kafka_column import Headers
+
+__all__ = ["Fault", "MemoryKafka", "copy_of"]
+
+
+class Fault(NamedTuple):
+    """What becomes of one message: refused when it is sent, or failed in its acknowledgement."""
+
+    error: BufferError | KafkaError
+    refused: bool = False
+    stored: bool = False
+
+    @classmethod
+    def refusal(cls, error: KafkaError | None) -> Fault:
+        """Return a refusal: as a full queue, where no error is given."""
+        return cls(error or BufferError("Local: Queue full"), refused=True)
+
+
+@dataclass(slots=True)
+class _Topic:
+    partitions: list[Log]
+    compacted: bool
+    max_message_bytes: int
+
+    def refusal(self, stored: Stored) -> KafkaError | None:
+        """Return why the broker would not store this message, or None."""
+        size = record_size(stored.key, stored.value, stored.headers)
+        if size > self.max_message_bytes:
+            return KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
+        if self.compacted and stored.key is None:
+            return KafkaError(KafkaError.INVALID_RECORD)
+        return None
+
+
+@dataclass(slots=True)
+class _Transactional:
+    """What the coordinator knows of a transactional.id."""
+
+    epoch: int = -1
+    current: Transaction = field(default_factory=lambda: Transaction(is_open=False))
+
+
+class MemoryKafka:
+    """A cluster: what its topics hold, and what groups have committed. Thread-safe.
+
+    A topic that was not created is unknown to its clients, until it is; with `auto_create_topics`
+    a producer that asks for it creates it, with one partition.
+    """
+
+    def __init__(self, *, auto_create_topics: bool = False) -> None:
+        self.changed = threading.Condition()  # guards everything below, and all of the clients
+        self.faults: deque[Fault] = deque()  # for producers that have none of their own
+        self.held = False  # whether all producers keep what is sent
+        self._auto_create = auto_create_topics
+        self._topics: dict[str, _Topic] = {}
+        self._arrived: list[tuple[str, int, int]] = []  # topic, partition, offset
+        self._committed: dict[tuple[str, str, int], TopicPartition] = {}
+        self._groups: dict[str, Group] = {}
+        self._transactional: dict[str, _Transactional] = {}
+        self._clients = count(1)
+
+    def __repr__(self) -> str:
+        topics = (f"{name}: {self.count(name)}" for name in self._topics)
+        return f"<{type(self).__name__} messages by topic: {', '.join(topics) or 'no topics'}>"
+
+    # --- topics ---------------------------------------------------------------------------------
+
+    def create_topic(
+        self,
+        topic: str,
+        partitions: int = 1,
+        *,
+        compacted: bool = False,
+        max_message_bytes: int = 1_048_588,
+    ) -> None:
+        """Create a topic, or change one: partitions are added, never taken away."""
+        with self.changed:
+            known = self._topics.get(topic)
+            logs = known.partitions if known is not None else []
+            logs += [Log() for _ in range(partitions - len(logs))]
+            self._topics[topic] = _Topic(logs, compacted, max_message_bytes)
+            for group in self._groups.values():
+                group.topics_changed()
+            self.changed.notify_all()
+
+    def create_missing(self, topic: str) -> None:
+        """Create a topic that a producer asks for, where that is how the cluster is set up."""
+        with self.changed:
+            if self._auto_create and topic not in self._topics:
+                self.create_topic(topic)
+
+    def topics(self) -> dict[str, int]:
+        """Return the number of partitions of each topic."""
+        with self.changed:
+            return {name: len(each.partitions) for name, each in self._topics.items()}
+
+    def partitions(self, topic: str) -> int | None:
+        """Return a topic's number of partitions, or None when it is unknown."""
+        return self.topics().get(topic)
+
+    def limits(self, topic: str) -> TopicLimits:
+        """Return a topic's limits; nothing is known of an unknown one."""
+        with self.changed:
+            found = self._topics.get(topic)
+            if found is None:
+                return TopicLimits()
+            return TopicLimits(len(found.partitions), found.compacted, found.max_message_bytes)
+
+    # --- messages -------------------------------------------------------------------------------
+
+    def messages(self, topic: str, partition: int = 0) -> list[Message]:
+        """Return all that a partition holds, in order, aborted messages included.
+
+        Raises:
+            KeyError, IndexError: there is no such partition.
+        """
+        with self.changed:
+            found = self._topics[topic].partitions[partition].visible(committed=False)
+        return [stored.message(topic, partition, offset) for offset, stored in found]
+
+    def arrived(self, topic: str, *, committed: bool = True) -> list[Message]:
+        """Return the messages of a topic in the order in which they came, in all its partitions.
+
+        Raises:
+            KeyError: there is no such topic.
+        """
+        with self.changed:
+            visible = {
+                (number, offset): stored
+                for number, log in enumerate(self._topics[topic].partitions)
+                for offset, stored in log.visible(committed=committed)
+            }
+            order = [key for name, *key in self._arrived if name == topic]
+        return [
+            visible[number, offset].message(topic, number, offset)
+            for number, offset in order
+            if (number, offset) in visible
+        ]
+
+    def count(self, topic: str) -> int:
+        """Return how many messages a topic holds, aborted ones included."""
+        with self.changed:
+            return sum(name == topic for name, *_ in self._arrived)
+
+    def append(
+        self,
+        topic: str,
+        partition: int = 0,
+        value: bytes | None = None,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        timestamp: int = 0,
+    ) -> Message:
+        """Store a message, sent by nobody; as a broker it may refuse: see the message's error."""
+        return self.store(topic, partition, Stored.copy_of(key, value, headers, timestamp))
+
+    def store(self, topic: str, partition: int, stored: Stored) -> Message:
+        """Store a message; return its acknowledgement."""
+        with self.changed:
+            self.create_missing(topic)
+            log = self.log(topic, partition)
+            if log is None:
+                error: KafkaError | None = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+            else:
+                error = self._topics[topic].refusal(stored)
+            if log is None or error is not None:
+                return stored.message(topic, partition, OFFSET_INVALID, error)
+            offset = log.append(stored)
+            self._arrived.append((topic, partition, offset))
+            self.changed.notify_all()
+            return stored.message(topic, partition, offset)
+
+    def log(self, topic: str, partition: int) -> Log | None:
+        """Return a partition, to be used while holding `changed`; None where there is none."""
+        found = self._topics.get(topic)
+        if found is None or not 0 <= partition < len(found.partitions):
+            return None
+        return found.partitions[partition]
+
+    def end(self, topic: str, partition: int, *, committed: bool = False) -> int:
+        """Return the offset after the last message; 0 where there is no such partition."""
+        with self.changed:
+            log = self.log(topic, partition)
+            return 0 if log is None else log.end(committed=committed)
+
+    # --- groups ---------------------------------------------------------------------------------
+
+    def group(self, name: str) -> Group:
+        """Return a group, to be used while holding `changed`."""
+        return self._groups.setdefault(name, Group(self.topics))
+
+    def committed(self, group: str, topic: str, partition: int) -> TopicPartition:
+        """Return what a group has committed, with its metadata; an invalid offset for nothing."""
+        with self.changed:
+            found = self._committed.get((group, topic, partition))
+            return TopicPartition(topic, partition) if found is None else copy_of(found)
+
+    def commit(self, group: str, offsets: Iterable[TopicPartition]) -> None:
+        """Commit offsets with their metadata for a group."""
+        with self.changed:
+            for each in offsets:
+                self._committed[group, each.topic, each.partition] = copy_of(each)
+
+    def next_client(self) -> int:
+        """Return a number that no client had before."""
+        with self.changed:
+            return next(self._clients)
+
+    # --- transactions ---------------------------------------------------------------------------
+
+    def init_transactions(self, transactional_id: str) -> int:
+        """Abort what is open under an id and fence its producer off; return the new epoch."""
+        with self.changed:
+            known = self._transactional.setdefault(transactional_id, _Transactional())
+            if known.current.is_open:
+                self._end(known.current, aborted=True)
+            known.epoch += 1
+            return known.epoch
+
+    def begin_transaction(self, transactional_id: str, epoch: int) -> Transaction:
+        """Begin a transaction; KafkaException where the producer is fenced off."""
+        with self.changed:
+            known = self._current(transactional_id, epoch)
+            known.current = Transaction()
+            return known.current
+
+    def end_transaction(self, transactional_id: str, epoch: int, *, aborted: bool) -> None:
+        """Commit or abort, offsets included; KafkaException where the producer is fenced off."""
+        with self.changed:
+            self._end(self._current(transactional_id, epoch).current, aborted=aborted)
+
+    def is_fenced(self, transactional_id: str, epoch: int) -> bool:
+        """Say whether another producer has taken the id over since `epoch`."""
+        with self.changed:
+            return self._transactional[transactional_id].epoch != epoch
+
+    def _current(self, transactional_id: str, epoch: int) -> _Transactional:
+        if self.is_fenced(transactional_id, epoch):
+            raise KafkaException(
+                KafkaError(KafkaError._FENCED, "fenced by newer producer instance", fatal=True)
+            )
+        return self._transactional[transactional_id]
+
+    def _end(self, transaction: Transaction, *, aborted: bool) -> None:
+        transaction.end(aborted=aborted)
+        if not aborted:
+            for group, offsets in transaction.offsets:
+                self.commit(group, offsets)
+        self.changed.notify_all()
+
+
+def copy_of(each: TopicPartition) -> TopicPartition:
+    """Return a partition, offset and metadata that nobody else can change."""
+    if each.metadata is None:
+        return TopicPartition(each.topic, each.partition, each.offset)
+    return TopicPartition(each.topic, each.partition, each.offset, each.metadata)

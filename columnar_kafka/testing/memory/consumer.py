@@ -1,0 +1,475 @@
+"""A consumer of the memory broker: messages, offsets, and its part in a group."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    OFFSET_INVALID,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+
+from columnar_kafka.testing.memory.cluster import MemoryKafka, copy_of
+from columnar_kafka.testing.memory.membership import Membership
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from columnar_kafka.testing.memory.group import Partition
+
+__all__ = ["MemoryConsumer"]
+
+_TAIL: Final = -2000  # OFFSET_TAIL(n) is n below it
+_STOPPED: Final = -1
+
+Partitions = list[TopicPartition]
+
+
+class MemoryConsumer:
+    """Implements `ConsumerBroker`: partitions are assigned by hand, or by its group.
+
+    Partitions without an offset begin where the group has committed, or else as `reset` says:
+    earliest, latest or error. Not thread-safe, but several consumers may run in several threads.
+    """
+
+    def __init__(
+        self,
+        kafka: MemoryKafka,
+        group: str = "group",
+        *,
+        client: str = "rdkafka",
+        reset: str = "earliest",
+        strategy: str = "range",
+        committed_only: bool = True,
+        end_events: bool = False,
+        auto_store: bool = True,
+        auto_commit: float | None = None,
+        on_commit: Callable[[KafkaError | None, Partitions], object] | None = None,
+    ) -> None:
+        """`auto_commit` is the seconds between commits of what is stored; None: no such commits."""
+        self._kafka = kafka
+        self._group = group
+        self._reset = reset
+        self.membership = Membership(
+            kafka, group, client=client, strategy=strategy, assign=self.assign
+        )
+        self._committed_only = committed_only
+        self._end_events = end_events
+        self._auto_store = auto_store
+        self._auto_commit = auto_commit
+        self._on_commit = on_commit
+        self._next_commit = time.monotonic() + (auto_commit or 0)
+        self._changed = kafka.changed  # guards everything below
+        self._assigned: dict[Partition, int] = {}  # with the offset that was asked for
+        self._next: dict[Partition, int] = {}  # the partition served longest ago is first
+        self._paused: set[Partition] = set()
+        self._position: dict[Partition, int] = {}
+        self._stored: dict[Partition, int] = {}
+        self._done: dict[Partition, int] = {}  # what is stored and committed
+        self._ended: dict[Partition, int] = {}  # the end that was told
+        self._events: deque[Message] = deque()
+        self._results: deque[tuple[KafkaError | None, Partitions]] = deque()  # for on_commit
+        self._faults: deque[KafkaError] = deque()
+
+    def __repr__(self) -> str:
+        return (
+            f"<MemoryConsumer of {self._group!r}: {len(self._next)} partitions, "
+            f"{len(self._paused)} paused>"
+        )
+
+    @property
+    def kafka(self) -> MemoryKafka:
+        """The cluster it reads from."""
+        return self._kafka
+
+    # --- faults ---------------------------------------------------------------------------------
+
+    def event(self, error: KafkaError) -> None:
+        """Let `poll` return an error event before any message."""
+        with self._changed:
+            self._events.append(Message(error=error))
+            self._changed.notify_all()
+
+    def fail_next(self, error: KafkaError, *, count: int = 1) -> None:
+        """Let the next calls of `committed` and synchronous `commit` raise; others do nothing."""
+        with self._changed:
+            self._faults.extend([error] * count)
+
+    def expel(self) -> None:
+        """Let the group take this member for dead: its partitions are lost, and it joins again."""
+        self.membership.expel()
+
+    def aside(self, partitions: Sequence[TopicPartition]) -> MemoryConsumer:
+        """See `ConsumerBroker.aside`."""
+        reader = MemoryConsumer(
+            self._kafka, self._group, committed_only=self._committed_only, end_events=True
+        )
+        reader.assign(partitions)
+        return reader
+
+    # --- the group ------------------------------------------------------------------------------
+
+    def subscribe(
+        self, topics: Sequence[str], **callbacks: Callable[[Partitions], object] | None
+    ) -> None:
+        """Join the group; `assign`, `revoke` and `lost` are called in `poll`, with partitions.
+
+        Where one is not given, what it is called for is done all the same. A callback may call
+        `assign` itself.
+        """
+        with self._changed:
+            self.membership.subscribe(topics, callbacks)
+            missing = set(topics) - set(self._kafka.topics())
+            for topic in sorted(each for each in missing if not each.startswith("^")):
+                self._events.append(_unavailable(topic))
+
+    def close(self) -> None:
+        """Commit what is stored (with auto-commit), give partitions back and leave the group."""
+        try:
+            self.membership.leave()
+        finally:
+            self.assign([])
+        self._run_commit_callbacks()
+
+    # --- the assignment -------------------------------------------------------------------------
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions and no others, from their offsets on; paused ones stay paused.
+
+        With auto-commit, what is stored of the partitions before is committed.
+
+        Raises:
+            KafkaException: one is given twice; then nothing changes.
+        """
+        given = list(partitions)
+        if len({(each.topic, each.partition) for each in given}) < len(given):
+            raise _failed("Failed to set assignment", KafkaError._INVALID_ARG)
+        self._commit_stored()
+        with self._changed:
+            self.membership.has_assigned = True
+            self._remove(list(self._next))
+            self._add(given)
+
+    def incremental_assign(self, partitions: Sequence[TopicPartition]) -> None:
+        """Read these partitions too.
+
+        Raises:
+            KafkaException: one is assigned already, or the group assigns them; nothing changes.
+        """
+        with self._changed:
+            self._require_no_group()
+            for each in partitions:
+                if (each.topic, each.partition) in self._next:
+                    raise _error(
+                        KafkaError._CONFLICT,
+                        f"{each.topic} [{each.partition}] is already part of the current "
+                        "assignment",
+                    )
+            self._add(partitions)
+
+    def incremental_unassign(self, partitions: Sequence[TopicPartition]) -> None:
+        """Read these partitions no more.
+
+        Raises:
+            KafkaException: one is not assigned, or the group assigns them; nothing changes.
+        """
+        with self._changed:
+            self._require_no_group()
+            for each in partitions:
+                if (each.topic, each.partition) not in self._next:
+                    raise _error(
+                        KafkaError._INVALID_ARG,
+                        f"{each.topic} [{each.partition}] can't be unassigned since it is not in "
+                        "the current assignment",
+                    )
+            gone = [(each.topic, each.partition) for each in partitions]
+            self._commit_stored(gone)
+            self._remove(gone)
+
+    def _require_no_group(self) -> None:
+        if self.membership:
+            raise _error(
+                KafkaError._STATE,
+                "Changes to the current assignment must be made using assign() when rebalance "
+                "protocol type is EAGER",
+            )
+
+    def _add(self, partitions: Iterable[TopicPartition]) -> None:
+        for each in partitions:
+            self._assigned[each.topic, each.partition] = each.offset
+            self._go_to((each.topic, each.partition), each.offset)
+
+    def _remove(self, keys: Iterable[Partition]) -> None:
+        for key in keys:
+            for known in (self._assigned, self._next, self._position, self._stored, self._done,
+                          self._ended):  # fmt: skip
+                known.pop(key, None)
+
+    def seek(self, partition: TopicPartition) -> None:
+        """Go on at another offset of a partition that is assigned.
+
+        Raises:
+            KafkaException: it is not.
+        """
+        key = partition.topic, partition.partition
+        with self._changed:
+            if key not in self._next:
+                raise _failed(
+                    f"Failed to seek to offset {partition.offset}", KafkaError._UNKNOWN_PARTITION
+                )
+            self._go_to(key, partition.offset)
+
+    def _go_to(self, key: Partition, offset: int) -> None:
+        self._position.pop(key, None)
+        self._ended.pop(key, None)
+        end = self._kafka.end(*key, committed=self._committed_only)
+        if offset < 0 and offset not in (OFFSET_BEGINNING, OFFSET_END) and offset > _TAIL:
+            offset = self._done[key] = self._kafka.committed(self._group, *key).offset
+        if offset == OFFSET_INVALID:
+            self._reset_to(key, end, "no previously committed offset available")
+        elif offset == OFFSET_END:
+            self._next[key] = end
+        elif offset < 0:
+            self._next[key] = max(0, end - (_TAIL - offset)) if offset <= _TAIL else 0
+        else:
+            self._next[key] = offset
+
+    def _reset_to(self, key: Partition, offset: int, reason: str) -> None:
+        """Do as `reset` says, where there is no message to go on with."""
+        if self._reset == "error":
+            self._next[key] = _STOPPED
+            self._events.append(_event(key, offset, KafkaError._AUTO_OFFSET_RESET, reason))
+        else:
+            end = self._kafka.end(*key, committed=self._committed_only)
+            self._next[key] = end if self._reset == "latest" else 0
+
+    def assignment(self) -> list[TopicPartition]:
+        """See `ConsumerBroker.assignment`; offsets are those that were asked for."""
+        with self._changed:
+            keys = sorted(self._next)
+            return [TopicPartition(*key, self._assigned.get(key, OFFSET_INVALID)) for key in keys]
+
+    def pause(self, partitions: Sequence[TopicPartition]) -> None:
+        """See `ConsumerBroker.pause`."""
+        with self._changed:
+            self._paused.update((each.topic, each.partition) for each in partitions)
+
+    def resume(self, partitions: Sequence[TopicPartition]) -> None:
+        """See `ConsumerBroker.resume`."""
+        with self._changed:
+            for each in partitions:
+                if (key := (each.topic, each.partition)) in self._paused:
+                    self._paused.remove(key)
+                    self._ended.pop(key, None)
+            self._changed.notify_all()
+
+    # --- messages -------------------------------------------------------------------------------
+
+    def poll(self, timeout: float) -> Message | None:
+        """See `ConsumerBroker.poll`: partitions take turns; for ever when `timeout` is negative."""
+        deadline = float("inf") if timeout < 0 else time.monotonic() + timeout
+        while True:
+            self._commit_if_due()
+            self._run_commit_callbacks()
+            with self._changed:
+                step = self.membership.step()
+                if step is None:
+                    found = self._fetch()
+                    left = deadline - time.monotonic()
+                    if found is not None or left <= 0:
+                        return found
+                    self._changed.wait(None if left == float("inf") else left)
+            if step is not None:
+                step()
+
+    def _fetch(self) -> Message | None:
+        if self._events:
+            return self._events.popleft()
+        for key in [each for each in self._next if each not in self._paused]:
+            found = self._fetch_from(key)
+            if found is not None:
+                return found
+        return self._events.popleft() if self._events else None
+
+    def _fetch_from(self, key: Partition) -> Message | None:
+        log = self._kafka.log(*key)
+        if log is not None and self._next[key] > len(log):
+            self._reset_to(key, self._next[key], "Broker: Offset out of range")
+        offset = self._next[key]
+        if log is None or offset == _STOPPED:
+            return None
+        at, stored = log.find(offset, committed=self._committed_only)
+        if stored is not None:
+            self._took(key, at + 1)
+            return stored.message(*key, at)
+        if at > offset:  # ends of transactions, and what was aborted
+            self._took(key, at)
+        if self._end_events and self._ended.get(key) != at:
+            self._ended[key] = at
+            reason = f"Fetch from broker 1 reached end of partition at offset {at}"
+            return _event(key, at, KafkaError._PARTITION_EOF, reason)
+        return None
+
+    def _took(self, key: Partition, offset: int) -> None:
+        self._next.pop(key)
+        self._next[key] = self._position[key] = offset
+        if self._auto_store:
+            self._stored[key] = offset
+
+    def position(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """Return the offset after the last message handed out of each; invalid before the first."""
+        with self._changed:
+            keys = [(each.topic, each.partition) for each in partitions]
+            return [TopicPartition(*key, self._position.get(key, OFFSET_INVALID)) for key in keys]
+
+    def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
+        """Return the offsets of the first message and after the last one to be read.
+
+        Raises:
+            KafkaException: there is no such partition.
+        """
+        key = self._known(partition, "Failed to get watermark offsets")
+        return 0, self._kafka.end(*key, committed=self._committed_only)
+
+    def offsets_for_times(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """Return the first offset of a time or later, for times in ms in place of offsets.
+
+        Raises:
+            KafkaException: there is no such partition.
+        """
+        found = []
+        with self._changed:
+            for each in partitions:
+                log = self._kafka.log(*self._known(each, "Failed to get offsets"))
+                assert log is not None
+                found.append(TopicPartition(each.topic, each.partition, log.at_time(each.offset)))
+        return found
+
+    def _known(self, partition: TopicPartition, what: str) -> Partition:
+        key = partition.topic, partition.partition
+        with self._changed:
+            if self._kafka.log(*key) is None:
+                raise _failed(what, KafkaError._UNKNOWN_PARTITION)
+        return key
+
+    # --- commits --------------------------------------------------------------------------------
+
+    def committed(
+        self, partitions: Sequence[TopicPartition], timeout: float
+    ) -> list[TopicPartition]:
+        """See `ConsumerBroker.committed`; answers at once."""
+        error = self._fault()
+        if error is not None:
+            raise KafkaException(error)
+        return [
+            self._kafka.committed(self._group, each.topic, each.partition) for each in partitions
+        ]
+
+    def commit(
+        self, offsets: Sequence[TopicPartition], *, asynchronous: bool
+    ) -> list[TopicPartition] | None:
+        """See `ConsumerBroker.commit`; done at once, also when asynchronous.
+
+        Partitions without an offset are left as they are; all of them are no commit.
+        """
+        named = [each for each in offsets if each.offset >= 0]
+        if not named and not asynchronous:
+            raise _failed("Commit failed", KafkaError._NO_OFFSET)
+        nothing = None if named else KafkaError(KafkaError._NO_OFFSET)
+        error = nothing or self._fault() or self._refusal(named)
+        if error is None:
+            self._kafka.commit(self._group, named)
+            with self._changed:
+                self._done |= {(each.topic, each.partition): each.offset for each in named}
+        elif not asynchronous:
+            raise KafkaException(error)
+        done = [copy_of(each) for each in offsets]
+        if not asynchronous:
+            return done
+        with self._changed:
+            self._results.append((error, done))
+        return None
+
+    def _refusal(self, offsets: Sequence[TopicPartition]) -> KafkaError | None:
+        if self.membership.lost:
+            return KafkaError(KafkaError.UNKNOWN_MEMBER_ID)
+        with self._changed:
+            if all(self._kafka.log(each.topic, each.partition) is not None for each in offsets):
+                return None
+        code = KafkaError.UNKNOWN_TOPIC_OR_PART
+        return KafkaError(code, f"Commit failed: {KafkaError(code).str()}")
+
+    def store(self, offsets: Sequence[TopicPartition]) -> None:
+        """Store offsets for `commit_stored`, those of partitions that are assigned.
+
+        Raises:
+            KafkaException: they are stored automatically; no partition of them is assigned.
+        """
+        if self._auto_store:
+            raise _failed("StoreOffsets failed", KafkaError._INVALID_ARG)
+        with self._changed:
+            known = [each for each in offsets if (each.topic, each.partition) in self._next]
+            if offsets and not known:
+                raise _failed("StoreOffsets failed", KafkaError._UNKNOWN_PARTITION)
+            self._stored |= {(each.topic, each.partition): each.offset for each in known}
+
+    def commit_stored(self, *, asynchronous: bool) -> list[TopicPartition] | None:
+        """Commit what is stored and further than what is committed; see `commit`."""
+        return self.commit(self._uncommitted(self._next), asynchronous=asynchronous)
+
+    def _uncommitted(self, keys: Iterable[Partition]) -> list[TopicPartition]:
+        with self._changed:
+            return [TopicPartition(*key, self._to_commit(key)) for key in keys]
+
+    def _to_commit(self, key: Partition) -> int:
+        stored = self._stored.get(key, OFFSET_INVALID)
+        return stored if stored > self._done.get(key, OFFSET_INVALID) else OFFSET_INVALID
+
+    def _commit_if_due(self) -> None:
+        if self._auto_commit is not None and time.monotonic() >= self._next_commit:
+            self._next_commit = time.monotonic() + self._auto_commit
+            self._commit_stored()
+
+    def _commit_stored(self, keys: Iterable[Partition] | None = None) -> None:
+        """Commit as auto-commit does: nothing stored is no error."""
+        wanted = self._uncommitted(self._next if keys is None else keys)
+        if self._auto_commit is not None and any(each.offset >= 0 for each in wanted):
+            self.commit(wanted, asynchronous=True)
+
+    def _run_commit_callbacks(self) -> None:
+        for _ in range(len(self._results)):  # a callback may commit again, for the next call
+            error, offsets = self._results.popleft()
+            if self._on_commit is not None:
+                self._on_commit(error, offsets)
+
+    def _fault(self) -> KafkaError | None:
+        with self._changed:
+            return self._faults.popleft() if self._faults else None
+
+
+def _error(code: int, reason: str) -> KafkaException:
+    return KafkaException(KafkaError(code, reason))
+
+
+def _failed(what: str, code: int) -> KafkaException:
+    """Return the error that confluent-kafka raises when `what` librdkafka refuses."""
+    return _error(code, f"{what}: {KafkaError(code).str()}")
+
+
+def _event(key: Partition, offset: int, code: int, reason: str) -> Message:
+    topic, partition = key
+    error = KafkaError(code, reason)
+    return Message(topic=topic, partition=partition, offset=offset, error=error)
+
+
+def _unavailable(topic: str) -> Message:
+    code = KafkaError.UNKNOWN_TOPIC_OR_PART
+    reason = f"Subscribed topic not available: {topic}: Broker: Unknown topic or partition"
+    return Message(topic=topic, partition=0, error=KafkaError(code, reason))

@@ -1,0 +1,166 @@
+"""A consumer's side of its group: it subscribes, takes part in rebalances, and leaves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from confluent_kafka import TopicPartition
+
+from columnar_kafka.testing.memory.group import share_by_range, share_in_turns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from columnar_kafka.testing.memory.cluster import MemoryKafka
+    from columnar_kafka.testing.memory.group import Group, Member, Partition
+
+__all__ = ["Membership"]
+
+_SHARES: Final = {"range": share_by_range, "roundrobin": share_in_turns}
+
+Partitions = list[TopicPartition]
+
+
+class Membership:
+    """Whether, as whom and how one consumer belongs to its group; false outside of it.
+
+    Callbacks run without the cluster's lock. `has_assigned` is set by whoever assigns.
+    """
+
+    def __init__(
+        self,
+        kafka: MemoryKafka,
+        group: str,
+        *,
+        client: str,
+        strategy: str,
+        assign: Callable[[Partitions], None],
+    ) -> None:
+        self._kafka = kafka
+        self._name = group
+        self._client = client
+        self._share = _SHARES[strategy]
+        self._assign = assign
+        self._changed = kafka.changed  # guards everything below
+        self._member: Member | None = None
+        self._callbacks: dict[str, Callable[[Partitions], object]] = {}
+        self.has_assigned = False
+        self.lost = False
+
+    def __bool__(self) -> bool:
+        return self._member is not None
+
+    @property
+    def id(self) -> str | None:
+        """The member's id; None outside the group."""
+        return None if self._member is None else self._member.id
+
+    def metadata(self) -> bytes:
+        """Return what `MemoryProducer.send_offsets` takes."""
+        with self._changed:
+            member = self._member
+            found = ("", -1) if member is None else (member.id, member.generation)
+        return "\0".join((self._name, found[0], str(found[1]))).encode()
+
+    @property
+    def _group(self) -> Group:
+        return self._kafka.group(self._name)
+
+    def subscribe(
+        self,
+        topics: Sequence[str],
+        callbacks: Mapping[str, Callable[[Partitions], object] | None],
+    ) -> None:
+        """Join the group, or change what is subscribed to."""
+        with self._changed:
+            self._callbacks = {name: each for name, each in callbacks.items() if each is not None}
+            if self._member is None:
+                self._member = self._group.join(topics, client=self._client)
+            else:
+                self._group.resubscribe(self._member, topics)
+            self._changed.notify_all()
+
+    def unsubscribe(self) -> None:
+        """Want nothing any more; the next step gives the partitions back and leaves."""
+        with self._changed:
+            if self._member is not None:
+                self._group.resubscribe(self._member, ())
+                self._changed.notify_all()
+
+    def leave(self) -> None:
+        """Give the partitions back and leave the group, now."""
+        with self._changed:
+            owned = [] if self._member is None else list(self._member.owned or ())
+        try:
+            if owned:
+                self._give_back("revoke", owned)
+        finally:
+            with self._changed:
+                if self._member is not None:
+                    self._group.leave(self._member)
+                    self._member = None
+                    self._changed.notify_all()
+
+    def expel(self) -> None:
+        """Let the group remove this member; it learns of that in its next step."""
+        with self._changed:
+            if self._member is not None:
+                self._group.leave(self._member)
+                self.lost = True
+                self._changed.notify_all()
+
+    def step(self) -> Callable[[], None] | None:
+        """Return what the group wants now, to be done outside of the lock; None for nothing."""
+        member, group = self._member, self._group
+        if member is None:
+            return None
+        owned = list(member.owned or ())
+        if self.lost:
+            return lambda: self._lose(member, owned)
+        if group.to_revoke(member):
+            return lambda: self._revoke(member, owned)
+        if not member.topics:
+            group.leave(member)
+            self._member = None
+            self._changed.notify_all()
+            return None
+        if group.joined(member):
+            self._changed.notify_all()  # others wait for this member
+        share = group.to_assign(member, self._share)
+        return None if share is None else lambda: self._take(share)
+
+    def _revoke(self, member: Member, owned: list[Partition]) -> None:
+        try:
+            self._give_back("revoke", owned)
+        finally:
+            with self._changed:
+                self._group.joined(member)
+                self._changed.notify_all()
+
+    def _lose(self, member: Member, owned: list[Partition]) -> None:
+        try:
+            self._give_back("lost" if "lost" in self._callbacks else "revoke", owned)
+        finally:
+            with self._changed:
+                self.lost = False
+                self._member = self._group.join(member.topics, client=self._client)
+
+    def _give_back(self, name: str, owned: list[Partition]) -> None:
+        try:
+            if name in self._callbacks:
+                self._callbacks[name](_partitions(owned))
+        finally:
+            self._assign([])
+
+    def _take(self, share: list[Partition]) -> None:
+        self.has_assigned = False
+        try:
+            if "assign" in self._callbacks:
+                self._callbacks["assign"](_partitions(share))
+        finally:
+            if not self.has_assigned:
+                self._assign(_partitions(share))
+
+
+def _partitions(keys: Sequence[Partition]) -> Partitions:
+    return [TopicPartition(*key) for key in keys]

@@ -1,0 +1,54 @@
+"""Columns become rows: dicts with any names, which have nothing to do with each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from columnar_kafka.columns.columns_to_rows import to_rows
+
+AWKWARD = [
+    "", "a b", "a", "a0", "a1", "row", "rows", "Row", "append", "values", "found", "None", "True",
+    "class", "__dict__", "__class__", "__doc__", "__debug__", "__weakref__", "mro", "ü", "ﬁ", "fi",
+    "1", "'", '"""', "{attributes}", "\n", "\\", "\0", "row.a0",
+]  # fmt: skip
+NAMES = st.lists(st.sampled_from(AWKWARD) | st.text(st.characters(codec="utf-8")), max_size=40)
+
+
+def batch(names: list[str], rows: int) -> pa.RecordBatch:
+    columns = [pa.array(range(n, n + rows)) for n in range(len(names))]
+    return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+@settings(deadline=None)
+@given(NAMES, st.integers(0, 3))
+def test_rows_have_the_columns_names_in_their_order(names: list[str], rows: int) -> None:
+    wanted = [dict(zip(names, range(row, row + len(names)), strict=True)) for row in range(rows)]
+    found = to_rows(batch(names, rows))
+    assert found == (wanted if names else [])
+    assert [list(each) for each in found] == [list(each) for each in wanted if names]
+    assert {type(each) for each in found} <= {dict}
+
+
+@pytest.mark.parametrize("count", [1, 19, 30, 31])
+@settings(deadline=None)
+@given(data=st.data())
+def test_a_row_changes_as_any_dict_and_alone(count: int, data: st.DataObject) -> None:
+    names = [f"c{n}" for n in range(count)]
+    changed, other = to_rows(batch(names, 2))
+    model = dict(changed)
+    keys = st.sampled_from([*names, "new", "newer", 5])
+    for key, is_removed in data.draw(st.lists(st.tuples(keys, st.booleans()), max_size=12)):
+        if is_removed:
+            assert changed.pop(key, "gone") == model.pop(key, "gone")
+        else:
+            changed[key] = model[key] = f"changed {key}"
+    assert list(changed.items()) == list(model.items())
+    assert changed | {"x": 1} == model | {"x": 1}
+    assert list(other.items()) == [(name, n + 1) for n, name in enumerate(names)]
+    later: Any = to_rows(batch(names, 2))
+    assert list(later[0].items()) == [(name, n) for n, name in enumerate(names)]

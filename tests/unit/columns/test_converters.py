@@ -1,0 +1,109 @@
+"""Columns that are converted without pyarrow are what pyarrow would have made of them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import zoneinfo
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from columnar_kafka.columns.converters import converter
+
+ZONES = st.one_of(
+    st.none(),
+    st.sampled_from(
+        [
+            dt.UTC,
+            dt.timezone(dt.timedelta(hours=5, minutes=30)),
+            dt.timezone(dt.timedelta(hours=-9)),
+        ]
+    ),
+    st.sampled_from(["UTC", "Europe/Paris", "America/New_York"]).map(zoneinfo.ZoneInfo),
+)
+
+
+def outcome(convert: Any, values: Any) -> Any:
+    """Return the array, or that there is none."""
+    try:
+        return convert(values)
+    except (ValueError, OverflowError, TypeError):
+        return None
+
+
+@given(
+    st.sampled_from([pa.timestamp(unit, zone) for unit in ("ms", "us", "ns") for zone in ("UTC",)]),
+    st.lists(st.none() | st.datetimes(timezones=ZONES) | st.integers(-(1 << 40), 1 << 40)),
+)
+def test_instants_of_any_zone_are_the_same(arrow: pa.DataType, values: list[Any]) -> None:
+    expected = outcome(lambda each: pa.array(each, type=arrow), values)
+    found = outcome(converter(arrow), values)
+    assert found == expected
+    if found is not None:
+        found.validate(full=True)
+
+
+@given(
+    st.sampled_from([pa.timestamp(unit) for unit in ("ms", "us", "ns")]),
+    st.lists(st.none() | st.datetimes()),
+)
+def test_local_times_are_the_same(arrow: pa.DataType, values: list[Any]) -> None:
+    expected = outcome(lambda each: pa.array(each, type=arrow), values)
+    assert outcome(converter(arrow), values) == expected
+
+
+def test_an_hour_that_is_there_twice_is_two() -> None:
+    """Python subtracts wall times where both have one zone: an hour would be lost."""
+    zone = zoneinfo.ZoneInfo("Europe/Paris")
+    values = [
+        dt.datetime(2020, 7, 1, tzinfo=zone),
+        dt.datetime(2020, 10, 25, 2, 30, tzinfo=zone),
+        dt.datetime(2020, 10, 25, 2, 30, fold=1, tzinfo=zone),
+    ]
+    found = converter(pa.timestamp("ms", "UTC"))(values).cast(pa.int64()).to_pylist()
+    assert found == [round(each.timestamp() * 1000) for each in values]
+
+
+def test_nanoseconds_of_pandas_are_kept() -> None:
+    value = pd.Timestamp(1_234_567_891, unit="ns", tz="UTC")
+    found = converter(pa.timestamp("ns", "UTC"))([value, None])
+    assert found.cast(pa.int64()).to_pylist() == [1_234_567_891, None]
+
+
+INTEGERS = [
+    (pa.int8(), 7),
+    (pa.int16(), 15),
+    (pa.int32(), 31),
+    (pa.int64(), 63),
+    (pa.uint8(), 8),
+    (pa.uint16(), 16),
+    (pa.uint32(), 32),
+    (pa.uint64(), 64),
+]
+
+
+@pytest.mark.parametrize(("arrow", "bits"), INTEGERS, ids=str)
+@pytest.mark.parametrize("null", [[], [None]])
+def test_integers_are_packed_to_their_last_value(
+    arrow: pa.DataType, bits: int, null: list[None]
+) -> None:
+    low = -(1 << bits) if pa.types.is_signed_integer(arrow) else 0
+    values = [low, 0, 1, (1 << bits) - 1, *null]
+    found = converter(arrow)(values)
+    found.validate(full=True)
+    assert (found.type, found.to_pylist()) == (arrow, values)
+    for beyond in (low - 1, 1 << bits):
+        with pytest.raises((pa.ArrowInvalid, OverflowError)):
+            converter(arrow)([beyond, *null])
+
+
+@pytest.mark.parametrize(
+    "arrow", [pa.int32(), pa.timestamp("us", "UTC"), pa.float32(), pa.time32("ms"), pa.string()]
+)
+def test_no_values_are_a_column_too(arrow: pa.DataType) -> None:
+    found = converter(arrow)([])
+    assert (found.type, len(found)) == (arrow, 0)

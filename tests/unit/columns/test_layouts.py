@@ -1,0 +1,120 @@
+"""Nulls that only nulls hide get a value; everything else stays what it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from columnar_kafka.columns.layouts import filled
+
+
+def required(name: str, kind: pa.DataType) -> pa.Field:
+    return pa.field(name, kind, nullable=False)
+
+
+LEAVES = {
+    **dict.fromkeys([pa.bool_()], False),
+    **dict.fromkeys([pa.int8(), pa.int64(), pa.uint16(), pa.float16(), pa.float64()], 0),
+    **dict.fromkeys([pa.string(), pa.large_string()], ""),
+    **dict.fromkeys([pa.binary(), pa.large_binary()], b""),
+    pa.binary(40): bytes(40),
+    pa.decimal32(9, 2): 0,
+    pa.decimal64(18, 2): 0,
+    pa.decimal128(38, 2): 0,
+    pa.decimal256(76, 2): 0,
+    pa.list_(pa.int8()): [],
+    pa.large_list(pa.int8()): [],
+    pa.map_(pa.string(), pa.int8()): [],
+}
+
+
+@pytest.mark.parametrize("leaf", LEAVES, ids=str)
+def test_a_hidden_null_becomes_nothing_of_its_type(leaf: pa.DataType) -> None:
+    kind = pa.struct([required("r", pa.struct([required("x", leaf), ("y", leaf)]))])
+    found = filled(pa.nulls(2, kind), pa.field("s", kind))
+    found.validate(full=True)
+    assert found.to_pylist() == [None, None]
+    assert found.field("r").to_pylist() == [{"x": LEAVES[leaf], "y": None}] * 2
+
+
+@pytest.mark.parametrize(
+    "leaf", [pa.date32(), pa.time32("ms"), pa.timestamp("us"), pa.duration("s")]
+)
+def test_a_hidden_time_becomes_the_first_one(leaf: pa.DataType) -> None:
+    kind = pa.struct([required("x", leaf)])
+    found = filled(pa.nulls(1, kind), pa.field("s", kind)).field("x")
+    assert found.view(pa.int32() if leaf.bit_width == 32 else pa.int64()).to_pylist() == [0]
+
+
+INNER = pa.struct([required("n", pa.int32()), required("l", pa.list_(pa.string()))])
+ROWS: dict[pa.DataType, list[Any]] = {
+    pa.struct([required("r", INNER)]): [{"r": {"n": 1, "l": ["a"]}}, None],
+    pa.list_(required("item", INNER), 2): [[{"n": 1, "l": ["a"]}, {"n": 2, "l": []}], None],
+    pa.list_(pa.list_(required("item", pa.int8()), 1)): [[None, [1]], None, []],
+    pa.map_(pa.string(), pa.struct([required("r", INNER)])): [
+        [("a", None), ("b", {"r": {"n": 3, "l": []}})],
+        None,
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", ROWS, ids=str)
+def test_slices_keep_their_rows(kind: pa.DataType) -> None:
+    rows = ROWS[kind] * 10
+    parts = [pa.array([row], kind) if row is not None else pa.nulls(1, kind) for row in rows]
+    whole = pa.concat_arrays(parts)
+    for start in range(11):
+        found = filled(whole.slice(start, 9), pa.field("c", kind))
+        found.validate(full=True)
+        assert found.to_pylist() == rows[start : start + 9]
+        assert found.cast(kind).equals(found)
+
+
+@pytest.mark.parametrize("bounds", [slice(1, 3), slice(0, 2), slice(0, 0)], ids=str)
+@pytest.mark.parametrize("size", [0, 2])
+def test_a_slice_is_without_the_hidden_nulls_that_it_leaves_out(size: int, bounds: slice) -> None:
+    children = [pa.array([None, 1, 2, None], pa.int8())]
+    kind: pa.DataType = pa.struct([required("x", pa.int8())])
+    validity = pa.py_buffer(b"\6")
+    if size:
+        kind = pa.list_(required("item", pa.int8()), 2)
+        children = [pa.array([None, 1, 2, 3, 4, 5, 6, None], pa.int8())]
+    whole = pa.Array.from_buffers(kind, 4, [validity], children=children)
+    part = whole[bounds]
+    found = filled(part, pa.field("c", kind))
+    assert found.to_pylist() == part.to_pylist()
+    assert found.cast(kind).equals(found)
+
+
+def test_a_required_null_that_can_be_seen_stays() -> None:
+    """Whoever made it has said what is not so; to make a number of it would be worse."""
+    kind = pa.struct([required("n", pa.int32()), required("m", pa.int32())])
+    given = pa.Array.from_buffers(
+        kind,
+        3,
+        [pa.py_buffer(b"\3")],
+        children=[pa.array([1, None, None], pa.int32()), pa.array([1, 2, None], pa.int32())],
+    )
+    found = filled(given, pa.field("s", kind))
+    assert found.to_pylist() == [{"n": 1, "m": 1}, {"n": None, "m": 2}, None]
+    assert found.field("m").to_pylist() == [1, 2, 0]
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        pa.array([1, None]),
+        pa.array([{"a": 1}, None], pa.struct([required("a", pa.int8())])),
+        pa.array([[1, 2], None], pa.list_(required("item", pa.int8()))),
+        pa.array(["a", "a"]).dictionary_encode(),
+        pa.nulls(2),
+        pa.nulls(2, pa.struct([required("l", pa.list_view(pa.int8()))])),
+        pa.nulls(2, pa.dense_union([pa.field("a", pa.int8())])),
+        pa.array([1, 1, None], pa.run_end_encoded(pa.int32(), pa.int8())),
+    ],
+    ids=lambda array: str(array.type),
+)
+def test_what_needs_nothing_is_returned_as_it_is(array: pa.Array) -> None:
+    assert filled(array, pa.field("c", array.type)) is array

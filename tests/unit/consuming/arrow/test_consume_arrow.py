@@ -1,0 +1,657 @@
+"""Records as tables: the same rows in the same order as `poll`, and nothing decoded in vain."""
+
+from __future__ import annotations
+
+import io
+from contextlib import suppress
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from tables import CONFIG, after, begin, numbers, put, watch
+
+from columnar_kafka import ConfigError, RowError, SchemaError, SegmentError, position
+from columnar_kafka.consuming import feed, handout
+from columnar_kafka.plain import Avro, Ipc, Json
+from columnar_kafka.segment import decoder
+from columnar_kafka.testing import FakeKafka
+
+LITTLE = {
+    "type": "record",
+    "name": "Little",
+    "fields": [{"name": "id", "type": "long"}, {"name": "text", "type": ["null", "string"]}],
+}
+
+
+def payload(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+@pytest.fixture
+def kafka() -> FakeKafka:
+    found = FakeKafka()
+    found.create_topic("t")
+    return found
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def test_rows_of_several_segments_are_one_table_in_order(kafka) -> None:
+    for start in (0, 3, 6):
+        put(kafka, numbers(start))
+    table = begin(kafka).consume_arrow(8, 0)
+    assert table["n"].to_pylist() == list(range(8))
+    offsets = [position.pack(n // 3, n % 3, 3) for n in range(8)]
+    places = table["_kafka"].to_pylist()
+    assert [each["offset"] for each in places] == offsets
+    assert {(each["topic"], each["partition"]) for each in places} == {("t", 0)}
+    assert [(each["segment"], each["row"]) for each in places[2:4]] == [("p-0", 2), ("p-1", 0)]
+
+
+def test_metadata_names_the_topic_and_the_schema(kafka) -> None:
+    made = put(kafka, numbers(0))
+    name = dict(made.headers)["columnar.schema"]
+    table = begin(kafka).consume_arrow(8, 0)
+    assert table.schema.metadata == {b"columnar.topic": b"t", b"columnar.schema": name}
+
+
+def test_it_goes_on_inside_a_segment_without_decoding_it_again(kafka, monkeypatch) -> None:
+    put(kafka, numbers(0, 10))
+    reads = watch(monkeypatch)
+    consumer = begin(kafka)
+    found = [consumer.consume_arrow(4, 0)["n"].to_pylist() for _ in range(3)]
+    assert (found, len(reads)) == ([[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]], 1)
+    assert consumer.consume_arrow(4, 0) is None
+
+
+def test_chunks_are_the_decoded_columns_themselves(kafka, monkeypatch) -> None:
+    put(kafka, numbers(0, 100))
+    addresses = []
+    read = decoder._File.read
+
+    def watched(*args: Any) -> pa.Table:
+        table = read(*args)
+        addresses.append(table["n"].chunk(0).buffers()[1].address)
+        return table
+
+    monkeypatch.setattr(decoder._File, "read", watched)
+    table = begin(kafka, at=position.pack(0, 10, 100)).consume_arrow(20, 0)
+    chunk = table["n"].chunk(0)
+    assert [chunk.buffers()[1].address] == addresses
+    assert chunk.to_pylist() == list(range(10, 30))
+
+
+def test_records_and_tables_take_turns(kafka) -> None:
+    put(kafka, numbers(0, 6))
+    put(kafka, numbers(6, 6))
+    consumer = begin(kafka)
+    found = [consumer.poll(0).value()["n"]]
+    found += consumer.consume_arrow(3, 0)["n"].to_pylist()
+    found += [each.value()["n"] for each in consumer.consume(4, 0)]
+    found += consumer.consume_arrow(9, 0)["n"].to_pylist()
+    assert found == list(range(12))
+    assert after(consumer) == position.start(2)
+
+
+def test_what_is_too_much_to_wait_while_it_is_paused_is_fetched_again(kafka, monkeypatch) -> None:
+    put(kafka, numbers(0, 6))
+    put(kafka, numbers(6, 6))
+    monkeypatch.setattr(feed, "HELD_BYTES", 1)
+    consumer = begin(kafka)
+    assert consumer.poll(0).value() == {"n": 0}
+    consumer.pause([TopicPartition("t", 0)])
+    consumer.resume([TopicPartition("t", 0)])
+    assert consumer.consume_arrow(5, 0)["n"].to_pylist() == [1, 2, 3, 4, 5]
+    assert consumer.consume_arrow(6, 0)["n"].to_pylist() == [6, 7, 8, 9, 10, 11]
+
+
+def test_what_was_handed_out_is_what_is_committed(kafka) -> None:
+    put(kafka, numbers(0, 6))
+    consumer = begin(kafka, **{"enable.auto.commit": False})
+    consumer.consume_arrow(2, 0)
+    [place] = consumer.commit(asynchronous=False)
+    assert place.offset == position.pack(0, 2, 6)
+    assert kafka.committed("g", "t", 0).metadata == "1:4:p-0"
+
+
+def test_two_topics_are_two_tables(kafka) -> None:
+    kafka.create_topic("u")
+    put(kafka, numbers(0))
+    put(kafka, numbers(3), topic="u")
+    consumer = begin(kafka, "t", "u")
+    found = [consumer.consume_arrow(10, 0) for _ in range(2)]
+    topics = [each.schema.metadata[b"columnar.topic"] for each in found]
+    assert sorted(topics) == [b"t", b"u"]
+    assert [each.num_rows for each in found] == [3, 3]
+
+
+def test_rows_that_take_more_memory_than_is_allowed_are_several_tables(kafka) -> None:
+    for start in range(3):
+        put(kafka, pa.table({"s": [f"{start}" * 4000] * 10}))
+    consumer = begin(kafka, **{"columnar.max.decoded.bytes": 80_500})
+    assert [consumer.consume_arrow(100, 0).num_rows for _ in range(2)] == [20, 10]
+
+
+@pytest.mark.parametrize("timeout", [0, -1])
+def test_what_is_begun_in_the_middle_counts_for_what_is_left_of_it(kafka, timeout) -> None:
+    for start in (0, 3, 6):
+        put(kafka, numbers(start))
+    consumer = begin(kafka, at=position.pack(0, 2, 3))
+    assert consumer.consume_arrow(6, timeout)["n"].to_pylist() == [2, 3, 4, 5, 6, 7]
+
+
+def test_what_is_resumed_in_the_middle_counts_for_what_is_left_of_it(kafka) -> None:
+    for start in (0, 3, 6):
+        put(kafka, numbers(start))
+    for expected in ([0, 1], [2, 3, 4, 5, 6, 7]):
+        with kafka.Consumer({**CONFIG, "enable.auto.commit": False}) as consumer:
+            consumer.subscribe(["t"])
+            assert consumer.consume_arrow(len(expected), -1)["n"].to_pylist() == expected
+            consumer.commit(asynchronous=False)
+
+
+def test_a_partition_not_begun_as_yet_counts_once_it_is(kafka) -> None:
+    kafka.create_topic("two", 2)
+    put(kafka, numbers(0, 5), topic="two")
+    put(kafka, numbers(5, 5), topic="two", partition=1)
+    consumer = kafka.Consumer(CONFIG)
+    consumer.assign([TopicPartition("two", 0)])
+    assert consumer.consume_arrow(2, 0)["n"].to_pylist() == [0, 1]
+    consumer.incremental_assign([TopicPartition("two", 1)])
+    assert consumer.consume_arrow(8, 5)["n"].to_pylist() == [2, 3, 4, 5, 6, 7, 8, 9]
+
+
+def test_waiting_ends_with_the_record_that_was_missing(kafka) -> None:
+    """Without a timeout: this test would not end."""
+    put(kafka, numbers(0))
+    put(kafka, numbers(3))
+    assert begin(kafka).consume_arrow(6, -1).num_rows == 6
+
+
+def test_waiting_ends_with_what_cannot_go_with_the_rest(kafka) -> None:
+    put(kafka, numbers(0))
+    kafka.append("t", 0, b"plain")
+    consumer = begin(kafka)
+    assert consumer.consume_arrow(100, -1)["n"].to_pylist() == [0, 1, 2]
+    assert consumer.consume_arrow(1, -1)["value"].to_pylist() == [b"plain"]
+
+
+@pytest.mark.parametrize("decode", ["inline", "isolated"])
+def test_only_the_columns_asked_for_are_decoded(kafka, decode) -> None:
+    put(kafka, pa.table({"a": [1, 2], "b": ["x", "y"], "c": [0.5, 1.5]}))
+    consumer = begin(kafka, **{"columnar.decode": decode})
+    table = consumer.consume_arrow(1, 0, ["c", "_kafka.offset", "a"])
+    assert table.schema.names == ["c", "_kafka", "a"]
+    [place] = table["_kafka"].to_pylist()
+    assert place == {"offset": position.pack(0, 0, 2)}
+    assert consumer.consume_arrow(1, 0, ["_kafka.partition"]).to_pylist() == [
+        {"_kafka": {"partition": 0}}
+    ]
+    consumer.close()
+
+
+def test_nothing_else_is_decoded(kafka, monkeypatch) -> None:
+    put(kafka, pa.table({"a": [1, 2], "b": ["x", "y"], "c": [0.5, 1.5]}))
+    asked = watch(monkeypatch)
+    begin(kafka).consume_arrow(1, 0, ["_kafka.row", "b"])
+    assert asked == [["b", "_kafka.row"]]
+
+
+def test_a_column_that_is_not_there_is_an_error_that_takes_nothing(kafka) -> None:
+    put(kafka, numbers(0))
+    consumer = begin(kafka)
+    with pytest.raises(SchemaError, match=r"segment at t\[0\]@0: no column 'x'; there are n"):
+        consumer.consume_arrow(1, 0, ["n", "x"])
+    assert consumer.consume_arrow(1, 0, ["n"])["n"].to_pylist() == [0]
+
+
+# --- growth ---------------------------------------------------------------------------------------
+
+
+def test_another_schema_is_another_table(kafka) -> None:
+    put(kafka, numbers(0))
+    put(kafka, pa.table({"n": [3], "s": ["x"]}))
+    put(kafka, numbers(4))
+    consumer = begin(kafka)
+    found = [consumer.consume_arrow(10, 0) for _ in range(3)]
+    assert [each["n"].to_pylist() for each in found] == [[0, 1, 2], [3], [4, 5, 6]]
+
+
+def test_columns_of_one_schema_go_together_whatever_the_others_are(kafka) -> None:
+    first = put(kafka, numbers(0))
+    second = put(kafka, pa.table({"n": [3], "s": ["x"]}))
+    table = begin(kafka).consume_arrow(10, 0, ["n"])
+    assert table["n"].to_pylist() == [0, 1, 2, 3]
+    names = [dict(each.headers)["columnar.schema"] for each in (first, second)]
+    assert table.schema.metadata[b"columnar.schema"] == b",".join(names)
+
+
+def test_a_schema_that_grew_is_promoted_when_asked(kafka) -> None:
+    put(kafka, pa.table({"n": pa.array([0], pa.int32()), "r": [{"x": 1}]}))
+    put(kafka, pa.table({"s": ["a"], "n": [1 << 40], "r": [{"x": 2, "y": "b"}]}))
+    put(kafka, pa.table({"n": pa.array([2], pa.int32()), "r": [{"x": 3}]}))
+    table = begin(kafka).consume_arrow(10, 0, ["n", "s", "r"], promote=True)
+    assert table.to_pylist() == [
+        {"n": 0, "s": None, "r": {"x": 1, "y": None}},
+        {"n": 1 << 40, "s": "a", "r": {"x": 2, "y": "b"}},
+        {"n": 2, "s": None, "r": {"x": 3, "y": None}},
+    ]
+    assert table.schema.field("n").type == pa.int64()
+
+
+INNER = pa.struct([pa.field("l", pa.list_(pa.string()), nullable=False)])
+OUTER = pa.struct([pa.field("r", INNER, nullable=False)])
+PAIR = pa.list_(pa.field("item", pa.int32(), nullable=False), 2)
+NESTED = pytest.mark.parametrize(
+    ("kind", "value"), [(OUTER, {"r": {"l": ["a"]}}), (PAIR, [1, 2])], ids=["record", "pair"]
+)
+
+
+def check_castable(table: pa.Table) -> None:
+    table.validate(full=True)
+    assert table.cast(table.schema).equals(table)
+
+
+@NESTED
+def test_rows_that_a_filter_chose_can_be_cast(kafka, kind, value) -> None:
+    """Arrow puts nulls under null lists when it takes rows."""
+    column = pa.array([None, value] * 10, kind)
+    put(kafka, pa.table({"n": pa.array(range(20)), "c": column}))
+    table = begin(kafka).consume_arrow(20, 0, filter=pc.field("n") > 15)
+    assert table["c"].to_pylist() == [None, value, None, value]
+    check_castable(table)
+
+
+@NESTED
+def test_rows_that_lack_a_column_can_be_cast(kafka, kind, value) -> None:
+    column = pa.array([None, value], kind)
+    put(kafka, pa.table({"n": [0]}))
+    put(kafka, pa.table({"n": [1, 2], "c": column}))
+    put(kafka, pa.table({"n": pa.array([3], pa.int64())}))
+    table = begin(kafka).consume_arrow(9, 0, promote=True)
+    assert table["c"].to_pylist() == [None, None, value, None]
+    check_castable(table)
+
+
+@NESTED
+def test_records_that_grew_by_a_nested_field_can_be_cast(kafka, kind, value) -> None:
+    n = pa.field("n", pa.int32(), nullable=False)
+    put(kafka, pa.table({"s": pa.array([{"n": 1}, None], pa.struct([n]))}))
+    rows = [{"n": 2, "c": value}, None]
+    put(kafka, pa.table({"s": pa.array(rows, pa.struct([n, pa.field("c", kind)]))}))
+    table = begin(kafka).consume_arrow(9, 0, promote=True)
+    assert table["s"].to_pylist() == [{"n": 1, "c": None}, None, *rows]
+    check_castable(table)
+
+
+@NESTED
+@pytest.mark.parametrize("options", [{}, {"filter": pc.field("n") < 9}, {"promote": True}], ids=str)
+def test_arrow_data_that_could_not_be_cast_can_be(kafka, kind, value, options) -> None:
+    column = pa.chunked_array([pa.array([value], kind), pa.nulls(1, kind)])
+    with pytest.raises(pa.ArrowInvalid, match="nulls in input"):
+        column.cast(kind)
+    tables = [pa.table({"n": [1, 2], "c": column}) for _ in range(2)]
+    tables[1] = tables[1].append_column("m", pa.array([1, 2]))
+    for each in tables[: 1 + len(options)]:
+        kafka.append("t", 0, payload(each))
+    table = begin(kafka).consume_arrow(4, 0, value=Ipc(), **options)
+    assert table["c"].to_pylist()[:2] == [value, None]
+    check_castable(table)
+
+
+def test_what_is_no_growth_is_cut_even_then(kafka) -> None:
+    put(kafka, numbers(0))
+    put(kafka, pa.table({"n": ["text"]}))
+    consumer = begin(kafka)
+    tables = [consumer.consume_arrow(10, 0, ["n"], promote=True) for _ in range(2)]
+    assert [each["n"].to_pylist() for each in tables] == [[0, 1, 2], ["text"]]
+
+
+# --- what is wrong --------------------------------------------------------------------------------
+
+
+def test_a_bad_segment_is_raised_after_what_was_before_it_and_passed(kafka) -> None:
+    put(kafka, numbers(0))
+    put(kafka, numbers(3), damage=True)
+    put(kafka, numbers(6))
+    consumer = begin(kafka)
+    assert consumer.consume_arrow(9, 0)["n"].to_pylist() == [0, 1, 2]
+    with pytest.raises(SegmentError, match=r"t\[0\]@1.*damaged"):
+        consumer.consume_arrow(9, 0)
+    assert after(consumer) == position.start(2)
+    assert consumer.consume_arrow(9, 0)["n"].to_pylist() == [6, 7, 8]
+
+
+def test_an_event_is_raised_after_what_was_before_it(kafka) -> None:
+    put(kafka, numbers(0))
+    consumer = begin(kafka, **{"enable.partition.eof": True})
+    assert consumer.consume_arrow(9, -1).num_rows == 3
+    with pytest.raises(KafkaException) as raised:
+        consumer.consume_arrow(9, -1)
+    assert raised.value.args[0].code() == KafkaError._PARTITION_EOF
+
+
+@pytest.mark.parametrize("take", ["consume_arrow", "poll_segment"])
+def test_the_text_of_an_end_names_its_position(kafka, take: str) -> None:
+    put(kafka, numbers(0))
+    consumer = begin(kafka, **{"enable.partition.eof": True})
+    assert consumer.consume_arrow(9, -1).num_rows == 3
+    call = {
+        "consume_arrow": lambda: consumer.consume_arrow(9),
+        "poll_segment": consumer.poll_segment,
+    }
+    with pytest.raises(
+        KafkaException, match=f"reached end of partition at offset {1 << 20}"
+    ) as end:
+        call[take]()
+    assert end.value.args[0].code() == KafkaError._PARTITION_EOF
+
+
+def test_an_interrupted_call_has_taken_nothing(kafka, monkeypatch) -> None:
+    put(kafka, numbers(0))
+    put(kafka, numbers(3))
+    consumer = begin(kafka)
+    assert consumer.consume_arrow(1, 0).num_rows == 1
+    read = decoder._File.read
+    raising = iter([KeyboardInterrupt])
+
+    def interrupted(*args: Any) -> pa.Table:
+        for error in raising:
+            raise error
+        return read(*args)
+
+    monkeypatch.setattr(decoder._File, "read", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        consumer.consume_arrow(5, 0)
+    assert after(consumer) == position.pack(0, 1, 3)
+    assert consumer.consume_arrow(5, 0)["n"].to_pylist() == [1, 2, 3, 4, 5]
+
+
+def test_what_a_callback_takes_away_while_it_waits_is_not_in_the_table(kafka, monkeypatch) -> None:
+    monkeypatch.setattr(feed, "_SERVE_EVERY", 0)
+    put(kafka, numbers(0))
+    consumer = begin(kafka)
+    poll, polls = consumer.memory.poll, []
+
+    def seeking(timeout: float) -> Any:
+        polls.append(timeout)
+        if len(polls) == 3:
+            consumer.seek(TopicPartition("t", 0, position.pack(0, 1, 3)))
+        return poll(timeout)
+
+    monkeypatch.setattr(consumer.memory, "poll", seeking)
+    assert consumer.consume_arrow(100, 0.01)["n"].to_pylist() == [1, 2]
+
+
+def test_what_a_callback_has_taken_meanwhile_does_not_come_again(kafka, monkeypatch) -> None:
+    for n in range(6):
+        kafka.append("t", 0, b"%d" % n)
+    put(kafka, numbers(6))
+    consumer = begin(kafka)
+    poll, taken, calls = consumer.memory.poll, [], []
+
+    def taking(timeout: float) -> Any:
+        calls.append(timeout)
+        if len(calls) == 6:
+            taken.append(consumer.poll(0).value())
+            taken.extend(consumer.consume_arrow(2, 0)["value"].to_pylist())
+        return poll(timeout)
+
+    monkeypatch.setattr(consumer.memory, "poll", taking)
+    taken += consumer.consume_arrow(6, 0)["value"].to_pylist()
+    assert taken == [b"%d" % n for n in range(6)]
+    assert consumer.consume_arrow(6, 0)["n"].to_pylist() == [6, 7, 8]
+
+
+GONE = TopicPartition("v", 0)
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("at", [1, 2, 3, 5, 8, 16, 20, 30])
+@pytest.mark.parametrize(
+    ("call", "left"),
+    [
+        (lambda _: None, range(15)),
+        (lambda consumer: consumer.seek(TopicPartition("v", 0, position.start(2))), range(2, 15)),
+        (lambda consumer: consumer.pause([GONE]), ()),
+        (lambda consumer: consumer.incremental_unassign([GONE]), ()),
+        (lambda consumer: consumer.poll_segment(0), range(15)),  # raises: nothing of it goes
+        (lambda _: interrupt(), range(15)),
+    ],
+    ids=["nothing", "seek", "pause", "unassign", "look", "interrupt"],
+)
+def test_what_a_callback_does_while_many_are_fetched_is_done_at_once(
+    kafka, monkeypatch, call, left, at
+) -> None:
+    kafka.create_topic("v", 2)
+    for n in range(15):
+        kafka.append("v", 0, b"%d" % n)
+        kafka.append("v", 1, b"%d" % n)
+    consumer = kafka.Consumer(CONFIG)
+    consumer.assign([TopicPartition("v", 0, 0), TopicPartition("v", 1, 0)])
+    poll, polls = consumer.memory.poll, []
+
+    def polled(timeout: float) -> Any:
+        polls.append(timeout)
+        if len(polls) == at:
+            call(consumer)
+        return poll(timeout)
+
+    monkeypatch.setattr(consumer.memory, "poll", polled)
+    found: dict[int, list[int]] = {0: [], 1: []}
+    for _ in range(4):
+        with suppress(KafkaException, KeyboardInterrupt):
+            table = consumer.consume_arrow(100, 0)
+            for row in () if table is None else table.to_pylist():
+                found[row["_kafka"]["partition"]].append(int(row["value"]))
+        held = consumer._feed._held
+        assert consumer._feed._interrupted or consumer._feed._held_bytes == handout.bytes_of(held)
+    assert len(polls) >= at
+    assert found == {0: list(left), 1: list(range(15))}
+    if left == ():
+        consumer.resume([GONE])
+        assert (consumer.consume_arrow(100, 0) is None) == (GONE not in consumer.assignment())
+
+
+def test_what_is_full_of_bytes_waits_for_no_more(kafka) -> None:
+    """Without a timeout: this test would not end."""
+    for start in range(3):
+        put(kafka, pa.table({"s": [f"{start}" * 4000] * 10}))
+    consumer = begin(kafka, at=position.pack(0, 1, 10), **{"columnar.max.decoded.bytes": 80_500})
+    assert consumer.consume_arrow(30, -1, ["s"]).num_rows == 29
+
+
+@pytest.mark.parametrize(
+    ("args", "error"),
+    [
+        ((0,), ValueError),
+        ((1_000_001,), ValueError),
+        (("1",), TypeError),
+        ((1, "x"), TypeError),
+        ((1, 0, "n"), TypeError),
+        ((1, 0, []), ValueError),
+        ((1, 0, ["n", "n"]), ValueError),
+    ],
+)
+def test_arguments_are_checked(kafka, args, error) -> None:
+    with pytest.raises(error):
+        begin(kafka).consume_arrow(*args)
+
+
+def test_options_are_checked(kafka) -> None:
+    consumer = begin(kafka)
+    with pytest.raises(TypeError, match="filter must be a pyarrow"):
+        consumer.consume_arrow(1, 0, filter=[("n", ">", 1)])
+    with pytest.raises(TypeError, match="value must be Avro, Json or Ipc"):
+        consumer.consume_arrow(1, 0, value="json")
+    with pytest.raises(TypeError, match="key cannot be Ipc"):
+        consumer.consume_arrow(1, 0, key=Ipc())
+    consumer.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        consumer.consume_arrow(1, 0)
+    raw = kafka.Consumer({**CONFIG, "fetch.raw.bytes": True})
+    for call in (lambda: raw.consume_arrow(1), raw.arrow_reader):
+        with pytest.raises(ConfigError, match=r"needs columnar\.encoding=parquet"):
+            call()
+
+
+# --- plain messages -------------------------------------------------------------------------------
+
+
+def little(n: int) -> bytes:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(LITTLE), {"id": n, "text": f"x{n}"})
+    return out.getvalue()
+
+
+def test_plain_messages_are_bytes_with_their_keys_times_and_headers(kafka) -> None:
+    kafka.append("t", 0, b"a", key=b"k", headers=[("h", None), ("h", b"")], timestamp=7)
+    kafka.append("t", 0, None, key=None, timestamp=8)
+    table = begin(kafka).consume_arrow(9, 0)
+    assert table["value"].to_pylist() == [b"a", None]
+    kafka_column = table["_kafka"].combine_chunks()
+    assert kafka_column.field("key").to_pylist() == [b"k", None]
+    assert kafka_column.field("timestamp").cast(pa.int64()).to_pylist() == [7, 8]
+    assert kafka_column.field("headers").to_pylist() == [
+        [{"key": "h", "value": None}, {"key": "h", "value": b""}],
+        None,
+    ]
+    assert kafka_column.field("offset").to_pylist() == [position.pack(0), position.pack(1)]
+
+
+def test_avro_values_and_keys_become_columns(kafka) -> None:
+    for n in range(3):
+        kafka.append("t", 0, little(n), key=b"\x02" * (n + 1) if n < 1 else None)
+    consumer = begin(kafka)
+    table = consumer.consume_arrow(9, 0, value=Avro(LITTLE), key=Avro('"long"'))
+    assert table.drop_columns("_kafka").to_pylist() == [
+        {"id": n, "text": f"x{n}"} for n in range(3)
+    ]
+    assert table["_kafka"].combine_chunks().field("key").to_pylist() == [1, None, None]
+    assert table.schema.metadata[b"columnar.schema"] == b"Little"
+
+
+def test_formats_go_by_topic(kafka) -> None:
+    kafka.create_topic("u")
+    kafka.append("t", 0, b'{"n": 1}')
+    kafka.append("u", 0, b'{"n": 1}')
+    consumer = begin(kafka, "t", "u")
+    found = [consumer.consume_arrow(9, 0, value={"t": Json()}) for _ in range(2)]
+    names = {each.schema.metadata[b"columnar.topic"]: each.schema.names[0] for each in found}
+    assert names == {b"t": "n", b"u": "value"}
+
+
+def test_a_value_that_does_not_decode_harms_only_itself(kafka) -> None:
+    for n in range(40):
+        kafka.append("t", 0, b"?" if n in (0, 17, 18, 39) else b'{"n": %d}' % n)
+    consumer = begin(kafka)
+    found, bad = [], []
+    while True:
+        try:
+            table = consumer.consume_arrow(100, 0, ["n"], value=Json())
+        except RowError as error:
+            bad.append((error.kafka_error.code(), str(error).split(":")[0]))
+            continue
+        if table is None:
+            break
+        found += table["n"].to_pylist()
+    assert found == [n for n in range(40) if n not in (0, 17, 18, 39)]
+    assert bad == [
+        (
+            KafkaError._VALUE_DESERIALIZATION,
+            f"plain message at t[0]@{n} (position {position.pack(n)})",
+        )
+        for n in (0, 17, 18, 39)
+    ]
+    assert after(consumer) == position.start(40)
+
+
+def test_a_key_that_does_not_decode_says_so(kafka) -> None:
+    kafka.append("t", 0, b"a", key=b"\x02\x02")
+    with pytest.raises(RowError, match="its key cannot be decoded: is longer") as raised:
+        begin(kafka).consume_arrow(1, 0, key=Avro('"long"'))
+    assert raised.value.kafka_error.code() == KafkaError._KEY_DESERIALIZATION
+
+
+def test_a_topic_of_rubbish_costs_what_one_bad_message_costs(kafka) -> None:
+    """Each call decodes few values, however many are held."""
+    decoded = []
+
+    class Counting(Json):
+        def decode(self, values: Any) -> pa.Array:
+            decoded.append(len(values))
+            return super().decode(values)
+
+    form = Counting()
+    for _ in range(500):
+        kafka.append("t", 0, b"?")
+    consumer = begin(kafka)
+    for _ in range(500):
+        with pytest.raises(RowError):
+            consumer.consume_arrow(500, 0, value=form)
+    assert sum(decoded) < 500 * 20
+
+
+def test_inferred_columns_that_do_not_go_together_are_two_tables(kafka) -> None:
+    kafka.append("t", 0, b'{"n": 1}')
+    kafka.append("t", 0, b'{"n": "x"}')
+    consumer = begin(kafka)
+    found = [consumer.consume_arrow(9, 0, value=Json())["n"].to_pylist() for _ in range(2)]
+    assert found == [[1], ["x"]]
+
+
+def test_a_tombstone_is_a_row_of_nulls(kafka) -> None:
+    kafka.append("t", 0, little(1), key=b"a")
+    kafka.append("t", 0, None, key=b"b")
+    table = begin(kafka).consume_arrow(9, 0, ["id", "text"], value=Avro(LITTLE))
+    assert table.to_pylist() == [{"id": 1, "text": "x1"}, {"id": None, "text": None}]
+
+
+def test_an_arrow_payload_is_any_number_of_rows_at_one_position(kafka) -> None:
+    kafka.append("t", 0, payload(numbers(0, 4)), key=b"k")
+    kafka.append("t", 0, payload(numbers(4, 0)))
+    kafka.append("t", 0, payload(numbers(4, 2)))
+    kafka.append("t", 0, b"no arrow")
+    consumer = begin(kafka)
+    table = consumer.consume_arrow(5, 0, value=Ipc())
+    assert table["n"].to_pylist() == [0, 1, 2, 3, 4, 5]
+    kafka_column = table["_kafka"].combine_chunks()
+    assert kafka_column.field("key").to_pylist() == [b"k"] * 4 + [None] * 2
+    assert (
+        kafka_column.field("offset").to_pylist() == [position.pack(0)] * 4 + [position.pack(2)] * 2
+    )
+    with pytest.raises(RowError, match=r"t\[0\]@3"):
+        consumer.consume_arrow(5, 0, value=Ipc())
+
+
+def test_members_that_plain_messages_lack_are_null_when_asked_for(kafka) -> None:
+    put(kafka, pa.table({"value": [b"a"]}))
+    kafka.append("t", 0, b"b", key=b"k")
+    consumer = begin(kafka)
+    columns = ["value", "_kafka.row", "_kafka.key"]
+    with pytest.raises(SchemaError, match=r"t\[0\]@0: no column '_kafka.key'"):
+        consumer.consume_arrow(9, 0, columns)
+    table = consumer.consume_arrow(9, 0, columns, promote=True)
+    assert table.to_pylist() == [
+        {"value": b"a", "_kafka": {"row": 0, "key": None}},
+        {"value": b"b", "_kafka": {"row": None, "key": b"k"}},
+    ]
+    with pytest.raises(SchemaError, match=r"no column '_kafka.x', ever"):
+        begin(kafka).consume_arrow(9, 0, ["_kafka.x"], promote=True)
+
+
+def test_plain_messages_and_segments_of_the_same_columns_go_together_when_asked(kafka) -> None:
+    kafka.append("t", 0, little(1))
+    put(kafka, pa.table({"id": [2], "text": ["x2"]}))
+    table = begin(kafka).consume_arrow(9, 0, ["id", "text"], value=Avro(LITTLE), promote=True)
+    assert table["id"].to_pylist() == [1, 2]

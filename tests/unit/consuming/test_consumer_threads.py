@@ -1,0 +1,350 @@
+"""Any method of a consumer from any thread: each record comes once, and no poll is waited for."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import support
+import tables
+from confluent_kafka import TopicPartition
+
+from columnar_kafka import position
+from columnar_kafka.consuming.turn import Turn
+from columnar_kafka.testing import FakeKafka
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+RECORDS = 6000
+
+
+@pytest.fixture(autouse=True)
+def _threads_take_turns_often() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.fixture
+def kafka() -> FakeKafka:
+    """Segments of 100 records, a plain message after each tenth."""
+    found = FakeKafka()
+    found.create_topic("t", 1)
+    for start in range(0, RECORDS, 100):
+        tables.put(found, tables.numbers(start, 100))
+        if not start % 1000:
+            found.append("t", 0, b"plain")
+    return found
+
+
+EXPECTED = Counter({**dict.fromkeys(range(RECORDS), 1), b"plain": RECORDS // 1000})
+
+
+def value_of(message: Any) -> Any:
+    assert message.error() is None, message.error()
+    value = message.value()
+    return value["n"] if isinstance(value, dict) else value
+
+
+def one_by_one(consumer: Any) -> list[Any]:
+    message = consumer.poll(0.05)
+    return [] if message is None else [value_of(message)]
+
+
+def some(consumer: Any) -> list[Any]:
+    return [value_of(each) for each in consumer.consume(7, 0.05)]
+
+
+def table(consumer: Any) -> list[Any]:
+    found = consumer.consume_arrow(11, 0.05)
+    if found is None:
+        return []
+    return found[found.column_names[0]].to_pylist()
+
+
+def run_all(*functions: Callable[[], None]) -> None:
+    """Run functions in threads of their own; raise what one of them raised."""
+    raised: list[BaseException] = []
+
+    def run(function: Callable[[], None]) -> None:
+        try:
+            function()
+        except BaseException as error:  # noqa: BLE001 - raised by the test's own thread
+            raised.append(error)
+
+    threads = [threading.Thread(target=run, args=[each], daemon=True) for each in functions]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(60)
+    assert not any(each.is_alive() for each in threads)
+    for error in raised:
+        raise error
+
+
+def taken_by(consumer: Any, *ways: Callable[[Any], list[Any]]) -> Counter[Any]:
+    """What threads take, each in its way, until they have it all."""
+    lock, found = threading.Lock(), Counter[Any]()
+
+    def take(way: Callable[[Any], list[Any]]) -> None:
+        while found.total() < EXPECTED.total():
+            values = way(consumer)
+            with lock:
+                found.update(values)
+
+    run_all(*[lambda way=each: take(way) for each in ways])
+    return found
+
+
+@pytest.mark.parametrize(
+    "ways",
+    [[one_by_one] * 4, [some] * 4, [table] * 4, [one_by_one, some, table, one_by_one]],
+    ids=["poll", "consume", "consume_arrow", "all"],
+)
+def test_threads_that_take_from_one_consumer_share_its_records(kafka: FakeKafka, ways: Any) -> None:
+    consumer = tables.begin(kafka)
+    assert taken_by(consumer, *ways) == EXPECTED
+    assert consumer.commit(asynchronous=False)[0].offset == position.start(66)
+    consumer.close()
+
+
+# --- while another thread waits -------------------------------------------------------------------
+
+T0 = TopicPartition("t", 0)
+
+
+def place(offset: int) -> TopicPartition:
+    return TopicPartition("t", 0, position.start(offset))
+
+
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "commit": lambda it: it.commit(offsets=[place(1)], asynchronous=False),
+    "committed": lambda it: it.committed([T0]),
+    "position": lambda it: it.position([T0]),
+    "store_offsets": lambda it: it.store_offsets(offsets=[place(1)]),
+    "assignment": lambda it: it.assignment(),
+    "get_watermark_offsets": lambda it: it.get_watermark_offsets(T0),
+    "offsets_for_times": lambda it: it.offsets_for_times([place(0)]),
+    "consumer_group_metadata": lambda it: it.consumer_group_metadata(),
+    "list_topics": lambda it: it.list_topics(timeout=1),
+    "seek": lambda it: it.seek(place(0)),
+    "pause": lambda it: it.pause([T0]),
+    "resume": lambda it: it.resume([T0]),
+    "incremental_unassign": lambda it: it.incremental_unassign([T0]),
+    "incremental_assign": lambda it: it.incremental_assign([place(0)]),
+    "unassign": lambda it: it.unassign(),
+    "assign": lambda it: it.assign([place(0)]),
+}
+
+
+def test_a_thread_that_waits_for_ever_keeps_no_other_from_its_work() -> None:
+    kafka = FakeKafka()
+    kafka.create_topic("t", 1)
+    consumer = tables.begin(kafka, **{"enable.auto.offset.store": False})
+    done: list[Any] = []
+
+    def wait() -> None:
+        done.append(value_of(consumer.poll()))
+
+    def call() -> None:
+        for call in CALLS.values():
+            call(consumer)
+        assert done == []
+        tables.put(kafka, tables.numbers(7, 1))
+
+    run_all(wait, call)
+    assert done == [7]
+
+
+def test_several_threads_that_do_something_else_all_come_in_while_one_waits_for_ever() -> None:
+    kafka = FakeKafka()
+    kafka.create_topic("t", 1)
+    consumer = tables.begin(kafka)
+    left = [3]
+
+    def wait() -> None:
+        assert value_of(consumer.poll()) == 7
+
+    def call() -> None:
+        for _ in range(20):
+            consumer.position([T0])
+        left[0] -= 1
+        if not left[0]:
+            tables.put(kafka, tables.numbers(7, 1))
+
+    run_all(wait, call, call, call)
+
+
+def test_a_thread_that_waits_for_its_turn_sleeps_and_has_one_bell_however_often_it_asks() -> None:
+    turn = Turn(threading.RLock(), time.monotonic)
+
+    def ask() -> None:
+        bells = [turn.run(lambda: None) for _ in range(3)]
+        assert bells[0] is not None
+        assert bells == [bells[0]] * 3
+        assert bells[0].locked()
+
+    turn.run(lambda: run_all(ask))
+
+
+def test_threads_that_wait_for_ever_learn_that_another_has_closed_the_consumer() -> None:
+    kafka = FakeKafka()
+    kafka.create_topic("t", 1)
+    consumer = tables.begin(kafka)
+
+    def wait() -> None:
+        with pytest.raises(RuntimeError, match="Consumer closed"):
+            consumer.poll()
+
+    def close() -> None:
+        support.eventually(lambda: consumer._feed._turn._owner)
+        consumer.close()
+
+    run_all(wait, wait, wait, close)
+
+
+class InPoll:
+    """A consumer one thread of which is inside librdkafka's poll, with what that has fetched."""
+
+    def __init__(self, kafka: FakeKafka) -> None:
+        self.consumer = tables.begin(kafka)
+        self.found: list[Any] = []
+        self._entered, self._go = threading.Event(), threading.Event()
+        self._poll = self.consumer._broker.poll
+        self.consumer._broker.poll = self._held_up
+
+    def _held_up(self, timeout: float) -> Any:
+        fetched = self._poll(timeout)
+        self._entered.set()
+        assert self._go.wait(20)
+        return fetched
+
+    def _take(self) -> None:
+        with suppress(RuntimeError):  # it is closed
+            message = self.consumer.poll(0.05)
+            self.found += [] if message is None else [value_of(message)]
+
+    def run(self, function: Callable[[Any], Any]) -> list[Any]:
+        """What that thread returns while another calls a function, and what comes then."""
+
+        def call() -> None:
+            assert self._entered.wait(20)
+            function(self.consumer)
+
+        def let_go() -> None:
+            support.eventually(lambda: self.consumer._feed._turn._first)
+            self._go.set()
+
+        run_all(self._take, call, let_go)
+        with suppress(RuntimeError):
+            self.found += map(value_of, self.consumer.consume(3, 0.05))
+        return self.found
+
+
+MOVES: dict[str, tuple[Callable[[Any], Any], list[Any]]] = {
+    "seek": (lambda it: it.seek(place(3)), [200, 201, 202, 203]),
+    "assign": (lambda it: it.assign([place(3)]), [200, 201, 202, 203]),
+    "pause": (lambda it: it.pause([T0]), []),
+    "unassign": (lambda it: it.unassign(), []),
+    "incremental_unassign": (lambda it: it.incremental_unassign([T0]), []),
+    "close": (lambda it: it.close(), []),
+}
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_a_record_fetched_before_another_thread_moves_the_consumer_comes_first_or_not_at_all(
+    kafka: FakeKafka, name: str
+) -> None:
+    move, then = MOVES[name]
+    assert InPoll(kafka).run(move) in (then, [0, *then[:3]])
+
+
+def test_what_was_fetched_of_a_partition_that_another_thread_pauses_comes_when_it_is_resumed(
+    kafka: FakeKafka,
+) -> None:
+    one = InPoll(kafka)
+    found = one.run(lambda it: it.pause([T0]))
+    one.consumer.resume([T0])
+    found += map(value_of, one.consumer.consume(3, 0.05))
+    assert found[:3] == [0, 1, 2]
+
+
+# --- while partitions go --------------------------------------------------------------------------
+
+
+class TakenInCommits:
+    """What another thread can take of a consumer while that commits."""
+
+    def __init__(self, consumer: Any) -> None:
+        self.found: list[Any] = []
+        self._consumer = consumer
+        self._commit = consumer._broker.commit
+        consumer._broker.commit = self._take
+
+    def _take(self, offsets: Any, *, asynchronous: bool) -> Any:
+        run_all(lambda: self.found.extend(map(value_of, self._consumer.consume(1, 0.0))))
+        return self._commit(offsets, asynchronous=asynchronous)
+
+
+def test_nothing_is_handed_out_of_a_partition_while_a_close_commits_it(kafka: FakeKafka) -> None:
+    consumer = tables.begin(kafka)
+    consumer.consume(2)
+    taken = TakenInCommits(consumer)
+    consumer.close()
+    assert taken.found == []
+
+
+LEAVES: dict[str, Callable[[Any], Any]] = {
+    "assign": lambda it: it.assign([T0]),
+    "unassign": lambda it: it.unassign(),
+    "incremental_unassign": lambda it: it.incremental_unassign([T0]),
+}
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_nothing_is_handed_out_of_a_partition_between_its_commit_and_its_end(
+    kafka: FakeKafka, name: str
+) -> None:
+    consumer = tables.begin(kafka)
+    consumer.consume(2)
+    taken = TakenInCommits(consumer)
+    LEAVES[name](consumer)
+    assert taken.found == []
+    consumer.close()
+
+
+def test_what_an_assign_that_is_refused_was_to_end_goes_on(kafka: FakeKafka) -> None:
+    consumer = tables.begin(kafka)
+    consumer.consume(2)
+    with pytest.raises(TypeError):
+        consumer.assign(["t"])
+    assert list(map(value_of, consumer.consume(2))) == [2, 3]
+    consumer.close()
+
+
+@pytest.mark.parametrize("commits", [True, False], ids=["auto-commit", "in on_revoke"])
+def test_nothing_is_handed_out_of_a_partition_while_it_is_committed_before_it_goes(
+    kafka: FakeKafka, *, commits: bool
+) -> None:
+    consumer = kafka.Consumer({**tables.CONFIG, "enable.auto.commit": commits})
+
+    def on_revoke(consumer: Any, partitions: Any) -> None:
+        assert consumer.position(partitions)[0].offset == position.pack(0, 2, 100)
+        if not commits:
+            consumer.commit(asynchronous=False)
+
+    consumer.subscribe(["t"], on_revoke=on_revoke)
+    assert list(map(value_of, consumer.consume(2, 20))) == [0, 1]
+    taken = TakenInCommits(consumer)
+    consumer.unsubscribe()
+    consumer.poll(0)
+    assert taken.found == []
+    assert consumer.committed([T0])[0].offset == position.pack(0, 2, 100)
+    consumer.close()

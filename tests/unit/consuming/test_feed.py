@@ -1,0 +1,1480 @@
+"""The feed: every record once and in order, whatever is sought, paused, revoked or raised."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    OFFSET_INVALID,
+    OFFSET_STORED,
+    TIMESTAMP_CREATE_TIME,
+    TIMESTAMP_LOG_APPEND_TIME,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from segments import segment
+
+from columnar_kafka import SegmentError, position
+from columnar_kafka.consuming import feed, handout
+from columnar_kafka.consuming.feed import Feed
+from columnar_kafka.consuming.offset_store import OffsetStore
+from columnar_kafka.position import MAX_ROWS
+from columnar_kafka.testing.memory import MemoryConsumer, MemoryKafka
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+P0 = ("t", 0)
+P1 = ("t", 1)
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Broker(MemoryConsumer):
+    """The memory broker on a clock of its own: where it would wait, the clock goes on instead."""
+
+    def __init__(self, kafka: MemoryKafka, clock: Clock) -> None:
+        super().__init__(kafka)
+        self.clock = clock
+        self.polls = 0
+        self.lookups: list[float] = []
+        self.callbacks: list[Callable[[], Any]] = []
+        self.after_lookup: Callable[[], Any] | None = None
+
+    def poll(self, timeout: float) -> Message | None:
+        assert timeout >= 0, "it would wait for ever, whatever callbacks raise"
+        self.polls += 1
+        assert self.polls < 100_000, "nothing ends this wait"
+        while self.callbacks:
+            self.callbacks.pop(0)()
+        found = super().poll(0)
+        if found is None:
+            self.clock.now += timeout
+        return found
+
+    def committed(self, partitions: Any, timeout: float) -> list[TopicPartition]:
+        self.lookups.append(timeout)
+        if self.after_lookup is not None:
+            self.callbacks.append(self.after_lookup)
+        return super().committed(partitions, timeout)
+
+
+class Reader:
+    """Feed, ledger and broker as `Consumer` wires them, and what it does with positions."""
+
+    def __init__(self, kafka: MemoryKafka, *, auto_store: bool = True) -> None:
+        self.clock = Clock()
+        self.broker = Broker(kafka, self.clock)
+        self.raised: list[Exception] = []
+        self.feed = Feed(
+            self.broker,
+            OffsetStore(auto_store=auto_store),
+            clock=self.clock,
+            after_serving=self._raise_pending,
+        )
+
+    @property
+    def ledger(self) -> OffsetStore:
+        return self.feed.ledger
+
+    def _raise_pending(self) -> None:
+        if self.raised:
+            raise self.raised.pop(0)
+
+    def begin(self, *partitions: TopicPartition) -> Reader:
+        self.feed.assign(partitions)
+        self.broker.assign(
+            TopicPartition(each.topic, each.partition, at_broker(each.offset))
+            for each in partitions
+        )
+        return self
+
+    def seek(self, key: tuple[str, int], at: int) -> None:
+        self.broker.seek(TopicPartition(*key, at_broker(at)))
+        self.feed.seek(TopicPartition(*key, at))
+
+    def pause(self, *keys: tuple[str, int]) -> None:
+        self.broker.pause([TopicPartition(*key) for key in keys])
+        self.feed.pause(keys)
+
+    def resume(self, *keys: tuple[str, int]) -> None:
+        self.broker.resume([TopicPartition(*key) for key in keys])
+        self.feed.resume(keys)
+
+    def commit(self) -> None:
+        wanted = self.ledger.uncommitted()
+        if wanted:
+            self.ledger.mark_committed(self.broker.commit(wanted, asynchronous=False) or ())
+
+    def take(self, count: int, timeout: float = 0.5) -> list[Any]:
+        return [shown(each) for each in self.feed.take(count, timeout)]
+
+    def numbers(self, count: int = 100, timeout: float = 0.5) -> list[Any]:
+        """The values handed out: a record's n, plain bytes, or an error's name."""
+        return [value for _, value in self.take(count, timeout)]
+
+
+def shown(message: Any) -> tuple[int | None, Any]:
+    if message.error() is not None:
+        return message.offset(), message.error().name()
+    value = message.value()
+    return message.offset(), value["n"] if isinstance(value, dict) else value
+
+
+def at_broker(at: int) -> int:
+    return at if at < 0 else position.unpack(at).offset
+
+
+def at(offset: int, row: int = 0, rows: int = 3) -> int:
+    return position.pack(offset, row, rows)
+
+
+def put(
+    kafka: MemoryKafka, numbers: Iterable[int], *, partition: int = 0, damage: bool = False
+) -> str:
+    """Append a segment of records with these n; its id."""
+    offset = kafka.end("t", partition)
+    made = segment(pa.table({"n": list(numbers)}), partition=partition, offset=offset,
+                   number=100 * partition + offset)  # fmt: skip
+    value = made.value[:-1] + b"?" if damage else made.value
+    kafka.append("t", partition, value, headers=list(made.headers), timestamp=1000 + offset)
+    return f"p-{100 * partition + offset}"
+
+
+def threes(count: int = 3, **more: Any) -> MemoryKafka:
+    """A topic of segments of three records: 0 1 2, 10 11 12, 20 21 22, …"""
+    kafka = MemoryKafka()
+    kafka.create_topic("t", 2)
+    for offset in range(count):
+        put(kafka, range(offset * 10, offset * 10 + 3), **more)
+    return kafka
+
+
+def start(offset: int = OFFSET_BEGINNING, key: tuple[str, int] = P0) -> TopicPartition:
+    return TopicPartition(*key, offset)
+
+
+def reader(kafka: MemoryKafka | None = None) -> Reader:
+    return Reader(kafka or threes()).begin(start())
+
+
+def committed(kafka: MemoryKafka, offset: int, metadata: str | None = None) -> None:
+    found = TopicPartition("t", 0, offset)
+    if metadata is not None:
+        found = TopicPartition("t", 0, offset, metadata)
+    kafka.commit("group", [found])
+
+
+# --- unwrapping -----------------------------------------------------------------------------------
+
+
+def test_records_come_in_order_each_at_its_position() -> None:
+    assert reader().take(100) == [(at(o, r), o * 10 + r) for o in range(3) for r in range(3)]
+
+
+def test_a_record_knows_its_place_in_kafka() -> None:
+    got = reader().feed.take(4, 1)
+    assert [(each.topic(), each.partition()) for each in got] == [P0] * 4
+    assert [(each.kafka_offset(), each.row()) for each in got] == [(0, 0), (0, 1), (0, 2), (1, 0)]
+    assert got[0].leader_epoch() == 0
+
+
+def test_a_record_that_is_kept_keeps_nothing_of_its_segment_but_itself() -> None:
+    gc.collect()
+    before = pa.total_allocated_bytes()
+    one = reader()
+    kept = one.feed.take(3, 1)[1]
+    del one
+    gc.collect()
+    assert pa.total_allocated_bytes() <= before
+    [parts] = [each for each in gc.get_referents(kept) if isinstance(each, tuple)]
+    assert [each for each in parts if isinstance(each, (dict, list))] == [{"n": 1}]
+    assert kept.value() is kept.value()
+
+
+def test_a_record_has_its_own_time() -> None:
+    got = reader().feed.take(3, 1)
+    assert [each.timestamp() for each in got] == [(TIMESTAMP_CREATE_TIME, n) for n in range(3)]
+
+
+def test_on_a_topic_of_append_times_a_record_has_the_brokers() -> None:
+    class Stamped(Broker):
+        def poll(self, timeout: float) -> Message | None:
+            found = super().poll(timeout)
+            if found is None:
+                return None
+            return Message(
+                topic="t",
+                partition=0,
+                offset=found.offset(),
+                value=found.value(),
+                headers=found.headers(),
+                timestamp=(TIMESTAMP_LOG_APPEND_TIME, 99),
+            )
+
+    clock = Clock()
+    broker = Stamped(threes(1), clock)
+    broker.assign([start()])
+    [message] = Feed(broker, OffsetStore(auto_store=True), clock=clock).take(1, 1)
+    assert message.timestamp() == (TIMESTAMP_LOG_APPEND_TIME, 99)
+
+
+def test_plain_messages_keep_their_place_between_segments() -> None:
+    kafka = threes(1)
+    kafka.append("t", 0, b"plain", key=b"k", headers=[("a", None)], timestamp=77)
+    kafka.append("t", 0, None, key=b"gone")
+    put(kafka, [30])
+    got = reader(kafka).feed.take(100, 0.5)
+    assert list(map(shown, got)) == [
+        *[(at(0, r), r) for r in range(3)],
+        (at(1, 0, 1), b"plain"),
+        (at(2, 0, 1), None),
+        (at(3, 0, 1), 30),
+    ]
+    assert (got[3].key(), got[3].headers()) == (b"k", [("a", None)])
+    assert got[3].timestamp() == (TIMESTAMP_CREATE_TIME, 77)
+    assert (got[3].kafka_offset(), got[3].row()) == (1, 0)
+
+
+def test_next_returns_one_record_or_none_after_the_timeout() -> None:
+    one = reader(threes(1))
+    assert [one.feed.next(1).value()["n"] for _ in range(3)] == [0, 1, 2]
+    before = one.clock.now
+    assert one.feed.next(1.5) is None
+    assert one.clock.now == pytest.approx(before + 1.5)
+
+
+def test_poll_0_does_not_wait() -> None:
+    one = reader(threes(0))
+    assert one.feed.next(0) is None
+    assert one.clock.now == 0
+
+
+def test_fewer_than_asked_for_come_only_when_the_time_is_over() -> None:
+    one = reader(threes(1))
+    assert one.numbers(10, timeout=2.0) == [0, 1, 2]
+    assert one.clock.now == pytest.approx(2.0)
+
+
+def test_none_are_taken_when_none_are_asked_for() -> None:
+    one = reader()
+    assert one.take(0) == []
+    assert one.numbers() == [0, 1, 2, 10, 11, 12, 20, 21, 22]
+
+
+def test_an_error_event_is_handed_out_in_between() -> None:
+    one = reader()
+    assert one.numbers(2) == [0, 1]
+    one.broker.event(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+    assert one.numbers() == [2, "_ALL_BROKERS_DOWN", 10, 11, 12, 20, 21, 22]
+    assert one.ledger.delivered == {P0: 3 * MAX_ROWS}
+
+
+def test_the_end_of_a_partition_is_an_event_at_the_next_offsets_start() -> None:
+    one = reader(threes(1))
+    end = KafkaError(KafkaError._PARTITION_EOF)
+    one.numbers(3)
+    one.broker._events.append(Message(topic="t", partition=0, offset=1, error=end))
+    assert one.take(1) == [(MAX_ROWS, "_PARTITION_EOF")]
+    assert one.ledger.delivered == {P0: MAX_ROWS}
+    one.seek(P0, MAX_ROWS)
+    one.broker._events.append(Message(topic="t", partition=0, offset=1, error=end))
+    assert one.take(1) == [(MAX_ROWS, "_PARTITION_EOF")]
+    assert one.ledger.delivered == {}
+
+
+def test_what_was_handed_out_is_noted_as_the_position_after_it() -> None:
+    one = reader()
+    one.numbers(2)
+    assert one.ledger.delivered == {P0: at(0, 2)}
+    one.numbers(1)
+    assert one.ledger.delivered == {P0: MAX_ROWS}
+
+
+# --- bad segments ---------------------------------------------------------------------------------
+
+
+def test_a_bad_segment_is_reported_once_and_the_next_is_delivered() -> None:
+    kafka = threes(1)
+    put(kafka, [10, 11], damage=True)
+    put(kafka, [20])
+    got = reader(kafka).feed.take(100, 0.5)
+    assert [shown(each)[1] for each in got] == [0, 1, 2, "_BAD_MSG", 20]
+    bad = got[3]
+    assert bad.error().str().startswith("segment at t[0]@1: columnar.crc32 is ")
+    assert (bad.topic(), bad.partition(), bad.kafka_offset()) == ("t", 0, 1)
+    assert bad.offset() == 2 * MAX_ROWS - 1
+    assert bad.value() == kafka.messages("t")[1].value()
+    assert dict(bad.headers())["columnar.segment"] == b"p-1"
+
+
+def test_after_a_bad_segment_its_end_is_committed() -> None:
+    kafka = threes(0)
+    put(kafka, [10, 11], damage=True)
+    one = reader(kafka)
+    assert one.numbers(1) == ["_BAD_MSG"]
+    assert one.ledger.delivered == {P0: MAX_ROWS}
+
+
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        ([("columnar.encoding", b"parquet")], "header columnar.version is missing"),
+        (
+            [("columnar.encoding", b"parquet"), ("columnar.version", b"2")],
+            "columnar.version is 2; this release of columnar-kafka reads version 1: upgrade it",
+        ),
+        ([("columnar.encoding", None)], "header columnar.encoding is missing"),
+    ],
+)
+def test_headers_that_cannot_be_read_are_reported_with_the_place(headers: Any, reason: str) -> None:
+    kafka = threes(1)
+    kafka.append("t", 0, b"PAR1", headers=headers)
+    put(kafka, [20])
+    got = reader(kafka).feed.take(100, 0.5)
+    assert [shown(each)[1] for each in got] == [0, 1, 2, "_BAD_MSG", 20]
+    assert got[3].error().str().startswith(f"segment at t[0]@1: {reason}")
+
+
+def test_a_segment_without_a_value_is_bad_too() -> None:
+    kafka = threes(1)
+    kafka.append("t", 0, None, headers=kafka.messages("t")[0].headers())
+    assert reader(kafka).numbers() == [0, 1, 2, "_BAD_MSG"]
+
+
+# --- resuming -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("offset", "metadata", "expected"),
+    [
+        (0, "1:3:p-0", [0, 1, 2, 10, 11, 12]),
+        (0, "1:2:p-0", [1, 2, 10, 11, 12]),
+        (0, "1:1:p-0", [2, 10, 11, 12]),
+        (1, None, [10, 11, 12]),
+        (1, "", [10, 11, 12]),
+        (1, "1:1:p-1", [12]),
+        (2, None, []),
+        (0, None, [0, 1, 2, 10, 11, 12]),
+        (0, "1:1:p-1", [0, 1, 2, 10, 11, 12]),
+        (0, "1:1:p-00", [0, 1, 2, 10, 11, 12]),
+        (0, "1:4:p-0", [0, 1, 2, 10, 11, 12]),
+        (0, "1:1000000:p-0", [0, 1, 2, 10, 11, 12]),
+        (0, "1:0:p-0", [0, 1, 2, 10, 11, 12]),
+        (0, "garbage", [0, 1, 2, 10, 11, 12]),
+    ],
+)
+def test_a_group_goes_on_where_it_committed_and_in_doubt_reads_again(
+    offset: int, metadata: str | None, expected: list[int]
+) -> None:
+    kafka = threes(2)
+    committed(kafka, offset, metadata)
+    assert Reader(kafka).begin(start(OFFSET_STORED)).numbers() == expected
+
+
+def test_a_group_that_never_committed_reads_from_the_first_row() -> None:
+    assert Reader(threes(1)).begin(start(OFFSET_INVALID)).numbers() == [0, 1, 2]
+
+
+def test_what_was_committed_inside_a_segment_that_is_gone_says_nothing_of_the_next() -> None:
+    """The log now starts later: librdkafka goes on there, and all of it is new."""
+    kafka = threes(3)
+    committed(kafka, 1, "1:1:p-1")
+    one = Reader(kafka)
+    one.feed.assign([start(OFFSET_STORED)])
+    one.broker.assign([start(2)])
+    assert one.numbers() == [20, 21, 22]
+
+
+def test_asked_for_the_beginning_a_reader_gets_it_whatever_its_group_committed() -> None:
+    kafka = threes(2)
+    committed(kafka, 0, "1:1:p-0")
+    one = Reader(kafka).begin(start(OFFSET_BEGINNING))
+    assert one.numbers() == [0, 1, 2, 10, 11, 12]
+    assert one.broker.lookups == []
+
+
+def test_asked_for_the_end_a_reader_gets_what_comes() -> None:
+    kafka = threes(1)
+    committed(kafka, 1, "1:1:p-1")
+    one = Reader(kafka).begin(start(OFFSET_END))
+    put(kafka, [10, 11, 12])
+    assert one.numbers() == [10, 11, 12]
+
+
+def test_all_partitions_are_looked_up_at_once_and_only_once() -> None:
+    kafka = threes(2)
+    put(kafka, [5], partition=1)
+    one = Reader(kafka).begin(start(OFFSET_STORED), start(OFFSET_STORED, P1))
+    assert sorted(one.numbers()) == [0, 1, 2, 5, 10, 11, 12]
+    assert len(one.broker.lookups) == 1
+
+
+def test_what_the_group_has_committed_is_known_with_the_first_message() -> None:
+    """As librdkafka knows it: what is not further is not committed."""
+    kafka = threes(0)
+    for n in range(3):
+        kafka.append("t", 0, b"%d" % n)
+    committed(kafka, 2)
+    one = Reader(kafka).begin(start(OFFSET_STORED))
+    assert one.numbers() == [b"2"]
+    one.seek(P0, 0)
+    assert one.numbers(1) == [b"0"]
+    assert one.ledger.uncommitted() == []
+    assert len(one.broker.lookups) == 1
+
+
+def test_a_partition_that_comes_again_is_begun_before_librdkafka_is_polled() -> None:
+    kafka = threes(2)
+    committed(kafka, 0, "1:1:p-0")
+    one = Reader(kafka).begin(start(OFFSET_STORED))
+    one.feed.begin([P0])
+    assert one.broker.lookups == []  # it had none before, of which something might be left
+    one.feed.revoke([P0])
+    one.begin(start(OFFSET_STORED), start(OFFSET_STORED, P1)).feed.begin([P1])
+    assert one.broker.lookups == []
+    one.feed.begin([P0])
+    assert len(one.broker.lookups) == 2
+    assert one.broker.polls == 0
+    assert one.numbers() == [2, 10, 11, 12]
+    one.feed.revoke([P0])
+    one.begin(start(at(0))).feed.begin([P0])
+    assert one.numbers() == [0, 1, 2, 10, 11, 12]
+    assert len(one.broker.lookups) == 2
+
+
+def test_if_the_group_cannot_be_asked_then_it_is_with_the_first_message() -> None:
+    kafka = threes(2)
+    committed(kafka, 0, "1:1:p-0")
+    one = Reader(kafka).begin(start(OFFSET_STORED))
+    one.feed.revoke([P0])
+    one.broker.fail_next(KafkaError(KafkaError._TRANSPORT))
+    one.begin(start(OFFSET_STORED)).feed.begin([P0])
+    assert one.numbers() == [2, 10, 11, 12]
+    assert len(one.broker.lookups) == 2
+
+
+PASSING = [
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+    KafkaError._WAIT_COORD,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+]
+
+
+@pytest.mark.parametrize("code", PASSING)
+def test_when_the_group_cannot_be_asked_now_it_is_asked_again(code: int) -> None:
+    kafka = threes(2)
+    committed(kafka, 0, "1:1:p-0")
+    one = Reader(kafka).begin(start(OFFSET_STORED))
+    one.broker.fail_next(KafkaError(code), count=3)
+    assert one.numbers(timeout=10) == [2, 10, 11, 12]
+    assert len(one.broker.lookups) == 4
+
+
+def test_while_the_group_cannot_be_asked_poll_keeps_to_its_timeout_and_loses_nothing() -> None:
+    kafka = threes(2)
+    committed(kafka, 0, "1:1:p-0")
+    one = Reader(kafka).begin(start(OFFSET_STORED))
+    one.broker.fail_next(KafkaError(KafkaError._TRANSPORT), count=20)
+    assert one.feed.next(1.0) is None
+    assert one.clock.now == pytest.approx(1.0, abs=0.11)
+    assert one.feed.next(0) is None
+    one.broker._faults.clear()
+    assert one.numbers() == [2, 10, 11, 12]
+
+
+def test_while_the_group_cannot_be_asked_librdkafka_is_served_and_not_asked_all_the_time() -> None:
+    one = Reader(threes(0)).begin(start(OFFSET_STORED))
+    put(one.broker._kafka, [0])
+    one.broker.fail_next(KafkaError(KafkaError._TRANSPORT), count=1000)
+    assert one.feed.next(2.0) is None
+    assert 10 <= len(one.broker.lookups) <= 25
+
+
+def test_when_the_group_may_not_be_asked_the_segment_is_read_from_its_first_row() -> None:
+    kafka = threes(1)
+    committed(kafka, 0, "1:1:p-0")
+    one = Reader(kafka).begin(start(OFFSET_STORED))
+    one.broker.fail_next(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
+    assert one.numbers() == [0, 1, 2]
+
+
+def test_a_commit_and_a_restart_go_on_at_the_next_record() -> None:
+    kafka = threes(3)
+    for expected in ([0, 1], [2, 10], [11], [12, 20, 21, 22]):
+        one = Reader(kafka).begin(start(OFFSET_STORED))
+        assert one.numbers(len(expected)) == expected
+        one.commit()
+    assert Reader(kafka).begin(start(OFFSET_STORED)).numbers() == []
+
+
+# --- behind the last record -----------------------------------------------------------------------
+
+
+def ended(*numbers: int) -> MemoryKafka:
+    """A topic of one segment, or none, and the end of the transaction it was sent in."""
+    kafka = MemoryKafka()
+    kafka.create_topic("t", 2)
+    if numbers:
+        put(kafka, numbers)
+    mark(kafka)
+    return kafka
+
+
+def mark(kafka: MemoryKafka) -> None:
+    log = kafka.log(*P0)
+    assert log is not None
+    log.mark()
+
+
+def position_of(one: Reader) -> int | None:
+    one.feed.catch_up()
+    return one.ledger.delivered.get(P0)
+
+
+def fetch(one: Reader, times: int) -> None:
+    """Have librdkafka asked as often as that; what it has is held."""
+    for _ in range(times):
+        one.feed._serve(0)
+
+
+def test_the_end_of_a_transaction_is_passed() -> None:
+    one = reader(ended(1, 2))
+    assert one.numbers() == [1, 2]
+    assert one.ledger.delivered == {P0: position.start(1)}
+    assert position_of(one) == position.start(2)
+    mark(one.broker.kafka)
+    assert one.numbers() == []
+    assert position_of(one) == position.start(3)
+
+
+def test_it_is_passed_where_no_record_came_before_it() -> None:
+    one = reader(ended())
+    assert position_of(one) is None
+    assert one.numbers() == []
+    assert position_of(one) == position.start(1)
+
+
+def test_it_is_committed_and_nothing_is_read_again() -> None:
+    kafka = ended(1, 2)
+    one = reader(kafka)
+    assert one.numbers() == [1, 2]
+    one.feed.catch_up()
+    one.commit()
+    found = kafka.committed("group", "t", 0)
+    assert (found.offset, found.metadata) == (2, None)
+    put(kafka, [3])
+    assert Reader(kafka).begin(start(OFFSET_STORED)).numbers() == [3]
+
+
+def test_no_record_that_is_held_is_passed() -> None:
+    one = reader(ended(1, 2))
+    fetch(one, 3)
+    assert position_of(one) is None
+    assert one.numbers(1) == [1]
+    assert position_of(one) == at(0, 1, 2)
+    assert one.numbers(1) == [2]
+    assert position_of(one) == position.start(2)
+
+
+@pytest.mark.parametrize("nbytes", [feed.HELD_BYTES, 1], ids=["waiting", "fetched again"])
+def test_no_record_of_a_paused_partition_is_passed(
+    monkeypatch: pytest.MonkeyPatch, nbytes: int
+) -> None:
+    monkeypatch.setattr(feed, "HELD_BYTES", nbytes)
+    one = reader(ended(1, 2))
+    fetch(one, 3)
+    one.pause(P0)
+    assert position_of(one) is None
+    one.resume(P0)
+    assert position_of(one) is None
+    assert one.numbers() == [1, 2]
+    assert position_of(one) == position.start(2)
+
+
+def test_no_record_that_an_exception_has_destroyed_is_passed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = reader(ended(1, 2))
+
+    def destroy(timeout: float) -> None:
+        Broker.poll(one.broker, timeout)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(one.broker, "poll", destroy)
+        with pytest.raises(KeyboardInterrupt):
+            one.take(1)
+    assert position_of(one) is None
+    assert one.numbers() == [1, 2]
+    assert position_of(one) == position.start(2)
+
+
+def test_nothing_is_passed_of_what_a_call_has_taken_and_not_returned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = reader(ended(1, 2))
+    fetch(one, 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(handout.Ready, "publish", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            one.take(9)
+    assert position_of(one) is None
+    assert one.numbers() == [1, 2]
+
+
+def interrupted(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_position_of_the_assignment_before_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """librdkafka has it until its own thread has ended that one."""
+    kafka = ended(1, 2)
+    one = reader(kafka)
+    assert one.numbers() == [1, 2]
+    assert position_of(one) == position.start(2)
+    with monkeypatch.context() as patch:
+        patch.setattr(one.broker, "position", lambda _: [TopicPartition("t", 0, 2)])
+        one.feed.assign([start(1)])
+        assert position_of(one) is None
+        fetch(one, 1)
+        assert position_of(one) is None
+    one.broker.assign([start(1)])
+    assert position_of(one) is None
+    assert one.numbers() == []
+    assert position_of(one) == position.start(2)
+
+
+def test_the_end_of_a_partition_stays_reached_when_it_goes_on() -> None:
+    kafka = threes(1)
+    one = Reader(kafka)
+    one.broker = Broker(kafka, one.clock)
+    one.broker._end_events = True
+    one.feed = Feed(one.broker, one.ledger, clock=one.clock, tells_ends=True)
+    one.begin(start())
+    assert one.numbers(4) == [0, 1, 2, "_PARTITION_EOF"]
+    mark(kafka)
+    fetch(one, 1)
+    assert position_of(one) == position.start(2)
+    assert one.feed.at_end() == {P0}
+
+
+# --- seeking --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("to", "expected"),
+    [
+        (0, [0, 1, 2, 10, 11, 12]),
+        (at(0, 0), [0, 1, 2, 10, 11, 12]),
+        (at(0, 0) - 1, [0, 1, 2, 10, 11, 12]),
+        (at(0, 1), [1, 2, 10, 11, 12]),
+        (at(0, 2), [2, 10, 11, 12]),
+        (MAX_ROWS, [10, 11, 12]),
+        (at(1, 2), [12]),
+        (2 * MAX_ROWS, []),
+    ],
+)
+@pytest.mark.parametrize("before", [0, 1, 3, 4, 6])
+def test_seek_goes_to_the_record_or_the_first_after_it(
+    before: int, to: int, expected: list[int]
+) -> None:
+    one = reader(threes(2))
+    one.numbers(before)
+    one.seek(P0, to)
+    assert one.numbers() == expected
+
+
+@pytest.mark.parametrize(
+    ("to", "expected"),
+    [(at(1, 1), [11, 12]), (at(0, 2), [2, 10, 11, 12]), (MAX_ROWS, [10, 11, 12])],
+)
+def test_an_assignment_begins_at_a_position(to: int, expected: list[int]) -> None:
+    assert Reader(threes(2)).begin(start(to)).numbers() == expected
+
+
+def test_a_position_inside_a_plain_message_delivers_it() -> None:
+    kafka = threes(0)
+    kafka.append("t", 0, b"plain")
+    assert Reader(kafka).begin(start(MAX_ROWS - 1)).numbers() == [b"plain"]
+    assert Reader(kafka).begin(start(5)).numbers() == [b"plain"]
+
+
+def test_a_position_beyond_the_end_skips_nothing_when_librdkafka_starts_over() -> None:
+    """The topic was made again, and auto.offset.reset went to its first message."""
+    one = Reader(threes(2))
+    one.feed.assign([start(at(50, 1))])
+    one.broker.assign([start(OFFSET_BEGINNING)])
+    assert one.numbers() == [0, 1, 2, 10, 11, 12]
+
+
+def test_a_seek_to_the_beginning_reads_all_again() -> None:
+    one = reader(threes(1))
+    one.numbers(2)
+    one.seek(P0, OFFSET_BEGINNING)
+    assert one.numbers() == [0, 1, 2]
+
+
+def test_after_a_seek_there_is_no_position_and_what_was_handed_out_stays_stored() -> None:
+    one = reader()
+    one.numbers(5)
+    one.seek(P0, at(0, 1))
+    assert one.ledger.delivered == {}
+    [stored] = one.ledger.uncommitted()
+    assert (stored.offset, stored.metadata) == (1, "1:1:p-1")
+
+
+def test_a_position_beyond_the_end_says_nothing_of_what_is_written_there_later() -> None:
+    """librdkafka started over with plain messages, and then a segment came to that offset."""
+    kafka = threes(0)
+    for _ in range(2):
+        kafka.append("t", 0, b"plain")
+    one = Reader(kafka)
+    one.feed.assign([start(at(2, 1))])
+    one.broker.assign([start(OFFSET_BEGINNING)])
+    assert one.numbers() == [b"plain", b"plain"]
+    put(kafka, [20, 21, 22])
+    assert one.numbers() == [20, 21, 22]
+
+
+def test_a_seek_leaves_other_partitions_alone() -> None:
+    kafka = threes(1)
+    put(kafka, [5, 6, 7], partition=1)
+    one = Reader(kafka).begin(start(), start(key=P1))
+    assert one.numbers(1) == [0]
+    one.seek(P1, at(0, 2))
+    assert sorted(one.numbers()) == [1, 2, 7]
+
+
+# --- pausing --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("before", range(10))
+def test_a_partition_paused_anywhere_goes_on_exactly_there(before: int) -> None:
+    everything = [0, 1, 2, 10, 11, 12, 20, 21, 22]
+    one = reader()
+    assert one.numbers(before) == everything[:before]
+    one.pause(P0)
+    assert one.numbers() == []
+    one.resume(P0)
+    assert one.numbers() == everything[before:]
+
+
+def test_messages_held_when_their_partition_is_paused_wait_in_order() -> None:
+    one = reader(threes(4))
+    one.numbers(1)
+    for _ in range(3):
+        one.clock.now += 0.2
+        one.numbers(1)  # and one more message is fetched
+    assert len(one.feed._held) > 1
+    one.pause(P0)
+    assert one.numbers() == []
+    one.resume(P0)
+    assert one.numbers() == [11, 12, 20, 21, 22, 30, 31, 32]
+
+
+def test_a_message_that_comes_for_a_paused_partition_waits_too() -> None:
+    """librdkafka may have had it in its queue."""
+    one = reader(threes(2))
+    one.numbers(1)
+    one.feed.pause([P0])
+    assert one.numbers() == []
+    one.feed.resume([P0])
+    assert one.numbers() == [1, 2, 10, 11, 12]
+
+
+def test_what_is_too_much_to_wait_is_fetched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partitions paused one after the other would take so much each."""
+    kafka = MemoryKafka()
+    kafka.create_topic("t", 8)
+    keys = [("t", partition) for partition in range(8)]
+    for _, partition in keys:
+        for n in range(0, 120, 20):
+            put(kafka, range(n, n + 20), partition=partition)
+    one = Reader(kafka).begin(*(start(key=key) for key in keys))
+    taken = one.numbers(1)
+    [part] = one.feed.ready.parts
+    monkeypatch.setattr(feed, "HELD_BYTES", 5 * handout.size_of(part.source))
+    most = 0
+    for key in keys:
+        for _ in range(10):
+            one.clock.now += 0.2
+            taken += one.numbers(1)  # and one more message is fetched
+        one.pause(key)
+        parked = [each for messages in one.feed._parked.values() for each in messages]
+        assert handout.bytes_of(parked) < feed.HELD_BYTES
+        most = max(most, len(parked))
+    assert most > 2
+    assert one.numbers() == []
+    one.resume(*keys)
+    assert sorted([*taken, *one.numbers(1000)]) == sorted([*range(120)] * 8)
+
+
+def test_pausing_twice_is_pausing_once() -> None:
+    one = reader(threes(1))
+    one.numbers(1)
+    one.pause(P0)
+    one.pause(P0)
+    one.resume(P0)
+    assert one.numbers() == [1, 2]
+
+
+def test_other_partitions_go_on_while_one_is_paused() -> None:
+    kafka = threes(1)
+    put(kafka, [5, 6], partition=1)
+    one = Reader(kafka).begin(start(), start(key=P1))
+    assert one.numbers(1) == [0]
+    one.pause(P0)
+    assert one.numbers() == [5, 6]
+    one.resume(P0)
+    assert one.numbers() == [1, 2]
+
+
+def test_a_seek_of_a_paused_partition_leaves_it_paused() -> None:
+    one = reader(threes(2))
+    one.numbers(1)
+    one.pause(P0)
+    one.seek(P0, at(1, 1))
+    assert one.numbers() == []
+    one.resume(P0)
+    assert one.numbers() == [11, 12]
+
+
+def test_the_end_of_a_paused_partition_waits_behind_its_records() -> None:
+    one = reader(threes(1))
+    one.numbers(1)
+    one.pause(P0)
+    end = KafkaError(KafkaError._PARTITION_EOF)
+    one.broker._events.append(Message(topic="t", partition=0, offset=1, error=end))
+    one.broker.event(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+    assert one.numbers() == ["_ALL_BROKERS_DOWN"]
+    one.resume(P0)
+    assert one.numbers() == [1, 2, "_PARTITION_EOF"]
+
+
+def test_a_paused_partition_stays_paused_when_it_is_assigned_again() -> None:
+    """As in librdkafka; and nothing that ends inside resumes it."""
+    one = reader(threes(1))
+    one.numbers(1)
+    one.pause(P0)
+    one.begin(start())
+    assert one.numbers() == []
+    one.resume(P0)
+    assert one.numbers() == [0, 1, 2]
+
+
+# --- revoking -------------------------------------------------------------------------------------
+
+
+def test_what_is_held_of_a_revoked_partition_is_dropped() -> None:
+    kafka = threes(3)
+    put(kafka, [5, 6], partition=1)
+    one = Reader(kafka).begin(start(), start(key=P1))
+    one.numbers(2)
+    for _ in range(3):
+        one.clock.now += 0.2
+        one.feed._serve_if_due()
+    one.feed.revoke([P0])
+    one.broker.assign([start(key=P1)])
+    assert [each for each in one.numbers() if each not in (5, 6)] == []
+    assert P0 not in one.ledger.delivered
+
+
+def test_a_partition_that_comes_back_starts_where_its_group_committed() -> None:
+    one = reader()
+    one.numbers(4)
+    one.commit()
+    one.numbers(2)
+    one.feed.revoke([P0])
+    one.begin(start(OFFSET_STORED))
+    assert one.numbers() == [11, 12, 20, 21, 22]
+
+
+def test_a_revocation_while_the_group_is_asked_drops_the_message_in_hand() -> None:
+    """Asking failed, and while it waits to ask again librdkafka takes the partition away."""
+    one = Reader(threes(1)).begin(start(OFFSET_STORED))
+    one.broker.fail_next(KafkaError(KafkaError._TRANSPORT))
+
+    def revoke() -> None:
+        one.feed.revoke([P0])
+        one.broker.assign([])
+
+    one.broker.after_lookup = revoke
+    assert one.numbers() == []
+    assert len(one.broker.lookups) == 1
+
+
+def test_a_rebalance_behind_an_event_is_heard_before_anything_else_is_handed_out() -> None:
+    """As when a consumer has been away for too long: the event comes, then partitions are lost."""
+    one = reader()
+    assert one.numbers(1) == [0]
+    one.broker.event(KafkaError(KafkaError._MAX_POLL_EXCEEDED))
+    served = one.broker.poll
+
+    def poll(timeout: float) -> Message | None:
+        found = served(timeout)
+        if found is not None and found.error() is not None:
+            one.broker.callbacks.append(lost)
+        return found
+
+    def lost() -> None:
+        one.feed.revoke([P0])
+        one.broker.assign([])
+
+    one.broker.poll = poll  # type: ignore[method-assign]
+    one.clock.now += 1
+    assert one.numbers() == ["_MAX_POLL_EXCEEDED"]
+
+
+def test_somebody_elses_row_does_not_stop_commits() -> None:
+    """Known to be committed is the start of the segment, until the segment is known."""
+    kafka = threes(1)
+    committed(kafka, 0, "1:1:somebody-elses")
+    one = Reader(kafka).begin(start(OFFSET_STORED))
+    assert one.numbers(1) == [0]
+    [wanted] = one.ledger.uncommitted()
+    assert (wanted.offset, wanted.metadata) == (0, "1:2:p-0")
+
+
+def test_librdkafka_is_heard_soon_where_that_is_asked_for() -> None:
+    one = reader()
+    assert one.numbers(1) == [0]
+    one.broker.callbacks += [lambda: one.feed.revoke([P0]), lambda: one.broker.assign([])]
+    one.feed.serve_soon()
+    assert one.numbers(1) == []
+
+
+def test_a_closed_feed_holds_nothing() -> None:
+    one = reader()
+    one.numbers(4)
+    one.pause(P0)
+    one.resume(P0)
+    one.feed.clear()
+    assert repr(one.feed) == (
+        "<Feed 0 messages ready, no segment open, 0 held, 0 partitions parked>"
+    )
+    assert one.ledger.uncommitted() == []
+
+
+# --- callbacks ------------------------------------------------------------------------------------
+
+
+def failing(one: Reader, reason: str = "callback") -> Callable[[], None]:
+    """A callback that raises, guarded as `Consumer` guards it."""
+    return lambda: one.raised.append(RuntimeError(reason))
+
+
+@pytest.mark.parametrize("before", range(5))
+def test_a_callback_that_raises_loses_no_record(before: int) -> None:
+    one = reader(threes(2))
+    got = one.numbers(before)
+    one.broker.callbacks.append(failing(one))
+    one.clock.now += 1
+    with pytest.raises(RuntimeError, match="callback"):
+        one.feed.next(1)
+    assert got + one.numbers() == [0, 1, 2, 10, 11, 12]
+
+
+@pytest.mark.parametrize("take", ["next", "segment"])
+def test_a_callback_that_raises_is_heard_before_the_record_that_came_with_it(take: str) -> None:
+    one = reader(threes(1))
+    one.broker.callbacks.append(failing(one))
+    with pytest.raises(RuntimeError, match="callback"):
+        getattr(one.feed, take)(1)
+    assert one.numbers() == [0, 1, 2]
+
+
+def test_what_was_taken_is_returned_before_a_callback_raises() -> None:
+    one = reader(threes(2))
+    one.broker.callbacks += [lambda: None]
+    assert one.numbers(2) == [0, 1]
+    one.broker.callbacks.append(failing(one))
+    one.clock.now += 1
+    one.raised.clear()
+    one.feed._serve_if_due()
+    with pytest.raises(RuntimeError, match="callback"):
+        one.numbers()
+    assert one.numbers() == [2, 10, 11, 12]
+
+
+def test_with_records_in_hand_a_callbacks_exception_waits_for_the_next_call() -> None:
+    one = reader(threes(1))
+    served = one.broker.poll
+
+    def poll(timeout: float) -> Message | None:
+        found = served(timeout)
+        if found is None and not one.raised:
+            one.raised.append(RuntimeError("callback"))
+        return found
+
+    one.broker.poll = poll  # type: ignore[method-assign]
+    assert one.numbers(10) == [0, 1, 2]
+    with pytest.raises(RuntimeError, match="callback"):
+        one.feed.next(0)
+
+
+def test_what_a_callback_raises_does_not_wait_for_a_message() -> None:
+    """Stock `poll()` without a timeout returns with it at once; ours within 100 ms."""
+    one = reader(threes(0))
+    one.broker.callbacks.append(failing(one))
+    with pytest.raises(RuntimeError, match="callback"):
+        one.feed.next(-1)
+    assert one.clock.now == pytest.approx(0.1)
+
+
+def test_of_several_callbacks_that_raise_each_is_heard() -> None:
+    one = reader(threes(1))
+    one.broker.callbacks += [failing(one, "first"), failing(one, "second")]
+    one.clock.now += 1
+    for reason in ("first", "second"):
+        with pytest.raises(RuntimeError, match=reason):
+            one.feed.next(0)
+    assert one.numbers() == [0, 1, 2]
+
+
+# --- serving librdkafka, and what is held meanwhile -----------------------------------------------
+
+
+def test_librdkafka_is_served_every_100_ms_while_records_come_from_the_buffer() -> None:
+    kafka = threes(0)
+    put(kafka, range(100))
+    one = reader(kafka)
+    one.numbers(1)
+    polls = one.broker.polls
+    for n in range(1, 100):
+        one.clock.now += 0.03
+        assert one.numbers(1) == [n]
+    served = one.broker.polls - polls
+    assert served == 24  # 2.97 s: each time the first call after 100 ms, and 4 * 30 ms are that
+
+
+def test_librdkafka_is_not_served_for_every_record() -> None:
+    kafka = threes(0)
+    put(kafka, range(100))
+    one = reader(kafka)
+    assert len(one.numbers(100)) == 100
+    assert one.broker.polls == 1
+
+
+def test_what_is_held_is_bounded_and_goes_on_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "_HELD_MESSAGES", 3)
+    kafka = threes(0)
+    put(kafka, range(100))
+    for n in range(100, 120):
+        put(kafka, [n])
+    one = reader(kafka)
+    most = 0
+    got = []
+    for _ in range(100):
+        one.clock.now += 0.2
+        got += one.numbers(1)
+        most = max(most, len(one.feed._held))
+    assert most == 3
+    assert one.broker._paused == {P0}
+    got += one.numbers(100)
+    assert got == list(range(120))
+    assert one.broker._paused == set()
+
+
+def test_what_is_held_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "HELD_BYTES", 100_000)
+    kafka = threes(0)
+    put(kafka, range(100))
+    for _ in range(10):
+        kafka.append("t", 0, b"x" * 40_000)
+    one = reader(kafka)
+    for _ in range(50):
+        one.clock.now += 0.2
+        one.numbers(1)
+    assert len(one.feed._held) == 3
+    assert len(one.numbers(100)) == 60
+
+
+def test_a_partition_assigned_while_others_are_held_back_is_held_back_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(feed, "_HELD_MESSAGES", 2)
+    kafka = threes(0)
+    put(kafka, range(100))
+    for n in range(5):
+        put(kafka, [1000 + n])
+        kafka.append("t", 1, b"%d" % n)
+    one = reader(kafka)
+    serve(one, 3)
+    one.feed.assign([start(key=P1)])
+    one.broker._next[P1] = 0  # incrementally
+    serve(one, 20)
+    assert len(one.feed._held) == 3
+    got = one.numbers(200)
+    assert sorted(n for n in got if isinstance(n, int)) == [*range(23, 100), *range(1000, 1005)]
+    assert [n for n in got if isinstance(n, bytes)] == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def serve(one: Reader, times: int) -> None:
+    for _ in range(times):
+        one.clock.now += 0.2
+        one.numbers(1)
+
+
+def test_a_partition_that_the_user_paused_stays_paused_when_holding_back_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(feed, "_HELD_MESSAGES", 2)
+    kafka = threes(0)
+    put(kafka, range(10))
+    for n in range(5):
+        put(kafka, [1000 + n])
+        kafka.append("t", 1, b"%d" % n)
+    one = Reader(kafka).begin(start(), start(key=P1))
+    serve(one, 8)
+    assert one.broker._paused == {P0, P1}
+    one.pause(P1)
+    one.numbers(200)
+    assert one.broker._paused == {P1}
+    assert sum(map(len, one.feed._parked.values())) <= 2
+    one.resume(P1)
+    assert one.numbers()[-1:] == [b"4"]
+
+
+def test_a_partition_resumed_by_the_user_while_much_is_held_is_held_back_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(feed, "_HELD_MESSAGES", 2)
+    kafka = threes(0)
+    put(kafka, range(100))
+    for n in range(20):
+        put(kafka, [1000 + n])
+    one = reader(kafka)
+    serve(one, 5)
+    one.pause(P0)
+    one.resume(P0)
+    serve(one, 30)
+    assert len(one.feed._held) <= 4
+    assert one.numbers(200) == [*range(35, 100), *range(1000, 1020)]
+
+
+# --- whole segments -------------------------------------------------------------------------------
+
+
+def test_segments_come_whole_and_verified() -> None:
+    one = reader(threes(2))
+    found = [one.feed.segment(1), one.feed.segment(1)]
+    assert [each.kafka_offset for each in found] == [0, 1]
+    assert [each.to_table(["n"]).to_pydict() for each in found] == [
+        {"n": [0, 1, 2]},
+        {"n": [10, 11, 12]},
+    ]
+    assert one.feed.segment(0.5) is None
+
+
+def test_a_segment_handed_out_counts_as_delivered() -> None:
+    one = reader(threes(2))
+    one.feed.segment(1)
+    assert one.ledger.delivered == {P0: MAX_ROWS}
+    assert one.numbers() == [10, 11, 12]
+
+
+def test_a_row_of_a_segment_handed_out_whole_can_be_committed() -> None:
+    one = reader(threes(2))
+    one.feed.segment(1)
+    found = one.ledger.committable(start(at(0, 1)))
+    assert (found.offset, found.metadata) == (0, "1:2:p-0")
+
+
+def test_a_partly_read_segment_is_handed_out_whole_again() -> None:
+    one = reader(threes(2))
+    assert one.numbers(2) == [0, 1]
+    assert one.feed.segment(1).kafka_offset == 0
+    assert one.numbers() == [10, 11, 12]
+
+
+def test_a_segment_read_to_its_end_is_not_handed_out_again() -> None:
+    one = reader(threes(2))
+    assert one.numbers(3) == [0, 1, 2]
+    assert one.feed.segment(1).kafka_offset == 1
+
+
+def test_a_plain_message_is_refused_and_stays_for_poll() -> None:
+    kafka = threes(1)
+    kafka.append("t", 0, b"plain")
+    put(kafka, [20])
+    one = reader(kafka)
+    one.feed.segment(1)
+    for _ in range(2):
+        with pytest.raises(KafkaException, match=r"t\[0\]@1 is a plain message") as raised:
+            one.feed.segment(1)
+        assert raised.value.args[0].code() == KafkaError._STATE
+    assert one.numbers(1) == [b"plain"]
+    assert one.feed.segment(1).kafka_offset == 2
+
+
+def test_an_error_event_is_raised_and_taken() -> None:
+    one = reader(threes(1))
+    one.broker.event(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+    with pytest.raises(KafkaException) as raised:
+        one.feed.segment(1)
+    assert raised.value.args[0].code() == KafkaError._ALL_BROKERS_DOWN
+    assert one.feed.segment(1).kafka_offset == 0
+
+
+@pytest.mark.parametrize("how", ["damage", "headers"])
+def test_a_bad_segment_is_raised_once_and_the_next_is_handed_out(how: str) -> None:
+    kafka = threes(0)
+    if how == "damage":
+        put(kafka, [0], damage=True)
+    else:
+        kafka.append("t", 0, b"", headers=[("columnar.encoding", b"?")])
+    put(kafka, [10])
+    one = reader(kafka)
+    with pytest.raises(SegmentError, match=r"segment at t\[0\]@0"):
+        one.feed.segment(1)
+    assert one.ledger.delivered == {P0: MAX_ROWS}
+    assert one.feed.segment(1).kafka_offset == 1
+
+
+def test_a_callback_that_raises_loses_no_segment() -> None:
+    one = reader(threes(1))
+    one.broker.callbacks.append(failing(one))
+    one.clock.now += 1
+    with pytest.raises(RuntimeError, match="callback"):
+        one.feed.segment(1)
+    assert one.feed.segment(1).kafka_offset == 0
+
+
+# --- all of it together ---------------------------------------------------------------------------
+
+
+class Entry:
+    """One thing that a partition holds: a record, a plain message or a bad segment."""
+
+    def __init__(self, offset: int, row: int, rows: int, value: Any) -> None:
+        self.offset = offset
+        self.at = position.pack(offset, row, rows)
+        self.first = position.pack(offset, 0, rows)
+        self.value = value
+
+
+SHAPES = [[3, "plain", 1, 5], [2, "bad", "plain", 4, 1, 1, 1]]
+"""What each partition holds: segments of so many records, plain messages, a bad segment."""
+
+
+def build() -> tuple[MemoryKafka, dict[tuple[str, int], list[Entry]]]:
+    kafka = threes(0)
+    entries: dict[tuple[str, int], list[Entry]] = {}
+    for partition, shapes in enumerate(SHAPES):
+        found = entries["t", partition] = []
+        for offset, shape in enumerate(shapes):
+            first = partition * 1000 + offset * 10
+            if shape == "plain":
+                kafka.append("t", partition, b"plain %d" % first)
+                found.append(Entry(offset, 0, 1, b"plain %d" % first))
+            elif shape == "bad":
+                put(kafka, [first], partition=partition, damage=True)
+                found.append(Entry(offset, 0, 1, "_BAD_MSG"))
+            else:
+                put(kafka, range(first, first + shape), partition=partition)
+                found += [Entry(offset, row, shape, first + row) for row in range(shape)]
+    return kafka, entries
+
+
+KEYS = st.sampled_from([P0, P1])
+
+
+class Reading(RuleBasedStateMachine):
+    """Two partitions against two lists: no record is skipped, none is out of its order.
+
+    `cursor` is the index of each partition's next entry, `stored` of where its group left off.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kafka, self.entries = build()
+        self.before = feed._HELD_MESSAGES, feed.HELD_BYTES
+
+    def teardown(self) -> None:
+        feed._HELD_MESSAGES, feed.HELD_BYTES = self.before
+
+    @initialize(nbytes=st.sampled_from([1, 5000, 1 << 20]))
+    def begin(self, nbytes: int) -> None:
+        feed._HELD_MESSAGES, feed.HELD_BYTES = 2, nbytes
+        self.stored = {P0: 0, P1: 0}
+        self.restart(forget=False)
+
+    def expect(self, message: Any) -> None:
+        """Check that it is its partition's next entry, and go on."""
+        key = message.topic(), message.partition()
+        if key in self.unresolved:  # what the group has committed of all such is known now
+            self.known |= {each: self.stored[each] for each in self.unresolved}
+            self.unresolved.clear()
+        assert key not in self.paused
+        entry = self.entries[key][self.cursor[key]]
+        assert shown(message) == (entry.at, entry.value)
+        self.cursor[key] += 1
+        self.moved[key] = self.cursor[key]
+
+    @rule(count=st.integers(1, 6))
+    def take(self, count: int) -> None:
+        found = self.reader.feed.take(count, 0.3)
+        for message in found:
+            self.expect(message)
+        if len(found) < count:
+            for key in {P0, P1} - self.paused:
+                assert self.cursor[key] == len(self.entries[key])
+
+    @rule(later=st.sampled_from([0.05, 0.2]))
+    def a_while_later(self, later: float) -> None:
+        self.reader.clock.now += later
+
+    @rule()
+    def a_callback_raises(self) -> None:
+        self.reader.raised.append(RuntimeError("callback"))
+        with pytest.raises(RuntimeError):
+            self.reader.feed.next(0.3)
+
+    @rule()
+    def an_event_comes(self) -> None:
+        self.reader.broker.event(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+        while (message := self.reader.feed.next(0.3)).error() is None or message.topic():
+            self.expect(message)
+
+    @rule(count=st.integers(1, 4))
+    def the_group_cannot_be_asked(self, count: int) -> None:
+        self.reader.broker._faults.clear()
+        self.reader.broker.fail_next(KafkaError(KafkaError._TRANSPORT), count=count)
+        message = self.reader.feed.next(0.3)
+        if message is not None:
+            self.expect(message)
+        self.reader.broker._faults.clear()
+
+    @rule()
+    def take_a_segment(self) -> None:
+        try:
+            found = self.reader.feed.segment(0.3)
+        except SegmentError:
+            [key] = [key for key in (P0, P1) if self.is_next(key, "_BAD_MSG")]
+            self.cursor[key] += 1
+            self.moved[key] = self.cursor[key]
+            return
+        except KafkaException:
+            plain = [key for key in (P0, P1) if self.is_next(key, bytes)]
+            assert plain  # it stays where it is
+            return
+        if found is None:
+            return
+        key = found.topic, found.partition
+        at_offset = [each for each in self.entries[key] if each.offset == found.kafka_offset]
+        assert found.to_table(["n"])["n"].to_pylist() == [each.value for each in at_offset]
+        entry = self.entries[key][self.cursor[key]]
+        assert (key in self.paused, entry.offset) == (False, found.kafka_offset)
+        self.cursor[key] = self.entries[key].index(at_offset[-1]) + 1
+        self.moved[key] = self.cursor[key]
+
+    def is_next(self, key: tuple[str, int], value: Any) -> bool:
+        entries = self.entries[key][self.cursor[key] :]
+        if not entries or key in self.paused:
+            return False
+        return entries[0].value == value or type(entries[0].value) is value
+
+    @rule(key=KEYS, data=st.data())
+    def seek(self, key: tuple[str, int], data: st.DataObject) -> None:
+        entries = self.entries[key]
+        index = data.draw(st.integers(0, len(entries)))
+        to = entries[index].at if index < len(entries) else entries[-1].at + 1
+        if index < len(entries) and entries[index].at == entries[index].first:
+            to -= data.draw(st.integers(0, 10))  # before the first row, inside the offset
+        self.reader.seek(key, to)
+        self.cursor[key] = index
+        self.unresolved.discard(key)
+
+    @rule(key=KEYS)
+    def pause(self, key: tuple[str, int]) -> None:
+        self.reader.pause(key)
+        self.paused.add(key)
+
+    @rule(key=KEYS)
+    def resume(self, key: tuple[str, int]) -> None:
+        self.reader.resume(key)
+        self.paused.discard(key)
+
+    @rule()
+    def commit(self) -> None:
+        self.reader.commit()
+        for key, to in self.moved.items():
+            if to > self.known.get(key, -1):
+                self.stored[key] = self.known[key] = to
+
+    @rule(key=KEYS, data=st.data())
+    def commit_a_position(self, key: tuple[str, int], data: st.DataObject) -> None:
+        """Of a segment that this reader has not opened, the start is committed.
+
+        Where a partition begins is asked with its first segment: what is committed before counts.
+        """
+        if key in self.reader.feed._unresolved:
+            return
+        index = data.draw(st.integers(0, len(self.entries[key]) - 1))
+        entry = self.entries[key][index]
+        wanted = self.reader.ledger.committables([start(entry.at, key)])
+        self.reader.broker._faults.clear()
+        self.reader.broker.commit(wanted, asynchronous=False)
+        self.reader.ledger.mark_committed(wanted)
+        known = self.reader.ledger._segments.get(key, {})
+        self.stored[key] = index if entry.offset in known else self.first_of(key, index)
+        self.known[key] = self.stored[key]
+
+    def first_of(self, key: tuple[str, int], index: int) -> int:
+        offset = self.entries[key][index].offset
+        return min(i for i, each in enumerate(self.entries[key]) if each.offset == offset)
+
+    @rule(forget=st.booleans())
+    def restart(self, *, forget: bool) -> None:
+        """Another process takes over; somebody may have garbled the metadata."""
+        self.paused: set[tuple[str, int]] = set()
+        for key in (P0, P1) if forget else ():
+            stored = self.kafka.committed("group", *key)
+            if stored.offset >= 0:
+                lost = TopicPartition(*key, stored.offset, "1:1:somebody-elses")
+                self.kafka.commit("group", [lost])
+                if self.stored[key] < len(self.entries[key]):
+                    self.stored[key] = self.first_of(key, self.stored[key])
+        self.reader = Reader(self.kafka)
+        self.reassign()
+
+    @rule()
+    def rebalance(self) -> None:
+        """The same process loses all partitions and gets them back."""
+        self.reader.feed.revoke([P0, P1])
+        self.reassign()
+
+    def reassign(self) -> None:
+        self.reader.begin(start(OFFSET_STORED, P0), start(OFFSET_STORED, P1))
+        self.cursor = dict(self.stored)
+        self.moved: dict[tuple[str, int], int] = {}
+        self.known: dict[tuple[str, int], int] = {}
+        self.unresolved = {P0, P1}
+
+    @invariant()
+    def what_is_held_is_bounded(self) -> None:
+        parked = sum(map(len, self.reader.feed._parked.values()))
+        assert len(self.reader.feed._held) + parked <= 12
+
+
+Reading.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestReading = Reading.TestCase

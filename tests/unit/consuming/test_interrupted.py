@@ -1,0 +1,318 @@
+"""A signal's handler that raises anywhere in a call loses no record, and none comes twice."""
+
+from __future__ import annotations
+
+import re
+import sys
+from contextlib import suppress
+from functools import partial
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+import tables
+from confluent_kafka import OFFSET_STORED, KafkaError, KafkaException, TopicPartition
+from hypothesis import settings
+from interrupting import Interrupted, Interrupter
+from segments import segment
+
+from columnar_kafka import SegmentError, position
+from columnar_kafka.config import DecodeLimits
+from columnar_kafka.consuming import feed, handout, offset_store, turn
+from columnar_kafka.consuming.arrow import batch_reader, table_feed
+from columnar_kafka.consuming.arrow.batch_reader import stream
+from columnar_kafka.consuming.arrow.projection import Projection
+from columnar_kafka.consuming.arrow.table_feed import TableFeed, TableRequest
+from columnar_kafka.consuming.offset_store import OffsetStore
+from columnar_kafka.plain.base import Formats
+from columnar_kafka.segment import decoder
+from columnar_kafka.segment.decoder import InlineDecoder, Sealed
+from columnar_kafka.testing import FakeKafka
+from columnar_kafka.testing.memory import MemoryConsumer, MemoryKafka
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+P0, P1 = ("t", 0), ("t", 1)
+MODULES = (feed, handout, turn, table_feed, batch_reader, offset_store, sys.modules[__name__])
+FIRST = position.pack(0, 1, 3)
+Script = list[tuple[Any, ...]]
+
+
+def put(kafka: MemoryKafka, partition: int, rows: int, *, damage: bool = False) -> None:
+    offset = kafka.end("t", partition)
+    numbers = [100 * offset + n for n in range(rows)]
+    made = segment(pa.table({"n": numbers}), partition=partition, offset=offset, number=offset)
+    value = made.value[:-1] + b"?" if damage else made.value
+    kafka.append("t", partition, value, headers=list(made.headers))
+
+
+@pytest.fixture(scope="module")
+def kafka() -> MemoryKafka:
+    """Segments, plain messages and a bad segment; row 2 of 3 is committed of the second."""
+    found = MemoryKafka()
+    found.create_topic("t", 2)
+    for partition in (0, 1):
+        put(found, partition, 3)
+        put(found, partition, 2, damage=partition == 1)
+        found.append("t", partition, b"a")
+        found.append("t", partition, b"b")
+        put(found, partition, 2)
+    found.commit("group", [TopicPartition("t", 1, 0, "1:2:p-0")])
+    return found
+
+
+class Broker(MemoryConsumer):
+    """On a clock of its own; an exception at the end of `poll` destroys what it fetched."""
+
+    _now = 0.0
+
+    def clock(self) -> float:
+        self._now += 0.01
+        return self._now
+
+    def poll(self, timeout: float) -> Message | None:
+        found = super().poll(0)
+        self._now = sum((self._now, timeout))  # a call, after which signals are heard
+        return found
+
+
+class Decoded:
+    """Decodes each segment once for all readers, which takes most of the time."""
+
+    def __init__(self) -> None:
+        self._tables: dict[tuple[bytes, Any, bool], pa.Table] = {}
+
+    def open(self, sealed: Sealed) -> Any:
+        value, opened = bytes(sealed.value), InlineDecoder().open(sealed)
+
+        def read(columns: Any, *, encoded: bool = False) -> pa.Table:
+            key = value, columns and tuple(columns), encoded
+            if key not in self._tables:
+                self._tables[key] = opened.read(columns, encoded=encoded)
+            return self._tables[key]
+
+        return SimpleNamespace(schema=opened.schema, statistics=opened.statistics, read=read)
+
+    def close(self) -> None: ...
+
+
+DECODED = Decoded()
+
+
+class Reader:
+    """A feed, interrupted at some places, and what it has handed out of each partition."""
+
+    def __init__(self, kafka: MemoryKafka, places: set[int]) -> None:
+        self.broker = Broker(kafka, end_events=True)
+        self.feed = TableFeed(
+            self.broker,
+            OffsetStore(auto_store=True),
+            clock=self.broker.clock,
+            decoder=DECODED,
+            tells_ends=True,
+        )
+        self.interrupter = Interrupter(*MODULES, places=places)
+        self.found: dict[tuple[str, int], list[tuple[int, Any]]] = {P0: [], P1: []}
+        self.feed.assign([TopicPartition(*P0, FIRST),
+                          TopicPartition(*P1, OFFSET_STORED)])  # fmt: skip
+        self.broker.assign([TopicPartition(*P0, 0), TopicPartition(*P1, OFFSET_STORED)])
+
+    def play(self, script: Script) -> None:
+        """Make calls, and go on after one that was interrupted; then take all that is left."""
+        for name, *arguments in script:
+            with suppress(Interrupted):
+                getattr(self, name)(*arguments)
+            self.check()
+        left = 1
+        while left:
+            with suppress(Interrupted):
+                left = self.take(100)
+            self.check()
+
+    def check(self) -> None:
+        """What counts as handed out, and so may be committed, is what was handed out."""
+        self.feed.catch_up()
+        after = {key: found[-1][0] + 1 for key, found in self.found.items() if found}
+        assert self.feed.ledger.delivered == after
+
+    def take(self, count: int) -> int:
+        found = self.interrupter.run(partial(self.feed.take, count, 0.2))
+        for each in found:
+            error = each.error()
+            if error is None or error.code() != KafkaError._PARTITION_EOF:
+                value = each.value() if error is None else error.name()
+                value = value["n"] if isinstance(value, dict) else value
+                self.found["t", each.partition()].append((each.offset(), value))
+        return len(found)
+
+    def catch_up(self) -> None:
+        self.interrupter.run(self.feed.catch_up)
+
+    def segment(self) -> None:
+        try:
+            found = self.interrupter.run(partial(self.feed.segment, 0.2))
+        except KafkaException as error:
+            if not self.note(error):
+                self.take(1)  # a plain message
+            return
+        if found is not None:
+            at = self.found["t", found.partition]
+            done = at[-1][0] if at else FIRST - 1
+            records = enumerate(found.to_table(["n"])["n"].to_pylist(), found.offset)
+            at.extend(each for each in records if each[0] > done)
+
+    def table(self, count: int) -> None:
+        try:
+            found = self.interrupter.run(partial(self._table, count))
+        except KafkaException as error:
+            self.note(error)
+        else:
+            self.note_rows(found)
+
+    def _table(self, count: int) -> pa.Table | None:
+        found = self.feed.find(request(count), 0.2)
+        return None if found is None else found.take()
+
+    def stream(self, count: int) -> None:
+        """Read batches, as many; of each stream the first waits until the schema is known."""
+        try:
+            schema = pa.schema([("n", pa.int64())])
+            made = stream(
+                self.feed,
+                request(100, schema=schema, single=True),
+                timeout=0.2,
+                ends=lambda _: False,
+                until_end=False,
+                on_error=self.note,
+                on_schema_change=None,
+                stops=lambda: False,
+            )
+            assert made is not None
+            for _ in range(count):
+                self.note_rows(self.interrupter.run(partial(next, made[1], None)))
+        except KafkaException as error:
+            self.note(error)
+
+    def note(self, error: KafkaException) -> bool:
+        """Note a bad segment, or the end of a partition."""
+        if error.args[0].code() == KafkaError._PARTITION_EOF:
+            return True
+        for partition, offset in re.findall(r"t\[(\d)\]@(\d)", str(error)):
+            if isinstance(error, SegmentError):
+                place = position.pack(int(offset))
+                self.found["t", int(partition)].append((place, "_BAD_MSG"))
+                return True
+        return False
+
+    def note_rows(self, rows: pa.Table | pa.RecordBatch | None) -> None:
+        for each in [] if rows is None else rows.to_pylist():
+            value = each["n"] if "n" in each else each["value"]
+            place = each["_kafka"]
+            self.found["t", place["partition"]].append((place["offset"], value))
+
+    def pause(self, key: tuple[str, int]) -> None:
+        self.broker.pause([TopicPartition(*key)])
+        self.feed.pause([key])
+
+    def resume(self, key: tuple[str, int]) -> None:
+        self.broker.resume([TopicPartition(*key)])
+        self.feed.resume([key])
+
+
+def request(count: int, **more: Any) -> TableRequest:
+    least = 1 if more else count
+    return TableRequest(
+        selection=Projection(),
+        formats=Formats(),
+        limits=DecodeLimits(),
+        least=least,
+        most=count,
+        **more,
+    )
+
+
+SCRIPTS: dict[str, Script] = {
+    "one by one": [("take", 1)] * 15,
+    "some at once": [("take", 4)] * 4,
+    "all at once": [("take", 100)],
+    "caught up with": [("take", 2), ("catch_up",)] * 6,
+    "segments": [("segment",)] * 10,
+    "a segment that was begun": [("take", 1), ("segment",), ("take", 1), ("segment",)],
+    "tables": [("table", 2)] * 8,
+    "large tables": [("table", 100)] * 6,
+    "streams": [("stream", 3), ("take", 1)] * 3,
+    "paused": [("take", 2), ("pause", P0), ("take", 3), ("table", 2), ("resume", P0)],
+    "fetched again": [("take", 4), ("pause", P0), ("pause", P1), ("resume", P0), ("table", 2),
+                      ("take", 1), ("pause", P0), ("resume", P1), ("resume", P0), ("table", 9)],
+}  # fmt: skip
+PLACES = 25 if settings.get_current_profile_name() == "long" else 5  # of hundreds
+
+
+@pytest.mark.parametrize("again", [0, 1, 3, 17])
+@pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
+def test_wherever_it_is_interrupted_each_record_comes_once(
+    kafka: MemoryKafka, monkeypatch: pytest.MonkeyPatch, script: Script, again: int
+) -> None:
+    """It is interrupted at a place, and a second time so many places later; then at another."""
+    monkeypatch.setattr(feed, "_SERVE_EVERY", 0.02)  # so that much is held
+    monkeypatch.setattr(feed, "_HELD_MESSAGES", 3)  # and held back
+    if script is SCRIPTS["fetched again"]:
+        monkeypatch.setattr(feed, "HELD_BYTES", 1500)  # a segment
+    monkeypatch.setattr(decoder, "_SLICE_ROWS", 2)
+    expected = Reader(kafka, set())
+    expected.play(script)
+    assert [[value for _, value in found] for found in expected.found.values()] == [
+        [1, 2, 100, 101, b"a", b"b", 400, 401],
+        [1, 2, "_BAD_MSG", b"a", b"b", 400, 401],
+    ]
+    count = expected.interrupter.count
+    for place in range(again, count, count // PLACES):
+        one = Reader(kafka, {place, place + again})
+        one.play(script)
+        assert one.found == expected.found, place
+        assert one.feed.at_end() == {P0, P1}, place
+
+
+# --- what moves a consumer ------------------------------------------------------------------------
+
+T0 = TopicPartition("t", 0)
+TO_7 = TopicPartition("t", 0, position.pack(2, 1, 3))
+MOVES: dict[str, tuple[Any, list[int], list[int]]] = {  # read next: when it is done, and when not
+    "seek": (lambda it: it.seek(TO_7), [7, 8], [4, 5, 6, 7, 8]),
+    "assign": (lambda it: it.assign([TO_7]), [7, 8], [4, 5, 6, 7, 8]),
+    "unassign": (lambda it: it.unassign(), [], [4, 5, 6, 7, 8]),
+    "incremental_unassign": (lambda it: it.incremental_unassign([T0]), [], [4, 5, 6, 7, 8]),
+    "pause": (lambda it: it.pause([T0]), [], [4, 5, 6, 7, 8]),
+    "resume": (lambda it: it.resume([T0]), [4, 5, 6, 7, 8], []),
+}
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_wherever_it_is_interrupted_a_consumer_has_moved_or_not(name: str) -> None:
+    move, done, not_done = MOVES[name]
+    fake = FakeKafka()
+    fake.create_topic("t", 1)
+    for start in (0, 3, 6):
+        tables.put(fake, tables.numbers(start))
+
+    def moved(places: set[int]) -> int:
+        consumer = tables.begin(fake, **{"enable.auto.commit": False})
+        assert [each.value()["n"] for each in consumer.consume(4, 5)] == [0, 1, 2, 3]
+        if name == "resume":
+            consumer.pause([T0])
+        interrupter = Interrupter(
+            *MODULES, sys.modules["columnar_kafka.consuming.consumer"], places=places
+        )
+        with suppress(Interrupted):
+            interrupter.run(lambda: move(consumer))
+        left = [each.value()["n"] for each in consumer.consume(9, 0.02)]
+        assert left in ((done, not_done) if places else (done,)), places
+        consumer.close()
+        return interrupter.count
+
+    count = moved(set())
+    assert count > 3
+    for place in range(count):
+        moved({place})

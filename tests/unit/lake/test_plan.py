@@ -1,0 +1,290 @@
+"""Planning: which messages land, in which files, and what a commit admits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from segments import ROWS, numbered, segment, segments
+
+from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.model import (
+    Count,
+    Fence,
+    Generation,
+    Message,
+    NotLandedError,
+    Source,
+    StagedFile,
+)
+from columnar_kafka.lake.plan import Layout, Mode, Planner, admit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+GENERATION = Generation("cluster", "id")
+FENCE = "kafka:cluster:id:0"
+
+
+def planner(*, fences: Mapping[str, Fence] | None = None, **layout: Any) -> Planner:
+    generations = {"t": GENERATION, "u": Generation("cluster", "other")}
+    return Planner(fences=fences or {}, generations=generations, layout=Layout(**layout))
+
+
+def fence(first: int, following: int) -> dict[str, Fence]:
+    found = Fence(topic="t", partition=0, first=first, next=following, segment=f"p-{following - 1}")
+    return {FENCE: found}
+
+
+def files(plan: Planner, messages: Iterable[Message]) -> list[list[int]]:
+    """The offsets of each file, in the order of their beginning."""
+    found: list[list[int]] = []
+    current: dict[Source, list[int]] = {}
+    for message in messages:
+        if piece := plan.place(message):
+            if piece.begins:
+                found.append([])
+                current[piece.source] = found[-1]
+            current[piece.source].append(piece.offset)
+    return found
+
+
+def test_offsets_may_have_gaps() -> None:
+    assert files(planner(), segments([3, 4, 7, 100])) == [[3, 4, 7, 100]]
+
+
+def test_partitions_and_topics_get_files_of_their_own_when_they_alternate() -> None:
+    messages = [
+        numbered(0),
+        numbered(0, partition=1),
+        numbered(0, topic="u"),
+        numbered(1),
+        numbered(1, topic="u"),
+        numbered(1, partition=1),
+    ]
+    assert files(planner(), messages) == [[0, 1], [0, 1], [0, 1]]
+
+
+def test_a_file_ends_before_it_would_pass_the_size() -> None:
+    size = len(numbered(0).value)
+    assert files(planner(file_bytes=3 * size + size // 2), segments(range(7))) == [
+        [0, 1, 2],
+        [3, 4, 5],
+        [6],
+    ]
+
+
+def test_a_segment_bigger_than_a_file_is_a_file() -> None:
+    assert files(planner(file_bytes=1), segments(range(3))) == [[0], [1], [2]]
+
+
+def test_a_file_has_at_most_so_many_segments() -> None:
+    assert files(planner(file_segments=2), segments(range(5))) == [[0, 1], [2, 3], [4]]
+
+
+def test_verbatim_is_one_file_a_segment() -> None:
+    assert files(planner(mode=Mode.VERBATIM), segments(range(3))) == [[0], [1], [2]]
+
+
+def test_another_schema_begins_another_file() -> None:
+    other = segment(pa.table({"x": ["a"]}), offset=2, number=2)
+    assert files(planner(), [*segments([0, 1]), other, numbered(3)]) == [[0, 1], [2], [3]]
+
+
+def test_what_is_below_the_fence_is_counted_and_does_not_land() -> None:
+    plan = planner(fences=fence(2, 5))
+    assert files(plan, segments(range(2, 8))) == [[5, 6, 7]]
+    assert plan.landed_before == {FENCE: Count(3, 3 * ROWS)}
+
+
+def test_a_plain_message_below_the_fence_is_one_record_and_no_error() -> None:
+    plan = planner(fences=fence(0, 5))
+    plain = Message(topic="t", partition=0, offset=3, headers=None, value=None)
+    assert plan.place(plain) is None
+    assert plan.landed_before == {FENCE: Count(1, 1)}
+
+
+def test_what_is_below_the_tables_beginning_is_refused() -> None:
+    with pytest.raises(LakeError, match=r"t\[0\]@1: below offset 2.*table\.backfill"):
+        planner(fences=fence(2, 5)).place(numbered(1))
+
+
+def test_a_topic_rewritten_below_its_fence_is_noticed() -> None:
+    impostor = segment(pa.table({"n": [1]}), offset=4, number=99)
+    with pytest.raises(LakeError, match=r"t\[0\]@4: is segment p-99, and p-4 has landed"):
+        planner(fences=fence(0, 5)).place(impostor)
+
+
+def test_another_generation_of_a_topic_is_refused() -> None:
+    held = {"kafka:cluster:old:0": replace(fence(0, 5)[FENCE])}
+    with pytest.raises(LakeError, match="table holds kafka:cluster:old:0, and this is " + FENCE):
+        planner(fences=held).place(numbered(7))
+
+
+def test_two_topics_must_not_share_a_fence() -> None:
+    plan = Planner(fences={}, generations={"t": GENERATION, "u": GENERATION})
+    plan.place(numbered(0))
+    with pytest.raises(LakeError, match="stands for topic t; each topic needs"):
+        plan.place(numbered(0, topic="u"))
+
+
+def test_a_topic_without_a_generation_is_refused() -> None:
+    with pytest.raises(LakeError, match="cluster and topic id of its topic are not known"):
+        planner().place(numbered(0, topic="unknown"))
+
+
+def test_a_message_that_came_twice_counts_once() -> None:
+    plan = planner()
+    assert files(plan, segments([0, 1, 1, 2, 0, 1, 3])) == [[0, 1, 2, 3]]
+    assert plan.repeated == Count(3, 3 * ROWS)
+
+
+def test_two_messages_at_one_offset_are_refused() -> None:
+    plan = planner()
+    files(plan, segments([0, 1, 2]))
+    with pytest.raises(LakeError, match=r"t\[0\]@1: came twice, with different bytes"):
+        plan.place(segment(pa.table({"n": [5]}), offset=1, number=1))
+
+
+def test_ranges_may_come_in_any_order_and_their_files_stay_apart() -> None:
+    assert files(planner(), segments([10, 11, 5, 6, 12, 7, 0])) == [
+        [10, 11],
+        [5, 6],
+        [12],
+        [7],
+        [0],
+    ]
+
+
+def test_a_message_too_late_for_its_file_is_refused() -> None:
+    plan = planner()
+    files(plan, segments([0, 2]))
+    with pytest.raises(LakeError, match=r"t\[0\]@1: came after t\[0\]@2.*sortWithinPartitions"):
+        plan.place(numbered(1))
+
+
+@given(st.lists(st.integers(0, 12), max_size=30), st.integers(1, 4))
+def test_files_of_one_attempt_never_overlap(offsets: list[int], limit: int) -> None:
+    """Whatever the order, each offset is in one file, or the attempt is refused."""
+    try:
+        found = files(planner(file_segments=limit), segments(offsets))
+    except LakeError:
+        return
+    ordered = sorted(found)
+    assert [offset for file in ordered for offset in file] == sorted(set(offsets))
+    assert all(len(file) <= limit for file in found)
+
+
+def test_a_plain_message_is_refused_by_place() -> None:
+    plain = Message(topic="t", partition=3, offset=7, headers=[("a", b"b")], value=b"x")
+    with pytest.raises(LakeError, match=r"t\[3\]@7: is a plain message"):
+        planner().place(plain)
+
+
+def test_a_segment_of_a_newer_version_is_refused_by_place() -> None:
+    message = numbered(0)
+    headers = [(k, b"2" if k == "columnar.version" else v) for k, v in message.headers or ()]
+    with pytest.raises(LakeError, match=r"t\[0\]@0: columnar.version is 2.*upgrade"):
+        planner().place(replace(message, headers=headers))
+
+
+@pytest.mark.parametrize("bad", ["", "a:b", "a b", "x" * 501])
+def test_ids_that_would_blur_fences_are_refused(bad: str) -> None:
+    with pytest.raises(LakeError, match="id '"):
+        Generation("cluster", bad)
+
+
+@pytest.mark.parametrize("bad", ["", "a/b", "..\n", "a:b"])
+def test_names_no_topic_can_have_are_refused(bad: str) -> None:
+    with pytest.raises(LakeError, match="no Kafka partition"):
+        Source(GENERATION, bad, 0)
+
+
+# --- the commit ---------------------------------------------------------------------------------
+
+
+def file(first: int, last: int, *, digest: str = "d", **changed: Any) -> StagedFile:
+    plain = StagedFile(
+        fence=FENCE,
+        topic="t",
+        partition=0,
+        first=first,
+        last=last,
+        messages=last - first + 1,
+        rows=10,
+        nbytes=100,
+        segment=f"p-{last}",
+        schema="s",
+        digest=digest,
+        path=f"{first}-{last}",
+    )
+    return replace(plain, **changed)
+
+
+def test_files_land_in_the_order_of_offsets_and_move_the_fence() -> None:
+    found = admit([file(5, 6), file(0, 3)], {})
+    assert found.lands == (file(0, 3), file(5, 6))
+    assert found.fences == {
+        FENCE: Fence(topic="t", partition=0, first=0, next=7, segment="p-6"),
+    }
+
+
+def test_files_below_the_fence_have_landed() -> None:
+    found = admit([file(0, 3), file(4, 5)], fence(0, 4))
+    assert found.landed_before == (file(0, 3),)
+    assert found.lands == (file(4, 5),)
+    assert found.fences[FENCE].first == 0
+
+
+def test_nothing_new_leaves_the_fences_as_they_are() -> None:
+    assert admit([file(0, 3)], fence(0, 4)).fences == fence(0, 4)
+
+
+def test_a_task_that_ran_twice_lands_once() -> None:
+    twice = [file(0, 3, path="one"), file(0, 3, path="two"), file(0, 3, path="three")]
+    found = admit(twice, {})
+    assert len(found.lands) == 1
+    assert len(found.repeated) == 2
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        (file(0, 3), file(0, 3, digest="other")),
+        (file(0, 3), file(3, 5)),
+        (file(0, 9), file(2, 3)),
+        (file(0, 9), file(0, 3)),
+    ],
+)
+def test_files_that_overlap_do_not_land(pair: tuple[StagedFile, ...]) -> None:
+    with pytest.raises(NotLandedError, match="overlap"):
+        admit(reversed(pair), {})
+
+
+def test_a_file_across_the_fence_must_be_staged_again() -> None:
+    with pytest.raises(NotLandedError, match="up to offset 3 has landed meanwhile"):
+        admit([file(2, 5)], fence(0, 4))
+
+
+@pytest.mark.parametrize("last", [1, 3, 9])
+def test_a_file_below_the_tables_beginning_does_not_land(last: int) -> None:
+    with pytest.raises(NotLandedError, match="below offset 2, where the table begins"):
+        admit([file(0, last)], fence(2, 5))
+
+
+@pytest.mark.parametrize("held", [{}, {"kafka:cluster:id:0": fence(0, 5)[FENCE]}])
+def test_another_generation_does_not_land(held: dict[str, Fence]) -> None:
+    """Neither in a table that has one, nor together in one commit."""
+    with pytest.raises(NotLandedError, match="made again, or it is another cluster's"):
+        admit([file(5, 6), file(7, 8, fence="kafka:cluster:new:0")], held)
+
+
+def test_partitions_have_fences_of_their_own() -> None:
+    other = file(0, 3, fence="kafka:cluster:id:1", partition=1)
+    found = admit([other], fence(0, 9))
+    assert found.lands == (other,)
+    assert set(found.fences) == {FENCE, "kafka:cluster:id:1"}

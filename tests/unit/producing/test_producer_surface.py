@@ -1,0 +1,478 @@
+"""The surface: what `produce` takes and refuses, and one report for each record of a real thread.
+
+Kafka is in memory: `Client` stands between `Producer` and confluent-kafka's class, so that every
+`super()` call of `Producer` ends in it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from typing import Any
+
+import confluent_kafka
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from columnar_kafka import Producer
+from columnar_kafka.errors import ConfigError, RowError, SchemaError
+from columnar_kafka.position import pack
+from columnar_kafka.producing.report import encode_headers
+from columnar_kafka.testing.memory import MemoryKafka, MemoryProducer
+from tests.support import Sent, _records
+
+SCHEMA = pa.schema([pa.field("n", pa.int64(), nullable=False), ("tags", pa.list_(pa.string()))])
+
+
+class Client(confluent_kafka.Producer):
+    """confluent-kafka's producer, on a memory broker."""
+
+    memory: MemoryProducer
+
+    def produce(self, topic: str, value: Any = None, **given: Any) -> None:
+        callback = given.get("on_delivery") or given.get("callback") or (lambda *_: None)
+        self.memory.send(
+            topic,
+            max(0, given.get("partition", -1)),
+            value.encode() if isinstance(value, str) else value,
+            key=given.get("key"),
+            headers=encode_headers(given.get("headers"))[0],
+            timestamp=given.get("timestamp", 0),
+            acknowledge=callback,
+        )
+
+    def poll(self, timeout: float = -1) -> int:
+        return self.memory.poll(timeout)
+
+    def flush(self, timeout: float = -1) -> int:
+        return self.memory.flush(timeout)
+
+    def purge(self, *_: Any, **__: Any) -> None:
+        self.memory.purge()
+
+    def __len__(self) -> int:
+        return len(self.memory)
+
+    def close(self) -> bool:
+        return True
+
+
+class InMemory(Producer, Client):
+    """`Producer` on a memory broker."""
+
+    def __init__(self, memory: MemoryProducer, **config: Any) -> None:
+        self.memory = memory
+        super().__init__(
+            {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "columnar.encoding": "parquet"}
+            | {key.replace("__", "."): each for key, each in config.items()}
+        )
+
+    def _connect(self, inner: dict[str, Any]) -> MemoryProducer:
+        return self.memory
+
+
+@pytest.fixture
+def kafka() -> MemoryKafka:
+    made = MemoryKafka()
+    made.create_topic("t", 1)
+    return made
+
+
+@pytest.fixture
+def memory(kafka: MemoryKafka) -> MemoryProducer:
+    return MemoryProducer(kafka)
+
+
+@pytest.fixture
+def make(memory: MemoryProducer, request: pytest.FixtureRequest) -> Any:
+    """A factory of producers with a schema for topic "t"; their threads end with the test."""
+
+    def factory(**config: Any) -> InMemory:
+        producer = InMemory(memory, **config)
+        request.addfinalizer(producer._sender.stop)
+        producer.set_schema("t", SCHEMA)
+        return producer
+
+    return factory
+
+
+def sent(kafka: MemoryKafka) -> list[Sent]:
+    return [record for message in kafka.messages("t") for record in _records(message)]
+
+
+def row(n: int) -> dict[str, Any]:
+    return {"n": n, "tags": None}
+
+
+# --- records ------------------------------------------------------------------------------------
+
+
+def test_records_arrive_and_are_reported_one_by_one(kafka: MemoryKafka, make: Any) -> None:
+    producer = make()
+    reports: list[Any] = []
+    for n in range(3):
+        producer.produce(
+            "t",
+            row(n),
+            key=f"k{n}",
+            headers={"h": str(n)},
+            timestamp=100 + n,
+            on_delivery=lambda error, message: reports.append((error, message)),
+        )
+    assert len(producer) == 3
+    assert producer.flush(10) == 0
+    assert [(each.value, each.key, each.headers, each.timestamp) for each in sent(kafka)] == [
+        (row(n), b"k%d" % n, [("h", b"%d" % n)], 100 + n) for n in range(3)
+    ]
+    assert [(error, message.value(), message.offset()) for error, message in reports] == [
+        (None, row(n), pack(0, n, 3)) for n in range(3)
+    ]
+    assert len(producer) == 0
+    assert (producer._intake.used_bytes, producer._intake.records) == (0, 0)
+
+
+def test_a_row_used_again_changes_nothing_sent(kafka: MemoryKafka, make: Any) -> None:
+    producer = make()
+    reused: dict[str, Any] = {"n": 0, "tags": []}
+    for n in range(3):
+        reused["n"] = n
+        reused["tags"].append(str(n))
+        producer.produce("t", reused)
+    producer.flush(10)
+    assert [each.value["tags"] for each in sent(kafka)] == [["0"], ["0", "1"], ["0", "1", "2"]]
+
+
+@pytest.mark.parametrize(("value", "stored"), [(b"x", b"x"), ("ü", "ü".encode()), (None, None)])
+def test_bytes_text_and_nothing_are_plain_messages(
+    kafka: MemoryKafka, make: Any, value: Any, stored: bytes | None
+) -> None:
+    producer = make()
+    producer.produce("t", value, key=b"k")
+    producer.flush(10)
+    assert [(each.value, each.key, each.segment) for each in sent(kafka)] == [(stored, b"k", None)]
+
+
+def test_a_topic_without_a_schema_is_stocks_business(kafka: MemoryKafka, make: Any) -> None:
+    kafka.create_topic("plain")
+    producer = make()
+    seen: list[Any] = []
+    producer.produce("plain", b"x", on_delivery=lambda _, message: seen.append(message.offset()))
+    assert len(producer) == 1
+    producer.flush(10)
+    assert seen == [pack(0)]
+    assert [message.value() for message in kafka.messages("plain")] == [b"x"]
+
+
+def test_the_configured_callback_reports_records_without_their_own(make: Any) -> None:
+    seen: list[Any] = []
+    producer = make(on_delivery=lambda _, message: seen.append(message.value()))
+    producer.produce("t", row(1))
+    producer.flush(10)
+    assert seen == [row(1)]
+
+
+def test_poll_reports_what_age_has_sealed(make: Any) -> None:
+    producer = make(columnar__linger__ms=1, linger__ms=1)
+    producer.produce("t", row(1))
+    assert producer.poll(10) == 1
+
+
+def test_a_timestamp_of_nothing_is_now(kafka: MemoryKafka, make: Any) -> None:
+    before = int(dt.datetime.now(dt.UTC).timestamp() * 1000)
+    producer = make()
+    producer.produce("t", row(1))
+    producer.flush(10)
+    after = int(dt.datetime.now(dt.UTC).timestamp() * 1000)
+    assert before <= sent(kafka)[0].timestamp <= after
+
+
+# --- what is refused before it is taken ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"value": 5},
+        {"value": [row(1)]},
+        {"value": bytearray(b"x")},
+        {"value": row(1), "key": 5},
+        {"value": row(1), "headers": 5},
+        {"value": row(1), "headers": [("h",)]},
+        {"value": row(1), "headers": (("h", b"x"),)},
+        {"value": row(1), "headers": [("h", 5)]},
+        {"value": row(1), "partition": "0"},
+        {"value": row(1), "timestamp": "now"},
+        {"value": row(1), "timestamp": 1.5},
+    ],
+    ids=str,
+)
+def test_a_wrong_argument_is_a_type_error_and_nothing_is_taken(
+    make: Any, given: dict[str, Any]
+) -> None:
+    producer = make()
+    with pytest.raises(TypeError):
+        producer.produce("t", **given)
+    assert (len(producer), producer._intake.used_bytes) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"timestamp": 1 << 63},
+        {"timestamp": -(1 << 63) - 1},
+        {"partition": 1 << 31},
+        {"headers": [("\ud800", b"")]},
+        {"headers": [("h", "\ud800")]},
+        {"key": "\ud800"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("known", [True, False])
+def test_what_no_column_or_message_can_hold_is_refused_before_it_is_taken(
+    make: Any, given: dict[str, Any], *, known: bool
+) -> None:
+    """Later it would take the records of its chunk along."""
+    producer = make()
+    producer.set_schema("new", SCHEMA)
+    with pytest.raises((ValueError, OverflowError, TypeError, KafkaException)):
+        producer.produce("t" if known else "new", row(1), **given)
+    assert (len(producer), producer._intake.used_bytes) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ({"n": 1}, "field 'tags' is missing, and has no default"),
+        (
+            {"n": 1, "tags": None, "x": 1},
+            "field 'x' is not in the topic's schema, which has n, tag",
+        ),
+        ({"n": 1, "tags": [5]}, "field 'tags.item' is int 5; its schema wants string or null"),
+    ],
+)
+def test_a_row_known_to_be_wrong_is_refused_at_once(make: Any, value: Any, reason: str) -> None:
+    producer = make()
+    with pytest.raises(RowError) as raised:
+        producer.produce("t", value)
+    assert raised.value.reason.startswith(reason)
+    assert (len(producer), producer._intake.used_bytes) == (0, 0)
+
+
+@pytest.mark.parametrize(("name", "given"), [("key", b"k"), ("headers", [("h", b"v")])])
+def test_what_the_metadata_has_no_place_for_is_refused(make: Any, name: str, given: Any) -> None:
+    producer = make(columnar__metadata="id")
+    with pytest.raises(RowError) as raised:
+        producer.produce("t", row(1), **{name: given})
+    assert raised.value.reason == (
+        f"columnar.metadata=id has no place for a record's {name}: "
+        f"add {name!r} to it, or produce without"
+    )
+    producer.produce("t", b"plain", **{name: given})
+    producer.flush(10)
+
+
+def test_a_full_buffer_is_a_buffer_error_until_reports_ran(make: Any) -> None:
+    producer = make(queue__buffering__max__messages=2)
+    producer.produce("t", row(1))
+    producer.produce("t", row(2))
+    with pytest.raises(BufferError, match=r"queue\.buffering\.max\.messages allows 2"):
+        producer.produce("t", row(3))
+    assert len(producer) == 2
+    assert producer.poll(10) > 0
+    producer.produce("t", row(3))
+    producer.flush(10)
+
+
+def test_a_partition_that_does_not_exist_is_refused_and_nothing_is_charged(make: Any) -> None:
+    producer = make()
+    for value in (row(1), b"plain"):
+        with pytest.raises(KafkaException):
+            producer.produce("t", value, partition=1)
+    assert (len(producer), producer._intake.used_bytes) == (0, 0)
+
+
+# --- batches ------------------------------------------------------------------------------------
+
+
+def test_produce_batch_says_which_were_not_taken(kafka: MemoryKafka, make: Any) -> None:
+    producer = make(queue__buffering__max__messages=2)
+    messages: list[dict[str, Any]] = [
+        {"value": row(1), "headers": [("h", b"v")], "timestamp": 5},
+        {"value": {"n": 1}},
+        {"value": row(2)},
+        {"value": row(3)},
+    ]
+    assert producer.produce_batch("t", messages) == 2
+    codes = [each["_error"].code() if "_error" in each else None for each in messages]
+    assert codes == [None, KafkaError._VALUE_SERIALIZATION, None, KafkaError._QUEUE_FULL]
+    producer.flush(10)
+    first = sent(kafka)[0]
+    assert (first.headers, first.timestamp) == ([("h", b"v")], 5)
+
+
+# --- schemas ------------------------------------------------------------------------------------
+
+
+def test_a_compacted_topic_is_refused(kafka: MemoryKafka, make: Any) -> None:
+    kafka.create_topic("compacted", compacted=True)
+    with pytest.raises(SchemaError, match=r"topic 'compacted' has cleanup\.policy=compact"):
+        make().set_schema("compacted", SCHEMA)
+
+
+def test_segments_fit_what_the_topic_says_it_takes(kafka: MemoryKafka, make: Any) -> None:
+    kafka.create_topic("t", 1, max_message_bytes=10_000)
+    producer = make()
+    errors: list[Any] = []
+    for n in range(2000):
+        tags = [f"{n * 7919 % 99991:05}{n}"]
+        producer.produce("t", {"n": n, "tags": tags}, on_delivery=lambda e, _: errors.append(e))
+    producer.flush(10)
+    assert errors == [None] * 2000
+    assert len(kafka.messages("t")) > 1
+
+
+@pytest.mark.parametrize("topic", [None, b"t", 5])
+def test_a_topics_name_is_text(make: Any, topic: Any) -> None:
+    with pytest.raises(TypeError, match="a topic's name is a str"):
+        make().set_schema(topic, SCHEMA)
+
+
+def test_a_schema_without_an_encoding_is_an_error() -> None:
+    producer = Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    with pytest.raises(
+        ConfigError, match=r"columnar\.encoding=none: a schema would have no effect"
+    ):
+        producer.set_schema("t", SCHEMA)
+
+
+# --- the end ------------------------------------------------------------------------------------
+
+
+def test_a_purge_reports_what_it_gives_up(make: Any, memory: MemoryProducer) -> None:
+    producer = make()
+    errors: list[int] = []
+    memory.hold()
+    producer.produce("t", b"held", on_delivery=lambda error, _: errors.append(error.code()))
+    producer.produce("t", row(1), on_delivery=lambda error, _: errors.append(error.code()))
+    producer.purge()
+    producer.poll(0)
+    assert errors == [KafkaError._PURGE_QUEUE] * 2
+    assert (len(producer), producer._intake.used_bytes) == (0, 0)
+
+
+def test_close_flushes_and_ends_the_thread(kafka: MemoryKafka, make: Any) -> None:
+    producer = make()
+    seen: list[Any] = []
+    producer.produce("t", row(1), on_delivery=lambda error, _: seen.append(error))
+    producer.close()
+    assert seen == [None]
+    assert [each.value for each in sent(kafka)] == [row(1)]
+    assert not producer._sender._thread.is_alive()
+    with pytest.raises(RuntimeError, match="Producer has been closed"):
+        producer.produce("t", row(2))
+
+
+def test_with_closes(kafka: MemoryKafka, make: Any) -> None:
+    with make() as producer:
+        producer.produce("t", row(1))
+    assert [each.value for each in sent(kafka)] == [row(1)]
+
+
+def test_a_raising_report_passes_through_and_the_next_poll_goes_on(make: Any) -> None:
+    producer = make()
+    seen: list[Any] = []
+
+    def raises(*_: Any) -> None:
+        raise LookupError
+
+    producer.produce("t", row(0), on_delivery=raises)
+    producer.produce("t", row(1), on_delivery=lambda error, _: seen.append(error))
+    with pytest.raises(LookupError):
+        producer.flush(10)
+    assert producer.flush(10) == 0
+    assert seen == [None]
+    assert (len(producer), producer._intake.used_bytes) == (0, 0)
+
+
+# --- subclasses ---------------------------------------------------------------------------------
+
+
+class Wrapped(InMemory):
+    """A service's own, with methods as it likes them."""
+
+    def produce(self, number: int) -> None:  # type: ignore[override]
+        super().produce("t", row(number), partition=0)
+
+    def flush(self, timeout: float = 0.0) -> None:  # type: ignore[override]
+        super().flush(timeout)
+
+    def purge(self) -> None:  # type: ignore[override]
+        raise AssertionError
+
+    def close(self) -> bool:
+        raise AssertionError
+
+
+def test_overridden_methods_are_for_the_user_only(
+    kafka: MemoryKafka, memory: MemoryProducer
+) -> None:
+    """As confluent-kafka's, one method calls no other as a subclass has it."""
+    with Wrapped(memory) as producer:
+        producer.set_schema("t", SCHEMA)
+        producer.produce(1)
+        assert producer.produce_batch("t", [{"value": row(2), "partition": 0}]) == 1
+    assert [each.value for each in sent(kafka)] == [row(1), row(2)]
+
+
+# --- transactions -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["commit_transaction", "abort_transaction"])
+def test_what_is_produced_while_a_transaction_ends_is_refused(
+    make: Any, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """It would be part of the next one, or of none."""
+    refused: list[int] = []
+
+    def ends(client: Any, _timeout: float) -> None:
+        with pytest.raises(KafkaException) as raised:
+            client.produce("t", row(2))
+        refused.append(raised.value.args[0].code())
+
+    producer = make(transactional__id="x")
+    for name in ("init_transactions", "begin_transaction"):
+        monkeypatch.setattr(Client, name, lambda *_: None, raising=False)
+    monkeypatch.setattr(Client, end, ends, raising=False)
+    producer.begin_transaction()
+    producer.produce("t", row(1))
+    getattr(producer, end)()
+    assert refused == [KafkaError._STATE]
+    producer.begin_transaction()
+    producer.produce("t", row(3))
+    assert producer.flush(10) == 0
+
+
+# --- small memory -------------------------------------------------------------------------------
+
+
+def test_a_record_that_memory_has_no_room_for_fails_alone_and_says_why(make: Any) -> None:
+    errors: list[str] = []
+    producer = make(queue__buffering__max__kbytes=64, columnar__encoding__compression="none")
+    tags = [random.Random(n).randbytes(50).hex() for n in range(200)]
+    report = lambda error, _: errors.append("" if error is None else error.str())  # noqa: E731
+    producer.produce("t", {"n": 1, "tags": tags}, on_delivery=report)
+    producer.produce("t", row(2), on_delivery=report)
+    assert producer.flush(10) == 0
+    [reason] = [each for each in errors if each]
+    assert "a quarter of queue.buffering.max.kbytes" in reason
+    assert errors.count("") == 1
+
+
+def test_arrow_data_larger_than_its_share_of_memory_is_cut(kafka: MemoryKafka, make: Any) -> None:
+    producer = make(queue__buffering__max__kbytes=64, columnar__encoding__compression="none")
+    tags = [[random.Random(n).randbytes(50).hex()] for n in range(400)]
+    producer.produce_arrow("t", pa.table({"n": range(400), "tags": tags}))
+    assert producer.flush(10) == 0
+    assert max(len(each.value() or b"") for each in kafka.messages("t")) <= 16_384
+    assert [each.value["n"] for each in sent(kafka)] == list(range(400))

@@ -1,0 +1,531 @@
+"""Sealed batches become segments that fit and go out in order; what cannot, fails alone."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaError
+
+from columnar_kafka.columns.rows_to_columns import CHUNK_ROWS
+from columnar_kafka.position import pack
+from columnar_kafka.segment.headers import parse_headers
+from tests.support import Pipeline, Reported
+
+BLOBS = pa.schema([("v", pa.binary())])
+HUGE = 1 << 63  # an integer that only its conversion finds to be too large
+TIMED_OUT = KafkaError._MSG_TIMED_OUT
+_random = random.Random(1)
+
+
+def noise(nbytes: int) -> dict[str, bytes]:
+    """A row that compression makes no smaller."""
+    return {"v": _random.randbytes(nbytes)}
+
+
+def rows(*numbers: int) -> list[dict[str, int]]:
+    return [{"n": n} for n in numbers]
+
+
+def outcomes(pipeline: Pipeline) -> list[tuple[Any, int | None]]:
+    return [(report.tag, report.error) for report in pipeline.reports]
+
+
+def nothing_is_left(pipeline: Pipeline) -> bool:
+    parts = (pipeline.intake, pipeline.accumulator, pipeline.sender, pipeline.delivery)
+    limit = pipeline.intake.limit_bytes
+    return [repr(part) for part in parts] == [
+        f"<Intake 0/{limit} bytes, 0 records>",
+        "<Accumulator 0 open, 0 sealed, 0 waiting>",
+        "<Sender 0 sealed, 0 encoded>",
+        "<Delivery 0 outcomes to report, 0 in flight>",
+    ]
+
+
+# --- the message --------------------------------------------------------------------------------
+
+
+def test_a_segment_is_one_message_without_key_at_its_latest_records_time() -> None:
+    pipeline = Pipeline()
+    pipeline.numbers(1, timestamp=900, key=b"k")
+    pipeline.numbers(2, timestamp=700)
+    pipeline.flush()
+    (message,) = pipeline.kafka.messages("t")
+    assert (message.key(), message.timestamp()) == (None, (1, 900))
+    header, _ = parse_headers(message.headers())
+    assert (header.rows, header.timestamp_min, header.timestamp_max) == (2, 700, 900)
+    assert header.schema == pipeline._forms["t"].fingerprint
+
+
+def test_a_record_from_the_future_does_not_date_its_neighbours() -> None:
+    pipeline = Pipeline()
+    pipeline.numbers(1, timestamp=2_000_000)
+    pipeline.flush()
+    (message,) = pipeline.kafka.messages("t")
+    assert message.timestamp() == (1, 1_000_000)
+    assert pipeline.sent()[0].timestamp == 2_000_000
+
+
+def test_a_record_before_1970_does_not_become_librdkafkas_now() -> None:
+    pipeline = Pipeline()
+    pipeline.numbers(1, timestamp=-5)
+    pipeline.flush()
+    assert pipeline.kafka.messages("t")[0].timestamp() == (1, 1)
+    assert pipeline.sent()[0].timestamp == -5
+
+
+def test_segments_ids_are_the_producers_and_count() -> None:
+    pipeline = Pipeline(segment_rows=1)
+    pipeline.numbers(1, 2)
+    pipeline.flush()
+    first, second = (
+        parse_headers(each.headers())[0].segment for each in pipeline.kafka.messages("t")
+    )
+    producer = first.partition("-")[0]
+    assert (first, second) == (f"{producer}-0", f"{producer}-1")
+    assert len(producer) == 20
+    others = Pipeline()
+    others.numbers(1)
+    others.flush()
+    assert others.sent()[0].segment != first
+
+
+def test_records_keep_their_keys_headers_and_times() -> None:
+    pipeline = Pipeline()
+    pipeline.numbers(1, key=b"", headers=[("a", None), ("a", b"1")], timestamp=5)
+    pipeline.numbers(2, key=None, headers=None, timestamp=6)
+    pipeline.flush()
+    found = [(each.key, each.headers, each.timestamp) for each in pipeline.sent()]
+    assert found == [(b"", [("a", None), ("a", b"1")], 5), (None, None, 6)]
+
+
+def test_without_metadata_the_file_has_only_the_users_columns() -> None:
+    pipeline = Pipeline(members=())
+    pipeline.numbers(1, 2, timestamp=7)
+    pipeline.flush()
+    assert [(each.value, each.timestamp) for each in pipeline.sent()] == [
+        ({"n": 1}, 7),
+        ({"n": 2}, 7),
+    ]
+
+
+# --- reports ------------------------------------------------------------------------------------
+
+
+def test_a_report_has_its_own_records_parts_and_position() -> None:
+    pipeline = Pipeline(partitions=2)
+    pipeline.numbers(0, partition=1)
+    pipeline.flush()
+    pipeline.reports.clear()
+    pipeline.numbers(1, key=b"a", headers=[("h", b"1")], timestamp=5, partition=1)
+    pipeline.numbers(2, timestamp=6, partition=1)
+    pipeline.flush()
+    assert pipeline.reports == [
+        Reported(1, None, "", {"n": 1}, b"a", [("h", b"1")], 5, 1, pack(1, 0, 2)),
+        Reported(2, None, "", {"n": 2}, None, None, 6, 1, pack(1, 1, 2)),
+    ]
+
+
+def test_a_plain_messages_report_speaks_positions_too() -> None:
+    pipeline = Pipeline()
+    pipeline.numbers(0)
+    pipeline.produce(b"x", key=b"k", headers=[("h", b"1")], timestamp=5, tag="p")
+    pipeline.flush()
+    assert pipeline.reports[1] == Reported(
+        "p", None, "", b"x", b"k", [("h", b"1")], 5, 0, pack(1, 0, 1)
+    )
+
+
+def test_a_refused_rows_report_has_its_own_parts_and_its_neighbours_ship() -> None:
+    pipeline = Pipeline()
+    pipeline.numbers(1)
+    pipeline.produce({"n": HUGE}, key=b"k", headers=[("h", b"1")], timestamp=5, tag="bad")
+    pipeline.numbers(3)
+    pipeline.flush()
+    assert pipeline.segments() == [rows(1, 3)]
+    (refused,) = (report for report in pipeline.reports if report.error is not None)
+    reason = f"field 'n': int {HUGE}: Python int too large to convert to C long"
+    expected = ("bad", -161, reason, {"n": HUGE}, b"k", [("h", b"1")], 5, 0, None)
+    assert refused == Reported(*expected)
+    positions = [report.offset for report in pipeline.reports if report.error is None]
+    assert positions == [pack(0, 0, 2), pack(0, 1, 2)]
+
+
+def test_a_batch_of_nothing_but_poison_sends_nothing_and_reports_all() -> None:
+    pipeline = Pipeline()
+    for i in range(3):
+        pipeline.produce({"n": HUGE}, tag=i)
+    pipeline.flush()
+    assert pipeline.segments() == []
+    assert outcomes(pipeline) == [(i, KafkaError._VALUE_SERIALIZATION) for i in range(3)]
+    assert nothing_is_left(pipeline)
+
+
+def test_poison_in_a_chunk_converted_early_is_reported_once() -> None:
+    pipeline = Pipeline(segment_rows=CHUNK_ROWS + 10)
+    pipeline.produce({"n": HUGE}, tag="bad")
+    pipeline.numbers(*range(CHUNK_ROWS - 1))
+    pipeline.run()
+    pipeline.poll()
+    assert outcomes(pipeline) == [("bad", KafkaError._VALUE_SERIALIZATION)]
+    pipeline.flush()
+    assert outcomes(pipeline)[1:] == [(n, None) for n in range(CHUNK_ROWS - 1)]
+    assert nothing_is_left(pipeline)
+
+
+def test_refused_rows_count_as_memory_until_they_are_reported() -> None:
+    """Memory is bounded by configuration: also for whoever sends nothing but poison."""
+    pipeline = Pipeline(pa.schema([("text", pa.string())]))
+    for _ in range(10):
+        pipeline.produce({"text": "x" * 10_000 + "\ud800"})
+    before = pipeline.intake.used_bytes
+    pipeline.sender.seal()
+    pipeline.run()
+    assert pipeline.intake.used_bytes == before
+    pipeline.poll()
+    assert nothing_is_left(pipeline)
+
+
+# --- size ---------------------------------------------------------------------------------------
+
+
+def test_segments_are_cut_below_the_limit_in_order() -> None:
+    pipeline = Pipeline(BLOBS, limit_bytes=20_000)
+    given = [noise(1000) for _ in range(50)]
+    for row in given:
+        pipeline.produce(row)
+    pipeline.flush()
+    sizes = [len(message.value() or b"") for message in pipeline.kafka.messages("t")]
+    assert len(sizes) > 2
+    assert max(sizes) <= 20_000
+    assert [record.value for record in pipeline.sent()] == given
+    assert nothing_is_left(pipeline)
+
+
+def test_a_record_too_large_alone_fails_alone() -> None:
+    pipeline = Pipeline(BLOBS, limit_bytes=20_000)
+    pipeline.kafka.create_topic("t", 1, max_message_bytes=20_512)
+    for i in range(9):
+        pipeline.produce(noise(30_000 if i == 4 else 1000), tag=i)
+    pipeline.flush()
+    expected = [(i, KafkaError.MSG_SIZE_TOO_LARGE if i == 4 else None) for i in range(9)]
+    assert sorted(outcomes(pipeline)) == expected
+    assert nothing_is_left(pipeline)
+
+
+def test_what_is_known_to_be_too_large_is_never_sent() -> None:
+    """A broker that refuses it refuses all that librdkafka put into the same batch."""
+    pipeline = Pipeline(BLOBS, limit_bytes=20_000)
+    pipeline.produce(noise(30_000), tag="large")
+    pipeline.flush()
+    assert pipeline.kafka.messages("t") == []
+    assert outcomes(pipeline) == [("large", KafkaError.MSG_SIZE_TOO_LARGE)]
+    assert "20000" in pipeline.reports[0].reason
+    assert nothing_is_left(pipeline)
+
+
+def test_text_that_is_long_does_not_make_a_segment_many_times_as_long() -> None:
+    """Statistics hold the least and the greatest value several times over."""
+    pipeline = Pipeline(BLOBS)
+    pipeline.produce(noise(4000))
+    pipeline.flush()
+    (message,) = pipeline.kafka.messages("t")
+    assert len(message.value() or b"") < 8000
+
+
+def test_dots_in_names_do_not_keep_records_from_being_written() -> None:
+    schema = pa.schema([("a.b", pa.string()), ("a", pa.struct([("b", pa.int64())]))])
+    pipeline = Pipeline(schema)
+    row = {"a.b": "x", "a": {"b": 1}}
+    pipeline.produce(row)
+    pipeline.flush()
+    assert pipeline.segments() == [[row]]
+
+
+# --- failures -----------------------------------------------------------------------------------
+
+
+def test_a_send_that_fails_fails_its_records_and_no_others() -> None:
+    pipeline = Pipeline(segment_rows=2)
+    pipeline.broker.fail_next(KafkaError(KafkaError.NOT_ENOUGH_REPLICAS))
+    pipeline.numbers(*range(4))
+    pipeline.flush()
+    failed = KafkaError.NOT_ENOUGH_REPLICAS
+    assert outcomes(pipeline) == [(0, failed), (1, failed), (2, None), (3, None)]
+    assert [(r.value, r.offset) for r in pipeline.reports[:2]] == [
+        ({"n": 0}, None),
+        ({"n": 1}, None),
+    ]
+    assert nothing_is_left(pipeline)
+
+
+def test_a_send_that_is_refused_for_good_fails_its_records() -> None:
+    pipeline = Pipeline(segment_rows=1)
+    pipeline.broker.refuse_next(KafkaError(KafkaError._FATAL), count=2)
+    pipeline.numbers(0)
+    pipeline.produce(b"plain", tag="p", key=b"k")
+    pipeline.numbers(1)
+    pipeline.flush()
+    fatal = KafkaError._FATAL
+    assert sorted(outcomes(pipeline), key=str) == [("p", fatal), (0, fatal), (1, None)]
+    assert nothing_is_left(pipeline)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("closed"), OverflowError("int"), TypeError("x")])
+def test_a_send_that_raises_anything_else_fails_its_records_and_blocks_no_others(
+    error: Exception,
+) -> None:
+    """librdkafka's binding raises such for a closed client, or a partition that is no C int."""
+    pipeline = Pipeline(segment_rows=1)
+    real = pipeline.broker.send
+
+    def send(*_: Any, **__: Any) -> None:
+        pipeline.broker.send = real  # type: ignore[method-assign]
+        raise error
+
+    pipeline.broker.send = send  # type: ignore[method-assign]
+    pipeline.numbers(0, 1)
+    pipeline.flush()
+    assert [tag for tag, code in outcomes(pipeline) if code is not None] == [0]
+    assert pipeline.segments() == [rows(1)]
+    assert nothing_is_left(pipeline)
+
+
+def test_a_full_queue_is_tried_again_soon_and_nothing_overtakes() -> None:
+    pipeline = Pipeline(segment_rows=1)
+    pipeline.broker.refuse_next(count=2)
+    pipeline.numbers(0)
+    pipeline.produce(b"plain", tag="p")
+    pipeline.numbers(1)
+    assert pipeline.run() == 0.02
+    assert pipeline.run() == 0.02
+    assert pipeline.segments() == []
+    pipeline.run()
+    assert pipeline.segments() == [rows(0), b"plain", rows(1)]
+
+
+def test_a_queue_that_stays_full_ends_at_the_message_timeout() -> None:
+    pipeline = Pipeline(segment_rows=1, message_timeout=10.0)
+    pipeline.broker.refuse_next(count=100)
+    pipeline.numbers(0)
+    pipeline.run(9.99)
+    pipeline.poll()
+    assert pipeline.reports == []
+    pipeline.run(10.0)
+    pipeline.poll()
+    assert outcomes(pipeline) == [(0, TIMED_OUT)]
+    assert nothing_is_left(pipeline)
+
+
+def test_records_older_than_the_message_timeout_are_not_sent() -> None:
+    pipeline = Pipeline(linger=100.0, message_timeout=10.0)
+    pipeline.numbers(0)
+    pipeline.produce(b"plain", tag="p")
+    pipeline.now = 10.0
+    pipeline.flush()
+    assert sorted(outcomes(pipeline), key=str) == [("p", TIMED_OUT), (0, TIMED_OUT)]
+    assert pipeline.segments() == []
+    assert nothing_is_left(pipeline)
+
+
+class _Failing:
+    """An encoder that fails for some rows."""
+
+    def __init__(self, real: Any, bad: int) -> None:
+        self._real = real
+        self._bad = bad
+
+    def encode(self, batch: pa.RecordBatch, footer: Any) -> Any:
+        if self._bad in batch.column(0).to_pylist():
+            raise LookupError("not this one")
+        return self._real.encode(batch, footer)
+
+
+def test_a_record_that_cannot_be_written_fails_alone() -> None:
+    pipeline = Pipeline()
+    form = pipeline._forms["t"]
+    object.__setattr__(form, "encoder", _Failing(form.encoder, 5))
+    pipeline.numbers(*range(9))
+    pipeline.flush()
+    failed = [report for report in pipeline.reports if report.error is not None]
+    assert [(each.tag, each.value) for each in failed] == [(5, {"n": 5})]
+    assert failed[0].reason == (
+        "the record cannot be written as Parquet: LookupError: not this one"
+    )
+    assert sorted(tag for tag, code in outcomes(pipeline) if code is None) == [
+        0,
+        1,
+        2,
+        3,
+        4,
+        6,
+        7,
+        8,
+    ]
+    assert [record.value["n"] for record in pipeline.sent()] == [0, 1, 2, 3, 4, 6, 7, 8]
+    assert nothing_is_left(pipeline)
+
+
+def test_whatever_keeps_a_chunk_from_becoming_columns_every_record_is_reported_once() -> None:
+    pipeline = Pipeline(segment_rows=CHUNK_ROWS + 10)
+    pipeline.numbers(0, timestamp="x")  # `Producer.produce` has to refuse it
+    pipeline.numbers(*range(1, CHUNK_ROWS + 5))
+    pipeline.run()
+    pipeline.flush()
+    assert sorted(tag for tag, _ in outcomes(pipeline)) == [*range(CHUNK_ROWS + 5)]
+    assert nothing_is_left(pipeline)
+
+
+def test_a_header_that_is_no_text_does_not_take_its_chunk_along() -> None:
+    pipeline = Pipeline()
+    pipeline.numbers(0)
+    with suppress(TypeError, ValueError):  # refused before it was taken, which is best
+        pipeline.numbers(1, headers=[("\ud800", b"")])
+    pipeline.numbers(2)
+    pipeline.flush()
+    assert pipeline.segments() == [rows(0, 2)]
+
+
+# --- a purge ------------------------------------------------------------------------------------
+
+
+def purge(pipeline: Pipeline) -> None:
+    """What `Sender.purge` has the thread do."""
+    pipeline.sender._purging = True
+    pipeline.run()
+    pipeline.poll()
+
+
+def test_a_purge_fails_what_is_open_sealed_encoded_or_plain() -> None:
+    pipeline = Pipeline(segment_rows=2)
+    pipeline.broker.refuse_next(count=1)
+    pipeline.numbers(0, 1, 2, 3)
+    pipeline.produce(b"plain", tag="p", key=b"k")
+    pipeline.numbers(4)
+    pipeline.run()
+    pipeline.broker.refuse_next(count=100)
+    purge(pipeline)
+    purged = KafkaError._PURGE_QUEUE
+    expected = [("p", purged), *((n, purged) for n in range(5))]
+    assert sorted(outcomes(pipeline), key=str) == sorted(expected, key=str)
+    values = {report.tag: report.value for report in pipeline.reports}
+    assert values == {"p": b"plain"} | {n: {"n": n} for n in range(5)}
+    assert pipeline.segments() == []
+    assert nothing_is_left(pipeline)
+
+
+def test_a_purge_fails_what_waits_for_its_partition() -> None:
+    pipeline = Pipeline(partitions=None)
+    pipeline.numbers(0, key=b"k")
+    pipeline.produce(b"plain", tag="p")
+    purge(pipeline)
+    purged = KafkaError._PURGE_QUEUE
+    assert outcomes(pipeline) == [(0, purged), ("p", purged)]
+    assert pipeline.reports[0].value == {"n": 0}
+    assert nothing_is_left(pipeline)
+
+
+def test_a_purge_leaves_what_librdkafka_has() -> None:
+    pipeline = Pipeline(segment_rows=1)
+    pipeline.broker.hold()
+    pipeline.numbers(0)
+    pipeline.run()
+    purge(pipeline)
+    assert (pipeline.reports, pipeline.delivery.in_librdkafka) == ([], 1)
+    pipeline.broker.release()
+    pipeline.poll()
+    assert outcomes(pipeline) == [(0, None)]
+
+
+def test_after_a_purge_records_flow_again() -> None:
+    pipeline = Pipeline()
+    pipeline.numbers(0)
+    purge(pipeline)
+    pipeline.numbers(1)
+    pipeline.flush()
+    assert outcomes(pipeline) == [(0, KafkaError._PURGE_QUEUE), (1, None)]
+
+
+# --- memory -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("members", [(), ("id", "key", "timestamp", "headers")])
+def test_memory_is_charged_in_every_form_and_given_back_at_the_last_report(
+    members: tuple[str, ...],
+) -> None:
+    pipeline = Pipeline(members=members, segment_rows=100)
+    pipeline.broker.hold()
+    pipeline.numbers(*range(99))
+    charges = [pipeline.intake.used_bytes]
+    pipeline.numbers(99)
+    pipeline.run()
+    charges.append(pipeline.intake.used_bytes)
+    pipeline.broker.release()
+    pipeline.acknowledge()
+    charges.append(pipeline.intake.used_bytes)
+    assert all(charges)
+    assert charges == sorted(charges, reverse=True)
+    assert pipeline.intake.records == 100
+    pipeline.delivery.run()
+    assert nothing_is_left(pipeline)
+
+
+def test_a_full_buffer_refuses_before_it_takes() -> None:
+    pipeline = Pipeline(queue_records=2)
+    pipeline.numbers(0, 1)
+    with pytest.raises(BufferError, match=r"queue\.buffering\.max\.messages allows 2"):
+        pipeline.numbers(2)
+    pipeline.flush()
+    assert outcomes(pipeline) == [(0, None), (1, None)]
+    pipeline.numbers(2)
+    pipeline.flush()
+    assert outcomes(pipeline)[2:] == [(2, None)]
+    assert nothing_is_left(pipeline)
+
+
+# --- the thread ---------------------------------------------------------------------------------
+
+
+def test_the_thread_outlives_what_one_look_did_to_it(caplog: pytest.LogCaptureFixture) -> None:
+    pipeline = Pipeline(segment_rows=1)
+    real = pipeline.accumulator.drain
+    looks: list[float] = []
+
+    def drain(now: float) -> Any:
+        looks.append(now)
+        if len(looks) == 1:
+            raise LookupError("once")
+        return real(now)
+
+    pipeline.accumulator.drain = drain  # type: ignore[method-assign]
+    pipeline.numbers(0)
+    pipeline.sender.start()
+    try:
+        assert pipeline.broker.poll(10) == 1
+    finally:
+        pipeline.sender.stop()
+    assert "columnar-kafka's sender failed; it goes on" in caplog.text
+    assert pipeline.segments() == [rows(0)]
+
+
+def test_purge_waits_for_the_thread() -> None:
+    pipeline = Pipeline(linger=1000.0)
+    pipeline.sender.start()
+    try:
+        pipeline.numbers(0)
+        pipeline.sender.purge()
+        pipeline.poll()
+    finally:
+        pipeline.sender.stop()
+    assert outcomes(pipeline) == [(0, KafkaError._PURGE_QUEUE)]
+
+
+def test_stop_ends_the_thread_and_may_be_called_twice() -> None:
+    pipeline = Pipeline()
+    pipeline.sender.start()
+    pipeline.sender.stop()
+    pipeline.sender.stop()
+    assert not pipeline.sender._thread.is_alive()

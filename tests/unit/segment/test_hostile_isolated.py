@@ -1,0 +1,392 @@
+"""Decoding in a child: whatever ends it costs one segment, and nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import hostile
+import psutil
+import pyarrow as pa
+import pytest
+from hostile import sent
+
+from columnar_kafka import ColumnarError, ConfigError, Segment, SegmentError
+from columnar_kafka.config import DecodeLimits
+from columnar_kafka.segment import isolated
+from columnar_kafka.segment.isolated import IsolatedDecoder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="isolated decoding needs Linux")
+
+TABLE = pa.table(
+    {
+        "n": pa.array(range(5000), pa.int64()),
+        "s": ["a", None, "b", "c", "a"] * 1000,
+        "l": [["x"], None, [], ["y", None], ["z"]] * 1000,
+    }
+)
+GOOD = sent(TABLE)
+
+
+@pytest.fixture
+def decoder() -> Iterator[IsolatedDecoder]:
+    made = IsolatedDecoder()
+    yield made
+    made.close()
+
+
+def segment(of: hostile.Sent, decoder: IsolatedDecoder) -> Segment:
+    return Segment(
+        topic="t", partition=3, offset=5, headers=of.headers(), value=of.value, decoder=decoder
+    )
+
+
+def refusal(of: hostile.Sent, decoder: IsolatedDecoder) -> str:
+    with pytest.raises(SegmentError) as raised:
+        segment(of, decoder).to_table()
+    assert raised.value.reason.startswith("segment at t[3]@5: ")
+    return raised.value.reason.removeprefix("segment at t[3]@5: ")
+
+
+def process(decoder: IsolatedDecoder) -> psutil.Process:
+    assert decoder._child is not None
+    return psutil.Process(decoder._child._process.pid)
+
+
+def program(does: str) -> str:
+    """A child that does something else than to decode a segment called `bad`."""
+    return f"""
+import ctypes, os, signal, sys, time
+sys.path[:] = sys.argv[3:]
+from columnar_kafka.segment import decoder, isolated
+decode = decoder._File.read
+def read(self, columns):
+    if b"bad" in self._data:
+        {does}
+    return decode(self, columns)
+decoder._File.read = read
+isolated.serve(int(sys.argv[1]), sys.argv[2])
+"""
+
+
+BAD = sent(pa.table({"bad": [1]}))
+
+
+# --- what comes back ------------------------------------------------------------------------------
+
+
+def test_columns_come_back_as_they_are_decoded_here(decoder: IsolatedDecoder) -> None:
+    found = segment(GOOD, decoder)
+    assert found.schema.equals(TABLE.schema)
+    assert found.to_table().equals(TABLE)
+    assert found.to_table(["s", "n"]).equals(TABLE.select(["s", "n"]))
+    assert [each.value["n"] for each in found.records(4000)] == list(range(4000, 5000))
+
+
+def test_one_child_serves_all_segments(decoder: IsolatedDecoder) -> None:
+    segment(GOOD, decoder).verify()
+    first = process(decoder).pid
+    for _ in range(20):
+        assert segment(GOOD, decoder).to_table().num_rows == 5000
+    assert process(decoder).pid == first
+
+
+def test_a_child_is_started_for_the_first_segment_only() -> None:
+    made = IsolatedDecoder()
+    held = segment(GOOD, made)
+    assert made._child is None
+    held.verify()
+    assert process(made).is_running()
+    made.close()
+
+
+def test_a_table_outlives_its_decoder() -> None:
+    made = IsolatedDecoder()
+    table = segment(GOOD, made).to_table()
+    made.close()
+    assert table.equals(TABLE)
+
+
+def test_an_error_is_the_one_that_decoding_here_raises(decoder: IsolatedDecoder) -> None:
+    for bomb in hostile.BOMBS.values():
+        of = bomb()
+        with pytest.raises(SegmentError) as raised:
+            Segment(
+                topic="t", partition=3, offset=5, headers=of.headers(), value=of.value
+            ).to_table()
+        assert f"segment at t[3]@5: {refusal(of, decoder)}" == raised.value.reason
+    assert segment(GOOD, decoder).to_table().equals(TABLE)
+
+
+def test_limits_hold_in_the_child() -> None:
+    made = IsolatedDecoder(DecodeLimits(rows=4999))
+    assert "columnar.max.rows is 4999" in refusal(GOOD, made)
+    made.close()
+
+
+def test_no_value_at_all_is_an_error(decoder: IsolatedDecoder) -> None:
+    of = Segment(
+        topic="t", partition=3, offset=5, headers=GOOD.headers(), value=None, decoder=decoder
+    )
+    with pytest.raises(SegmentError, match="the bytes are damaged"):
+        of.verify()
+
+
+def test_threads_get_each_their_own_answers(decoder: IsolatedDecoder) -> None:
+    """Segments taken whole are worked on wherever their user likes."""
+    segments = [sent(pa.table({"n": [number]})) for number in range(200)]
+
+    def number(of: hostile.Sent) -> int:
+        found: int = segment(of, decoder).to_table()["n"][0].as_py()
+        return found
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(number, segments)) == list(range(200))
+
+
+# --- a child that ends ----------------------------------------------------------------------------
+
+
+def test_a_child_that_somebody_killed_is_replaced(decoder: IsolatedDecoder) -> None:
+    segment(GOOD, decoder).verify()
+    first = process(decoder)
+    first.kill()
+    assert segment(GOOD, decoder).to_table().equals(TABLE)
+    assert not first.is_running()
+
+
+def test_a_child_that_somebody_stopped_is_replaced() -> None:
+    made = IsolatedDecoder(DecodeLimits(decode_seconds=2.0))
+    segment(GOOD, made).verify()
+    first = process(made)
+    first.suspend()
+    assert segment(GOOD, made).to_table().equals(TABLE)
+    assert not first.is_running()
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("does", "says"),
+    [
+        ("os.abort()", "decoding it ended its process with SIGABRT, twice"),
+        ("ctypes.string_at(0)", "decoding it ended its process with SIGSEGV, twice"),
+        ("os._exit(3)", "decoding it ended its process with 3, twice"),
+        (
+            "os.closerange(3, 100); time.sleep(1000)",
+            "decoding it ended its process with SIGKILL, twice",
+        ),
+    ],
+)
+def test_a_crash_is_the_error_of_that_segment_alone(
+    monkeypatch: pytest.MonkeyPatch, decoder: IsolatedDecoder, does: str, says: str
+) -> None:
+    monkeypatch.setattr(isolated, "_PROGRAM", program(does))
+    assert segment(GOOD, decoder).to_table().equals(TABLE)
+    assert refusal(BAD, decoder) == says
+    assert segment(GOOD, decoder).to_table().equals(TABLE)
+
+
+@pytest.mark.parametrize(
+    "does",
+    ["time.sleep(1000)", "signal.pthread_sigmask(0, range(1, 64)); ctypes.PyDLL(None).sleep(1000)"],
+    ids=["sleeps", "holds the interpreter's lock"],
+)
+def test_a_hang_is_the_error_of_that_segment_alone(
+    monkeypatch: pytest.MonkeyPatch, does: str
+) -> None:
+    monkeypatch.setattr(isolated, "_PROGRAM", program(does))
+    made = IsolatedDecoder(DecodeLimits(decode_seconds=1.0))
+    assert refusal(BAD, made) == "decoding it took more than columnar.max.decode.ms=1000, twice"
+    assert segment(GOOD, made).to_table().equals(TABLE)
+    made.close()
+
+
+def test_a_child_that_grows_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    grows = "held = [bytearray(1 << 20) for _ in range(1 << 20)]"
+    monkeypatch.setattr(isolated, "_PROGRAM", program(grows))
+    made = IsolatedDecoder(DecodeLimits(decode_seconds=100.0), memory_bytes=400 << 20)
+    assert segment(GOOD, made).to_table().equals(TABLE)
+    says = refusal(BAD, made)
+    assert says.startswith("decoding it took ")
+    assert "more than 419430400: columnar.max.decoded.bytes, and what any process" in says
+    assert segment(GOOD, made).to_table().equals(TABLE)
+    made.close()
+
+
+def test_an_interrupt_leaves_no_answer_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the next segment would get the columns of this one."""
+    made = IsolatedDecoder()
+    segment(GOOD, made).verify()
+    first = process(made)
+
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(isolated._Child, "_wait", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            segment(sent(pa.table({"n": [7]})), made).to_table()
+    assert not first.is_running()
+    assert segment(GOOD, made).to_table().equals(TABLE)
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("raise SystemExit(7)", "the decoder's start ended its process with 7"),
+        ("import nothing_of_this_name", "the decoder's start ended its process with 1"),
+    ],
+)
+def test_a_child_that_cannot_start_is_no_segments_error(
+    monkeypatch: pytest.MonkeyPatch, code: str, says: str
+) -> None:
+    """Of the segment nothing is known: it must not be reported, and so passed over."""
+    monkeypatch.setattr(isolated, "_PROGRAM", f"import sys; sys.stderr.close(); {code}")
+    made = IsolatedDecoder()
+    with pytest.raises(ColumnarError, match=says) as raised:
+        segment(GOOD, made).to_table()
+    assert not isinstance(raised.value, SegmentError)
+    monkeypatch.undo()
+    assert segment(GOOD, made).to_table().equals(TABLE)
+    made.close()
+
+
+def test_no_interpreter_is_no_segments_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+    with pytest.raises(ColumnarError, match=r"columnar\.decode=isolated: no process") as raised:
+        segment(GOOD, IsolatedDecoder()).to_table()
+    assert not isinstance(raised.value, SegmentError)
+
+
+def test_elsewhere_than_on_linux_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "memfd_create")
+    with pytest.raises(ConfigError, match=r"columnar\.decode=isolated: needs Linux; use inline"):
+        IsolatedDecoder()
+
+
+# --- a parent that ends ---------------------------------------------------------------------------
+
+PARENT = """
+import os, sys, time
+import pyarrow as pa
+import hostile
+from columnar_kafka import ForkError, Segment
+from columnar_kafka.segment import isolated
+from columnar_kafka.config import DecodeLimits
+
+def segment(decoder):
+    of = hostile.sent(pa.table({"bad": [1]}))
+    return Segment(
+        topic="t", partition=0, offset=0, headers=of.headers(), value=of.value, decoder=decoder)
+
+decoder = isolated.IsolatedDecoder(DecodeLimits(decode_seconds=5.0))
+"""
+
+
+def parent(code: str) -> subprocess.Popen[str]:
+    """A process that uses a decoder, and prints its child's process number."""
+    paths = [str(path) for path in sys.path if path]
+    return subprocess.Popen(
+        [sys.executable, "-c", PARENT + textwrap.dedent(code)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def gone(pid: int) -> bool:
+    """Wait for the end of a process that is not our child; False if it does not come."""
+    deadline = time.monotonic() + 60
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+SHOW = "print(decoder._child._process.pid, flush=True)"
+
+
+@pytest.mark.parametrize(
+    "end", ["", "decoder.close()", "del decoder", "sys.exit(0)", "os._exit(0)"]
+)
+def test_nothing_is_left_when_the_parent_ends(end: str) -> None:
+    with parent(f"segment(decoder).verify()\n{SHOW}\n{end}") as process:
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert gone(int(out))
+
+
+def test_nothing_is_left_when_the_parent_is_killed() -> None:
+    with parent(f"segment(decoder).verify()\n{SHOW}\ntime.sleep(1000)") as process:
+        assert process.stdout is not None
+        child = int(process.stdout.readline())
+        process.kill()
+        process.wait()
+    assert gone(child)
+
+
+def test_nothing_is_left_when_the_parent_is_killed_while_it_waits() -> None:
+    """The child hears of nothing while it decodes: its alarm ends it."""
+    hang = program("ctypes.PyDLL(None).sleep(1000)")
+    code = f"""
+        isolated._PROGRAM = {hang!r}
+        decoder._limits = Limits(decode_seconds=2.0)
+        wait = isolated._Child._wait
+        def told(self, seconds, *, memory_bytes):
+            if self._process.pid in shown:
+                os.kill(os.getpid(), 9)  # the question is asked
+            shown.add(self._process.pid)
+            print(self._process.pid, flush=True)
+            wait(self, seconds, memory_bytes=memory_bytes)
+        shown = set()
+        isolated._Child._wait = told
+        segment(decoder).to_table()
+    """
+    with parent(code) as process:
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    assert gone(int(out))
+
+
+def test_a_fork_is_refused_and_holds_nothing() -> None:
+    """The copy does not keep the child alive, nor end it; the parent goes on."""
+    code = f"""
+        segment(decoder).verify()
+        {SHOW}
+        closed, close = os.pipe()
+        copy = os.fork()
+        if not copy:
+            try:
+                segment(decoder).verify()
+            except ForkError as error:
+                print(error, flush=True)
+            decoder.close()
+            os.close(1)
+            os.write(close, b".")
+            time.sleep(1000)
+        os.read(closed, 1)
+        segment(decoder).verify()
+        {SHOW}
+        print(copy, flush=True)
+        os._exit(0)
+    """
+    with parent(code) as process:
+        out, _ = process.communicate(timeout=60)
+    child, refused, same_child, copy = out.splitlines()
+    try:
+        assert refused == "a consumer cannot be used in a forked child: make another there"
+        assert child == same_child
+        assert gone(int(child))
+    finally:
+        os.kill(int(copy), signal.SIGKILL)

@@ -1,0 +1,513 @@
+"""Pages are walked before Arrow decodes: what claims too much is refused, by the limit it hits."""
+
+from __future__ import annotations
+
+import io
+import random
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import hostile
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hostile import MIB, File, Sent, changed, field, sent
+
+from columnar_kafka import Segment, SegmentError
+from columnar_kafka.config import DecodeLimits
+from columnar_kafka.lake.stitch import stitch
+from columnar_kafka.segment.decoder import InlineDecoder
+from columnar_kafka.segment.parquet import metadata
+from columnar_kafka.segment.parquet.page_walk import walk
+from columnar_kafka.segment.parquet.thrift import BINARY, FALSE, I32, LIST, STOP, Cursor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+def segment(of: Sent, **limits: Any) -> Segment:
+    decoder = InlineDecoder(DecodeLimits(**limits))
+    return Segment(
+        topic="t", partition=3, offset=5, headers=of.headers(), value=of.value, decoder=decoder
+    )
+
+
+def refusal(of: Sent, **limits: Any) -> str:
+    with pytest.raises(SegmentError) as raised:
+        segment(of, **limits).to_table()
+    assert raised.value.reason.startswith("segment at t[3]@5: ")
+    return raised.value.reason.removeprefix("segment at t[3]@5: ")
+
+
+# --- bombs ----------------------------------------------------------------------------------------
+
+SAYS = {
+    "dictionary": "decoded up to column s, the segment has 10485",
+    "nested_dictionary": "decoded up to column l, the segment has 10485",
+    "elements": "column l.list.element has 200000000 values; columnar.max.values is 16777216",
+    "page_of_a_gib": "decoded up to column s, the segment has 21474",
+    "lengths_of_a_gib": "decoded up to column s, the segment has 21474",
+    "prefixes": "decoded up to the columns that have prefixes, the segment has 85900",
+    "hidden_prefixes": "the Parquet metadata is damaged: a length is negative",
+    "lengths": "2000000000 lengths of 3 values",
+    "suffixes": "2000000000 lengths of 3 values",
+    "null_lists": "decoded up to column l.list.element, the segment has 8000000",
+    "null_bytes": "decoded up to column b, the segment has 10737418240000",
+    "many_entries": "column s has 3 values and a dictionary of 2147483647",
+    "many_chunks": "Exceeded size limit",
+    "deep": "Parquet schema too deeply nested",
+    "no_codec": "column n is compressed with codec 99",
+    "shared_name": "decoded up to its schema, the segment has 268600000 bytes",
+    "unusual_name": "the Parquet metadata is damaged: field 1 after field 2",
+}
+
+
+@pytest.mark.parametrize("name", hostile.BOMBS)
+def test_a_bomb_is_refused_and_the_error_says_why(name: str) -> None:
+    before = pa.default_memory_pool().max_memory()
+    bomb = hostile.BOMBS[name]()
+    made = max(before, pa.default_memory_pool().max_memory())
+    assert SAYS[name] in refusal(bomb)
+    assert pa.default_memory_pool().max_memory() <= made + 32 * MIB
+
+
+def test_a_damaged_codec_is_found_before_pyarrow_is_asked_for_it() -> None:
+    """pyarrow ends the process: this test would end with it."""
+    verified = segment(hostile.no_codec())
+    verified.verify()
+    assert "codec 99" in refusal(hostile.no_codec())
+
+
+# --- each limit, met and exceeded -----------------------------------------------------------------
+
+NUMBERS = sent(pa.table({"n": pa.array(range(1000), pa.int64()), "s": ["abcd"] * 1000}))
+
+
+def test_as_many_rows_as_allowed_are_read() -> None:
+    assert segment(NUMBERS, rows=1000).to_table().num_rows == 1000
+    assert refusal(NUMBERS, rows=999) == (
+        "the segment has 1000 rows; columnar.max.rows is 999: raise it if that is right"
+    )
+
+
+def test_as_many_values_as_allowed_are_read() -> None:
+    lists = sent(pa.table({"l": [[1, 2, 3], [4], []]}))
+    assert segment(lists, values=5).to_table().num_rows == 3
+    assert refusal(lists, values=4) == (
+        "column l.list.element has 5 values; columnar.max.values is 4: raise it if that is right"
+    )
+
+
+def test_a_footer_as_large_as_allowed_is_read() -> None:
+    size = int.from_bytes(NUMBERS.value[-8:-4], "little")
+    assert segment(NUMBERS, footer_bytes=size).to_table().num_rows == 1000
+    assert refusal(NUMBERS, footer_bytes=size - 1) == (
+        f"the footer has {size} bytes; columnar.max.footer.bytes is {size - 1}: "
+        "raise it if that is right"
+    )
+
+
+@pytest.mark.parametrize(
+    ("column", "options"),
+    [
+        (pa.array(range(5000), pa.int64()), {"use_dictionary": False}),
+        (pa.array(range(5000), pa.int64()), {"use_dictionary": True}),
+        (pa.array([True, None] * 2500), {}),
+        (pa.array([b"0123456789abcdef"] * 5000, pa.binary(16)), {}),
+        (pa.array(["x" * 100] * 5000), {"use_dictionary": True}),
+        (pa.array(["x" * 100] * 5000), {"use_dictionary": False}),
+        (pa.array(["x" * 100] * 5000), {"column_encoding": {"c": "DELTA_BYTE_ARRAY"}}),
+        (pa.array(["x" * 100] * 5000), {"column_encoding": {"c": "DELTA_LENGTH_BYTE_ARRAY"}}),
+        (pa.array([["x" * 10, None] * 5] * 500), {"use_dictionary": True}),
+        (pa.array([[1, 2, 3], None] * 2500, pa.list_(pa.int32(), 3)), {}),
+        (pa.array([[("k", 1)], []] * 2500, pa.map_(pa.string(), pa.int32())), {}),
+    ],
+    ids=str,
+)
+def test_what_decoding_takes_is_known_before(column: pa.Array, options: dict[str, Any]) -> None:
+    """Not less than what the table is then; and not many times that, or good ones are refused."""
+    if "column_encoding" in options:
+        options = options | {"use_dictionary": False}
+    of = sent(pa.table({"c": column}), **options)
+    table = segment(of).to_table()
+    assert table.column("c").to_pylist() == column.to_pylist()
+    assert "decoded.bytes" in refusal(of, decoded_bytes=table.nbytes - 1)
+    assert segment(of, decoded_bytes=5 * table.nbytes + 5000).to_table().num_rows == len(column)
+
+
+def test_one_long_value_among_many_short_ones_is_no_bomb() -> None:
+    """A dictionary's largest value times the rows would be 10 GB; it is 200 KB."""
+    table = pa.table({"s": ["short", "also short"] * 5000 + ["x" * MIB]})
+    of = sent(table, use_dictionary=True)
+    assert segment(of, decoded_bytes=8 * MIB).to_table().equals(table)
+
+
+def test_dictionaries_are_expanded_to_the_columns_of_the_file() -> None:
+    text = pa.array(["a", None, "b"])
+    pairs = pa.array([[("k", "v")], None, []], pa.map_(pa.string(), pa.string()))
+    table = pa.table(
+        {
+            "large": text.cast(pa.large_string()),
+            "bytes": text.cast(pa.binary()),
+            "struct": pa.StructArray.from_arrays([text, pa.array([1, 2, 3])], names=["a", "b"]),
+            "list": pa.array([["a", None], None, []], pa.large_list(pa.large_string())),
+            "fixed": pa.array([["a", "b"], ["c", None], None], pa.list_(pa.string(), 2)),
+            "map": pairs,
+        }
+    )
+    whole = segment(sent(table)).to_table()
+    assert whole.schema.types == table.schema.types
+    assert whole.to_pydict() == table.to_pydict()
+    some = segment(sent(table)).to_table(["struct.a", "large"])
+    assert some.schema.field("struct").type == pa.struct([("a", pa.string())])
+    assert some.to_pydict() == {
+        "large": ["a", None, "b"],
+        "struct": [{"a": "a"}, {"a": None}, {"a": "b"}],
+    }
+
+
+# --- pages, footer and file must agree ------------------------------------------------------------
+
+
+def put(value: int, *path: int) -> Callable[[File], object]:
+    return lambda file: file.chunks[0][0][0].put(value, *path)
+
+
+def no_checksum(file: File) -> None:
+    page = file.chunks[0][0][0]
+    page.header.remove(field(page.header, 4))
+
+
+def again(file: File) -> None:
+    """The size once more, by a number that Arrow cuts to 16 bits: it would believe this one."""
+    file.chunks[0][0][0].header.append([65536 + 2, I32, 1 << 30])
+
+
+def meta(value: int, *path: int) -> Callable[[File], object]:
+    def change(file: File) -> None:
+        field(file.meta(0), *path)[2] = value
+
+    return change
+
+
+def swap(file: File) -> None:
+    """Two columns of one type, each where the other is: every page is as it was."""
+    first, second = file.meta(0), file.meta(1)
+    for fid in (7, 9):
+        one, other = field(first, fid), field(second, fid)
+        one[2], other[2] = other[2], one[2]
+
+
+PLAIN = sent(
+    pa.table({"n": pa.array([1, 2, 3], pa.int32()), "m": pa.array([4, 5, 6], pa.int32())}),
+    use_dictionary=False,
+    compression="none",
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (no_checksum, "column n has a page at 4 without a checksum"),
+        (put(1, 1), "column n has a page at 4 of the unknown type 1"),
+        (put(-1, 2), "column n has a page at 4 that ends behind the column"),
+        (put(1 << 20, 3), "column n has a page at 4 that ends behind the column"),
+        (put(400, 2), "column n has a page at 4, not compressed, of two sizes"),
+        (put(1 << 32, 2), "more than 32 bits"),
+        (again, "field 65538 after field 5"),
+        (put(2, 5, 1), "column n has 2 values in its pages, 3 in the footer"),
+        (put(-3, 5, 1), "column n has a page of -3 values in encoding 0"),
+        (put(5, 5, 2), "column n has a page of 3 values in encoding 5"),
+        (put(4, 5, 3), "column n has a page with levels in encodings [4]"),
+        (meta(4, 5), "column n has 4 values in 3 rows"),
+        (meta(-3, 5), "column n has -3 values in 3 rows"),
+    ],
+)
+def test_a_page_that_is_not_what_it_says_is_refused(
+    change: Callable[[File], object], says: str
+) -> None:
+    assert says in refusal(changed(PLAIN, change))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (swap, "not from "),
+        (meta(1, 9), "not from "),
+        (meta(1 << 40, 7), "not from "),
+        (meta(10, 7), "has a page at 4 that ends behind the column"),
+    ],
+)
+def test_a_column_that_is_not_where_the_footer_says_is_refused(
+    change: Callable[[File], object], says: str
+) -> None:
+    file = File.load(PLAIN.value)
+    change(file)
+    assert says in refusal(replace(PLAIN, value=file.bytes()))
+
+
+@pytest.mark.parametrize("rows", [-1, 4])
+def test_row_groups_that_do_not_have_the_files_rows_are_refused(rows: int) -> None:
+    file = File.load(PLAIN.value)
+    field(file.footer, 4, 0, 3)[2] = rows
+    of = replace(PLAIN, value=file.bytes())
+    assert "in a row group" in refusal(of) or f"3 values in {rows} rows" in refusal(of)
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_other_writers_pages_are_read(compression: str, version: str) -> None:
+    table = pa.table(
+        {
+            "n": range(3000),
+            "s": [f"value {each}" for each in range(3000)],
+            "l": [["a", None], None, []] * 1000,
+        }
+    )
+    encodings = {"n": "DELTA_BINARY_PACKED", "s": "DELTA_BYTE_ARRAY", "l.list.element": "PLAIN"}
+    for options in ({}, {"use_dictionary": False, "column_encoding": encodings}):
+        of = sent(table, compression=compression, data_page_version=version,
+                  data_page_size=4000, group=1000, **options)  # fmt: skip
+        assert segment(of).to_table().to_pydict() == table.to_pydict()
+
+
+# --- what writers may leave out -------------------------------------------------------------------
+
+TEXTS = pa.table({"s": ["abc", "abcd", None, "abcde"] * 50})
+
+
+def without_is_compressed(file: File) -> None:
+    for page in file.chunks[0][0]:
+        part = field(page.header, 8)[2]
+        part.remove(field(part, 7))
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("encoding", ["PLAIN", "DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"])
+def test_a_page_is_compressed_unless_it_says_not(compression: str, encoding: str) -> None:
+    """As parquet-mr writes it: `is_compressed` is true by default, so it need not be there."""
+    of = sent(
+        TEXTS,
+        compression=compression,
+        data_page_version="2.0",
+        use_dictionary=False,
+        column_encoding={"s": encoding},
+    )
+    of = changed(of, without_is_compressed)
+    assert pq.read_table(pa.BufferReader(of.value)).equals(TEXTS)
+    assert segment(of).to_table().equals(TEXTS)
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy", "zstd"])
+def test_a_page_of_nulls_alone_may_have_nothing_to_decompress(compression: str) -> None:
+    """As Spark writes it."""
+    nulls = pa.table({"s": pa.nulls(5, pa.string())})
+    of = sent(nulls, compression=compression, data_page_version="2.0", use_dictionary=False)
+
+    def cut(file: File) -> None:
+        [page] = file.chunks[0][0]
+        nbytes = field(page.header, 8, 5)[2] + field(page.header, 8, 6)[2]
+        page.fill(page.body[:nbytes], nbytes)
+
+    assert segment(changed(of, cut)).to_table().equals(nulls)
+
+
+def test_a_page_whose_is_compressed_is_a_number_is_refused() -> None:
+    """Arrow passes over it and takes the default: what it decodes would be something else."""
+    of = sent(
+        TEXTS,
+        data_page_version="2.0",
+        use_dictionary=False,
+        column_encoding={"s": "DELTA_BYTE_ARRAY"},
+    )
+
+    def change(file: File) -> None:
+        for page in file.chunks[0][0]:
+            field(page.header, 8, 7)[1:] = [I32, 0]
+
+    assert "field 7 is of the kind 5" in refusal(changed(of, change))
+
+
+OPTIONAL = {
+    "FileMetaData": {6, 7},
+    "SchemaElement": {9, 10},
+    "RowGroup": {4, 5, 6, 7},
+    "ColumnChunk": {4, 5, 6, 7},
+    "ColumnMetaData": {8, 10, 12, 13, 14, 15, 16, 17},
+    "Statistics": {1, 2, 3, 4, 5, 6, 7, 8},
+    "DataPageHeader": {5},
+    "DictionaryPageHeader": {3},
+    "DataPageHeaderV2": {7, 8},
+}
+"""The optional fields of parquet.thrift, by their ids, without those that version 1 wants: the
+checksum of a page and the footer's key-values. Those of a schema's elements are what types are."""
+
+
+def structs(file: File) -> Iterator[tuple[str, Any]]:
+    """Yield what has optional fields."""
+    yield "FileMetaData", file.footer
+    for element in field(file.footer, 2)[2][1]:
+        yield "SchemaElement", element
+    for number, group in enumerate(field(file.footer, 4)[2][1]):
+        yield "RowGroup", group
+        for index, chunk in enumerate(field(group, 1)[2][1]):
+            yield "ColumnChunk", chunk
+            meta = file.meta(index, number)
+            yield "ColumnMetaData", meta
+            yield from (("Statistics", each[2]) for each in meta if each[0] == 12)
+            for page in file.chunks[number][index]:
+                for fid, name in ((5, "DataPageHeader"), (7, "DictionaryPageHeader"),
+                                  (8, "DataPageHeaderV2")):  # fmt: skip
+                    parts = [each[2] for each in page.header if each[0] == fid]
+                    yield from ((name, part) for part in parts)
+                    for part in parts:
+                        at = {5: 5, 8: 8}.get(fid)
+                        yield from (("Statistics", each[2]) for each in part if each[0] == at)
+
+
+def with_everything(version: str, *, index: bool) -> tuple[pa.Table, Sent]:
+    table = pa.table(
+        {
+            "n": pa.array(range(100), pa.int64()),
+            "s": [None, "a", "b", "c"] * 25,
+            "l": [["x", None], None, [], ["y"]] * 25,
+        }
+    )
+    return table, sent(
+        table,
+        group=50,
+        compression="snappy",
+        data_page_version=version,
+        write_page_index=index,
+        sorting_columns=[pq.SortingColumn(0)],
+        use_dictionary=["s"],
+        column_encoding={"n": "DELTA_BINARY_PACKED", "l.list.element": "DELTA_BYTE_ARRAY"},
+    )
+
+
+def optional(file: File) -> Iterator[tuple[str, Any, list[Any]]]:
+    """Yield each optional field there is, with the struct that it is of; pages without its default
+    are not what they were."""
+    for name, struct in structs(file):
+        for each in struct:
+            is_default = (name, *each[:2]) != ("DataPageHeaderV2", 7, FALSE)
+            if each[0] in OPTIONAL[name] and is_default:
+                yield name, struct, each
+
+
+@pytest.mark.parametrize("index", [False, True], ids=["", "page index"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_every_optional_field_may_be_left_out(version: str, index: bool) -> None:
+    table, of = with_everything(version, index=index)
+    expected = segment(of).statistics(["n", "s"])
+    assert expected is not None
+    assert set(expected) == {("n",), ("s",)}
+    for number, (name, _, (fid, *_)) in enumerate(optional(File.load(of.value))):
+        file = File.load(of.value)
+        _, struct, each = list(optional(file))[number]
+        struct.remove(each)
+        one = replace(of, value=file.settle().bytes())
+        assert segment(one).to_table().equals(table), (name, fid)
+        found = segment(one).statistics(["n", "s"])
+        assert found is not None
+        for path, bounds in found.items():  # what is left out is not said, and no null is doubt
+            assert bounds[:2] == expected[path][:2], (name, fid)
+            assert bounds.has_nulls >= expected[path].has_nulls, (name, fid)
+        out = io.BytesIO()
+        stitch([one.value, one.value], out, metadata={})
+        assert pq.read_table(out).equals(pa.concat_tables([table, table])), (name, fid)
+
+
+def test_optional_fields_are_tried_in_every_struct() -> None:
+    tried = {
+        (name, each[0])
+        for version in ("1.0", "2.0")
+        for index in (False, True)
+        for name, _, each in optional(File.load(with_everything(version, index=index)[1].value))
+    }
+    assert {name for name, _ in tried} == set(OPTIONAL)
+    assert {fid for name, fid in tried if name == "Statistics"} == {1, 2, 3, 5, 6, 7, 8}
+    assert {("DataPageHeaderV2", 7), ("ColumnMetaData", 12), ("RowGroup", 5)} <= tried
+
+
+def test_the_place_of_a_dictionary_may_be_left_out() -> None:
+    """Then the first page is it."""
+    table = pa.table({"s": ["a", "b"] * 50})
+    file = File.load(sent(table).value)
+    meta = file.meta(0)
+    field(meta, 9)[2] = field(meta, 11)[2]
+    meta.remove(field(meta, 11))
+    of = replace(sent(table), value=file.bytes())
+    assert segment(of).to_table().equals(table)
+    out = io.BytesIO()
+    stitch([of.value, of.value], out, metadata={})
+    assert pq.read_table(out).equals(pa.concat_tables([table, table]))
+
+
+# --- reading metadata -----------------------------------------------------------------------------
+
+
+def test_what_arrow_writes_is_read_as_everything_else_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The expressions, which are only faster, find what reading field by field finds."""
+    of = hostile.ordinary("zstd")
+    file = pq.ParquetFile(pa.BufferReader(of.value))
+    end = len(of.value) - 8 - file.metadata.serialized_size
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(metadata, "_any_chunk", None)
+        patch.setattr(metadata, "_any_page", None)
+        fast = list(metadata.groups(of.value[end:-8]))
+        walked = walk(of.value, file, DecodeLimits())
+    nothing = metadata.re.compile(b"(?!)")
+    monkeypatch.setattr(metadata, "ARROW_CHUNK", nothing)
+    monkeypatch.setattr(metadata, "_ARROW_PAGE", nothing)
+    assert list(metadata.groups(of.value[end:-8])) == fast
+    assert walk(of.value, file, DecodeLimits()) == walked
+
+
+def test_both_ways_read_damaged_headers_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = hostile.ordinary("none")
+    starts = [chunk.start for group in metadata.groups(_footer(of.value)) for chunk in group.chunks]
+    rng, seen = random.Random(3), 0
+    for _ in range(3000):
+        data = bytearray(of.value)
+        start = rng.choice(starts)
+        data[start + rng.randrange(40)] ^= 1 << rng.randrange(8)
+        fast = read(bytes(data), start)
+        with monkeypatch.context() as patch:
+            patch.setattr(metadata, "_ARROW_PAGE", metadata.re.compile(b"(?!)"))
+            assert read(bytes(data), start) == fast
+        seen += fast is not None
+    assert 0 < seen < 3000
+
+
+def test_a_footer_that_ends_too_early_changes_nothing_for_the_next() -> None:
+    """What is taken for granted of the next file is a schema that was read to its end."""
+    schema = bytes([2 << 4 | LIST, 1 << 4 | BINARY, 10]) + b"\xff" * 10
+    with pytest.raises(IndexError):
+        list(metadata.groups(schema[:-7]))
+    assert list(metadata.groups(schema + STOP)) == []
+
+
+def _footer(data: bytes) -> bytes:
+    return data[len(data) - 8 - int.from_bytes(data[-8:-4], "little") : -8]
+
+
+def read(data: bytes, start: int) -> tuple[metadata.Page, int] | None:
+    cursor = Cursor(data, start)
+    try:
+        return metadata.page(cursor), cursor.pos
+    except (ValueError, IndexError):
+        return None
+
+
+# --- a topic of them ------------------------------------------------------------------------------
+
+
+def test_a_topic_full_of_damage_is_a_stream_of_reports_among_good_records() -> None:
+    """The long form of this is in tests/faults."""
+    outcome = hostile.main(400, 200)["found"]
+    for name, counts in outcome.items():
+        cases = counts.get("reported", 0) + counts.get("harmless", 0)
+        assert counts == {**counts, "neighbours": cases + 1}, name
+        assert "wrong" not in counts, name
+    assert outcome["bombs"]["reported"] == len(hostile.BOMBS)

@@ -1,0 +1,162 @@
+"""Producers that nobody closes: what they accepted is sent, and nothing of them stays."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from typing import Any
+
+import confluent_kafka
+import pyarrow as pa
+import pytest
+from support import eventually
+
+from columnar_kafka import Producer, lifecycle
+
+SCHEMA = pa.schema([("n", pa.int64())])
+
+
+def senders() -> set[threading.Thread]:
+    return {each for each in threading.enumerate() if each.name.startswith("columnar-kafka")}
+
+
+def make(servers: str, **config: Any) -> Producer:
+    producer = Producer(
+        {"bootstrap.servers": servers, "columnar.encoding": "parquet"} | config, log_level=0
+    )
+    producer.set_schema("dropped", SCHEMA)
+    return producer
+
+
+@pytest.mark.parametrize("cyclic", [False, True])
+def test_a_dropped_producer_with_nothing_outstanding_is_gone(embedded, *, cyclic: bool) -> None:
+    before = senders()
+    producer = make(embedded.bootstrap_servers)
+    producer.produce("dropped", {"n": 1})
+    assert producer.flush(20) == 0
+    if cyclic:
+        producer.itself = producer
+    alive = weakref.ref(producer)
+    del producer
+    gc.collect()
+    eventually(lambda: alive() is None)
+    eventually(lambda: not senders() - before)
+
+
+@pytest.mark.parametrize("cyclic", [False, True])
+def test_a_dropped_producer_sends_what_it_accepted(
+    embedded, caplog: pytest.LogCaptureFixture, *, cyclic: bool
+) -> None:
+    before = senders()
+    seen: list[Any] = []
+    producer = make(embedded.bootstrap_servers, **{"columnar.linger.ms": 60_000})
+    for n in range(100):
+        producer.produce("dropped", {"n": n}, on_delivery=lambda error, _: seen.append(error))
+    if cyclic:
+        producer.itself = producer
+    del producer
+    gc.collect()
+    eventually(lambda: len(seen) == 100)
+    assert seen == [None] * 100
+    assert "dropped with 100 records outstanding" in caplog.text
+    eventually(lambda: not senders() - before)
+    eventually(lambda: not lifecycle._dropped)
+
+
+def test_a_producer_that_was_never_made_is_dropped_quietly() -> None:
+    with pytest.raises(confluent_kafka.KafkaException):
+        Producer({"columnar.encoding": "parquet", "no.such.key": 1})
+    Producer.__new__(Producer).__del__()
+
+
+class Waiting:
+    """Stands for a producer with records outstanding."""
+
+    _longest_wait = 300.0
+
+    def __init__(self, left: int, *, interrupted: bool = False) -> None:
+        self.left = left
+        self._flush_interrupted = interrupted
+
+    def __len__(self) -> int:
+        return self.left
+
+    def _flush_for(self, seconds: float) -> None: ...
+
+    def _describe_outstanding(self) -> str:
+        return f"{self.left} records" if self.left else ""
+
+
+def test_a_wait_is_told_of_after_two_seconds_and_then_every_ten(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now = 0.0
+    wait = lifecycle.Wait([Waiting(3), Waiting(0)], clock=lambda: now)
+    told = []
+    for tenths in range(250):
+        now = tenths / 10
+        wait.tell()
+        told += [now] * len(caplog.messages)
+        caplog.clear()
+    assert told == [2.0, 12.0, 22.0]
+
+
+def test_nothing_is_told_of_a_wait_that_is_over_soon(caplog: pytest.LogCaptureFixture) -> None:
+    now = 0.0
+    client = Waiting(3)
+    wait = lifecycle.Wait([client], clock=lambda: now)
+    now = 1.9
+    wait.tell()
+    client.left = 0
+    now = 20.0
+    wait.tell()
+    wait.give_up()
+    assert caplog.messages == []
+
+
+def test_after_an_interrupted_flush_a_wait_is_over_five_seconds_after_the_last_progress() -> None:
+    now = 0.0
+    hopeless, busy, other = (
+        Waiting(3, interrupted=True),
+        Waiting(3, interrupted=True),
+        Waiting(3),
+    )
+    wait = lifecycle.Wait([hopeless, busy, other], clock=lambda: now)
+    now = 4.9
+    busy.left, hopeless.left = 2, 4  # an event of the client's own is no progress
+    assert wait.clients() == [hopeless, busy, other]
+    now = 5.0
+    assert wait.clients() == [busy, other]
+    now = 9.9
+    assert wait.clients() == [other]
+
+
+class Failing(Waiting):
+    """Stands for a producer each of whose reports fails."""
+
+    def _accept_only(self, *threads: int) -> None: ...
+
+    def _flush_for(self, seconds: float) -> BaseException:
+        self.left -= 1
+        return ValueError(f"report {self.left}")
+
+
+def test_of_reports_that_fail_at_exit_the_first_is_logged_and_the_others_are_counted(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifecycle, "_live", {Failing(500)})
+    monkeypatch.setattr(lifecycle, "_dropped", set())
+    lifecycle._flush_all()
+    assert caplog.messages == [
+        "a delivery report failed at exit",
+        "499 more delivery reports failed at exit",
+    ]
+    assert "ValueError: report 499" in caplog.text
+
+
+def test_flushing_one_that_another_thread_has_closed_ends(embedded) -> None:
+    producer = make(embedded.bootstrap_servers)
+    producer.produce("dropped", {"n": 1})
+    producer.close()
+    assert producer._flush_fully() == []
