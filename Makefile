@@ -32,7 +32,7 @@ format: install  ## write the format
 	$(BIN)/ruff check --fix $(CODE)
 
 test: install  ## all tests but the long ones
-	$(BIN)/python -m pytest --ignore tests/faults --ignore tests/third_parties --numprocesses 3 --dist loadscope
+	$(BIN)/python -m pytest --ignore tests/faults --ignore tests/third_parties --numprocesses 3 --dist loadscope --max-worker-restart 0
 
 integration: install  ## only the tests on real servers
 	$(BIN)/python -m pytest tests/integration

@@ -913,6 +913,8 @@ class Consumer(StockConsumer):
         if self._static:  # stays a member: only what waits already is answered
             self._broker.poll(0)
             return
+        if self._feed.was_interrupted:  # in a revocation, perhaps: what has gone is not given back
+            self._granted &= set(map(key_of, self._broker.assignment()))
         was_granted, member = bool(self._granted), super().consumer_group_metadata()
         try:
             super().unsubscribe()

@@ -123,6 +123,7 @@ class Feed:
         self._arrived: deque[confluent_kafka.Message] = deque()  # while one thread has its turn
         self._is_closed = False
         self._interrupted = False  # in a poll of librdkafka's, or a callback of a rebalance's
+        self.was_interrupted = False  # ever
         self._changes = 0  # grows with all that may change what is held: a callback may do it
         self._held_back: dict[Partition, TopicPartition] = {}  # paused inside, not by the user
         self._paused: set[Partition] = (
@@ -211,7 +212,7 @@ class Feed:
 
     def interrupted(self) -> None:
         """Note that an exception has cut short what is done in a rebalance."""
-        self._interrupted, self.due = True, _LONG_AGO
+        self._interrupted, self.was_interrupted, self.due = True, True, _LONG_AGO
 
     def clear(self) -> None:
         """Forget everything: the consumer is closed."""

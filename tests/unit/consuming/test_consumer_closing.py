@@ -238,3 +238,39 @@ def test_a_close_that_is_interrupted_while_it_leaves_does_not_commit_any_more(
     assert committed(kafka) == OFFSET_INVALID
     with pytest.raises(RuntimeError, match="closed"):
         consumer.poll(0)
+
+
+def test_closing_waits_for_no_partition_whose_revocation_was_interrupted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A signal's handler raised in it: the partition has gone, and is not revoked again."""
+    kafka = FakeKafka()
+    kafka.create_topic("t", 2)
+    for partition in (0, 1):
+        for n in range(4):
+            kafka.append("t", partition, value=b"%d" % n)
+    config = {"group.id": "g", "columnar.encoding": "parquet", "auto.offset.reset": "earliest"}
+    one = kafka.Consumer(config | {"max.poll.interval.ms": 6000, "session.timeout.ms": 6000})
+    other = kafka.Consumer(config)
+    one.subscribe(["t"])
+    assert len(one.consume(3, 20)) == 3
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    other.subscribe(["t"])
+    with monkeypatch.context() as patch:
+        patch.setattr(one.memory, "commit", interrupted)
+        other.poll(0)
+        with pytest.raises(KeyboardInterrupt):
+            one.consume(100, 20)
+    eventually(lambda: [one.poll(0), other.poll(0)] and len(one.assignment()) == 1)
+    assert one.consume(1, 20)  # there is something to be committed
+    polls: list[float] = []
+    poll = one.memory.poll
+    monkeypatch.setattr(
+        one.memory, "poll", lambda seconds: (polls.append(seconds), poll(seconds))[1]
+    )
+    one.close()
+    other.close()
+    assert len(polls) < 50

@@ -341,7 +341,7 @@ def test_nothing_is_left_when_the_parent_is_killed_while_it_waits() -> None:
     hang = program("ctypes.PyDLL(None).sleep(1000)")
     code = f"""
         isolated._PROGRAM = {hang!r}
-        decoder._limits = Limits(decode_seconds=2.0)
+        decoder._limits = DecodeLimits(decode_seconds=2.0)
         wait = isolated._Child._wait
         def told(self, seconds, *, memory_bytes):
             if self._process.pid in shown:
