@@ -258,13 +258,17 @@ def test_closing_waits_for_no_partition_whose_revocation_was_interrupted(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
+    def shared() -> bool:
+        one.poll(0)
+        other.poll(0)
+        return len(one.assignment()) == 1
+
     other.subscribe(["t"])
     with monkeypatch.context() as patch:
         patch.setattr(one.memory, "commit", interrupted)
-        other.poll(0)
         with pytest.raises(KeyboardInterrupt):
-            one.consume(100, 20)
-    eventually(lambda: [one.poll(0), other.poll(0)] and len(one.assignment()) == 1)
+            eventually(lambda: shared() and False)
+    eventually(shared)
     assert one.consume(1, 20)  # there is something to be committed
     polls: list[float] = []
     poll = one.memory.poll
