@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from confluent_kafka import TopicPartition
+
 from columnar_kafka import position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from confluent_kafka import TopicPartition
-
-__all__ = ["GroupMetadata", "Partition", "key_of", "to_positions"]
+__all__ = [
+    "GroupMetadata",
+    "Partition",
+    "key_of",
+    "to_kafka_offset",
+    "to_kafka_offsets",
+    "to_positions",
+]
 
 Partition = tuple[str, int]
-
 
 _LARGEST: Final = (1 << 63) - 1  # an offset that Kafka never had can be committed all the same
 
@@ -30,6 +36,23 @@ def to_positions(partitions: Iterable[TopicPartition] | None) -> list[TopicParti
     for each in found:
         each.offset = min(position.resume(each.offset, each.metadata)[0], _LARGEST)
     return found
+
+
+def to_kafka_offset(partition: TopicPartition) -> TopicPartition:
+    """Return a partition with the Kafka offset of its position.
+
+    Anything without a position is returned as it is: librdkafka itself refuses it.
+    """
+    if not isinstance(partition, TopicPartition) or partition.offset < 0:
+        return partition
+    offset = position.unpack(partition.offset).offset
+    epoch = -1 if partition.leader_epoch is None else partition.leader_epoch
+    return TopicPartition(partition.topic, partition.partition, offset, leader_epoch=epoch)
+
+
+def to_kafka_offsets(partitions: list[TopicPartition]) -> list[TopicPartition]:
+    """Return partitions with the Kafka offsets of their positions; no list as it is, too."""
+    return list(map(to_kafka_offset, partitions)) if isinstance(partitions, list) else partitions
 
 
 class GroupMetadata:

@@ -16,9 +16,8 @@ import pyarrow as pa
 from confluent_kafka import KafkaException, TopicPartition
 
 from columnar_kafka.aio.callback import Callback
+from columnar_kafka.aio.cancellable import STEP, CancellableConsumer
 from columnar_kafka.aio.inbox import Inbox, LoopLogger
-from columnar_kafka.consuming.consumer import Consumer
-from columnar_kafka.consuming.feed import never
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.segment.decoder import Segment
 
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["AIOConsumer"]
 
-_STEP: Final = 0.1
-"""How long, in seconds, a call goes on in its thread when nobody waits for it any more."""
 _CALLBACKS: Final = ("error_cb", "throttle_cb", "stats_cb", "on_commit")
 _NOT_GIVEN: Final[Any] = object()  # confluent-kafka refuses None where a callback is expected
 
@@ -52,7 +49,7 @@ class AIOConsumer:
     taken comes again.
     """
 
-    _consumer_class: ClassVar[type[Consumer]] = Consumer
+    _consumer_class: ClassVar[type[CancellableConsumer]] = CancellableConsumer
 
     def __init__(
         self,
@@ -112,7 +109,7 @@ class AIOConsumer:
         """
 
         def poll(_: int, timeout: float, __: Stops) -> list[Any]:
-            found = self._consumer.poll(min(timeout, _STEP))
+            found = self._consumer.poll(min(timeout, STEP))
             return [] if found is None else [found]
 
         found = await self._take(partial(self._kept_first, poll), 1, timeout)
@@ -133,14 +130,7 @@ class AIOConsumer:
         """
 
         def consume(count: int, timeout: float, stops: Stops) -> list[Any]:
-            if not self._consumer._settings.unwraps:
-                return self._consumer.consume(count, min(timeout, _STEP))
-            # All at once: what a step had taken would be committed in the next one.
-            self._consumer._stops = stops
-            try:
-                return self._consumer.consume(count, timeout)
-            finally:
-                self._consumer._stops = never
+            return self._consumer.consume_until(stops, count, timeout)
 
         return await self._take(partial(self._kept_first, consume), num_messages, timeout)
 
@@ -157,7 +147,7 @@ class AIOConsumer:
         """Return the next segment, verified and not decoded; see `Consumer.poll_segment`."""
 
         def poll(_: int, timeout: float, __: Stops) -> list[Segment]:
-            found = self._consumer.poll_segment(min(timeout, _STEP))
+            found = self._consumer.poll_segment(min(timeout, STEP))
             return [] if found is None else [found]
 
         found = await self._take(poll, 1, timeout)
@@ -174,7 +164,7 @@ class AIOConsumer:
             RuntimeError: the consumer is closed, or was while this waited.
             KafkaException, TypeError, ValueError: as `Consumer.consume_arrow`.
         """
-        find = partial(self._consumer._find_arrow, *args, **kwargs)
+        find = partial(self._consumer.find_table, *args, **kwargs)
         found: FoundTable | None = await self._wait(find)
         return None if found is None else found.take()  # nobody else had a turn since
 
@@ -201,7 +191,7 @@ class AIOConsumer:
             kwargs["on_error"] = self._on_loop(on_error)
         if on_schema_change is not None:
             kwargs["on_schema_change"] = self._on_loop(on_schema_change)
-        stream = partial(self._consumer._arrow_stream, *args, until_end=until_end, **kwargs)
+        stream = partial(self._consumer.open_stream, *args, until_end=until_end, **kwargs)
         schema, batches = await self._wait(stream)
         reading = self._read(batches, until_end=until_end)
         return pa.RecordBatchReader.from_batches(schema, reading)
@@ -320,21 +310,10 @@ class AIOConsumer:
                 continue
             key = place.topic, place.partition
             if key not in ours:
-                ours[key] = self._went_back(place)
+                ours[key] = self._consumer.go_back(place)
             if not ours[key] and not isinstance(each, Segment):
                 # It may have been committed when the partition was given back: nobody else gets it.
                 self._kept.append(each)
-
-    def _went_back(self, place: TopicPartition) -> bool:
-        try:
-            self._consumer.seek(place)
-        except KafkaException:
-            return False  # the partition is no longer this consumer's
-        if self._consumer._settings.unwraps and self._consumer._settings.auto_store:
-            # Or what was stored when it was taken would be committed.
-            with self._consumer._lock:
-                self._consumer._feed.ledger.store(place)
-        return True
 
     # --- the assignment -------------------------------------------------------------------------
 

@@ -16,11 +16,11 @@ from columnar_kafka.config import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from columnar_kafka.errors import ConfigError
 
-__all__ = ["ConsumerConfig"]
+__all__ = ["ClientSettings", "ConsumerConfig"]
 
 DECODES: Final = ("inline", "isolated")
 
@@ -88,3 +88,28 @@ class ConsumerConfig:
             # it would look a second later.
             rest.setdefault("fetch.queue.backoff.ms", 50)
         return parsed, rest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSettings:
+    """The settings of librdkafka's that matter here too; durations in seconds."""
+
+    is_cooperative: bool
+    """The group assigns and revokes partitions incrementally."""
+    is_static: bool
+    """The consumer stays a member of its group when it is closed."""
+    tells_ends: bool
+    """The end of a partition is an event."""
+    max_poll_interval: float
+
+    @classmethod
+    def parse(cls, config: Mapping[str, Any]) -> ClientSettings:
+        """Return the settings in a configuration that librdkafka has accepted."""
+        strategy = str(config.get("partition.assignment.strategy"))
+        is_new_protocol = str(config.get("group.protocol")).lower() == "consumer"
+        return cls(
+            is_cooperative="cooperative" in strategy or is_new_protocol,
+            is_static="group.instance.id" in config,
+            tells_ends=str(config.get("enable.partition.eof")).lower() in ("true", "1"),
+            max_poll_interval=int(config.get("max.poll.interval.ms", 300_000)) / 1000,
+        )

@@ -19,7 +19,7 @@ from segments import segment
 
 from columnar_kafka import SegmentError, position
 from columnar_kafka.config import DecodeLimits
-from columnar_kafka.consuming import feed, handout, offset_store, turn
+from columnar_kafka.consuming import commits, feed, group_membership, handout, offset_store, turn
 from columnar_kafka.consuming.arrow import batch_reader, table_feed
 from columnar_kafka.consuming.arrow.batch_reader import stream
 from columnar_kafka.consuming.arrow.projection import Projection
@@ -303,7 +303,11 @@ def test_wherever_it_is_interrupted_a_consumer_has_moved_or_not(name: str) -> No
         if name == "resume":
             consumer.pause([T0])
         interrupter = Interrupter(
-            *MODULES, sys.modules["columnar_kafka.consuming.consumer"], places=places
+            *MODULES,
+            sys.modules["columnar_kafka.consuming.consumer"],
+            commits,
+            group_membership,
+            places=places,
         )
         with suppress(Interrupted):
             interrupter.run(lambda: move(consumer))
