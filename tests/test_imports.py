@@ -54,7 +54,8 @@ consuming.arrow_output  consuming.positions  consuming.assembly  consuming.consu
 
 serializing  share
 columnar_kafka
-aio.inbox  aio.poller  aio.producer  aio.callback  aio.cancellable  aio.consumer  aio
+aio.inbox  aio.poller  aio.producer
+aio.callback  aio.cancellable  aio.undelivered  aio.consumer  aio
 testing.memory.log  testing.memory.group  testing.memory.cluster
 testing.memory.producer  testing.memory.membership  testing.memory.consumer  testing.memory
 testing.client  testing.producer  testing.consumer  testing.kafka  testing

@@ -7,7 +7,6 @@ import contextlib
 import inspect
 import math
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
@@ -18,19 +17,19 @@ from confluent_kafka import KafkaException, TopicPartition
 from columnar_kafka.aio.callback import Callback
 from columnar_kafka.aio.cancellable import STEP, CancellableConsumer
 from columnar_kafka.aio.inbox import Inbox, LoopLogger
+from columnar_kafka.aio.undelivered import Undelivered
 from columnar_kafka.errors import ConfigError
-from columnar_kafka.segment.decoder import Segment
 
 if TYPE_CHECKING:
     import concurrent.futures
     from collections.abc import Callable, Iterator, Mapping
 
+    from columnar_kafka.aio.undelivered import Take
     from columnar_kafka.consuming.arrow.table_feed import FoundTable
     from columnar_kafka.consuming.feed import Stops
     from columnar_kafka.consuming.lag import Lag
     from columnar_kafka.errors import SchemaError
-
-    Take = Callable[[int, float, Stops], list[Any]]  # so many, within so many seconds
+    from columnar_kafka.segment.decoder import Segment
 
 __all__ = ["AIOConsumer"]
 
@@ -84,11 +83,7 @@ class AIOConsumer:
         self._turn = asyncio.Lock()  # whose call runs, and behind it who came later
         self._closing = False
         self._ending: asyncio.Future[None] | None = None
-        # What the last call has taken and nobody was given yet; of that, what cannot be taken
-        # again; and what a call could not raise. They belong to whose turn it is.
-        self._untaken: list[Any] = []
-        self._kept: list[Any] = []
-        self._raised: Exception | None = None
+        self._undelivered = Undelivered(self._consumer)
 
     async def __aenter__(self) -> Self:
         """Return this consumer."""
@@ -112,7 +107,7 @@ class AIOConsumer:
             found = self._consumer.poll(min(timeout, STEP))
             return [] if found is None else [found]
 
-        found = await self._take(partial(self._kept_first, poll), 1, timeout)
+        found = await self._take(partial(self._undelivered.take_kept_first, poll), 1, timeout)
         return found[0] if found else None
 
     async def consume(
@@ -132,13 +127,9 @@ class AIOConsumer:
         def consume(count: int, timeout: float, stops: Stops) -> list[Any]:
             return self._consumer.consume_until(stops, count, timeout)
 
-        return await self._take(partial(self._kept_first, consume), num_messages, timeout)
-
-    def _kept_first(self, take: Take, count: int, timeout: float, stops: Stops) -> list[Any]:
-        if not self._kept:
-            return take(count, timeout, stops)
-        found, self._kept = self._kept[:count], self._kept[count:]
-        return found
+        return await self._take(
+            partial(self._undelivered.take_kept_first, consume), num_messages, timeout
+        )
 
     async def poll_segment(
         self,
@@ -201,9 +192,7 @@ class AIOConsumer:
         cancelled = threading.Event()
 
         def wait() -> Any:
-            error, self._raised = self._raised, None
-            if error is not None:
-                raise error
+            self._undelivered.raise_pending()
             try:
                 found = function(stops=partial(self._stops, cancelled))
             except KafkaException:
@@ -220,10 +209,13 @@ class AIOConsumer:
             cancelled.set()
             raise
 
-    def _stops(self, stopped: threading.Event) -> bool:
-        """Say whether a call that waits is to end; the loop hears meanwhile what it has to."""
+    def _stops(self, cancelled: threading.Event) -> bool:
+        return self._is_closing() or cancelled.is_set()
+
+    def _is_closing(self) -> bool:
+        """Say whether a call that waits is to end; meanwhile the loop gets its callbacks."""
         self._inbox.wake()
-        return self._closing or stopped.is_set()
+        return self._closing
 
     def _read(
         self, batches: Iterator[pa.RecordBatch], *, until_end: bool
@@ -260,60 +252,15 @@ class AIOConsumer:
         timeout: float,  # noqa: ASYNC109 - it is for the thread
     ) -> list[Any]:
         math.isfinite(timeout)  # or a TypeError, in confluent-kafka's words
-        stopped = threading.Event()
+        cancelled = threading.Event()
+        take_now = partial(
+            self._undelivered.take, cancelled=cancelled.is_set, closing=self._is_closing
+        )
         try:
-            found: list[Any] = await self._call(self._taken, take, count, timeout, stopped)
+            found: list[Any] = await self._call(take_now, take, count, timeout)
         finally:
-            stopped.set()
+            cancelled.set()
         return found
-
-    def _taken(
-        self,
-        take: Take,
-        count: int,
-        timeout: float,
-        stopped: threading.Event,
-    ) -> list[Any]:
-        """Take until there is nobody any more who would be given it."""
-        stops = partial(self._stops, stopped)
-        error, self._raised = self._raised, None
-        if error is not None:
-            raise error
-        deadline = math.inf if timeout < 0 else time.monotonic() + timeout
-        found: list[Any] = []
-        while True:
-            left = max(0.0, deadline - time.monotonic())
-            try:
-                found += take(count - len(found), left, stops)
-            except Exception as error:
-                if not found:
-                    raise
-                self._raised = error  # or what was taken would be lost
-                break
-            self._inbox.wake()
-            if len(found) >= count or time.monotonic() >= deadline or stopped.is_set():
-                break
-            if self._closing:
-                if not found:
-                    raise RuntimeError("Consumer closed")
-                break
-        self._untaken = found
-        return found
-
-    def _give_back(self) -> None:
-        """Go back to what was taken for a call that was cancelled then."""
-        untaken, self._untaken = self._untaken, []
-        ours: dict[tuple[str, int], bool] = {}
-        for each in untaken:
-            place = _place(each)
-            if place is None:
-                continue
-            key = place.topic, place.partition
-            if key not in ours:
-                ours[key] = self._consumer.go_back(place)
-            if not ours[key] and not isinstance(each, Segment):
-                # It may have been committed when the partition was given back: nobody else gets it.
-                self._kept.append(each)
 
     # --- the assignment -------------------------------------------------------------------------
 
@@ -473,14 +420,14 @@ class AIOConsumer:
         callback = Callback.of(self)
         if callback is not None:
             found = await callback.call(function)
-            self._untaken = []
+            self._undelivered.delivered()
             return found
         await self._turn.acquire()
         running = None
         try:
             running = self.executor.submit(self._run, function)
             found = await asyncio.wrap_future(running)
-            self._untaken = []  # nothing comes between this and the caller
+            self._undelivered.delivered()  # nothing comes between this and the caller
             return found
         finally:
             if running is None or running.done():
@@ -489,7 +436,7 @@ class AIOConsumer:
                 running.add_done_callback(self._end_turn)
 
     def _run(self, function: Callable[[], Any]) -> Any:
-        self._give_back()
+        self._undelivered.give_back()
         try:
             return function()
         finally:
@@ -533,13 +480,3 @@ def _is_on_a_loop() -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def _place(taken: Any) -> TopicPartition | None:
-    """Return where a message, an event or a segment is; None for an event of no partition."""
-    if isinstance(taken, Segment):
-        return TopicPartition(taken.topic, taken.partition, taken.offset)
-    topic, partition, offset = taken.topic(), taken.partition(), taken.offset()
-    if topic is None or partition is None or offset is None or offset < 0:
-        return None
-    return TopicPartition(topic, partition, offset)

@@ -97,10 +97,10 @@ class ArrowOutput:
     def stream(
         self,
         columns: Sequence[str] | None = None,
-        *,
         schema: pa.Schema | None = None,
         num_records: int = 100_000,
         timeout: float = -1,
+        *,
         until_end: bool = False,
         on_error: OnError = None,
         on_schema_change: OnSchemaChange = None,

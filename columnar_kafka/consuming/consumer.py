@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from functools import partial
 from operator import index
@@ -15,9 +14,9 @@ from columnar_kafka import lifecycle
 from columnar_kafka.broker.client_classes import StockConsumer, traced
 from columnar_kafka.broker.confluent import ConfluentConsumer
 from columnar_kafka.config import merge_arguments
-from columnar_kafka.consuming.assembly import assemble
+from columnar_kafka.consuming.assembly import assemble, guarded_callbacks
 from columnar_kafka.consuming.callback_errors import CallbackErrors
-from columnar_kafka.consuming.group_membership import answer_unclosed
+from columnar_kafka.consuming.group_membership import end_unclosed
 from columnar_kafka.consuming.settings import ClientSettings, ConsumerConfig
 from columnar_kafka.errors import ConfigError, ForkError
 
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
 __all__ = ["Consumer"]
 
 _MAX_CONSUME: Final = 1_000_000
-_CALLBACKS: Final = ("error_cb", "stats_cb", "throttle_cb")
 _NOT_GIVEN: Final[Any] = object()  # confluent-kafka refuses None where a callback is expected
 
 T = TypeVar("T")
@@ -50,23 +48,22 @@ T = TypeVar("T")
 class Consumer(StockConsumer):
     """`confluent_kafka.Consumer`, whose messages are records when ``columnar.encoding=parquet``.
 
-    With ``columnar.encoding=none`` (the default) or ``fetch.raw.bytes=true`` every call is
-    confluent-kafka's own: a segment is a message whose value is a Parquet file.
-
-    With ``parquet`` every offset that goes in or comes out is a position: a record's place, where
-    the consumer can seek, commit and resume.
+    Every offset that goes in or comes out is a position then: a record's place, where the consumer
+    can seek, commit and resume. With ``columnar.encoding=none`` (the default), or
+    ``fetch.raw.bytes=true``, every call is confluent-kafka's own, and a segment is a message whose
+    value is a Parquet file.
 
     Thread-safe. A thread that waits for records lets other threads' calls go first, within 0.1 s,
     or about 10 ms where that happens often. Each record is handed out once, to one thread. Source:
     KIP-1008, and confluent-kafka 2.16.
     """
 
-    # What a subclass that does not call __init__ has: confluent-kafka's own errors.
-    _settings = ConsumerConfig.parse({})[0]
-    _cooperative = False  # nor is there anything to be answered at its end
     _stock: ClassVar[type] = StockConsumer
     _above_tracer: ClassVar[tuple[type, ...]] = ()
-    # None where segments are not unwrapped: every call is confluent-kafka's own then.
+    # What a subclass that does not call __init__ has: confluent-kafka's own errors.
+    _settings = ConsumerConfig.parse({})[0]
+    _cooperative = False
+    # None where segments are not unwrapped.
     _feed: TableFeed | None = None
     _group: GroupMembership | None = None
     _commits: Commits | None = None
@@ -86,32 +83,24 @@ class Consumer(StockConsumer):
             KafkaException, TypeError, ValueError: as confluent-kafka.
         """
         settings, inner = ConsumerConfig.parse(merge_arguments(args, kwargs))
-        self._settings = settings
-        self._errors = CallbackErrors()
+        self._settings, self._errors = settings, CallbackErrors()
         if settings.unwraps:
-            inner |= self._guarded_callbacks(inner)
+            inner |= guarded_callbacks(self._errors, inner, settings, self._commit_answered)
         super().__init__(inner)
         client = ClientSettings.parse(inner)
         self._cooperative = client.is_cooperative
         lifecycle.abandon_in_children(self)
         if settings.unwraps:
-            self._unwrap(client, inner)
+            self._broker = self._connect(inner)
+            parts = assemble(self._base, self._broker, settings, client, self._errors)
+            self._decoder, self._feed, self._commits = parts.decoder, parts.feed, parts.commits
+            self._group, self._positions, self._arrow = parts.group, parts.positions, parts.arrow
         elif type(self).poll is Consumer.poll:
             # Off means off: the base method bound here costs what stock's does.
             self.poll = super().poll  # type: ignore[method-assign]
 
-    def _guarded_callbacks(self, inner: dict[str, Any]) -> dict[str, Any]:
-        found = {key: inner[key] for key in _CALLBACKS if callable(inner.get(key))}
-        if self._settings.on_commit is None or callable(self._settings.on_commit):
-            found["on_commit"] = lambda *it: self._needed(self._commits, "commit").answered(*it)
-        return {key: self._errors.guard(callback) for key, callback in found.items()}
-
-    def _unwrap(self, client: ClientSettings, inner: dict[str, Any]) -> None:
-        if self._settings.unread is not None:
-            raise self._settings.unread
-        self._broker = self._connect(inner)
-        parts = assemble(self._base, self._broker, self._settings, client, self._errors)
-        self._decoder, self._feed, self._commits, self._group, self._positions, self._arrow = parts
+    def _commit_answered(self, *result: Any) -> None:
+        self._needed(self._commits, "on_commit").answered(*result)
 
     def _connect(self, inner: dict[str, Any]) -> ConsumerBroker:
         """Return the Kafka that messages come from."""
@@ -165,7 +154,6 @@ class Consumer(StockConsumer):
         return self._feed.take(count, timeout, self._is_stopped)
 
     def _is_stopped(self) -> bool:
-        """Say whether `consume` waits for no more."""
         return bool(self._errors)
 
     def poll_segment(self, timeout: float = -1) -> Segment | None:
@@ -179,6 +167,7 @@ class Consumer(StockConsumer):
                 call continues after it.
             KafkaException: the next message is a plain one (`poll` takes it), or an error event.
             ConfigError: ``columnar.encoding`` is ``none``, or ``fetch.raw.bytes`` is set.
+            RuntimeError: the consumer is closed.
         """
         feed = self._needed(self._feed, "poll_segment")
         math.isfinite(timeout)
@@ -216,8 +205,8 @@ class Consumer(StockConsumer):
             columns: the only columns to decode, in this order; members as ``_kafka.offset``.
             filter: only rows for which it is true. It may use columns that are not in `columns`; in
                 segments without such rows, only these are decoded.
-            promote: continue when the schema grows (see `Producer.set_schema`); null where a record
-                lacks a column.
+            promote: continue when the schema grows (`Producer.set_schema`), with null for missing
+                data.
             key: the format of plain messages' keys, or one by topic; by default they are bytes.
             value: the format of their values; values that are no records are the column ``value``.
 
@@ -226,8 +215,7 @@ class Consumer(StockConsumer):
             RowError: the next plain message cannot be decoded; the next call continues after it.
             KafkaException: an error event, or the end of a partition, is next.
             SchemaError: the next record lacks a column, or does not fit the filter; it stays.
-            ConfigError: as `poll_segment`.
-            RuntimeError, TypeError, ValueError: as `consume`.
+            ConfigError, RuntimeError, TypeError, ValueError: as `consume` and `poll_segment`.
         """
         return self._needed(self._arrow, "consume_arrow").take(
             num_records, timeout, columns, filter=filter, promote=promote, key=key, value=value
@@ -284,20 +272,11 @@ class Consumer(StockConsumer):
             RuntimeError: by the batches, with `until_end`: the consumer was closed before the end.
             ConfigError: as `consume_arrow`; or `until_end` without the setting it needs.
         """
-        schema, batches = self._needed(self._arrow, "arrow_reader").stream(
-            columns,
-            filter=filter,
-            promote=promote,
-            key=key,
-            value=value,
-            schema=schema,
-            num_records=num_records,
-            timeout=timeout,
-            until_end=until_end,
-            on_error=on_error,
-            on_schema_change=on_schema_change,
-        )
-        return pa.RecordBatchReader.from_batches(schema, batches)
+        options: dict[str, Any] = {"filter": filter, "promote": promote, "key": key, "value": value}
+        options |= {"on_error": on_error, "on_schema_change": on_schema_change}
+        arrow = self._needed(self._arrow, "arrow_reader")
+        found = arrow.stream(columns, schema, num_records, timeout, until_end=until_end, **options)
+        return pa.RecordBatchReader.from_batches(*found)
 
     # --- the assignment -------------------------------------------------------------------------
 
@@ -364,8 +343,8 @@ class Consumer(StockConsumer):
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         """Return the position after the last record handed out, for each partition.
 
-        As in confluent-kafka, a `poll` that returns nothing passes the end of a transaction and
-        aborted records, so a consumer reaches the high watermark behind them too.
+        A `poll` that returns nothing passes the ends of transactions and aborted records, as in
+        confluent-kafka, so a consumer reaches the high watermark behind them.
         """
         return (self._positions or self._base).position(partitions)
 
@@ -389,8 +368,8 @@ class Consumer(StockConsumer):
 
         Raises:
             KafkaException: when synchronous, nothing is stored, or as confluent-kafka.
-            ValueError: both `message` and `offsets`.
-            TypeError: `message` is no message of this package.
+            ValueError, TypeError: both `message` and `offsets`; `message` is none of this
+                package's.
         """
         chosen = _chosen(message, offsets)
         chosen["asynchronous"] = bool(legacy.pop("async", asynchronous))  # it was a keyword once
@@ -407,8 +386,7 @@ class Consumer(StockConsumer):
         Raises:
             KafkaException: they are stored automatically (``enable.auto.offset.store=true``), or
                 none of these partitions is assigned.
-            ValueError: neither or both `message` and `offsets`.
-            TypeError: `message` is no message of this package.
+            ValueError, TypeError: as `commit`; or neither `message` nor `offsets`.
         """
         self._check_open()
         (self._commits or self._base).store_offsets(**_chosen(message, offsets))
@@ -422,19 +400,14 @@ class Consumer(StockConsumer):
     def lag(self, partitions: list[TopicPartition] | None = None, timeout: float = -1) -> list[Lag]:
         """Return how much is still to be read of these partitions, by default of all assigned.
 
-        Asks Kafka for the high watermarks, and serves no callbacks. A partition of which nothing
-        was handed out counts from where it was assigned or sought, else from the group's commit, or
-        0.
+        Asks Kafka for the high watermarks; serves no callbacks. A partition of which nothing was
+        handed out counts from where it was assigned or sought, else from the group's commit, or 0.
 
         Raises:
             KafkaException: as confluent-kafka; ``_TIMED_OUT`` after `timeout` seconds in all.
-            ConfigError: as `poll_segment`.
-            RuntimeError: the consumer is closed.
+            ConfigError, RuntimeError: as `poll_segment`.
         """
-        positions = self._needed(self._positions, "lag")
-        math.isfinite(timeout)
-        self._check_open()
-        return positions.lag(partitions, timeout)
+        return self._needed(self._positions, "lag").lag(partitions, timeout)
 
     def offsets_for_times(
         self, partitions: list[TopicPartition], timeout: float = -1
@@ -478,10 +451,10 @@ class Consumer(StockConsumer):
     def close(self) -> None:
         """Commit what is stored (with auto-commit), leave the group, and close.
 
-        Serves callbacks, `on_revoke` among them, and raises at the end what one of them raised.
-        Does nothing when one of them calls it. As in confluent-kafka, a commit waits for a broker
-        that is gone, and for members that delay a rebalance: up to ``max.poll.interval.ms``.
-        Interrupted (Ctrl-C), it closes without the commits that are left.
+        Serves callbacks, `on_revoke` among them, and raises at the end what they raised; called by
+        one of them it does nothing. As in confluent-kafka, a commit waits for a broker that is
+        gone, and for members that delay a rebalance: up to ``max.poll.interval.ms``. Interrupted
+        (Ctrl-C), it closes without the commits that are left.
         """
         if self._group is None:
             super().close()
@@ -490,26 +463,12 @@ class Consumer(StockConsumer):
 
     def __exit__(self, *exc: object) -> None:
         """Close it."""
-        if self._group is None:
-            super().__exit__(*exc)
-        else:
-            self.close()
+        super().__exit__(*exc) if self._group is None else self.close()
 
-    def __del__(
-        self,
-        # Bound here: at the end of the interpreter a module's names may be None.
-        _is_finalizing: Callable[[], bool] = sys.is_finalizing,
-        _keep_for_ever: Callable[[object], None] = lifecycle.keep_for_ever,
-    ) -> None:
-        """Keep librdkafka from waiting for ever when nobody has closed this consumer.
-
-        See `answer_unclosed`. At the end of the interpreter that would not suffice, so the consumer
-        is never destroyed then: it ends with the process.
-        """
-        if self._cooperative and _is_finalizing():
-            _keep_for_ever(self)
-        elif self._cooperative:
-            answer_unclosed(self._base)
+    def __del__(self, _end: Callable[..., None] = end_unclosed) -> None:
+        """Keep librdkafka from waiting for ever when nobody has closed this consumer."""
+        if self._cooperative:
+            _end(self, self._base)  # bound: at the interpreter's end a module's names may be None
 
     @staticmethod
     def _needed(part: T | None, method: str) -> T:
@@ -534,6 +493,5 @@ class Consumer(StockConsumer):
 
 
 def _chosen(message: Any, offsets: Any) -> dict[str, Any]:
-    """Return what a commit or store names, as confluent-kafka's keywords."""
     given = {"message": message, "offsets": offsets}
     return {name: each for name, each in given.items() if each is not None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 from enum import Enum, auto
 from functools import partial
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from columnar_kafka import position
+from columnar_kafka import lifecycle, position
 from columnar_kafka.offsets import (
     Partition,
     key_of,
@@ -371,13 +372,24 @@ def _tell(callbacks: Callbacks, name: str, partitions: list[TopicPartition]) -> 
         callbacks[name](to_positions(partitions))
 
 
-def answer_unclosed(base: StockConsumer) -> None:
+def end_unclosed(
+    consumer: object,
+    base: StockConsumer,
+    # Bound here: at the end of the interpreter a module's names may be None.
+    _is_finalizing: Callable[[], bool] = sys.is_finalizing,
+    _keep_for_ever: Callable[[object], None] = lifecycle.keep_for_ever,
+) -> None:
     """End the subscription of a cooperative consumer that was never closed, and answer its group.
 
     Without a close, librdkafka 2.16 is not destroyed while an assignment of a cooperative group is
     unanswered, and no callback runs any more that would answer it. A rebalance that is under way
-    may assign partitions once more before the destruction begins, so it has to begin at once.
+    may assign partitions once more before the destruction begins. Here it begins at once; at the
+    end of the interpreter it would not, so the consumer is never destroyed then: it ends with the
+    process.
     """
+    if _is_finalizing():
+        _keep_for_ever(consumer)
+        return
     for answer in (base.unsubscribe, partial(base.incremental_assign, [])):
         with suppress(KafkaException, RuntimeError):  # a fatal error; it is closed
             answer()

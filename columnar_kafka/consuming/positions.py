@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ from columnar_kafka.consuming.time_lookup import first_records
 from columnar_kafka.offsets import GroupMetadata, Partition, key_of, to_positions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from columnar_kafka.broker.base import ConsumerBroker
     from columnar_kafka.broker.client_classes import StockConsumer
     from columnar_kafka.consuming.feed import Feed
@@ -28,8 +31,15 @@ class Positions:
     wait for their turn to call librdkafka.
     """
 
-    def __init__(self, base: StockConsumer, broker: ConsumerBroker, feed: Feed) -> None:
+    def __init__(
+        self,
+        base: StockConsumer,
+        broker: ConsumerBroker,
+        feed: Feed,
+        check_open: Callable[[], None],
+    ) -> None:
         """Answer for what `feed` hands out; `base` has the consumer's own stock methods."""
+        self._check_open = check_open
         self._base = base
         self._broker = broker
         self._feed = feed
@@ -81,6 +91,8 @@ class Positions:
 
     def lag(self, partitions: list[TopicPartition] | None = None, timeout: float = -1) -> list[Lag]:
         """See `Consumer.lag`."""
+        math.isfinite(timeout)
+        self._check_open()
         deadline = deadline_after(timeout)
         return self._feed.run_alone(partial(self._lags, partitions, deadline))
 

@@ -151,7 +151,7 @@ def test_what_a_callback_raised_comes_first(kafka) -> None:
     put(kafka, numbers(0))
 
     async def main(consumer: AIOConsumer) -> None:
-        consumer._raised = KeyError("of a callback")
+        consumer._undelivered._error = KeyError("of a callback")
         with pytest.raises(KeyError):
             await consumer.consume_arrow(9, 0)
         assert (await consumer.consume_arrow(9, 0)).num_rows == 3
