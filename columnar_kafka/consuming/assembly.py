@@ -64,7 +64,7 @@ def assemble(
     """Return the parts of one consumer; `base` has its own stock methods, as its `super()` does.
 
     Raises:
-        ConfigError: an own setting could not be read.
+        ConfigError: librdkafka has accepted a setting that this package cannot use.
     """
     if settings.unread is not None:
         raise settings.unread

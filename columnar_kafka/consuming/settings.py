@@ -1,4 +1,4 @@
-"""A consumer's settings, out of its configuration."""
+"""A consumer's settings, parsed from its configuration."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ConsumerConfig:
     auto_store: bool
     on_commit: Callable[..., Any] | None
     unread: ConfigError | None = None
-    """As a producer's."""
+    """The fault of a setting that librdkafka accepts and this package cannot use."""
 
     @property
     def unwraps(self) -> bool:
@@ -60,8 +60,8 @@ class ConsumerConfig:
     def parse(cls, config: Config) -> tuple[ConsumerConfig, dict[str, Any]]:
         """Return the settings, and the configuration for librdkafka.
 
-        When segments are unwrapped, storing and committing offsets is this package's work:
-        librdkafka commits a stored offset only when the *offset* grows, so it cannot carry rows.
+        When segments are unwrapped, this package stores and commits offsets: librdkafka commits a
+        stored offset only when the *offset* grows, so it cannot commit rows.
 
         Raises:
             ConfigError: an unknown ``columnar.`` key, or a value that is not allowed.
@@ -84,15 +84,15 @@ class ConsumerConfig:
         rest = read.rest(_CONSUMER_KEYS)
         if parsed.unwraps:
             rest |= {"enable.auto.commit": False, "enable.auto.offset.store": False}
-            # Some 64 segments fill librdkafka's queue: read in a tenth of a second they may be, and
-            # it would look a second later.
+            # About 64 segments fill librdkafka's fetch queue. They can be read in 0.1 s, and by
+            # default it waits a second before it fetches again.
             rest.setdefault("fetch.queue.backoff.ms", 50)
         return parsed, rest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """The settings of librdkafka's that matter here too; durations in seconds."""
+    """librdkafka's settings that matter here too; durations in seconds."""
 
     is_cooperative: bool
     """The group assigns and revokes partitions incrementally."""
