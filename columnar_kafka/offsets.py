@@ -1,4 +1,4 @@
-"""Partitions and committed offsets, as the producing and the consuming side share them."""
+"""Partitions and committed offsets, shared by producers and consumers."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _LARGEST: Final = (1 << 63) - 1  # an offset that Kafka never had can be committ
 
 
 def key_of(partition: TopicPartition) -> Partition:
-    """Return what identifies a partition."""
+    """Return a partition's topic and number."""
     return partition.topic, partition.partition
 
 
 def to_positions(partitions: Iterable[TopicPartition] | None) -> list[TopicPartition]:
-    """Turn committed offsets, as Kafka told them, into positions, in place."""
+    """Turn committed offsets, as Kafka returned them, into positions, in place."""
     found = list(partitions or ())
     for each in found:
         each.offset = min(position.resume(each.offset, each.metadata)[0], _LARGEST)
@@ -51,7 +51,7 @@ def to_kafka_offset(partition: TopicPartition) -> TopicPartition:
 
 
 def to_kafka_offsets(partitions: list[TopicPartition]) -> list[TopicPartition]:
-    """Return partitions with the Kafka offsets of their positions; no list as it is, too."""
+    """Return partitions with the Kafka offsets of their positions; anything but a list as it is."""
     return list(map(to_kafka_offset, partitions)) if isinstance(partitions, list) else partitions
 
 
@@ -66,9 +66,9 @@ class GroupMetadata:
         inner: Any,
         offsets: Callable[[Iterable[TopicPartition]], list[TopicPartition]],
     ) -> None:
-        """Wrap librdkafka's own.
+        """Wrap librdkafka's own object.
 
-        `offsets` returns positions as Kafka's offsets, with the metadata that keeps the row.
+        `offsets` returns positions as Kafka's offsets, with the row as metadata.
         """
         self.inner = inner
         self.offsets = offsets

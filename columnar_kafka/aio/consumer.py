@@ -38,14 +38,14 @@ _NOT_GIVEN: Final[Any] = object()  # confluent-kafka refuses None where a callba
 
 
 class AIOConsumer:
-    """`confluent_kafka.aio.AIOConsumer`; and `poll_segment`, `consume_arrow`, `arrow_reader`.
+    """`confluent_kafka.aio.AIOConsumer`, with `poll_segment`, `consume_arrow` and `arrow_reader`.
 
-    Every call runs in `executor`, one after the other, in the order in which they were made; those
-    that a callback makes run at once. `consume` costs far less for a record than `poll`. Every
-    method belongs to the event loop that the consumer was made in.
+    Calls run in `executor`, one after the other in their order; a callback's calls run at once.
+    `consume` costs far less for a record than `poll`. All methods must be called on the event loop
+    in which the consumer was made.
 
-    A cancelled `poll`, `consume`, `poll_segment` or `consume_arrow` loses nothing: what it had
-    taken comes again.
+    A cancelled `poll`, `consume`, `poll_segment` or `consume_arrow` loses nothing: the next call
+    returns the records that it had taken.
     """
 
     _consumer_class: ClassVar[type[CancellableConsumer]] = CancellableConsumer
@@ -58,15 +58,14 @@ class AIOConsumer:
     ) -> None:
         """Make the consumer, inside a running event loop.
 
-        ``error_cb``, ``throttle_cb``, ``stats_cb`` and ``on_commit`` are called on the loop, as
-        ``logger`` is; they may be `async`, and the call that they are part of goes on when they
-        have ended. What they raise, a later `poll` or `consume` raises. ``oauth_cb`` is called in
-        a thread.
+        ``error_cb``, ``throttle_cb``, ``stats_cb``, ``on_commit`` and ``logger`` are called on the
+        loop. The callbacks may be `async`: the call that runs them continues when they have ended.
+        A later `poll` or `consume` raises their exceptions. ``oauth_cb`` is called in a thread.
 
         Args:
             consumer_conf: the configuration, as for `Consumer`; it is not changed.
-            max_workers: how many threads there may be; there is never more than one call to make.
-            executor: where calls run instead; it is not shut down by `close`.
+            max_workers: the number of threads; more than one is never used at a time.
+            executor: runs the calls instead; `close` does not shut it down.
 
         Raises:
             RuntimeError: there is no running event loop.
@@ -80,7 +79,7 @@ class AIOConsumer:
             raise ValueError("max_workers must be at least 1")
         self._consumer = self._consumer_class(self._for_threads(dict(consumer_conf)))
         self.executor = executor or ThreadPoolExecutor(max_workers, "columnar-kafka-aio")
-        self._turn = asyncio.Lock()  # whose call runs, and behind it who came later
+        self._turn = asyncio.Lock()  # held by the call that runs; later ones wait in order
         self._closing = False
         self._ending: asyncio.Future[None] | None = None
         self._undelivered = Undelivered(self._consumer)
@@ -117,8 +116,8 @@ class AIOConsumer:
     ) -> list[Any]:
         """Return up to `num_messages` records, plain messages and error events.
 
-        Fewer only when `timeout` seconds have passed, or a callback has raised; the next call
-        raises that.
+        Returns fewer only after `timeout` seconds, or when a callback has raised; the next call
+        raises its exception.
 
         Raises:
             ValueError, RuntimeError, TypeError: as `Consumer.consume`, and `poll`.
@@ -169,13 +168,13 @@ class AIOConsumer:
     ) -> pa.RecordBatchReader:
         """Return a stream of record batches; see `Consumer.arrow_reader`.
 
-        It is for another thread to read (`asyncio.to_thread`), as it waits: each batch is a call
-        of this consumer, with a turn of its own. `on_error` and `on_schema_change` are called on
-        the loop, and may be `async`.
+        Read it in another thread (`asyncio.to_thread`), as it waits: each batch is a call of this
+        consumer, which waits for its turn. `on_error` and `on_schema_change` are called on the
+        loop, and may be `async`.
 
         Raises:
-            RuntimeError: the consumer is closed, or was while this waited. The reader raises it
-                when it is read on the loop.
+            RuntimeError: the consumer is closed, or was while this waited. By the reader: it is
+                read on the loop.
             KafkaException, TypeError, ValueError: as `Consumer.arrow_reader`.
         """
         if on_error is not None:
@@ -188,7 +187,7 @@ class AIOConsumer:
         return pa.RecordBatchReader.from_batches(schema, reading)
 
     async def _wait(self, function: Callable[..., Any]) -> Any:
-        """Call what waits until it `stops`: when nobody waits for it, or this is closed."""
+        """Call a function that waits, until this call is cancelled or the consumer is closed."""
         cancelled = threading.Event()
 
         def wait() -> Any:
@@ -213,14 +212,14 @@ class AIOConsumer:
         return self._is_closing() or cancelled.is_set()
 
     def _is_closing(self) -> bool:
-        """Say whether a call that waits is to end; meanwhile the loop gets its callbacks."""
+        """Say whether the consumer is closed or closing; wake the loop for its callbacks."""
         self._inbox.wake()
         return self._closing
 
     def _read(
         self, batches: Iterator[pa.RecordBatch], *, until_end: bool
     ) -> Iterator[pa.RecordBatch]:
-        """Yield batches to another thread, each taken in its turn."""
+        """Yield batches to another thread; each is a call that waits for its turn."""
         while True:
             if _is_on_a_loop():
                 raise RuntimeError("read it in another thread (asyncio.to_thread): it waits")
@@ -240,7 +239,7 @@ class AIOConsumer:
     ) -> pa.RecordBatch | None:
         try:
             return await self._call(next, batches, None)
-        except RuntimeError:  # closed: the end of a stream that has no other
+        except RuntimeError:  # closed: the end of a stream without `until_end`
             if until_end or not self._closing:
                 raise
             return None
@@ -273,8 +272,8 @@ class AIOConsumer:
     ) -> None:
         """Subscribe to topics; see `Consumer.subscribe`.
 
-        The callbacks get this consumer and the partitions. They run on the loop and may be `async`;
-        the rebalance goes on when they have ended.
+        Callbacks get this consumer and the partitions. They run on the loop and may be `async`; the
+        rebalance continues when they have ended.
         """
         callbacks = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
         wrapped = {
@@ -388,8 +387,8 @@ class AIOConsumer:
     async def close(self) -> None:
         """Commit what is stored (with auto-commit), leave the group, and close.
 
-        Whoever waits in `poll` or `consume` gets what there is, or RuntimeError. Cancelled, it
-        goes on in the background.
+        A `poll` or `consume` that waits returns the records that it has, or raises RuntimeError.
+        If it is cancelled, it continues in the background.
 
         Raises:
             RuntimeError: it is closed already.
@@ -411,7 +410,7 @@ class AIOConsumer:
     # --- calls ----------------------------------------------------------------------------------
 
     async def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Run in the executor what may block, when it is its turn."""
+        """Run a function that may block in the executor, when it is its turn."""
         if Callback.of(self) is None:  # a callback of `close` may still commit
             self._check_open()
         return await self._in_turn(partial(function, *args, **kwargs))
@@ -432,7 +431,7 @@ class AIOConsumer:
         finally:
             if running is None or running.done():
                 self._turn.release()
-            else:  # cancelled, and the thread is still at it
+            else:  # cancelled, and the thread still runs it
                 running.add_done_callback(self._end_turn)
 
     def _run(self, function: Callable[[], Any]) -> Any:
@@ -470,7 +469,7 @@ class AIOConsumer:
         return conf
 
     def _on_loop(self, callback: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function for librdkafka's caller that waits for `callback` on the loop."""
+        """Return a function for librdkafka's thread that waits for `callback` on the loop."""
         return lambda *args: Callback(self._loop, self).run(callback, *args)
 
 

@@ -1,4 +1,4 @@
-"""What `consume_arrow` and `arrow_reader` ask of the feed: arguments checked, one plan kept."""
+"""Records as tables and streams: checks the arguments of calls, and passes them to the feed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ArrowOutput:
         *,
         tells_ends: bool,
     ) -> None:
-        """Take tables from `feed`; `tells_ends` says that it learns where partitions end."""
+        """Take tables from `feed`; `tells_ends` says that librdkafka reports ends of partitions."""
         self._broker = broker
         self._feed = feed
         self._group = group
@@ -86,7 +86,7 @@ class ArrowOutput:
         stops: Stops = never,
         **options: Any,
     ) -> FoundTable | None:
-        """Return what `consume_arrow` hands out, not handed out yet; None when it `stops`."""
+        """Return the result of `consume_arrow`, not handed out yet; None when it `stops`."""
         math.isfinite(timeout)
         self._group.check_open()
         count = _checked_count(num_records)
@@ -97,17 +97,17 @@ class ArrowOutput:
     def stream(
         self,
         columns: Sequence[str] | None = None,
+        *,
         schema: pa.Schema | None = None,
         num_records: int = 100_000,
         timeout: float = -1,
-        *,
         until_end: bool = False,
         on_error: OnError = None,
         on_schema_change: OnSchemaChange = None,
         stops: Stops = never,
         **options: Any,
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Return what `arrow_reader` reads; it ends also when it `stops`."""
+        """Return the schema and the batches of `arrow_reader`, which also end when it `stops`."""
         math.isfinite(timeout)
         self._group.check_open()
         if until_end and not self._tells_ends:

@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 _RETRY_FOR: Final = 5.0  # seconds
 _RETRY_PAUSE: Final = 0.05
 _UNANSWERED: Final = 60.0
-_GROUP_WENT_ON: Final = frozenset(
+_NEW_GENERATION: Final = frozenset(
     {
         KafkaError.STALE_MEMBER_EPOCH,
         KafkaError.ILLEGAL_GENERATION,
@@ -40,7 +40,7 @@ _GROUP_WENT_ON: Final = frozenset(
 
 
 class Commits:
-    """Decides which positions are due, commits them, and tells the user's `on_commit`.
+    """Decides which positions are due, commits them, and calls the user's `on_commit`.
 
     Any thread may call `commit` and `store_offsets`, which wait for their turn to call librdkafka.
     All other methods are for the thread whose turn it is.
@@ -97,7 +97,7 @@ class Commits:
         places = _places("store", message, offsets)
         if places is None:
             raise ValueError("expected either message or offsets")
-        # librdkafka knows what may be stored; what it stores it never commits.
+        # librdkafka knows what may be stored, and never commits what it stores here.
         store = partial(self._base.store_offsets, offsets=to_kafka_offsets(places))
         self._feed.run_alone(store)
         if self._settings.auto_store:
@@ -108,7 +108,7 @@ class Commits:
                 self._feed.ledger.store(place)
 
     def take_back(self, place: TopicPartition) -> None:
-        """Store, where that is automatic, the position of a record that was handed out in vain."""
+        """Store the position of a record that was handed out in vain, if storing is automatic."""
         if self._settings.auto_store:
             with self._feed.lock:
                 self._feed.ledger.store(place)
@@ -123,7 +123,7 @@ class Commits:
         self._last, self._next = now, now + self._interval
         if self._uncommitted():
             self._broker.commit(self._stored(), asynchronous=True)
-            # Or they would pile up, and one that is sent again would come after later ones.
+            # Otherwise commits would pile up, and a retried one would arrive after later ones.
             self._next = now + max(self._interval, _UNANSWERED)
 
     def answered(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
@@ -132,7 +132,7 @@ class Commits:
         self._note(error, offsets)
 
     def _note(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
-        """Note the result of a commit, and tell the user's `on_commit`."""
+        """Note the result of a commit, and call the user's `on_commit`."""
         if error is None:
             with self._feed.lock:
                 self._feed.ledger.mark_committed(offsets)
@@ -142,9 +142,9 @@ class Commits:
     # --- before partitions go -------------------------------------------------------------------
 
     def commit_last(self, keys: Iterable[Partition], *, asynchronous: bool = False) -> None:
-        """Commit what is stored of partitions that are about to go, where commits are automatic.
+        """Commit the stored positions of partitions that are about to go, if that is automatic.
 
-        What cannot be committed is logged, and will be read again.
+        A commit that fails is logged, and its records will be read again.
         """
         wanted = self._uncommitted(keys) if self._settings.auto_commit else []
         if not wanted:
@@ -161,15 +161,15 @@ class Commits:
     def _commit_patiently(
         self, wanted: list[TopicPartition], *, asynchronous: bool
     ) -> list[TopicPartition] | None:
-        """Commit, again for a while if the group has gone on: librdkafka learns of it meanwhile."""
+        """Commit, and retry if the group has a new generation: librdkafka soon learns of it."""
         deadline = None
         while True:
             try:
                 return self._broker.commit(wanted, asynchronous=asynchronous)
             except KafkaException as error:
-                # The first answer may take as long as the group takes to go on.
+                # The first answer may take as long as the group's rebalance.
                 deadline = deadline or time.monotonic() + _RETRY_FOR
-                if error.args[0].code() not in _GROUP_WENT_ON or time.monotonic() > deadline:
+                if error.args[0].code() not in _NEW_GENERATION or time.monotonic() > deadline:
                     raise
             time.sleep(_RETRY_PAUSE)
 
@@ -185,7 +185,7 @@ class Commits:
             return self._feed.ledger.uncommitted(keys)
 
     def _stored(self) -> list[TopicPartition]:
-        """Return all partitions, those without anything to commit as librdkafka has them."""
+        """Return all assigned partitions, as librdkafka does; without an offset if none is due."""
         wanted = {key_of(each): each for each in self._uncommitted()}
         assigned = self._broker.assignment()
         return [

@@ -273,9 +273,10 @@ class Consumer(StockConsumer):
             ConfigError: as `consume_arrow`; or `until_end` without the setting it needs.
         """
         options: dict[str, Any] = {"filter": filter, "promote": promote, "key": key, "value": value}
+        options |= {"schema": schema, "num_records": num_records, "timeout": timeout}
         options |= {"on_error": on_error, "on_schema_change": on_schema_change}
-        arrow = self._needed(self._arrow, "arrow_reader")
-        found = arrow.stream(columns, schema, num_records, timeout, until_end=until_end, **options)
+        stream = self._needed(self._arrow, "arrow_reader").stream
+        found = stream(columns, until_end=until_end, **options)
         return pa.RecordBatchReader.from_batches(*found)
 
     # --- the assignment -------------------------------------------------------------------------

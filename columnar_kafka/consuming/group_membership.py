@@ -55,7 +55,7 @@ _ENDING: Final = frozenset({Phase.CLOSING, Phase.ABORTING, Phase.CLOSED})
 
 
 class Rebalance(Enum):
-    """Which callback of a rebalance is running; NONE again, or the one around it, at its end.
+    """The rebalance callback that is running; at its end the one around it, or NONE, again.
 
     ASSIGNING → ANSWERED when the callback itself assigns or unassigns partitions.
     """
@@ -63,15 +63,15 @@ class Rebalance(Enum):
     NONE = auto()
     ASSIGNING = auto()
     ANSWERED = auto()
-    REVOKING = auto()  # to give partitions back commits before it does
-    LOSING = auto()  # and here it does not
+    REVOKING = auto()  # partitions are committed before they are given back
+    LOSING = auto()  # and here they are not: they belong to another member already
 
 
 def _nothing() -> None: ...
 
 
 def together(at_broker: Callable[[], object], follow: Callable[[], None]) -> None:
-    """Have librdkafka do something and the feed what follows: both, or none.
+    """Change librdkafka and then the feed: both, or none.
 
     A signal's handler may raise in between.
     """
@@ -88,8 +88,8 @@ def together(at_broker: Callable[[], object], follow: Callable[[], None]) -> Non
 class GroupMembership:
     """Which partitions the consumer has, whether from its group or by hand. Thread-safe.
 
-    Public methods named as confluent-kafka's have its contracts; they wait for their turn to call
-    librdkafka. Both states change only in the thread whose turn it is.
+    Methods with confluent-kafka's names have the contracts of `Consumer`'s; they wait for their
+    turn to call librdkafka. Both states change only in the thread whose turn it is.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class GroupMembership:
                 self._take_up(granted)
 
     def _take_up(self, granted: list[TopicPartition]) -> None:
-        """Do what confluent-kafka would after the callback, in time to `begin` them."""
+        """Assign partitions as confluent-kafka would, but in time to `begin` them."""
         if self._settings.is_cooperative:
             self._base.incremental_assign(granted)
         else:
@@ -189,7 +189,7 @@ class GroupMembership:
         self._feed.revoke(keys)
 
     def _commit(self, keys: Iterable[Partition], *, asynchronous: bool = False) -> None:
-        """Commit before partitions go, unless they are lost already or nobody waits for it."""
+        """Commit before partitions go, unless they are lost, or closing was interrupted."""
         if self._rebalance is not Rebalance.LOSING and self.phase is not Phase.ABORTING:
             self._commits.commit_last(keys, asynchronous=asynchronous)
 
@@ -246,7 +246,7 @@ class GroupMembership:
     def _unassign(self) -> None:
         self._answer()
         before = list(map(key_of, self._broker.assignment()))
-        # While it closes the callback's end gives them back.
+        # While the consumer closes, the end of the callback gives them back.
         unassign = _nothing if self._is_closing else self._base.unassign
         try:
             self._withdraw(before)
@@ -274,16 +274,16 @@ class GroupMembership:
         together(_nothing if self._is_closing else unassign, follow)
 
     def _answer(self) -> None:
-        """Note that the user's callback does itself what would be done at its end."""
+        """Note that the user's callback has assigned itself, so that its end does not."""
         if self._rebalance is Rebalance.ASSIGNING:
             self._rebalance = Rebalance.ANSWERED
 
     def _withdraw(self, keys: list[Partition]) -> None:
-        """Hand out nothing more of partitions that are about to go, and commit what was."""
+        """Hand out nothing more of partitions that are about to go, and commit their positions."""
         self._feed.withhold(keys)
         self._commit(keys, asynchronous=self._rebalance is not Rebalance.REVOKING)
 
-    # --- what is read of it ---------------------------------------------------------------------
+    # --- within the assignment ------------------------------------------------------------------
 
     def pause(self, partitions: list[TopicPartition]) -> None:
         """Hand out nothing of these partitions, not even what is held, until `resume`."""
@@ -333,13 +333,13 @@ class GroupMembership:
         self._errors.raise_pending()
 
     def _leave_group(self) -> None:
-        """Give partitions back while this is a member of its group, and then leave that.
+        """Give partitions back while the consumer is a member of its group, and then leave it.
 
         With a rebalance under way librdkafka's own close leaves the group before on_revoke is
         called: too late for any commit. And it may never return, nor let go of the GIL, when it
         answers a rebalance that began before it (librdkafka #4041, #4884).
         """
-        if self._settings.is_static:  # stays a member: only what waits already is answered
+        if self._settings.is_static:  # stays a member: only a rebalance that waits is answered
             self._broker.poll(0)
             return
         was_granted, member = bool(self._granted), self._base.consumer_group_metadata()
@@ -348,14 +348,14 @@ class GroupMembership:
         except KafkaException:  # a fatal error: librdkafka closes without
             return
         self._broker.pause(self._broker.assignment())
-        # Members that keep a rebalance waiting are worth waiting for where there is a commit.
+        # Other members may delay the rebalance. That is worth waiting for if a commit is due.
         commits = self._commits.is_due(self._granted)
         patience = self._settings.max_poll_interval if commits else _LEAVE
         for _ in range(round(patience / _LEAVE_POLL)):
             if self._broker.poll(_LEAVE_POLL) is None and not self._granted:
                 break
-        # Closed while partitions given back still stop, librdkafka would not leave: the others
-        # would wait for ``session.timeout.ms``.
+        # Closed while revoked partitions are still stopping, librdkafka would not leave: the other
+        # members would wait for ``session.timeout.ms``.
         for _ in range(round(_LEAVE / _LEAVE_POLL)):
             if not was_granted or self._base.consumer_group_metadata() != member:
                 break
