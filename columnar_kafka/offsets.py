@@ -1,35 +1,58 @@
-"""Partitions and committed offsets, as the producing and the consuming side share them."""
+"""Partitions and committed offsets, shared by producers and consumers."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import TopicPartition
 
 from columnar_kafka import position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from confluent_kafka import TopicPartition
-
-__all__ = ["GroupMetadata", "Partition", "key_of", "to_positions"]
+__all__ = [
+    "GroupMetadata",
+    "Partition",
+    "key_of",
+    "to_kafka_offset",
+    "to_kafka_offsets",
+    "to_positions",
+]
 
 Partition = tuple[str, int]
-
 
 _LARGEST: Final = (1 << 63) - 1  # an offset that Kafka never had can be committed all the same
 
 
 def key_of(partition: TopicPartition) -> Partition:
-    """Return what identifies a partition."""
+    """Return a partition's topic and number."""
     return partition.topic, partition.partition
 
 
 def to_positions(partitions: Iterable[TopicPartition] | None) -> list[TopicPartition]:
-    """Turn committed offsets, as Kafka told them, into positions, in place."""
+    """Turn committed offsets, as Kafka returned them, into positions, in place."""
     found = list(partitions or ())
     for each in found:
         each.offset = min(position.resume(each.offset, each.metadata)[0], _LARGEST)
     return found
+
+
+def to_kafka_offset(partition: TopicPartition) -> TopicPartition:
+    """Return a partition with the Kafka offset of its position.
+
+    Anything without a position is returned as it is: librdkafka itself refuses it.
+    """
+    if not isinstance(partition, TopicPartition) or partition.offset < 0:
+        return partition
+    offset = position.unpack(partition.offset).offset
+    epoch = -1 if partition.leader_epoch is None else partition.leader_epoch
+    return TopicPartition(partition.topic, partition.partition, offset, leader_epoch=epoch)
+
+
+def to_kafka_offsets(partitions: list[TopicPartition]) -> list[TopicPartition]:
+    """Return partitions with the Kafka offsets of their positions; anything but a list as it is."""
+    return list(map(to_kafka_offset, partitions)) if isinstance(partitions, list) else partitions
 
 
 class GroupMetadata:
@@ -43,9 +66,9 @@ class GroupMetadata:
         inner: Any,
         offsets: Callable[[Iterable[TopicPartition]], list[TopicPartition]],
     ) -> None:
-        """Wrap librdkafka's own.
+        """Wrap librdkafka's own object.
 
-        `offsets` returns positions as Kafka's offsets, with the metadata that keeps the row.
+        `offsets` returns positions as Kafka's offsets, with the row as metadata.
         """
         self.inner = inner
         self.offsets = offsets

@@ -47,13 +47,15 @@ producing.sender  producing.transaction  producing.producer
 
 consuming  consuming.settings  consuming.record  consuming.offset_store  consuming.lag
 consuming.turn  consuming.handout  consuming.feed  consuming.time_lookup
+consuming.callback_errors  consuming.commits  consuming.group_membership
 consuming.arrow  consuming.arrow.projection  consuming.arrow.pruning
 consuming.arrow.table_builder  consuming.arrow.table_feed  consuming.arrow.batch_reader
-consuming.consumer
+consuming.arrow_output  consuming.positions  consuming.assembly  consuming.consumer
 
 serializing  share
 columnar_kafka
-aio.inbox  aio.poller  aio.producer  aio.callback  aio.consumer  aio
+aio.inbox  aio.poller  aio.producer
+aio.callback  aio.cancellable  aio.undelivered  aio.consumer  aio
 testing.memory.log  testing.memory.group  testing.memory.cluster
 testing.memory.producer  testing.memory.membership  testing.memory.consumer  testing.memory
 testing.client  testing.producer  testing.consumer  testing.kafka  testing

@@ -7,7 +7,6 @@ import contextlib
 import inspect
 import math
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
@@ -16,43 +15,40 @@ import pyarrow as pa
 from confluent_kafka import KafkaException, TopicPartition
 
 from columnar_kafka.aio.callback import Callback
+from columnar_kafka.aio.cancellable import STEP, CancellableConsumer
 from columnar_kafka.aio.inbox import Inbox, LoopLogger
-from columnar_kafka.consuming.consumer import Consumer
-from columnar_kafka.consuming.feed import never
+from columnar_kafka.aio.undelivered import Undelivered
 from columnar_kafka.errors import ConfigError
-from columnar_kafka.segment.decoder import Segment
 
 if TYPE_CHECKING:
     import concurrent.futures
     from collections.abc import Callable, Iterator, Mapping
 
+    from columnar_kafka.aio.undelivered import Take
     from columnar_kafka.consuming.arrow.table_feed import FoundTable
     from columnar_kafka.consuming.feed import Stops
     from columnar_kafka.consuming.lag import Lag
     from columnar_kafka.errors import SchemaError
-
-    Take = Callable[[int, float, Stops], list[Any]]  # so many, within so many seconds
+    from columnar_kafka.segment.decoder import Segment
 
 __all__ = ["AIOConsumer"]
 
-_STEP: Final = 0.1
-"""How long, in seconds, a call goes on in its thread when nobody waits for it any more."""
 _CALLBACKS: Final = ("error_cb", "throttle_cb", "stats_cb", "on_commit")
 _NOT_GIVEN: Final[Any] = object()  # confluent-kafka refuses None where a callback is expected
 
 
 class AIOConsumer:
-    """`confluent_kafka.aio.AIOConsumer`; and `poll_segment`, `consume_arrow`, `arrow_reader`.
+    """`confluent_kafka.aio.AIOConsumer`, with `poll_segment`, `consume_arrow` and `arrow_reader`.
 
-    Every call runs in `executor`, one after the other, in the order in which they were made; those
-    that a callback makes run at once. `consume` costs far less for a record than `poll`. Every
-    method belongs to the event loop that the consumer was made in.
+    Calls run in `executor`, one after the other in their order; a callback's calls run at once.
+    `consume` costs far less for a record than `poll`. All methods must be called on the event loop
+    in which the consumer was made.
 
-    A cancelled `poll`, `consume`, `poll_segment` or `consume_arrow` loses nothing: what it had
-    taken comes again.
+    A cancelled `poll`, `consume`, `poll_segment` or `consume_arrow` loses nothing: the next call
+    returns the records that it had taken.
     """
 
-    _consumer_class: ClassVar[type[Consumer]] = Consumer
+    _consumer_class: ClassVar[type[CancellableConsumer]] = CancellableConsumer
 
     def __init__(
         self,
@@ -62,15 +58,14 @@ class AIOConsumer:
     ) -> None:
         """Make the consumer, inside a running event loop.
 
-        ``error_cb``, ``throttle_cb``, ``stats_cb`` and ``on_commit`` are called on the loop, as
-        ``logger`` is; they may be `async`, and the call that they are part of goes on when they
-        have ended. What they raise, a later `poll` or `consume` raises. ``oauth_cb`` is called in
-        a thread.
+        ``error_cb``, ``throttle_cb``, ``stats_cb``, ``on_commit`` and ``logger`` are called on the
+        loop. The callbacks may be `async`: the call that runs them continues when they have ended.
+        A later `poll` or `consume` raises their exceptions. ``oauth_cb`` is called in a thread.
 
         Args:
             consumer_conf: the configuration, as for `Consumer`; it is not changed.
-            max_workers: how many threads there may be; there is never more than one call to make.
-            executor: where calls run instead; it is not shut down by `close`.
+            max_workers: the number of threads; more than one is never used at a time.
+            executor: runs the calls instead; `close` does not shut it down.
 
         Raises:
             RuntimeError: there is no running event loop.
@@ -84,14 +79,10 @@ class AIOConsumer:
             raise ValueError("max_workers must be at least 1")
         self._consumer = self._consumer_class(self._for_threads(dict(consumer_conf)))
         self.executor = executor or ThreadPoolExecutor(max_workers, "columnar-kafka-aio")
-        self._turn = asyncio.Lock()  # whose call runs, and behind it who came later
+        self._turn = asyncio.Lock()  # held by the call that runs; later ones wait in order
         self._closing = False
         self._ending: asyncio.Future[None] | None = None
-        # What the last call has taken and nobody was given yet; of that, what cannot be taken
-        # again; and what a call could not raise. They belong to whose turn it is.
-        self._untaken: list[Any] = []
-        self._kept: list[Any] = []
-        self._raised: Exception | None = None
+        self._undelivered = Undelivered(self._consumer)
 
     async def __aenter__(self) -> Self:
         """Return this consumer."""
@@ -112,10 +103,10 @@ class AIOConsumer:
         """
 
         def poll(_: int, timeout: float, __: Stops) -> list[Any]:
-            found = self._consumer.poll(min(timeout, _STEP))
+            found = self._consumer.poll(min(timeout, STEP))
             return [] if found is None else [found]
 
-        found = await self._take(partial(self._kept_first, poll), 1, timeout)
+        found = await self._take(partial(self._undelivered.take_kept_first, poll), 1, timeout)
         return found[0] if found else None
 
     async def consume(
@@ -125,30 +116,19 @@ class AIOConsumer:
     ) -> list[Any]:
         """Return up to `num_messages` records, plain messages and error events.
 
-        Fewer only when `timeout` seconds have passed, or a callback has raised; the next call
-        raises that.
+        Returns fewer only after `timeout` seconds, or when a callback has raised; the next call
+        raises its exception.
 
         Raises:
             ValueError, RuntimeError, TypeError: as `Consumer.consume`, and `poll`.
         """
 
         def consume(count: int, timeout: float, stops: Stops) -> list[Any]:
-            if not self._consumer._settings.unwraps:
-                return self._consumer.consume(count, min(timeout, _STEP))
-            # All at once: what a step had taken would be committed in the next one.
-            self._consumer._stops = stops
-            try:
-                return self._consumer.consume(count, timeout)
-            finally:
-                self._consumer._stops = never
+            return self._consumer.consume_until(stops, count, timeout)
 
-        return await self._take(partial(self._kept_first, consume), num_messages, timeout)
-
-    def _kept_first(self, take: Take, count: int, timeout: float, stops: Stops) -> list[Any]:
-        if not self._kept:
-            return take(count, timeout, stops)
-        found, self._kept = self._kept[:count], self._kept[count:]
-        return found
+        return await self._take(
+            partial(self._undelivered.take_kept_first, consume), num_messages, timeout
+        )
 
     async def poll_segment(
         self,
@@ -157,7 +137,7 @@ class AIOConsumer:
         """Return the next segment, verified and not decoded; see `Consumer.poll_segment`."""
 
         def poll(_: int, timeout: float, __: Stops) -> list[Segment]:
-            found = self._consumer.poll_segment(min(timeout, _STEP))
+            found = self._consumer.poll_segment(min(timeout, STEP))
             return [] if found is None else [found]
 
         found = await self._take(poll, 1, timeout)
@@ -174,7 +154,7 @@ class AIOConsumer:
             RuntimeError: the consumer is closed, or was while this waited.
             KafkaException, TypeError, ValueError: as `Consumer.consume_arrow`.
         """
-        find = partial(self._consumer._find_arrow, *args, **kwargs)
+        find = partial(self._consumer.find_table, *args, **kwargs)
         found: FoundTable | None = await self._wait(find)
         return None if found is None else found.take()  # nobody else had a turn since
 
@@ -188,32 +168,30 @@ class AIOConsumer:
     ) -> pa.RecordBatchReader:
         """Return a stream of record batches; see `Consumer.arrow_reader`.
 
-        It is for another thread to read (`asyncio.to_thread`), as it waits: each batch is a call
-        of this consumer, with a turn of its own. `on_error` and `on_schema_change` are called on
-        the loop, and may be `async`.
+        Read it in another thread (`asyncio.to_thread`), as it waits: each batch is a call of this
+        consumer, which waits for its turn. `on_error` and `on_schema_change` are called on the
+        loop, and may be `async`.
 
         Raises:
-            RuntimeError: the consumer is closed, or was while this waited. The reader raises it
-                when it is read on the loop.
+            RuntimeError: the consumer is closed, or was while this waited. By the reader: it is
+                read on the loop.
             KafkaException, TypeError, ValueError: as `Consumer.arrow_reader`.
         """
         if on_error is not None:
             kwargs["on_error"] = self._on_loop(on_error)
         if on_schema_change is not None:
             kwargs["on_schema_change"] = self._on_loop(on_schema_change)
-        stream = partial(self._consumer._arrow_stream, *args, until_end=until_end, **kwargs)
+        stream = partial(self._consumer.open_stream, *args, until_end=until_end, **kwargs)
         schema, batches = await self._wait(stream)
         reading = self._read(batches, until_end=until_end)
         return pa.RecordBatchReader.from_batches(schema, reading)
 
     async def _wait(self, function: Callable[..., Any]) -> Any:
-        """Call what waits until it `stops`: when nobody waits for it, or this is closed."""
+        """Call a function that waits, until this call is cancelled or the consumer is closed."""
         cancelled = threading.Event()
 
         def wait() -> Any:
-            error, self._raised = self._raised, None
-            if error is not None:
-                raise error
+            self._undelivered.raise_pending()
             try:
                 found = function(stops=partial(self._stops, cancelled))
             except KafkaException:
@@ -230,15 +208,18 @@ class AIOConsumer:
             cancelled.set()
             raise
 
-    def _stops(self, stopped: threading.Event) -> bool:
-        """Say whether a call that waits is to end; the loop hears meanwhile what it has to."""
+    def _stops(self, cancelled: threading.Event) -> bool:
+        return self._is_closing() or cancelled.is_set()
+
+    def _is_closing(self) -> bool:
+        """Say whether the consumer is closed or closing; wake the loop for its callbacks."""
         self._inbox.wake()
-        return self._closing or stopped.is_set()
+        return self._closing
 
     def _read(
         self, batches: Iterator[pa.RecordBatch], *, until_end: bool
     ) -> Iterator[pa.RecordBatch]:
-        """Yield batches to another thread, each taken in its turn."""
+        """Yield batches to another thread; each is a call that waits for its turn."""
         while True:
             if _is_on_a_loop():
                 raise RuntimeError("read it in another thread (asyncio.to_thread): it waits")
@@ -258,7 +239,7 @@ class AIOConsumer:
     ) -> pa.RecordBatch | None:
         try:
             return await self._call(next, batches, None)
-        except RuntimeError:  # closed: the end of a stream that has no other
+        except RuntimeError:  # closed: the end of a stream without `until_end`
             if until_end or not self._closing:
                 raise
             return None
@@ -270,71 +251,15 @@ class AIOConsumer:
         timeout: float,  # noqa: ASYNC109 - it is for the thread
     ) -> list[Any]:
         math.isfinite(timeout)  # or a TypeError, in confluent-kafka's words
-        stopped = threading.Event()
+        cancelled = threading.Event()
+        take_now = partial(
+            self._undelivered.take, cancelled=cancelled.is_set, closing=self._is_closing
+        )
         try:
-            found: list[Any] = await self._call(self._taken, take, count, timeout, stopped)
+            found: list[Any] = await self._call(take_now, take, count, timeout)
         finally:
-            stopped.set()
+            cancelled.set()
         return found
-
-    def _taken(
-        self,
-        take: Take,
-        count: int,
-        timeout: float,
-        stopped: threading.Event,
-    ) -> list[Any]:
-        """Take until there is nobody any more who would be given it."""
-        stops = partial(self._stops, stopped)
-        error, self._raised = self._raised, None
-        if error is not None:
-            raise error
-        deadline = math.inf if timeout < 0 else time.monotonic() + timeout
-        found: list[Any] = []
-        while True:
-            left = max(0.0, deadline - time.monotonic())
-            try:
-                found += take(count - len(found), left, stops)
-            except Exception as error:
-                if not found:
-                    raise
-                self._raised = error  # or what was taken would be lost
-                break
-            self._inbox.wake()
-            if len(found) >= count or time.monotonic() >= deadline or stopped.is_set():
-                break
-            if self._closing:
-                if not found:
-                    raise RuntimeError("Consumer closed")
-                break
-        self._untaken = found
-        return found
-
-    def _give_back(self) -> None:
-        """Go back to what was taken for a call that was cancelled then."""
-        untaken, self._untaken = self._untaken, []
-        ours: dict[tuple[str, int], bool] = {}
-        for each in untaken:
-            place = _place(each)
-            if place is None:
-                continue
-            key = place.topic, place.partition
-            if key not in ours:
-                ours[key] = self._went_back(place)
-            if not ours[key] and not isinstance(each, Segment):
-                # It may have been committed when the partition was given back: nobody else gets it.
-                self._kept.append(each)
-
-    def _went_back(self, place: TopicPartition) -> bool:
-        try:
-            self._consumer.seek(place)
-        except KafkaException:
-            return False  # the partition is no longer this consumer's
-        if self._consumer._settings.unwraps and self._consumer._settings.auto_store:
-            # Or what was stored when it was taken would be committed.
-            with self._consumer._lock:
-                self._consumer._feed.ledger.store(place)
-        return True
 
     # --- the assignment -------------------------------------------------------------------------
 
@@ -347,8 +272,8 @@ class AIOConsumer:
     ) -> None:
         """Subscribe to topics; see `Consumer.subscribe`.
 
-        The callbacks get this consumer and the partitions. They run on the loop and may be `async`;
-        the rebalance goes on when they have ended.
+        Callbacks get this consumer and the partitions. They run on the loop and may be `async`; the
+        rebalance continues when they have ended.
         """
         callbacks = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
         wrapped = {
@@ -462,8 +387,8 @@ class AIOConsumer:
     async def close(self) -> None:
         """Commit what is stored (with auto-commit), leave the group, and close.
 
-        Whoever waits in `poll` or `consume` gets what there is, or RuntimeError. Cancelled, it
-        goes on in the background.
+        A `poll` or `consume` that waits returns the records that it has, or raises RuntimeError.
+        If it is cancelled, it continues in the background.
 
         Raises:
             RuntimeError: it is closed already.
@@ -485,7 +410,7 @@ class AIOConsumer:
     # --- calls ----------------------------------------------------------------------------------
 
     async def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Run in the executor what may block, when it is its turn."""
+        """Run a function that may block in the executor, when it is its turn."""
         if Callback.of(self) is None:  # a callback of `close` may still commit
             self._check_open()
         return await self._in_turn(partial(function, *args, **kwargs))
@@ -494,23 +419,23 @@ class AIOConsumer:
         callback = Callback.of(self)
         if callback is not None:
             found = await callback.call(function)
-            self._untaken = []
+            self._undelivered.delivered()
             return found
         await self._turn.acquire()
         running = None
         try:
             running = self.executor.submit(self._run, function)
             found = await asyncio.wrap_future(running)
-            self._untaken = []  # nothing comes between this and the caller
+            self._undelivered.delivered()  # nothing comes between this and the caller
             return found
         finally:
             if running is None or running.done():
                 self._turn.release()
-            else:  # cancelled, and the thread is still at it
+            else:  # cancelled, and the thread still runs it
                 running.add_done_callback(self._end_turn)
 
     def _run(self, function: Callable[[], Any]) -> Any:
-        self._give_back()
+        self._undelivered.give_back()
         try:
             return function()
         finally:
@@ -544,7 +469,7 @@ class AIOConsumer:
         return conf
 
     def _on_loop(self, callback: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function for librdkafka's caller that waits for `callback` on the loop."""
+        """Return a function for librdkafka's thread that waits for `callback` on the loop."""
         return lambda *args: Callback(self._loop, self).run(callback, *args)
 
 
@@ -554,13 +479,3 @@ def _is_on_a_loop() -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def _place(taken: Any) -> TopicPartition | None:
-    """Return where a message, an event or a segment is; None for an event of no partition."""
-    if isinstance(taken, Segment):
-        return TopicPartition(taken.topic, taken.partition, taken.offset)
-    topic, partition, offset = taken.topic(), taken.partition(), taken.offset()
-    if topic is None or partition is None or offset is None or offset < 0:
-        return None
-    return TopicPartition(topic, partition, offset)

@@ -198,7 +198,7 @@ class Feed:
         with self.lock:
             key, at = key_of(partition), partition.offset
             self._drop(key)
-            self._ledger.sought(key)
+            self._ledger.seeked(key)
             if at >= 0:
                 self._floor[key] = at
 

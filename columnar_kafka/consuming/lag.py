@@ -1,4 +1,4 @@
-"""How much of a partition is still to come: messages as Kafka counts them, and records. Pure."""
+"""How much of a partition is still to be read, in Kafka's messages and in records. No I/O."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = ["Lag", "lag_of"]
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """What a consumer has still to read of a partition.
+    """How much of a partition a consumer has still to read.
 
-    `messages` counts Kafka's offsets from the consumer's position to the high watermark, a segment
-    of which some records were handed out included. Offsets without a message (ends of
-    transactions, what was aborted, compacted or deleted) count too.
+    `messages` counts Kafka's offsets from the consumer's position to the high watermark, a half
+    read segment included. Offsets without a message (ends of transactions; aborted, compacted or
+    deleted messages) count too.
 
-    `records` is exact where `is_exact`: all of them have been fetched. Otherwise what has not been
-    fetched is estimated, by how many records an offset had lately. At the end both are 0, exactly.
+    `records` is exact if all of them have been fetched (`is_exact`). Otherwise the rest is
+    estimated from the recent number of records per offset. At the end both are 0, exactly.
     """
 
     topic: str
@@ -52,14 +52,14 @@ def lag_of(
 
     Args:
         key: topic and partition.
-        at: the position; `is_known` says that a record was handed out before it.
+        at: the position.
         high: Kafka's high watermark.
-        is_known: see `at`.
-        fetched: messages from there on, in order; more may follow from `fetched_to` on.
-        fetched_to: an offset, or -1 where nothing was fetched.
-        ratio: how many records an offset has, where nothing is `fetched` that tells.
+        is_known: a record was handed out before `at`.
+        fetched: the messages from there on, in order; more may follow from `fetched_to` on.
+        fetched_to: an offset, or -1 if nothing was fetched.
+        ratio: the number of records per offset, if nothing was fetched.
     """
-    if fetched and not is_known:  # then there is nothing before them
+    if fetched and not is_known:  # then there is no message before these
         at = max(at, position.start(fetched[0].offset() or 0))
     offset, left = position.unpack(at)
     if high <= offset:
@@ -67,12 +67,12 @@ def lag_of(
     records, following = (left, offset + 1) if is_known and left else (0, offset)
     rows = 0
     for message in fetched:
-        found, of_it = message.offset() or 0, _rows_of(message)
-        rows += of_it
+        found, count = message.offset() or 0, _rows_of(message)
+        rows += count
         if found >= following:
-            records += min(of_it, left) if left and found == offset else of_it
+            records += min(count, left) if left and found == offset else count
             following = found + 1
-    if fetched:  # what comes next is most likely as these are
+    if fetched:  # the next messages are most likely like these
         ratio = rows / (following - (fetched[0].offset() or 0))
     missing = max(0, high - max(following, fetched_to))
     return Lag(
@@ -84,7 +84,7 @@ def lag_of(
 
 
 def _rows_of(message: Message) -> int:
-    """Return how many records a message holds; one that cannot be read is handed out as one."""
+    """Return how many records a message holds; an unreadable segment is handed out as one."""
     headers = message.headers()
     if not is_segment(headers):
         return 1

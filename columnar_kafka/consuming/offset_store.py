@@ -1,4 +1,4 @@
-"""What a consumer has handed out, and what must be committed for it at the broker. Pure."""
+"""Positions handed out, stored and committed, and how the broker is told of them. No I/O."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ __all__ = ["OffsetStore"]
 
 
 _SEGMENTS: Final = 1000
-"""Segments remembered for each partition: how far back a row can still be committed exactly."""
+"""Segments remembered for each partition: how far back a row can be committed exactly."""
 
 _RECENT: Final = 100
-"""Segments that tell how many records an offset has."""
+"""Segments from which the number of records per offset is estimated."""
 
 
 class OffsetStore:
-    """Positions by partition: handed out, stored, and the segments they lie in. Not thread-safe.
+    """Positions of partitions: delivered, stored and committed. Not thread-safe.
 
-    As in librdkafka, what is stored is to be committed when it is further than what is committed
-    already, and a seek leaves it as it is.
+    As in librdkafka, a stored position is due for a commit when it is after the committed one, and
+    a seek leaves it unchanged.
     """
 
     def __init__(self, *, auto_store: bool) -> None:
-        """With `auto_store`, what was handed out is stored."""
+        """With `auto_store`, positions count as stored when they are delivered."""
         self.delivered: dict[Partition, int] = {}  # the position after the last record
         self._auto_store = auto_store
-        self._epochs: dict[Partition, int | None] = {}  # the leader's, of what is handed out
+        self._epochs: dict[Partition, int | None] = {}  # the leader's, of delivered messages
         self._stored: dict[Partition, TopicPartition] = {}
         self._committed: dict[Partition, int] = {}
         self._segments: dict[Partition, dict[int, tuple[str, int]]] = {}
 
     def opened(self, key: Partition, offset: int, segment: str, rows: int) -> None:
-        """Remember which segment lies at a Kafka offset, for commits inside it."""
+        """Remember the segment at a Kafka offset, for commits inside it."""
         known = self._segments.setdefault(key, {})
         known[offset] = (segment, rows)
         if len(known) > _SEGMENTS:
             del known[next(iter(known))]
 
     def rows_per_offset(self, topic: str, partition: int) -> float:
-        """Return how many records an offset had lately, of the topic where none is known of this.
+        """Return the recent number of records per offset, the topic's if the partition has none.
 
-        What lies between segments is taken for plain messages.
+        Offsets between segments count as plain messages.
         """
         same = [known for (name, _), known in self._segments.items() if name == topic]
         mine = self._segments.get((topic, partition))
@@ -62,26 +62,26 @@ class OffsetStore:
         return rows / span if span else 1.0
 
     def hand_out(self, after: dict[Partition, int], epochs: dict[Partition, int | None]) -> None:
-        """Note what is handed out: positions after it, and the leader epochs of its messages.
+        """Note the positions after delivered messages, and the messages' leader epochs.
 
-        Nothing is called here, and there is no loop: see `Feed._hand_out`.
+        Nothing is called here, and there is no loop, so a signal's handler cannot raise in between.
         """
         self.delivered |= after
         self._epochs |= epochs
 
-    def sought(self, key: Partition) -> None:
-        """Note that nothing was handed out of the place where a partition goes on."""
+    def seeked(self, key: Partition) -> None:
+        """Note that a partition continues at a position of which nothing was delivered."""
         stored = self._to_commit(key)
         if stored is not None:
             self._stored[key] = stored
         self.delivered.pop(key, None)
 
     def store(self, place: TopicPartition) -> None:
-        """Note a position to be committed with the next commit that names none."""
+        """Store a position for the next commit that names none."""
         self._stored[key_of(place)] = place
 
     def forget(self, keys: Iterable[Partition]) -> None:
-        """Drop what is known of partitions that are no longer this consumer's."""
+        """Drop everything about partitions that are no longer this consumer's."""
         for key in keys:
             for known in (self.delivered, self._epochs, self._stored, self._committed,
                           self._segments):  # fmt: skip
@@ -93,27 +93,27 @@ class OffsetStore:
         return self._stored.get(key)
 
     def uncommitted(self, keys: Iterable[Partition] | None = None) -> list[TopicPartition]:
-        """Return what is stored and further than what is committed, ready for Kafka."""
+        """Return the stored positions after the committed ones, as Kafka's offsets."""
         chosen = list({**self.delivered, **self._stored}) if keys is None else keys
         stored = filter(None, map(self._to_commit, chosen))
-        return [each for each in self.committables(stored) if self._is_further(each)]
+        return [each for each in self.committables(stored) if self._is_due(each)]
 
-    def _is_further(self, each: TopicPartition) -> bool:
+    def _is_due(self, each: TopicPartition) -> bool:
         at, _ = position.resume(each.offset, each.metadata)
         return at > self._committed.get(key_of(each), OFFSET_INVALID)
 
     def mark_committed(self, offsets: Iterable[TopicPartition]) -> None:
-        """Note what the group has committed: offsets and metadata as Kafka told them."""
+        """Note the group's committed offsets, with their metadata, as Kafka returned them."""
         for each in offsets:
             if each.error is None and each.offset >= 0:
                 self._committed[key_of(each)] = position.resume(each.offset, each.metadata)[0]
 
     def committable(self, place: TopicPartition) -> TopicPartition:
-        """Return the offset and metadata that say a position at the broker.
+        """Return a position as Kafka's offset and metadata.
 
-        A position inside a segment that is neither remembered nor named by the metadata (as
-        `committed` returns it) becomes the start of its segment: its rows are read again, none is
-        skipped. Metadata of the user's own is kept where there is no row to say.
+        If the segment is neither remembered nor named by the metadata (as `committed` returns it),
+        the position becomes the segment's start: its rows are read again, none is skipped. The
+        user's own metadata is kept if the position is not inside a segment.
         """
         key, at, metadata = key_of(place), place.offset, place.metadata
         if at < 0:
@@ -126,7 +126,7 @@ class OffsetStore:
             row = position.commit_metadata(left, segment)
         elif theirs and not segment and left and named == at:
             row = metadata
-        # What names a row and is not right for this position is left over from another.
+        # Metadata that names another row than this position's is left over from a commit there.
         own = None if theirs else metadata
         return _place(key, offset, row or own, place.leader_epoch)
 
@@ -136,6 +136,6 @@ class OffsetStore:
 
 
 def _place(key: Partition, at: int, metadata: str | None, epoch: int | None) -> TopicPartition:
-    """Return a partition and offset; confluent-kafka takes no None for what is not there."""
+    """Return a partition and offset; confluent-kafka accepts no None for missing members."""
     given: dict[str, Any] = {"metadata": metadata, "leader_epoch": epoch}
     return TopicPartition(*key, at, **{k: v for k, v in given.items() if v is not None})

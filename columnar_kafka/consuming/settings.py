@@ -1,4 +1,4 @@
-"""A consumer's settings, out of its configuration."""
+"""A consumer's settings, parsed from its configuration."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from columnar_kafka.config import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from columnar_kafka.errors import ConfigError
 
-__all__ = ["ConsumerConfig"]
+__all__ = ["ClientSettings", "ConsumerConfig"]
 
 DECODES: Final = ("inline", "isolated")
 
@@ -49,7 +49,7 @@ class ConsumerConfig:
     auto_store: bool
     on_commit: Callable[..., Any] | None
     unread: ConfigError | None = None
-    """As a producer's."""
+    """The fault of a setting that librdkafka accepts and this package cannot use."""
 
     @property
     def unwraps(self) -> bool:
@@ -60,8 +60,8 @@ class ConsumerConfig:
     def parse(cls, config: Config) -> tuple[ConsumerConfig, dict[str, Any]]:
         """Return the settings, and the configuration for librdkafka.
 
-        When segments are unwrapped, storing and committing offsets is this package's work:
-        librdkafka commits a stored offset only when the *offset* grows, so it cannot carry rows.
+        When segments are unwrapped, this package stores and commits offsets: librdkafka commits a
+        stored offset only when the *offset* grows, so it cannot commit rows.
 
         Raises:
             ConfigError: an unknown ``columnar.`` key, or a value that is not allowed.
@@ -84,7 +84,32 @@ class ConsumerConfig:
         rest = read.rest(_CONSUMER_KEYS)
         if parsed.unwraps:
             rest |= {"enable.auto.commit": False, "enable.auto.offset.store": False}
-            # Some 64 segments fill librdkafka's queue: read in a tenth of a second they may be, and
-            # it would look a second later.
+            # About 64 segments fill librdkafka's fetch queue. They can be read in 0.1 s, and by
+            # default it waits a second before it fetches again.
             rest.setdefault("fetch.queue.backoff.ms", 50)
         return parsed, rest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSettings:
+    """librdkafka's settings that matter here too; durations in seconds."""
+
+    is_cooperative: bool
+    """The group assigns and revokes partitions incrementally."""
+    is_static: bool
+    """The consumer stays a member of its group when it is closed."""
+    tells_ends: bool
+    """The end of a partition is an event."""
+    max_poll_interval: float
+
+    @classmethod
+    def parse(cls, config: Mapping[str, Any]) -> ClientSettings:
+        """Return the settings in a configuration that librdkafka has accepted."""
+        strategy = str(config.get("partition.assignment.strategy"))
+        is_new_protocol = str(config.get("group.protocol")).lower() == "consumer"
+        return cls(
+            is_cooperative="cooperative" in strategy or is_new_protocol,
+            is_static="group.instance.id" in config,
+            tells_ends=str(config.get("enable.partition.eof")).lower() in ("true", "1"),
+            max_poll_interval=int(config.get("max.poll.interval.ms", 300_000)) / 1000,
+        )

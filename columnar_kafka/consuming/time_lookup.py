@@ -1,4 +1,4 @@
-"""The first record of a time: Kafka knows the message, and the message is read aside."""
+"""The first record at or after a time: Kafka finds the message, a second consumer reads it."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def first_records(
 ) -> None:
     """Turn the offsets that Kafka found for `times` (ms) into positions of records, in place.
 
-    Kafka's time of a segment is its largest record's, so the record is in the message found; only
-    where that one is not there any more (it was aborted, or deleted) in a later one. Where none is,
-    the offset becomes -1, as Kafka has it. A segment that cannot be read counts from its start on.
+    Kafka's time for a segment is its latest record's, so the message that Kafka found has the
+    record. If that message is gone (aborted or deleted), a later one has it. If there is none, the
+    offset becomes -1, as Kafka's does. For an unreadable segment it is the segment's start.
 
     Raises:
         KafkaException: ``_TIMED_OUT`` at the deadline; or why a partition cannot be read.
@@ -65,7 +65,7 @@ def first_records(
 
 
 def _first_record(message: Message, time_ms: int, read: Callable[[Message], Segment]) -> int | None:
-    """Return the position of a message's first record of a time; None where it has none.
+    """Return the position of a message's first record at or after a time; None for none.
 
     Raises:
         KafkaException: the partition cannot be read.
@@ -92,7 +92,7 @@ def _first_record(message: Message, time_ms: int, read: Callable[[Message], Segm
 
 
 def _first_row(segment: Segment, time_ms: int) -> int:
-    """Return the first row of a time or later; -1 for none. Rows without times have the largest."""
+    """Return the first row at or after a time; -1 for none. Rows without times have the latest."""
     schema = segment.schema
     members = schema.field(KAFKA_COLUMN).type if KAFKA_COLUMN in schema.names else pa.struct([])
     if members.get_field_index("timestamp") < 0:

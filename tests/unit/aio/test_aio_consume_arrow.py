@@ -14,6 +14,7 @@ from tables import CONFIG, numbers, put
 
 from columnar_kafka import SchemaError, SegmentError
 from columnar_kafka.aio import AIOConsumer
+from columnar_kafka.aio.cancellable import CancellableConsumer
 from columnar_kafka.plain import Json
 from columnar_kafka.position import start
 from columnar_kafka.testing import FakeKafka
@@ -38,7 +39,7 @@ def run(
     **config: Any,
 ) -> None:
     """Run a coroutine function with a consumer of topic t; `over` replaces inner methods."""
-    inner = type("Inner", (kafka.Consumer,), over or {})
+    inner = type("Inner", (CancellableConsumer, kafka.Consumer), over or {})
     made = type("OnMemory", (AIOConsumer,), {"_consumer_class": inner})
 
     async def all_of_it() -> None:
@@ -113,7 +114,7 @@ def test_cancelled_with_its_rows_there_it_has_taken_nothing(kafka) -> None:
     calls: list[asyncio.Task[Any]] = []
 
     def cancelled(self: Any, *args: Any, **kwargs: Any) -> Any:
-        found = kafka.Consumer._find_arrow(self, *args, **kwargs)
+        found = CancellableConsumer.find_table(self, *args, **kwargs)
         if calls:
             task = calls.pop()
             task.get_loop().call_soon_threadsafe(task.cancel)
@@ -130,7 +131,7 @@ def test_cancelled_with_its_rows_there_it_has_taken_nothing(kafka) -> None:
             else:
                 assert (await consumer.consume_arrow(9, 0)).num_rows == expected
 
-    run(kafka, main, {"_find_arrow": cancelled})
+    run(kafka, main, {"find_table": cancelled})
 
 
 def test_closed_while_it_waits_it_says_so(kafka) -> None:
@@ -150,7 +151,7 @@ def test_what_a_callback_raised_comes_first(kafka) -> None:
     put(kafka, numbers(0))
 
     async def main(consumer: AIOConsumer) -> None:
-        consumer._raised = KeyError("of a callback")
+        consumer._undelivered._error = KeyError("of a callback")
         with pytest.raises(KeyError):
             await consumer.consume_arrow(9, 0)
         assert (await consumer.consume_arrow(9, 0)).num_rows == 3

@@ -19,6 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from columnar_kafka import Consumer
 from columnar_kafka.aio import AIOConsumer
 from columnar_kafka.aio.callback import Callback
+from columnar_kafka.aio.cancellable import CancellableConsumer
 from columnar_kafka.errors import ConfigError, SegmentError
 from columnar_kafka.position import pack, start
 from columnar_kafka.testing import FakeKafka
@@ -48,7 +49,7 @@ def make(kafka: FakeKafka) -> Any:
         executor: concurrent.futures.Executor | None = None,
         **config: Any,
     ) -> AIOConsumer:
-        inner = type("Inner", (kafka.Consumer,), over or {})
+        inner = type("Inner", (CancellableConsumer, kafka.Consumer), over or {})
         on_memory = type("OnMemory", (AIOConsumer,), {"_consumer_class": inner})
         settings = {
             "group.id": "g",

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, TopicPartition
 from support import eventually
 
-from columnar_kafka.consuming import consumer as module
+from columnar_kafka.consuming import commits as module
 from columnar_kafka.testing import FakeKafka
 from columnar_kafka.testing.consumer import ConsumerOnMemory
 

@@ -521,7 +521,7 @@ def test_automatic_commits_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> No
 
     take(5)
     assert sent == [1]
-    consumer._answered(None, [TopicPartition("t", 0, 1)])
+    consumer._commits.answered(None, [TopicPartition("t", 0, 1)])
     take(5)
     assert sent == [1, 5]
 

@@ -15,6 +15,7 @@ import tables
 from confluent_kafka import TopicPartition
 
 from columnar_kafka import position
+from columnar_kafka.consuming.arrow.projection import Projection
 from columnar_kafka.consuming.turn import Turn
 from columnar_kafka.testing import FakeKafka
 
@@ -348,3 +349,20 @@ def test_nothing_is_handed_out_of_a_partition_while_it_is_committed_before_it_go
     assert taken.found == []
     assert consumer.committed([T0])[0].offset == position.pack(0, 2, 100)
     consumer.close()
+
+
+def test_threads_that_ask_for_different_columns_each_get_their_own(
+    kafka: FakeKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last projection is kept, and another thread's may take its place in any call."""
+    consumer = tables.begin(kafka)
+    consumer.consume_arrow(1, 1, ["n"])
+    is_like = Projection.is_like
+
+    def meanwhile(mine: Projection, other: Projection) -> bool:
+        monkeypatch.setattr(Projection, "is_like", is_like)
+        consumer.consume_arrow(1, 1, ["_kafka.offset"])
+        return is_like(mine, other)
+
+    monkeypatch.setattr(Projection, "is_like", meanwhile)
+    assert consumer.consume_arrow(1, 1, ["n"]).column_names == ["n"]

@@ -19,7 +19,16 @@ from segments import segment
 
 from columnar_kafka import SegmentError, position
 from columnar_kafka.config import DecodeLimits
-from columnar_kafka.consuming import feed, handout, offset_store, turn
+from columnar_kafka.consuming import (
+    arrow_output,
+    callback_errors,
+    commits,
+    feed,
+    group_membership,
+    handout,
+    offset_store,
+    turn,
+)
 from columnar_kafka.consuming.arrow import batch_reader, table_feed
 from columnar_kafka.consuming.arrow.batch_reader import stream
 from columnar_kafka.consuming.arrow.projection import Projection
@@ -27,7 +36,7 @@ from columnar_kafka.consuming.arrow.table_feed import TableFeed, TableRequest
 from columnar_kafka.consuming.offset_store import OffsetStore
 from columnar_kafka.plain.base import Formats
 from columnar_kafka.segment import decoder
-from columnar_kafka.segment.decoder import InlineDecoder, Sealed
+from columnar_kafka.segment.decoder import InlineDecoder, Sealed, Segment
 from columnar_kafka.testing import FakeKafka
 from columnar_kafka.testing.memory import MemoryConsumer, MemoryKafka
 
@@ -303,7 +312,11 @@ def test_wherever_it_is_interrupted_a_consumer_has_moved_or_not(name: str) -> No
         if name == "resume":
             consumer.pause([T0])
         interrupter = Interrupter(
-            *MODULES, sys.modules["columnar_kafka.consuming.consumer"], places=places
+            *MODULES,
+            sys.modules["columnar_kafka.consuming.consumer"],
+            commits,
+            group_membership,
+            places=places,
         )
         with suppress(Interrupted):
             interrupter.run(lambda: move(consumer))
@@ -316,3 +329,55 @@ def test_wherever_it_is_interrupted_a_consumer_has_moved_or_not(name: str) -> No
     assert count > 3
     for place in range(count):
         moved({place})
+
+
+TAKES: dict[str, Any] = {
+    "poll": lambda it: it.poll(1),
+    "consume": lambda it: it.consume(4, 1),
+    "consume_arrow": lambda it: it.consume_arrow(4, 1),
+    "poll_segment": lambda it: it.poll_segment(1),
+}
+
+
+def values_of(taken: Any) -> list[int]:
+    if taken is None:
+        return []
+    if isinstance(taken, pa.Table | Segment):
+        table = taken if isinstance(taken, pa.Table) else taken.to_table()
+        return [int(each) for each in table["n"].to_pylist()]
+    messages = taken if isinstance(taken, list) else [taken]
+    return [each.value()["n"] for each in messages]
+
+
+@pytest.mark.parametrize("name", TAKES)
+def test_wherever_a_consumers_call_is_interrupted_it_loses_nothing(name: str) -> None:
+    """A callback has raised before: that is raised, or kept, and costs no record either."""
+    fake = FakeKafka()
+    fake.create_topic("t", 1)
+    for start in (0, 3, 6):
+        tables.put(fake, tables.numbers(start))
+
+    def took(places: set[int]) -> int:
+        consumer = tables.begin(fake, **{"enable.auto.commit": False})
+        consumer._errors.append(ZeroDivisionError("of a callback"))
+        interrupter = Interrupter(
+            *MODULES,
+            sys.modules["columnar_kafka.consuming.consumer"],
+            arrow_output,
+            callback_errors,
+            places=places,
+        )
+        taken = []
+        for _ in range(2):
+            with suppress(Interrupted, ZeroDivisionError):
+                taken += values_of(interrupter.run(lambda: TAKES[name](consumer)))
+        consumer._errors.clear()
+        left = [each.value()["n"] for each in consumer.consume(99, 0.02)]
+        assert taken + left == list(range(9)), places
+        consumer.close()
+        return interrupter.count
+
+    count = took(set())
+    assert count > 3
+    for place in range(count):
+        took({place})

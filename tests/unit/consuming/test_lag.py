@@ -12,6 +12,7 @@ from tables import CONFIG, begin, numbers, put
 
 from columnar_kafka import ConfigError, Lag, position
 from columnar_kafka.aio import AIOConsumer
+from columnar_kafka.aio.cancellable import CancellableConsumer
 from columnar_kafka.consuming import feed
 from columnar_kafka.testing import FakeKafka
 
@@ -195,7 +196,8 @@ def test_a_closed_consumer_has_none(kafka) -> None:
 
 def test_that_of_an_aio_consumer_is_the_same(kafka) -> None:
     put(kafka, pa.table({"n": [1, 2, 3]}))
-    made = type("OnMemory", (AIOConsumer,), {"_consumer_class": kafka.Consumer})
+    inner = type("Inner", (CancellableConsumer, kafka.Consumer), {})
+    made = type("OnMemory", (AIOConsumer,), {"_consumer_class": inner})
 
     async def main() -> None:
         async with made(CONFIG) as consumer:

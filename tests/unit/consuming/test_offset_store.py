@@ -1,4 +1,4 @@
-"""The ledger: what was handed out, and what that is as an offset and metadata at the broker."""
+"""Positions handed out and stored, and what they are as offsets and metadata at the broker."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def place(position_: int, metadata: str | None = None) -> TopicPartition:
     return TopicPartition(*KEY, position_, **given)
 
 
-def ledger(*, auto_store: bool = True, segments: dict[int, int] | None = None) -> OffsetStore:
-    """A ledger that has seen segments of so many rows at these offsets."""
+def offset_store(*, auto_store: bool = True, segments: dict[int, int] | None = None) -> OffsetStore:
+    """An offset store that has seen segments of so many rows at these offsets."""
     found = OffsetStore(auto_store=auto_store)
     for offset, rows in (segments or {}).items():
         found.opened(KEY, offset, f"p-{offset}", rows)
@@ -39,7 +39,7 @@ def ledger(*, auto_store: bool = True, segments: dict[int, int] | None = None) -
 
 
 def test_a_position_inside_a_known_segment_keeps_its_row_in_the_metadata() -> None:
-    found = ledger(segments={7: 10}).committable(place(at(7, 4, 10)))
+    found = offset_store(segments={7: 10}).committable(place(at(7, 4, 10)))
     assert shown(found) == ("t", 3, 7, "1:6:p-7")
 
 
@@ -58,23 +58,23 @@ def test_a_position_inside_a_known_segment_keeps_its_row_in_the_metadata() -> No
 def test_a_position_between_segments_is_an_offset_without_metadata(
     position_: int, offset: int
 ) -> None:
-    found = ledger(segments={7: 10}).committable(place(position_))
+    found = offset_store(segments={7: 10}).committable(place(position_))
     assert shown(found) == ("t", 3, offset, None)
 
 
 def test_the_first_of_the_most_rows_is_its_offsets_start() -> None:
-    found = ledger(segments={7: MAX_ROWS}).committable(place(at(7, 0, MAX_ROWS)))
+    found = offset_store(segments={7: MAX_ROWS}).committable(place(at(7, 0, MAX_ROWS)))
     assert shown(found) == ("t", 3, 7, None)
 
 
 def test_the_second_of_the_most_rows_is_inside() -> None:
-    found = ledger(segments={7: MAX_ROWS}).committable(place(at(7, 1, MAX_ROWS)))
+    found = offset_store(segments={7: MAX_ROWS}).committable(place(at(7, 1, MAX_ROWS)))
     assert shown(found) == ("t", 3, 7, "1:1048575:p-7")
 
 
 def test_a_position_inside_an_unknown_segment_is_its_start() -> None:
     """Its rows are read again; none is skipped."""
-    assert shown(ledger().committable(place(at(7, 4, 10)))) == ("t", 3, 7, None)
+    assert shown(offset_store().committable(place(at(7, 4, 10)))) == ("t", 3, 7, None)
 
 
 @pytest.mark.parametrize(
@@ -110,22 +110,22 @@ def test_metadata_that_is_given_is_kept_where_it_is_true(
     position_: int, metadata: str, kept: str | None
 ) -> None:
     """A row left over from another position would skip rows on resume."""
-    found = ledger(segments={7: 10}).committable(place(position_, metadata))
+    found = offset_store(segments={7: 10}).committable(place(position_, metadata))
     assert found.metadata == kept
 
 
 @pytest.mark.parametrize("special", [-1, -2, -1000, -1001])
 def test_special_offsets_pass_unchanged(special: int) -> None:
-    assert shown(ledger().committable(place(special))) == ("t", 3, special, None)
+    assert shown(offset_store().committable(place(special))) == ("t", 3, special, None)
 
 
 def test_a_segment_of_another_partition_is_another_segment() -> None:
-    found = ledger(segments={7: 10}).committable(TopicPartition("t", 4, at(7, 4, 10)))
+    found = offset_store(segments={7: 10}).committable(TopicPartition("t", 4, at(7, 4, 10)))
     assert shown(found) == ("t", 4, 7, None)
 
 
 def test_a_thousand_segments_are_remembered_and_the_oldest_forgotten() -> None:
-    known = ledger(segments=dict.fromkeys(range(1001), 10))
+    known = offset_store(segments=dict.fromkeys(range(1001), 10))
     assert known.committable(place(at(0, 4, 10))).metadata is None
     assert known.committable(place(at(1, 4, 10))).metadata == "1:6:p-1"
     assert known.committable(place(at(1000, 4, 10))).metadata == "1:6:p-1000"
@@ -133,7 +133,7 @@ def test_a_thousand_segments_are_remembered_and_the_oldest_forgotten() -> None:
 
 def test_many_positions_at_once() -> None:
     given = [TopicPartition("t", 3, at(7, 4, 10)), TopicPartition("u", 0, at(2))]
-    found = ledger(segments={7: 10}).committables(given)
+    found = offset_store(segments={7: 10}).committables(given)
     assert list(map(shown, found)) == [("t", 3, 7, "1:6:p-7"), ("u", 0, 2, None)]
 
 
@@ -162,13 +162,13 @@ def test_a_partition_is_known_by_topic_and_number() -> None:
 
 
 def test_with_auto_store_what_was_handed_out_is_committed() -> None:
-    known = ledger(segments={7: 10})
+    known = offset_store(segments={7: 10})
     known.delivered[KEY] = at(7, 4, 10)
     assert list(map(shown, known.uncommitted())) == [("t", 3, 7, "1:6:p-7")]
 
 
 def test_without_auto_store_only_what_was_stored_is() -> None:
-    known = ledger(auto_store=False, segments={7: 10})
+    known = offset_store(auto_store=False, segments={7: 10})
     known.delivered[KEY] = at(7, 4, 10)
     assert known.uncommitted() == []
     known.store(place(at(7, 2, 10)))
@@ -176,7 +176,7 @@ def test_without_auto_store_only_what_was_stored_is() -> None:
 
 
 def test_what_was_committed_is_not_committed_again_until_it_moves() -> None:
-    known = ledger(segments={7: 10})
+    known = offset_store(segments={7: 10})
     known.delivered[KEY] = at(7, 4, 10)
     known.mark_committed(known.uncommitted())
     assert known.uncommitted() == []
@@ -186,7 +186,7 @@ def test_what_was_committed_is_not_committed_again_until_it_moves() -> None:
 
 def test_a_step_back_is_not_committed() -> None:
     """As in librdkafka: what is stored is committed when it is further."""
-    known = ledger(segments={7: 10})
+    known = offset_store(segments={7: 10})
     known.delivered[KEY] = at(7, 4, 10)
     known.mark_committed(known.uncommitted())
     known.delivered[KEY] = at(7, 3, 10)
@@ -194,7 +194,7 @@ def test_a_step_back_is_not_committed() -> None:
 
 
 def test_after_a_commit_further_back_what_is_stored_is_committed_again() -> None:
-    known = ledger(segments={7: 10})
+    known = offset_store(segments={7: 10})
     known.delivered[KEY] = at(7, 4, 10)
     known.mark_committed(known.uncommitted())
     known.mark_committed([TopicPartition(*KEY, 7, "1:9:p-7")])
@@ -206,7 +206,7 @@ def test_a_commit_that_failed_is_no_commit() -> None:
         topic, partition, offset, metadata = "t", 3, 7, None
         error = KafkaError(KafkaError.UNKNOWN_MEMBER_ID)
 
-    known = ledger(segments={7: 10})
+    known = offset_store(segments={7: 10})
     known.delivered[KEY] = at(7, 4, 10)
     known.mark_committed([Failed(), TopicPartition(*KEY, OFFSET_INVALID)])  # type: ignore[list-item]
     assert list(map(shown, known.uncommitted())) == [("t", 3, 7, "1:6:p-7")]
@@ -214,16 +214,16 @@ def test_a_commit_that_failed_is_no_commit() -> None:
 
 @pytest.mark.parametrize("auto_store", [True, False])
 def test_a_seek_leaves_what_is_stored(*, auto_store: bool) -> None:
-    known = ledger(auto_store=auto_store, segments={7: 10})
+    known = offset_store(auto_store=auto_store, segments={7: 10})
     known.delivered[KEY] = at(7, 4, 10)
     known.store(place(at(7, 4, 10)))
-    known.sought(KEY)
+    known.seeked(KEY)
     assert known.delivered == {}
     assert list(map(shown, known.uncommitted())) == [("t", 3, 7, "1:6:p-7")]
 
 
 def test_what_was_handed_out_is_committed_with_its_leaders_epoch() -> None:
-    known = ledger()
+    known = offset_store()
     known.hand_out({}, {KEY: 5})
     known.delivered[KEY] = at(7) + 1
     assert [each.leader_epoch for each in known.uncommitted()] == [5]
@@ -232,7 +232,7 @@ def test_what_was_handed_out_is_committed_with_its_leaders_epoch() -> None:
 
 
 def test_only_the_partitions_asked_for() -> None:
-    known = ledger()
+    known = offset_store()
     known.delivered |= {("t", 0): at(1), ("t", 1): at(2)}
     asked = [("t", 1), ("t", 2)]
     assert list(map(shown, known.uncommitted(asked))) == [("t", 1, 2, None)]
@@ -240,7 +240,7 @@ def test_only_the_partitions_asked_for() -> None:
 
 @pytest.mark.parametrize("auto_store", [True, False])
 def test_nothing_is_left_of_a_forgotten_partition(*, auto_store: bool) -> None:
-    known = ledger(auto_store=auto_store, segments={7: 10})
+    known = offset_store(auto_store=auto_store, segments={7: 10})
     known.delivered[KEY] = at(7, 4, 10)
     known.store(place(at(7, 4, 10)))
     known.mark_committed(known.uncommitted())
@@ -256,7 +256,7 @@ def test_nothing_is_left_of_a_forgotten_partition(*, auto_store: bool) -> None:
 
 def test_group_metadata_turns_positions_into_offsets_with_the_rows() -> None:
     inner = object()
-    group = GroupMetadata(inner, ledger(segments={7: 10}).committables)
+    group = GroupMetadata(inner, offset_store(segments={7: 10}).committables)
     assert group.inner is inner
     [found] = group.offsets([TopicPartition("t", 3, at(7, 4, 10))])
     assert shown(found) == ("t", 3, 7, "1:6:p-7")
@@ -267,6 +267,6 @@ def test_a_stock_producer_refuses_our_group_metadata() -> None:
     import confluent_kafka  # noqa: PLC0415 - only here
 
     producer = confluent_kafka.Producer({"bootstrap.servers": "localhost:1"})
-    group = GroupMetadata(object(), ledger().committables)
+    group = GroupMetadata(object(), offset_store().committables)
     with pytest.raises(TypeError):
         producer.send_offsets_to_transaction([TopicPartition("t", 0, 1)], group)

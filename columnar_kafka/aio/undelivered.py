@@ -1,0 +1,107 @@
+"""Messages that a call took in the executor's thread, until the caller on the loop has them."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import TopicPartition
+
+from columnar_kafka.segment.decoder import Segment
+
+if TYPE_CHECKING:
+    from columnar_kafka.aio.cancellable import CancellableConsumer
+    from columnar_kafka.consuming.feed import Stops
+
+__all__ = ["Take", "Undelivered"]
+
+Take = Callable[[int, float, "Stops"], list[Any]]
+"""Takes up to so many messages, within so many seconds, until it stops."""
+
+
+class Undelivered:
+    """What the last call took, which the next call takes again if the last one was cancelled.
+
+    Every method belongs to the call whose turn it is; none is thread-safe.
+    """
+
+    def __init__(self, consumer: CancellableConsumer) -> None:
+        self._consumer = consumer
+        self._taken: list[Any] = []
+        self._kept: list[Any] = []  # undelivered, and cannot be read again
+        self._error: Exception | None = None  # of a call that had messages to return
+
+    def raise_pending(self) -> None:
+        """Raise what the last call could not raise."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def take(
+        self, take: Take, count: int, timeout: float, *, cancelled: Stops, closing: Stops
+    ) -> list[Any]:
+        """Take up to `count` messages, until `timeout` seconds have passed or either says so.
+
+        Raises:
+            RuntimeError: it is `closing`, and there is none.
+            Exception: what `take` raises; the next call raises it where there are messages.
+        """
+        self.raise_pending()
+        deadline = math.inf if timeout < 0 else time.monotonic() + timeout
+        found: list[Any] = []
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            try:
+                found += take(count - len(found), left, lambda: closing() or cancelled())
+            except Exception as error:
+                if not found:
+                    raise
+                self._error = error  # or what was taken would be lost
+                break
+            is_closing = closing()
+            if len(found) >= count or time.monotonic() >= deadline or cancelled():
+                break
+            if is_closing:
+                if not found:
+                    raise RuntimeError("Consumer closed")
+                break
+        self._taken = found
+        return found
+
+    def take_kept_first(self, take: Take, count: int, timeout: float, stops: Stops) -> list[Any]:
+        """Return the messages that were kept, or else what `take` takes."""
+        if not self._kept:
+            return take(count, timeout, stops)
+        found, self._kept = self._kept[:count], self._kept[count:]
+        return found
+
+    def delivered(self) -> None:
+        """Forget what was taken: the caller has it."""
+        self._taken = []
+
+    def give_back(self) -> None:
+        """Read on before what was taken for a call that was cancelled then."""
+        taken, self._taken = self._taken, []
+        ours: dict[tuple[str, int], bool] = {}
+        for each in taken:
+            place = _place(each)
+            if place is None:
+                continue
+            key = place.topic, place.partition
+            if key not in ours:
+                ours[key] = self._consumer.go_back(place)
+            if not ours[key] and not isinstance(each, Segment):
+                # It may have been committed when the partition was given back: nobody else gets it.
+                self._kept.append(each)
+
+
+def _place(taken: Any) -> TopicPartition | None:
+    """Return where a message, an event or a segment is; None for an event of no partition."""
+    if isinstance(taken, Segment):
+        return TopicPartition(taken.topic, taken.partition, taken.offset)
+    topic, partition, offset = taken.topic(), taken.partition(), taken.offset()
+    if topic is None or partition is None or offset is None or offset < 0:
+        return None
+    return TopicPartition(topic, partition, offset)

@@ -1,0 +1,125 @@
+"""Positions of partitions: of the next record, committed, at either end, of a time, and the lag."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
+
+from columnar_kafka import position
+from columnar_kafka.consuming.arrow.batch_reader import deadline_after, seconds_left
+from columnar_kafka.consuming.lag import Lag, lag_of
+from columnar_kafka.consuming.time_lookup import first_records
+from columnar_kafka.offsets import GroupMetadata, Partition, key_of, to_positions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from columnar_kafka.broker.base import ConsumerBroker
+    from columnar_kafka.broker.client_classes import StockConsumer
+    from columnar_kafka.consuming.feed import Feed
+
+__all__ = ["Positions"]
+
+
+class Positions:
+    """Answers confluent-kafka's questions for offsets in positions, and `lag`. Thread-safe.
+
+    It changes nothing. Methods have the contracts of the consumer's methods of the same names, and
+    wait for their turn to call librdkafka.
+    """
+
+    def __init__(
+        self,
+        base: StockConsumer,
+        broker: ConsumerBroker,
+        feed: Feed,
+        check_open: Callable[[], None],
+    ) -> None:
+        """Answer for what `feed` hands out; `base` has the consumer's own stock methods."""
+        self._check_open = check_open
+        self._base = base
+        self._broker = broker
+        self._feed = feed
+
+    def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """See `Consumer.position`."""
+        return self._feed.run_alone(partial(self._position, partitions))
+
+    def _position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        found = self._base.position(partitions)
+        with self._feed.lock:
+            self._feed.catch_up(map(key_of, found))
+            delivered = self._feed.ledger.delivered
+            for each in found:
+                each.offset = delivered.get(key_of(each), OFFSET_INVALID)
+        return found
+
+    def committed(
+        self, partitions: list[TopicPartition], timeout: float = -1
+    ) -> list[TopicPartition]:
+        """See `Consumer.committed`."""
+        ask = partial(self._base.committed, partitions, timeout)
+        return to_positions(self._feed.run_alone(ask))
+
+    def get_watermark_offsets(
+        self, partition: TopicPartition, timeout: float = -1, cached: bool = False
+    ) -> tuple[int, int]:
+        """See `Consumer.get_watermark_offsets`."""
+        ask = partial(self._base.get_watermark_offsets, partition, timeout, cached)
+        found: Any = self._feed.run_alone(ask)
+        return found and (position.start(found[0]), position.start(found[1]))  # or None
+
+    def offsets_for_times(
+        self, partitions: list[TopicPartition], timeout: float = -1
+    ) -> list[TopicPartition]:
+        """See `Consumer.offsets_for_times`."""
+        deadline = deadline_after(timeout)
+        ask = partial(self._base.offsets_for_times, partitions, timeout)
+        found = self._feed.run_alone(ask)
+        times = {key_of(each): each.offset for each in partitions}
+        first_records(self._broker, found, times, self._feed.read, deadline)
+        return found
+
+    def consumer_group_metadata(self) -> GroupMetadata:
+        """See `Consumer.consumer_group_metadata`."""
+        inner = self._feed.run_alone(self._base.consumer_group_metadata)
+        with self._feed.lock:
+            return GroupMetadata(inner, self._feed.ledger.committables)
+
+    def lag(self, partitions: list[TopicPartition] | None = None, timeout: float = -1) -> list[Lag]:
+        """See `Consumer.lag`."""
+        math.isfinite(timeout)
+        self._check_open()
+        deadline = deadline_after(timeout)
+        return self._feed.run_alone(partial(self._lags, partitions, deadline))
+
+    def _lags(self, partitions: list[TopicPartition] | None, deadline: float) -> list[Lag]:
+        keys = list(map(key_of, self._broker.assignment() if partitions is None else partitions))
+        with self._feed.lock:
+            self._feed.catch_up(keys)
+            starts = {key: at for key in keys if (at := self._feed.next_at(key)) is not None}
+        if unknown := [TopicPartition(*key) for key in keys if key not in starts]:
+            found = to_positions(self._broker.committed(unknown, seconds_left(deadline)))
+            starts |= {key_of(each): each.offset for each in found if each.offset >= 0}
+        return [self._lag(key, starts.get(key, 0), seconds_left(deadline)) for key in keys]
+
+    def _lag(self, key: Partition, at: int, timeout: float) -> Lag:
+        found = self._base.get_watermark_offsets(TopicPartition(*key), timeout)
+        if found is None:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        low, high = found
+        with self._feed.lock:
+            fetched, fetched_to = self._feed.fetched(key)
+            offset_store = self._feed.ledger
+            return lag_of(
+                key,
+                max(at, position.start(low)),
+                high,
+                is_known=at == offset_store.delivered.get(key),
+                fetched=fetched,
+                fetched_to=fetched_to,
+                ratio=offset_store.rows_per_offset(*key),
+            )
