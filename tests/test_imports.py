@@ -31,7 +31,7 @@ columns.rows_to_columns  columns.layouts  columns.chunked  columns.cast  columns
 segment  segment.headers
 segment.parquet  segment.parquet.thrift  segment.parquet.metadata  segment.parquet.statistics
 segment.parquet.delta  segment.parquet.page_walk
-segment.encoder  segment.decoder  segment.isolated
+segment.encoder  segment.decoder  segment.isolated  segment.segment
 
 lake  lake.model  lake.parquet_footer  lake.plan  lake.stitch  lake.stage  lake.directory
 

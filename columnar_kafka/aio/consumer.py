@@ -20,7 +20,7 @@ from columnar_kafka.aio.inbox import Inbox, LoopLogger
 from columnar_kafka.consuming.consumer import Consumer
 from columnar_kafka.consuming.feed import never
 from columnar_kafka.errors import ConfigError
-from columnar_kafka.segment.decoder import Segment
+from columnar_kafka.segment.segment import Segment
 
 if TYPE_CHECKING:
     import concurrent.futures

@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from columnar_kafka.consuming.feed import Stops
     from columnar_kafka.errors import SchemaError
     from columnar_kafka.plain import Format, TableFormat
-    from columnar_kafka.segment.decoder import Decoder, Segment
+    from columnar_kafka.segment.decoder import Decoder
+    from columnar_kafka.segment.segment import Segment
 
 __all__ = ["Consumer"]
 

@@ -12,8 +12,8 @@ from columnar_kafka.errors import LakeError, SegmentError
 from columnar_kafka.lake.model import NotLandedError, Staged, StagedFile
 from columnar_kafka.lake.plan import Mode, Planner
 from columnar_kafka.lake.stitch import Stitcher, StitchError
-from columnar_kafka.segment.decoder import Segment
 from columnar_kafka.segment.headers import ROWS_HEADER, SCHEMA_HEADER, VERSION_HEADER
+from columnar_kafka.segment.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -42,7 +42,7 @@ import pyarrow as pa
 
 from columnar_kafka.config import DecodeLimits
 from columnar_kafka.errors import ColumnarError, ConfigError, ForkError, SegmentError
-from columnar_kafka.segment.decoder import InlineDecoder, Opened, Sealed
+from columnar_kafka.segment.decoder import InlineDecoder, RawSegment, SegmentFile
 from columnar_kafka.segment.headers import SegmentHeader
 
 if TYPE_CHECKING:
@@ -91,9 +91,9 @@ class IsolatedDecoder:
         self._lock = threading.Lock()  # guards _child, which gives one answer for each question
         self._child: _Child | None = None
 
-    def open(self, sealed: Sealed) -> Opened:
+    def open(self, raw: RawSegment) -> SegmentFile:
         """Put everything off until it is asked for."""
-        return _Remote(self, sealed)
+        return _IsolatedFile(self, raw)
 
     def close(self) -> None:
         """End the child, now; a segment that is used later starts another."""
@@ -105,22 +105,22 @@ class IsolatedDecoder:
             self._child.end()
             self._child = None
 
-    def ask(self, sealed: Sealed, columns: Sequence[str] | None, *, read: bool) -> pa.Table:
+    def ask(self, raw: RawSegment, columns: Sequence[str] | None, *, read: bool) -> pa.Table:
         """Return the rows of a segment, or none of them if it shall not be `read`.
 
         Raises:
-            SegmentError: as `Opened`; or it was the end of two children.
+            SegmentError: as `SegmentFile`; or it was the end of two children.
             ColumnarError: no child could be started.
             ForkError: this is a forked copy of the process that started it.
         """
         question = {
-            "header": asdict(sealed.header),
-            "crc32": sealed.crc32,
+            "header": asdict(raw.header),
+            "crc32": raw.crc32,
             "columns": None if columns is None else list(columns),
             "read": read,
         }
         text = json.dumps(question).encode()
-        parts = (len(text).to_bytes(8, "little"), text, memoryview(sealed.value or b""))
+        parts = (len(text).to_bytes(8, "little"), text, memoryview(raw.value or b""))
         if self._child is not None:
             self._child.check_owner()
         with self._lock:
@@ -147,19 +147,19 @@ class IsolatedDecoder:
             raise
 
 
-class _Remote:
+class _IsolatedFile:
     """A segment opened in a child, as often as something is asked of it."""
 
-    def __init__(self, decoder: IsolatedDecoder, sealed: Sealed) -> None:
+    def __init__(self, decoder: IsolatedDecoder, raw: RawSegment) -> None:
         self._decoder = decoder
-        self._sealed = sealed
+        self._raw = raw
         self._schema: pa.Schema | None = None
 
     @property
     def schema(self) -> pa.Schema:
         """The columns of the file."""
         if self._schema is None:
-            self._schema = self._decoder.ask(self._sealed, None, read=False).schema
+            self._schema = self._decoder.ask(self._raw, None, read=False).schema
         return self._schema
 
     def statistics(self, columns: Collection[str]) -> None:
@@ -167,7 +167,7 @@ class _Remote:
 
     def read(self, columns: Sequence[str] | None, *, encoded: bool = False) -> pa.Table:
         """Return all rows, dictionaries expanded."""
-        return self._decoder.ask(self._sealed, columns, read=True)
+        return self._decoder.ask(self._raw, columns, read=True)
 
 
 # --- the parent's side of one child ---------------------------------------------------------------
@@ -335,7 +335,7 @@ def _decoded(decoder: InlineDecoder, question: mmap.mmap) -> pa.Table:
     size = 8 + int.from_bytes(question[:8], "little")
     asked: dict[str, Any] = json.loads(question[8:size])
     header = SegmentHeader(**asked["header"])
-    opened = decoder.open(Sealed(header, asked["crc32"], memoryview(question)[size:]))
+    opened = decoder.open(RawSegment(header, asked["crc32"], memoryview(question)[size:]))
     return opened.read(asked["columns"]) if asked["read"] else opened.schema.empty_table()
 
 

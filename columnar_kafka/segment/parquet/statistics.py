@@ -26,7 +26,7 @@ from columnar_kafka.segment.parquet.thrift import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-__all__ = ["Bounds", "Path", "bounds"]
+__all__ = ["Bounds", "ColumnPath", "bounds"]
 
 # parquet.thrift: ids of the fields read here, and the kinds they must have.
 _F_SCHEMA, _F_GROUPS, _G_COLUMNS, _C_META = 2, 4, 1, 3
@@ -38,7 +38,7 @@ _INT32, _INT64, _BYTES = 1, 2, 6
 _TYPE_ORDER: Final = thrift.struct([(1, STRUCT, thrift.struct([]))])
 
 
-Path = tuple[str, ...]
+ColumnPath = tuple[str, ...]
 """The names of a column and of members in it."""
 
 
@@ -61,7 +61,7 @@ class _Said(NamedTuple):
     greatest: bytes | None = None
 
 
-def bounds(footer: bytes, schema: pa.Schema, names: Collection[str]) -> dict[Path, Bounds]:
+def bounds(footer: bytes, schema: pa.Schema, names: Collection[str]) -> dict[ColumnPath, Bounds]:
     """Return what a file with this schema says of these columns and of members of structs in them.
 
     Whole numbers, dates, times, text and bytes: of others it says nothing, nor of what is in lists.
@@ -138,11 +138,11 @@ _IN_BYTES: Final = (
 
 
 @lru_cache(maxsize=100)
-def _all_leaves(schema: pa.Schema) -> list[tuple[Path, _Kind | None]]:
+def _all_leaves(schema: pa.Schema) -> list[tuple[ColumnPath, _Kind | None]]:
     return [leaf for each in schema for leaf in _leaves(each, ())]
 
 
-def _leaves(each: pa.Field, above: Path) -> Iterator[tuple[Path, _Kind | None]]:
+def _leaves(each: pa.Field, above: ColumnPath) -> Iterator[tuple[ColumnPath, _Kind | None]]:
     """Yield the leaf columns of a field; those whose values are not one a row have no kind."""
     path = (*above, each.name)
     inner = children(each.type)
@@ -225,7 +225,7 @@ def _meta(cursor: Cursor) -> _Said:
     return found
 
 
-def _path(cursor: Cursor) -> Path:
+def _path(cursor: Cursor) -> ColumnPath:
     kind, count = cursor.listing()
     if kind != BINARY:
         raise ThriftError(f"a path of the kind {kind}")
@@ -253,7 +253,7 @@ def _statistics(cursor: Cursor, found: _Said) -> _Said:
 # --- one column -----------------------------------------------------------------------------------
 
 
-def _bounds(said: Sequence[_Said], path: Path, kind: _Kind) -> Bounds | None:
+def _bounds(said: Sequence[_Said], path: ColumnPath, kind: _Kind) -> Bounds | None:
     """Return what is said of a column in all row groups; None where one of them says too little."""
     ends: list[tuple[Any, Any]] = []
     for each in said:

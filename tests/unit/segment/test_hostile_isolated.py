@@ -68,12 +68,12 @@ def program(does: str) -> str:
 import ctypes, os, signal, sys, time
 sys.path[:] = sys.argv[3:]
 from columnar_kafka.segment import decoder, isolated
-decode = decoder._File.read
+decode = decoder._InlineFile.read
 def read(self, columns):
     if b"bad" in self._data:
         {does}
     return decode(self, columns)
-decoder._File.read = read
+decoder._InlineFile.read = read
 isolated.serve(int(sys.argv[1]), sys.argv[2])
 """
 
@@ -341,7 +341,7 @@ def test_nothing_is_left_when_the_parent_is_killed_while_it_waits() -> None:
     hang = program("ctypes.PyDLL(None).sleep(1000)")
     code = f"""
         isolated._PROGRAM = {hang!r}
-        decoder._limits = Limits(decode_seconds=2.0)
+        decoder._limits = DecodeLimits(decode_seconds=2.0)
         wait = isolated._Child._wait
         def told(self, seconds, *, memory_bytes):
             if self._process.pid in shown:
