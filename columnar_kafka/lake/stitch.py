@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 from columnar_kafka.lake.parquet_footer import (
     ARROW_SCHEMA,
-    MAGIC,
     MAX_FOOTER,
-    START,
     Footer,
-    StitchError,
-    assemble,
+    encode_footer,
+    read_footer,
 )
+from columnar_kafka.lake.row_groups import MAGIC, START, StitchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -69,20 +68,20 @@ class Stitcher:
         self.files = 0
         self._sink = sink
         self._first: Footer | None = None
-        self._groups: list[bytes] = []
-        self._groups_nbytes = 0
+        self._row_groups: list[bytes] = []
+        self._row_groups_nbytes = 0
         self._written = 0
         self._over = ""  # why nothing more can be done, empty as long as something can
 
     @property
     def row_groups(self) -> int:
         """Row groups appended so far."""
-        return len(self._groups)
+        return len(self._row_groups)
 
     @property
     def nbytes(self) -> int:
         """Bytes the file would have if finished now; its schema and metadata not counted."""
-        return self._written + self._groups_nbytes
+        return self._written + self._row_groups_nbytes
 
     def append(self, data: Buffer) -> None:
         """Append the row groups of a complete Parquet file; those without rows are left out.
@@ -98,18 +97,20 @@ class Stitcher:
         """
         self._check_usable()
         view = memoryview(data).cast("B")
-        footer = Footer(view, at=self._written or START, ordinal=self.row_groups, first=self._first)
-        groups_nbytes = self._groups_nbytes + sum(map(len, footer.groups))
-        self._check_limits(footer, groups_nbytes)
-        if footer.groups:
+        footer = read_footer(
+            view, at=self._written or START, ordinal=self.row_groups, first=self._first
+        )
+        row_groups_nbytes = self._row_groups_nbytes + sum(map(len, footer.row_groups))
+        self._check_limits(footer, row_groups_nbytes)
+        if footer.row_groups:
             self._write(view[START : footer.body_end])
-        self._groups += footer.groups
-        self._groups_nbytes = groups_nbytes
+        self._row_groups += footer.row_groups
+        self._row_groups_nbytes = row_groups_nbytes
         self.rows += footer.rows
         self.files += 1
         if self._first is None:
             self._first = footer
-            footer.groups = []  # they are in ours
+            footer.row_groups = []  # they are in ours
 
     def finish(self, metadata: Mapping[str, str]) -> Stitched:
         """Write the footer, with `metadata` as its key-values beside `ARROW:schema`. Once.
@@ -125,7 +126,9 @@ class Stitcher:
         if self._first is None:
             raise StitchError("no file was appended")
         pairs = _pairs(self._first, metadata)
-        self._write(assemble(self._first, rows=self.rows, groups=self._groups, pairs=pairs))
+        self._write(
+            encode_footer(self._first, rows=self.rows, row_groups=self._row_groups, pairs=pairs)
+        )
         self._over = "the file is finished"
         return Stitched(self.rows, self._written, self.row_groups, self.files)
 
@@ -133,10 +136,10 @@ class Stitcher:
         if self._over:
             raise StitchError(self._over)
 
-    def _check_limits(self, footer: Footer, groups_nbytes: int) -> None:
-        if self.row_groups + len(footer.groups) > MAX_ROW_GROUPS:
+    def _check_limits(self, footer: Footer, row_groups_nbytes: int) -> None:
+        if self.row_groups + len(footer.row_groups) > MAX_ROW_GROUPS:
             raise StitchError(f"more than {MAX_ROW_GROUPS} row groups: begin another file")
-        if groups_nbytes > MAX_FOOTER:
+        if row_groups_nbytes > MAX_FOOTER:
             raise StitchError(f"a footer of more than {MAX_FOOTER} bytes: begin another file")
         if self.rows + footer.rows > _MAX_ROWS:
             raise StitchError(f"more than {_MAX_ROWS} rows")

@@ -24,8 +24,8 @@ from columnar_kafka.segment.parquet.page_walk import (
     check_arrow_schema,
     check_decoded,
     exceeds,
-    footer,
-    footer_elements,
+    footer_bytes,
+    max_list_elements,
     walk,
 )
 from columnar_kafka.segment.parquet.statistics import bounds
@@ -33,7 +33,7 @@ from columnar_kafka.segment.parquet.statistics import bounds
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from columnar_kafka.segment.parquet.page_walk import Walked
+    from columnar_kafka.segment.parquet.page_walk import DecodedSize
     from columnar_kafka.segment.parquet.statistics import Bounds, ColumnPath
 
 __all__ = ["MALFORMED", "Decoder", "InlineDecoder", "RawSegment", "SegmentFile", "undecodable"]
@@ -132,10 +132,10 @@ class _InlineFile:
         self._data = bytes(value)  # copies only what is not bytes
         self._limits = limits
         self._rows = header.rows
-        elements = footer_elements(self._data, limits)
+        elements = max_list_elements(self._data, limits)
         check_arrow_schema(self._data, limits)
         self._file = self._parquet_file(thrift_container_size_limit=elements)
-        self._walked: Walked | None = None
+        self._decoded_size: DecodedSize | None = None
         header.check_footer(self._file.metadata.metadata)
         if self._file.metadata.num_rows != header.rows:
             raise SegmentError(
@@ -152,7 +152,7 @@ class _InlineFile:
             )
 
     def statistics(self, columns: Collection[str]) -> dict[ColumnPath, Bounds]:
-        return bounds(footer(self._data), self.schema, columns)
+        return bounds(footer_bytes(self._data), self.schema, columns)
 
     def _parquet_file(self, **options: Any) -> pq.ParquetFile:
         source = pa.BufferReader(self._data)
@@ -162,12 +162,13 @@ class _InlineFile:
         """Walk the pages, decode, and check the result."""
         names = None if columns is None else list(columns)
         with _as_segment_errors(self.schema):
-            if self._walked is None:
-                self._walked = walk(self._data, self._file, self._limits)
-            if self._walked.dictionaries:
-                table = self._read_dictionaries(names, self._walked, encoded=encoded)
+            if self._decoded_size is None:
+                self._decoded_size = walk(self._data, self._file, self._limits)
+            size = self._decoded_size
+            if size.dictionaries:
+                table = self._read_dictionaries(names, size, encoded=encoded)
             else:
-                table = self._file.read(columns=names, use_threads=self._fits(self._walked))
+                table = self._file.read(columns=names, use_threads=self._fits(size))
                 table.validate(full=True)
                 table = filled_table(table)
             if table.num_rows != self._rows:
@@ -176,12 +177,12 @@ class _InlineFile:
                 )
             return table
 
-    def _fits(self, walked: Walked) -> bool:
+    def _fits(self, size: DecodedSize) -> bool:
         """Return whether columns may be decoded in parallel, which takes more memory meanwhile."""
-        return walked.at_once <= self._limits.decoded_bytes
+        return size.parallel_nbytes <= self._limits.decoded_bytes
 
     def _read_dictionaries(
-        self, names: list[str] | None, walked: Walked, *, encoded: bool
+        self, names: list[str] | None, size: DecodedSize, *, encoded: bool
     ) -> pa.Table:
         """Read all rows with their dictionaries, and expand these once their size is known.
 
@@ -193,15 +194,15 @@ class _InlineFile:
         if names is not None:
             schema = self._file.read_row_groups([], columns=names).schema
         metadata = self._file.metadata
-        file = self._parquet_file(metadata=metadata, read_dictionary=walked.dictionaries)
-        use_threads = self._fits(walked)
+        file = self._parquet_file(metadata=metadata, read_dictionary=size.dictionaries)
+        use_threads = self._fits(size)
         tables = [
             file.read_row_groups([number], columns=names, use_threads=use_threads)
             for number in range(metadata.num_row_groups)
         ]
         for table in tables:
             table.validate(full=True)
-        _check_expanded(tables, walked.nbytes, self._limits)
+        _check_expanded(tables, size.nbytes, self._limits)
         if encoded:
             schema = _with_dictionaries(schema, tables)
         return pa.concat_tables([filled_table(table, schema) for table in tables])
@@ -251,7 +252,7 @@ def _dictionaries(array: pa.Array) -> Iterator[pa.DictionaryArray]:
 
 @contextmanager
 def _as_segment_errors(schema: pa.Schema | None = None) -> Iterator[None]:
-    """Turn pyarrow's exceptions into SegmentErrors, with what is wrong with `schema` if anything."""
+    """Turn pyarrow's exceptions into SegmentErrors that also say what is wrong with `schema`."""
     try:
         yield
     except SegmentError:
