@@ -16,7 +16,13 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.lake.directory import ParquetDirectory
-from columnar_kafka.lake.model import Generation, Message, NotLandedError, Staged, Table
+from columnar_kafka.lake.model import (
+    LakeTable,
+    NotLandedError,
+    SourceMessage,
+    StageResult,
+    TopicGeneration,
+)
 from columnar_kafka.lake.plan import Layout, Mode, Planner
 from columnar_kafka.lake.stage import stage
 from spark_sink import options as opts
@@ -91,14 +97,14 @@ class LakeSink(DataSource):
 class Landed(WriterCommitMessage):
     """What one task has staged."""
 
-    staged: Staged
+    staged: StageResult
 
 
 class LakeWriter(DataSourceStreamArrowWriter):
     """`write` runs in the executors, `commit` and `abort` in the driver. Pickled in between."""
 
     def __init__(
-        self, *, table: Table, layout: Layout, config: dict[str, Any], generation: str | None
+        self, *, table: LakeTable, layout: Layout, config: dict[str, Any], generation: str | None
     ) -> None:
         self._table = table
         self._layout = layout
@@ -114,7 +120,7 @@ class LakeWriter(DataSourceStreamArrowWriter):
         """
         # The worker collects garbage after each task; what is imported by now never is any.
         gc.freeze()
-        generations: dict[str, Generation] = {}
+        generations: dict[str, TopicGeneration] = {}
         planner = Planner(fences=self._table.fences(), generations=generations, layout=self._layout)
         messages = self._messages(iterator, generations)
         return Landed(stage(messages, table=self._table, planner=planner))
@@ -146,8 +152,8 @@ class LakeWriter(DataSourceStreamArrowWriter):
         self._table.discard(_staged(messages))
 
     def _messages(
-        self, batches: Iterator[pa.RecordBatch], generations: dict[str, Generation]
-    ) -> Iterator[Message]:
+        self, batches: Iterator[pa.RecordBatch], generations: dict[str, TopicGeneration]
+    ) -> Iterator[SourceMessage]:
         """Yield the rows as messages; a topic's generation is there before its first message."""
         for batch in batches:
             columns = {name: batch.column(name) for name in batch.schema.names}
@@ -156,7 +162,7 @@ class LakeWriter(DataSourceStreamArrowWriter):
                 if topic not in generations:
                     generations[topic] = self._identify(topic, columns, row)
                 headers = columns["headers"][row].as_py() or ()
-                yield Message(
+                yield SourceMessage(
                     topic=topic,
                     partition=columns["partition"][row].as_py(),
                     offset=columns["offset"][row].as_py(),
@@ -164,9 +170,9 @@ class LakeWriter(DataSourceStreamArrowWriter):
                     value=columns["value"][row].as_buffer(),
                 )
 
-    def _identify(self, topic: str, columns: Mapping[str, pa.Array], row: int) -> Generation:
+    def _identify(self, topic: str, columns: Mapping[str, pa.Array], row: int) -> TopicGeneration:
         if self._generation is not None:
-            return Generation("named", f"{self._generation}/{topic}")
+            return TopicGeneration("named", f"{self._generation}/{topic}")
         cluster, topic_id = (
             columns[name][row].as_py() if name in columns else None
             for name in ("cluster_id", "topic_id")
@@ -180,10 +186,10 @@ class LakeWriter(DataSourceStreamArrowWriter):
                 '"kafka.bootstrap.servers" for the sink to ask Kafka, or '
                 '"table.topic.generation" to a text that you change when the topic is made again'
             )
-        return Generation(cluster, topic_id)
+        return TopicGeneration(cluster, topic_id)
 
 
-def _staged(messages: list[WriterCommitMessage | None]) -> list[Staged]:
+def _staged(messages: list[WriterCommitMessage | None]) -> list[StageResult]:
     return [message.staged for message in messages if isinstance(message, Landed)]
 
 

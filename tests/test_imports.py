@@ -35,7 +35,8 @@ segment.parquet.page_header  segment.parquet.delta  segment.parquet.page_walk
 segment.encoder  segment.decoder  segment.isolated  segment.segment
 
 lake  lake.model  lake.plan
-lake.row_groups  lake.parquet_footer  lake.stitch  lake.stage  lake.directory
+lake.row_groups  lake.parquet_footer  lake.stitch  lake.stage
+lake.local_files  lake.commit_log  lake.directory
 
 plain.base  plain.avro  plain.json  plain.ipc  plain
 

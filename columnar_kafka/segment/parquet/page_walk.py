@@ -45,6 +45,7 @@ __all__ = [
 _MAGIC: Final = b"PAR1"
 _TAIL: Final = 8  # bytes: the footer's length and the magic
 
+_DATA_PAGES: Final = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
 _DICTIONARY_INDICES: Final = (Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY)
 _DELTA_BYTES: Final = (Encoding.DELTA_LENGTH_BYTE_ARRAY, Encoding.DELTA_BYTE_ARRAY)
 
@@ -310,7 +311,7 @@ class _Column:
         self.passing_nbytes = max(self.passing_nbytes, page.size)
         if page.type == PageType.DICTIONARY_PAGE:
             self._add_dictionary(page)
-        elif page.type in (PageType.DATA_PAGE, PageType.DATA_PAGE_V2):
+        elif page.type in _DATA_PAGES:
             self._add_data(page)
             # Before the page is decompressed.
             check_decoded(self.what, self.kept_nbytes + self.passing_nbytes, limits)
