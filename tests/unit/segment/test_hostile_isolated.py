@@ -217,7 +217,7 @@ def test_a_child_that_grows_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert segment(GOOD, made).to_table().equals(TABLE)
     says = refusal(BAD, made)
     assert says.startswith("decoding it took ")
-    assert "more than 419430400: columnar.max.decoded.bytes, and what any process" in says
+    assert "more than 419430400: columnar.max.decoded.bytes and what an idle child" in says
     assert segment(GOOD, made).to_table().equals(TABLE)
     made.close()
 
