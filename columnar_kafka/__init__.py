@@ -17,7 +17,7 @@ from columnar_kafka.errors import (
 from columnar_kafka.message import Message
 from columnar_kafka.producing.producer import Producer
 from columnar_kafka.producing.report import ArrowReport
-from columnar_kafka.segment.decoder import Segment
+from columnar_kafka.segment.segment import Segment
 from columnar_kafka.serializing import DeserializingConsumer, SerializingProducer
 from columnar_kafka.share import ShareConsumer
 

@@ -1,4 +1,4 @@
-"""Spark's side: the source ``columnar_kafka`` and the sink ``columnar_lake``.
+"""For Spark: the source ``columnar_kafka`` and the sink ``columnar_lake``.
 
 >>> import spark_sink
 >>> spark_sink.register(spark)  # doctest: +SKIP
@@ -18,9 +18,9 @@ __all__ = ["KafkaSource", "LakeSink", "register"]
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("columnar_kafka")`` and ``format("columnar_lake")`` known to a session.
+    """Register the formats ``columnar_kafka`` and ``columnar_lake`` with a session.
 
-    The executors need this package and `columnar_kafka` too: install them there.
+    This package and `columnar_kafka` must also be installed where the executors run.
     """
     spark.dataSource.register(KafkaSource)
     spark.dataSource.register(LakeSink)

@@ -1,4 +1,4 @@
-"""What source and sink have in common: options, and Kafka's name for a topic's generation."""
+"""Options of source and sink, and the ids of a topic's cluster and generation."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _TIMEOUT: Final = 30.0
 
 
 def required(options: Mapping[str, str], key: str, example: str) -> str:
-    """Return an option that must be there.
+    """Return the value of a required option.
 
     Raises:
-        ConfigError: it is not.
+        ConfigError: it is missing.
     """
     value = options.get(key)
     if not value:
@@ -31,10 +31,10 @@ def required(options: Mapping[str, str], key: str, example: str) -> str:
 
 
 def refuse_unknown(options: Mapping[str, str], known: Collection[str]) -> None:
-    """Refuse what would have no effect; ``kafka.`` options go to the client, which knows them.
+    """Check that the options are known; ``kafka.`` options are left to the client.
 
     Raises:
-        ConfigError: naming the option, and those there are.
+        ConfigError: naming an option that is not, and those that are.
     """
     for key in options:
         if key.lower() not in known and not key.lower().startswith(_PREFIX):
@@ -45,7 +45,7 @@ def refuse_unknown(options: Mapping[str, str], known: Collection[str]) -> None:
 
 
 def client_config(options: Mapping[str, str]) -> dict[str, Any]:
-    """Return the Kafka client's configuration: every ``kafka.`` option, without its prefix."""
+    """Return the Kafka client's configuration: every ``kafka.`` option, without the prefix."""
     return {
         key[len(_PREFIX) :]: value
         for key, value in options.items()
@@ -54,28 +54,28 @@ def client_config(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def admin_client(config: Mapping[str, Any]) -> AdminClient:
-    """Return a client for look-ups, quiet when it is closed."""
+    """Return an admin client that logs nothing when it is closed."""
     return AdminClient({"log_level": 4, **_connection(config)})
 
 
 def generation(admin: AdminClient, topic: str) -> tuple[str, str | None]:
-    """Return the ids of cluster and topic; no other topic ever has the same.
+    """Return the cluster id and the topic id, which no other topic ever has.
 
-    The topic's is None where Kafka does not tell. Blocks for look-ups.
+    The topic id is None if Kafka does not return it. Blocks for requests to Kafka.
 
     Raises:
-        KafkaException: Kafka cannot be reached within 30 s, or the topic does not exist.
+        KafkaException: Kafka does not answer within 30 s, or the topic does not exist.
     """
     cluster = admin.list_topics(topic, _TIMEOUT)
-    # librdkafka's mock names a controller there is not; a look-up would take all of its time.
+    # librdkafka's mock names a controller that does not exist: a request would time out.
     if cluster.controller_id not in cluster.brokers:
         return str(cluster.cluster_id), None
-    asked = admin.describe_topics(TopicCollection([topic]), request_timeout=_TIMEOUT)
-    found = asked[topic].result(_TIMEOUT)
-    return str(cluster.cluster_id), None if found.topic_id is None else str(found.topic_id)
+    futures = admin.describe_topics(TopicCollection([topic]), request_timeout=_TIMEOUT)
+    topic_id = futures[topic].result(_TIMEOUT).topic_id
+    return str(cluster.cluster_id), None if topic_id is None else str(topic_id)
 
 
 def _connection(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what an admin client needs; a consumer's own settings would make it complain."""
+    """Return the settings without those of consumers, about which an admin client logs warnings."""
     consumer = ("group.", "fetch.", "auto.offset.", "isolation.", "enable.", "session.", "max.poll")
     return {key: value for key, value in config.items() if not key.startswith(consumer)}

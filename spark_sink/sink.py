@@ -1,8 +1,8 @@
-"""The sink ``columnar_lake``: segments from a stream's rows into the lake, exactly once.
+"""The sink ``columnar_lake``: lands the segments in a stream's rows exactly once.
 
-The executors verify and stage their own messages; the driver commits all of a micro-batch at
-once. What has landed is kept in the table itself, not in Spark's checkpoint: a lost checkpoint
-neither loses nor doubles a row.
+The executors verify and stage their own messages; the driver commits the files of a micro-batch
+together. The table itself records what has landed, not Spark's checkpoint, so a lost checkpoint
+neither loses nor repeats a row.
 """
 
 from __future__ import annotations
@@ -16,7 +16,13 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.lake.directory import ParquetDirectory
-from columnar_kafka.lake.model import Generation, Message, NotLandedError, Staged, Table
+from columnar_kafka.lake.model import (
+    LakeTable,
+    NotLandedError,
+    SourceMessage,
+    StageResult,
+    TopicGeneration,
+)
 from columnar_kafka.lake.plan import Layout, Mode, Planner
 from columnar_kafka.lake.stage import stage
 from spark_sink import options as opts
@@ -47,10 +53,10 @@ class LakeSink(DataSource):
     """Options: ``path``, ``table.format`` (``parquet``), ``table.layout``, ``table.file.bytes``.
 
     ``table.layout`` is ``stitched`` (the default: few big files of ``table.file.bytes``) or
-    ``verbatim`` (a file is a segment, byte for byte). Where the rows do not tell cluster and topic
-    id (Spark's own ``kafka`` source), ``kafka.bootstrap.servers`` lets the sink ask Kafka, or
-    ``table.topic.generation`` names the topics' generation: a text to change when a topic was
-    deleted and made again.
+    ``verbatim`` (every file is a segment, byte for byte). Rows of Spark's own ``kafka`` source have
+    no cluster id and topic id: then ``kafka.bootstrap.servers`` lets the sink ask Kafka, or
+    ``table.topic.generation`` names the topics' generation, a text to change when a topic is
+    deleted and created again.
     """
 
     @classmethod
@@ -61,7 +67,7 @@ class LakeSink(DataSource):
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: StructType, overwrite: bool
     ) -> LakeWriter:
-        """Return the writer of a stream.
+        """Return the writer for a stream.
 
         Raises:
             ConfigError: an option is missing, unknown or not allowed; a column is missing; or the
@@ -77,7 +83,7 @@ class LakeSink(DataSource):
         table_format = self.options.get("table.format", "parquet")
         if table_format not in _FORMATS:
             raise ConfigError(
-                f'option "table.format" is {table_format!r}: there is {", ".join(_FORMATS)}'
+                f'option "table.format" is {table_format!r}: it must be {" or ".join(_FORMATS)}'
             )
         return LakeWriter(
             table=ParquetDirectory(opts.required(self.options, "path", "/lake/kafka")),
@@ -88,17 +94,17 @@ class LakeSink(DataSource):
 
 
 @dataclass
-class Landed(WriterCommitMessage):
-    """What one task has staged."""
+class TaskResult(WriterCommitMessage):
+    """The files that one task has staged."""
 
-    staged: Staged
+    staged: StageResult
 
 
 class LakeWriter(DataSourceStreamArrowWriter):
-    """`write` runs in the executors, `commit` and `abort` in the driver. Pickled in between."""
+    """`write` runs in executors, which get a pickled copy; `commit` and `abort` in the driver."""
 
     def __init__(
-        self, *, table: Table, layout: Layout, config: dict[str, Any], generation: str | None
+        self, *, table: LakeTable, layout: Layout, config: dict[str, Any], generation: str | None
     ) -> None:
         self._table = table
         self._layout = layout
@@ -109,22 +115,22 @@ class LakeWriter(DataSourceStreamArrowWriter):
         """Verify and stage one task's messages.
 
         Raises:
-            LakeError: a message that cannot land, by topic, partition and offset.
+            LakeError: a message cannot land; the error names topic, partition and offset.
             ConfigError: a topic's generation is not known.
         """
-        # The worker collects garbage after each task; what is imported by now never is any.
+        # The worker collects garbage after each task; imported modules need not be scanned.
         gc.freeze()
-        generations: dict[str, Generation] = {}
+        generations: dict[str, TopicGeneration] = {}
         planner = Planner(fences=self._table.fences(), generations=generations, layout=self._layout)
         messages = self._messages(iterator, generations)
-        return Landed(stage(messages, table=self._table, planner=planner))
+        return TaskResult(stage(messages, table=self._table, planner=planner))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Let all that the tasks have staged land together.
+        """Land the staged files of all tasks together.
 
         Raises:
-            NotLandedError: nothing has; Spark stops the query, and its restart stages again.
-            MayHaveLandedError: it may have; a restart finds out.
+            NotLandedError: nothing has landed. Spark stops the query; a restart stages again.
+            MayHaveLandedError: the files may have landed; a restart finds out.
         """
         staged = _staged(messages)
         try:
@@ -133,7 +139,7 @@ class LakeWriter(DataSourceStreamArrowWriter):
             self._table.discard(staged)
             raise
         _log.info(
-            "batch %d: %d records in %d files have landed; %d had landed before, %d came twice",
+            "batch %d: %d records landed in %d files; %d had landed before, %d were repeated",
             batchId,
             result.landed.rows,
             len(result.files),
@@ -142,13 +148,13 @@ class LakeWriter(DataSourceStreamArrowWriter):
         )
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Remove what was staged, unless it has landed."""
+        """Remove the staged files that have not landed."""
         self._table.discard(_staged(messages))
 
     def _messages(
-        self, batches: Iterator[pa.RecordBatch], generations: dict[str, Generation]
-    ) -> Iterator[Message]:
-        """Yield the rows as messages; a topic's generation is there before its first message."""
+        self, batches: Iterator[pa.RecordBatch], generations: dict[str, TopicGeneration]
+    ) -> Iterator[SourceMessage]:
+        """Yield the rows as messages; fill in a topic's generation before its first message."""
         for batch in batches:
             columns = {name: batch.column(name) for name in batch.schema.names}
             for row in range(batch.num_rows):
@@ -156,7 +162,7 @@ class LakeWriter(DataSourceStreamArrowWriter):
                 if topic not in generations:
                     generations[topic] = self._identify(topic, columns, row)
                 headers = columns["headers"][row].as_py() or ()
-                yield Message(
+                yield SourceMessage(
                     topic=topic,
                     partition=columns["partition"][row].as_py(),
                     offset=columns["offset"][row].as_py(),
@@ -164,9 +170,9 @@ class LakeWriter(DataSourceStreamArrowWriter):
                     value=columns["value"][row].as_buffer(),
                 )
 
-    def _identify(self, topic: str, columns: Mapping[str, pa.Array], row: int) -> Generation:
+    def _identify(self, topic: str, columns: Mapping[str, pa.Array], row: int) -> TopicGeneration:
         if self._generation is not None:
-            return Generation("named", f"{self._generation}/{topic}")
+            return TopicGeneration("named", f"{self._generation}/{topic}")
         cluster, topic_id = (
             columns[name][row].as_py() if name in columns else None
             for name in ("cluster_id", "topic_id")
@@ -176,15 +182,15 @@ class LakeWriter(DataSourceStreamArrowWriter):
                 cluster, topic_id = opts.generation(admin, topic)
         if cluster is None or topic_id is None:
             raise ConfigError(
-                f"topic {topic!r}: neither the rows nor Kafka tell its id. Set option "
-                '"kafka.bootstrap.servers" for the sink to ask Kafka, or '
-                '"table.topic.generation" to a text that you change when the topic is made again'
+                f"topic {topic!r}: its id is neither in the rows nor known from Kafka. Set option "
+                '"kafka.bootstrap.servers" to let the sink ask Kafka, or "table.topic.generation" '
+                "to a text that you change when the topic is created again"
             )
-        return Generation(cluster, topic_id)
+        return TopicGeneration(cluster, topic_id)
 
 
-def _staged(messages: list[WriterCommitMessage | None]) -> list[Staged]:
-    return [message.staged for message in messages if isinstance(message, Landed)]
+def _staged(messages: list[WriterCommitMessage | None]) -> list[StageResult]:
+    return [message.staged for message in messages if isinstance(message, TaskResult)]
 
 
 def _layout(options: Mapping[str, str]) -> Layout:

@@ -1,7 +1,7 @@
-"""The source ``columnar_kafka``: Kafka messages for Spark streams, committed ones only.
+"""The source ``columnar_kafka``: committed Kafka messages for Spark streams.
 
 Its rows have the columns of Spark's own ``kafka`` source with ``includeHeaders``, and the ids of
-cluster and topic, by which a sink knows a topic that was deleted and made again.
+cluster and topic, by which a sink notices that a topic was deleted and created again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SCHEMA: Final = (
 )
 _OPTIONS: Final = ("subscribe", "startingoffsets")
 _BATCH_BYTES: Final = 8 << 20
-"""Values move from Python to Spark fastest in pieces of about this size."""
+"""Values move from Python to Spark fastest in batches of about this size."""
 _TIMEOUT: Final = 30.0
 
 
@@ -57,7 +57,7 @@ class KafkaSource(DataSource):
         return SCHEMA
 
     def streamReader(self, schema: StructType) -> KafkaReader:  # noqa: N802 - Spark's name
-        """Return the reader of a stream.
+        """Return the reader for a stream.
 
         Raises:
             ConfigError: an option is missing, unknown, or has a value that is not allowed.
@@ -78,8 +78,8 @@ class KafkaSource(DataSource):
         )
 
 
-class Range(InputPartition):
-    """The messages of one partition from one offset to before another."""
+class OffsetRange(InputPartition):
+    """The messages of one partition from offset `start` to before `end`."""
 
     def __init__(
         self, topic: str, partition: int, start: int, end: int, ids: list[str | None]
@@ -87,8 +87,8 @@ class Range(InputPartition):
         super().__init__((topic, partition, start, end, ids))
 
 
-class _Lookup:
-    """The clients that ask Kafka how far it is; they live as long as the stream's planning."""
+class _OffsetLookup:
+    """Asks Kafka for the offsets of topics, with clients that live until the stream stops."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self._clients = ExitStack()
@@ -96,7 +96,7 @@ class _Lookup:
         self._admin = self._clients.enter_context(opts.admin_client(config))
 
     def offsets(self, topic: str, *, latest: bool) -> dict[str, Any]:
-        """Return where a topic's partitions begin or end now, and which topic it is."""
+        """Return the first or the end offsets of a topic's partitions, and the topic's ids."""
         partitions = self._consumer.list_topics(topic, _TIMEOUT).topics[topic].partitions
         if not partitions:
             raise ConfigError(f"topic {topic!r} does not exist")
@@ -107,12 +107,12 @@ class _Lookup:
         return {"ids": json.dumps(opts.generation(self._admin, topic)), "next": marks}
 
     def close(self) -> None:
-        """End the clients."""
+        """Close the clients."""
         self._clients.close()
 
 
 class KafkaReader(DataSourceStreamReader):
-    """Plans in the driver's worker, reads in the executors'. Pickled: without its clients."""
+    """Plans in the driver's worker, reads in the executors'. A pickled copy has no clients."""
 
     def __init__(
         self, *, topics: list[str], config: dict[str, Any], earliest: bool, schema: StructType
@@ -121,7 +121,7 @@ class KafkaReader(DataSourceStreamReader):
         self._config = config
         self._earliest = earliest
         self._schema = schema
-        self._lookup: _Lookup | None = None
+        self._lookup: _OffsetLookup | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_lookup": None}
@@ -129,7 +129,7 @@ class KafkaReader(DataSourceStreamReader):
     # Offsets are {topic: {"ids": JSON, "next": {partition: offset}}}; JSON has text keys only.
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return where a new stream starts. Blocks for look-ups."""
+        """Return the offsets where a new stream starts. Blocks for requests to Kafka."""
         return self._offsets(latest=not self._earliest)
 
     def latestOffset(  # noqa: N802 - Spark's name
@@ -137,27 +137,27 @@ class KafkaReader(DataSourceStreamReader):
         start: dict[str, Any],
         limit: ReadLimit,
     ) -> dict[str, Any]:
-        """Return how far all partitions can be read now. Blocks for look-ups."""
+        """Return the offsets up to which partitions can be read. Blocks for requests to Kafka."""
         return self._offsets(latest=True)
 
     def _offsets(self, *, latest: bool) -> dict[str, Any]:
         if self._lookup is None:
-            self._lookup = _Lookup(self._config)
+            self._lookup = _OffsetLookup(self._config)
         lookup = self._lookup
         return {topic: lookup.offsets(topic, latest=latest) for topic in self._topics}
 
     def stop(self) -> None:
-        """End the clients."""
+        """Close the clients."""
         if self._lookup is not None:
             self._lookup.close()
             self._lookup = None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return one range for each partition that has something new.
+        """Return one range for each partition that has new messages.
 
         Raises:
-            ConfigError: a topic was deleted and made again, or its messages are gone: in doubt
-                the stream stops, and nothing is skipped.
+            ConfigError: a topic was deleted and created again, or is another cluster's. The stream
+                stops: no message is skipped.
         """
         return [each for topic in end for each in _ranges(topic, start.get(topic), end[topic])]
 
@@ -166,21 +166,21 @@ class KafkaReader(DataSourceStreamReader):
 
         Raises:
             KafkaException: Kafka cannot be read.
-            ConfigError: the first of them are not there any more.
+            ConfigError: the first messages of the range no longer exist.
         """
-        # The worker collects garbage after each task; what is imported by now never is any.
+        # The worker collects garbage after each task; imported modules need not be scanned.
         gc.freeze()
         topic, number, start, end, ids = partition.value
         config = {**self._config, "enable.partition.eof": True}
-        # Spark's timestamps come with a zone, which is UTC between Python and the JVM.
+        # Spark's timestamps have a time zone, which is UTC between Python and the JVM.
         schema = to_arrow_schema(self._schema, timezone="UTC")
         consumer = _consumer(config)
         try:
             low, _ = _watermarks(consumer, topic, number)
             if low > start:
                 raise ConfigError(
-                    f"{topic}[{number}]: messages {start} to {low - 1} are not there any more "
-                    "(deleted by retention?). Start a new query, or a longer retention.ms"
+                    f"{topic}[{number}]: messages {start} to {low - 1} no longer exist (deleted by "
+                    "retention?). Start a new query, and consider a longer retention.ms"
                 )
             consumer.assign([TopicPartition(topic, number, start)])
             for messages in _read(consumer, end):
@@ -189,15 +189,15 @@ class KafkaReader(DataSourceStreamReader):
             consumer.close()
 
 
-def _ranges(topic: str, start: dict[str, Any] | None, end: dict[str, Any]) -> list[Range]:
+def _ranges(topic: str, start: dict[str, Any] | None, end: dict[str, Any]) -> list[OffsetRange]:
     if start is not None and start["ids"] != end["ids"]:
         raise ConfigError(
-            f"topic {topic!r} was deleted and made again, or is another cluster's: "
+            f"topic {topic!r} was deleted and created again, or is another cluster's: "
             f"{start['ids']} before, {end['ids']} now. Start a new query with a new checkpoint"
         )
     begin = {} if start is None else start["next"]
     return [
-        Range(topic, int(number), begin.get(number, 0), stop, json.loads(end["ids"]))
+        OffsetRange(topic, int(number), begin.get(number, 0), stop, json.loads(end["ids"]))
         for number, stop in end["next"].items()
         if stop > begin.get(number, 0)
     ]
@@ -206,7 +206,7 @@ def _ranges(topic: str, start: dict[str, Any] | None, end: dict[str, Any]) -> li
 def _consumer(config: dict[str, Any]) -> StockConsumer:
     return StockConsumer(
         {
-            # Spark keeps the offsets; the client wants a group's name, and never joins it.
+            # Spark keeps the offsets. The client requires a group id, but never joins the group.
             "group.id": "columnar-kafka-spark",
             "isolation.level": "read_committed",
             "auto.offset.reset": "error",
@@ -217,16 +217,16 @@ def _consumer(config: dict[str, Any]) -> StockConsumer:
 
 
 def _watermarks(consumer: StockConsumer, topic: str, partition: int) -> tuple[int, int]:
-    """Return the first offset there is, and the one after the last committed message."""
+    """Return the first offset, and the one after the last committed message."""
     return consumer.get_watermark_offsets(TopicPartition(topic, partition), _TIMEOUT)
 
 
 def _read(consumer: StockConsumer, end: int) -> Iterator[list[Message]]:
-    """Yield messages before offset `end`, some at a time.
+    """Yield the messages before offset `end` in batches of about `_BATCH_BYTES`.
 
-    The end is an offset or the partition's end, not a count: transactions leave gaps.
+    It stops at that offset or at the partition's end, since transactions leave gaps in offsets.
     """
-    held: list[Message] = []
+    batch: list[Message] = []
     nbytes = 0
     while True:
         message = consumer.poll(_TIMEOUT)
@@ -238,11 +238,11 @@ def _read(consumer: StockConsumer, end: int) -> Iterator[list[Message]]:
         offset = message.offset() or 0
         last = offset >= end - (error is None)
         if error is None and offset < end:
-            held.append(message)
+            batch.append(message)
             nbytes += len(message.value() or b"")
-        if held and (last or nbytes >= _BATCH_BYTES):
-            yield held
-            held, nbytes = [], 0
+        if batch and (last or nbytes >= _BATCH_BYTES):
+            yield batch
+            batch, nbytes = [], 0
         if last:
             return
 

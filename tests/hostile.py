@@ -70,7 +70,7 @@ def _value(cursor: Cursor, kind: int) -> Any:
     if kind == STRUCT:
         return parse(cursor)
     assert kind == LIST, kind
-    element, count = cursor.listing()
+    element, count = cursor.list_head()
     return [element, [_value(cursor, element) for _ in range(count)]]
 
 
@@ -81,7 +81,7 @@ def emit(struct: Struct) -> bytes:
             out.append(fid - last << 4 | kind)
         else:
             out.append(kind)
-            out += thrift.integer(fid)
+            out += thrift.encode_integer(fid)
         out += _encoded(kind, value)
         last = fid
     return bytes(out + thrift.STOP)
@@ -91,13 +91,13 @@ def _encoded(kind: int, value: Any) -> bytes:
     if kind in (TRUE, FALSE):
         return b""
     if kind in (I16, I32, I64):
-        return thrift.integer(value)
+        return thrift.encode_integer(value)
     if kind == BINARY:
-        return thrift.binary(value)
+        return thrift.encode_binary(value)
     if kind == STRUCT:
         return emit(value)
     element, values = value
-    return thrift.listing(element, [_encoded(element, each) for each in values])
+    return thrift.encode_list(element, [_encoded(element, each) for each in values])
 
 
 def field(struct: Struct, *path: int) -> list[Any]:
@@ -280,14 +280,14 @@ def ordinary(compression: str, rows: int = 40) -> Sent:
 
 def packed(values: Sequence[int]) -> bytes:
     """Integers as DELTA_BINARY_PACKED."""
-    out = [*map(_varint, (128, 4, len(values))), thrift.integer(values[0])]
+    out = [*map(_varint, (128, 4, len(values))), thrift.encode_integer(values[0])]
     steps = [after - before for before, after in itertools.pairwise(values)]
     for start in range(0, len(steps), 128):
         block = steps[start : start + 128]
         least = min(block)
         parts = [[step - least for step in block[at : at + 32]] for at in range(0, 128, 32)]
         widths = [max(part, default=0).bit_length() for part in parts]
-        out += [thrift.integer(least), bytes(widths)]
+        out += [thrift.encode_integer(least), bytes(widths)]
         for part, width in zip(parts, widths, strict=True):
             if part:
                 bits = sum(step << width * at for at, step in enumerate(part))
@@ -481,7 +481,7 @@ def unusual_name() -> Sent:
     key = b"\x18\x0cARROW:schema\x18"
     at = plain.value.index(key)
     cursor = Cursor(plain.value, at + len(key))
-    value = b"\x28" + thrift.binary(cursor.binary()) + b"\x08\x02\x0cARROW:schema"
+    value = b"\x28" + thrift.encode_binary(cursor.binary()) + b"\x08\x02\x0cARROW:schema"
     data = plain.value[:at] + value + plain.value[cursor.pos : -8]
     size = int.from_bytes(plain.value[-8:-4], "little") + len(data) + 8 - len(plain.value)
     return replace(plain, value=data + size.to_bytes(4, "little") + b"PAR1")

@@ -19,7 +19,7 @@ from hostile import File, Sent, changed, field, sent
 
 from columnar_kafka.errors import SegmentError
 from columnar_kafka.schema import fingerprint
-from columnar_kafka.segment.decoder import Segment
+from columnar_kafka.segment.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable

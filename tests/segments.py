@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from columnar_kafka.columns import kafka_column
-from columnar_kafka.lake.model import Message
+from columnar_kafka.lake.model import SourceMessage
 from columnar_kafka.schema import fingerprint
 from columnar_kafka.segment.encoder import ParquetEncoder
 from columnar_kafka.segment.headers import SegmentHeader
@@ -24,7 +24,7 @@ _encoder = ParquetEncoder("zstd")
 
 def segment(
     table: pa.Table, *, topic: str = "t", partition: int = 0, offset: int = 0, number: int = 0
-) -> Message:
+) -> SourceMessage:
     """One segment with the user's columns of `table`, from producer "p" and with that number."""
     column = kafka_column.KafkaColumn(["id", "timestamp"])
     rows, name = table.num_rows, f"p-{number}"
@@ -43,7 +43,7 @@ def segment(
         timestamp_max=rows - 1,
     )
     value = _encoder.encode(batch, header.footer()).to_pybytes()
-    return Message(
+    return SourceMessage(
         topic=topic,
         partition=partition,
         offset=offset,
@@ -53,14 +53,14 @@ def segment(
 
 
 @cache
-def numbered(offset: int, *, topic: str = "t", partition: int = 0) -> Message:
+def numbered(offset: int, *, topic: str = "t", partition: int = 0) -> SourceMessage:
     """The segment at an offset: the same bytes whenever it is asked for."""
     numbers = pa.array([offset * 10 + row for row in range(ROWS)], pa.int64())
     table = pa.table({"n": numbers})
     return segment(table, topic=topic, partition=partition, offset=offset, number=offset)
 
 
-def segments(offsets: Iterable[int], **place: Any) -> list[Message]:
+def segments(offsets: Iterable[int], **place: Any) -> list[SourceMessage]:
     """The segments at these offsets."""
     return [numbered(offset, **place) for offset in offsets]
 

@@ -21,9 +21,9 @@ from columnar_kafka.producing.report import encode_headers
 from columnar_kafka.producing.sender import Sender
 from columnar_kafka.producing.topic_format import SegmentLimits, TopicFormat
 from columnar_kafka.schema import RecordSchema
-from columnar_kafka.segment.decoder import Segment
 from columnar_kafka.segment.encoder import ParquetEncoder
 from columnar_kafka.segment.headers import is_segment
+from columnar_kafka.segment.segment import Segment
 from columnar_kafka.testing.memory import MemoryKafka, MemoryProducer
 
 if TYPE_CHECKING:

@@ -56,11 +56,11 @@ def after(consumer: Any, topic: str = "t") -> int:
 def watch(monkeypatch: pytest.MonkeyPatch) -> list[list[str] | None]:
     """The columns that are decoded, of one segment after the other."""
     asked: list[list[str] | None] = []
-    read = decoder._File.read
+    read = decoder._InlineFile.read
 
     def watched(self: Any, columns: Any, **options: Any) -> pa.Table:
         asked.append(columns)
         return read(self, columns, **options)
 
-    monkeypatch.setattr(decoder._File, "read", watched)
+    monkeypatch.setattr(decoder._InlineFile, "read", watched)
     return asked

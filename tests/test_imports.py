@@ -29,11 +29,14 @@ columns.copying  columns.converters  columns.columns_to_rows  columns.kafka_colu
 columns.rows_to_columns  columns.layouts  columns.chunked  columns.cast  columns.arrow_input
 
 segment  segment.headers
-segment.parquet  segment.parquet.thrift  segment.parquet.metadata  segment.parquet.statistics
-segment.parquet.delta  segment.parquet.page_walk
-segment.encoder  segment.decoder  segment.isolated
+segment.parquet  segment.parquet.thrift  segment.parquet.field_ids  segment.parquet.arrow_patterns
+segment.parquet.metadata  segment.parquet.statistics
+segment.parquet.page_header  segment.parquet.delta  segment.parquet.page_walk
+segment.encoder  segment.decoder  segment.isolated  segment.segment
 
-lake  lake.model  lake.parquet_footer  lake.plan  lake.stitch  lake.stage  lake.directory
+lake  lake.model  lake.plan
+lake.row_groups  lake.parquet_footer  lake.stitch  lake.stage
+lake.local_files  lake.commit_log  lake.directory
 
 plain.base  plain.avro  plain.json  plain.ipc  plain
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from columnar_kafka.consuming.feed import Stops
     from columnar_kafka.consuming.lag import Lag
     from columnar_kafka.errors import SchemaError
-    from columnar_kafka.segment.decoder import Segment
+    from columnar_kafka.segment.segment import Segment
 
 __all__ = ["AIOConsumer"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import TopicPartition
 
-from columnar_kafka.segment.decoder import Segment
+from columnar_kafka.segment.segment import Segment
 
 if TYPE_CHECKING:
     from columnar_kafka.aio.cancellable import CancellableConsumer

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from columnar_kafka.consuming.positions import Positions
     from columnar_kafka.errors import SchemaError
     from columnar_kafka.plain import Format, TableFormat
-    from columnar_kafka.segment.decoder import Segment
+    from columnar_kafka.segment.segment import Segment
 
 __all__ = ["Consumer"]
 

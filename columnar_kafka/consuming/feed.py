@@ -48,8 +48,8 @@ from columnar_kafka.consuming.turn import Turn
 from columnar_kafka.errors import ColumnarError, SegmentError
 from columnar_kafka.message import Message, event_error, plain_message
 from columnar_kafka.offsets import Partition, key_of
-from columnar_kafka.segment.decoder import Segment
 from columnar_kafka.segment.headers import is_segment
+from columnar_kafka.segment.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

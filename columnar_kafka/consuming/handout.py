@@ -25,6 +25,7 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
 
 from columnar_kafka import position
 from columnar_kafka.consuming.record import RecordContext, records
+from columnar_kafka.segment.segment import record_slices
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from columnar_kafka.message import Message
     from columnar_kafka.offsets import Partition
-    from columnar_kafka.segment.decoder import Segment
+    from columnar_kafka.segment.segment import Segment
 
 __all__ = [
     "MESSAGE_BYTES",
@@ -120,7 +121,7 @@ def _messages(
         kind=kind,
         appended=stamp if kind == TIMESTAMP_LOG_APPEND_TIME else None,
     )
-    for row, found in segment._slices(start):
+    for row, found in record_slices(segment, start):
         yield records(place, segment.offset + row, *found)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message, TopicPartition
 
     from columnar_kafka.broker.base import ConsumerBroker
-    from columnar_kafka.segment.decoder import Segment
+    from columnar_kafka.segment.segment import Segment
 
 __all__ = ["first_records"]
 

@@ -12,7 +12,7 @@ from columnar_kafka import Consumer
 from columnar_kafka.demo import lake
 from columnar_kafka.demo.lake import Lander
 from columnar_kafka.lake.directory import ParquetDirectory
-from columnar_kafka.lake.model import Generation, Message
+from columnar_kafka.lake.model import SourceMessage, TopicGeneration
 from columnar_kafka.lake.stage import land
 from columnar_kafka.segment.headers import parse_headers
 
@@ -68,7 +68,9 @@ class _Landing:
             KafkaException: Kafka cannot be read.
             TimeoutError: no segment came for 30 s.
         """
-        generation = Generation("demo", self._topic)  # a topic of this run, on whatever cluster
+        generation = TopicGeneration(
+            "demo", self._topic
+        )  # a topic of this run, on whatever cluster
         messages = self._messages(wanted - self._rows)
         done = land(messages, table=self._table, generations={self._topic: generation})
         self._rows += done.landed.rows
@@ -78,7 +80,7 @@ class _Landing:
         """Close the consumer."""
         self._consumer.close()
 
-    def _messages(self, rows: int) -> Iterator[Message]:
+    def _messages(self, rows: int) -> Iterator[SourceMessage]:
         last = time.monotonic()
         while rows > 0:
             found = self._consumer.poll(_POLL_SECONDS)
@@ -90,7 +92,7 @@ class _Landing:
                 raise KafkaException(error)
             last = time.monotonic()
             rows -= parse_headers(found.headers())[0].rows
-            yield Message(
+            yield SourceMessage(
                 topic=found.topic(),
                 partition=found.partition(),
                 offset=found.offset(),

@@ -1,1 +1,1 @@
-"""Landing segments in a lake: plan, stage, commit."""
+"""Segments into a lake: plan which message lands in which file, stage the files, commit them."""

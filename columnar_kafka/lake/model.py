@@ -1,6 +1,12 @@
-"""The lake's words: what lands, where it comes from, what is staged, and what a table promises.
+"""The lake's values and protocols: messages that land, files that are staged, tables.
 
-Within `lake/` each file may import only those before it: base → plan → stitch → stage → parquet.
+The other files of this room, in the order in which they may import each other:
+
+    plan                             which message lands in which file, and what a commit admits
+    row_groups parquet_footer        footers of the files to stitch, and of the stitched one
+    stitch                           one Parquet file out of several
+    stage                            messages to staged files
+    local_files commit_log directory a directory of Parquet files as a `LakeTable`
 """
 
 from __future__ import annotations
@@ -20,39 +26,39 @@ __all__ = [
     "CommitResult",
     "Count",
     "Fence",
-    "Generation",
+    "FileWriter",
+    "LakeTable",
     "MayHaveLandedError",
-    "Message",
     "NotLandedError",
-    "Sink",
-    "Source",
-    "Staged",
+    "SourceMessage",
+    "SourcePartition",
+    "StageResult",
     "StagedFile",
-    "Table",
+    "TopicGeneration",
 ]
 
-_ID: Final = re.compile(r"[0-9A-Za-z._=+/-]{1,500}", re.ASCII)  # no colon: it separates them
+_ID: Final = re.compile(r"[0-9A-Za-z._=+/-]{1,500}", re.ASCII)  # no colon, which separates ids
 _TOPIC: Final = re.compile(r"[0-9A-Za-z._-]{1,249}", re.ASCII)  # Kafka's own rule
 
 
 class NotLandedError(LakeError):
-    """A commit of which nothing has landed, for sure: its staged files may be discarded."""
+    """Nothing of a commit has landed, for certain: its staged files may be discarded."""
 
 
 class MayHaveLandedError(LakeError):
-    """A commit that has landed, or may have: nothing of it may be deleted.
+    """A commit has landed or may have landed: none of its files may be deleted.
 
-    Staging and committing the same input again is harmless, and tells: what has landed is then
-    counted as landed before.
+    It is safe to stage and commit the same input again. The result then counts as landed before
+    what this commit has landed.
     """
 
 
 @dataclass(frozen=True, slots=True)
-class Generation:
-    """Which topic a name stands for: deleted and made again, it has another topic id.
+class TopicGeneration:
+    """The cluster id and topic id behind a topic's name; a recreated topic has another topic id.
 
     Raises:
-        LakeError: an id that could not be told apart from others in a fence's name.
+        LakeError: an id has characters that would make a fence's name ambiguous.
     """
 
     cluster: str
@@ -65,24 +71,24 @@ class Generation:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourcePartition:
     """One partition of one generation of a topic.
 
     Raises:
-        LakeError: no topic of Kafka can have that name; it becomes a folder's.
+        LakeError: Kafka allows no such topic name or partition. The name becomes a folder's.
     """
 
-    generation: Generation
+    generation: TopicGeneration
     topic: str
     partition: int
 
     def __post_init__(self) -> None:
         if not _TOPIC.fullmatch(self.topic) or self.partition < 0:
-            raise LakeError(f"no Kafka partition: {self.topic!r}[{self.partition}]")
+            raise LakeError(f"not a Kafka partition: {self.topic!r}[{self.partition}]")
 
     @property
     def fence(self) -> str:
-        """The name of its fence in a table."""
+        """The name of this partition's fence in a table."""
         ids = self.generation
         return f"kafka:{ids.cluster}:{ids.topic_id}:{self.partition}"
 
@@ -91,8 +97,8 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
-    """One Kafka message to land: a segment, if its headers say so; its value is any buffer."""
+class SourceMessage:
+    """One Kafka message to land; a segment if its headers say so. `value` is any buffer."""
 
     topic: str
     partition: int
@@ -105,13 +111,13 @@ class Message:
 
 
 class Count(NamedTuple):
-    """How many messages, and how many records in them; a plain message is one record."""
+    """A number of messages, and of the records in them; a plain message is one record."""
 
     messages: int = 0
     rows: int = 0
 
     def plus(self, other: Count) -> Count:
-        """Return both together (`+` of tuples would put them side by side)."""
+        """Return the sum (`+` would concatenate the tuples)."""
         return Count(self.messages + other.messages, self.rows + other.rows)
 
 
@@ -120,10 +126,10 @@ _NONE: Final = Count()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fence:
-    """How far a partition has landed: all of the input from `first` to before `next`.
+    """How far a partition has landed: all input from offset `first` to before `next`.
 
-    Kept in the table itself and changed only together with its files. `segment` is the id of the
-    last segment that landed.
+    Fences are kept in the table itself and change only together with its files. `segment` is the id
+    of the last segment that landed.
     """
 
     topic: str
@@ -135,12 +141,12 @@ class Fence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedFile:
-    """A complete file, durable and not yet visible, with the segments of one partition.
+    """A complete file, durable and not yet visible, with segments of one partition.
 
-    `first` and `last` are the Kafka offsets of its first and last segment; there is no other file
-    of the attempt in between. `segment` is the last one's id. `path` is relative to the table.
-    `digest` is equal for two files of the same messages, however they are laid out.
-    Plain values only: it is pickled, and written as JSON.
+    `first` and `last` are the Kafka offsets of the first and last segment; no other file of the
+    attempt lies between them. `segment` is the id of the last one. `path` is relative to the table.
+    `digest` is equal for two files of the same messages, whatever their layout.
+    All values are plain, since a staged file is pickled and written as JSON.
     """
 
     fence: str
@@ -161,10 +167,11 @@ class StagedFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Staged:
-    """What one attempt (a task) has staged, small and picklable; `Table.commit` takes many.
+class StageResult:
+    """The files that one attempt (a task) has staged; small and picklable.
 
-    `landed_before` counts, by fence, what the table already had; `repeated` what came twice.
+    `landed_before` counts by fence the input that the table already had, `repeated` the input that
+    came twice.
     """
 
     files: tuple[StagedFile, ...] = ()
@@ -174,9 +181,9 @@ class Staged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitResult:
-    """What a commit has landed; `files` are the new files' paths, relative to the table.
+    """The result of a commit: paths of the new files, relative to the table, and what landed.
 
-    `landed_before` and `repeated` were in the input and have not landed again.
+    `landed_before` and `repeated` count input that has not landed again.
     """
 
     files: tuple[str, ...] = ()
@@ -186,16 +193,16 @@ class CommitResult:
     repeated: Count = _NONE
 
 
-class Sink(Protocol):
-    """One file being staged; for one thread. Its methods raise OSError."""
+class FileWriter(Protocol):
+    """Writes one file to be staged; for one thread. `write` and `finish` raise OSError."""
 
     @property
     def path(self) -> str:
-        """Where it is, relative to the table."""
+        """The path of the file, relative to the table."""
         ...
 
     def write(self, data: Any, /) -> int:
-        """Append a buffer, all of it."""
+        """Append all of a buffer; return its size in bytes."""
         ...
 
     def finish(self) -> int:
@@ -203,48 +210,49 @@ class Sink(Protocol):
         ...
 
     def discard(self) -> None:
-        """Close and remove the file, finished or not. Raises nothing: what remains is waste."""
+        """Close and remove the file, finished or not. Raises nothing: a remaining file is waste."""
         ...
 
 
-class Table(Protocol):
-    """A place where files land, each commit whole or not at all. Picklable, holds no state.
+class LakeTable(Protocol):
+    """A place where files land; a commit lands whole or not at all. Picklable, without state.
 
-    Executors call `fences` and `create`, the driver (or a single process) `commit`. Any number
-    of processes and threads may do all of it at the same time.
+    Executors call `fences` and `create`; the driver, or a single process, calls `commit`. Any
+    number of processes and threads may call all methods at the same time.
     """
 
     def fences(self) -> Mapping[str, Fence]:
-        """Return what has landed, by fence name. Blocks for a read; changes nothing.
+        """Return how far each partition has landed, by fence name. Blocks for a read.
 
         Raises:
             LakeError: the table cannot be read.
         """
         ...
 
-    def create(self, source: Source, first: int) -> Sink:
-        """Open a new file of its own, visible to no reader, for segments from offset `first` on.
+    def create(self, source: SourcePartition, first: int) -> FileWriter:
+        """Open a new file, visible to no reader, for segments from offset `first` on.
 
         Raises:
-            OSError: it cannot be created.
+            OSError: the file cannot be created.
         """
         ...
 
-    def commit(self, staged: Iterable[Staged]) -> CommitResult:
-        """Let the files of all attempts land together, and move the fences with them.
+    def commit(self, staged: Iterable[StageResult]) -> CommitResult:
+        """Land the files of all attempts together, and move the fences with them.
 
-        Files that the fences show to have landed are counted, and removed from where they were
-        staged; so are repetitions. When this returns, the rest has landed.
+        Staged files that the fences show to have landed are counted and removed; so are repeated
+        files. When this returns, all others have landed.
 
         Raises:
-            NotLandedError: nothing has: the message says why and what to do.
-            MayHaveLandedError: it has or may have; delete nothing, stage and commit again.
+            NotLandedError: nothing has landed. The message says why, and what to do.
+            MayHaveLandedError: the files have landed or may have. Delete none; stage the same input
+                and commit again.
         """
         ...
 
-    def discard(self, staged: Iterable[Staged]) -> None:
-        """Remove files that are not going to land. Asks the table first: none that has landed.
+    def discard(self, staged: Iterable[StageResult]) -> None:
+        """Remove files that are not going to land. Files that have landed are kept.
 
-        Safe to call after any outcome of `commit`. Raises nothing: what remains is waste.
+        Safe to call after any outcome of `commit`. Raises nothing: a remaining file is waste.
         """
         ...

@@ -1,36 +1,29 @@
-"""The footer of one Parquet file: what must agree between files, and its row groups moved.
+"""The footer of a Parquet file that is to be stitched, and the footer of the stitched file.
 
-A footer says where in the file things are. `Footer` reads one in a single pass and copies the
-row groups' bytes with just the positions in them changed; there is no tree of objects.
+`read_footer` reads one in a single pass; `RowGroupCopier` copies its row groups meanwhile.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.row_groups import MAGIC, START, RowGroupCopier, StitchError
 from columnar_kafka.segment.parquet import thrift
-from columnar_kafka.segment.parquet.metadata import ARROW_CHUNK
-from columnar_kafka.segment.parquet.thrift import (
-    BINARY,
-    I16,
-    I32,
-    I64,
-    LIST,
-    STRUCT,
-    Cursor,
-    ThriftError,
+from columnar_kafka.segment.parquet.field_ids import (
+    FileMetaDataField,
+    KeyValueField,
+    SchemaElementField,
 )
+from columnar_kafka.segment.parquet.thrift import LIST, STRUCT, Cursor, ThriftError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["ARROW_SCHEMA", "MAGIC", "MAX_FOOTER", "START", "Footer", "StitchError", "assemble"]
+__all__ = ["ARROW_SCHEMA", "MAX_FOOTER", "Footer", "encode_footer", "read_footer"]
 
 MAX_FOOTER: Final = 16_000_000  # bytes; readers have limits, the lowest known is Dremio's 16 MiB
-MAGIC: Final = b"PAR1"
-START: Final = len(MAGIC)  # where every body begins
 ARROW_SCHEMA: Final = b"ARROW:schema"
 _ENCRYPTED: Final = b"PARE"
 _TAIL: Final = 8  # bytes: the footer's length and the magic
@@ -39,286 +32,175 @@ _SPARK_LEGACY: Final = b"org.apache.spark.legacy"  # …DateTime and …INT96
 # files of different writers stay apart. Releases of Arrow without such bugs count as one writer.
 _ARROW_WRITER: Final = re.compile(rb"parquet-cpp-arrow version \d\d+\.")
 
-# parquet.thrift: ids of the fields read here, the last one known, and the kinds they must have.
-_F_VERSION, _F_SCHEMA, _F_ROWS, _F_GROUPS, _F_KEY_VALUES, _F_CREATED_BY, _F_ORDERS = range(1, 8)
-_F_CRYPTO: Final = (8, 9)
-_FILE: Final = {1: I32, 2: LIST, 3: I64, 4: LIST, 5: LIST, 6: BINARY, 7: LIST}
-_E_CHILDREN: Final = 5
-_ELEMENT: Final = {5: I32}
-_KV_KEY, _KV_VALUE = 1, 2
-_KEY_VALUE: Final = {1: BINARY, 2: BINARY}
-_G_COLUMNS, _G_ROWS, _G_OFFSET, _G_SIZE, _G_ORDINAL, _G_LAST = 1, 3, 5, 6, 7, 7
-_GROUP: Final = {1: LIST, 3: I64, 5: I64, 6: I64, 7: I16}
-_C_PATH, _C_OFFSET, _C_META = 1, 2, 3
-_C_CRYPTO: Final = (8, 9)
-_CHUNK: Final = {1: BINARY, 2: I64, 3: STRUCT}
-_M_SIZE, _M_DATA, _M_INDEX, _M_DICTIONARY, _M_BLOOM, _M_LAST = 7, 9, 10, 11, 14, 17
-_META: Final = {7: I64, 9: I64, 10: I64, 11: I64, 14: I64}
+# The Thrift types of the fields that are read.
+_FILE: Final = FileMetaDataField.types(
+    FileMetaDataField.VERSION,
+    FileMetaDataField.SCHEMA,
+    FileMetaDataField.NUM_ROWS,
+    FileMetaDataField.ROW_GROUPS,
+    FileMetaDataField.KEY_VALUE_METADATA,
+    FileMetaDataField.CREATED_BY,
+    FileMetaDataField.COLUMN_ORDERS,
+)
+_ENCRYPTION: Final = (
+    FileMetaDataField.ENCRYPTION_ALGORITHM,
+    FileMetaDataField.FOOTER_SIGNING_KEY_METADATA,
+)
+_NUM_CHILDREN: Final = SchemaElementField.types(SchemaElementField.NUM_CHILDREN)
 
 
-class StitchError(LakeError):
-    """A file that cannot be stitched, or not to the files before it; the message says why."""
-
-
+@dataclass(slots=True)
 class Footer:
-    """A complete file's footer: `groups` holds the entries of its row groups that have rows.
+    """What the footer of a complete file states.
 
-    They are encoded as they must stand in a file in which this one's body begins at `at`, and its
-    first row group has the number `ordinal`. All else is as it was read.
+    `schema`, `column_orders` and `row_groups` are encoded. Row groups without rows are left out;
+    the others are copies, as they must stand in the stitched file. `body_end` is where the footer
+    begins.
+    """
+
+    body_end: int
+    version: int = 0
+    schema: bytes = b""
+    columns: int = 0  # leaves of the schema
+    rows: int = -1
+    row_groups: list[bytes] = field(default_factory=list)
+    arrow_schema: bytes | None = None
+    created_by: bytes = b""
+    column_orders: bytes = b""
+
+
+def read_footer(data: memoryview, *, at: int, ordinal: int, first: Footer | None) -> Footer:
+    """Read the footer of a complete file whose body is to be written at `at`.
+
+    The first of its row groups is to have the number `ordinal`. `first` is the footer of the first
+    file that was stitched; an equal schema is not read again.
 
     Raises:
-        StitchError: the file is damaged, encrypted, or must not be put behind `first`.
+        StitchError: the file is damaged or encrypted, or must not be put behind the first one.
     """
+    footer = Footer(_body_end(data))
+    cursor = Cursor(bytes(data[footer.body_end : -_TAIL]))
+    copier = RowGroupCopier(cursor, shift=at - START, body_end=footer.body_end)
+    try:
+        group_rows = _read_fields(footer, cursor, copier, ordinal, first)
+    except IndexError:
+        raise StitchError("the footer ends too early") from None
+    except ThriftError as error:
+        raise StitchError(f"the footer is damaged: {error}") from None
+    if not footer.schema:
+        raise StitchError("the footer has no schema")
+    if footer.rows != group_rows:
+        raise StitchError(f"{footer.rows} rows in the footer, {group_rows} in its row groups")
+    if first is not None:
+        _check_alike(footer, first)
+    return footer
 
-    version = 0
-    schema = b""
-    leaves = 0
-    rows = -1
-    arrow_schema: bytes | None = None
-    created_by = b""
-    orders = b""
 
-    def __init__(self, data: memoryview, *, at: int, ordinal: int, first: Footer | None) -> None:
-        self.body_end = _body_end(data)
-        self.groups: list[bytes] = []
-        self._first = first
-        self._shift = at - START
-        self._ordinal = ordinal
-        self._rows = 0
-        self._cursor = Cursor(bytes(data[self.body_end : -_TAIL]))
-        self._out = bytearray()  # the row group so far, up to what stood at _done
-        self._done = 0
-        self._misplaced = ""
-        try:
-            self._read_file()
-        except IndexError:
-            raise StitchError("the footer ends too early") from None
-        except ThriftError as error:
-            raise StitchError(f"the footer is damaged: {error}") from None
-        self._check()
-        self._first = None  # or each footer would hold the one before
-        self._cursor = Cursor(b"")
-
-    def _check(self) -> None:
-        if not self.schema:
-            raise StitchError("the footer has no schema")
-        if self.rows != self._rows:
-            raise StitchError(f"{self.rows} rows in the footer, {self._rows} in its row groups")
-        if (first := self._first) is None:
-            return
-        if self.schema != first.schema:
-            raise StitchError("its Parquet schema differs from the first file's")
-        if self.arrow_schema != first.arrow_schema:
-            raise StitchError("its ARROW:schema differs from the first file's")
-        if self.orders != first.orders:
-            raise StitchError("its column orders differ from the first file's")
-        if _writer(self.created_by) != _writer(first.created_by):
-            raise StitchError(f"written by {self.created_by!r}, not by {first.created_by!r}")
-
-    def _read_file(self) -> None:
-        cursor = self._cursor
-        for fid, kind in cursor.fields(_FILE):
-            if fid == _F_GROUPS:
-                for _ in range(cursor.structs()):
-                    self._read_group()
-            elif fid == _F_KEY_VALUES:
-                for _ in range(cursor.structs()):
-                    self._read_key_value()
-            elif fid <= _F_ORDERS:
-                self._read_file_value(fid)
-            elif fid in _F_CRYPTO:
-                raise StitchError("an encrypted file")
-            else:
-                cursor.skip(kind)
-
-    def _read_file_value(self, fid: int) -> None:
-        cursor, first = self._cursor, self._first
-        if fid == _F_VERSION:
-            self.version = cursor.integer()
-        elif fid == _F_SCHEMA:
-            self.schema = cursor.span(LIST, known=first.schema if first else b"")
-            self.leaves = first.leaves if first else _count_leaves(Cursor(self.schema))
-        elif fid == _F_ROWS:
-            self.rows = cursor.integer()
-        elif fid == _F_CREATED_BY:
-            self.created_by = cursor.binary()
+def _read_fields(
+    footer: Footer, cursor: Cursor, copier: RowGroupCopier, ordinal: int, first: Footer | None
+) -> int:
+    """Fill in the footer; return the number of rows in its row groups."""
+    group_rows = 0
+    for field_id, field_type in cursor.fields(_FILE):
+        if field_id == FileMetaDataField.ROW_GROUPS:
+            for _ in range(cursor.struct_count()):
+                number = ordinal + len(footer.row_groups)
+                rows, row_group = copier.copy(columns=footer.columns, ordinal=number)
+                if rows:
+                    footer.row_groups.append(row_group)
+                group_rows += rows
+        elif field_id == FileMetaDataField.KEY_VALUE_METADATA:
+            for _ in range(cursor.struct_count()):
+                _read_key_value(footer, cursor)
+        elif field_id in _FILE:
+            _read_value(footer, cursor, field_id, first)
+        elif field_id in _ENCRYPTION:
+            raise StitchError("an encrypted file")
         else:
-            self.orders = cursor.span(LIST, known=first.orders if first else b"")
-
-    def _read_key_value(self) -> None:
-        key = value = b""
-        for fid, kind in self._cursor.fields(_KEY_VALUE):
-            if fid == _KV_KEY:
-                key = self._cursor.binary()
-            elif fid == _KV_VALUE:
-                value = self._cursor.binary()
-            else:
-                self._cursor.skip(kind)
-        if key == ARROW_SCHEMA:
-            if self.arrow_schema is not None:
-                raise StitchError("ARROW:schema stands twice in the footer")
-            self.arrow_schema = value
-        elif key.startswith(_SPARK_LEGACY):
-            raise StitchError(f"{key!r}: dates in another calendar, which only this key-value says")
-
-    def _read_group(self) -> None:
-        cursor = self._cursor
-        self._out, self._done, self._misplaced = bytearray(), cursor.pos, ""
-        rows, offset, kept = -1, START, cursor.pos
-        for fid, kind in cursor.fields(_GROUP):
-            if fid == _G_COLUMNS:
-                self._read_chunks()
-            elif fid == _G_ROWS:
-                rows = cursor.integer()
-            elif fid == _G_OFFSET:
-                offset = self._read_position()
-            elif fid == _G_SIZE:
-                # Spark gives a row group to the task that has its middle: a size that reaches
-                # past the file's end does no harm in a small file and loses rows in a big one.
-                self._check_within(offset, cursor.integer())
-            elif fid == _G_ORDINAL:
-                self._replace(self._ordinal + len(self.groups))
-            else:
-                cursor.skip(kind)
-            kept = cursor.pos if fid <= _G_LAST else kept
-        self._end_struct(kept)
-        if rows < 0:
-            raise StitchError(f"a row group of {rows} rows")
-        if rows and self._misplaced:
-            raise StitchError(self._misplaced)
-        if rows:
-            self.groups.append(bytes(self._out + cursor.buf[self._done : cursor.pos]))
-        self._rows += rows
-
-    def _read_chunks(self) -> None:
-        count = self._cursor.structs()
-        if count != self.leaves:
-            raise StitchError(f"a row group of {count} columns, where the schema has {self.leaves}")
-        for _ in range(count):
-            if not self._read_arrow_chunk():
-                self._read_chunk()
-
-    def _read_arrow_chunk(self) -> bool:
-        """Do as `_read_chunk` and say so, or say that the chunk is not one of Arrow's usual."""
-        cursor = self._cursor
-        if not (match := ARROW_CHUNK.match(cursor.buf, cursor.pos)):
-            return False
-        start = self._move(match, "data")
-        if match["dictionary"] not in (None, thrift.integer(0)):
-            start = min(start, self._move(match, "dictionary"))
-        self._check_within(start, thrift.decoded(match["size"]))
-        cursor.pos = match.end()
-        return True
-
-    def _move(self, match: re.Match[bytes], name: str) -> int:
-        position = thrift.decoded(match[name])
-        self._check_within(position, 1)
-        start, end = match.span(name)
-        self._out += match.string[self._done : start] + thrift.integer(position + self._shift)
-        self._done = end
-        return position
-
-    def _read_chunk(self) -> None:
-        cursor = self._cursor
-        kept, found = cursor.pos, False
-        for fid, kind in cursor.fields(_CHUNK):
-            if fid == _C_OFFSET:
-                self._replace(0)
-            elif fid == _C_META:
-                self._read_meta()
-                found = True
-            elif fid == _C_PATH:
-                raise StitchError("a column chunk that lies in another file (file_path)")
-            elif fid in _C_CRYPTO:
-                raise StitchError("an encrypted column")
-            else:  # the page indexes
-                cursor.skip(kind)
-            kept = cursor.pos if fid <= _C_META else kept
-        self._end_struct(kept)
-        if not found:
-            raise StitchError("a column chunk without metadata")
-
-    def _read_meta(self) -> None:
-        cursor = self._cursor
-        kept, size, start = cursor.pos, -1, 0
-        for fid, kind in cursor.fields(_META):
-            if fid == _M_DATA:
-                start = self._read_position()
-            elif fid == _M_DICTIONARY:
-                start = min(start, self._read_position(optional=True) or start)
-            elif fid in (_M_INDEX, _M_BLOOM):
-                self._read_position(optional=True)
-            elif fid == _M_SIZE:
-                size = cursor.integer()
-            else:
-                cursor.skip(kind)
-            kept = cursor.pos if fid <= _M_LAST else kept
-        self._end_struct(kept)
-        self._check_within(start, size)
-
-    def _read_position(self, *, optional: bool = False) -> int:
-        """Shift the position here and return what it was; 0 is how some writers say none."""
-        start = self._cursor.pos
-        position = self._cursor.integer()
-        if position or not optional:
-            self._check_within(position, 1)
-            self._put(start, position + self._shift)
-        return position
-
-    def _check_within(self, start: int, size: int) -> None:
-        """Note what lies outside the body; a row group without rows (told later) may have it so."""
-        if start < START or size < 0 or start + size > self.body_end:
-            self._misplaced = f"{size} bytes at {start} are not within the file's body"
-
-    def _replace(self, value: int) -> None:
-        start = self._cursor.pos
-        self._cursor.integer()
-        self._put(start, value)
-
-    def _put(self, start: int, value: int) -> None:
-        """Let `value` stand in the row group for the integer from `start` to the cursor."""
-        self._out += self._cursor.buf[self._done : start] + thrift.integer(value)
-        self._done = self._cursor.pos
-
-    def _end_struct(self, kept: int) -> None:
-        """Cut off the fields of the struct just read that come after `kept`."""
-        if self._cursor.pos > kept + 1:
-            self._out += self._cursor.buf[self._done : kept] + thrift.STOP
-            self._done = self._cursor.pos
+            cursor.skip(field_type)
+    return group_rows
 
 
-def assemble(
-    first: Footer, *, rows: int, groups: list[bytes], pairs: Iterable[tuple[bytes, bytes]]
+def _read_value(footer: Footer, cursor: Cursor, field_id: int, first: Footer | None) -> None:
+    if field_id == FileMetaDataField.VERSION:
+        footer.version = cursor.integer()
+    elif field_id == FileMetaDataField.SCHEMA:
+        footer.schema = cursor.span(LIST, known=first.schema if first else b"")
+        footer.columns = first.columns if first else _count_leaves(Cursor(footer.schema))
+    elif field_id == FileMetaDataField.NUM_ROWS:
+        footer.rows = cursor.integer()
+    elif field_id == FileMetaDataField.CREATED_BY:
+        footer.created_by = cursor.binary()
+    else:
+        footer.column_orders = cursor.span(LIST, known=first.column_orders if first else b"")
+
+
+def _read_key_value(footer: Footer, cursor: Cursor) -> None:
+    key = value = b""
+    for field_id, field_type in cursor.fields(KeyValueField.TYPES):
+        if field_id == KeyValueField.KEY:
+            key = cursor.binary()
+        elif field_id == KeyValueField.VALUE:
+            value = cursor.binary()
+        else:
+            cursor.skip(field_type)
+    if key == ARROW_SCHEMA:
+        if footer.arrow_schema is not None:
+            raise StitchError("ARROW:schema occurs twice in the footer")
+        footer.arrow_schema = value
+    elif key.startswith(_SPARK_LEGACY):
+        raise StitchError(
+            f"{key!r}: dates in another calendar, and no other part of the file would say so"
+        )
+
+
+def _check_alike(footer: Footer, first: Footer) -> None:
+    """Refuse a file that cannot share a footer with the first one."""
+    if footer.schema != first.schema:
+        raise StitchError("its Parquet schema differs from the first file's")
+    if footer.arrow_schema != first.arrow_schema:
+        raise StitchError("its ARROW:schema differs from the first file's")
+    if footer.column_orders != first.column_orders:
+        raise StitchError("its column orders differ from the first file's")
+    if _writer(footer.created_by) != _writer(first.created_by):
+        raise StitchError(f"written by {footer.created_by!r}, not by {first.created_by!r}")
+
+
+def encode_footer(
+    first: Footer, *, rows: int, row_groups: list[bytes], pairs: Iterable[tuple[bytes, bytes]]
 ) -> bytes:
-    """Encode a footer with what `first` says of the file, these row groups and key-values.
+    """Encode a footer like `first`, with these row groups and key-value pairs.
 
-    Length and magic follow it: the result ends a file.
+    Its length and the magic are included: the result ends a file.
     """
-    key_values = [_key_value(key, value) for key, value in pairs]
-    fields = [
-        (_F_VERSION, I32, thrift.integer(first.version)),
-        (_F_SCHEMA, LIST, first.schema),
-        (_F_ROWS, I64, thrift.integer(rows)),
-        (_F_GROUPS, LIST, thrift.listing(STRUCT, groups)),
-    ]
-    if key_values:
-        fields.append((_F_KEY_VALUES, LIST, thrift.listing(STRUCT, key_values)))
+    field_id = FileMetaDataField
+    values = {
+        field_id.VERSION: thrift.encode_integer(first.version),
+        field_id.SCHEMA: first.schema,
+        field_id.NUM_ROWS: thrift.encode_integer(rows),
+        field_id.ROW_GROUPS: thrift.encode_list(STRUCT, row_groups),
+    }
+    if key_values := [_encode_key_value(key, value) for key, value in pairs]:
+        values[field_id.KEY_VALUE_METADATA] = thrift.encode_list(STRUCT, key_values)
     if first.created_by:
-        fields.append((_F_CREATED_BY, BINARY, thrift.binary(first.created_by)))
-    if first.orders:
-        fields.append((_F_ORDERS, LIST, first.orders))
-    footer = thrift.struct(fields)
+        values[field_id.CREATED_BY] = thrift.encode_binary(first.created_by)
+    if first.column_orders:
+        values[field_id.COLUMN_ORDERS] = first.column_orders
+    footer = field_id.encode(values)
     return footer + len(footer).to_bytes(4, "little") + MAGIC
 
 
-def _key_value(key: bytes, value: bytes) -> bytes:
-    return thrift.struct(
-        [(_KV_KEY, BINARY, thrift.binary(key)), (_KV_VALUE, BINARY, thrift.binary(value))]
+def _encode_key_value(key: bytes, value: bytes) -> bytes:
+    return KeyValueField.encode(
+        {
+            KeyValueField.KEY: thrift.encode_binary(key),
+            KeyValueField.VALUE: thrift.encode_binary(value),
+        }
     )
 
 
 def _body_end(data: memoryview) -> int:
-    """Find where the footer begins."""
+    """Return where the footer begins."""
     head, tail = bytes(data[:START]), bytes(data[-START:])
     if len(data) < START + _TAIL or tail not in (MAGIC, _ENCRYPTED):
         raise StitchError("not a complete Parquet file")
@@ -332,15 +214,15 @@ def _body_end(data: memoryview) -> int:
 
 
 def _count_leaves(schema: Cursor) -> int:
-    """Count the columns of a schema: its elements without children, but for the root."""
+    """Count the columns of a schema: its elements without children, except the root."""
     children = []
-    for _ in range(schema.structs()):
+    for _ in range(schema.struct_count()):
         children.append(0)
-        for fid, kind in schema.fields(_ELEMENT):
-            if fid == _E_CHILDREN:
+        for field_id, field_type in schema.fields(_NUM_CHILDREN):
+            if field_id == SchemaElementField.NUM_CHILDREN:
                 children[-1] = schema.integer()
             else:
-                schema.skip(kind)
+                schema.skip(field_type)
     return children[1:].count(0)
 
 

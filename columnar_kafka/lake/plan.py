@@ -1,7 +1,7 @@
-"""Messages → files: which message lands, and in which file. Pure: looks at no value, does no I/O.
+"""Which message lands, and in which file. Pure: no I/O, and no message's value is read.
 
-`Planner` decides for the messages of one attempt as they stream by; `admit` decides, at the
-commit, for the files of all attempts.
+`Planner` decides for the messages of one attempt as they stream by. At the commit, `admit` decides
+for the files of all attempts.
 """
 
 from __future__ import annotations
@@ -14,19 +14,26 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from columnar_kafka.errors import LakeError, SegmentError
-from columnar_kafka.lake.model import Count, Fence, Message, NotLandedError, Source, StagedFile
+from columnar_kafka.lake.model import (
+    Count,
+    Fence,
+    NotLandedError,
+    SourceMessage,
+    SourcePartition,
+    StagedFile,
+)
 from columnar_kafka.segment.headers import SegmentHeader, is_segment, parse_headers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from columnar_kafka.lake.model import Generation
+    from columnar_kafka.lake.model import TopicGeneration
 
-__all__ = ["Admission", "Layout", "Mode", "Piece", "Planner", "admit"]
+__all__ = ["Admission", "Layout", "Mode", "Placement", "Planner", "admit"]
 
 
 class Mode(Enum):
-    """How segments become files: one each, byte for byte, or many stitched to one."""
+    """How segments become files: each segment one file, byte for byte, or many stitched to one."""
 
     VERBATIM = "verbatim"
     STITCHED = "stitched"
@@ -34,10 +41,10 @@ class Mode(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How big files become; a segment bigger than `file_bytes` is still one file.
+    """The largest size of a file; a segment of more than `file_bytes` is one file.
 
-    Each segment is a row group, and each row group costs 2.2 KB of footer, which every reader
-    parses before the first row: hence `file_segments`.
+    Every segment becomes a row group, and a row group takes 2.2 KB of footer, which readers parse
+    before the first row. `file_segments` bounds that.
     """
 
     mode: Mode = Mode.STITCHED
@@ -46,72 +53,80 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
-    """A message that lands, and whether its file begins with it or is its partition's last."""
+class Placement:
+    """Where a message lands. If it `starts_file` its file is new; else its partition's newest one.
 
-    source: Source
+    `digest` identifies the message.
+    """
+
+    source: SourcePartition
     offset: int
     header: SegmentHeader
-    mark: bytes
-    begins: bool
+    digest: bytes
+    starts_file: bool
 
 
 class Planner:
-    """Decides for each message of one attempt. For one thread.
+    """Decides where the messages of one attempt land. For one thread.
 
-    Remembers 17 bytes a message, to count what comes twice once.
+    It remembers 17 bytes for each message, to count a repeated message once.
     """
 
     def __init__(
         self,
         *,
         fences: Mapping[str, Fence],
-        generations: Mapping[str, Generation],
+        generations: Mapping[str, TopicGeneration],
         layout: Layout | None = None,
     ) -> None:
-        """Plan for a table with these `fences`, and topics that stand for these `generations`."""
+        """Plan for a table with these `fences`; `generations` has the generation of each topic."""
         self.layout = layout or Layout()
         self.landed_before: dict[str, Count] = {}
         self.repeated = Count()
         self._fences = fences
         self._generations = generations
-        self._names = _Names(fences)
-        self._tracks: dict[tuple[str, int], _Track] = {}
+        self._owners = _FenceOwners(fences)
+        self._partitions: dict[tuple[str, int], _PartitionPlan] = {}
 
-    def place(self, message: Message) -> Piece | None:
-        """Return where a message lands, or None if it has landed before or was repeated: counted.
+    def place(self, message: SourceMessage) -> Placement | None:
+        """Return where a message lands; None, and count it, if it has landed before or is repeated.
 
-        Messages of different partitions may alternate. Those of one come in the order of their
-        offsets, but may start again lower, as long as the files' ranges stay apart.
+        Messages of different partitions may alternate. Those of one partition come in the order of
+        their offsets, but may start again lower, as long as the ranges of files do not overlap.
 
         Raises:
-            LakeError: naming topic, partition and offset: no segment, or one that must not land.
+            LakeError: the message is no segment, or must not land. The error names topic, partition
+                and offset.
         """
-        track = self._track(message)
-        if track.fence and message.offset < track.fence.next:
-            self._count_landed(message, track.fence, track.source)
+        partition = self._partition(message)
+        if partition.fence and message.offset < partition.fence.next:
+            self._count_landed(message, partition.fence, partition.source)
             return None
-        header, mark = _read(message)
+        header, digest = _read(message)
         nbytes = memoryview(message.value or b"").nbytes
-        begins = track.add(message, header, mark, nbytes, self.layout)
-        if begins is None:
+        starts_file = partition.add(message, header, digest, nbytes, self.layout)
+        if starts_file is None:
             self.repeated = self.repeated.plus(Count(1, header.rows))
             return None
-        return Piece(
-            source=track.source, offset=message.offset, header=header, mark=mark, begins=begins
+        return Placement(
+            source=partition.source,
+            offset=message.offset,
+            header=header,
+            digest=digest,
+            starts_file=starts_file,
         )
 
-    def _track(self, message: Message) -> _Track:
+    def _partition(self, message: SourceMessage) -> _PartitionPlan:
         key = (message.topic, message.partition)
-        if key not in self._tracks:
+        if key not in self._partitions:
             if message.topic not in self._generations:
                 raise LakeError(f"{message}: the cluster and topic id of its topic are not known")
-            source = Source(self._generations[message.topic], *key)
-            self._names.check(source.fence, *key)
-            self._tracks[key] = _Track(source, self._fences.get(source.fence))
-        return self._tracks[key]
+            source = SourcePartition(self._generations[message.topic], *key)
+            self._owners.check(source.fence, *key)
+            self._partitions[key] = _PartitionPlan(source, self._fences.get(source.fence))
+        return self._partitions[key]
 
-    def _count_landed(self, message: Message, fence: Fence, source: Source) -> None:
+    def _count_landed(self, message: SourceMessage, fence: Fence, source: SourcePartition) -> None:
         if message.offset < fence.first:
             raise LakeError(f"{message}: {_below(fence)}")
         rows = 1
@@ -120,43 +135,44 @@ class Planner:
             rows = header.rows
             if message.offset == fence.next - 1 and header.segment != fence.segment:
                 raise LakeError(
-                    f"{message}: is segment {header.segment}, and {fence.segment} has landed from "
+                    f"{message}: is segment {header.segment}, but {fence.segment} has landed from "
                     "that offset: the topic was rewritten. Land it under another path"
                 )
         before = self.landed_before.get(source.fence, Count())
         self.landed_before[source.fence] = before.plus(Count(1, rows))
 
 
-class _Track:
-    """What of one partition has been placed: offsets, ascending, and the file begun last."""
+class _PartitionPlan:
+    """The messages of one partition that were placed, by offset, and the newest of their files."""
 
-    def __init__(self, source: Source, fence: Fence | None) -> None:
+    def __init__(self, source: SourcePartition, fence: Fence | None) -> None:
         self.source = source
         self.fence = fence
         self._offsets = array("q")
-        self._marks = array("Q")  # who is at each offset
-        self._begins = bytearray()  # and whether a file begins there
-        self._last = -1  # of the file begun last: its last offset, schema, bytes and segments
+        self._digests = array("Q")  # the first 8 bytes, by offset
+        self._starts = bytearray()  # whether a file starts, by offset
+        # The newest file: its last offset, its schema, and its size.
+        self._last = -1
         self._schema = ""
         self._nbytes = 0
         self._segments = 0
 
     def add(
         self,
-        message: Message,
+        message: SourceMessage,
         header: SegmentHeader,
-        mark: bytes,
+        digest: bytes,
         nbytes: int,
         layout: Layout,
     ) -> bool | None:
-        """Say whether the message begins a file, or None if it was here before."""
+        """Return whether the message starts a file; None if it is repeated."""
         at = bisect_left(self._offsets, message.offset)
-        number = int.from_bytes(mark[:8], "little")
+        number = int.from_bytes(digest[:8], "little")
         if at < len(self._offsets) and self._offsets[at] == message.offset:
-            if self._marks[at] != number:
+            if self._digests[at] != number:
                 raise LakeError(f"{message}: came twice, with different bytes")
             return None
-        if at < len(self._offsets) and not self._begins[at]:
+        if at < len(self._offsets) and not self._starts[at]:
             raise LakeError(
                 f"{message}: came after {self.source}@{self._offsets[-1]}, too late for its file. "
                 "Keep the messages of a partition together and in order: with Spark, no "
@@ -164,16 +180,16 @@ class _Track:
                 "sortWithinPartitions by topic, partition and offset"
             )
         follows = at > 0 and self._offsets[at - 1] == self._last
-        begins = not (follows and self._has_room(header, nbytes, layout))
-        if begins:
+        starts_file = not (follows and self._has_room(header, nbytes, layout))
+        if starts_file:
             self._nbytes = self._segments = 0
         self._last, self._schema = message.offset, header.schema
         self._nbytes += nbytes
         self._segments += 1
         self._offsets.insert(at, message.offset)
-        self._marks.insert(at, number)
-        self._begins.insert(at, begins)
-        return begins
+        self._digests.insert(at, number)
+        self._starts.insert(at, starts_file)
+        return starts_file
 
     def _has_room(self, header: SegmentHeader, nbytes: int, layout: Layout) -> bool:
         return (
@@ -184,8 +200,8 @@ class _Track:
         )
 
 
-def _read(message: Message) -> tuple[SegmentHeader, bytes]:
-    """Return a segment's header, and a digest of what it is."""
+def _read(message: SourceMessage) -> tuple[SegmentHeader, bytes]:
+    """Return a segment's header, and a digest that identifies the segment."""
     if not is_segment(message.headers):
         raise LakeError(f"{message}: is a plain message; only segments can land")
     try:
@@ -196,46 +212,46 @@ def _read(message: Message) -> tuple[SegmentHeader, bytes]:
     return header, hashlib.sha256(text.encode()).digest()
 
 
-class _Names:
-    """Which fence stands for which partition, in a table and in what is about to land there."""
+class _FenceOwners:
+    """Which partition each fence belongs to, in a table and in the input that lands there."""
 
     def __init__(self, fences: Mapping[str, Fence]) -> None:
         self._names = {(each.topic, each.partition): name for name, each in fences.items()}
         self._topics = {name: each.topic for name, each in fences.items()}
 
     def check(self, fence: str, topic: str, partition: int) -> None:
-        """Refuse a partition under another fence, and a fence for another topic.
+        """Refuse a second fence for a partition, and a second topic for a fence.
 
-        Offsets of another generation count from another beginning: that they are below the fence
-        would not mean that they have landed.
+        A recreated topic counts its offsets from 0 again: offsets below the fence of the old one
+        have not landed.
 
         Raises:
-            LakeError: naming both.
+            LakeError: naming both fences, or both topics.
         """
         name = self._names.setdefault((topic, partition), fence)
         if name != fence:
             raise LakeError(
                 f"{topic}[{partition}]: the table holds {name}, and this is {fence}: the topic was "
-                "deleted and made again, or it is another cluster's. Land it under another path"
+                "deleted and created again, or it is another cluster's. Land it under another path"
             )
         other = self._topics.setdefault(fence, topic)
         if other != topic:
             raise LakeError(
-                f"{topic}[{partition}]: {fence} stands for topic {other}; each topic needs a "
-                "topic id of its own"
+                f"{topic}[{partition}]: {fence} belongs to topic {other}; every topic needs its "
+                "own topic id"
             )
 
 
 def _below(fence: Fence) -> str:
     return (
-        f"below offset {fence.first}, where the table begins. Older messages cannot be added to "
-        "it (there is no option table.backfill yet): land them under another path"
+        f"below offset {fence.first}, where the table begins. Older messages cannot be added "
+        "(there is no option table.backfill yet): land them under another path"
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """What a commit does: files that land, by offset, and the fences the table then has."""
+    """What a commit does: the files that land, by offset, and the fences after it."""
 
     lands: tuple[StagedFile, ...]
     landed_before: tuple[StagedFile, ...]
@@ -247,31 +263,34 @@ def admit(files: Iterable[StagedFile], fences: Mapping[str, Fence]) -> Admission
     """Decide which files land in a table with these `fences`.
 
     Raises:
-        NotLandedError: one of them must not, so none does: it overlaps others or what has landed,
-            begins below the table, or is of another generation of its topic.
+        NotLandedError: one of the files must not land, so none does. It overlaps another file or
+            the landed range, begins below that range, or is of another generation of its topic.
     """
     lands: list[StagedFile] = []
-    before: list[StagedFile] = []
+    landed_before: list[StagedFile] = []
     repeated: list[StagedFile] = []
-    after = dict(fences)
-    names = _Names(fences)
+    fences_after = dict(fences)
+    owners = _FenceOwners(fences)
     previous: StagedFile | None = None
     for file in sorted(files, key=lambda each: (each.fence, each.first, each.last)):
         if _repeats(file, previous):
             repeated.append(file)
-        elif _has_landed(file, fences, names):
-            before.append(file)
+        elif _has_landed(file, fences, owners):
+            landed_before.append(file)
         else:
             lands.append(file)
-            after[file.fence] = _moved(after.get(file.fence), file)
+            fences_after[file.fence] = _moved(fences_after.get(file.fence), file)
         previous = file
     return Admission(
-        lands=tuple(lands), landed_before=tuple(before), repeated=tuple(repeated), fences=after
+        lands=tuple(lands),
+        landed_before=tuple(landed_before),
+        repeated=tuple(repeated),
+        fences=fences_after,
     )
 
 
 def _repeats(file: StagedFile, previous: StagedFile | None) -> bool:
-    """Say whether a file holds what the one before it does (its task ran twice)."""
+    """Return whether a file repeats the one before it, because its task ran twice."""
     if previous is None or previous.fence != file.fence or previous.last < file.first:
         return False
     if (previous.first, previous.last, previous.digest) == (file.first, file.last, file.digest):
@@ -282,9 +301,9 @@ def _repeats(file: StagedFile, previous: StagedFile | None) -> bool:
     )
 
 
-def _has_landed(file: StagedFile, fences: Mapping[str, Fence], names: _Names) -> bool:
+def _has_landed(file: StagedFile, fences: Mapping[str, Fence], owners: _FenceOwners) -> bool:
     try:
-        names.check(file.fence, file.topic, file.partition)
+        owners.check(file.fence, file.topic, file.partition)
     except LakeError as error:
         raise NotLandedError(error.reason) from error
     fence = fences.get(file.fence)

@@ -1,6 +1,6 @@
-"""Messages → staged files: every segment verified, then written as it came or stitched.
+"""Messages to staged files: every segment is verified, then written as it is or stitched.
 
-One segment is held at a time, and a file is written as its segments arrive.
+One segment is in memory at a time, and a file is written as its segments arrive.
 """
 
 from __future__ import annotations
@@ -9,41 +9,49 @@ import hashlib
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 from columnar_kafka.errors import LakeError, SegmentError
-from columnar_kafka.lake.model import NotLandedError, Staged, StagedFile
+from columnar_kafka.lake.model import NotLandedError, StagedFile, StageResult
 from columnar_kafka.lake.plan import Mode, Planner
 from columnar_kafka.lake.stitch import Stitcher, StitchError
-from columnar_kafka.segment.decoder import Segment
 from columnar_kafka.segment.headers import ROWS_HEADER, SCHEMA_HEADER, VERSION_HEADER
+from columnar_kafka.segment.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from columnar_kafka.lake.model import CommitResult, Generation, Message, Sink, Source, Table
-    from columnar_kafka.lake.plan import Layout, Piece
+    from columnar_kafka.lake.model import (
+        CommitResult,
+        FileWriter,
+        LakeTable,
+        SourceMessage,
+        SourcePartition,
+        TopicGeneration,
+    )
+    from columnar_kafka.lake.plan import Layout, Placement
 
 __all__ = ["MAX_OPEN", "land", "stage"]
 
 MAX_OPEN: Final = 64
-"""Files written at the same time, each a handle and up to 2.2 MB of footer; in a process with
-more partitions than that the one that waited longest is finished early."""
+"""Files written at the same time; each takes a handle and up to 2.2 MB of footer. With more
+partitions than that in one process, the file that waited longest is finished early."""
 
 
-def stage(messages: Iterable[Message], *, table: Table, planner: Planner) -> Staged:
-    """Write the messages that the planner lets land to files of `table`, durable and not visible.
+def stage(messages: Iterable[SourceMessage], *, table: LakeTable, planner: Planner) -> StageResult:
+    """Write the messages that land to files of `table`, durable and not yet visible.
 
-    Called once for each attempt (a Spark task, an ingester's turn), with a planner of its own.
-    Takes one message at a time and keeps no value. Blocks for the writing.
+    Called once for each attempt (a task of Spark), with a new planner. Takes one message at a time
+    and keeps no value. Blocks while it writes.
 
     Raises:
-        LakeError: a message that cannot land, by topic, partition and offset; nothing is skipped.
-        OSError: the table's place cannot be written.
-        Exception: what `messages` raises. After any of them nothing of the attempt is left.
+        LakeError: a message cannot land; the error names topic, partition and offset. Nothing is
+            skipped.
+        OSError: a file cannot be written.
+        Exception: whatever `messages` raises. After any exception no file of the attempt is left.
     """
     attempt = _Attempt(table, planner)
     try:
         for message in messages:
-            if piece := planner.place(message):
-                attempt.add(piece, _verified(message))
+            if placement := planner.place(message):
+                attempt.add(placement, _verified(message))
         return attempt.finish()
     except BaseException:
         attempt.discard()
@@ -51,18 +59,18 @@ def stage(messages: Iterable[Message], *, table: Table, planner: Planner) -> Sta
 
 
 def land(
-    messages: Iterable[Message],
+    messages: Iterable[SourceMessage],
     *,
-    table: Table,
-    generations: Mapping[str, Generation],
+    table: LakeTable,
+    generations: Mapping[str, TopicGeneration],
     layout: Layout | None = None,
 ) -> CommitResult:
-    """Plan, stage and commit in one process: when it returns, all the messages have landed.
+    """Plan, stage and commit in one process. When it returns, all messages have landed.
 
     Raises:
-        NotLandedError: nothing has, and nothing is left of the attempt.
-        MayHaveLandedError: landing the same messages again is harmless, and tells.
-        LakeError, OSError: as `stage`: nothing has.
+        NotLandedError: nothing has landed, and no staged file is left.
+        MayHaveLandedError: the messages may have landed; it is safe to land them again.
+        LakeError, OSError: as `stage`; nothing has landed.
     """
     planner = Planner(fences=table.fences(), generations=generations, layout=layout)
     staged = stage(messages, table=table, planner=planner)
@@ -73,8 +81,8 @@ def land(
         raise
 
 
-def _verified(message: Message) -> Segment:
-    """Check all of a segment that needs no decoding."""
+def _verified(message: SourceMessage) -> Segment:
+    """Return the message as a segment, checked in everything that needs no decoding."""
     try:
         segment = Segment(
             topic=message.topic,
@@ -90,73 +98,75 @@ def _verified(message: Message) -> Segment:
 
 
 class _Attempt:
-    """The files of one attempt: those being written, by partition, and those staged."""
+    """The files of one attempt: open ones by partition, and staged ones."""
 
-    def __init__(self, table: Table, planner: Planner) -> None:
+    def __init__(self, table: LakeTable, planner: Planner) -> None:
         self._table = table
         self._planner = planner
-        self._sinks: list[Sink] = []  # all of them: an attempt that fails removes them
-        self._open: dict[Source, _File] = {}  # the one that has waited longest comes first
+        self._writers: list[FileWriter] = []  # all: a failing attempt removes its files
+        self._open: dict[SourcePartition, _OpenFile] = {}  # the longest waiting first
         self._staged: list[StagedFile] = []
 
-    def add(self, piece: Piece, segment: Segment) -> None:
-        file = self._open.pop(piece.source, None)
-        if file and (piece.begins or not file.append(piece, segment)):
+    def add(self, placement: Placement, segment: Segment) -> None:
+        file = self._open.pop(placement.source, None)
+        if file and (placement.starts_file or not file.append(placement, segment)):
             self._staged.append(file.finish())
             file = None
         if file is None:
-            file = self._begin(piece, segment)
+            file = self._begin(placement, segment)
         if file.is_open:
-            self._open[piece.source] = file
+            self._open[placement.source] = file
         else:
             self._staged.append(file.finish())
 
-    def finish(self) -> Staged:
+    def finish(self) -> StageResult:
         self._staged += [file.finish() for file in self._open.values()]
-        return Staged(
+        return StageResult(
             files=tuple(self._staged),
             landed_before=self._planner.landed_before,
             repeated=self._planner.repeated,
         )
 
     def discard(self) -> None:
-        for sink in self._sinks:
-            sink.discard()
+        for writer in self._writers:
+            writer.discard()
 
-    def _begin(self, piece: Piece, segment: Segment) -> _File:
+    def _begin(self, placement: Placement, segment: Segment) -> _OpenFile:
         if len(self._open) == MAX_OPEN:
             self._staged.append(self._open.pop(next(iter(self._open))).finish())
-        sink = self._table.create(piece.source, piece.offset)
-        self._sinks.append(sink)
+        writer = self._table.create(placement.source, placement.offset)
+        self._writers.append(writer)
         stitch = self._planner.layout.mode is Mode.STITCHED
-        return _File(sink, piece, segment, stitch=stitch)
+        return _OpenFile(writer, placement, segment, stitch=stitch)
 
 
-class _File:
-    """One file being written; `is_open` as long as more segments may be appended."""
+class _OpenFile:
+    """One file being written; `is_open` while more segments may be appended."""
 
-    def __init__(self, sink: Sink, piece: Piece, segment: Segment, *, stitch: bool) -> None:
-        self._sink = sink
-        self._first = self._last = piece
+    def __init__(
+        self, writer: FileWriter, placement: Placement, segment: Segment, *, stitch: bool
+    ) -> None:
+        self._writer = writer
+        self._first = self._last = placement
         self._messages = self._rows = 0
         self._digest = hashlib.sha256()
-        self._stitcher = Stitcher(cast("BinaryIO", sink))  # all that is used of it is write
-        self.is_open = stitch and self.append(piece, segment)
-        if not self.is_open:  # as it came: asked for, or it cannot be stitched to anything
-            sink.write(segment.bytes)
-            self._count(piece)
+        self._stitcher = Stitcher(cast("BinaryIO", writer))  # which only writes
+        self.is_open = stitch and self.append(placement, segment)
+        if not self.is_open:  # verbatim: the layout, or a segment that cannot be stitched
+            writer.write(segment.bytes)
+            self._count(placement)
 
-    def append(self, piece: Piece, segment: Segment) -> bool:
-        """Stitch a segment to those before it, or say that it cannot be: nothing was written."""
+    def append(self, placement: Placement, segment: Segment) -> bool:
+        """Stitch a segment to those before it; return False if it cannot be, nothing written."""
         try:
             self._stitcher.append(segment.bytes)
         except StitchError:
             return False
-        self._count(piece)
+        self._count(placement)
         return True
 
     def finish(self) -> StagedFile:
-        """Write the footer, if it is this file's to write, and make the file durable."""
+        """Write the footer of a stitched file, and make the file durable."""
         if self.is_open:
             rows = self._stitcher.finish(self._metadata()).rows
             if rows != self._rows:
@@ -170,23 +180,24 @@ class _File:
             last=self._last.offset,
             messages=self._messages,
             rows=self._rows,
-            nbytes=self._sink.finish(),
+            nbytes=self._writer.finish(),
             segment=header.segment,
             schema=header.schema,
             digest=self._digest.hexdigest(),
-            path=self._sink.path,
+            path=self._writer.path,
         )
 
-    def _count(self, piece: Piece) -> None:
-        self._last = piece
+    def _count(self, placement: Placement) -> None:
+        self._last = placement
         self._messages += 1
-        self._rows += piece.header.rows
-        self._digest.update(piece.mark)
+        self._rows += placement.header.rows
+        self._digest.update(placement.digest)
 
     def _metadata(self) -> dict[str, str]:
-        """Say what is in a stitched file; equal for equal input, so that a replay makes this file.
+        """Return a stitched file's key-value metadata, equal for equal input.
 
-        A segment's own key-values are not taken over: its id and times are in its rows.
+        So staging the same input again makes the same file. The segments' own key-values are left
+        out: a segment's id and times are in its rows.
         """
         source = self._first.source
         return {

@@ -1,17 +1,17 @@
-"""One bigger Parquet file out of several: row groups copied undecoded, under one new footer.
+"""One Parquet file out of several: row groups are copied undecoded, under one new footer.
 
-The bodies of the files (pages, and whatever lies between them) are written one behind the other,
-and their row groups' entries go into one footer with where things lie now. No value is decoded
-and no page touched, so page checksums, statistics and bloom filters stay as they are.
+The bodies of the files (pages, and whatever lies between them) are written one after another. Their
+row groups' entries go into one footer, with the new positions. No value is decoded and no page is
+changed, so page checksums, statistics and bloom filters stay valid.
 
-What the new footer does not take over:
+The new footer leaves out:
 
-- references to page indexes: an `OffsetIndex` holds absolute positions, and readers do without;
+- references to page indexes: an `OffsetIndex` holds absolute positions, and readers do not need it;
 - `ColumnChunk.file_offset`, which the format has deprecated: it becomes 0;
-- fields unknown here of the footer's four own structs (file, row group, column chunk, column
-  metadata): they may hold positions, and every reader has to do without them. Unknown fields
-  further inside (statistics, logical types, …) are carried along;
-- key-value metadata, which describes one input each, except `ARROW:schema`.
+- unknown fields of the footer's own four structs (file, row group, column chunk, column metadata):
+  they may hold positions, and no reader may depend on them. Unknown fields of structs inside these
+  (statistics, logical types, …) are copied;
+- key-value metadata, which describes one input file, except `ARROW:schema`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 from columnar_kafka.lake.parquet_footer import (
     ARROW_SCHEMA,
-    MAGIC,
     MAX_FOOTER,
-    START,
     Footer,
-    StitchError,
-    assemble,
+    encode_footer,
+    read_footer,
 )
+from columnar_kafka.lake.row_groups import MAGIC, START, StitchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -45,7 +44,7 @@ _MAX_ROWS: Final = (1 << 63) - 1
 
 @dataclass(frozen=True)
 class Stitched:
-    """What a finished file holds: rows, bytes with everything, row groups, input files."""
+    """The size of a finished file: rows, bytes, row groups, and the number of input files."""
 
     rows: int
     nbytes: int
@@ -56,104 +55,108 @@ class Stitched:
 class Stitcher:
     """Writes one Parquet file by appending the row groups of others; for one thread at a time.
 
-    It holds the row groups' entries for the footer, never the data. `rows` and `files` count what
-    was appended.
+    It keeps the row groups' entries for the footer, never the data. `rows` and `files` count the
+    appended input.
     """
 
     def __init__(self, sink: BinaryIO) -> None:
-        """Write to `sink`, which stands at the start of a new file and is left open.
+        """Write to `sink`, a new empty file, which is left open.
 
-        It takes what it is given in one call, as all but raw (unbuffered) files do.
+        Its `write` must take a whole buffer in one call, as all but raw (unbuffered) files do.
         """
         self.rows = 0
         self.files = 0
         self._sink = sink
         self._first: Footer | None = None
-        self._groups: list[bytes] = []
-        self._groups_nbytes = 0
+        self._row_groups: list[bytes] = []
+        self._row_groups_nbytes = 0
         self._written = 0
-        self._over = ""  # why nothing more can be done, empty as long as something can
+        self._closed = ""  # why no further call is allowed; empty while calls are
 
     @property
     def row_groups(self) -> int:
-        """Row groups appended so far."""
-        return len(self._groups)
+        """The number of row groups appended so far."""
+        return len(self._row_groups)
 
     @property
     def nbytes(self) -> int:
-        """Bytes the file would have if finished now; its schema and metadata not counted."""
-        return self._written + self._groups_nbytes
+        """The size in bytes if the file were finished now, without schema and metadata."""
+        return self._written + self._row_groups_nbytes
 
     def append(self, data: Buffer) -> None:
-        """Append the row groups of a complete Parquet file; those without rows are left out.
+        """Append the row groups of a complete Parquet file, except those without rows.
 
-        The body has been handed to the sink, in one piece, when this returns; `data` is not kept.
+        When this returns, the body has been passed to the sink in one call; `data` is not kept.
 
         Raises:
-            StitchError: it is no Parquet file, is damaged or encrypted, differs from the first
-                file in schema, column orders or writer, or would be too much for one file.
-                Nothing was written, and the stitcher is as if it had not been asked.
-            Exception: what the sink's `write` raises. The file is lost, for any part of the body
-                may have been written: from then on every call is a StitchError.
+            StitchError: `data` is no Parquet file, is damaged or encrypted, differs from the first
+                file in schema, column orders or writer, or would exceed a limit of one file.
+                Nothing was written, and the stitcher is unchanged.
+            Exception: whatever the sink's `write` raises. Any part of the body may have been
+                written, so the file is lost, and every further call raises a StitchError.
         """
         self._check_usable()
         view = memoryview(data).cast("B")
-        footer = Footer(view, at=self._written or START, ordinal=self.row_groups, first=self._first)
-        groups_nbytes = self._groups_nbytes + sum(map(len, footer.groups))
-        self._check_limits(footer, groups_nbytes)
-        if footer.groups:
+        footer = read_footer(
+            view, at=self._written or START, ordinal=self.row_groups, first=self._first
+        )
+        row_groups_nbytes = self._row_groups_nbytes + sum(map(len, footer.row_groups))
+        self._check_limits(footer, row_groups_nbytes)
+        if footer.row_groups:
             self._write(view[START : footer.body_end])
-        self._groups += footer.groups
-        self._groups_nbytes = groups_nbytes
+        self._row_groups += footer.row_groups
+        self._row_groups_nbytes = row_groups_nbytes
         self.rows += footer.rows
         self.files += 1
         if self._first is None:
             self._first = footer
-            footer.groups = []  # they are in ours
+            footer.row_groups = []  # they are in self._row_groups
 
     def finish(self, metadata: Mapping[str, str]) -> Stitched:
-        """Write the footer, with `metadata` as its key-values beside `ARROW:schema`. Once.
+        """Write the footer, with `metadata` as key-values beside `ARROW:schema`. Call it once.
 
-        The sink is neither flushed nor closed. Without rows in any input the file has none.
+        The sink is neither flushed nor closed. If no input has rows, the file is valid and empty.
 
         Raises:
-            StitchError: nothing was appended, or an earlier write has failed.
-            ValueError: `metadata` has `ARROW:schema`.
-            Exception: what the sink's `write` raises. The file is lost.
+            StitchError: no file was appended, an earlier write has failed, or the file is finished.
+            ValueError: `metadata` contains `ARROW:schema`.
+            Exception: whatever the sink's `write` raises. The file is lost.
         """
         self._check_usable()
         if self._first is None:
             raise StitchError("no file was appended")
         pairs = _pairs(self._first, metadata)
-        self._write(assemble(self._first, rows=self.rows, groups=self._groups, pairs=pairs))
-        self._over = "the file is finished"
+        self._write(
+            encode_footer(self._first, rows=self.rows, row_groups=self._row_groups, pairs=pairs)
+        )
+        self._closed = "the file is finished"
         return Stitched(self.rows, self._written, self.row_groups, self.files)
 
     def _check_usable(self) -> None:
-        if self._over:
-            raise StitchError(self._over)
+        if self._closed:
+            raise StitchError(self._closed)
 
-    def _check_limits(self, footer: Footer, groups_nbytes: int) -> None:
-        if self.row_groups + len(footer.groups) > MAX_ROW_GROUPS:
+    def _check_limits(self, footer: Footer, row_groups_nbytes: int) -> None:
+        if self.row_groups + len(footer.row_groups) > MAX_ROW_GROUPS:
             raise StitchError(f"more than {MAX_ROW_GROUPS} row groups: begin another file")
-        if groups_nbytes > MAX_FOOTER:
+        if row_groups_nbytes > MAX_FOOTER:
             raise StitchError(f"a footer of more than {MAX_FOOTER} bytes: begin another file")
         if self.rows + footer.rows > _MAX_ROWS:
             raise StitchError(f"more than {_MAX_ROWS} rows")
 
     def _write(self, data: memoryview | bytes) -> None:
-        self._over = "a write has failed: the file is lost"
+        self._closed = "a write has failed: the file is lost"
         if not self._written:
             self._sink.write(MAGIC)
             self._written = START
         self._sink.write(data)
         self._written += len(data)
-        self._over = ""
+        self._closed = ""
 
 
 def _pairs(first: Footer, metadata: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     if ARROW_SCHEMA.decode() in metadata:
-        raise ValueError("ARROW:schema is taken from the files")
+        raise ValueError("metadata must not contain ARROW:schema: it is taken from the files")
     own = [] if first.arrow_schema is None else [(ARROW_SCHEMA, first.arrow_schema)]
     return own + [(key.encode(), value.encode()) for key, value in metadata.items()]
 
@@ -162,8 +165,8 @@ def stitch(files: Iterable[Buffer], sink: BinaryIO, *, metadata: Mapping[str, st
     """Write one Parquet file with the row groups of all `files`, in order; see `Stitcher`.
 
     Raises:
-        StitchError: one of the files cannot be stitched, or there is none. What the sink got
-            until then is no file.
+        StitchError: one of the files cannot be stitched, or there are none. The sink holds no
+            complete file.
     """
     stitcher = Stitcher(sink)
     for data in files:

@@ -1,1 +1,1 @@
-"""The format: columns to the bytes of a segment and back. Knows no client."""
+"""The segment: one Kafka message that holds one Parquet file. Knows no Kafka client."""

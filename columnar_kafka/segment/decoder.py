@@ -1,14 +1,12 @@
-"""Bytes → Segment: verify, columns, records. Pure, and trusts nothing it was given.
+"""Parquet bytes to Arrow columns, trusting nothing: verified before Arrow decodes them, and after.
 
-`Segment` is what users see. A `Decoder` does the part that reads foreign bytes: here in this
-process, in `isolated` in another one.
+A `Decoder` opens the file of a segment. `InlineDecoder` decodes it in this process, `isolated` in
+another one. Errors do not say where the segment is: `Segment` adds that.
 """
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
@@ -16,80 +14,54 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from columnar_kafka import position
-from columnar_kafka.columns.columns_to_rows import Texts, read_texts, to_rows
-from columnar_kafka.columns.kafka_column import Headers, KafkaColumn, read_headers
+from columnar_kafka.columns.kafka_column import KafkaColumn
 from columnar_kafka.columns.layouts import filled_table
 from columnar_kafka.config import METADATA_MEMBERS, DecodeLimits
 from columnar_kafka.errors import SchemaError, SegmentError
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, fingerprint
-from columnar_kafka.schema.canonical import children
-from columnar_kafka.segment.headers import (
-    ROWS_HEADER,
-    SCHEMA_HEADER,
-    MessageHeaders,
-    SegmentHeader,
-    check_value,
-    parse_headers,
-)
+from columnar_kafka.segment.headers import ROWS_HEADER, SCHEMA_HEADER, SegmentHeader, check_value
 from columnar_kafka.segment.parquet.page_walk import (
     check_arrow_schema,
     check_decoded,
     exceeds,
-    footer,
-    footer_elements,
+    footer_bytes,
+    max_list_elements,
     walk,
 )
 from columnar_kafka.segment.parquet.statistics import bounds
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
-    from columnar_kafka.segment.parquet.page_walk import Walked
-    from columnar_kafka.segment.parquet.statistics import Bounds, Path
+    from columnar_kafka.segment.parquet.page_walk import DecodedSize
+    from columnar_kafka.segment.parquet.statistics import Bounds, ColumnPath
 
-__all__ = ["Decoder", "InlineDecoder", "Opened", "Sealed", "Segment", "SegmentRecord"]
+__all__ = ["MALFORMED", "Decoder", "InlineDecoder", "RawSegment", "SegmentFile", "undecodable"]
 
-_SLICE_ROWS: Final = 4096
-_SLICE_BYTES: Final = 4 << 20
-"""Turned into objects at once, at most: 19 fields are 0.16 KB in columns, 1.2 as a message."""
-
-# What pyarrow raises for malformed files; UnicodeDecodeError is a ValueError.
-_MALFORMED: Final = (pa.ArrowException, OSError, ValueError, TypeError, KeyError, OverflowError)
-
-_COLUMNS: Final = "as no dict can: read it as columns, with to_table or consume_arrow"
+MALFORMED: Final = (pa.ArrowException, OSError, ValueError, TypeError, KeyError, OverflowError)
+"""The exceptions that pyarrow raises for malformed files; UnicodeDecodeError is a ValueError."""
 
 _KAFKA_FIELDS: Final = [
     KafkaColumn(chosen).field
     for count in range(1, len(METADATA_MEMBERS) + 1)
     for chosen in itertools.combinations(METADATA_MEMBERS, count)
 ]
-"""Every `_kafka` column that version 1 knows: one for each choice of its members."""
+"""Every `_kafka` column that version 1 allows: one for each choice of its members."""
 
 
-class SegmentRecord(NamedTuple):
-    """One record of a segment; `timestamp` in milliseconds since the epoch."""
-
-    row: int
-    value: dict[str, Any]
-    key: bytes | None
-    timestamp: int
-    headers: Headers | None
-
-
-class Sealed(NamedTuple):
-    """What a decoder gets of a segment: what its headers say, and its bytes."""
+class RawSegment(NamedTuple):
+    """A segment before it is decoded: its parsed headers, its checksum, and its bytes."""
 
     header: SegmentHeader
     crc32: int
     value: Any
 
 
-class Opened(Protocol):
-    """A segment that a decoder has opened.
+class SegmentFile(Protocol):
+    """The Parquet file of a segment, opened by a decoder.
 
-    Both raise SegmentError, without saying where: bytes and headers disagree, or the bytes cannot
-    be decoded. What they return is checked in full.
+    `schema` and `read` raise SegmentError, without saying where: bytes and headers disagree, or the
+    bytes cannot be decoded. The schema and the tables have passed every check.
     """
 
     @property
@@ -97,17 +69,17 @@ class Opened(Protocol):
         """The columns of the file."""
         ...
 
-    def statistics(self, columns: Collection[str]) -> dict[Path, Bounds] | None:
-        """Return between which values columns are said to lie; None if the producer is not trusted.
+    def statistics(self, columns: Collection[str]) -> dict[ColumnPath, Bounds] | None:
+        """Return the bounds that the footer states for columns; None for an untrusted producer.
 
-        Nothing is raised: what is not said right is not in it.
+        Raises nothing: statistics that are missing or malformed are left out.
         """
         ...
 
     def read(self, columns: Sequence[str] | None, *, encoded: bool = False) -> pa.Table:
-        """Return all rows, decoded, of all columns or these.
+        """Return all rows, decoded, of all columns or of these.
 
-        With `encoded`, columns of text that repeats may come as dictionaries.
+        With `encoded`, text columns whose values repeat may come as dictionaries.
         """
         ...
 
@@ -115,214 +87,55 @@ class Opened(Protocol):
 class Decoder(Protocol):
     """Decodes segments, for any thread."""
 
-    def open(self, sealed: Sealed) -> Opened:
-        """Check what needs no decoding, now (raises as `Opened`) or when the result is used."""
+    def open(self, raw: RawSegment) -> SegmentFile:
+        """Check everything that needs no decoding: now, or when the file is first used.
+
+        Raises:
+            SegmentError: as `SegmentFile`.
+        """
         ...
 
     def close(self) -> None:
-        """Give back what it holds."""
-
-
-class Segment:
-    """One segment as it came from Kafka: which message, what it says of itself, its bytes.
-
-    Made from a message's parts; making one reads its headers only. Nothing is decoded before it
-    is verified. Not thread-safe.
-    """
-
-    def __init__(
-        self,
-        *,
-        topic: str,
-        partition: int,
-        offset: int,
-        headers: MessageHeaders | None,
-        value: Any,
-        decoder: Decoder | None = None,
-    ) -> None:
-        """Read the headers. Without a `decoder` bytes are decoded here, under the usual limits.
-
-        Raises:
-            SegmentError: they are not those of a segment that this release can read.
-        """
-        self.topic = topic
-        self.partition = partition
-        self.kafka_offset = offset
-        self._data = value
-        self._decoder = decoder or InlineDecoder()
-        self._opened: Opened | None = None
-        with self._located():
-            self.header, self._crc32 = parse_headers(headers)
-
-    def __repr__(self) -> str:
-        return (
-            f"<Segment {self.topic}[{self.partition}]@{self.kafka_offset} "
-            f"{self.header.segment}: {self.rows} rows, {len(self._data)} bytes>"
-        )
-
-    @property
-    def rows(self) -> int:
-        """How many records it holds; at least one."""
-        return self.header.rows
-
-    @property
-    def id(self) -> str:
-        """Its producer's id and sequence number, unique for ever."""
-        return self.header.segment
-
-    @property
-    def offset(self) -> int:
-        """The position of its first record."""
-        return position.pack(self.kafka_offset, 0, self.rows)
-
-    @property
-    def bytes(self) -> memoryview:
-        """The Parquet file, not copied."""
-        return memoryview(self._data)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns of the file.
-
-        Raises:
-            SegmentError: the bytes are not what the headers say.
-        """
-        with self._located():
-            return self._open().schema
-
-    def statistics(self, columns: Collection[str]) -> dict[Path, Bounds] | None:
-        """Return between which values the footer says that columns, and members in them, lie.
-
-        By their names; those of which it says nothing are left out. None where the producer is not
-        trusted (``columnar.decode=isolated``).
-
-        Raises:
-            SegmentError: the bytes are not what the headers say.
-        """
-        with self._located():
-            return self._open().statistics(columns)
-
-    def sha256(self) -> str:
-        """Return the SHA-256 of the bytes, in hex."""
-        return hashlib.sha256(self._data).hexdigest()
-
-    def verify(self) -> None:
-        """Check everything that needs no decoding: checksum, footer, number of rows, schema.
-
-        Raises:
-            SegmentError: naming topic, partition, offset and what disagrees.
-        """
-        with self._located():
-            self._open().schema  # noqa: B018 - asking for it checks
-
-    def to_table(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return the rows as an Arrow table of `rows` rows.
-
-        With `columns` only these are decoded, and come in this order; a member of a struct is
-        called as in ``_kafka.key``. What is returned is valid: text is UTF-8, lists end where
-        they say. Required values under a null are zeros, empty texts and empty lists, not nulls:
-        pyarrow could not cast those. Decoding takes 20 ms for 100,000 rows of 19 columns; the
-        thread that calls waits for Arrow's, which decode columns side by side.
-
-        Raises:
-            SegmentError: the bytes are not what the headers say, or cannot be decoded.
-            SchemaError: there is no such column.
-        """
-        if columns is None:
-            with self._located():
-                return self._open().read(None)
-        there = {each.name: each.type for each in self.schema}
-        tops = [self._top_of(each, there) for each in columns]
-        with self._located():
-            return self._open().read(columns).select(list(dict.fromkeys(tops)))
-
-    def _top_of(self, name: str, there: Mapping[str, pa.DataType]) -> str:
-        """Return the column that a name is of, or a member of."""
-        if name in there:
-            return name
-        top, _, member = name.partition(".")
-        kind: Any = there.get(top)
-        if kind is not None and pa.types.is_struct(kind) and kind.get_field_index(member) >= 0:
-            return top
-        raise SchemaError(
-            f"segment at {self._where}: no column {name!r}; there are {', '.join(there)}"
-        )
-
-    def records(self, start: int = 0) -> Iterator[SegmentRecord]:
-        """Yield the records from row `start` on. Decoding is done when the first is asked for.
-
-        Raises:
-            SegmentError: as `to_table`, or there is what no dict can hold: a key of a map or a
-                field's name twice, or keys that are records or lists; before the first record.
-        """
-        for row, found in self._slices(start):
-            for number, record in enumerate(zip(*found, strict=True), row):
-                yield SegmentRecord(number, *record)
-
-    def _slices(self, start: int) -> Iterator[tuple[int, _Records]]:
-        """Yield the records from row `start` on, some at a time, with the first one's row."""
-        with self._located():
-            table = self._open().read(None, encoded=True)
-            _check_records(table)
-        for batch, texts in _slices(table.slice(start)):
-            with self._located():
-                found = _records(batch, texts, self.header.timestamp_max)
-            yield start, found
-            start += batch.num_rows
-
-    @property
-    def _where(self) -> str:
-        return f"{self.topic}[{self.partition}]@{self.kafka_offset}"
-
-    def _open(self) -> Opened:
-        if self._opened is None:
-            self._opened = self._decoder.open(Sealed(self.header, self._crc32, self._data))
-        return self._opened
-
-    @contextmanager
-    def _located(self) -> Iterator[None]:
-        """Say where, for anything that is wrong with the bytes."""
-        try:
-            yield
-        except SegmentError as error:
-            raise SegmentError(f"segment at {self._where}: {error.reason}") from error
-        except _MALFORMED as error:
-            raise SegmentError(f"segment at {self._where}: {_undecodable(error)}") from error
+        """Release what the decoder holds."""
 
 
 class InlineDecoder:
-    """Decodes in this process, which lives with what Arrow does on foreign bytes.
+    """Decodes in this process, which is exposed to what Arrow does with foreign bytes.
 
-    Sizes and counts are held against `limits` before anything is decoded.
+    Sizes and counts are compared with `limits` before anything is decoded.
     """
 
     def __init__(self, limits: DecodeLimits | None = None) -> None:
         self._limits = limits or DecodeLimits()
 
-    def open(self, sealed: Sealed) -> Opened:
-        """Check everything that needs no decoding, but for the pages."""
+    def open(self, raw: RawSegment) -> SegmentFile:
+        """Check everything that needs no decoding, except the pages.
+
+        Raises:
+            SegmentError: bytes and headers disagree, or a limit is exceeded.
+        """
         with _as_segment_errors():
-            return _File(sealed, self._limits)
+            return _InlineFile(raw, self._limits)
 
     def close(self) -> None:
-        """It holds nothing."""
+        """Do nothing: there is nothing to release."""
 
 
-class _File:
-    """The Parquet file of one segment, opened."""
+class _InlineFile:
+    """A `SegmentFile` decoded in this process."""
 
-    def __init__(self, sealed: Sealed, limits: DecodeLimits) -> None:
-        header, crc32, value = sealed
+    def __init__(self, raw: RawSegment, limits: DecodeLimits) -> None:
+        header, crc32, value = raw
         check_value(value, crc32)
         if header.rows > limits.rows:
             raise exceeds("the segment", header.rows, "rows", "rows", limits.rows)
         self._data = bytes(value)  # copies only what is not bytes
         self._limits = limits
         self._rows = header.rows
-        elements = footer_elements(self._data, limits)
+        elements = max_list_elements(self._data, limits)
         check_arrow_schema(self._data, limits)
         self._file = self._parquet_file(thrift_container_size_limit=elements)
-        self._walked: Walked | None = None
+        self._decoded_size: DecodedSize | None = None
         header.check_footer(self._file.metadata.metadata)
         if self._file.metadata.num_rows != header.rows:
             raise SegmentError(
@@ -331,64 +144,68 @@ class _File:
             )
         self.schema = self._file.schema_arrow
         _check_columns(self.schema)
-        found = _fingerprint(self.schema)
-        if found != header.schema:
+        actual = _fingerprint(self.schema)
+        if actual != header.schema:
             raise SegmentError(
-                f"{SCHEMA_HEADER} is {header.schema} in the headers and the columns' is {found}"
+                f"{SCHEMA_HEADER} is {header.schema} in the headers, "
+                f"and the columns have the fingerprint {actual}"
             )
 
-    def statistics(self, columns: Collection[str]) -> dict[Path, Bounds]:
-        return bounds(footer(self._data), self.schema, columns)
+    def statistics(self, columns: Collection[str]) -> dict[ColumnPath, Bounds]:
+        return bounds(footer_bytes(self._data), self.schema, columns)
 
     def _parquet_file(self, **options: Any) -> pq.ParquetFile:
         source = pa.BufferReader(self._data)
         return pq.ParquetFile(source, page_checksum_verification=True, **options)
 
     def read(self, columns: Sequence[str] | None, *, encoded: bool = False) -> pa.Table:
-        """Walk the pages, decode, and check what came out."""
+        """Walk the pages, decode, and check the result."""
         names = None if columns is None else list(columns)
         with _as_segment_errors(self.schema):
-            if self._walked is None:
-                self._walked = walk(self._data, self._file, self._limits)
-            if self._walked.dictionaries:
-                table = self._read_dictionaries(names, self._walked, encoded=encoded)
+            if self._decoded_size is None:
+                self._decoded_size = walk(self._data, self._file, self._limits)
+            size = self._decoded_size
+            if size.dictionaries:
+                table = self._read_dictionaries(names, size, encoded=encoded)
             else:
-                table = self._file.read(columns=names, use_threads=self._fits(self._walked))
+                table = self._file.read(columns=names, use_threads=self._fits(size))
                 table.validate(full=True)
                 table = filled_table(table)
             if table.num_rows != self._rows:
-                raise SegmentError(f"{table.num_rows} rows decoded, its header says {self._rows}")
+                raise SegmentError(
+                    f"{table.num_rows} rows decoded; {ROWS_HEADER} is {self._rows} in the headers"
+                )
             return table
 
-    def _fits(self, walked: Walked) -> bool:
-        """Say whether columns may be decoded side by side, which takes more memory on the way."""
-        return walked.at_once <= self._limits.decoded_bytes
+    def _fits(self, size: DecodedSize) -> bool:
+        """Return whether columns may be decoded in parallel, which takes more memory meanwhile."""
+        return size.parallel_nbytes <= self._limits.decoded_bytes
 
     def _read_dictionaries(
-        self, names: list[str] | None, walked: Walked, *, encoded: bool
+        self, names: list[str] | None, size: DecodedSize, *, encoded: bool
     ) -> pa.Table:
-        """Read all rows, and expand dictionaries when it is known what that takes.
+        """Read all rows with their dictionaries, and expand these once their size is known.
 
-        One value of them may stand for a million. It is also faster than to let Arrow expand them,
-        which cannot read nested ones of several row groups at once. With `encoded` those of which
-        the values repeat stay.
+        One dictionary value may stand for a million rows. Expanding here is also faster than in
+        Arrow's reader, which cannot read nested dictionaries of several row groups at once. With
+        `encoded`, dictionaries whose values repeat are kept.
         """
         schema = self.schema
         if names is not None:
             schema = self._file.read_row_groups([], columns=names).schema
         metadata = self._file.metadata
-        file = self._parquet_file(metadata=metadata, read_dictionary=walked.dictionaries)
-        use_threads = self._fits(walked)
+        file = self._parquet_file(metadata=metadata, read_dictionary=size.dictionaries)
+        use_threads = self._fits(size)
         tables = [
             file.read_row_groups([number], columns=names, use_threads=use_threads)
             for number in range(metadata.num_row_groups)
         ]
-        for each in tables:
-            each.validate(full=True)
-        _check_expanded(tables, walked.nbytes, self._limits)
+        for table in tables:
+            table.validate(full=True)
+        _check_expanded(tables, size.nbytes, self._limits)
         if encoded:
             schema = _with_dictionaries(schema, tables)
-        return pa.concat_tables([filled_table(each, schema) for each in tables])
+        return pa.concat_tables([filled_table(table, schema) for table in tables])
 
 
 def _with_dictionaries(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Schema:
@@ -396,58 +213,61 @@ def _with_dictionaries(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Sche
     for index, field in enumerate(tables[0].schema):
         chunks = [chunk for table in tables for chunk in table.column(index).chunks]
         if pa.types.is_dictionary(field.type) and all(
-            2 * len(each.dictionary) <= len(each) for each in chunks
+            2 * len(chunk.dictionary) <= len(chunk) for chunk in chunks
         ):
             schema = schema.set(index, field)
     return schema
 
 
 def _check_expanded(tables: Sequence[pa.Table], nbytes: int, limits: DecodeLimits) -> None:
-    """Refuse tables whose dictionaries, expanded, take more than is left of the limit."""
-    found = [
-        (name, each)
+    """Refuse tables whose expanded dictionaries exceed the limit, of which `nbytes` are used."""
+    arrays = [
+        (name, array)
         for table in tables
         for name, column in zip(table.schema.names, table.columns, strict=True)
-        for each in itertools.chain.from_iterable(map(_dictionaries, column.chunks))
+        for array in itertools.chain.from_iterable(map(_dictionaries, column.chunks))
     ]
-    # Mostly there is room for the longest value in every place: then it need not be added up.
-    longest = (pc.max(pc.binary_length(each.dictionary)).as_py() or 0 for _, each in found)
-    at_most = sum(size * len(each) for size, (_, each) in zip(longest, found, strict=True))
+    # Usually the longest value would fit in every row: then the lengths need not be added up.
+    longest = (pc.max(pc.binary_length(array.dictionary)).as_py() or 0 for _, array in arrays)
+    at_most = sum(size * len(array) for size, (_, array) in zip(longest, arrays, strict=True))
     if nbytes + at_most <= limits.decoded_bytes:
         return
-    for name, each in found:
-        lengths = pc.binary_length(each.dictionary).take(each.indices)
+    for name, array in arrays:
+        lengths = pc.binary_length(array.dictionary).take(array.indices)
         nbytes += pc.sum(lengths).as_py() or 0
         check_decoded(f"column {name}", nbytes, limits)
 
 
 def _dictionaries(array: pa.Array) -> Iterator[pa.DictionaryArray]:
-    kind = array.type
-    if pa.types.is_dictionary(kind):
+    """Yield the dictionary arrays in an array."""
+    arrow = array.type
+    if pa.types.is_dictionary(arrow):
         yield array
-    elif pa.types.is_struct(kind):
-        for i in range(kind.num_fields):
+    elif pa.types.is_struct(arrow):
+        for i in range(arrow.num_fields):
             yield from _dictionaries(array.field(i))
-    elif pa.types.is_nested(kind):  # a map's are structs of key and value
+    elif pa.types.is_nested(arrow):  # a map's values are structs of key and value
         yield from _dictionaries(array.values)
 
 
 @contextmanager
 def _as_segment_errors(schema: pa.Schema | None = None) -> Iterator[None]:
+    """Turn pyarrow's exceptions into SegmentErrors that also say what is wrong with `schema`."""
     try:
         yield
     except SegmentError:
         raise
-    except _MALFORMED as error:
-        raise SegmentError(_undecodable(error) + _why(schema)) from error
+    except MALFORMED as error:
+        raise SegmentError(undecodable(error) + _schema_trouble(schema)) from error
 
 
-def _undecodable(error: BaseException) -> str:
+def undecodable(error: BaseException) -> str:
+    """Return the text for an exception of pyarrow's."""
     return f"cannot be decoded: {type(error).__name__}: {error}"
 
 
-def _why(schema: pa.Schema | None) -> str:
-    """Return what a producer of ours would have said of a schema, empty where it takes it."""
+def _schema_trouble(schema: pa.Schema | None) -> str:
+    """Return why our producer would refuse a schema; empty where it would take it."""
     try:
         if schema is not None:
             RecordSchema.parse(pa.schema([each for each in schema if each.name != KAFKA_COLUMN]))
@@ -462,96 +282,18 @@ def _fingerprint(schema: pa.Schema) -> str:
     except SchemaError as error:
         raise SegmentError(
             f"{error.reason}: its producer has to store another type; "
-            "with fetch.raw.bytes=true the file can be had as it is"
+            "with fetch.raw.bytes=true the consumer hands out the file as it is"
         ) from None
 
 
 def _check_columns(schema: pa.Schema) -> None:
-    """Refuse columns that cannot be told apart, and a `_kafka` that is not version 1's."""
+    """Refuse columns with one name, and a `_kafka` column that version 1 does not allow."""
     names = schema.names
     if len(set(names)) < len(names):
         raise SegmentError("two columns of the file have the same name")
     if KAFKA_COLUMN in names:
-        found = schema.field(KAFKA_COLUMN)
-        if found not in _KAFKA_FIELDS:
-            raise SegmentError(f"column {KAFKA_COLUMN} is {found.type}: not that of version 1")
-
-
-def _check_records(table: pa.Table) -> None:
-    """Refuse what no dict can hold, before any record is handed out: a key or a name twice."""
-    for each in table.schema:
-        _check_names(each.type, each.name)
-    mapped = [each.name for each in table.schema if _has_a_map(each.type)]
-    if mapped:
-        for batch, texts in _slices(table.select(mapped)):
-            to_rows(batch, texts)
-
-
-def _check_names(kind: pa.DataType, path: str) -> None:
-    """Refuse records with two fields of one name, and maps whose keys are records or lists."""
-    if not pa.types.is_nested(kind):
-        return
-    if pa.types.is_map(kind) and pa.types.is_nested(kind.key_type):
-        raise SegmentError(f"field {path!r} has keys of type {kind.key_type}, {_COLUMNS}")
-    inner = children(kind)
-    counts = Counter(name for name, _ in inner)
-    for name, each in inner:
-        if counts[name] > 1:
-            twice = f"field {f'{path}.{name}'!r} occurs {counts[name]} times"
-            raise SegmentError(f"{twice}, {_COLUMNS}")
-        _check_names(each.type, f"{path}.{name}")
-
-
-def _has_a_map(kind: pa.DataType) -> bool:
-    return pa.types.is_map(kind) or any(
-        _has_a_map(kind.field(i).type) for i in range(kind.num_fields)
-    )
-
-
-def _slices(table: pa.Table) -> Iterator[tuple[pa.RecordBatch, Texts]]:
-    """Yield a table's rows, so few at once that their objects take little memory."""
-    for batch in table.to_batches():
-        texts = read_texts(batch)
-        shared = sum(batch[name].dictionary.nbytes for name in texts)
-        for each in _sliced(batch, _SLICE_BYTES + shared):
-            yield each, texts
-
-
-def _sliced(batch: pa.RecordBatch, nbytes: int) -> Iterator[pa.RecordBatch]:
-    rows = batch.num_rows
-    if rows < 2 or batch.nbytes <= nbytes:  # noqa: PLR2004 - one row has no halves
-        for start in range(0, rows, _SLICE_ROWS):
-            yield batch.slice(start, _SLICE_ROWS)
-    else:
-        yield from _sliced(batch.slice(0, rows // 2), nbytes)
-        yield from _sliced(batch.slice(rows // 2), nbytes)
-
-
-class _Records(NamedTuple):
-    """The parts of some records, each in one list."""
-
-    values: list[dict[str, Any]]
-    keys: list[bytes | None]
-    timestamps: list[int]
-    headers: list[Headers | None]
-
-
-def _records(batch: pa.RecordBatch, texts: Texts, timestamp: int) -> _Records:
-    """Return a batch's records; `timestamp` stands in where they have none."""
-    names = batch.schema.names
-    rows = to_rows(batch.select([name for name in names if name != KAFKA_COLUMN]), texts)
-    members = _members(batch)
-    nothing: list[Any] = [None] * len(rows)
-    keys = members["key"].to_pylist() if "key" in members else nothing
-    headers = read_headers(members["headers"]) if "headers" in members else nothing
-    times = [timestamp] * len(rows)
-    if "timestamp" in members:
-        times = members["timestamp"].cast(pa.int64()).to_pylist()
-    return _Records(rows, keys, times, headers)
-
-
-def _members(batch: pa.RecordBatch) -> dict[str, pa.Array]:
-    if KAFKA_COLUMN not in batch.schema.names:
-        return {}
-    column = batch.column(KAFKA_COLUMN)
-    return {each.name: column.field(each.name) for each in column.type}
+        field = schema.field(KAFKA_COLUMN)
+        if field not in _KAFKA_FIELDS:
+            raise SegmentError(
+                f"column {KAFKA_COLUMN} is {field.type}, which version 1 does not allow"
+            )

@@ -1,4 +1,4 @@
-"""RecordBatch → bytes. Pure, but for what it has learned of its topic's columns."""
+"""Arrow columns to Parquet bytes; no I/O. An encoder learns which encodings suit its topic."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ __all__ = ["Encoder", "ParquetEncoder"]
 _SAMPLE_ROWS: Final = 20_000
 _DICTIONARY: Final = "DICTIONARY"
 _WORTH_ROWS: Final = 100
-"""Text in no dictionary takes six times as long to read: a byte must be saved in so many rows."""
+"""Reading text takes six times as long without a dictionary. Another encoding must save a byte for
+every so many rows."""
 _STATISTICS_BYTES: Final = 64
-"""Longer values get no statistics: a file has its least and its greatest twice each."""
+"""Columns with longer values get no statistics, which hold the least and greatest value twice."""
 
-# What a column may be tried with besides a dictionary, by its Arrow type. All of them are read by
-# Spark's vectorised reader, Trino, duckdb and polars.
+# The encodings that are tried besides a dictionary, by Arrow type. All are read by Spark's
+# vectorised reader, Trino, duckdb and polars.
 _NUMBERS: Final = ("PLAIN", "DELTA_BINARY_PACKED")
 _STRINGS: Final = ("PLAIN", "DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY")
 
@@ -34,14 +35,14 @@ class Encoder(Protocol):
     """Encodes the segments of one topic. Not thread-safe: one thread owns it."""
 
     def encode(self, batch: pa.RecordBatch, footer: Mapping[str, str]) -> pa.Buffer:
-        """Return `batch` as one self-contained file with `footer` as its key-value metadata."""
+        """Return `batch` as one Parquet file with `footer` as its key-value metadata."""
         ...
 
 
 class ParquetEncoder:
-    """Writes one row group per segment, each column in the encoding that suits its data.
+    """Writes one row group for each segment, and every column in the encoding that suits its data.
 
-    The choice is made on the first segment, and again when one arrives that tells much more.
+    Encodings are chosen from the first segment, and again from one with at least 8 times the rows.
     Page checksums are on: without them four of five flipped bits decode as wrong rows.
     """
 
@@ -61,7 +62,9 @@ class ParquetEncoder:
         self, batch: pa.RecordBatch, choices: Mapping[str, str], footer: Mapping[str, str]
     ) -> pa.Buffer:
         sink = pa.BufferOutputStream(pa.system_memory_pool())  # as `Block.concat`
-        long = {path for i, each in enumerate(batch.schema) for path in _long(batch[i], each.name)}
+        long = {
+            path for i, field in enumerate(batch.schema) for path in _long(batch[i], field.name)
+        }
         with pq.ParquetWriter(
             sink,
             batch.schema,
@@ -71,17 +74,17 @@ class ParquetEncoder:
             or None,
             write_statistics=[p for p in choices if p not in long and _wants_statistics(p)],
             write_page_checksum=True,
-            max_rows_per_page=MAX_ROWS,  # only bytes end a page: a reader looks at each
+            max_rows_per_page=MAX_ROWS,  # pages end by size only: readers look at every page
         ) as writer:
             writer.write_batch(batch, row_group_size=max(1, batch.num_rows))
             writer.add_key_value_metadata(dict(footer))
         return sink.getvalue()
 
     def _learn(self, batch: pa.RecordBatch) -> None:
-        """Choose the smallest encoding of each leaf, by trying all columns at once."""
+        """Choose the smallest encoding of every leaf, trying all columns at once."""
         sample = batch.slice(0, _SAMPLE_ROWS)
         leaves = [(*leaf, each.name) for each in batch.schema for leaf in _leaves(each, each.name)]
-        # A name may have a dot in it; what two leaves share, Parquet's options cannot tell apart.
+        # Names may contain dots, and pyarrow's options cannot distinguish two leaves of one path.
         count = Counter(path for path, _, _ in leaves)
         candidates = {path: _candidates(kind) for path, kind, _ in leaves if count[path] == 1}
         best = dict.fromkeys(count, _DICTIONARY)
@@ -105,7 +108,7 @@ class ParquetEncoder:
 
 
 def _candidates(kind: pa.DataType) -> tuple[str, ...]:
-    """Return what a leaf of this type may be tried with besides a dictionary."""
+    """Return the encodings to try for a leaf of this type, besides a dictionary."""
     if pa.types.is_boolean(kind):
         return ()
     if pa.types.is_floating(kind) or pa.types.is_fixed_size_binary(kind):
@@ -125,12 +128,12 @@ _TEXT: Final = (
 
 
 def _wants_statistics(path: str) -> bool:
-    """Keys and headers are never searched by range; their statistics would only cost."""
+    """Return whether a leaf gets statistics; nobody searches keys and headers by range."""
     return not path.startswith(f"{KAFKA_COLUMN}.") or path == f"{KAFKA_COLUMN}.timestamp"
 
 
 def _long(column: pa.Array, path: str) -> Iterator[str]:
-    """Yield the leaves of a column that hold longer values than statistics should."""
+    """Yield the leaves of a column that hold values too long for statistics."""
     kind = column.type
     if pa.types.is_struct(kind):
         for i in range(kind.num_fields):

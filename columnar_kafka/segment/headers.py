@@ -1,7 +1,6 @@
-"""The wire contract, segment v1: one Kafka message holds one Parquet file.
+"""The headers of a segment, version 1: their names, their values, and all checks of them.
 
-Header names, their values, and every check that needs no decoding. The contract is described in
-``docs/segment-format.md`` and, as data, in ``schemas/segment-v1.json``.
+The contract is in ``docs/segment-format.md`` and, as data, in ``schemas/segment-v1.json``.
 """
 
 from __future__ import annotations
@@ -28,19 +27,19 @@ TIMESTAMP_MAX_HEADER: Final = "columnar.timestamp.max"
 CRC32_HEADER: Final = "columnar.crc32"
 
 HEADER_BYTES: Final = 512
-"""More than all headers of a segment take on the wire, with the batch's own overhead."""
+"""More than a segment's headers and its Kafka record batch's own fields take on the wire."""
 
 _BATCH_BYTES: Final = 61  # the fields of a record batch
 _RECORD_BYTES: Final = 21  # the most that a record's own fields take
 _PAIR_BYTES: Final = 10  # the most that the two lengths of a header take
 
 MessageHeaders = Sequence[tuple[str, Any]] | Mapping[str, Any]
-"""confluent-kafka hands out pairs; its types allow a dict."""
+"""confluent-kafka returns pairs; its type hints allow a dict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentHeader:
-    """What a segment says of itself, in its message's headers and again in its footer."""
+    """The description of a segment, in its message's headers and again in its footer."""
 
     rows: int
     segment: str
@@ -52,7 +51,7 @@ class SegmentHeader:
     version: int = 1
 
     def footer(self) -> dict[str, str]:
-        """Return the key-value pairs of the Parquet footer: every header but the checksum."""
+        """Return the key-value pairs for the Parquet footer: every header except the checksum."""
         pairs = {
             ENCODING_HEADER: self.encoding,
             VERSION_HEADER: str(self.version),
@@ -67,7 +66,7 @@ class SegmentHeader:
         return pairs
 
     def headers(self, value: Any) -> list[tuple[str, bytes | None]]:
-        """Return the message headers for the encoded `value`, its checksum among them."""
+        """Return the message headers for the encoded `value`, with its checksum."""
         pairs = self.footer().items()
         return [
             *((key, text.encode()) for key, text in pairs),
@@ -75,67 +74,68 @@ class SegmentHeader:
         ]
 
     def check_footer(self, footer: Mapping[bytes, bytes] | None) -> None:
-        """Compare what the footer says with what the headers said.
+        """Check that the footer agrees with the headers.
 
         Raises:
-            SegmentError: naming the first key that disagrees.
+            SegmentError: naming the first key that differs.
         """
-        found = footer or {}
+        pairs = footer or {}
         for key, text in self.footer().items():
-            other = found.get(key.encode())
+            other = pairs.get(key.encode())
             if other != text.encode():
                 raise SegmentError(f"{key} is {text} in the headers and {_show(other)} in the file")
-        if self.schema_id is None and SCHEMA_ID_HEADER.encode() in found:
+        if self.schema_id is None and SCHEMA_ID_HEADER.encode() in pairs:
             raise SegmentError(f"{SCHEMA_ID_HEADER} is in the file and not in the headers")
 
 
 def is_segment(headers: MessageHeaders | None) -> bool:
-    """Say whether a message with these headers is a segment; every other message is plain."""
+    """Return whether a message with these headers is a segment; every other message is plain."""
     return any(key == ENCODING_HEADER for key, _ in _pairs(headers))
 
 
 def parse_headers(headers: MessageHeaders | None) -> tuple[SegmentHeader, int]:
-    """Return what a segment's headers say, and the checksum its value must have.
+    """Parse the headers of a segment; return them and the checksum of the value.
 
     Raises:
-        SegmentError: a header is missing, repeated, not understood, or of a newer version.
+        SegmentError: a header is missing, repeated or malformed, or the version is a newer one.
     """
-    found = _own(_pairs(headers))
-    _take(found, ENCODING_HEADER, "parquet".__eq__)
-    version = _number(found, VERSION_HEADER)
+    values = _columnar(_pairs(headers))
+    _text(values, ENCODING_HEADER, "parquet".__eq__)
+    version = _number(values, VERSION_HEADER)
     if version != 1:
         raise SegmentError(
             f"{VERSION_HEADER} is {version}; this release of columnar-kafka reads version 1: "
             "upgrade it"
         )
     header = SegmentHeader(
-        rows=_number(found, ROWS_HEADER, low=1, high=MAX_ROWS),
-        segment=_take(
-            found, SEGMENT_HEADER, re.compile(r"[0-9A-Za-z_-]{1,40}", re.ASCII).fullmatch
+        rows=_number(values, ROWS_HEADER, low=1, high=MAX_ROWS),
+        segment=_text(
+            values, SEGMENT_HEADER, re.compile(r"[0-9A-Za-z_-]{1,40}", re.ASCII).fullmatch
         ),
-        schema=_take(found, SCHEMA_HEADER, re.compile(r"[0-9a-f]{32}").fullmatch),
-        timestamp_min=_number(found, TIMESTAMP_MIN_HEADER, low=-(1 << 63)),
-        timestamp_max=_number(found, TIMESTAMP_MAX_HEADER, low=-(1 << 63)),
-        schema_id=_number(found, SCHEMA_ID_HEADER) if SCHEMA_ID_HEADER in found else None,
+        schema=_text(values, SCHEMA_HEADER, re.compile(r"[0-9a-f]{32}").fullmatch),
+        timestamp_min=_number(values, TIMESTAMP_MIN_HEADER, low=-(1 << 63)),
+        timestamp_max=_number(values, TIMESTAMP_MAX_HEADER, low=-(1 << 63)),
+        schema_id=_number(values, SCHEMA_ID_HEADER) if SCHEMA_ID_HEADER in values else None,
     )
     if header.timestamp_min > header.timestamp_max:
         raise SegmentError(
             f"{TIMESTAMP_MIN_HEADER} is {header.timestamp_min}, later than {TIMESTAMP_MAX_HEADER}, "
             f"{header.timestamp_max}"
         )
-    return header, _number(found, CRC32_HEADER, high=(1 << 32) - 1)
+    return header, _number(values, CRC32_HEADER, high=(1 << 32) - 1)
 
 
 def check_value(value: Any, crc32: int) -> None:
-    """Compare a segment's bytes with their checksum.
+    """Check a segment's bytes against their checksum.
 
     Raises:
-        SegmentError: they were changed, or cut short.
+        SegmentError: they were changed or cut short.
     """
     actual = zlib.crc32(value)
     if actual != crc32:
         raise SegmentError(
-            f"{CRC32_HEADER} is {crc32} and the value's is {actual}: the bytes are damaged"
+            f"{CRC32_HEADER} is {crc32}, but the value has the checksum {actual}: "
+            "the bytes are damaged"
         )
 
 
@@ -143,18 +143,18 @@ def _pairs(headers: MessageHeaders | None) -> Iterable[tuple[str, Any]]:
     return headers.items() if isinstance(headers, Mapping) else headers or ()
 
 
-def _own(headers: Iterable[tuple[str, Any]]) -> dict[str, bytes | None]:
-    found: dict[str, bytes | None] = {}
+def _columnar(headers: Iterable[tuple[str, Any]]) -> dict[str, bytes | None]:
+    values: dict[str, bytes | None] = {}
     for key, value in headers:
         if key.startswith("columnar."):
-            if key in found:
+            if key in values:
                 raise SegmentError(f"header {key} occurs twice")
-            found[key] = value.encode() if isinstance(value, str) else value
-    return found
+            values[key] = value.encode() if isinstance(value, str) else value
+    return values
 
 
-def _take(found: Mapping[str, bytes | None], key: str, valid: Callable[[str], Any]) -> str:
-    value = found.get(key)
+def _text(values: Mapping[str, bytes | None], key: str, valid: Callable[[str], Any]) -> str:
+    value = values.get(key)
     try:
         text = (value or b"").decode("ascii")
     except UnicodeDecodeError:
@@ -168,9 +168,9 @@ _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
 
 
 def _number(
-    found: Mapping[str, bytes | None], key: str, *, low: int = 0, high: int = (1 << 63) - 1
+    values: Mapping[str, bytes | None], key: str, *, low: int = 0, high: int = (1 << 63) - 1
 ) -> int:
-    number = int(_take(found, key, _INTEGER.fullmatch))
+    number = int(_text(values, key, _INTEGER.fullmatch))
     if not low <= number <= high:
         raise SegmentError(f"header {key} is {number}; it must be from {low} to {high}")
     return number
@@ -181,8 +181,8 @@ def _show(value: bytes | None) -> str:
 
 
 def message_bytes(key: bytes | None, value: Any, headers: MessageHeaders | None) -> int:
-    """Return what a message alone in its batch takes on the wire, at most."""
+    """Return the most bytes that a message takes on the wire, alone in its record batch."""
     size = _BATCH_BYTES + _RECORD_BYTES + len(key or b"") + len(value or b"")
-    for name, each in headers.items() if isinstance(headers, Mapping) else headers or ():
-        size += _PAIR_BYTES + len(name.encode()) + len(each or b"")
+    for name, content in headers.items() if isinstance(headers, Mapping) else headers or ():
+        size += _PAIR_BYTES + len(name.encode()) + len(content or b"")
     return size

@@ -1,24 +1,25 @@
 """Decoding in a child process, for topics whose producers are not to be trusted.
 
-Arrow is C++ on foreign bytes. What crashes it, takes all memory or never ends costs a child here,
-and the one segment that did it: the parent sees bytes go and columns come.
+Arrow is C++ that reads foreign bytes. A file that crashes it, exhausts memory or never ends costs a
+child process here, and only that segment is lost. The parent sends bytes and receives columns.
 
-A consumer owns its `IsolatedDecoder`; the thread that polls, or works on one of its segments, waits
-for it. The child is an interpreter of its own (nothing is forked, the user's main module is not
-imported), started for the first segment. Both ways the data lies in an anonymous file, whose
-descriptor goes over a socket: the parent maps the columns, nothing is pickled and nothing copied.
+A consumer owns its `IsolatedDecoder`. A thread that polls, or reads one of the consumer's segments,
+waits for the child. The child is a new interpreter (nothing is forked, and the user's main module
+is not imported), started for the first segment. In both directions the data is in an anonymous
+file whose descriptor is sent over a socket. The parent maps the columns: nothing is pickled or
+copied.
 
 ====================================  ============================================================
-The child dies, is slow or large      It is killed, and the segment tried once more in a new one:
-                                      it may have been somebody else's doing. Then a SegmentError.
-It cannot be started                  ColumnarError: nothing is known of the segment.
-An exception while it works (Ctrl-C)  It is killed: its answer would be taken for the next one's.
+The child dies, is slow or large      It is killed, and a new one decodes the segment again, which
+                                      may not be the cause. The second time is a SegmentError.
+It cannot be started                  ColumnarError: the segment may be good.
+An exception while it works (Ctrl-C)  It is killed: its answer would be read as the next one's.
 The parent closes, ends, is dropped   It is killed and waited for.
-The parent is killed                  Its socket ends, and so does it; while decoding, by its alarm.
-The parent forks                      The copy lets go of the socket, and is refused.
+The parent is killed                  Its socket ends, and it exits; while decoding, by its alarm.
+The parent forks                      The copy closes the socket, and must not be used.
 ====================================  ============================================================
 
-It is no sandbox: a child that has been taken over can answer what it likes.
+This is no sandbox: a child under an attacker's control can send any answer.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ import pyarrow as pa
 
 from columnar_kafka.config import DecodeLimits
 from columnar_kafka.errors import ColumnarError, ConfigError, ForkError, SegmentError
-from columnar_kafka.segment.decoder import InlineDecoder, Opened, Sealed
+from columnar_kafka.segment.decoder import InlineDecoder, RawSegment, SegmentFile
 from columnar_kafka.segment.headers import SegmentHeader
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ serve(int(sys.argv[1]), sys.argv[2])
 
 
 class _LostError(Exception):
-    """The child has ended or has to: the text says what it did."""
+    """The child has ended or must be killed; the text says why."""
 
 
 class IsolatedDecoder:
@@ -74,29 +75,29 @@ class IsolatedDecoder:
     def __init__(
         self, limits: DecodeLimits | None = None, *, memory_bytes: int | None = None
     ) -> None:
-        """Start nothing yet.
+        """Start no child yet.
 
         Args:
             limits: what a segment may claim, and how long decoding may take.
-            memory_bytes: how large the child may become; by default 256 MiB and what `limits` allow
-                the columns to take.
+            memory_bytes: the most memory of the child; by default 256 MiB more than the columns may
+                take by `limits`.
 
         Raises:
-            ConfigError: this is not Linux.
+            ConfigError: the system is not Linux.
         """
         if not hasattr(os, "memfd_create"):
             raise ConfigError("columnar.decode=isolated: needs Linux; use inline")
         self._limits = limits or DecodeLimits()
         self._memory_bytes = memory_bytes or _BASE_BYTES + self._limits.decoded_bytes
-        self._lock = threading.Lock()  # guards _child, which gives one answer for each question
+        self._lock = threading.Lock()  # guards _child, which answers one question at a time
         self._child: _Child | None = None
 
-    def open(self, sealed: Sealed) -> Opened:
-        """Put everything off until it is asked for."""
-        return _Remote(self, sealed)
+    def open(self, raw: RawSegment) -> SegmentFile:
+        """Return the file at once; everything is checked when it is first used."""
+        return _IsolatedFile(self, raw)
 
     def close(self) -> None:
-        """End the child, now; a segment that is used later starts another."""
+        """Kill the child; a segment that is used later starts another."""
         with self._lock:
             self._end_child()
 
@@ -105,28 +106,28 @@ class IsolatedDecoder:
             self._child.end()
             self._child = None
 
-    def ask(self, sealed: Sealed, columns: Sequence[str] | None, *, read: bool) -> pa.Table:
-        """Return the rows of a segment, or none of them if it shall not be `read`.
+    def ask(self, raw: RawSegment, columns: Sequence[str] | None, *, read: bool) -> pa.Table:
+        """Return the rows of a segment; without `read` an empty table with its schema.
 
         Raises:
-            SegmentError: as `Opened`; or it was the end of two children.
+            SegmentError: as `SegmentFile`; or the segment has ended two children.
             ColumnarError: no child could be started.
-            ForkError: this is a forked copy of the process that started it.
+            ForkError: this is a forked copy of the process that started the child.
         """
         question = {
-            "header": asdict(sealed.header),
-            "crc32": sealed.crc32,
+            "header": asdict(raw.header),
+            "crc32": raw.crc32,
             "columns": None if columns is None else list(columns),
             "read": read,
         }
         text = json.dumps(question).encode()
-        parts = (len(text).to_bytes(8, "little"), text, memoryview(sealed.value or b""))
+        parts = (len(text).to_bytes(8, "little"), text, memoryview(raw.value or b""))
         if self._child is not None:
             self._child.check_owner()
         with self._lock:
             try:
                 return self._try(parts)
-            except _LostError:  # it may have been somebody else's doing
+            except _LostError:  # another cause is possible
                 return self._try_again(parts)
 
     def _try_again(self, parts: Sequence[bytes | memoryview]) -> pa.Table:
@@ -142,32 +143,32 @@ class IsolatedDecoder:
             return self._child.ask(parts)
         except SegmentError:
             raise
-        except BaseException:  # an answer to come would be taken for the next one's
+        except BaseException:  # its late answer would be read as the next one's
             self._end_child()
             raise
 
 
-class _Remote:
-    """A segment opened in a child, as often as something is asked of it."""
+class _IsolatedFile:
+    """A `SegmentFile` that a child opens again for every question."""
 
-    def __init__(self, decoder: IsolatedDecoder, sealed: Sealed) -> None:
+    def __init__(self, decoder: IsolatedDecoder, raw: RawSegment) -> None:
         self._decoder = decoder
-        self._sealed = sealed
+        self._raw = raw
         self._schema: pa.Schema | None = None
 
     @property
     def schema(self) -> pa.Schema:
         """The columns of the file."""
         if self._schema is None:
-            self._schema = self._decoder.ask(self._sealed, None, read=False).schema
+            self._schema = self._decoder.ask(self._raw, None, read=False).schema
         return self._schema
 
     def statistics(self, columns: Collection[str]) -> None:
-        """Believe nothing: what is decoded in a child is of producers that are not trusted."""
+        """Return None: a child decodes for producers that are not trusted."""
 
     def read(self, columns: Sequence[str] | None, *, encoded: bool = False) -> pa.Table:
         """Return all rows, dictionaries expanded."""
-        return self._decoder.ask(self._sealed, columns, read=True)
+        return self._decoder.ask(self._raw, columns, read=True)
 
 
 # --- the parent's side of one child ---------------------------------------------------------------
@@ -179,7 +180,7 @@ class _Child:
     _all: Final[weakref.WeakSet[_Child]] = weakref.WeakSet()
 
     def __init__(self, limits: DecodeLimits, memory_bytes: int) -> None:
-        """Start it and wait until it is ready: half a second.
+        """Start the process and wait until it is ready: half a second.
 
         Raises:
             ColumnarError: it could not be started.
@@ -203,7 +204,9 @@ class _Child:
                 )
         except OSError as error:
             self._socket.close()
-            raise ColumnarError(f"columnar.decode=isolated: no process: {error}") from error
+            raise ColumnarError(
+                f"columnar.decode=isolated: no process could be started: {error}"
+            ) from error
         self._finish = weakref.finalize(self, _end, self._process, self._socket, self._owner)
         _Child._all.add(self)
         try:
@@ -218,17 +221,17 @@ class _Child:
             raise
 
     def end(self) -> None:
-        """Kill it and wait for it; once is enough."""
+        """Kill the process and wait for it; further calls do nothing."""
         self._finish()
 
     def check_owner(self) -> None:
-        """Refuse to work in a forked copy."""
+        """Raise ForkError in a forked copy."""
         if os.getpid() != self._owner:
             raise ForkError("a consumer cannot be used in a forked child: make another there")
 
     def ask(self, parts: Sequence[bytes | memoryview]) -> pa.Table:
         """Send a question and return the answer."""
-        question = _file(parts)
+        question = _anonymous_file(parts)
         try:
             socket.send_fds(self._socket, [b"?"], [question])
         except OSError:
@@ -247,7 +250,7 @@ class _Child:
         raise SegmentError(answer[1:].decode(errors="replace"))
 
     def _wait(self, seconds: float, *, memory_bytes: int) -> None:
-        """Wait for an answer, or for the end; it may take so many seconds and bytes."""
+        """Wait for an answer or the end of the process, within these seconds and bytes."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         deadline = time.monotonic() + seconds
@@ -255,7 +258,7 @@ class _Child:
             if (nbytes := self._resident_bytes()) > memory_bytes:
                 raise _LostError(
                     f"took {nbytes} bytes of memory, more than {memory_bytes}: "
-                    "columnar.max.decoded.bytes, and what any process takes"
+                    "columnar.max.decoded.bytes and what an idle child takes"
                 )
             left = deadline - time.monotonic()
             if poll.poll(1000 * max(0.0, min(left, _WATCH_SECONDS))):
@@ -266,13 +269,13 @@ class _Child:
     def _resident_bytes(self) -> int:
         try:
             pages = Path(f"/proc/{self._process.pid}/statm").read_text(encoding="ascii").split()[1]
-        except (OSError, IndexError):  # it has ended, as its socket will tell
+        except (OSError, IndexError):  # it has ended; its socket will say so
             return 0
         return int(pages) * mmap.PAGESIZE
 
     def _lost(self) -> NoReturn:
-        """Say how it ended: its socket did."""
-        self._process.kill()  # if only its socket did
+        """Raise how the process ended, after its socket did."""
+        self._process.kill()  # in case only the socket has ended
         code = self._process.wait()
         raise _LostError(
             f"ended its process with {signal.Signals(-code).name if code < 0 else code}"
@@ -280,9 +283,9 @@ class _Child:
 
     @classmethod
     def forked(cls) -> None:
-        """Let go of the sockets, in a forked copy: children must see the end of their parent."""
-        for each in list(cls._all):
-            each._socket.close()
+        """Close the sockets in a forked copy: children must notice when their parent ends."""
+        for child in list(cls._all):
+            child._socket.close()
 
 
 if hasattr(os, "register_at_fork"):
@@ -300,8 +303,8 @@ def _end(process: subprocess.Popen[bytes], ours: socket.socket, owner: int) -> N
 
 
 def serve(descriptor: int, limits: str) -> None:
-    """Answer questions until the parent is gone: the child's whole life."""
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # whatever the parent had
+    """Answer questions until the parent has ended; this is the child's main function."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # whatever the parent has set
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
     allowed = DecodeLimits(**json.loads(limits))
     decoder = InlineDecoder(allowed)
@@ -311,7 +314,7 @@ def serve(descriptor: int, limits: str) -> None:
             _, descriptors, _, _ = socket.recv_fds(parent, 1, 1)
             if not descriptors:
                 return
-            # The parent kills in time. If there is none any more, the kernel does.
+            # A living parent kills in time; without one the alarm does.
             signal.setitimer(signal.ITIMER_REAL, 2 * allowed.decode_seconds + 1)
             _answer(parent, decoder, descriptors[0])
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -335,15 +338,15 @@ def _decoded(decoder: InlineDecoder, question: mmap.mmap) -> pa.Table:
     size = 8 + int.from_bytes(question[:8], "little")
     asked: dict[str, Any] = json.loads(question[8:size])
     header = SegmentHeader(**asked["header"])
-    opened = decoder.open(Sealed(header, asked["crc32"], memoryview(question)[size:]))
+    opened = decoder.open(RawSegment(header, asked["crc32"], memoryview(question)[size:]))
     return opened.read(asked["columns"]) if asked["read"] else opened.schema.empty_table()
 
 
 # --- both -----------------------------------------------------------------------------------------
 
 
-def _file(parts: Sequence[bytes | memoryview]) -> int:
-    """Return the descriptor of an anonymous file with these bytes."""
+def _anonymous_file(parts: Sequence[bytes | memoryview]) -> int:
+    """Return the descriptor of a new anonymous file with these bytes."""
     descriptor = os.memfd_create("segment")
     with open(descriptor, "wb", closefd=False) as file:
         file.writelines(parts)

@@ -56,7 +56,7 @@ READER = """
 LANDER = """
     import sys
     from confluent_kafka import Consumer, TopicPartition
-    from columnar_kafka.lake.model import Generation, Message
+    from columnar_kafka.lake.model import TopicGeneration, SourceMessage
     from columnar_kafka.lake.directory import ParquetDirectory
     from columnar_kafka.lake.stage import land
     servers, topic, out = sys.argv[1:]
@@ -69,10 +69,10 @@ LANDER = """
         message = consumer.poll(20)
         end = message.error() is not None
         if not end:
-            held.append(Message(topic=topic, partition=0, offset=message.offset(),
+            held.append(SourceMessage(topic=topic, partition=0, offset=message.offset(),
                 headers=message.headers(), value=message.value()))
         if held and (end or len(held) == 7):
-            land(held, table=table, generations={topic: Generation("c", "t")})
+            land(held, table=table, generations={topic: TopicGeneration("c", "t")})
             held = []
         if end:
             break

@@ -20,7 +20,7 @@ from columnar_kafka.columns.cast import check_names
 from columnar_kafka.consuming.arrow import projection
 from columnar_kafka.consuming.arrow.table_builder import _holds
 from columnar_kafka.schema.arrow import normalise
-from columnar_kafka.segment.decoder import Segment
+from columnar_kafka.segment.segment import Segment
 from columnar_kafka.testing import FakeKafka
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from columnar_kafka.segment.parquet.statistics import Bounds
 
 if TYPE_CHECKING:
     from columnar_kafka.consuming.arrow.projection import ReadPlan
-    from columnar_kafka.segment.decoder import Segment
-    from columnar_kafka.segment.parquet.statistics import Path
+    from columnar_kafka.segment.parquet.statistics import ColumnPath
+    from columnar_kafka.segment.segment import Segment
 
 __all__ = ["rules_out"]
 
@@ -44,7 +44,7 @@ def rules_out(segment: Segment, plan: ReadPlan) -> bool:
     return not _is_satisfiable(plan, guarantee)
 
 
-def _known(segment: Segment, plan: ReadPlan) -> dict[Path, Bounds]:
+def _known(segment: Segment, plan: ReadPlan) -> dict[ColumnPath, Bounds]:
     """Return the bounds of what the filter uses, as far as they are known."""
     first, header = segment.offset, segment.header
     members: dict[str, tuple[Any, Any, pa.DataType]] = {
@@ -52,7 +52,7 @@ def _known(segment: Segment, plan: ReadPlan) -> dict[Path, Bounds]:
         "partition": (segment.partition, segment.partition, pa.int32()),
         "offset": (first, first + segment.rows - 1, pa.int64()),
     }
-    known: dict[Path, Bounds] = {}
+    known: dict[ColumnPath, Bounds] = {}
     said = segment.statistics(plan.used)
     if said is not None:
         known |= said

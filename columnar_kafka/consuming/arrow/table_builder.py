@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from columnar_kafka.config import DecodeLimits
     from columnar_kafka.consuming.arrow.projection import Projection, ReadPlan
     from columnar_kafka.plain.base import Formats
-    from columnar_kafka.segment.decoder import Segment
+    from columnar_kafka.segment.segment import Segment
 
 __all__ = ["TOPIC", "MismatchError", "TableBuilder", "plain_rows", "segment_rows"]
 

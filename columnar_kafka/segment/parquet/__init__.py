@@ -1,1 +1,1 @@
-"""What of Parquet must be read before Arrow may: metadata, and how much it claims."""
+"""The parts of Parquet that must be read before Arrow may decode a file, and what they claim."""

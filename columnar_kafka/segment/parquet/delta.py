@@ -1,7 +1,7 @@
-"""How long delta-encoded bytes become: what must be known before Arrow decodes a page of them.
+"""How long delta-encoded bytes become, which must be known before Arrow decodes a page of them.
 
-Such a page begins with lengths, which are numbers packed as in DELTA_BINARY_PACKED. Arrow makes
-room for as many as they say they are, and one long value may be the prefix of a million others.
+Such a page begins with lengths, which are integers in DELTA_BINARY_PACKED. Arrow allocates whatever
+they add up to, and one long value may be the prefix of a million others.
 """
 
 from __future__ import annotations
@@ -13,115 +13,177 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from columnar_kafka.segment.parquet import thrift
-from columnar_kafka.segment.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, ThriftError
+from columnar_kafka.segment.parquet.field_ids import (
+    ColumnChunkField,
+    ColumnMetaDataField,
+    DataPageHeaderField,
+    Encoding,
+    FileMetaDataField,
+    PageHeaderField,
+    PageType,
+    PhysicalType,
+    RowGroupField,
+    SchemaElementField,
+)
+from columnar_kafka.segment.parquet.thrift import BINARY, I32, STRUCT, ThriftError, encode_integer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from columnar_kafka.segment.parquet.thrift import Cursor
 
-__all__ = ["Packed", "prefixes", "total"]
+__all__ = ["PackedIntegers", "prefix_lengths", "total"]
 
-_PART: Final = 32  # integers packed alike are a multiple of these
-_MORE: Final = 0x80  # the bit of a varint's byte that says another follows
+_MINIBLOCK: Final = 32  # a miniblock's number of integers is a multiple of this
+_MORE: Final = 0x80  # the bit in a varint's byte that announces another byte
 
 
-class Packed(NamedTuple):
-    """Integers as DELTA_BINARY_PACKED has them, and their number."""
+class PackedIntegers(NamedTuple):
+    """`number` integers in DELTA_BINARY_PACKED."""
 
     data: bytes
     number: int
 
 
-def prefixes(stream: Cursor, values: int, *, has_prefixes: bool) -> Packed | None:
-    """Return the lengths of the prefixes in a page of so many `values`, if it has any.
+def prefix_lengths(stream: Cursor, values: int, *, has_prefixes: bool) -> PackedIntegers | None:
+    """Check the lengths at the start of a page, and return those of the prefixes if it has any.
 
-    `stream` is where the page's values begin: DELTA_BYTE_ARRAY, with prefixes, or
-    DELTA_LENGTH_BYTE_ARRAY.
+    `stream` stands where the page's `values` values begin. `has_prefixes` tells DELTA_BYTE_ARRAY
+    from DELTA_LENGTH_BYTE_ARRAY.
 
     Raises:
-        ThriftError, IndexError: the lengths are damaged, or more than there are values.
+        ThriftError, IndexError: the lengths are damaged, or there are more of them than values.
     """
     start = stream.pos
-    block, parts, count = _lengths(stream, values)
+    block, miniblocks, count = _read_head(stream, values)
     if not has_prefixes:
         return None
     stream.varint()  # the first length
-    _skip(stream, block, parts, count - 1)
-    found = Packed(stream.buf[start : stream.pos], count)
-    _lengths(stream, values)  # the suffixes'
-    return found
+    _skip_blocks(stream, block, miniblocks, count - 1)
+    prefixes = PackedIntegers(stream.buf[start : stream.pos], count)
+    _read_head(stream, values)  # of the suffixes' lengths
+    return prefixes
 
 
-def total(packed: Sequence[Packed]) -> int:
+def total(lengths: Sequence[PackedIntegers]) -> int:
     """Return the sum of all these lengths.
 
     Raises:
         ThriftError, pa.ArrowException, OSError: they are damaged.
     """
-    lengths = _decode(packed)
-    if (pc.min(lengths).as_py() or 0) < 0:  # it would hide what others add
+    integers = _decode(lengths)
+    if (pc.min(integers).as_py() or 0) < 0:  # it would hide what others add
         raise ThriftError("a length is negative")
-    return int(pc.sum(lengths).as_py() or 0)
+    return int(pc.sum(integers).as_py() or 0)
 
 
-def _lengths(stream: Cursor, most: int) -> tuple[int, int, int]:
-    """Read how many lengths a block has, in how many parts, and how many there are."""
-    block, parts, count = stream.varint(), stream.varint(), stream.varint()
-    if count > most:
-        raise ThriftError(f"{count} lengths of {most} values")
-    if not parts or not block or block % (parts * _PART):
-        raise ThriftError(f"blocks of {block} lengths in {parts} parts")
-    return block, parts, count
+def _read_head(stream: Cursor, values: int) -> tuple[int, int, int]:
+    """Read the integers of a block, its number of miniblocks, and the number of all integers."""
+    block, miniblocks, count = stream.varint(), stream.varint(), stream.varint()
+    if count > values:
+        raise ThriftError(f"{count} lengths of {values} values")
+    if not miniblocks or not block or block % (miniblocks * _MINIBLOCK):
+        raise ThriftError(f"blocks of {block} lengths in {miniblocks} miniblocks")
+    return block, miniblocks, count
 
 
-def _skip(stream: Cursor, block: int, parts: int, left: int) -> None:
-    """Pass over the blocks of packed integers."""
-    buf, pos, per_part = stream.buf, stream.pos, block // parts
+def _skip_blocks(stream: Cursor, block: int, miniblocks: int, left: int) -> None:
+    buf, pos, per_miniblock = stream.buf, stream.pos, block // miniblocks
     while left > 0:
         while buf[pos] >= _MORE:  # the least difference
             pos += 1
-        widths = buf[pos + 1 : pos + 1 + (parts if left >= block else -(-left // per_part))]
-        pos += 1 + parts + sum(widths) * per_part // 8
+        used = miniblocks if left >= block else -(-left // per_miniblock)
+        bit_widths = buf[pos + 1 : pos + 1 + used]
+        pos += 1 + miniblocks + sum(bit_widths) * per_miniblock // 8
         left -= block
     stream.pos = pos
 
 
-def _decode(packed: Sequence[Packed]) -> pa.ChunkedArray:
+# --- a Parquet file around packed integers, for Arrow to decode -----------------------------------
+
+_MAGIC: Final = b"PAR1"
+_NAME: Final = thrift.encode_binary(b"n")
+
+
+def _schema() -> bytes:
+    """Encode a schema with one required int32 column."""
+    field = SchemaElementField
+    root = field.encode({field.NAME: _NAME, field.NUM_CHILDREN: encode_integer(1)})
+    column = field.encode(
+        {
+            field.TYPE: encode_integer(PhysicalType.INT32),
+            field.REPETITION_TYPE: encode_integer(0),
+            field.NAME: _NAME,
+        }
+    )
+    return thrift.encode_list(STRUCT, [root, column])
+
+
+_SCHEMA: Final = _schema()
+
+
+def _decode(lengths: Sequence[PackedIntegers]) -> pa.ChunkedArray:
     """Let Arrow decode packed integers, as the pages of a file made around them."""
-    pages = b"".join(map(_page, packed))
-    values = thrift.integer(sum(each.number for each in packed))
-    nbytes = thrift.integer(len(pages))
-    chunk = [
-        *((1, I32, _INT32), (2, LIST, thrift.listing(I32, [_DELTA, _RLE]))),
-        *((3, LIST, thrift.listing(BINARY, [_NAME])), (4, I32, _ZERO), (5, I64, values)),
-        *((6, I64, nbytes), (7, I64, nbytes), (9, I64, thrift.integer(len(_MAGIC)))),
-    ]
-    column = thrift.struct([(2, I64, _ZERO), (3, STRUCT, thrift.struct(chunk))])
-    columns = thrift.listing(STRUCT, [column])
-    group = thrift.struct([(1, LIST, columns), (2, I64, nbytes), (3, I64, values)])
-    groups = thrift.listing(STRUCT, [group])
-    footer = thrift.struct(
-        [(1, I32, _ONE), (2, LIST, _SCHEMA), (3, I64, values), (4, LIST, groups)]
+    pages = b"".join(map(_page, lengths))
+    values = encode_integer(sum(packed.number for packed in lengths))
+    row_group = _row_group(values, nbytes=encode_integer(len(pages)))
+    field = FileMetaDataField
+    footer = field.encode(
+        {
+            field.VERSION: encode_integer(1),
+            field.SCHEMA: _SCHEMA,
+            field.NUM_ROWS: values,
+            field.ROW_GROUPS: thrift.encode_list(STRUCT, [row_group]),
+        }
     )
     file = _MAGIC + pages + footer + len(footer).to_bytes(4, "little") + _MAGIC
     return pq.ParquetFile(pa.BufferReader(file)).read(use_threads=False).column(0)
 
 
-def _page(packed: Packed) -> bytes:
-    size, count = thrift.integer(len(packed.data)), thrift.integer(packed.number)
-    part = thrift.struct([(1, I32, count), (2, I32, _DELTA), (3, I32, _RLE), (4, I32, _RLE)])
-    header = [(1, I32, _ZERO), (2, I32, size), (3, I32, size), (5, STRUCT, part)]
-    return thrift.struct(header) + packed.data
+def _page(packed: PackedIntegers) -> bytes:
+    """Encode a data page and its header."""
+    data, page = DataPageHeaderField, PageHeaderField
+    size = encode_integer(len(packed.data))
+    description = data.encode(
+        {
+            data.NUM_VALUES: encode_integer(packed.number),
+            data.ENCODING: encode_integer(Encoding.DELTA_BINARY_PACKED),
+            data.DEFINITION_LEVEL_ENCODING: encode_integer(Encoding.RLE),
+            data.REPETITION_LEVEL_ENCODING: encode_integer(Encoding.RLE),
+        }
+    )
+    header = page.encode(
+        {
+            page.TYPE: encode_integer(PageType.DATA_PAGE),
+            page.UNCOMPRESSED_PAGE_SIZE: size,
+            page.COMPRESSED_PAGE_SIZE: size,
+            page.DATA_PAGE_HEADER: description,
+        }
+    )
+    return header + packed.data
 
 
-_MAGIC: Final = b"PAR1"
-_ZERO, _ONE, _INT32, _RLE, _DELTA = map(thrift.integer, (0, 1, 1, 3, 5))
-_NAME: Final = thrift.binary(b"n")
-_SCHEMA: Final = thrift.listing(
-    STRUCT,
-    [
-        thrift.struct([(4, BINARY, _NAME), (5, I32, _ONE)]),  # the root, of one
-        thrift.struct([(1, I32, _INT32), (3, I32, _ZERO), (4, BINARY, _NAME)]),  # int32, required
-    ],
-)
+def _row_group(values: bytes, nbytes: bytes) -> bytes:
+    """Encode a row group of one column with encoded numbers of values and bytes."""
+    meta, chunk, row_group = ColumnMetaDataField, ColumnChunkField, RowGroupField
+    encodings = [encode_integer(Encoding.DELTA_BINARY_PACKED), encode_integer(Encoding.RLE)]
+    meta_data = meta.encode(
+        {
+            meta.TYPE: encode_integer(PhysicalType.INT32),
+            meta.ENCODINGS: thrift.encode_list(I32, encodings),
+            meta.PATH_IN_SCHEMA: thrift.encode_list(BINARY, [_NAME]),
+            meta.CODEC: encode_integer(0),
+            meta.NUM_VALUES: values,
+            meta.TOTAL_UNCOMPRESSED_SIZE: nbytes,
+            meta.TOTAL_COMPRESSED_SIZE: nbytes,
+            meta.DATA_PAGE_OFFSET: encode_integer(len(_MAGIC)),
+        }
+    )
+    column = chunk.encode({chunk.FILE_OFFSET: encode_integer(0), chunk.META_DATA: meta_data})
+    return row_group.encode(
+        {
+            row_group.COLUMNS: thrift.encode_list(STRUCT, [column]),
+            row_group.TOTAL_BYTE_SIZE: nbytes,
+            row_group.NUM_ROWS: values,
+        }
+    )

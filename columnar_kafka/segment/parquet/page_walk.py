@@ -1,8 +1,8 @@
-"""The pages of a Parquet file, walked and capped before Arrow decodes any of them.
+"""The pages of a Parquet file, counted before Arrow decodes any of them.
 
-Arrow makes room for what a header claims before it looks for the bytes: in 45 bytes there can be
-680 MB, in 504 bytes 200,000,000 values, in 2 KB a terabyte. Here every page is found and counted
-first, and what its header says is held against the footer and the limits.
+Arrow allocates what a header claims before it looks for the bytes: 45 bytes can claim 680 MB, 504
+bytes 200,000,000 values, 2 KB a terabyte. So every page is found and counted first, and its header
+is compared with the footer and the limits.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from columnar_kafka.errors import SegmentError
 from columnar_kafka.schema.canonical import children
 from columnar_kafka.schema.flatbuffer import described_bytes, messages
 from columnar_kafka.segment.parquet import delta, metadata
+from columnar_kafka.segment.parquet.field_ids import CODECS, Encoding, PageType
+from columnar_kafka.segment.parquet.page_header import read_page_header
 from columnar_kafka.segment.parquet.thrift import Cursor, ThriftError
 
 if TYPE_CHECKING:
@@ -27,67 +29,68 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
     from columnar_kafka.config import DecodeLimits
-    from columnar_kafka.segment.parquet.metadata import Chunk, Group, Page
+    from columnar_kafka.segment.parquet.metadata import ColumnChunk, RowGroup
+    from columnar_kafka.segment.parquet.page_header import PageHeader
 
 __all__ = [
-    "Walked",
+    "DecodedSize",
     "check_arrow_schema",
     "check_decoded",
     "exceeds",
-    "footer",
-    "footer_elements",
+    "footer_bytes",
+    "max_list_elements",
     "walk",
 ]
 
 _MAGIC: Final = b"PAR1"
 _TAIL: Final = 8  # bytes: the footer's length and the magic
 
-# Numbers of parquet.thrift.
-_PLAIN, _PLAIN_DICTIONARY, _RLE, _DELTA_LENGTH, _DELTA_BYTES, _RLE_DICTIONARY = 0, 2, 3, 6, 7, 8
-_CODECS: Final = {0: None, 1: "snappy", 2: "gzip", 6: "zstd", 7: "lz4_raw"}
+_DATA_PAGES: Final = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
+_DICTIONARY_INDICES: Final = (Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY)
+_DELTA_BYTES: Final = (Encoding.DELTA_LENGTH_BYTE_ARRAY, Encoding.DELTA_BYTE_ARRAY)
 
-# What Arrow needs beside the values' own bytes.
+# Bytes that Arrow needs beside those of the values.
 _OFFSET: Final = 8  # of a list or a text
 _LEVELS: Final = 4  # of a list's element: definition and repetition
 _ENTRY: Final = 16  # of a dictionary
 _LENGTHS: Final = 24  # of a value in one of the delta encodings of bytes
 
 
-class Walked(NamedTuple):
-    """What the pages of a file come to.
+class DecodedSize(NamedTuple):
+    """What the columns of a file take in memory once decoded, at most.
 
-    `nbytes` is what all columns take in memory when they are decoded one after the other, at most,
-    and `at_once` when they are side by side; but for the values in `dictionaries`: the leaf
-    columns, by number, of bytes of which one may stand for a million.
+    `nbytes` holds while columns are decoded one after the other, `parallel_nbytes` while they are
+    decoded in parallel. Neither counts the values in `dictionaries`: the numbers of those leaf
+    columns of bytes in which one stored value may stand for a million.
     """
 
     nbytes: int
-    at_once: int
+    parallel_nbytes: int
     dictionaries: list[int]
 
 
-def footer_elements(data: bytes, limits: DecodeLimits) -> int:
-    """Return how many elements a list in the footer may have, to be told to Arrow.
+def max_list_elements(data: bytes, limits: DecodeLimits) -> int:
+    """Return how many elements a list in the footer may have, which Arrow must be told.
 
-    An element takes a byte at least, and one that takes much room in memory more than eight.
+    An element takes at least one byte, and those that take much memory more than eight.
 
     Raises:
         SegmentError: the footer is larger than ``columnar.max.footer.bytes``.
     """
-    size = _footer_bytes(data)
-    if limits.footer_bytes < size < len(data):  # if it is longer than the file, Arrow says so
+    size = _footer_size(data)
+    if limits.footer_bytes < size < len(data):  # Arrow refuses one that is longer than the file
         raise exceeds("the footer", size, "bytes", "footer.bytes", limits.footer_bytes)
     return max(1000, size // 8)
 
 
 def check_arrow_schema(data: bytes, limits: DecodeLimits) -> None:
-    """Refuse a file whose Arrow schema takes more memory than is allowed, which Arrow makes first.
+    """Check the Arrow schema in the footer, which Arrow builds before anything else.
 
     Raises:
-        SegmentError: it does, or is none.
+        SegmentError: it would take more memory than the limits allow, or it is damaged.
     """
     try:
-        for encoded in metadata.arrow_schemas(footer(data)):
+        for encoded in metadata.arrow_schemas(footer_bytes(data)):
             for message in messages(memoryview(base64.b64decode(encoded, validate=True))):
                 check_decoded("its schema", described_bytes(message, limits.decoded_bytes), limits)
     except (ThriftError, IndexError, struct.error, binascii.Error) as error:
@@ -95,66 +98,71 @@ def check_arrow_schema(data: bytes, limits: DecodeLimits) -> None:
 
 
 def exceeds(what: str, value: int, unit: str, key: str, limit: int) -> SegmentError:
-    """Return the error that says which limit was hit, by what, and how to raise it."""
+    """Return the error that names what exceeds a limit, the limit, and how to raise it."""
     return SegmentError(
         f"{what} has {value} {unit}; columnar.max.{key} is {limit}: raise it if that is right"
     )
 
 
-def walk(data: bytes, file: pq.ParquetFile, limits: DecodeLimits) -> Walked:
-    """Walk the pages of all column chunks of a file whose columns version 1 knows.
+def walk(data: bytes, file: pq.ParquetFile, limits: DecodeLimits) -> DecodedSize:
+    """Walk the pages of all column chunks of a file, whose columns version 1 allows.
 
     Raises:
-        SegmentError: pages, footer and file disagree; a page has no checksum, or is of a kind that
-            version 1 does not have; or a limit is exceeded.
+        SegmentError: pages, footer and file disagree; a page has no checksum, or is of a type or
+            encoding that version 1 does not allow; or a limit is exceeded.
     """
-    leaves = [leaf for kind in file.schema_arrow.types for leaf in _leaves_of(kind)]
+    leaves = [leaf for column_type in file.schema_arrow.types for leaf in _leaves_of(column_type)]
     schemas = [file.metadata.schema.column(i) for i in range(file.metadata.num_columns)]
-    said = footer(data)
-    body = _Body(data, len(data) - _TAIL - len(said), limits)
+    footer = footer_bytes(data)
+    body = _Body(data, len(data) - _TAIL - len(footer), limits)
     try:
-        for group in metadata.groups(said):
-            body.add_group(group, leaves, schemas)
-        return body.walked(file.metadata.num_rows)
+        for row_group in metadata.row_groups(footer):
+            body.add_row_group(row_group, leaves, schemas)
+        return body.decoded_size(file.metadata.num_rows)
     except (ThriftError, IndexError) as error:
         raise SegmentError(f"the Parquet metadata is damaged: {error}") from None
 
 
-def footer(data: bytes) -> bytes:
-    """Return the footer of a file that Arrow has opened."""
-    return data[-_TAIL - _footer_bytes(data) : -_TAIL]
+def footer_bytes(data: bytes) -> bytes:
+    """Return the encoded footer of a complete file."""
+    return data[-_TAIL - _footer_size(data) : -_TAIL]
 
 
-def _footer_bytes(data: bytes) -> int:
+def _footer_size(data: bytes) -> int:
     return int.from_bytes(data[-_TAIL:-4], "little") if data[-4:] == _MAGIC else 0
 
 
 def check_decoded(what: str, nbytes: int, limits: DecodeLimits) -> None:
-    """Refuse a segment whose columns take more memory than is allowed; `what` was one too many."""
+    """Refuse a segment whose columns, `what` included, take more memory than the limits allow."""
     if nbytes > limits.decoded_bytes:
         what = f"decoded up to {what}, the segment"
         raise exceeds(what, nbytes, "bytes", "decoded.bytes", limits.decoded_bytes)
 
 
 class _Body:
-    """The part of a file before its footer: what its columns come to, one after the other."""
+    """The part of a file before its footer: the size of its columns, added up chunk by chunk."""
 
     def __init__(self, data: bytes, end: int, limits: DecodeLimits) -> None:
         self._data = data
         self._position, self._end = len(_MAGIC), end
         self._limits = limits
-        self._kept = self._passing = self._passing_at_once = self._rows = 0
-        self._prefixes: list[delta.Packed] = []
+        self._rows = 0
+        self._kept_nbytes = 0  # in the decoded columns
+        self._passing_nbytes = self._parallel_passing_nbytes = 0  # and while they are decoded
+        self._prefix_lengths: list[delta.PackedIntegers] = []
         self._dictionaries: set[int] = set()
 
-    def add_group(self, group: Group, leaves: Sequence[_Leaf], schemas: Sequence[Any]) -> None:
+    def add_row_group(
+        self, row_group: RowGroup, leaves: Sequence[_Leaf], schemas: Sequence[Any]
+    ) -> None:
         """Walk the pages of a row group."""
-        if group.rows < 0 or not len(leaves) == len(schemas) == len(group.chunks):
-            raise ThriftError(f"{group.rows} rows and {len(group.chunks)} columns in a row group")
-        self._rows += group.rows
-        columns = map(_Column, group.chunks, schemas)
+        rows, chunks = row_group
+        if rows < 0 or not len(leaves) == len(schemas) == len(chunks):
+            raise ThriftError(f"{rows} rows and {len(chunks)} columns in a row group")
+        self._rows += rows
+        columns = map(_Column, chunks, schemas)
         for number, (column, leaf) in enumerate(zip(columns, leaves, strict=True)):
-            self._add(column, leaf, number, group.rows)
+            self._add(column, leaf, number, rows)
 
     def _add(self, column: _Column, leaf: _Leaf, number: int, rows: int) -> None:
         values, limits = column.values, self._limits
@@ -165,25 +173,26 @@ class _Body:
         if not values:  # Arrow reads no page of it
             return
         self._position = column.walk(self._data, self._position, self._end, limits)
-        self._kept += column.kept + rows * leaf.per_row + values * leaf.per_value
-        self._passing = max(self._passing, column.passing)
-        self._passing_at_once += column.passing
-        check_decoded(column.what, self._kept + self._passing, limits)
-        self._prefixes += column.prefixes
+        self._kept_nbytes += column.kept_nbytes + rows * leaf.per_row + values * leaf.per_value
+        self._passing_nbytes = max(self._passing_nbytes, column.passing_nbytes)
+        self._parallel_passing_nbytes += column.passing_nbytes
+        check_decoded(column.what, self._kept_nbytes + self._passing_nbytes, limits)
+        self._prefix_lengths += column.prefix_lengths
         if column.is_dictionary:
             self._dictionaries.add(number)
 
-    def walked(self, rows: int) -> Walked:
-        """Return what it comes to; the footer says that there are so many rows."""
+    def decoded_size(self, rows: int) -> DecodedSize:
+        """Return the size of all columns; `rows` is the footer's number of rows."""
         if rows != self._rows:
             raise ThriftError(f"{rows} rows in the footer, {self._rows} in its row groups")
-        if self._prefixes:
-            self._kept += 2 * delta.total(self._prefixes)  # in the column, and on the way there
-            nbytes = self._kept + self._passing
+        if self._prefix_lengths:
+            # Once in the column, and once while it is decoded.
+            self._kept_nbytes += 2 * delta.total(self._prefix_lengths)
+            nbytes = self._kept_nbytes + self._passing_nbytes
             check_decoded("the columns that have prefixes", nbytes, self._limits)
-        return Walked(
-            self._kept + self._passing,
-            self._kept + self._passing_at_once,
+        return DecodedSize(
+            self._kept_nbytes + self._passing_nbytes,
+            self._kept_nbytes + self._parallel_passing_nbytes,
             sorted(self._dictionaries),
         )
 
@@ -199,155 +208,162 @@ _NOTHING: Final = _Leaf()
 
 
 @lru_cache
-def _leaves_of(kind: pa.DataType) -> list[_Leaf]:
-    return list(_leaves(kind))
+def _leaves_of(column_type: pa.DataType) -> list[_Leaf]:
+    return list(_leaves(column_type))
 
 
 def _leaves(
-    kind: pa.DataType, slots: int = 1, above: _Leaf = _NOTHING, *, listed: bool = False
+    arrow: pa.DataType, slots: int = 1, above: _Leaf = _NOTHING, *, in_list: bool = False
 ) -> Iterator[_Leaf]:
-    """Yield the leaves of a type that has `slots` for each row, or for each value when `listed`.
+    """Yield the leaves of a type that has `slots` for each row, or in a list for each value.
 
-    A null list of fixed size is one value in the file and all of its slots in memory.
+    A null list of fixed size is one value in the file, and has all of its slots in memory.
     """
-    inner = children(kind)
-    if pa.types.is_fixed_size_list(kind):
-        slots *= 2 * kind.list_size  # Arrow fills the places of nulls in a copy
-    elif not pa.types.is_struct(kind):
-        nbytes = slots * (_OFFSET if inner else _width(kind))
-        if listed:
+    inner = children(arrow)
+    if pa.types.is_fixed_size_list(arrow):
+        slots *= 2 * arrow.list_size  # Arrow fills the slots of nulls in a copy
+    elif not pa.types.is_struct(arrow):
+        nbytes = slots * (_OFFSET if inner else _width(arrow))
+        if in_list:
             above = above._replace(per_value=above.per_value + nbytes)
         else:
             above = above._replace(per_row=above.per_row + nbytes)
         if inner:
             above = above._replace(per_value=above.per_value + _LEVELS)
-            slots, listed = 1, True
+            slots, in_list = 1, True
     if not inner:
         yield above
     for _, child in inner:
-        yield from _leaves(child.type, slots, above, listed=listed)
+        yield from _leaves(child.type, slots, above, in_list=in_list)
 
 
-def _width(kind: pa.DataType) -> int:
+def _width(arrow: pa.DataType) -> int:
     """Return the bytes of one slot, without those of text."""
-    if pa.types.is_fixed_size_binary(kind):
-        return int(kind.byte_width)
+    if pa.types.is_fixed_size_binary(arrow):
+        return int(arrow.byte_width)
     try:
-        return max(1, int(kind.bit_width) // 8)
+        return max(1, int(arrow.bit_width) // 8)
     except ValueError:
         return _OFFSET
 
 
 class _Column:
-    """One column chunk: what the footer says of it, and what its pages come to.
+    """One column chunk: what the footer states about it, and what its pages add up to.
 
-    `kept` are the bytes in Arrow that its number of values does not tell, `passing` those needed
-    at some time while it is decoded.
+    `kept_nbytes` are bytes in the decoded column that its number of values does not tell.
+    `passing_nbytes` are the most that are needed besides at any time while it is decoded.
     """
 
-    def __init__(self, said: Chunk, schema: Any) -> None:
+    def __init__(self, chunk: ColumnChunk, schema: Any) -> None:
         """Take the footer's entry, and pyarrow's schema of the column."""
-        self._said = said
-        self._codec = _CODECS.get(said.codec, "")
+        self._chunk = chunk
+        self._codec = CODECS.get(chunk.codec, "")
         self._optional = schema.max_definition_level > 0
         self._is_text = schema.physical_type == "BYTE_ARRAY"
-        self._counted = -1  # until the first page
-        self.values = said.values
+        self._page_values = -1  # until the first page
+        self.values = chunk.values
         self.repeats = schema.max_repetition_level > 0
         self.what = f"column {schema.path}"
-        self.kept = self.passing = 0
-        self.prefixes: list[delta.Packed] = []
+        self.kept_nbytes = self.passing_nbytes = 0
+        self.prefix_lengths: list[delta.PackedIntegers] = []
         self.is_dictionary = False
 
     def wrong(self, reason: str) -> SegmentError:
         return SegmentError(f"{self.what} {reason}")
 
     def walk(self, data: bytes, after: int, end: int, limits: DecodeLimits) -> int:
-        """Walk the pages, which lie between two places in the file; return where they end."""
-        said = self._said
-        stop = said.start + said.size
-        if not after <= said.start <= stop <= end:
-            raise self.wrong(f"is {said.size} bytes at {said.start}, not from {after} to {end}")
+        """Walk the pages, which must lie between `after` and `end`; return where they end."""
+        chunk = self._chunk
+        stop = chunk.start + chunk.size
+        if not after <= chunk.start <= stop <= end:
+            raise self.wrong(
+                f"has pages of {chunk.size} bytes at {chunk.start}, not between {after} and {end}"
+            )
         if self._codec == "":
-            raise self.wrong(f"is compressed with codec {said.codec}, unknown to version 1")
-        cursor = Cursor(data, said.start)
+            raise self.wrong(
+                f"is compressed with codec {chunk.codec}, which version 1 does not allow"
+            )
+        cursor = Cursor(data, chunk.start)
         try:
             while cursor.pos < stop:
-                self._page(cursor, stop, limits)
+                self._add_page(cursor, stop, limits)
         except (ThriftError, IndexError) as error:
             raise self.wrong(f"has a damaged page before {cursor.pos}: {error}") from None
-        if self._counted != self.values:
+        if self._page_values != self.values:
             raise self.wrong(
-                f"has {self._counted} values in its pages, {self.values} in the footer"
+                f"has {self._page_values} values in its pages, {self.values} in the footer"
             )
         return stop
 
-    def _page(self, cursor: Cursor, end: int, limits: DecodeLimits) -> None:
+    def _add_page(self, cursor: Cursor, end: int, limits: DecodeLimits) -> None:
         at = cursor.pos
-        page = metadata.page(cursor)
+        page = read_page_header(cursor)
         start = cursor.pos
-        cursor.pos += page.compressed
+        cursor.pos += page.compressed_size
         if page.size < 0 or not start <= cursor.pos <= end:
-            raise self.wrong(f"has a page at {at} that ends behind the column")
+            raise self.wrong(f"has a page at {at} that ends after the column chunk")
         if not page.has_checksum:
             raise self.wrong(f"has a page at {at} without a checksum")
-        if self._codec is None and page.size != page.compressed:
-            raise self.wrong(f"has a page at {at}, not compressed, of two sizes")
-        self.passing = max(self.passing, page.size)
-        if page.type == metadata.DICTIONARY:
-            self._dictionary(page)
-        elif page.type in (metadata.DATA, metadata.DATA_V2):
-            self._data(page)
-            check_decoded(self.what, self.kept + self.passing, limits)  # before it is unpacked
-            if page.encoding in (_DELTA_LENGTH, _DELTA_BYTES):
-                self._delta(page, memoryview(cursor.buf)[start : cursor.pos])
+        if self._codec is None and page.size != page.compressed_size:
+            raise self.wrong(
+                f"has an uncompressed page at {at} whose compressed and uncompressed sizes differ"
+            )
+        self.passing_nbytes = max(self.passing_nbytes, page.size)
+        if page.type == PageType.DICTIONARY_PAGE:
+            self._add_dictionary(page)
+        elif page.type in _DATA_PAGES:
+            self._add_data(page)
+            # Before the page is decompressed.
+            check_decoded(self.what, self.kept_nbytes + self.passing_nbytes, limits)
+            if page.encoding in _DELTA_BYTES:
+                self._add_lengths(page, memoryview(cursor.buf)[start : cursor.pos])
         else:
             raise self.wrong(f"has a page at {at} of the unknown type {page.type}")
 
-    def _dictionary(self, page: Page) -> None:
-        if self._counted >= 0:
+    def _add_dictionary(self, page: PageHeader) -> None:
+        if self._page_values >= 0:
             raise self.wrong("has a dictionary that is not its first page")
         if not 0 <= page.values <= self.values:
-            raise self.wrong(f"has {self.values} values and a dictionary of {page.values}")
-        if page.encoding not in (_PLAIN, _PLAIN_DICTIONARY):
+            raise self.wrong(f"has {self.values} values and a dictionary of {page.values} entries")
+        if page.encoding not in (Encoding.PLAIN, Encoding.PLAIN_DICTIONARY):
             raise self.wrong("has a dictionary that is not plain")
-        self._counted = 0
-        self.kept += page.size + page.values * _ENTRY
+        self._page_values = 0
+        self.kept_nbytes += page.size + page.values * _ENTRY
 
-    def _data(self, page: Page) -> None:
-        if page.values < 0 or page.encoding not in self._said.encodings:
+    def _add_data(self, page: PageHeader) -> None:
+        if page.values < 0 or page.encoding not in self._chunk.encodings:
             raise self.wrong(f"has a page of {page.values} values in encoding {page.encoding}")
-        self._counted = max(self._counted, 0) + page.values
+        self._page_values = max(self._page_values, 0) + page.values
         levels = [page.repetition] * self.repeats + [page.definition] * self._optional
-        if page.type == metadata.DATA and levels.count(_RLE) < len(levels):
-            raise self.wrong(f"has a page with levels in encodings {levels}")
-        if page.encoding in (_PLAIN_DICTIONARY, _RLE_DICTIONARY):
+        if page.type == PageType.DATA_PAGE and levels.count(Encoding.RLE) < len(levels):
+            raise self.wrong(f"has a page whose levels have the encodings {levels}, not RLE")
+        if page.encoding in _DICTIONARY_INDICES:
             self.is_dictionary = self._is_text
         elif self._is_text:
-            self.kept += page.size
-        if page.encoding in (_DELTA_LENGTH, _DELTA_BYTES):
-            self.passing = max(self.passing, page.size + page.values * _LENGTHS)
+            self.kept_nbytes += page.size
+        if page.encoding in _DELTA_BYTES:
+            self.passing_nbytes = max(self.passing_nbytes, page.size + page.values * _LENGTHS)
 
-    def _delta(self, page: Page, data: memoryview) -> None:
-        is_v2 = page.type == metadata.DATA_V2
+    def _add_lengths(self, page: PageHeader, data: memoryview) -> None:
+        is_v2 = page.type == PageType.DATA_PAGE_V2
         stream = self._v2_stream(page, data) if is_v2 else self._stream(page, data)
-        has_prefixes = page.encoding == _DELTA_BYTES
-        if found := delta.prefixes(stream, page.values, has_prefixes=has_prefixes):
-            self.prefixes.append(found)
+        has_prefixes = page.encoding == Encoding.DELTA_BYTE_ARRAY
+        if lengths := delta.prefix_lengths(stream, page.values, has_prefixes=has_prefixes):
+            self.prefix_lengths.append(lengths)
 
-    def _stream(self, page: Page, data: memoryview) -> Cursor:
-        """Return where a page's values begin, behind its levels and their lengths."""
+    def _stream(self, page: PageHeader, data: memoryview) -> Cursor:
+        """Return where a page's values begin: after its levels, each with its length before it."""
         cursor = Cursor(self._decompressed(data, page.size))
         for _ in range(self.repeats + self._optional):
             length = int.from_bytes(cursor.buf[cursor.pos : cursor.pos + 4], "little")
             cursor.pos += 4 + length
         return cursor
 
-    def _v2_stream(self, page: Page, data: memoryview) -> Cursor:
-        """Return where a page's values begin: levels stand before them, not compressed."""
+    def _v2_stream(self, page: PageHeader, data: memoryview) -> Cursor:
+        """Return where a page's values begin: after its levels, which are never compressed."""
         levels = page.repetition + page.definition
         if not 0 <= page.repetition <= levels <= len(data):
-            raise self.wrong(f"has a page whose levels have {levels} bytes")
+            raise self.wrong(f"has a page of {len(data)} bytes whose levels have {levels}")
         if not page.is_compressed:
             return Cursor(bytes(data[levels:]))
         return Cursor(self._decompressed(data[levels:], page.size - levels))

@@ -1,45 +1,53 @@
-"""Between which values a Parquet file says that its columns lie.
+"""Bounds of columns, from the statistics in a Parquet footer.
 
-Read from the bytes: Arrow ends the process on some statistics that are malformed. What is not as
-parquet.thrift wants it counts as not said.
+Read from the bytes: Arrow ends the process on some malformed statistics. Whatever is not as
+parquet.thrift defines it counts as missing.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from columnar_kafka.schema.canonical import children
-from columnar_kafka.segment.parquet import metadata, thrift
-from columnar_kafka.segment.parquet.thrift import (
-    BINARY,
-    I32,
-    I64,
-    LIST,
-    STRUCT,
-    Cursor,
-    ThriftError,
+from columnar_kafka.segment.parquet import thrift
+from columnar_kafka.segment.parquet.arrow_patterns import ARROW_COLUMN_CHUNK
+from columnar_kafka.segment.parquet.field_ids import (
+    ColumnChunkField,
+    ColumnMetaDataField,
+    ColumnOrderField,
+    PhysicalType,
+    RowGroupField,
+    StatisticsField,
 )
+from columnar_kafka.segment.parquet.metadata import read_row_groups
+from columnar_kafka.segment.parquet.thrift import BINARY, STRUCT, ThriftError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-__all__ = ["Bounds", "Path", "bounds"]
+    from columnar_kafka.segment.parquet.thrift import Cursor
 
-# parquet.thrift: ids of the fields read here, and the kinds they must have.
-_F_SCHEMA, _F_GROUPS, _G_COLUMNS, _C_META = 2, 4, 1, 3
-_M_TYPE, _M_PATH, _M_VALUES, _M_STATISTICS = 1, 3, 5, 12
-_S_NULLS, _S_GREATEST, _S_LEAST, _S_GREATEST_EXACT, _S_LEAST_EXACT = 3, 5, 6, 7, 8
-_META: Final = {1: I32, 3: LIST, 5: I64, 12: STRUCT}
-_STATISTICS: Final = {3: I64, 5: BINARY, 6: BINARY}
-_INT32, _INT64, _BYTES = 1, 2, 6
-_TYPE_ORDER: Final = thrift.struct([(1, STRUCT, thrift.struct([]))])
+__all__ = ["Bounds", "ColumnPath", "bounds"]
+
+# The Thrift types of the fields that are read.
+_ROW_GROUP: Final = RowGroupField.types(RowGroupField.COLUMNS)
+_CHUNK: Final = ColumnChunkField.types(ColumnChunkField.META_DATA)
+_META_DATA: Final = ColumnMetaDataField.types(
+    ColumnMetaDataField.TYPE,
+    ColumnMetaDataField.PATH_IN_SCHEMA,
+    ColumnMetaDataField.NUM_VALUES,
+    ColumnMetaDataField.STATISTICS,
+)
+_TYPE_ORDER: Final = ColumnOrderField.encode(
+    {ColumnOrderField.TYPE_ORDER: thrift.encode_struct([])}
+)
 
 
-Path = tuple[str, ...]
-"""The names of a column and of members in it."""
+ColumnPath = tuple[str, ...]
+"""The name of a top-level column, then the names of struct members down to a leaf."""
 
 
 class Bounds(NamedTuple):
@@ -50,83 +58,86 @@ class Bounds(NamedTuple):
     has_nulls: bool
 
 
-class _Said(NamedTuple):
-    """What is said of one column chunk; `nulls` is -1 if it is not said how many there are."""
+class _ChunkStatistics(NamedTuple):
+    """What the footer states about one column chunk; a number that it does not state is -1."""
 
     type: int = -1
-    path: tuple[str, ...] = ()
+    path: ColumnPath = ()
     values: int = -1
     nulls: int = -1
     least: bytes | None = None
     greatest: bytes | None = None
 
 
-def bounds(footer: bytes, schema: pa.Schema, names: Collection[str]) -> dict[Path, Bounds]:
-    """Return what a file with this schema says of these columns and of members of structs in them.
+def bounds(footer: bytes, schema: pa.Schema, names: Collection[str]) -> dict[ColumnPath, Bounds]:
+    """Return the bounds of these columns, and of members of structs in them.
 
-    Whole numbers, dates, times, text and bytes: of others it says nothing, nor of what is in lists.
+    Only integers, dates, times, text and bytes have bounds, and only outside lists and maps.
     """
     leaves = _all_leaves(schema)
     wanted = {
-        number: (path, kind)
-        for number, (path, kind) in enumerate(leaves)
-        if kind is not None and path[0] in names
+        number: (path, order)
+        for number, (path, order) in enumerate(leaves)
+        if order is not None and path[0] in names
     }
     if not wanted:
         return {}
     try:
-        said = list(_groups(footer, len(leaves), wanted))
+        row_groups = list(_row_groups(footer, len(leaves), wanted))
     except (ThriftError, IndexError, UnicodeDecodeError):
         return {}
-    found = {}
-    for number, (path, kind) in wanted.items() if said else ():
-        one = _bounds([group[number] for group in said], path, kind)
-        if one is not None:
-            found[path] = one
-    return found
+    result = {}
+    for number, (path, order) in wanted.items() if row_groups else ():
+        column = _bounds([row_group[number] for row_group in row_groups], path, order)
+        if column is not None:
+            result[path] = column
+    return result
 
 
 # --- types ----------------------------------------------------------------------------------------
 
 
-class _Kind(NamedTuple):
-    """A type that has an order: that of Parquet and its bytes there, and whether it is signed."""
+class _ValueOrder(NamedTuple):
+    """How the values of an Arrow type are stored in statistics, and how they compare."""
 
     arrow: pa.DataType
     physical: int
     width: int = 0
     signed: bool = True
 
-    def decoded(self, data: bytes) -> Any:
-        """Return what orders as the value does.
+    def comparable(self, data: bytes) -> Any:
+        """Return what compares as the encoded value does.
 
         Raises:
             ValueError: it has another width.
         """
-        if self.physical == _BYTES:
+        if self.physical == PhysicalType.BYTE_ARRAY:
             return data
         if len(data) != self.width:
             raise ValueError(data)
         return int.from_bytes(data, "little", signed=self.signed)
 
-    def scalar(self, found: Any) -> pa.Scalar:
+    def scalar(self, comparable: Any) -> pa.Scalar:
         """Return the value itself.
 
         Raises:
-            ValueError, OverflowError: it is none of this type.
+            ValueError, OverflowError: it is not of this type.
         """
         is_text = pa.types.is_string(self.arrow) or pa.types.is_large_string(self.arrow)
-        return pa.scalar(found.decode() if is_text else found, self.arrow)
+        return pa.scalar(comparable.decode() if is_text else comparable, self.arrow)
 
 
-def _kind(arrow: pa.DataType) -> _Kind | None:
-    """Return what is known of a type; None where there is no order, or writers differ on it."""
+def _order(arrow: pa.DataType) -> _ValueOrder | None:
+    """Return the order of a type's values; None where it has none, or writers differ on it."""
     is_time = pa.types.is_date32(arrow) or pa.types.is_time(arrow) or pa.types.is_timestamp(arrow)
     if is_time or pa.types.is_integer(arrow):
-        is_long = arrow.bit_width == 64  # noqa: PLR2004
         signed = not pa.types.is_unsigned_integer(arrow)
-        return _Kind(arrow, _INT64 if is_long else _INT32, 8 if is_long else 4, signed)
-    return _Kind(arrow, _BYTES) if any(test(arrow) for test in _IN_BYTES) else None
+        if arrow.bit_width == 64:  # noqa: PLR2004
+            return _ValueOrder(arrow, PhysicalType.INT64, 8, signed)
+        return _ValueOrder(arrow, PhysicalType.INT32, 4, signed)
+    if any(test(arrow) for test in _IN_BYTES):
+        return _ValueOrder(arrow, PhysicalType.BYTE_ARRAY)
+    return None
 
 
 _IN_BYTES: Final = (
@@ -138,140 +149,139 @@ _IN_BYTES: Final = (
 
 
 @lru_cache(maxsize=100)
-def _all_leaves(schema: pa.Schema) -> list[tuple[Path, _Kind | None]]:
-    return [leaf for each in schema for leaf in _leaves(each, ())]
+def _all_leaves(schema: pa.Schema) -> list[tuple[ColumnPath, _ValueOrder | None]]:
+    return [leaf for field in schema for leaf in _leaves(field, ())]
 
 
-def _leaves(each: pa.Field, above: Path) -> Iterator[tuple[Path, _Kind | None]]:
-    """Yield the leaf columns of a field; those whose values are not one a row have no kind."""
-    path = (*above, each.name)
-    inner = children(each.type)
+def _leaves(field: pa.Field, above: ColumnPath) -> Iterator[tuple[ColumnPath, _ValueOrder | None]]:
+    """Yield the leaf columns of a field; those in lists and maps have no order."""
+    path = (*above, field.name)
+    inner = children(field.type)
     if not inner:
-        yield path, _kind(each.type)
+        yield path, _order(field.type)
     for _, child in inner:
-        for below, kind in _leaves(child, path):
-            yield below, kind if pa.types.is_struct(each.type) else None
+        for below, order in _leaves(child, path):
+            yield below, order if pa.types.is_struct(field.type) else None
 
 
 # --- the footer -----------------------------------------------------------------------------------
 
 
-def _groups(footer: bytes, columns: int, wanted: Collection[int]) -> Iterator[dict[int, _Said]]:
-    """Yield what is said of columns, by number, of one row group after the other.
+def _row_groups(
+    footer: bytes, columns: int, wanted: Collection[int]
+) -> Iterator[dict[int, _ChunkStatistics]]:
+    """Yield the statistics of the wanted columns, by number, for one row group after the other.
 
     Raises:
-        ThriftError, IndexError, UnicodeDecodeError: it is damaged, or values are in another order
-            than that of their types.
+        ThriftError, IndexError, UnicodeDecodeError: the footer is damaged, or values are in another
+            order than that of their types.
     """
-    # The orders come last: with them the rest, which is most of a footer, need not be walked.
-    if not footer.endswith(thrift.listing(STRUCT, [_TYPE_ORDER] * columns) + thrift.STOP):
-        raise ThriftError("no order of values")
-    cursor, schema = Cursor(footer), b""
-    for fid, kind in cursor.fields({_F_SCHEMA: LIST, _F_GROUPS: LIST}):
-        if fid == _F_GROUPS:
-            for _ in range(cursor.structs()):
-                yield _group(cursor, columns, wanted)
-            metadata.last.schema = schema
-            return
-        if fid == _F_SCHEMA:
-            schema = cursor.span(LIST, known=metadata.last.schema)
-        else:
-            cursor.skip(kind)
+    # The column orders come last: a footer that ends with them need not be walked to its end.
+    if not footer.endswith(thrift.encode_list(STRUCT, [_TYPE_ORDER] * columns) + thrift.STOP):
+        raise ThriftError("no column orders")
+    read = partial(_read_row_group, columns=columns, wanted=wanted)
+    return read_row_groups(footer, read, to_end=False)
 
 
-def _group(cursor: Cursor, columns: int, wanted: Collection[int]) -> dict[int, _Said]:
-    found = {}
-    for fid, kind in cursor.fields({_G_COLUMNS: LIST}):
-        if fid != _G_COLUMNS:
-            cursor.skip(kind)
-        elif (count := cursor.structs()) != columns:
-            raise ThriftError(f"{count} columns of {columns}")
+def _read_row_group(
+    cursor: Cursor, columns: int, wanted: Collection[int]
+) -> dict[int, _ChunkStatistics]:
+    chunks = {}
+    for field_id, field_type in cursor.fields(_ROW_GROUP):
+        if field_id != RowGroupField.COLUMNS:
+            cursor.skip(field_type)
+        elif (count := cursor.struct_count()) != columns:
+            raise ThriftError(f"{count} columns in a row group, {columns} in the schema")
         else:
             for number in range(columns):
                 if number in wanted:
-                    found[number] = _chunk(cursor)
-                elif match := metadata.ARROW_CHUNK.match(cursor.buf, cursor.pos):
+                    chunks[number] = _read_chunk(cursor)
+                elif match := ARROW_COLUMN_CHUNK.match(cursor.buf, cursor.pos):
                     cursor.pos = match.end()
                 else:
                     cursor.skip(STRUCT)
-    if len(found) < len(wanted):
+    if len(chunks) < len(wanted):
         raise ThriftError("a row group without columns")
-    return found
+    return chunks
 
 
-def _chunk(cursor: Cursor) -> _Said:
-    found = _Said()
-    for fid, kind in cursor.fields({_C_META: STRUCT}):
-        if fid == _C_META:
-            found = _meta(cursor)
+def _read_chunk(cursor: Cursor) -> _ChunkStatistics:
+    chunk = _ChunkStatistics()
+    for field_id, field_type in cursor.fields(_CHUNK):
+        if field_id == ColumnChunkField.META_DATA:
+            chunk = _read_meta_data(cursor)
         else:
-            cursor.skip(kind)
-    return found
+            cursor.skip(field_type)
+    return chunk
 
 
-def _meta(cursor: Cursor) -> _Said:
-    found = _Said()
-    for fid, kind in cursor.fields(_META):
-        if fid == _M_TYPE:
-            found = found._replace(type=cursor.integer())
-        elif fid == _M_PATH:
-            found = found._replace(path=_path(cursor))
-        elif fid == _M_VALUES:
-            found = found._replace(values=cursor.integer())
-        elif fid == _M_STATISTICS:
-            found = _statistics(cursor, found)
+def _read_meta_data(cursor: Cursor) -> _ChunkStatistics:
+    chunk = _ChunkStatistics()
+    for field_id, field_type in cursor.fields(_META_DATA):
+        if field_id not in _META_DATA:
+            cursor.skip(field_type)
+        elif field_id == ColumnMetaDataField.TYPE:
+            chunk = chunk._replace(type=cursor.integer())
+        elif field_id == ColumnMetaDataField.PATH_IN_SCHEMA:
+            chunk = chunk._replace(path=_read_path(cursor))
+        elif field_id == ColumnMetaDataField.NUM_VALUES:
+            chunk = chunk._replace(values=cursor.integer())
         else:
-            cursor.skip(kind)
-    return found
+            chunk = _read_statistics(cursor, chunk)
+    return chunk
 
 
-def _path(cursor: Cursor) -> Path:
-    kind, count = cursor.listing()
-    if kind != BINARY:
-        raise ThriftError(f"a path of the kind {kind}")
+def _read_path(cursor: Cursor) -> ColumnPath:
+    element_type, count = cursor.list_head()
+    if element_type != BINARY:
+        raise ThriftError(f"a path of the Thrift type {element_type}")
     return tuple([cursor.binary().decode() for _ in range(count)])
 
 
-def _statistics(cursor: Cursor, found: _Said) -> _Said:
-    for fid, kind in cursor.fields(_STATISTICS):
-        if fid == _S_NULLS:
-            found = found._replace(nulls=cursor.integer())
-        elif fid == _S_GREATEST:
-            found = found._replace(greatest=cursor.binary())
-        elif fid == _S_LEAST:
-            found = found._replace(least=cursor.binary())
+def _read_statistics(cursor: Cursor, chunk: _ChunkStatistics) -> _ChunkStatistics:
+    for field_id, field_type in cursor.fields(StatisticsField.TYPES):
+        if field_id == StatisticsField.NULL_COUNT:
+            chunk = chunk._replace(nulls=cursor.integer())
+        elif field_id == StatisticsField.MAX_VALUE:
+            chunk = chunk._replace(greatest=cursor.binary())
+        elif field_id == StatisticsField.MIN_VALUE:
+            chunk = chunk._replace(least=cursor.binary())
         else:
-            # Cut short, the greatest must have been made greater: not all writers do that.
-            if (fid, kind) == (_S_GREATEST_EXACT, thrift.FALSE):
-                found = found._replace(greatest=None)
-            elif (fid, kind) == (_S_LEAST_EXACT, thrift.FALSE):
-                found = found._replace(least=None)
-            cursor.skip(kind)
-    return found
+            # A greatest value that is cut short must be increased: not all writers do that.
+            if (field_id, field_type) == (StatisticsField.IS_MAX_VALUE_EXACT, thrift.FALSE):
+                chunk = chunk._replace(greatest=None)
+            elif (field_id, field_type) == (StatisticsField.IS_MIN_VALUE_EXACT, thrift.FALSE):
+                chunk = chunk._replace(least=None)
+            cursor.skip(field_type)
+    return chunk
 
 
 # --- one column -----------------------------------------------------------------------------------
 
 
-def _bounds(said: Sequence[_Said], path: Path, kind: _Kind) -> Bounds | None:
-    """Return what is said of a column in all row groups; None where one of them says too little."""
-    ends: list[tuple[Any, Any]] = []
-    for each in said:
-        if (each.path, each.type) != (path, kind.physical):
+def _bounds(
+    chunks: Sequence[_ChunkStatistics], path: ColumnPath, order: _ValueOrder
+) -> Bounds | None:
+    """Return the bounds of a column in all its chunks; None where one states too little."""
+    stated: list[tuple[Any, Any]] = []
+    for chunk in chunks:
+        if (chunk.path, chunk.type) != (path, order.physical):
             return None
-        if each.nulls == each.values >= 0:
+        if chunk.nulls == chunk.values >= 0:
             continue
-        if each.least is None or each.greatest is None:
+        if chunk.least is None or chunk.greatest is None:
             return None
-        ends.append((each.least, each.greatest))
-    has_nulls = any(each.nulls for each in said)
-    if not ends:
+        stated.append((chunk.least, chunk.greatest))
+    has_nulls = any(chunk.nulls for chunk in chunks)
+    if not stated:
         return Bounds(None, None, has_nulls)
     try:
-        pairs = [(kind.decoded(least), kind.decoded(greatest)) for least, greatest in ends]
+        pairs = [
+            (order.comparable(least), order.comparable(greatest)) for least, greatest in stated
+        ]
         if any(least > greatest for least, greatest in pairs):
             return None
-        least, greatest = min(each for each, _ in pairs), max(each for _, each in pairs)
-        return Bounds(kind.scalar(least), kind.scalar(greatest), has_nulls)
+        least, greatest = min(least for least, _ in pairs), max(greatest for _, greatest in pairs)
+        return Bounds(order.scalar(least), order.scalar(greatest), has_nulls)
     except (ValueError, OverflowError):  # pa.ArrowInvalid and UnicodeDecodeError are ValueErrors
         return None

@@ -1,4 +1,4 @@
-"""Thrift's compact protocol, as much of it as Parquet's metadata needs: walk, skip, encode."""
+"""Thrift's compact protocol, as much of it as Parquet's metadata needs: read, skip, encode."""
 
 from __future__ import annotations
 
@@ -19,34 +19,35 @@ __all__ = [
     "TRUE",
     "Cursor",
     "ThriftError",
-    "binary",
-    "decoded",
-    "integer",
-    "listing",
-    "struct",
+    "decode_integer",
+    "encode_binary",
+    "encode_integer",
+    "encode_list",
+    "encode_struct",
 ]
 
 TRUE, FALSE, I8, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
 STOP: Final = b"\0"
 _INTEGERS: Final = (I16, I32, I64)
-_FIXED: Final = {TRUE: 1, FALSE: 1, I8: 1, DOUBLE: 8, UUID: 16}  # bytes of each in a list or map
+_FIXED: Final = {TRUE: 1, FALSE: 1, I8: 1, DOUBLE: 8, UUID: 16}  # bytes of an element or entry
 _MAX_DEPTH: Final = 32  # footers nest less than ten deep; hostile ones must not exhaust the stack
-_IDS: Final = 1 << 15
-_MORE: Final = 0x80  # the bit of a varint's byte that says another follows
-_LONG: Final = 15  # what a nibble says where the number did not fit in it and follows
+_INT32_RANGE: Final = range(-(1 << 31), 1 << 31)
+_FIELD_IDS: Final = 1 << 15
+_MORE: Final = 0x80  # the bit in a varint's byte that announces another byte
+_LONG: Final = 15  # a list head's count if the real count follows as a varint
 
 
 class ThriftError(ValueError):
-    """Bytes that are not Thrift's compact protocol, or not the value expected there."""
+    """Bytes that are not Thrift's compact protocol, or not the value expected at that place."""
 
 
 class Cursor:
-    """A place in Thrift bytes, moved by reading.
+    """A place in bytes that Thrift encoded; reading moves it.
 
     Each method reads the value at `pos` and leaves `pos` behind it. Malformed bytes raise
-    `ThriftError`, bytes that end too early `IndexError`: at the latest when the stop byte of the
-    enclosing struct is read, for a length that points past the end is not noticed before. Time is
-    linear in the bytes there are, whatever counts they claim.
+    `ThriftError`. Bytes that end too early raise `IndexError`, at the latest when the stop byte of
+    the enclosing struct is read: a length that points past the end is not noticed before. Time is
+    linear in the number of bytes, whatever counts they claim.
     """
 
     __slots__ = ("buf", "pos")
@@ -55,24 +56,26 @@ class Cursor:
         self.buf = buf
         self.pos = pos
 
-    def fields(self, kinds: Mapping[int, int]) -> Iterator[tuple[int, int]]:
-        """Yield id and kind of each field of the struct here, ending behind its stop byte.
+    def fields(self, types: Mapping[int, int]) -> Iterator[tuple[int, int]]:
+        """Yield id and Thrift type of each field of the struct here; end behind its stop byte.
 
-        The caller reads or skips the value before it goes on. `kinds` says which kind the fields
-        have that it is going to read. Ids must ascend, as every known writer has them: so none
-        comes twice, and what follows the last known one can be cut off. They have 16 bits: others
-        cut what is above them off.
+        The caller reads or skips the value before it continues. `types` holds the types of the
+        fields that the caller reads; another type raises. Ids must ascend, as every known writer
+        has them, so no field comes twice, and the fields after the last known one can be cut off.
+        Ids have 16 bits; other readers truncate larger ones, so these raise.
         """
-        buf, fid = self.buf, 0
+        buf, field_id = self.buf, 0
         while head := buf[self.pos]:
             self.pos += 1
-            before, delta, kind = fid, head >> 4, head & 15
-            fid = fid + delta if delta else self.integer()
-            if not before < fid < _IDS:
-                raise ThriftError(f"field {fid} after field {before}")
-            if kinds.get(fid, kind) != kind:
-                raise ThriftError(f"field {fid} is of the kind {kind}")
-            yield fid, kind
+            before, delta, field_type = field_id, head >> 4, head & 15
+            field_id = field_id + delta if delta else self.integer()
+            if not before < field_id < _FIELD_IDS:
+                raise ThriftError(f"field {field_id} after field {before}")
+            if types.get(field_id, field_type) != field_type:
+                raise ThriftError(
+                    f"field {field_id} has the Thrift type {field_type}, not {types[field_id]}"
+                )
+            yield field_id, field_type
         self.pos += 1
 
     def varint(self) -> int:
@@ -93,6 +96,13 @@ class Cursor:
         value = self.varint()
         return value >> 1 ^ -(value & 1)
 
+    def i32(self) -> int:
+        """Read a signed integer that must have 32 bits; Arrow would cut off the rest."""
+        value = self.integer()
+        if value not in _INT32_RANGE:
+            raise ThriftError(f"{value} has more than 32 bits")
+        return value
+
     def binary(self) -> bytes:
         """Read bytes or text."""
         size = self.varint()
@@ -100,77 +110,77 @@ class Cursor:
         self.pos = start + size
         return self.buf[start : self.pos]
 
-    def listing(self) -> tuple[int, int]:
-        """Read the head of a list: kind and number of its elements, which follow."""
+    def list_head(self) -> tuple[int, int]:
+        """Read the head of a list: the type and the number of its elements, which follow."""
         head = self.buf[self.pos]
         self.pos += 1
         count = head >> 4
         return head & 15, self.varint() if count == _LONG else count
 
-    def structs(self) -> int:
-        """Read the head of a list of structs, which follow, and return their number."""
-        kind, count = self.listing()
-        if kind != STRUCT and count:
-            raise ThriftError(f"a list of the kind {kind}, not of structs")
+    def struct_count(self) -> int:
+        """Read the head of a list of structs, which follow; return their number."""
+        element_type, count = self.list_head()
+        if element_type != STRUCT and count:
+            raise ThriftError(f"a list of the Thrift type {element_type}, not of structs")
         return count
 
-    def skip(self, kind: int) -> None:
-        """Pass over the value of a field of this kind."""
-        if kind not in (TRUE, FALSE):  # the kind is the value
-            self._skip(kind, 0)
+    def skip(self, field_type: int) -> None:
+        """Skip the value of a field of this type."""
+        if field_type not in (TRUE, FALSE):  # the type is the value
+            self._skip(field_type, 0)
 
-    def span(self, kind: int, known: bytes) -> bytes:
-        """Read a value as its encoded bytes; if it is `known` it need not be walked."""
+    def span(self, field_type: int, known: bytes) -> bytes:
+        """Read a value as its encoded bytes; if it equals `known` it is not walked."""
         start = self.pos
         # A complete encoding is never the beginning of another one.
         if known and self.buf.startswith(known, start):
             self.pos = start + len(known)
             return known
-        self.skip(kind)
+        self.skip(field_type)
         return self.buf[start : self.pos]
 
-    def _skip(self, kind: int, depth: int) -> None:
-        """Pass over a value, which has at least one byte or (an empty struct's) one stop byte."""
+    def _skip(self, value_type: int, depth: int) -> None:
+        """Skip a value. It has at least one byte: an empty struct has its stop byte."""
         if depth > _MAX_DEPTH:
             raise ThriftError(f"more than {_MAX_DEPTH} levels")
-        if kind in _INTEGERS:
+        if value_type in _INTEGERS:
             self.varint()
-        elif kind == BINARY:
+        elif value_type == BINARY:
             self.binary()
-        elif kind == STRUCT:
+        elif value_type == STRUCT:
             self._skip_struct(depth)
-        elif kind in (LIST, SET):
-            element, count = self.listing()
-            self._skip_all((element,), count, depth)
-        elif kind == MAP:
+        elif value_type in (LIST, SET):
+            element_type, count = self.list_head()
+            self._skip_all((element_type,), count, depth)
+        elif value_type == MAP:
             self._skip_map(depth)
-        elif kind in _FIXED:
-            self.pos += _FIXED[kind]
+        elif value_type in _FIXED:
+            self.pos += _FIXED[value_type]
         else:
-            raise ThriftError(f"a value of the unknown kind {kind}")
+            raise ThriftError(f"a value of the unknown Thrift type {value_type}")
 
     def _skip_struct(self, depth: int) -> None:
         while head := self.buf[self.pos]:
             self.pos += 1
             if not head >> 4:
                 self.varint()  # the id
-            kind = head & 15
-            if kind not in (TRUE, FALSE):
-                self._skip(kind, depth + 1)
+            field_type = head & 15
+            if field_type not in (TRUE, FALSE):
+                self._skip(field_type, depth + 1)
         self.pos += 1
 
     def _skip_map(self, depth: int) -> None:
         if count := self.varint():
-            kinds = self.buf[self.pos]
+            types = self.buf[self.pos]
             self.pos += 1
-            self._skip_all((kinds >> 4, kinds & 15), count, depth)
+            self._skip_all((types >> 4, types & 15), count, depth)
 
-    def _skip_all(self, kinds: tuple[int, ...], count: int, depth: int) -> None:
-        if self.pos + count > len(self.buf):  # none is without bytes
+    def _skip_all(self, value_types: tuple[int, ...], count: int, depth: int) -> None:
+        if self.pos + count > len(self.buf):  # every value has at least one byte
             raise IndexError(count)
         for _ in range(count):
-            for kind in kinds:
-                self._skip(kind, depth + 1)
+            for value_type in value_types:
+                self._skip(value_type, depth + 1)
 
 
 def _varint(value: int) -> bytes:
@@ -182,12 +192,12 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def integer(value: int) -> bytes:
+def encode_integer(value: int) -> bytes:
     """Encode a signed integer (i16, i32 or i64)."""
     return _varint(value << 1 ^ value >> 63)
 
 
-def decoded(value: bytes) -> int:
+def decode_integer(value: bytes) -> int:
     """Decode a signed integer that is known to be complete."""
     result = 0
     for byte in reversed(value):
@@ -195,23 +205,25 @@ def decoded(value: bytes) -> int:
     return result >> 1 ^ -(result & 1)
 
 
-def binary(value: bytes) -> bytes:
+def encode_binary(value: bytes) -> bytes:
     """Encode bytes or text."""
     return _varint(len(value)) + value
 
 
-def listing(kind: int, elements: list[bytes]) -> bytes:
+def encode_list(element_type: int, elements: list[bytes]) -> bytes:
     """Encode a list of encoded elements."""
     count = len(elements)
-    head = bytes([min(count, _LONG) << 4 | kind]) + (_varint(count) if count >= _LONG else b"")
+    head = bytes([min(count, _LONG) << 4 | element_type])
+    if count >= _LONG:
+        head += _varint(count)
     return head + b"".join(elements)
 
 
-def struct(fields: Iterable[tuple[int, int, bytes]]) -> bytes:
-    """Encode a struct of (id, kind, encoded value), ids ascending and less than 16 apart."""
+def encode_struct(fields: Iterable[tuple[int, int, bytes]]) -> bytes:
+    """Encode a struct of (id, type, encoded value), ids ascending and less than 16 apart."""
     out, last = bytearray(), 0
-    for fid, kind, value in fields:
-        out.append(fid - last << 4 | kind)
+    for field_id, field_type, value in fields:
+        out.append(field_id - last << 4 | field_type)
         out += value
-        last = fid
+        last = field_id
     return bytes(out + STOP)

@@ -15,9 +15,9 @@ from columnar_kafka.columns import kafka_column
 from columnar_kafka.columns.rows_to_columns import RowColumns
 from columnar_kafka.config import METADATA_MEMBERS
 from columnar_kafka.schema import RecordSchema, fingerprint
-from columnar_kafka.segment.decoder import Segment
 from columnar_kafka.segment.encoder import ParquetEncoder
 from columnar_kafka.segment.headers import SegmentHeader
+from columnar_kafka.segment.segment import Segment
 
 NAMES = st.one_of(
     st.sampled_from(["a", "b", "a.b", "list", "key_value", "element", "", "ü", "`", " "]),

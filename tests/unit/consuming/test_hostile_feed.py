@@ -20,7 +20,7 @@ from columnar_kafka.config import DecodeLimits
 from columnar_kafka.consuming.feed import Feed
 from columnar_kafka.consuming.offset_store import OffsetStore
 from columnar_kafka.consuming.settings import ConsumerConfig
-from columnar_kafka.segment.decoder import InlineDecoder, Opened, Sealed
+from columnar_kafka.segment.decoder import InlineDecoder, RawSegment, SegmentFile
 from columnar_kafka.segment.isolated import IsolatedDecoder
 from columnar_kafka.testing import FakeKafka
 
@@ -43,10 +43,10 @@ class FailingDecoder(InlineDecoder):
         self._attempts = itertools.count()
         self._fails = fails
 
-    def open(self, sealed: Sealed) -> Opened:
+    def open(self, raw: RawSegment) -> SegmentFile:
         if next(self._attempts) in self._fails:
             raise ColumnarError("no decoder")
-        return super().open(sealed)
+        return super().open(raw)
 
 
 def feed(decoder: InlineDecoder, segments: int = 3) -> Feed:
@@ -161,7 +161,8 @@ def test_a_consumer_names_a_type_that_it_does_not_take_and_goes_on(decode: str) 
         kafka.append("t", 0, of.value, headers=of.headers())
     said = (
         "segment at t[0]@0: field 'a.x' has type null, which no segment of version 1 has: its "
-        "producer has to store another type; with fetch.raw.bytes=true the file can be had as it is"
+        "producer has to store another type; with fetch.raw.bytes=true the consumer hands out the "
+        "file as it is"
     )
     reading = consumer(kafka, columnar_decode=decode)
     first, *rest = reading.consume(4, 30)

@@ -35,8 +35,9 @@ from columnar_kafka.consuming.arrow.projection import Projection
 from columnar_kafka.consuming.arrow.table_feed import TableFeed, TableRequest
 from columnar_kafka.consuming.offset_store import OffsetStore
 from columnar_kafka.plain.base import Formats
-from columnar_kafka.segment import decoder
-from columnar_kafka.segment.decoder import InlineDecoder, Sealed, Segment
+from columnar_kafka.segment import segment as segment_module
+from columnar_kafka.segment.decoder import InlineDecoder, RawSegment
+from columnar_kafka.segment.segment import Segment
 from columnar_kafka.testing import FakeKafka
 from columnar_kafka.testing.memory import MemoryConsumer, MemoryKafka
 
@@ -93,8 +94,8 @@ class Decoded:
     def __init__(self) -> None:
         self._tables: dict[tuple[bytes, Any, bool], pa.Table] = {}
 
-    def open(self, sealed: Sealed) -> Any:
-        value, opened = bytes(sealed.value), InlineDecoder().open(sealed)
+    def open(self, raw: RawSegment) -> Any:
+        value, opened = bytes(raw.value), InlineDecoder().open(raw)
 
         def read(columns: Any, *, encoded: bool = False) -> pa.Table:
             key = value, columns and tuple(columns), encoded
@@ -269,7 +270,7 @@ def test_wherever_it_is_interrupted_each_record_comes_once(
     monkeypatch.setattr(feed, "_HELD_MESSAGES", 3)  # and held back
     if script is SCRIPTS["fetched again"]:
         monkeypatch.setattr(feed, "HELD_BYTES", 1500)  # a segment
-    monkeypatch.setattr(decoder, "_SLICE_ROWS", 2)
+    monkeypatch.setattr(segment_module, "_SLICE_ROWS", 2)
     expected = Reader(kafka, set())
     expected.play(script)
     assert [[value for _, value in found] for found in expected.found.values()] == [

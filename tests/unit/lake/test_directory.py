@@ -18,15 +18,16 @@ from segments import ROWS, numbers, segments
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake import directory
-from columnar_kafka.lake.directory import LocalFiles, ParquetDirectory
+from columnar_kafka.lake.directory import ParquetDirectory
+from columnar_kafka.lake.local_files import LocalFiles
 from columnar_kafka.lake.model import (
     CommitResult,
     Count,
     Fence,
-    Generation,
     MayHaveLandedError,
     NotLandedError,
-    Staged,
+    StageResult,
+    TopicGeneration,
 )
 from columnar_kafka.lake.plan import Layout, Mode, Planner
 from columnar_kafka.lake.stage import land, stage
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-GENERATIONS = {"t": Generation("cluster", "id")}
+GENERATIONS = {"t": TopicGeneration("cluster", "id")}
 FENCE = "kafka:cluster:id:0"
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -66,9 +67,9 @@ def staged(
     *,
     fences: dict[str, Fence] | None = None,
     place: dict[str, Any] | None = None,
-    generation: Generation | None = None,
+    generation: TopicGeneration | None = None,
     **layout: Any,
-) -> Staged:
+) -> StageResult:
     planner = Planner(
         fences=table.fences() if fences is None else fences,
         generations={"t": generation} if generation else GENERATIONS,
@@ -175,7 +176,7 @@ def test_topics_that_readers_would_not_look_into_are_escaped(
     table: ParquetDirectory, topic: str, folder: str
 ) -> None:
     messages = [replace(each, topic=topic) for each in segments([0])]
-    land(messages, table=table, generations={topic: Generation("c", "i")})
+    land(messages, table=table, generations={topic: TopicGeneration("c", "i")})
     assert names(table, "*/*.parquet") == [name(0, 0, folder=folder)]
 
 
@@ -213,7 +214,7 @@ def test_other_places_are_refused(root: str) -> None:
 # --- what is refused ----------------------------------------------------------------------------
 
 
-def refused(table: ParquetDirectory, attempts: list[Staged], match: str) -> None:
+def refused(table: ParquetDirectory, attempts: list[StageResult], match: str) -> None:
     """The commit is refused, changes nothing, and its files can be discarded."""
     before = (rows(table), table.fences())
     with pytest.raises(NotLandedError, match=match):
@@ -225,7 +226,7 @@ def refused(table: ParquetDirectory, attempts: list[Staged], match: str) -> None
 
 def test_a_topic_made_again_is_refused_and_never_called_landed(table: ParquetDirectory) -> None:
     put(table, range(5))
-    again = staged(table, [0, 1], fences={}, generation=Generation("cluster", "new"))
+    again = staged(table, [0, 1], fences={}, generation=TopicGeneration("cluster", "new"))
     refused(table, [again], "the table holds kafka:cluster:id:0, and this is kafka:cluster:new:0")
 
 
@@ -259,14 +260,14 @@ def test_a_lost_log_is_noticed(table: ParquetDirectory) -> None:
     put(table, range(4), file_segments=2)
     for path in table.root.glob("_columnar/log/*"):
         path.unlink()
-    refused(table, [staged(table, range(4))], "is there and not in the log")
+    refused(table, [staged(table, range(4))], "exists and is not in the log")
 
 
 def test_a_file_in_the_way_is_never_overwritten(table: ParquetDirectory) -> None:
     put(table, [0])
     stranger = table.root / name(1, 1)
     stranger.write_bytes((table.root / name(0, 0)).read_bytes())
-    refused(table, [staged(table, [1])], "is there and not in the log")
+    refused(table, [staged(table, [1])], "exists and is not in the log")
 
 
 def test_a_file_put_in_the_way_of_one_that_has_landed_is_not_overwritten(tmp_path: Path) -> None:
@@ -275,7 +276,10 @@ def test_a_file_put_in_the_way_of_one_that_has_landed_is_not_overwritten(tmp_pat
         put(ParquetDirectory(tmp_path, files=NothingAppears()), [0])
     stranger = tmp_path / name(0, 0)
     stranger.write_bytes(b"mine")
-    with pytest.raises(NotLandedError, match=r"p0-0+-0+\.parquet is in the way of .*move it"):
+    with pytest.raises(
+        NotLandedError,
+        match=r"move .*p0-0+-0+\.parquet elsewhere: it is in the way of .*commit 1 of the log",
+    ):
         put(quick(tmp_path), [0, 1])
     assert stranger.read_bytes() == b"mine"
     stranger.unlink()

@@ -15,23 +15,23 @@ from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.model import (
     Count,
     Fence,
-    Generation,
-    Message,
     NotLandedError,
-    Source,
+    SourceMessage,
+    SourcePartition,
     StagedFile,
+    TopicGeneration,
 )
 from columnar_kafka.lake.plan import Layout, Mode, Planner, admit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-GENERATION = Generation("cluster", "id")
+GENERATION = TopicGeneration("cluster", "id")
 FENCE = "kafka:cluster:id:0"
 
 
 def planner(*, fences: Mapping[str, Fence] | None = None, **layout: Any) -> Planner:
-    generations = {"t": GENERATION, "u": Generation("cluster", "other")}
+    generations = {"t": GENERATION, "u": TopicGeneration("cluster", "other")}
     return Planner(fences=fences or {}, generations=generations, layout=Layout(**layout))
 
 
@@ -40,16 +40,16 @@ def fence(first: int, following: int) -> dict[str, Fence]:
     return {FENCE: found}
 
 
-def files(plan: Planner, messages: Iterable[Message]) -> list[list[int]]:
+def files(plan: Planner, messages: Iterable[SourceMessage]) -> list[list[int]]:
     """The offsets of each file, in the order of their beginning."""
     found: list[list[int]] = []
-    current: dict[Source, list[int]] = {}
+    current: dict[SourcePartition, list[int]] = {}
     for message in messages:
-        if piece := plan.place(message):
-            if piece.begins:
+        if placement := plan.place(message):
+            if placement.starts_file:
                 found.append([])
-                current[piece.source] = found[-1]
-            current[piece.source].append(piece.offset)
+                current[placement.source] = found[-1]
+            current[placement.source].append(placement.offset)
     return found
 
 
@@ -103,7 +103,7 @@ def test_what_is_below_the_fence_is_counted_and_does_not_land() -> None:
 
 def test_a_plain_message_below_the_fence_is_one_record_and_no_error() -> None:
     plan = planner(fences=fence(0, 5))
-    plain = Message(topic="t", partition=0, offset=3, headers=None, value=None)
+    plain = SourceMessage(topic="t", partition=0, offset=3, headers=None, value=None)
     assert plan.place(plain) is None
     assert plan.landed_before == {FENCE: Count(1, 1)}
 
@@ -115,7 +115,7 @@ def test_what_is_below_the_tables_beginning_is_refused() -> None:
 
 def test_a_topic_rewritten_below_its_fence_is_noticed() -> None:
     impostor = segment(pa.table({"n": [1]}), offset=4, number=99)
-    with pytest.raises(LakeError, match=r"t\[0\]@4: is segment p-99, and p-4 has landed"):
+    with pytest.raises(LakeError, match=r"t\[0\]@4: is segment p-99, but p-4 has landed"):
         planner(fences=fence(0, 5)).place(impostor)
 
 
@@ -128,7 +128,7 @@ def test_another_generation_of_a_topic_is_refused() -> None:
 def test_two_topics_must_not_share_a_fence() -> None:
     plan = Planner(fences={}, generations={"t": GENERATION, "u": GENERATION})
     plan.place(numbered(0))
-    with pytest.raises(LakeError, match="stands for topic t; each topic needs"):
+    with pytest.raises(LakeError, match="belongs to topic t; every topic needs"):
         plan.place(numbered(0, topic="u"))
 
 
@@ -180,7 +180,7 @@ def test_files_of_one_attempt_never_overlap(offsets: list[int], limit: int) -> N
 
 
 def test_a_plain_message_is_refused_by_place() -> None:
-    plain = Message(topic="t", partition=3, offset=7, headers=[("a", b"b")], value=b"x")
+    plain = SourceMessage(topic="t", partition=3, offset=7, headers=[("a", b"b")], value=b"x")
     with pytest.raises(LakeError, match=r"t\[3\]@7: is a plain message"):
         planner().place(plain)
 
@@ -195,13 +195,13 @@ def test_a_segment_of_a_newer_version_is_refused_by_place() -> None:
 @pytest.mark.parametrize("bad", ["", "a:b", "a b", "x" * 501])
 def test_ids_that_would_blur_fences_are_refused(bad: str) -> None:
     with pytest.raises(LakeError, match="id '"):
-        Generation("cluster", bad)
+        TopicGeneration("cluster", bad)
 
 
 @pytest.mark.parametrize("bad", ["", "a/b", "..\n", "a:b"])
 def test_names_no_topic_can_have_are_refused(bad: str) -> None:
-    with pytest.raises(LakeError, match="no Kafka partition"):
-        Source(GENERATION, bad, 0)
+    with pytest.raises(LakeError, match="not a Kafka partition"):
+        SourcePartition(GENERATION, bad, 0)
 
 
 # --- the commit ---------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ def test_a_file_below_the_tables_beginning_does_not_land(last: int) -> None:
 @pytest.mark.parametrize("held", [{}, {"kafka:cluster:id:0": fence(0, 5)[FENCE]}])
 def test_another_generation_does_not_land(held: dict[str, Fence]) -> None:
     """Neither in a table that has one, nor together in one commit."""
-    with pytest.raises(NotLandedError, match="made again, or it is another cluster's"):
+    with pytest.raises(NotLandedError, match="created again, or it is another cluster's"):
         admit([file(5, 6), file(7, 8, fence="kafka:cluster:new:0")], held)
 
 

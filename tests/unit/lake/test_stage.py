@@ -16,7 +16,7 @@ from segments import ROWS, numbered, numbers, segment, segments
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake import stage as stage_module
 from columnar_kafka.lake.directory import ParquetDirectory
-from columnar_kafka.lake.model import Count, Generation, Message, Staged, StagedFile
+from columnar_kafka.lake.model import Count, SourceMessage, StagedFile, StageResult, TopicGeneration
 from columnar_kafka.lake.plan import Layout, Mode, Planner
 from columnar_kafka.lake.stage import stage
 from columnar_kafka.lake.stitch import Stitched, Stitcher, StitchError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-GENERATIONS = {"t": Generation("cluster", "id")}
+GENERATIONS = {"t": TopicGeneration("cluster", "id")}
 
 
 @pytest.fixture
@@ -33,7 +33,9 @@ def table(tmp_path: Path) -> ParquetDirectory:
     return ParquetDirectory(tmp_path / "lake")
 
 
-def staged(table: ParquetDirectory, messages: Iterable[Message], **layout: Any) -> Staged:
+def staged(
+    table: ParquetDirectory, messages: Iterable[SourceMessage], **layout: Any
+) -> StageResult:
     planner = Planner(fences=table.fences(), generations=GENERATIONS, layout=Layout(**layout))
     return stage(messages, table=table, planner=planner)
 
@@ -128,7 +130,7 @@ def test_the_values_may_be_any_buffer(table: ParquetDirectory) -> None:
 def test_only_one_message_is_held_at_a_time(table: ParquetDirectory) -> None:
     """A value is written before the next is asked for."""
 
-    def stream() -> Iterator[Message]:
+    def stream() -> Iterator[SourceMessage]:
         for offset in range(3):
             yield numbered(offset)
             assert sum(path.stat().st_size for path in left(table)) == 0 or offset
@@ -155,14 +157,14 @@ def test_a_segment_without_a_value_fails_the_attempt(table: ParquetDirectory) ->
 
 
 def test_a_plain_message_fails_the_attempt(table: ParquetDirectory) -> None:
-    plain = Message(topic="t", partition=0, offset=8, headers=None, value=b"{}")
+    plain = SourceMessage(topic="t", partition=0, offset=8, headers=None, value=b"{}")
     with pytest.raises(LakeError, match=r"t\[0\]@8: is a plain message; only segments can land"):
         staged(table, [*segments([0, 1]), plain])
     assert left(table) == []
 
 
 def test_an_input_that_breaks_off_leaves_nothing(table: ParquetDirectory) -> None:
-    def stream() -> Iterator[Message]:
+    def stream() -> Iterator[SourceMessage]:
         yield from segments([0, 1])
         raise ConnectionError("gone")
 
@@ -184,7 +186,9 @@ def test_a_segment_that_lies_about_its_schema_is_refused(table: ParquetDirectory
     )
     batch = pa.table({"other": ["x"]}).to_batches()[0]
     value = ParquetEncoder("zstd").encode(batch, header.footer())
-    liar = Message(topic="t", partition=0, offset=2, headers=header.headers(value), value=value)
+    liar = SourceMessage(
+        topic="t", partition=0, offset=2, headers=header.headers(value), value=value
+    )
     with pytest.raises(LakeError, match=r"t\[0\]@2: columnar\.schema is"):
         staged(table, [*segments([0, 1]), liar])
     assert left(table) == []

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake import parquet_footer as footer_module
 from columnar_kafka.lake import stitch as stitch_module
+from columnar_kafka.lake.row_groups import RowGroupCopier
 from columnar_kafka.lake.stitch import Stitched, Stitcher, StitchError, stitch
 from columnar_kafka.segment.parquet import thrift
 from columnar_kafka.segment.parquet.thrift import BINARY, I64, LIST, STRUCT, Cursor
@@ -85,12 +85,12 @@ def fields_of(encoded: bytes) -> Fields:
 
 
 def encoded(fields: Fields) -> bytes:
-    return thrift.struct((fid, *fields[fid]) for fid in sorted(fields))
+    return thrift.encode_struct((fid, *fields[fid]) for fid in sorted(fields))
 
 
 def elements_of(encoded_list: bytes) -> list[bytes]:
     cursor = Cursor(encoded_list)
-    kind, count = cursor.listing()
+    kind, count = cursor.list_head()
     return [cursor.span(kind, b"") for _ in range(count)]
 
 
@@ -113,12 +113,12 @@ def edited(data: bytes, *, struct: str, **changes: tuple[int, bytes] | None) -> 
     def group(data: bytes) -> bytes:
         fields = fields_of(data)
         columns = [column(one) for one in elements_of(fields[1][1])]
-        fields[1] = (LIST, thrift.listing(STRUCT, columns))
+        fields[1] = (LIST, thrift.encode_list(STRUCT, columns))
         return apply(fields, "group")
 
     fields = fields_of(footer_of(data))
     groups = [group(one) for one in elements_of(fields[4][1])]
-    fields[4] = (LIST, thrift.listing(STRUCT, groups))
+    fields[4] = (LIST, thrift.encode_list(STRUCT, groups))
     return with_footer(data, apply(fields, "file"))
 
 
@@ -261,7 +261,7 @@ def test_sorting_columns_stay() -> None:
 
 def test_ordinals_are_numbered_anew() -> None:
     data = parquet(FLAT, row_group_size=500)
-    data = edited(data, struct="group", f7=(thrift.I16, thrift.integer(9)))
+    data = edited(data, struct="group", f7=(thrift.I16, thrift.encode_integer(9)))
     groups = elements_of(fields_of(footer_of(stitched(data, data)))[4][1])
     assert [Cursor(fields_of(one)[7][1]).integer() for one in groups] == [0, 1, 2, 3]
 
@@ -275,7 +275,7 @@ def test_the_row_groups_position_moves_with_its_first_page() -> None:
 
 def test_a_dictionary_position_of_zero_means_none() -> None:
     data = parquet(FLAT, use_dictionary=False)
-    data = edited(data, struct="meta", f11=(I64, thrift.integer(0)))
+    data = edited(data, struct="meta", f11=(I64, thrift.encode_integer(0)))
     result = both_ways(data, data)
     assert result is not None
     assert Cursor(column_fields(result, group=1)[1][11][1]).integer() == 0
@@ -283,19 +283,21 @@ def test_a_dictionary_position_of_zero_means_none() -> None:
 
 
 def test_the_deprecated_file_offset_becomes_zero() -> None:
-    data = edited(parquet(FLAT), struct="chunk", f2=(I64, thrift.integer(1 << 40)))
+    data = edited(parquet(FLAT), struct="chunk", f2=(I64, thrift.encode_integer(1 << 40)))
     assert stitched(data) == stitched(parquet(FLAT))
 
 
 @pytest.mark.parametrize("struct", ["file", "group", "chunk", "meta"])
 def test_unknown_fields_that_may_hold_positions_are_left_out(struct: str) -> None:
-    data = edited(parquet(FLAT), struct=struct, f18=(BINARY, thrift.binary(b"unknown")))
+    data = edited(parquet(FLAT), struct=struct, f18=(BINARY, thrift.encode_binary(b"unknown")))
     assert stitched(data, data) == stitched(parquet(FLAT), parquet(FLAT))
 
 
 def test_unknown_fields_further_inside_are_carried_along() -> None:
     data = parquet(FLAT)
-    statistics = fields_of(column_fields(data)[1][12][1]) | {15: (BINARY, thrift.binary(b"new"))}
+    statistics = fields_of(column_fields(data)[1][12][1]) | {
+        15: (BINARY, thrift.encode_binary(b"new"))
+    }
     data = edited(data, struct="meta", f12=(STRUCT, encoded(statistics)))
     kept = fields_of(column_fields(stitched(data))[1][12][1])
     assert kept == statistics
@@ -337,29 +339,29 @@ ONE = (STRUCT, thrift.STOP)
     ("struct", "changes", "reason"),
     [
         ("file", {"f8": ONE}, "encrypted file"),
-        ("file", {"f9": (BINARY, thrift.binary(b"key"))}, "encrypted file"),
+        ("file", {"f9": (BINARY, thrift.encode_binary(b"key"))}, "encrypted file"),
         ("chunk", {"f8": ONE}, "encrypted column"),
-        ("chunk", {"f9": (BINARY, thrift.binary(b"x"))}, "encrypted column"),
-        ("chunk", {"f1": (BINARY, thrift.binary(b"other.parquet"))}, "file_path"),
+        ("chunk", {"f9": (BINARY, thrift.encode_binary(b"x"))}, "encrypted column"),
+        ("chunk", {"f1": (BINARY, thrift.encode_binary(b"other.parquet"))}, "file_path"),
         ("chunk", {"f3": None}, "without metadata"),
-        ("chunk", {"f3": (I64, thrift.integer(1))}, "field 3 is of the kind"),
-        ("meta", {"f9": (I64, thrift.integer(3))}, "within the file's body"),
-        ("meta", {"f9": (I64, thrift.integer(-5))}, "within the file's body"),
-        ("meta", {"f9": (I64, thrift.integer(1 << 30))}, "within the file's body"),
+        ("chunk", {"f3": (I64, thrift.encode_integer(1))}, "field 3 has the Thrift type 6, not 12"),
+        ("meta", {"f9": (I64, thrift.encode_integer(3))}, "within the file's body"),
+        ("meta", {"f9": (I64, thrift.encode_integer(-5))}, "within the file's body"),
+        ("meta", {"f9": (I64, thrift.encode_integer(1 << 30))}, "within the file's body"),
         ("meta", {"f9": None, "f11": None}, "within the file's body"),
         ("meta", {"f7": None}, "within the file's body"),
-        ("meta", {"f7": (I64, thrift.integer(-1))}, "within the file's body"),
-        ("meta", {"f7": (I64, thrift.integer(1 << 30))}, "within the file's body"),
-        ("meta", {"f10": (I64, thrift.integer(1 << 30))}, "within the file's body"),
-        ("meta", {"f11": (I64, thrift.integer(1 << 30))}, "within the file's body"),
-        ("meta", {"f14": (I64, thrift.integer(1 << 30))}, "within the file's body"),
-        ("group", {"f5": (I64, thrift.integer(1 << 30))}, "within the file's body"),
-        ("group", {"f6": (I64, thrift.integer(1 << 30))}, "within the file's body"),
-        ("group", {"f3": (I64, thrift.integer(7))}, "1000 rows in the footer, 7 in"),
-        ("group", {"f3": (I64, thrift.integer(-1))}, "-1 rows"),
+        ("meta", {"f7": (I64, thrift.encode_integer(-1))}, "within the file's body"),
+        ("meta", {"f7": (I64, thrift.encode_integer(1 << 30))}, "within the file's body"),
+        ("meta", {"f10": (I64, thrift.encode_integer(1 << 30))}, "within the file's body"),
+        ("meta", {"f11": (I64, thrift.encode_integer(1 << 30))}, "within the file's body"),
+        ("meta", {"f14": (I64, thrift.encode_integer(1 << 30))}, "within the file's body"),
+        ("group", {"f5": (I64, thrift.encode_integer(1 << 30))}, "within the file's body"),
+        ("group", {"f6": (I64, thrift.encode_integer(1 << 30))}, "within the file's body"),
+        ("group", {"f3": (I64, thrift.encode_integer(7))}, "1000 rows in the footer, 7 in"),
+        ("group", {"f3": (I64, thrift.encode_integer(-1))}, "-1 rows"),
         ("group", {"f1": (LIST, b"\x0c")}, "0 columns, where the schema has 5"),
         ("file", {"f2": None}, "the schema has 0"),
-        ("file", {"f3": (I64, thrift.integer(5))}, "5 rows in the footer"),
+        ("file", {"f3": (I64, thrift.encode_integer(5))}, "5 rows in the footer"),
     ],
 )
 def test_a_footer_that_cannot_be_moved_is_refused(
@@ -370,7 +372,7 @@ def test_a_footer_that_cannot_be_moved_is_refused(
         data = parquet(FLAT)
         fields = fields_of(footer_of(data))
         group = fields_of(elements_of(fields[4][1])[0]) | {1: changes["f1"]}
-        fields[4] = (LIST, thrift.listing(STRUCT, [encoded(group)]))
+        fields[4] = (LIST, thrift.encode_list(STRUCT, [encoded(group)]))
         data = with_footer(data, encoded(fields))
     else:
         data = edited(parquet(FLAT), struct=struct, **changes)
@@ -404,7 +406,7 @@ def test_other_column_orders_are_refused() -> None:
     ],
 )
 def test_readers_judge_by_the_writer_so_writers_are_not_mixed(writer: bytes, *, fits: bool) -> None:
-    other = edited(parquet(FLAT), struct="file", f6=(BINARY, thrift.binary(writer)))
+    other = edited(parquet(FLAT), struct="file", f6=(BINARY, thrift.encode_binary(writer)))
     if fits:
         assert read(stitched(parquet(FLAT), other)).num_rows == 2000
     else:
@@ -413,12 +415,12 @@ def test_readers_judge_by_the_writer_so_writers_are_not_mixed(writer: bytes, *, 
 
 def test_two_arrow_schemas_in_one_file_are_refused() -> None:
     pairs = elements_of(fields_of(footer_of(parquet(FLAT)))[5][1])
-    twice = edited(parquet(FLAT), struct="file", f5=(LIST, thrift.listing(STRUCT, pairs * 2)))
-    assert "ARROW:schema stands twice" in refused(twice)
+    twice = edited(parquet(FLAT), struct="file", f5=(LIST, thrift.encode_list(STRUCT, pairs * 2)))
+    assert "ARROW:schema occurs twice" in refused(twice)
 
 
 def test_more_rows_than_can_be_counted_are_refused() -> None:
-    many = (I64, thrift.integer(1 << 62))
+    many = (I64, thrift.encode_integer(1 << 62))
     data = edited(edited(parquet(FLAT), struct="file", f3=many), struct="group", f3=many)
     assert "more than 9223372036854775807 rows" in refused(data, data)
 
@@ -532,14 +534,14 @@ def both_ways(*files: bytes) -> bytes | None:
     """Stitch, with Arrow's chunks read by the expression and field by field: it is the same."""
     fast = outcome(*files)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(footer_module.Footer, "_read_arrow_chunk", lambda _: False)
+        patch.setattr(RowGroupCopier, "_copy_arrow_chunk", lambda _: False)
         assert outcome(*files) == fast
     return fast
 
 
 def test_arrows_chunks_match_the_expression(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or stitching still works, several times slower."""
-    monkeypatch.setattr(footer_module.Footer, "_read_chunk", None)
+    monkeypatch.setattr(RowGroupCopier, "_copy_chunk", None)
     for option in ("write_statistics", "use_dictionary", "store_schema"):
         options: dict[str, Any] = {option: False}
         assert outcome(parquet(FLAT, **options), parquet(FLAT, **options))
@@ -640,8 +642,8 @@ def test_random_bytes_are_walked_or_refused(data: bytes) -> None:
 
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_integers_are_encoded_as_they_are_decoded(value: int) -> None:
-    data = thrift.integer(value)
-    assert Cursor(data).integer() == thrift.decoded(data) == value
+    data = thrift.encode_integer(value)
+    assert Cursor(data).integer() == thrift.decode_integer(data) == value
 
 
 @pytest.mark.parametrize(

@@ -408,7 +408,7 @@ def test_a_kafka_column_that_is_not_version_1s_is_refused(kind: str) -> None:
     segment = forged(table)
     for read in (segment.verify, segment.to_table, lambda: next(segment.records())):
         kind_read = str(KAFKA[kind].type).replace("item", "element")  # as Parquet calls them
-        assert refusal(read) == f"column _kafka is {kind_read}: not that of version 1"
+        assert refusal(read) == (f"column _kafka is {kind_read}, which version 1 does not allow")
 
 
 def test_members_in_another_order_are_not_version_1s() -> None:
@@ -416,7 +416,7 @@ def test_members_in_another_order_are_not_version_1s() -> None:
     column = pa.StructArray.from_arrays([pa.nulls(3, pa.binary()), pa.array([0, 1, 2], pa.int32())],
                                         fields=fields)  # fmt: skip
     table = NUMBERS.append_column(pa.field("_kafka", column.type, nullable=False), column)
-    assert refusal(forged(table).verify).endswith("not that of version 1")
+    assert refusal(forged(table).verify).endswith(", which version 1 does not allow")
 
 
 def foreign(column: pa.Array) -> Segment:
@@ -464,7 +464,8 @@ def test_a_type_that_version_1_does_not_have_is_named(path: str) -> None:
     ):
         assert refusal(read) == (
             f"field {path!r} has type {shown}, which no segment of version 1 has: its producer has "
-            "to store another type; with fetch.raw.bytes=true the file can be had as it is"
+            "to store another type; with fetch.raw.bytes=true the consumer hands out the file as "
+            "it is"
         )
 
 
@@ -492,7 +493,7 @@ NO_DICT = {
     "field 'c.item.a' occurs 2 times": pa.ListArray.from_arrays(
         [0, 1, 1], pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
     ),
-    "field 'c.m' has keys of type struct<k: int8>": pa.array(
+    "field 'c.m' has map keys of type struct<k: int8>": pa.array(
         [{"m": [({"k": 1}, 1)]}, None],
         pa.struct([("m", pa.map_(pa.struct([("k", pa.int8())]), pa.int8()))]),
     ),
@@ -504,7 +505,8 @@ def test_what_no_dict_can_hold_is_read_as_columns(what: str) -> None:
     table = pa.table({"c": NO_DICT[what]})
     segment = forged(table)
     assert refusal(lambda: next(segment.records())) == (
-        f"{what}, as no dict can: read it as columns, with to_table or consume_arrow"
+        f"{what}; a Python dict cannot hold that: read the segment as columns, with to_table or "
+        "consume_arrow"
     )
     assert segment.to_table()["c"].equals(table["c"].cast(segment.schema.field("c").type))
 

@@ -315,6 +315,7 @@ def test_the_value_must_have_its_checksum() -> None:
     with pytest.raises(SegmentError) as raised:
         check_value(VALUE[:-1], zlib.crc32(VALUE))
     assert raised.value.reason == (
-        f"columnar.crc32 is {zlib.crc32(VALUE)} and the value's is {zlib.crc32(VALUE[:-1])}: "
+        f"columnar.crc32 is {zlib.crc32(VALUE)}, but the value has the checksum "
+        f"{zlib.crc32(VALUE[:-1])}: "
         "the bytes are damaged"
     )

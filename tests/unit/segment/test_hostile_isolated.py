@@ -68,12 +68,12 @@ def program(does: str) -> str:
 import ctypes, os, signal, sys, time
 sys.path[:] = sys.argv[3:]
 from columnar_kafka.segment import decoder, isolated
-decode = decoder._File.read
+decode = decoder._InlineFile.read
 def read(self, columns):
     if b"bad" in self._data:
         {does}
     return decode(self, columns)
-decoder._File.read = read
+decoder._InlineFile.read = read
 isolated.serve(int(sys.argv[1]), sys.argv[2])
 """
 
@@ -217,7 +217,7 @@ def test_a_child_that_grows_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert segment(GOOD, made).to_table().equals(TABLE)
     says = refusal(BAD, made)
     assert says.startswith("decoding it took ")
-    assert "more than 419430400: columnar.max.decoded.bytes, and what any process" in says
+    assert "more than 419430400: columnar.max.decoded.bytes and what an idle child" in says
     assert segment(GOOD, made).to_table().equals(TABLE)
     made.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from columnar_kafka import Segment, SegmentError
 from columnar_kafka.config import DecodeLimits
 from columnar_kafka.lake.stitch import stitch
 from columnar_kafka.segment.decoder import InlineDecoder
-from columnar_kafka.segment.parquet import metadata
+from columnar_kafka.segment.parquet import metadata, page_header
 from columnar_kafka.segment.parquet.page_walk import walk
 from columnar_kafka.segment.parquet.thrift import BINARY, FALSE, I32, LIST, STOP, Cursor
 
@@ -53,10 +54,10 @@ SAYS = {
     "suffixes": "2000000000 lengths of 3 values",
     "null_lists": "decoded up to column l.list.element, the segment has 8000000",
     "null_bytes": "decoded up to column b, the segment has 10737418240000",
-    "many_entries": "column s has 3 values and a dictionary of 2147483647",
+    "many_entries": "column s has 3 values and a dictionary of 2147483647 entries",
     "many_chunks": "Exceeded size limit",
     "deep": "Parquet schema too deeply nested",
-    "no_codec": "column n is compressed with codec 99",
+    "no_codec": "column n is compressed with codec 99, which version 1 does not allow",
     "shared_name": "decoded up to its schema, the segment has 268600000 bytes",
     "unusual_name": "the Parquet metadata is damaged: field 1 after field 2",
 }
@@ -210,15 +211,18 @@ PLAIN = sent(
     [
         (no_checksum, "column n has a page at 4 without a checksum"),
         (put(1, 1), "column n has a page at 4 of the unknown type 1"),
-        (put(-1, 2), "column n has a page at 4 that ends behind the column"),
-        (put(1 << 20, 3), "column n has a page at 4 that ends behind the column"),
-        (put(400, 2), "column n has a page at 4, not compressed, of two sizes"),
+        (put(-1, 2), "column n has a page at 4 that ends after the column chunk"),
+        (put(1 << 20, 3), "column n has a page at 4 that ends after the column chunk"),
+        (
+            put(400, 2),
+            "column n has an uncompressed page at 4 whose compressed and uncompressed sizes differ",
+        ),
         (put(1 << 32, 2), "more than 32 bits"),
         (again, "field 65538 after field 5"),
         (put(2, 5, 1), "column n has 2 values in its pages, 3 in the footer"),
         (put(-3, 5, 1), "column n has a page of -3 values in encoding 0"),
         (put(5, 5, 2), "column n has a page of 3 values in encoding 5"),
-        (put(4, 5, 3), "column n has a page with levels in encodings [4]"),
+        (put(4, 5, 3), "column n has a page whose levels have the encodings [4], not RLE"),
         (meta(4, 5), "column n has 4 values in 3 rows"),
         (meta(-3, 5), "column n has -3 values in 3 rows"),
     ],
@@ -232,10 +236,10 @@ def test_a_page_that_is_not_what_it_says_is_refused(
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (swap, "not from "),
-        (meta(1, 9), "not from "),
-        (meta(1 << 40, 7), "not from "),
-        (meta(10, 7), "has a page at 4 that ends behind the column"),
+        (swap, ", not between "),
+        (meta(1, 9), ", not between "),
+        (meta(1 << 40, 7), ", not between "),
+        (meta(10, 7), "has a page at 4 that ends after the column chunk"),
     ],
 )
 def test_a_column_that_is_not_where_the_footer_says_is_refused(
@@ -325,7 +329,7 @@ def test_a_page_whose_is_compressed_is_a_number_is_refused() -> None:
         for page in file.chunks[0][0]:
             field(page.header, 8, 7)[1:] = [I32, 0]
 
-    assert "field 7 is of the kind 5" in refusal(changed(of, change))
+    assert "field 7 has the Thrift type 5, not a boolean" in refusal(changed(of, change))
 
 
 OPTIONAL = {
@@ -447,26 +451,29 @@ def test_the_place_of_a_dictionary_may_be_left_out() -> None:
 # --- reading metadata -----------------------------------------------------------------------------
 
 
+NOTHING = re.compile(b"(?!)")
+
+
 def test_what_arrow_writes_is_read_as_everything_else_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """The expressions, which are only faster, find what reading field by field finds."""
     of = hostile.ordinary("zstd")
     file = pq.ParquetFile(pa.BufferReader(of.value))
     end = len(of.value) - 8 - file.metadata.serialized_size
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(metadata, "_any_chunk", None)
-        patch.setattr(metadata, "_any_page", None)
-        fast = list(metadata.groups(of.value[end:-8]))
+        patch.setattr(metadata, "_walk_chunk", None)
+        patch.setattr(page_header, "_walk_page_header", None)
+        fast = list(metadata.row_groups(of.value[end:-8]))
         walked = walk(of.value, file, DecodeLimits())
-    nothing = metadata.re.compile(b"(?!)")
-    monkeypatch.setattr(metadata, "ARROW_CHUNK", nothing)
-    monkeypatch.setattr(metadata, "_ARROW_PAGE", nothing)
-    assert list(metadata.groups(of.value[end:-8])) == fast
+    monkeypatch.setattr(metadata, "ARROW_COLUMN_CHUNK", NOTHING)
+    monkeypatch.setattr(page_header, "ARROW_PAGE_HEADER", NOTHING)
+    assert list(metadata.row_groups(of.value[end:-8])) == fast
     assert walk(of.value, file, DecodeLimits()) == walked
 
 
 def test_both_ways_read_damaged_headers_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     of = hostile.ordinary("none")
-    starts = [chunk.start for group in metadata.groups(_footer(of.value)) for chunk in group.chunks]
+    row_groups = metadata.row_groups(_footer(of.value))
+    starts = [chunk.start for row_group in row_groups for chunk in row_group.chunks]
     rng, seen = random.Random(3), 0
     for _ in range(3000):
         data = bytearray(of.value)
@@ -474,7 +481,7 @@ def test_both_ways_read_damaged_headers_alike(monkeypatch: pytest.MonkeyPatch) -
         data[start + rng.randrange(40)] ^= 1 << rng.randrange(8)
         fast = read(bytes(data), start)
         with monkeypatch.context() as patch:
-            patch.setattr(metadata, "_ARROW_PAGE", metadata.re.compile(b"(?!)"))
+            patch.setattr(page_header, "ARROW_PAGE_HEADER", NOTHING)
             assert read(bytes(data), start) == fast
         seen += fast is not None
     assert 0 < seen < 3000
@@ -484,18 +491,18 @@ def test_a_footer_that_ends_too_early_changes_nothing_for_the_next() -> None:
     """What is taken for granted of the next file is a schema that was read to its end."""
     schema = bytes([2 << 4 | LIST, 1 << 4 | BINARY, 10]) + b"\xff" * 10
     with pytest.raises(IndexError):
-        list(metadata.groups(schema[:-7]))
-    assert list(metadata.groups(schema + STOP)) == []
+        list(metadata.row_groups(schema[:-7]))
+    assert list(metadata.row_groups(schema + STOP)) == []
 
 
 def _footer(data: bytes) -> bytes:
     return data[len(data) - 8 - int.from_bytes(data[-8:-4], "little") : -8]
 
 
-def read(data: bytes, start: int) -> tuple[metadata.Page, int] | None:
+def read(data: bytes, start: int) -> tuple[page_header.PageHeader, int] | None:
     cursor = Cursor(data, start)
     try:
-        return metadata.page(cursor), cursor.pos
+        return page_header.read_page_header(cursor), cursor.pos
     except (ValueError, IndexError):
         return None
 

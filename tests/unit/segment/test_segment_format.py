@@ -213,9 +213,7 @@ def test_the_worked_example() -> None:
 
 def test_the_pages_words_for_types_are_the_codes() -> None:
     """Each type that can be stored is written as one of them; with its own numbers and zones."""
-    table = PAGE.split("Types are written in these words and no others:")[1].split("Other layouts")[
-        0
-    ]
+    table = PAGE.split("Types have these names and no others:")[1].split("Other layouts")[0]
     words = set(re.findall(r"`([^`]+)`", table))
     expected = {
         re.search(r'^0 "f" (.+)\?$', canonical(pa.schema([("f", each)])), flags=re.MULTILINE)[1]

@@ -74,14 +74,14 @@ def test_it_goes_on_inside_a_segment_without_decoding_it_again(kafka, monkeypatc
 def test_chunks_are_the_decoded_columns_themselves(kafka, monkeypatch) -> None:
     put(kafka, numbers(0, 100))
     addresses = []
-    read = decoder._File.read
+    read = decoder._InlineFile.read
 
     def watched(*args: Any) -> pa.Table:
         table = read(*args)
         addresses.append(table["n"].chunk(0).buffers()[1].address)
         return table
 
-    monkeypatch.setattr(decoder._File, "read", watched)
+    monkeypatch.setattr(decoder._InlineFile, "read", watched)
     table = begin(kafka, at=position.pack(0, 10, 100)).consume_arrow(20, 0)
     chunk = table["n"].chunk(0)
     assert [chunk.buffers()[1].address] == addresses
@@ -359,7 +359,7 @@ def test_an_interrupted_call_has_taken_nothing(kafka, monkeypatch) -> None:
     put(kafka, numbers(3))
     consumer = begin(kafka)
     assert consumer.consume_arrow(1, 0).num_rows == 1
-    read = decoder._File.read
+    read = decoder._InlineFile.read
     raising = iter([KeyboardInterrupt])
 
     def interrupted(*args: Any) -> pa.Table:
@@ -367,7 +367,7 @@ def test_an_interrupted_call_has_taken_nothing(kafka, monkeypatch) -> None:
             raise error
         return read(*args)
 
-    monkeypatch.setattr(decoder._File, "read", interrupted)
+    monkeypatch.setattr(decoder._InlineFile, "read", interrupted)
     with pytest.raises(KeyboardInterrupt):
         consumer.consume_arrow(5, 0)
     assert after(consumer) == position.pack(0, 1, 3)

@@ -21,8 +21,8 @@ from columnar_kafka import SchemaError, SegmentError, position
 from columnar_kafka.consuming.arrow.projection import Projection
 from columnar_kafka.consuming.arrow.table_builder import segment_rows
 from columnar_kafka.plain import Json
-from columnar_kafka.segment.decoder import Segment
 from columnar_kafka.segment.isolated import IsolatedDecoder
+from columnar_kafka.segment.segment import Segment
 from columnar_kafka.testing import FakeKafka
 
 if TYPE_CHECKING:

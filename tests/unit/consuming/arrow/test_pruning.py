@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from columnar_kafka.consuming.arrow import pruning, table_builder
 from columnar_kafka.consuming.arrow.projection import Projection
 from columnar_kafka.errors import SchemaError
-from columnar_kafka.segment.decoder import Segment
 from columnar_kafka.segment.isolated import IsolatedDecoder
+from columnar_kafka.segment.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable

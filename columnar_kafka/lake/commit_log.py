@@ -1,0 +1,140 @@
+"""The log of a directory's commits: numbered entries, each written once and never changed.
+
+An entry is the intent of one commit: its files, and the fences of the whole table after it. It
+appears whole or not at all, under the next free number. Writing it is the commit: from then on the
+files have landed, though none is visible yet.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.model import Fence, MayHaveLandedError, NotLandedError, StagedFile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from columnar_kafka.lake.local_files import LocalFiles
+
+__all__ = ["CommitLog", "LogEntry"]
+
+_FOLDER: Final = "_columnar/log"
+_NAME: Final = re.compile(r"([0-9]{20})\.json", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEntry:
+    """One commit. `files` are by final path; `tails` has the path of each fence's last file."""
+
+    sequence: int = 0
+    attempt: str = ""
+    files: Mapping[str, StagedFile] = field(default_factory=dict)
+    fences: Mapping[str, Fence] = field(default_factory=dict)
+    tails: Mapping[str, str] = field(default_factory=dict)
+
+    def next(self, files: Mapping[str, StagedFile], fences: Mapping[str, Fence]) -> LogEntry:
+        """Return the entry that follows this one and lands these files."""
+        return LogEntry(
+            sequence=self.sequence + 1,
+            attempt=uuid.uuid4().hex,
+            files=files,
+            fences=fences,
+            tails={**self.tails, **{file.fence: path for path, file in files.items()}},
+        )
+
+    def to_json(self) -> bytes:
+        """Return the entry as the log has it."""
+        return json.dumps({"version": 1, **asdict(self)}, indent=1).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> LogEntry:
+        """Parse an entry; ValueError, TypeError, KeyError or AttributeError if it is malformed."""
+        values = json.loads(data)
+        if (version := values.pop("version")) != 1:
+            raise ValueError(f"its version is {version}; upgrade columnar-kafka")
+        files = {path: StagedFile(**each) for path, each in values.pop("files").items()}
+        fences = {name: Fence(**each) for name, each in values.pop("fences").items()}
+        return cls(files=files, fences=fences, **values)
+
+
+class CommitLog:
+    """The log under the directory `root`. Holds no state."""
+
+    def __init__(self, root: Path, files: LocalFiles) -> None:
+        self._root = root
+        self._folder = root / _FOLDER
+        self._files = files
+
+    def newest(self) -> LogEntry:
+        """Read the newest entry, or return an empty one if the log has none.
+
+        Raises:
+            LakeError: it is malformed, or of a newer version.
+            OSError: it cannot be read.
+        """
+        matches = [_NAME.fullmatch(name) for name in self._files.names(self._folder)]
+        sequence = max((int(match[1]) for match in matches if match), default=0)
+        return self._read(sequence) if sequence else LogEntry()
+
+    def add(self, entry: LogEntry) -> bool:
+        """Write an entry; return False if another commit has taken its number.
+
+        Raises:
+            NotLandedError: it was not written.
+            MayHaveLandedError: it may have been written.
+        """
+        draft = self._folder / f"{entry.attempt}.draft"
+        try:
+            self._write_draft(draft, entry)
+            return self._publish(draft, entry)
+        finally:
+            with suppress(OSError):
+                self._files.remove(draft)
+
+    def sync(self) -> None:
+        """Make the newest entry survive a crash of the machine. Raises OSError."""
+        self._files.sync_folder(self._folder)
+
+    def _read(self, sequence: int) -> LogEntry:
+        path = self._path(sequence)
+        try:
+            return LogEntry.from_json(self._files.read(path))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise LakeError(f"{path} is not an entry of the log: {error}") from error
+
+    def _path(self, sequence: int) -> Path:
+        return self._folder / f"{sequence:020}.json"
+
+    def _write_draft(self, draft: Path, entry: LogEntry) -> None:
+        try:
+            with self._files.create(draft) as file:
+                self._files.write(file, entry.to_json())
+                self._files.sync(file)
+        except OSError as error:
+            raise NotLandedError(f"{self._root}: nothing has landed: {error}") from error
+
+    def _publish(self, draft: Path, entry: LogEntry) -> bool:
+        try:
+            self._files.link(draft, self._path(entry.sequence))
+        except OSError as error:
+            # On a network file system the answer may be lost: whose is the entry now?
+            return self._is_ours(entry, error)
+        return True
+
+    def _is_ours(self, entry: LogEntry, cause: OSError) -> bool:
+        path = self._path(entry.sequence)
+        try:
+            if self._files.size(path) is not None:
+                return self._read(entry.sequence).attempt == entry.attempt
+        except (LakeError, OSError) as error:
+            raise MayHaveLandedError(
+                f"{self._root}: {path} may have been written ({cause}) and cannot be read: {error}"
+            ) from cause
+        raise NotLandedError(f"{self._root}: nothing has landed: {cause}") from cause

@@ -1,0 +1,78 @@
+"""Files of this machine, with the guarantees that a table needs of them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["LocalFiles"]
+
+
+class LocalFiles:
+    """The operations on a file system that a table needs; another kind of store would replace it.
+
+    Every method may raise OSError. None overwrites a file.
+    """
+
+    def create(self, path: Path) -> BinaryIO:
+        """Create a file for writing, and its folder if needed."""
+        self.make_folder(path.parent)
+        return path.open("xb")
+
+    def write(self, file: BinaryIO, data: Any) -> int:
+        """Append all of a buffer; return its size in bytes."""
+        return file.write(data)
+
+    def sync(self, file: BinaryIO) -> int:
+        """Make a file's content survive a crash of the machine; return its size."""
+        file.flush()
+        os.fsync(file.fileno())
+        return file.tell()
+
+    def link(self, old: Path, new: Path) -> None:
+        """Give a file a second name, atomically; FileExistsError if that name exists."""
+        os.link(old, new)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file, if it exists."""
+        path.unlink(missing_ok=True)
+
+    def size(self, path: Path) -> int | None:
+        """Return a file's size, or None if it does not exist."""
+        try:
+            return path.stat().st_size
+        except FileNotFoundError:
+            return None
+
+    def same(self, one: Path, other: Path) -> bool:
+        """Return whether two names are one file; FileNotFoundError if either does not exist."""
+        return one.samefile(other)
+
+    def read(self, path: Path) -> bytes:
+        """Return a file's content."""
+        return path.read_bytes()
+
+    def names(self, folder: Path) -> list[str]:
+        """Return the names in a folder; none if it does not exist."""
+        try:
+            return os.listdir(folder)  # noqa: PTH208 - names are wanted, not a hundred thousand Paths
+        except FileNotFoundError:
+            return []
+
+    def make_folder(self, folder: Path) -> None:
+        """Make a folder and those above it, so that they survive a crash of the machine."""
+        if not folder.is_dir():
+            self.make_folder(folder.parent)
+            folder.mkdir(exist_ok=True)
+            self.sync_folder(folder.parent)
+
+    def sync_folder(self, folder: Path) -> None:
+        """Make created, linked and removed names of a folder survive a crash of the machine."""
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

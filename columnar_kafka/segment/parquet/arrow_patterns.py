@@ -1,0 +1,220 @@
+"""Regular expressions for the column chunks and page headers that Arrow writes, encoded in Thrift.
+
+Nearly all files come from Arrow, and walking a struct field by field is most of the cost of
+stitching and of reading page headers. One match of an expression passes a whole struct. What does
+not match is walked, with the same result, several times slower.
+
+An expression is put together from fields, as Thrift's compact protocol has them. A field begins
+with one byte: how much its id exceeds the last one's, and its type. Lengths and counts are spelled
+out, so a longer list or text does not match. No value's encoding begins another's, so a match ends
+where the struct does.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from columnar_kafka.segment.parquet.field_ids import (
+    ColumnChunkField,
+    ColumnMetaDataField,
+    DataPageHeaderField,
+    DictionaryPageHeaderField,
+    PageHeaderField,
+    PageType,
+)
+from columnar_kafka.segment.parquet.thrift import (
+    BINARY,
+    FALSE,
+    I16,
+    I32,
+    I64,
+    LIST,
+    STRUCT,
+    TRUE,
+    encode_integer,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["ARROW_COLUMN_CHUNK", "ARROW_PAGE_HEADER"]
+
+
+def _either(options: Iterable[bytes]) -> bytes:
+    return b"(?>" + b"|".join(options) + b")"
+
+
+def _optional(pattern: bytes) -> bytes:
+    return b"(?:" + pattern + b")?"
+
+
+def _named(name: bytes, pattern: bytes) -> bytes:
+    return b"(?P<%b>%b)" % (name, pattern)
+
+
+def _head(types: Mapping[int, int], field_id: int, after: int) -> bytes:
+    """Match the first byte of a field that comes after the field `after`."""
+    return rb"\x%x%x" % (field_id - after, types[field_id])
+
+
+def _any_head(*types: int, deltas: int = 15) -> bytes:
+    """Match the first byte of any field of one of these types."""
+    heads = (rb"\x%x%x" % (delta, each) for delta in range(1, deltas + 1) for each in types)
+    return b"[" + b"".join(heads) + b"]"
+
+
+def _fields(types: Mapping[int, int], values: Mapping[int, bytes], after: int = 0) -> bytes:
+    """Match fields with these values, by id, one after the other."""
+    pattern = b""
+    for field_id, value in values.items():
+        pattern += _head(types, field_id, after) + value
+        after = field_id
+    return pattern
+
+
+def _lists(element_types: Iterable[int], element: bytes, counts: Iterable[int]) -> bytes:
+    """Match a list whose elements have one of these types."""
+    return _either(
+        b"".join([_list_head(element_types, count), b"(?:%b){%d}" % (element, count)])
+        for count in counts
+    )
+
+
+def _list_head(element_types: Iterable[int], count: int) -> bytes:
+    heads = [rb"\x%x%x" % (count, each) for each in element_types]
+    return heads[0] if len(heads) == 1 else b"[" + b"".join(heads) + b"]"
+
+
+def _texts(sizes: Iterable[int]) -> bytes:
+    """Match a text of one of these sizes in bytes."""
+    return b"|".join(rb"\x%02x.{%d}" % (size, size) for size in sizes)
+
+
+# --- a column chunk -------------------------------------------------------------------------------
+
+_STOP: Final = rb"\x00"
+_ZERO: Final = rb"\x00"
+_INTEGER: Final = rb"[\x80-\xff]{0,8}+[\x00-\x7f]"
+_NAME: Final = _either([_texts(range(64))])
+_TEXT: Final = _either([_texts(range(128))])
+_NAMES: Final = _lists([BINARY], _NAME, range(1, 7))
+_INTEGERS: Final = _lists([I32, I64], _INTEGER, range(15))
+_INTEGER_FIELD: Final = _any_head(I16, I32, I64) + _INTEGER
+_STATISTICS: Final = (
+    b"(?:%b|%b|%b)*+" % (_INTEGER_FIELD, _any_head(TRUE, FALSE), _any_head(BINARY) + _TEXT) + _STOP
+)
+_ENCODING_STATS: Final = _lists([STRUCT], b"(?:%b)*+" % _INTEGER_FIELD + _STOP, range(15))
+_SIZE_STATISTICS: Final = b"(?:%b|%b)*+" % (_INTEGER_FIELD, _any_head(LIST) + _INTEGERS) + _STOP
+
+
+def _column_chunk() -> bytes:
+    """Spell the column chunk that Arrow writes without page index and bloom filter."""
+    field = ColumnMetaDataField
+    values = {
+        field.TYPE: _INTEGER,
+        field.ENCODINGS: _named(b"encodings", _INTEGERS),
+        field.PATH_IN_SCHEMA: _NAMES,
+        field.CODEC: _named(b"codec", _INTEGER),
+        field.NUM_VALUES: _named(b"values", _INTEGER),
+        field.TOTAL_UNCOMPRESSED_SIZE: _INTEGER,
+        field.TOTAL_COMPRESSED_SIZE: _named(b"size", _INTEGER),
+        field.DATA_PAGE_OFFSET: _named(b"data", _INTEGER),
+    }
+    dictionary = {field.DICTIONARY_PAGE_OFFSET: _named(b"dictionary", _INTEGER)}
+    sizes = {field.SIZE_STATISTICS: _SIZE_STATISTICS}
+    meta_data = (
+        _fields(field.TYPES, values)
+        + _optional(_fields(field.TYPES, dictionary, after=field.DATA_PAGE_OFFSET))
+        + b"(?:%b|%b)" % (_after_pages(field.STATISTICS), _after_pages(field.ENCODING_STATS))
+        + _ENCODING_STATS
+        + _optional(_fields(field.TYPES, sizes, after=field.ENCODING_STATS))
+        + _STOP
+    )
+    chunk = ColumnChunkField
+    return _fields(chunk.TYPES, {chunk.FILE_OFFSET: _ZERO, chunk.META_DATA: meta_data}) + _STOP
+
+
+def _after_pages(field_id: int) -> bytes:
+    """Match what leads from the page offsets to the encoding statistics.
+
+    The head of the next field, `field_id`, depends on whether the offset of a dictionary came
+    before it. If that field is the statistics, they are passed too.
+    """
+    field = ColumnMetaDataField
+    head = b"(?(dictionary)%b|%b)" % (
+        _head(field.TYPES, field_id, after=field.DICTIONARY_PAGE_OFFSET),
+        _head(field.TYPES, field_id, after=field.DATA_PAGE_OFFSET),
+    )
+    if field_id == field.ENCODING_STATS:
+        return head
+    return head + _STATISTICS + _head(field.TYPES, field.ENCODING_STATS, after=field_id)
+
+
+ARROW_COLUMN_CHUNK: Final = re.compile(_column_chunk(), re.DOTALL)
+"""Its groups are encoded: encodings, codec, values, size, data, and dictionary or None."""
+
+
+# --- a page header --------------------------------------------------------------------------------
+
+_INTEGER_32: Final = rb"(?>[\x80-\xff]{4}[\x00-\x0f]|[\x80-\xff]{0,3}+[\x00-\x7f])"
+_NUMBER: Final = b"(%b)" % _INTEGER_32
+_PAGE_STATISTICS: Final = (
+    b"(?:%b|%b|%b)*+"
+    % (
+        _any_head(I64, deltas=7) + rb"[\x80-\xff]{0,9}+[\x00-\x7f]",
+        _any_head(BINARY, deltas=7) + _TEXT,
+        _any_head(TRUE, deltas=7),
+    )
+    + _STOP
+)
+
+
+def _page_header() -> bytes:
+    """Spell the page header that Arrow writes: with a checksum, and levels in RLE."""
+    field = PageHeaderField
+    types = (_spelled(PageType.DATA_PAGE), _spelled(PageType.DICTIONARY_PAGE))
+    values = {
+        field.TYPE: b"(?:(?P<data>%b)|%b)" % types,
+        field.UNCOMPRESSED_PAGE_SIZE: _NUMBER,
+        field.COMPRESSED_PAGE_SIZE: _NUMBER,
+        field.CRC: _INTEGER_32,
+    }
+    of_data = {field.DATA_PAGE_HEADER: _data_page_header()}
+    of_dictionary = {field.DICTIONARY_PAGE_HEADER: _dictionary_page_header()}
+    by_type = b"(?(data)%b|%b)" % (
+        _fields(field.TYPES, of_data, after=field.CRC),
+        _fields(field.TYPES, of_dictionary, after=field.CRC),
+    )
+    return _fields(field.TYPES, values) + by_type + _STOP
+
+
+def _data_page_header() -> bytes:
+    field = DataPageHeaderField
+    values = {
+        field.NUM_VALUES: _NUMBER,
+        field.ENCODING: _NUMBER,
+        field.DEFINITION_LEVEL_ENCODING: _NUMBER,
+        field.REPETITION_LEVEL_ENCODING: _NUMBER,
+    }
+    statistics = _fields(
+        field.TYPES,
+        {field.STATISTICS: _PAGE_STATISTICS},
+        after=field.REPETITION_LEVEL_ENCODING,
+    )
+    return _fields(field.TYPES, values) + _optional(statistics) + _STOP
+
+
+def _dictionary_page_header() -> bytes:
+    field = DictionaryPageHeaderField
+    values = {field.NUM_VALUES: _NUMBER, field.ENCODING: _NUMBER}
+    is_sorted = _any_head(TRUE, FALSE, deltas=1) + b"?"
+    return _fields(field.TYPES, values) + is_sorted + _STOP
+
+
+def _spelled(value: int) -> bytes:
+    return b"".join(rb"\x%02x" % byte for byte in encode_integer(value))
+
+
+ARROW_PAGE_HEADER: Final = re.compile(_page_header(), re.DOTALL)
+"""Its groups are encoded: `data`, None for a dictionary page; both sizes; the struct's numbers."""
