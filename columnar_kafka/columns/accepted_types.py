@@ -7,47 +7,38 @@ import decimal
 import numbers
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
-
 from columnar_kafka.errors import RowError
+from columnar_kafka.schema.families import family
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import pyarrow as pa
+
+    from columnar_kafka.schema.families import Family
 
 __all__ = ["AcceptedTypes", "show"]
 
 _SHOWN: Final = 80
 
-_KINDS: Final[dict[str, tuple[Callable[[pa.DataType], bool], ...]]] = {
-    "boolean": (pa.types.is_boolean,),
-    "integer": (pa.types.is_integer,),
-    "float": (pa.types.is_floating,),
-    "decimal": (pa.types.is_decimal,),
-    "date": (pa.types.is_date,),
-    "time": (pa.types.is_time,),
-    "timestamp": (pa.types.is_timestamp,),
-    "duration": (pa.types.is_duration,),
-    "string": (pa.types.is_string, pa.types.is_large_string),
-    "binary": (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary),
-}
-_PYTHON: Final[dict[str, frozenset[type]]] = {
+_PYTHON: Final[dict[Family | None, frozenset[type]]] = {
     "boolean": frozenset({bool}),
     "integer": frozenset({int}),
     "float": frozenset({float, int}),
     "decimal": frozenset({decimal.Decimal, int}),
     "date": frozenset({datetime.date, int}),
     "time": frozenset({datetime.time, int}),
+    "local timestamp": frozenset({datetime.datetime, int}),
     "timestamp": frozenset({datetime.datetime, int}),
     "duration": frozenset({datetime.timedelta, int}),
     "string": frozenset({str}),
     "binary": frozenset({bytes}),
-    "nested": frozenset({tuple, list}),
 }
-_KIN: Final[dict[str, tuple[type, ...]]] = {
+_NESTED: Final = frozenset({tuple, list})
+_KIN: Final[dict[Family | None, tuple[type, ...]]] = {
     "integer": (numbers.Integral,),
     "float": (numbers.Real,),
     "decimal": (decimal.Decimal,),
     "time": (datetime.time,),
+    "local timestamp": (datetime.datetime,),
     "timestamp": (datetime.datetime,),
     "duration": (datetime.timedelta,),
     "string": (str,),
@@ -63,13 +54,13 @@ class AcceptedTypes:
         self.path = path
         self._arrow = each.type
         self._nullable = each.nullable
-        kind = _kind(each.type)
-        self.exact = _PYTHON[kind] | ({type(None)} if each.nullable else set())
+        kind = family(each.type)
+        self.exact = _PYTHON.get(kind, _NESTED) | ({type(None)} if each.nullable else set())
         """The types that are accepted most often."""
         self._kin = _KIN.get(kind, ())
         self.is_text = kind == "string"
         self.is_binary = kind == "binary"
-        self.is_local = kind == "time" or (kind == "timestamp" and each.type.tz is None)
+        self.is_local = kind in ("time", "local timestamp")
         """Whether its times have no zone, so that one which has would lose it."""
 
     def accepts(self, kind: type) -> bool:
@@ -101,11 +92,3 @@ def show(value: Any) -> str:
     except Exception:  # noqa: BLE001 - the value is wrong, and so is its class
         text = "(its repr() fails)"
     return f"{type(value).__name__} {text if len(text) <= _SHOWN else text[: _SHOWN - 3] + '...'}"
-
-
-def _kind(arrow: pa.DataType) -> str:
-    """Return the family whose Python types a type of value shares."""
-    for kind, tests in _KINDS.items():
-        if any(test(arrow) for test in tests):
-            return kind
-    return "nested"

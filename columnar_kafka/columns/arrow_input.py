@@ -10,10 +10,11 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from columnar_kafka.columns import kafka_column
-from columnar_kafka.columns.cast import Caster, check_names, kind
+from columnar_kafka.columns.cast import Caster, check_names
 from columnar_kafka.columns.chunked import convert
 from columnar_kafka.columns.layouts import as_lists, plain, regroup
 from columnar_kafka.errors import RowError
+from columnar_kafka.schema.families import family
 
 if TYPE_CHECKING:
     from columnar_kafka.schema import RecordSchema
@@ -161,8 +162,8 @@ def _keys(table: pa.Table, name: str | None, caster: Caster) -> pa.ChunkedArray:
 def _bytes(array: pa.Array, path: str, what: str, caster: Caster) -> pa.Array:
     """Return binary, or text as UTF-8, in any layout."""
     arrow = plain(array.slice(0, 0)).type
-    to = {"binary": pa.binary(), "string": pa.string(), "null": pa.binary()}.get(kind(arrow))
-    if to is None:
+    to = pa.string() if family(arrow) == "string" else pa.binary()
+    if family(arrow) not in ("string", "binary") and not types.is_null(arrow):
         raise RowError(f"column {path!r} is {array.type}; {what} is binary or string")
     return caster.cast(array, pa.field(path, to), path).cast(pa.binary())
 
@@ -210,7 +211,7 @@ def _pairs(array: pa.Array, path: str, caster: Caster) -> pa.Array:
     if types.is_null(array.type):
         return pa.nulls(len(array), kafka_column.HEADERS)
     lists = as_lists(array)
-    pairs = plain(lists.flatten()) if kind(lists.type) == "list" else None
+    pairs = plain(lists.flatten()) if family(lists.type) in ("list", "list view") else None
     if pairs is None or not types.is_struct(pairs.type) or not _are_pairs(array, pairs):
         raise RowError(f"column {path!r} is {given}; headers are a map, or a list of key and value")
     if pairs.null_count:

@@ -15,13 +15,15 @@ from pyarrow import types
 
 from columnar_kafka.columns.layouts import as_lists, filled, offsets, plain, regroup, repeat
 from columnar_kafka.errors import RowError
+from columnar_kafka.schema.families import family
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from columnar_kafka.schema import RecordSchema
+    from columnar_kafka.schema.families import Family
 
-__all__ = ["Caster", "check_names", "kind"]
+__all__ = ["Caster", "check_names"]
 
 
 class Caster:
@@ -159,50 +161,21 @@ def check_names(
 
 def _wrong(path: str, given: pa.DataType, to: pa.Field, why: str = "") -> RowError:
     want = f"{to.type}" + (" or null" if to.nullable else "")
-    hint = _HINTS.get((kind(given), kind(to.type)), "")
+    hint = _HINTS.get((family(given), family(to.type)), "")
     return RowError(f"field {path!r} is {given} in the data; its schema wants {want}{why}{hint}")
 
 
-# --- kinds ----------------------------------------------------------------------------------------
+# --- types ----------------------------------------------------------------------------------------
 
-_KINDS: Final[dict[str, tuple[Callable[[pa.DataType], bool], ...]]] = {
-    "integer": (types.is_integer,),
-    "float": (types.is_floating,),
-    "decimal": (types.is_decimal,),
-    "date": (types.is_date,),
-    "time": (types.is_time,),
-    "local timestamp": (lambda each: types.is_timestamp(each) and each.tz is None,),
-    "timestamp": (types.is_timestamp,),
-    "duration": (types.is_duration,),
-    "string": (types.is_string, types.is_large_string),
-    "binary": (types.is_binary, types.is_large_binary, types.is_fixed_size_binary),
-    "struct": (types.is_struct,),
-    "map": (types.is_map,),
-    "list": (
-        types.is_list,
-        types.is_large_list,
-        types.is_list_view,
-        types.is_large_list_view,
-        types.is_fixed_size_list,
-    ),
-}
-_HINTS: Final = {
+_HINTS: Final[dict[tuple[Family | None, Family | None], str]] = {
     ("float", "integer"): " (pandas: astype('Int64') makes integers of them, with nulls)",
     ("local timestamp", "timestamp"): " (name the zone that its times are in)",
 }
-_WIDER: Final = (("integer", "float"), ("integer", "decimal"))
-
-
-def kind(arrow: pa.DataType) -> str:
-    """Return the family of a `plain` type: what its values are, however they are laid out."""
-    for name, tests in _KINDS.items():
-        if any(test(arrow) for test in tests):
-            return name
-    return str(arrow)
+_WIDER: Final = (("integer", "float"), ("integer", "decimal"), ("list view", "list"))
 
 
 def _is_kin(given: pa.DataType, to: pa.DataType) -> bool:
-    return kind(given) == kind(to) or (kind(given), kind(to)) in _WIDER
+    return family(given) == family(to) or (family(given), family(to)) in _WIDER
 
 
 def _is_storage_of(given: pa.DataType, to: pa.DataType) -> bool:

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
+from columnar_kafka.schema.families import family
+
 __all__ = [
     "as_lists",
     "can_be_joined",
@@ -180,7 +182,7 @@ def filled(array: pa.Array, to: pa.Field, hidden: pa.BooleanArray | None = None)
         return _filled_list(array, to.type, keeps_nulls=keeps_nulls)
     if types.is_dictionary(array.type) and not types.is_dictionary(to.type):
         array = array.dictionary_decode().cast(to.type)
-    if keeps_nulls or not any(test(to.type) for test in _HAVE_ZERO):
+    if keeps_nulls or not _has_zero(to.type):
         return array
     return array.fill_null(_zero(to.type)).cast(to.type)  # of a narrow decimal it makes a wide one
 
@@ -253,17 +255,12 @@ def _either(one: pa.BooleanArray | None, other: pa.BooleanArray | None) -> pa.Bo
     return pc.or_(one, other)
 
 
-_HAVE_ZERO: Final = (
-    types.is_primitive,
-    types.is_decimal,
-    types.is_string,
-    types.is_large_string,
-    types.is_binary,
-    types.is_large_binary,
-    types.is_fixed_size_binary,
-)
 _WIDEST: Final = 32
 """Bytes of a decimal256, the widest of the types whose width is their own."""
+
+
+def _has_zero(arrow: pa.DataType) -> bool:
+    return types.is_primitive(arrow) or family(arrow) in ("decimal", "string", "binary")
 
 
 def _zero(arrow: pa.DataType) -> pa.Scalar:

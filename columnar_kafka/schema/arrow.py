@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.schema.canonical import users
+from columnar_kafka.schema.families import NESTED, family
 
 __all__ = ["KAFKA_COLUMN", "MAX_NESTING", "normalise"]
 
@@ -53,21 +54,6 @@ _NOT_IN_PARQUET: Final = (
     ("time32[s]", pa.time32("s").equals, "time32[ms]"),
     ("date64", pa.types.is_date64, "date32"),
 )
-_PLAIN: Final = (
-    pa.types.is_boolean,
-    pa.types.is_integer,
-    pa.types.is_floating,
-    pa.types.is_decimal,
-    pa.types.is_date,
-    pa.types.is_time,
-    pa.types.is_timestamp,
-    pa.types.is_duration,
-    pa.types.is_string,
-    pa.types.is_large_string,
-    pa.types.is_binary,
-    pa.types.is_large_binary,
-    pa.types.is_fixed_size_binary,
-)
 
 
 def _type(  # noqa: PLR0911 - one for each kind of type
@@ -84,7 +70,7 @@ def _type(  # noqa: PLR0911 - one for each kind of type
     _check_size(arrow, path)
     if pa.types.is_dictionary(arrow):
         return _type(arrow.value_type, path, depth)
-    if any(accepts(arrow) for accepts in _PLAIN):
+    if family(arrow) is not None and family(arrow) not in NESTED:
         return arrow
     if pa.types.is_struct(arrow):
         return _struct(arrow, path, depth)

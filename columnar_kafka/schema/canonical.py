@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from columnar_kafka.errors import SchemaError
+from columnar_kafka.schema.families import family
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,12 +81,9 @@ def children(arrow: pa.DataType) -> list[tuple[str, pa.Field]]:
         return [(each.name, each) for each in (arrow.field(i) for i in range(arrow.num_fields))]
     if pa.types.is_map(arrow):
         return [("key", arrow.key_field), ("value", arrow.item_field)]
-    if any(is_list(arrow) for is_list in _LISTS):
+    if family(arrow) == "list":
         return [("item", arrow.value_field)]
     return []
-
-
-_LISTS: Final = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 
 
 def type_name(arrow: pa.DataType) -> str:  # noqa: PLR0911 - one for each kind of type

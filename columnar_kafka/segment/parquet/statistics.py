@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from columnar_kafka.schema.canonical import children
+from columnar_kafka.schema.families import family
 from columnar_kafka.segment.parquet import metadata, thrift
 from columnar_kafka.segment.parquet.thrift import (
     BINARY,
@@ -126,15 +127,9 @@ def _kind(arrow: pa.DataType) -> _Kind | None:
         is_long = arrow.bit_width == 64  # noqa: PLR2004
         signed = not pa.types.is_unsigned_integer(arrow)
         return _Kind(arrow, _INT64 if is_long else _INT32, 8 if is_long else 4, signed)
-    return _Kind(arrow, _BYTES) if any(test(arrow) for test in _IN_BYTES) else None
-
-
-_IN_BYTES: Final = (
-    pa.types.is_string,
-    pa.types.is_large_string,
-    pa.types.is_binary,
-    pa.types.is_large_binary,
-)
+    is_fixed = pa.types.is_fixed_size_binary(arrow)
+    in_bytes = family(arrow) in ("string", "binary") and not is_fixed
+    return _Kind(arrow, _BYTES) if in_bytes else None
 
 
 @lru_cache(maxsize=100)
