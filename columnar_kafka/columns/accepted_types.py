@@ -74,7 +74,7 @@ class AcceptedTypes:
         if getattr(value, "tzinfo", None) is not None:
             raise RowError(
                 f"field {self.path!r} is {show(value)}; its schema wants {self._arrow}, which has "
-                "no zone: drop the value's, or give the field one"
+                "no time zone: drop the value's zone, or give the field one"
             )
 
     def wrong(self, value: Any) -> RowError:

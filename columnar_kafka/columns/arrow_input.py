@@ -76,7 +76,7 @@ def conform(
         Exception: what a stream raises.
     """
     if extra not in ("error", "ignore"):
-        raise ValueError(f"extra={extra!r}: it is 'error' or 'ignore'")
+        raise ValueError(f"extra={extra!r}: must be 'error' or 'ignore'")
     table = _read(data)
     _check_columns(table, schema, {"key": key, "timestamp": timestamp, "headers": headers}, extra)
     caster = Caster(schema, ignore_extra=extra == "ignore")
@@ -112,14 +112,17 @@ def _read(data: Any) -> pa.Table:
         records = pa.chunked_array([pa.array(data)])
     else:
         raise TypeError(
-            "data is a pyarrow RecordBatch, Table or RecordBatchReader, a pandas DataFrame, or has "
-            f"__arrow_c_stream__ or __arrow_c_array__ (polars, duckdb), not {type(data).__name__}"
+            "data must be a pyarrow RecordBatch, Table or RecordBatchReader, a pandas DataFrame, "
+            "or have __arrow_c_stream__ or __arrow_c_array__ (polars, duckdb), "
+            f"not {type(data).__name__}"
         )
     if not types.is_struct(records.type):
-        raise TypeError(f"data is rows of columns; this {type(data).__name__} is {records.type}")
+        raise TypeError(
+            f"data must be rows of columns; this {type(data).__name__} is {records.type}"
+        )
     if records.null_count:
         row = records.is_null().index(pa.scalar(value=True)).as_py()
-        raise RowError(f"row {row} is null: a record is not")
+        raise RowError(f"row {row} is null: a record cannot be")
     return pa.Table.from_struct_array(records)
 
 
@@ -164,7 +167,7 @@ def _bytes(array: pa.Array, path: str, what: str, caster: Caster) -> pa.Array:
     arrow = plain(array.slice(0, 0)).type
     to = pa.string() if family(arrow) == "string" else pa.binary()
     if family(arrow) not in ("string", "binary") and not types.is_null(arrow):
-        raise RowError(f"column {path!r} is {array.type}; {what} is binary or string")
+        raise RowError(f"column {path!r} is {array.type}; {what} must be binary or string")
     return caster.cast(array, pa.field(path, to), path).cast(pa.binary())
 
 
@@ -183,7 +186,7 @@ def _milliseconds(array: pa.Array, path: str) -> pa.Array:
         return _floor(array.view(pa.int64()), _PER_MS[array.type.unit]).cast(kafka_column.TIMESTAMP)
     if types.is_integer(array.type) or types.is_null(array.type):
         return array.cast(pa.int64()).cast(kafka_column.TIMESTAMP)
-    raise RowError(f"column {path!r} is {given}; a record's time is a timestamp or an integer")
+    raise RowError(f"column {path!r} is {given}; a record's time must be a timestamp or an integer")
 
 
 _PER_MS: Final = {"ms": 1, "us": 1000, "ns": 1_000_000}
@@ -213,7 +216,9 @@ def _pairs(array: pa.Array, path: str, caster: Caster) -> pa.Array:
     lists = as_lists(array)
     pairs = plain(lists.flatten()) if family(lists.type) in ("list", "list view") else None
     if pairs is None or not types.is_struct(pairs.type) or not _are_pairs(array, pairs):
-        raise RowError(f"column {path!r} is {given}; headers are a map, or a list of key and value")
+        raise RowError(
+            f"column {path!r} is {given}; headers must be a map, or a list of key and value"
+        )
     if pairs.null_count:
         raise RowError(f"column {path!r} has a null among its headers")
     keys = caster.cast(pairs.field(0), pa.field("key", pa.string(), nullable=False), f"{path}.key")

@@ -127,7 +127,7 @@ class Caster:
             return
         known = pc.is_in(array.drop_null(), value_set=pa.array(allowed, type=array.type))
         if not _all(known):
-            raise RowError(f"field {path!r} has another symbol than {', '.join(sorted(allowed))}")
+            raise RowError(f"field {path!r} has a symbol other than {', '.join(sorted(allowed))}")
 
 
 def check_names(
@@ -204,7 +204,7 @@ def _float(doubles: pa.Array, to: pa.DataType) -> pa.Array:
     made = doubles.cast(to)
     same = pc.or_(pc.equal(made.cast(pa.float64()), doubles), pc.is_nan(doubles))
     if not _all(same):
-        raise pa.ArrowInvalid("a value is between two that the type has, or beyond them")
+        raise pa.ArrowInvalid("the type cannot hold a value exactly")
     return made
 
 

@@ -88,7 +88,7 @@ def _times_of_day(arrow: pa.DataType) -> Convert:
     def convert(values: Sequence[Any]) -> pa.Array:
         array = pa.array(values, type=arrow)
         if range_checks.strays(array):
-            raise ValueError("no day has such a time")
+            raise ValueError("a time of day is outside its 24 hours")
         return array
 
     return convert

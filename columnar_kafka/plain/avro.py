@@ -73,7 +73,7 @@ class Avro:
             return pa.array(list(map(self._slowly, values)), self._type)
         read = self._read([value + _END for value in values], self._ending)
         if pc.any(pc.not_equal(read[_WHOLE], _WHOLE)).as_py():
-            raise ValueError("is longer than its schema says")
+            raise ValueError("is longer than its schema describes")
         value = pa.field("value", read["value"].type)
         # All of its fields are nullable, and null under a null: required ones get a value there.
         required = _with_nulls_of(pa.field("value", self._type), value)
@@ -94,7 +94,7 @@ class Avro:
         except Exception as error:  # fastavro raises many kinds for what is no such value
             raise ValueError(f"{type(error).__name__}: {error}") from error
         if source.tell() < len(value):
-            raise ValueError("is longer than its schema says")
+            raise ValueError("is longer than its schema describes")
         return found["value"]
 
 

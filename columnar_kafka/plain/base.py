@@ -77,7 +77,7 @@ class Formats:
                 if not hasattr(each, "read"):
                     raise TypeError(f"{what} must be Avro, Json or Ipc, not {each!r}")
                 if what == "key":
-                    raise TypeError("key cannot be Ipc, which is any number of rows")
+                    raise TypeError("key cannot be Ipc: one value of it is any number of rows")
 
     def key(self, topic: str) -> Format | None:
         """Return the format of a topic's keys."""
@@ -169,5 +169,7 @@ def check_names(kind: pa.DataType) -> None:
     """
     counts = Counter(each.name for each in kind) if pa.types.is_struct(kind) else {}
     for name, count in counts.items():
-        if count > 1 or name == KAFKA_COLUMN:
-            raise SchemaError(f"column {name!r} is reserved, or there twice")
+        if name == KAFKA_COLUMN:
+            raise SchemaError(f"column {name!r} is reserved")
+        if count > 1:
+            raise SchemaError(f"column {name!r} occurs {count} times")

@@ -56,7 +56,7 @@ class Ipc:
         except SegmentError as error:  # which it is not
             raise ValueError(error.reason) from None
         except Exception as error:  # of pyarrow many kinds, of registered extension types any
-            raise ValueError(f"is no Arrow data: {error}") from error
+            raise ValueError(f"is not Arrow data: {error}") from error
         check_names(pa.struct(list(table.schema)))
         return table
 
@@ -94,7 +94,7 @@ def _check_batch(message: Message, batch: Table, limits: DecodeLimits) -> int:
     if values > limits.values:
         raise exceeds("a column", values, "values", "values", limits.values)
     if _OLD_COMPRESSION in message.keys:
-        raise SegmentError("it is compressed as before Arrow 1.0")
+        raise SegmentError("it uses a compression format from before Arrow 1.0")
     if not batch.has(_COMPRESSION):
         return len(message.body)
     nbytes = 0

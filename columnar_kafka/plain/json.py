@@ -121,4 +121,4 @@ def _check_nesting(value: bytes) -> None:
     try:
         json.loads(value)
     except RecursionError:
-        raise ValueError("is nested too deep") from None
+        raise ValueError("is nested too deeply") from None

@@ -34,7 +34,7 @@ def normalise(schema: pa.Schema) -> pa.Schema:
         if name == KAFKA_COLUMN:
             raise SchemaError(f"field {name!r} is reserved for each record's key, time and headers")
         if count > 1:
-            raise SchemaError(f"field {name!r} occurs {count} times; names are unique")
+            raise SchemaError(f"field {name!r} occurs {count} times; names must be unique")
     fields = [_field(each, each.name, _BELOW_ROOT) for each in schema]
     return pa.schema(fields, metadata=users(schema.metadata))
 
@@ -89,7 +89,10 @@ def _type(  # noqa: PLR0911 - one for each kind of type
 
 def _map(arrow: pa.DataType, path: str, depth: int) -> pa.DataType:
     if pa.types.is_nested(arrow.key_type):
-        raise SchemaError(f"field {path!r} has keys of type {arrow.key_type}, as no dict can")
+        raise SchemaError(
+            f"field {path!r}: map keys of type {arrow.key_type} are not supported (a Python dict "
+            "cannot hold them)"
+        )
     item = _field(arrow.item_field, f"{path}.value", depth + _LIST_LEVELS)
     return pa.map_(_type(arrow.key_type, f"{path}.key", depth + _LIST_LEVELS), item)
 
@@ -100,7 +103,7 @@ def _check_size(arrow: pa.DataType, path: str) -> None:
         raise SchemaError(f"field {path!r} is fixed to 0 bytes, which Parquet cannot store")
     if pa.types.is_fixed_size_list(arrow) and not arrow.list_size:
         raise SchemaError(
-            f"field {path!r} is a list fixed to 0 elements, which Arrow writes and cannot read"
+            f"field {path!r} is a fixed-size list of 0 elements, which Arrow writes but cannot read"
         )
 
 
@@ -108,13 +111,15 @@ def _check_time(arrow: pa.DataType, path: str) -> None:
     """Refuse a unit of time that would be stored as another, and a zone that nobody knows."""
     for coarse, test, instead in _NOT_IN_PARQUET:
         if test(arrow):
-            raise SchemaError(f"field {path!r} has type {coarse}, not in Parquet: use {instead}")
+            raise SchemaError(
+                f"field {path!r} has type {coarse}, which Parquet does not have: use {instead}"
+            )
     if pa.types.is_timestamp(arrow) and arrow.tz is not None:
         try:
             pa.scalar(0, pa.timestamp("us", arrow.tz)).as_py()
         except Exception as error:
             raise SchemaError(
-                f"field {path!r} has the time zone {arrow.tz!r}, which is not known here: {error}"
+                f"field {path!r} has the unknown time zone {arrow.tz!r}: {error}"
             ) from error
 
 

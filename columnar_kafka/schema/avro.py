@@ -103,7 +103,7 @@ def _record_of(expanded: Any) -> Mapping[str, Any]:
     records = [each for each in types if isinstance(each, Mapping) and each["type"] in _RECORDS]
     named = [each for each in types if isinstance(each, Mapping) and "name" in each]
     if len(records) != 1 or len(named) < len(types):
-        raise SchemaError("the Avro schema of a topic is a record; this one is not")
+        raise SchemaError("a topic's Avro schema must be one record")
     return records[0]
 
 
@@ -125,7 +125,7 @@ class _Reader:
 
     def _field(self, each: Mapping[str, Any], path: str) -> pa.Field:
         if not isinstance(each["name"], str):
-            raise SchemaError(f"field {path!r} has a name that is no text: {each['name']!r}")
+            raise SchemaError(f"field {path!r}: its name must be text, not {each['name']!r}")
         if "." in each["name"]:
             raise SchemaError(f"field {path!r} has a dot in its name, which Avro does not allow")
         arrow, nullable = self._nullable(each["type"], path)
@@ -154,7 +154,9 @@ class _Reader:
 
     def _type(self, avro: Any, path: str) -> pa.DataType:
         if isinstance(avro, list):
-            raise SchemaError(f"field {path!r} is a union in a union, which Avro does not allow")
+            raise SchemaError(
+                f"field {path!r} is a union inside a union, which Avro does not allow"
+            )
         if isinstance(avro, str):
             avro = {"type": avro}
         kind = avro["type"]
@@ -172,7 +174,7 @@ class _Reader:
         if kind in _RECORDS:
             return self.record(avro, path)
         if kind in self._open:
-            raise SchemaError(f"field {path!r} is recursive ({kind}); columns cannot be")
+            raise SchemaError(f"field {path!r} is recursive ({kind}): a column type must be finite")
         raise SchemaError(f"field {path!r} has Avro type {kind!r}, which a segment cannot store")
 
     def _plain(self, avro: Mapping[str, Any], kind: str, path: str) -> pa.DataType:
@@ -194,7 +196,7 @@ def _is_uuid(avro: Mapping[str, Any]) -> bool:
 def _decimal(precision: int, scale: int, path: str) -> pa.DataType:
     if precision > _DECIMAL256:
         raise SchemaError(
-            f"field {path!r} is a decimal of {precision} digits; {_DECIMAL256} is the most"
+            f"field {path!r} is a decimal of {precision} digits; the most is {_DECIMAL256}"
         )
     wide = pa.decimal128 if precision <= _DECIMAL128 else pa.decimal256
     return wide(precision, scale)
@@ -202,7 +204,10 @@ def _decimal(precision: int, scale: int, path: str) -> pa.DataType:
 
 def _fixed(size: Any, path: str) -> pa.DataType:
     if not isinstance(size, int) or not 0 <= size < _FIXED:
-        raise SchemaError(f"field {path!r} is fixed to {size!r} bytes, which is no size")
+        raise SchemaError(
+            f"field {path!r}: a fixed type's size must be a whole number from 1 to {_FIXED - 1}, "
+            f"not {size!r}"
+        )
     return pa.binary(size)
 
 

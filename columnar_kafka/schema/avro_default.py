@@ -32,7 +32,9 @@ def read(avro: Any, value: Any, path: str) -> Any:
     except (ValueError, OverflowError) as error:
         text = json.dumps(value, default=repr)
         shown = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
-        raise SchemaError(f"field {path!r} has a default that it cannot hold, {shown}") from error
+        raise SchemaError(
+            f"field {path!r} has a default that does not fit its type: {shown}"
+        ) from error
 
 
 def is_decimal(avro: Mapping[str, Any]) -> bool:

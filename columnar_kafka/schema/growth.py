@@ -39,14 +39,14 @@ def _check_fields(old: Iterable[pa.Field], new: Iterable[pa.Field], prefix: str)
         path = f"{prefix}{each.name}"
         if each.name not in found:
             raise SchemaError(
-                f"field {path!r} ({_shown(each)}) is missing, and earlier records have it: "
+                f"field {path!r} ({_shown(each)}) is missing, but earlier records have it: "
                 "keep it, nullable if it may be empty, or use another topic"
             )
         _check_field(each, found.pop(each.name), path)
     for each in found.values():
         if not each.nullable:
             raise SchemaError(
-                f"field {f'{prefix}{each.name}'!r} ({_shown(each)}) is new and cannot be null, and "
+                f"field {f'{prefix}{each.name}'!r} ({_shown(each)}) is new and cannot be null, but "
                 "earlier records lack it: make it nullable, or use another topic"
             )
 
@@ -54,12 +54,12 @@ def _check_fields(old: Iterable[pa.Field], new: Iterable[pa.Field], prefix: str)
 def _check_field(old: pa.Field, new: pa.Field, path: str) -> None:
     if old.nullable and not new.nullable:
         raise SchemaError(
-            f"field {path!r} was {_shown(old)} and is {_shown(new)}, and earlier records may "
+            f"field {path!r} was {_shown(old)} and is {_shown(new)}, but earlier records may "
             "have null: keep it nullable, or use another topic"
         )
     if not _widens(old.type, new.type):
         raise SchemaError(
-            f"field {path!r} was {_shown(old)} and is {_shown(new)}, which is no wider form of it: "
+            f"field {path!r} was {_shown(old)} and is {_shown(new)}, which is not a wider form: "
             f"keep {type_name(old.type)} or widen it, add a nullable field beside it, "
             "or use another topic"
         )

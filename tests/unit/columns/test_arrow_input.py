@@ -120,7 +120,7 @@ def test_rows_of_columns_are_taken_from_anybody(data: Any) -> None:
     ids=lambda each: type(each).__name__,
 )
 def test_anything_else_is_a_type_error(data: Any) -> None:
-    with pytest.raises(TypeError, match=r"^data is "):
+    with pytest.raises(TypeError, match=r"^data must be "):
         rows(data, AB)
 
 
@@ -580,8 +580,8 @@ def test_a_value_that_would_change_is_refused_by_its_row_however_deep(
             pa.array([0.5, 0.1]),
             pa.float32(),
             (
-                "field 'v' is double in the data; its schema wants float or null: a value is "
-                "between two that the type has, or beyond them; row 1 has 0.1"
+                "field 'v' is double in the data; its schema wants float or null: "
+                "the type cannot hold a value exactly; row 1 has 0.1"
             ),
         ),
         (
@@ -941,7 +941,7 @@ def test_a_symbol_the_enum_does_not_have_is_refused(
     assert len(rows(pa.table({"v": pa.array(good, arrow)}), enum(kind))) == len(good)
     with pytest.raises(RowError) as raised:
         rows(pa.table({"v": pa.array([*good, bad], arrow)}), enum(kind))
-    start = f"field '{path}' has another symbol than A, B; row {len(good)} has "
+    start = f"field '{path}' has a symbol other than A, B; row {len(good)} has "
     assert raised.value.reason.startswith(start)
 
 
@@ -1036,7 +1036,7 @@ def test_an_empty_key_is_not_no_key() -> None:
 )
 def test_keys_of_other_types_are_refused(array: pa.Array) -> None:
     reason = other_refusal(array, "key")
-    assert reason == f"column 'o' is {array.type}; a key is binary or string"
+    assert reason == f"column 'o' is {array.type}; a key must be binary or string"
 
 
 def test_keys_that_are_not_valid_are_refused_by_their_row() -> None:
@@ -1072,7 +1072,9 @@ def test_times_are_timestamps_or_milliseconds_rounded_down(
 )
 def test_times_of_other_types_are_refused(array: pa.Array) -> None:
     reason = other_refusal(array, "timestamp")
-    assert reason == f"column 'o' is {array.type}; a record's time is a timestamp or an integer"
+    assert (
+        reason == f"column 'o' is {array.type}; a record's time must be a timestamp or an integer"
+    )
 
 
 def test_a_time_that_no_column_holds_is_refused_by_its_row() -> None:
@@ -1119,16 +1121,19 @@ def test_headers_of_polars() -> None:
 @pytest.mark.parametrize(
     ("array", "reason"),
     [
-        (pa.array(["x"]), "column 'o' is string; headers are a map, or a list of key and value"),
-        (pa.array([["x"]]), "column 'o' is list<item: string>; headers are a map, or a list"),
+        (
+            pa.array(["x"]),
+            "column 'o' is string; headers must be a map, or a list of key and value",
+        ),
+        (pa.array([["x"]]), "column 'o' is list<item: string>; headers must be a map, or a list"),
         (
             pa.array([[{"a": "x", "b": "y"}]]),
             "column 'o' is list<item: struct<a: string, b: string",
         ),
-        (pa.array([[{"key": "x"}]]), "column 'o' is list<item: struct<key: string>>; headers are"),
+        (pa.array([[{"key": "x"}]]), "column 'o' is list<item: struct<key: string>>; headers must"),
         (
             pa.array([[], [{"key": "x", "value": 1}]]),
-            "column 'o.value' is int64; a header's value is binary or string",
+            "column 'o.value' is int64; a header's value must be binary or string",
         ),
         (
             pa.array([[], [{"key": b"x", "value": "y"}]]),

@@ -202,7 +202,7 @@ def test_a_field_without_default_has_none() -> None:
         ),
         (
             pa.schema([("a", pa.int8()), ("b", pa.int8()), ("a", pa.int8())]),
-            "field 'a' occurs 2 times; names are unique",
+            "field 'a' occurs 2 times; names must be unique",
         ),
         (
             pa.schema([("s", pa.struct([("a", pa.int8()), ("a", pa.int8())]))]),
@@ -225,7 +225,7 @@ def test_a_field_without_default_has_none() -> None:
         ),
         (
             pa.schema([("l", pa.struct([("f", pa.list_(pa.int8(), 0))]))]),
-            "field 'l.f' is a list fixed to 0 elements, which Arrow writes and cannot read",
+            "field 'l.f' is a fixed-size list of 0 elements, which Arrow writes but cannot read",
         ),
         (
             pa.schema([("a", pa.list_(pa.uuid()))]),
@@ -233,7 +233,7 @@ def test_a_field_without_default_has_none() -> None:
         ),
         (
             record({"name": 5, "type": "int"}),
-            "field '5' has a name that is no text: 5",
+            "field '5': its name must be text, not 5",
         ),
         (
             pa.schema([("a", nested(50, pa.int8()))]),
@@ -252,22 +252,25 @@ def test_a_field_without_default_has_none() -> None:
         ),
         (
             pa.schema([("a", pa.map_(pa.list_(pa.int8()), pa.int8()))]),
-            "field 'a' has keys of type list<item: int8>, as no dict can",
+            (
+                "field 'a': map keys of type list<item: int8> are not supported (a Python dict "
+                "cannot hold them)"
+            ),
         ),
         (one("null"), "field 'f' has Avro type 'null', which a segment cannot store"),
-        (one(["null", "r"]), "field 'f' is recursive (x.y.r); columns cannot be"),
+        (one(["null", "r"]), "field 'f' is recursive (x.y.r): a column type must be finite"),
         (
             one({"type": "array", "items": "r"}),
-            "field 'f.item' is recursive (x.y.r); columns cannot be",
+            "field 'f.item' is recursive (x.y.r): a column type must be finite",
         ),
         (
             one({"type": "bytes", "logicalType": "decimal", "precision": 77}),
-            "field 'f' is a decimal of 77 digits; 76 is the most",
+            "field 'f' is a decimal of 77 digits; the most is 76",
         ),
-        ('"int"', "the Avro schema of a topic is a record; this one is not"),
+        ('"int"', "a topic's Avro schema must be one record"),
         (
             '{"type": "enum", "name": "e", "symbols": ["A"]}',
-            "the Avro schema of a topic is a record; this one is not",
+            "a topic's Avro schema must be one record",
         ),
     ],
 )
@@ -331,7 +334,7 @@ def test_a_refusal_is_what_confluents_users_catch() -> None:
 )
 def test_a_unit_parquet_does_not_have_is_refused(given: pa.DataType, instead: str) -> None:
     """Stored in another unit, an int in the user's own would silently mean another time."""
-    with pytest.raises(SchemaError, match=re.escape(f"not in Parquet: use {instead}")):
+    with pytest.raises(SchemaError, match=re.escape(f"which Parquet does not have: use {instead}")):
         RecordSchema.parse(pa.schema([("a", given)]))
 
 
@@ -528,4 +531,4 @@ def test_time_zones_that_python_knows_are_kept(zone: str) -> None:
 def test_a_time_zone_that_nobody_knows_is_refused(zone: str) -> None:
     """Its values could be written, and read by nobody."""
     reason = refusal(pa.schema([("s", pa.struct([("t", pa.timestamp("us", zone))]))]))
-    assert reason.startswith(f"field 's.t' has the time zone {zone!r}, which is not known here: ")
+    assert reason.startswith(f"field 's.t' has the unknown time zone {zone!r}: ")

@@ -27,6 +27,7 @@ def refusal(schema: Any) -> str:
 
 
 ENUM = {"type": "enum", "name": "e", "symbols": ["A", "B"]}
+SIZE = "field 'f': a fixed type's size must be a whole number from 1 to 2147483647, not "
 FIXED = {"type": "fixed", "name": "x", "size": 4}
 RECORD = {"type": "record", "name": "q", "fields": [{"name": "a", "type": "int"}]}
 DATE = {"type": "int", "logicalType": "date"}
@@ -99,11 +100,11 @@ def test_unions_are_refused_by_the_path_of_their_field() -> None:
     [
         (["null"], "field 'f' has Avro type 'null', which a segment cannot store"),
         ([], "field 'f' has Avro type 'null', which a segment cannot store"),
-        (["null", ["int"]], "field 'f' is a union in a union, which Avro does not allow"),
+        (["null", ["int"]], "field 'f' is a union inside a union, which Avro does not allow"),
         (FIXED | {"size": 0}, "field 'f' is fixed to 0 bytes, which Parquet cannot store"),
-        (FIXED | {"size": -1}, "field 'f' is fixed to -1 bytes, which is no size"),
-        (FIXED | {"size": "4"}, "field 'f' is fixed to '4' bytes, which is no size"),
-        (FIXED | {"size": 1 << 31}, "field 'f' is fixed to 2147483648 bytes, which is no size"),
+        (FIXED | {"size": -1}, SIZE + "-1"),
+        (FIXED | {"size": "4"}, SIZE + "'4'"),
+        (FIXED | {"size": 1 << 31}, SIZE + "2147483648"),
     ],
 )
 def test_what_fastavro_lets_pass_and_no_column_holds_is_refused(avro: Any, reason: str) -> None:
@@ -184,7 +185,7 @@ def test_a_list_of_one_record_and_what_it_uses_is_a_schema(write: Any) -> None:
 
 @pytest.mark.parametrize("types", [[], [ENUM], [RECORD, RECORD | {"name": "z"}], ["null", RECORD]])
 def test_a_list_with_any_other_number_of_records_is_none(types: list[Any]) -> None:
-    assert refusal(types) == "the Avro schema of a topic is a record; this one is not"
+    assert refusal(types) == "a topic's Avro schema must be one record"
 
 
 def test_a_schema_that_fastavro_has_parsed_is_one_too() -> None:
@@ -206,7 +207,9 @@ def test_a_schema_that_fastavro_has_parsed_is_one_too() -> None:
     ],
 )
 def test_a_recursive_type_is_refused_by_path_and_name(avro: Any, path: str, name: str) -> None:
-    assert refusal(one(avro)) == f"field {path!r} is recursive ({name}); columns cannot be"
+    assert (
+        refusal(one(avro)) == f"field {path!r} is recursive ({name}): a column type must be finite"
+    )
 
 
 # --- defaults -----------------------------------------------------------------------------------
@@ -294,17 +297,17 @@ def test_a_default_may_be_of_any_branch_and_is_exact(avro: Any, default: Any, va
 )
 def test_a_default_that_does_not_fit_is_refused_by_its_field(avro: Any, default: Any) -> None:
     """Also where fastavro looks no closer: the rows it would fill could not be stored."""
-    expected = f"field 'f' has a default that it cannot hold, {json.dumps(default)}"
+    expected = f"field 'f' has a default that does not fit its type: {json.dumps(default)}"
     assert refusal(one(avro, default=default)) == expected
 
 
 def test_a_default_that_json_could_not_have_written_is_refused_too() -> None:
-    expected = "field 'f' has a default that it cannot hold, \"b'x'\""
+    expected = "field 'f' has a default that does not fit its type: \"b'x'\""
     assert refusal(one("bytes", default=b"x")) == expected
 
 
 def test_a_default_inside_is_refused_by_its_path() -> None:
     inner = RECORD | {"fields": [{"name": "a", "type": "int", "default": "x" * 100}]}
     assert refusal(one({"type": "array", "items": inner})) == (
-        f"field 'f.item.a' has a default that it cannot hold, \"{'x' * 76}..."
+        f"field 'f.item.a' has a default that does not fit its type: \"{'x' * 76}..."
     )
