@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from columnar_kafka.columns.layouts import one_array, taken
+from columnar_kafka.columns.layouts import one_array, take
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.schema import KAFKA_COLUMN
 from columnar_kafka.segment.headers import SCHEMA_HEADER
@@ -158,7 +158,7 @@ def _spread(array: pa.Array, values: Sequence[bytes | None]) -> pa.Array:
     there = [value is not None for value in values]
     ends = accumulate(there)
     places = [end - 1 if valid else None for end, valid in zip(ends, there, strict=True)]
-    return one_array(taken(pa.chunked_array([array]), pa.array(places, pa.int64())))
+    return one_array(take(pa.chunked_array([array]), pa.array(places, pa.int64())))
 
 
 def check_names(kind: pa.DataType) -> None:

@@ -16,7 +16,7 @@ import pytest
 from segments import segment
 from tables import begin, put
 
-from columnar_kafka.columns.cast import check_names
+from columnar_kafka.columns.cast import check_field_names
 from columnar_kafka.consuming.arrow import projection
 from columnar_kafka.consuming.arrow.table_builder import _holds
 from columnar_kafka.schema.arrow import normalise
@@ -108,7 +108,7 @@ def normalised(columns: int) -> Callable[[], Any]:
 
 def checked(columns: int) -> Callable[[], Any]:
     schema: Any = Schema(columns)
-    return lambda: check_names(schema.names, schema, (), ignore_extra=False)
+    return lambda: check_field_names(schema.names, schema, (), ignore_extra=False)
 
 
 def grown(columns: int) -> Callable[[], Any]:

@@ -22,7 +22,7 @@ from test_columns_roundtrip import comparable, tables
 
 from columnar_kafka.columns import kafka_column
 from columnar_kafka.columns.arrow_input import ArrowRows, conform
-from columnar_kafka.columns.chunked import convert
+from columnar_kafka.columns.chunked import convert_chunks
 from columnar_kafka.columns.columns_to_rows import to_rows
 from columnar_kafka.errors import RowError
 from columnar_kafka.schema import RecordSchema
@@ -1167,11 +1167,11 @@ def test_rows_that_fit_alone_but_not_together_become_more_chunks() -> None:
             raise pa.ArrowInvalid("input array too large")
         return pc.negate(array)
 
-    found = convert(pa.chunked_array([list(range(8)), [8]]), "v", three_at_most)
+    found = convert_chunks(pa.chunked_array([list(range(8)), [8]]), "v", three_at_most)
     assert found.to_pylist() == [-each for each in range(9)]
     assert [len(each) for each in found.chunks] == [3, 3, 2, 1]
     with pytest.raises(RowError, match=r"^field 'v' is int64 .* too large; row 9 has 9$"):
-        convert(pa.chunked_array([[0], list(range(1, 12))]), "v", three_at_most)
+        convert_chunks(pa.chunked_array([[0], list(range(1, 12))]), "v", three_at_most)
 
 
 # --- anything -------------------------------------------------------------------------------------

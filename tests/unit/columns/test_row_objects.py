@@ -169,7 +169,7 @@ def test_nothing_else_is_a_row(row: Any) -> None:
     with pytest.raises(TypeError) as raised:
         columns().take(row)
     assert str(raised.value) == (
-        "a row is a dict or other mapping, a namedtuple, or an object of a dataclass, attrs, "
+        "a row must be a dict or other mapping, a namedtuple, or an object of a dataclass, attrs, "
         f"msgspec or pydantic class, not {type(row).__name__}"
     )
     with pytest.raises(RowError, match=r"^field 'at' is .*; its schema wants a record: a dict or "):

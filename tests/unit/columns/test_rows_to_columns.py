@@ -77,7 +77,7 @@ def test_any_mapping_is_a_row(kind: Any) -> None:
 
 @pytest.mark.parametrize("row", [[1], (1,), 5, object(), {1, 2}])
 def test_anything_else_is_a_type_error(row: Any) -> None:
-    with pytest.raises(TypeError, match=f"^a row is a dict or .*, not {type(row).__name__}$"):
+    with pytest.raises(TypeError, match=f"^a row must be a dict or .*, not {type(row).__name__}$"):
         of(pa.int8()).take(row)
 
 
@@ -469,7 +469,7 @@ def test_a_refusal_has_the_row_it_refuses() -> None:
     made = columns(pa.schema([("a", pa.int8()), ("b", pa.string())]))
     builder = made.builder()
     builder.append(made.take({"a": 128, "b": "y"})[0])
-    assert builder.finish().refused[0].value == {"a": 128, "b": "y"}
+    assert builder.finish().rejected[0].value == {"a": 128, "b": "y"}
 
 
 def test_rows_that_are_all_refused_leave_none() -> None:
