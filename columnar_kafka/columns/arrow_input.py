@@ -234,7 +234,7 @@ def _pairs(array: pa.Array, path: str, caster: Caster) -> pa.Array:
 
 
 def _are_pairs(array: pa.Array, pairs: pa.StructArray) -> bool:
-    names = [each.name for each in pairs.type]
+    names = [field.name for field in pairs.type]
     return types.is_map(array.type) or (
         len(names) == len(_PAIR_NAMES) and all(map(tuple.__contains__, _PAIR_NAMES, names))
     )

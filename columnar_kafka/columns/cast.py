@@ -132,7 +132,7 @@ class Caster:
 
 
 def check_field_names(
-    given: Sequence[str],
+    names: Sequence[str],
     wanted: Iterable[pa.Field],
     optional: Container[str],
     path: str = "",
@@ -142,7 +142,7 @@ def check_field_names(
     """Check the names of a record's fields in data from outside.
 
     Args:
-        given: the names in the data.
+        names: those in the data.
         wanted: the schema's fields.
         optional: the names that may be missing.
         path: of the record, for messages; empty at the top.
@@ -152,18 +152,18 @@ def check_field_names(
         RowError: a name occurs twice, is missing, or is not in the schema.
     """
     prefix = f"{path}." if path else ""
-    counts = Counter(given)
-    names = {each.name: None for each in wanted}
-    for name in names:
+    counts = Counter(names)
+    known = {field.name: None for field in wanted}
+    for name in known:
         if counts[name] > 1:
             raise RowError(f"field {prefix + name!r} occurs {counts[name]} times in the data")
         if name not in counts and name not in optional:
             raise RowError(f"field {prefix + name!r} is missing, and has no default")
-    extra = [repr(prefix + name) for name in given if name not in names]
+    extra = [repr(prefix + name) for name in names if name not in known]
     if extra and not ignore_extra:
         raise RowError(
             f"the data has {', '.join(extra)}, which the topic's schema does not "
-            f"({', '.join(names)}): leave them out, or pass extra='ignore'"
+            f"({', '.join(known)}): leave them out, or pass extra='ignore'"
         )
 
 

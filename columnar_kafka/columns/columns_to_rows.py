@@ -86,7 +86,7 @@ def _builder(names: tuple[str, ...]) -> Build:
     # A name can be any string, so none goes into the code: it has a0, a1, … in their place.
     names_of = {f"a{number}": name for number, name in enumerate(names)}
     scope: dict[str, Any] = {"Row": Row}
-    text = _LOOP.format(attributes=", ".join(f"row.{each}" for each in names_of))
+    text = _LOOP.format(attributes=", ".join(f"row.{variable}" for variable in names_of))
     exec(text, scope)  # noqa: S102 - no part comes from outside
     build: Any = scope["build"]
     code = build.__code__
@@ -158,12 +158,12 @@ def _value(scalar: pa.Scalar) -> Any:
     if not scalar.is_valid:
         return None
     if pa.types.is_map(arrow):
-        pairs = [(_value(each[0]), _value(each[1])) for each in scalar.values]
+        pairs = [(_value(pair[0]), _value(pair[1])) for pair in scalar.values]
         if len(row := dict(pairs)) < len(pairs):
             raise ValueError("a map has the same key twice")
         return row
     if pa.types.is_struct(arrow):
         return {arrow.field(i).name: _value(scalar[i]) for i in range(arrow.num_fields)}
     if pa.types.is_nested(arrow):
-        return [_value(each) for each in scalar.values]
+        return [_value(item) for item in scalar.values]
     return _time(scalar) if pa.types.is_temporal(arrow) else scalar.as_py()

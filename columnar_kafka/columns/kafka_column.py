@@ -49,7 +49,7 @@ class KafkaColumn:
     def __init__(self, members: Sequence[str]) -> None:
         self.members = tuple(members)
         self.has_all = len(self.members) == len(_MEMBERS)
-        fields = [each for member in members for each in _MEMBERS[member]]
+        fields = [field for member in members for field in _MEMBERS[member]]
         self.field = pa.field(KAFKA_COLUMN, pa.struct(fields), nullable=False) if fields else None
 
     def schema(self, user: pa.Schema) -> pa.Schema:

@@ -1,4 +1,4 @@
-"""Arrow types: those that a segment stores as they are, as another layout, or not at all."""
+"""Arrow types: which a segment stores unchanged, which in another layout, and which not at all."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Final
 import pyarrow as pa
 
 from columnar_kafka.errors import SchemaError
-from columnar_kafka.schema.canonical import users
+from columnar_kafka.schema.canonical import user_metadata
 from columnar_kafka.schema.families import NESTED, family
 
 __all__ = ["KAFKA_COLUMN", "MAX_NESTING", "normalise"]
 
 KAFKA_COLUMN: Final = "_kafka"
 MAX_NESTING: Final = 100
-"""Levels of a Parquet schema, root and leaf counted: more, and Arrow cannot read the file."""
+"""Levels of a Parquet schema, root and leaf included; Arrow cannot read a file with more."""
 _BELOW_ROOT: Final = 2
-_LIST_LEVELS: Final = 2  # of a map too: the repeated group, and what is in it
+_LIST_LEVELS: Final = 2  # also a map's: the repeated group and its element
 
 _FIELD_ID: Final = b"PARQUET:field_id"
 
@@ -26,7 +26,7 @@ def normalise(schema: pa.Schema) -> pa.Schema:
     """Return `schema` as a segment stores it.
 
     Raises:
-        SchemaError: naming the field that cannot be stored, and why.
+        SchemaError: a field cannot be stored; says which and why.
     """
     if not len(schema):
         raise SchemaError("the schema has no fields; a record needs at least one")
@@ -35,16 +35,16 @@ def normalise(schema: pa.Schema) -> pa.Schema:
             raise SchemaError(f"field {name!r} is reserved for each record's key, time and headers")
         if count > 1:
             raise SchemaError(f"field {name!r} occurs {count} times; names must be unique")
-    fields = [_field(each, each.name, _BELOW_ROOT) for each in schema]
-    return pa.schema(fields, metadata=users(schema.metadata))
+    fields = [_field(field, field.name, _BELOW_ROOT) for field in schema]
+    return pa.schema(fields, metadata=user_metadata(schema.metadata))
 
 
-def _field(each: pa.Field, path: str, depth: int) -> pa.Field:
-    metadata = {k: v for k, v in (each.metadata or {}).items() if k != _FIELD_ID}
-    return pa.field(each.name, _type(each.type, path, depth), each.nullable, metadata or None)
+def _field(field: pa.Field, path: str, depth: int) -> pa.Field:
+    metadata = {k: v for k, v in (field.metadata or {}).items() if k != _FIELD_ID}
+    return pa.field(field.name, _type(field.type, path, depth), field.nullable, metadata or None)
 
 
-# A change of layout is not a coercion: the values are the same.
+# Another layout is no coercion: the values are the same.
 _LAYOUTS: Final = {
     pa.string_view(): pa.string(),
     pa.binary_view(): pa.binary(),
@@ -56,10 +56,10 @@ _NOT_IN_PARQUET: Final = (
 )
 
 
-def _type(  # noqa: PLR0911 - one for each kind of type
+def _type(  # noqa: PLR0911 - one return for each family
     arrow: pa.DataType, path: str, depth: int
 ) -> pa.DataType:
-    """Return the stored form of a type, or refuse it by the path of its field."""
+    """Return the type that a segment stores, or raise SchemaError with the path of its field."""
     if depth > MAX_NESTING:
         raise SchemaError(
             f"field {path.partition('.')[0]!r} is nested deeper than the {MAX_NESTING} levels of a "
@@ -98,7 +98,7 @@ def _map(arrow: pa.DataType, path: str, depth: int) -> pa.DataType:
 
 
 def _check_size(arrow: pa.DataType, path: str) -> None:
-    """Refuse values of nothing."""
+    """Refuse values of fixed size 0."""
     if pa.types.is_fixed_size_binary(arrow) and not arrow.byte_width:
         raise SchemaError(f"field {path!r} is fixed to 0 bytes, which Parquet cannot store")
     if pa.types.is_fixed_size_list(arrow) and not arrow.list_size:
@@ -108,11 +108,11 @@ def _check_size(arrow: pa.DataType, path: str) -> None:
 
 
 def _check_time(arrow: pa.DataType, path: str) -> None:
-    """Refuse a unit of time that would be stored as another, and a zone that nobody knows."""
-    for coarse, test, instead in _NOT_IN_PARQUET:
-        if test(arrow):
+    """Refuse a time unit that Parquet would store as another, and an unknown time zone."""
+    for name, matches, instead in _NOT_IN_PARQUET:
+        if matches(arrow):
             raise SchemaError(
-                f"field {path!r} has type {coarse}, which Parquet does not have: use {instead}"
+                f"field {path!r} has type {name}, which Parquet does not have: use {instead}"
             )
     if pa.types.is_timestamp(arrow) and arrow.tz is not None:
         try:
@@ -127,14 +127,14 @@ def _struct(arrow: pa.DataType, path: str, depth: int) -> pa.DataType:
     fields = [arrow.field(i) for i in range(arrow.num_fields)]
     if not fields:
         raise SchemaError(f"field {path!r} is a record without fields, which Parquet cannot store")
-    for name, count in Counter(each.name for each in fields).items():
+    for name, count in Counter(field.name for field in fields).items():
         if count > 1:
             raise SchemaError(f"field {f'{path}.{name}'!r} occurs {count} times")
-    for each in fields:
-        # Arrow writes such a column and, where the record is null, cannot read it.
-        if pa.types.is_fixed_size_list(each.type) and not each.nullable:
+    for field in fields:
+        # Arrow writes such a column, but cannot read it back where the record is null.
+        if pa.types.is_fixed_size_list(field.type) and not field.nullable:
             raise SchemaError(
-                f"field {f'{path}.{each.name}'!r} is a fixed-size list that cannot be null, inside "
-                "a record: make it nullable, or a list"
+                f"field {f'{path}.{field.name}'!r} is a fixed-size list that cannot be null, "
+                "inside a record: make it nullable, or a list"
             )
-    return pa.struct([_field(each, f"{path}.{each.name}", depth + 1) for each in fields])
+    return pa.struct([_field(field, f"{path}.{field.name}", depth + 1) for field in fields])

@@ -310,7 +310,7 @@ def test_what_is_no_avro_schema_is_a_schema_error(schema: Any) -> None:
 
 @pytest.mark.parametrize("schema", [None, 5, (("a", "int"),), pa.int8(), b"{}"])
 def test_anything_else_is_a_type_error(schema: Any) -> None:
-    with pytest.raises(TypeError, match=r"a schema is a pyarrow\.Schema, or an Avro schema"):
+    with pytest.raises(TypeError, match=r"a schema must be a pyarrow\.Schema, or an Avro schema"):
         RecordSchema.parse(schema)
 
 
