@@ -13,7 +13,7 @@ from columnar_kafka.producing.settings import ProducerConfig
 
 
 @pytest.mark.parametrize("parse", [ProducerConfig.parse, ConsumerConfig.parse])
-def test_an_unknown_own_key_is_an_error_that_lists_the_known(parse: Any) -> None:
+def test_an_unknown_columnar_key_is_an_error_that_lists_the_known_keys(parse: Any) -> None:
     with pytest.raises(ConfigError, match=r"^columnar\.lingerms: no such key; there are columnar"):
         parse({"columnar.lingerms": 5})
 

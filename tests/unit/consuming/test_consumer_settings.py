@@ -46,7 +46,7 @@ def test_raw_bytes_leave_segments_as_they_are(raw: Any) -> None:
     assert (parsed.raw, parsed.unwraps, rest) == (True, False, {})
 
 
-def test_offsets_are_stored_and_committed_here_when_segments_are_unwrapped() -> None:
+def test_librdkafka_stores_and_commits_no_offsets_if_segments_are_unwrapped() -> None:
     config = {"columnar.encoding": "parquet", "enable.auto.commit": True}
     parsed, rest = ConsumerConfig.parse(config)
     assert (parsed.unwraps, parsed.auto_commit, parsed.auto_store) == (True, True, True)

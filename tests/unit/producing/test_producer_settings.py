@@ -18,7 +18,7 @@ def producer(**config: Any) -> ProducerConfig:
 # --- defaults -------------------------------------------------------------------------------------
 
 
-def test_the_producers_defaults_are_those_of_the_design() -> None:
+def test_the_producers_defaults() -> None:
     assert ProducerConfig.parse({}) == (
         ProducerConfig(
             encoding="none",
@@ -46,7 +46,7 @@ def test_the_producers_defaults_are_those_of_the_design() -> None:
 # --- own keys -------------------------------------------------------------------------------------
 
 
-def test_own_keys_are_taken_out_and_all_others_stay() -> None:
+def test_our_own_keys_are_removed_and_all_others_stay() -> None:
     config = {
         "bootstrap.servers": "b:1",
         "columnar.encoding": "parquet",
@@ -145,7 +145,7 @@ def test_the_message_timeout_has_two_names(key: str) -> None:
     assert ProducerConfig.parse({key: 1500})[0].message_timeout == 1.5
 
 
-def test_a_message_timeout_of_nothing_is_for_ever_as_in_librdkafka() -> None:
+def test_a_message_timeout_of_0_is_infinite_as_in_librdkafka() -> None:
     assert producer(message__timeout__ms=0).message_timeout == float("inf")
 
 
@@ -164,7 +164,7 @@ def test_the_outer_level_wins_over_the_topic_level() -> None:
 
 
 @pytest.mark.parametrize("how", [{"enable.idempotence": True}, {"transactional.id": "x"}])
-def test_an_idempotent_producer_has_one_request_on_its_way_unless_told_otherwise(
+def test_an_idempotent_producer_has_one_request_in_flight_unless_configured_otherwise(
     how: dict[str, Any],
 ) -> None:
     key, alias = "max.in.flight.requests.per.connection", "max.in.flight"
@@ -192,13 +192,13 @@ def test_a_transactional_id_makes_it_transactional() -> None:
     assert producer(transactional__id="x").transactional is True
 
 
-def test_who_is_told_of_success_is_not_librdkafkas_to_say_with_segments() -> None:
+def test_with_segments_librdkafka_reports_successes_to_us_even_if_users_want_errors_only() -> None:
     config = {"delivery.report.only.error": True}
     parsed, rest = ProducerConfig.parse(config | {"columnar.encoding": "parquet"})
     assert (parsed.errors_only, rest) == (True, {"delivery.report.only.error": False})
     assert ProducerConfig.parse(config)[1] == config
 
 
-def test_reports_of_errors_only_are_stocks_business_without_segments() -> None:
+def test_without_segments_librdkafka_itself_reports_errors_only() -> None:
     config = {"delivery.report.only.error": True}
     assert ProducerConfig.parse(config)[1] == config
