@@ -80,16 +80,8 @@ def conform(
     table = _read(data)
     _check_columns(table, schema, {"key": key, "timestamp": timestamp, "headers": headers}, extra)
     caster = Caster(schema, ignore_extra=extra == "ignore")
-    rows = table.num_rows
-    present = dict(zip(table.column_names, table.columns, strict=True))
-    columns = [
-        _column(present[field.name], field, caster)
-        if field.name in present
-        else pa.chunked_array([caster.default(field, field.name, rows)])
-        for field in schema.arrow
-    ]
     return ArrowRows(
-        pa.Table.from_arrays(columns, schema=schema.arrow),
+        _columns(table, schema.arrow, caster),
         _keys(table, key, caster),
         _timestamps(table, timestamp, now_ms),
         _headers(table, headers, caster),
@@ -147,6 +139,17 @@ def _check_columns(
     others = set(named.values()) - set(schema.arrow.names)
     names = [name for name in columns if name not in others]
     check_field_names(names, schema.arrow, schema.defaults, ignore_extra=extra == "ignore")
+
+
+def _columns(table: pa.Table, schema: pa.Schema, caster: Caster) -> pa.Table:
+    present = dict(zip(table.column_names, table.columns, strict=True))
+    columns = [
+        _column(present[field.name], field, caster)
+        if field.name in present
+        else pa.chunked_array([caster.default(field, field.name, table.num_rows)])
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _column(column: pa.ChunkedArray, to: pa.Field, caster: Caster) -> pa.ChunkedArray:
