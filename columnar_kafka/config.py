@@ -1,4 +1,4 @@
-"""Configuration: this package's keys parsed once, all others handed to librdkafka untouched."""
+"""Configuration: this package's keys are parsed once, and all others go to librdkafka unchanged."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ Config = Mapping[str, Any]
 
 
 def merge_arguments(args: Sequence[Any], kwargs: Config) -> dict[str, Any]:
-    """Return the one configuration that confluent-kafka's constructor arguments amount to.
+    """Return the configuration in a constructor's arguments: a dict, keywords, or both.
 
     Raises:
-        TypeError: as confluent-kafka: nothing at all, more than one, or not a dict.
+        TypeError: as confluent-kafka: no argument at all, more than one dict, or not a dict.
     """
     if len(args) > 1:
         raise TypeError("expected tuple containing single dict")
@@ -73,7 +73,7 @@ def number(low: float, high: float) -> Callable[[str, Any], float]:
 
 
 def choice(*allowed: str) -> Callable[[str, Any], str]:
-    """Return a parser of one of these words."""
+    """Return a parser that accepts one of these words."""
 
     def parse(key: str, value: Any) -> str:
         if value not in allowed:
@@ -85,27 +85,36 @@ def choice(*allowed: str) -> Callable[[str, Any], str]:
 
 def boolean(key: str, value: Any) -> bool:
     """Parse a boolean as librdkafka does."""
-    found = {"true": True, "1": True, "false": False, "0": False}.get(str(value).lower())
-    if found is None:
+    parsed = {"true": True, "1": True, "false": False, "0": False}.get(str(value).lower())
+    if parsed is None:
         raise ConfigError(f"{key}={value!r}: must be true or false")
-    return found
+    return parsed
 
 
 class ConfigReader:
-    """Reads keys out of one configuration; what is left over goes to librdkafka."""
+    """Reads keys out of one configuration; the rest goes to librdkafka.
+
+    Attributes:
+        unread: the error of a librdkafka key whose value we cannot read; None if there is none.
+    """
 
     def __init__(self, config: Config) -> None:
         self._rest = dict(config)
         self.unread: ConfigError | None = None
 
     def own(self, key: str, default: Any, parse: Callable[[str, Any], T]) -> T:
-        """Take one of this package's keys out."""
+        """Parse one of this package's keys, and take it out of the configuration.
+
+        Raises:
+            ConfigError: its value is not allowed.
+        """
         return parse(key, self._rest.pop(key, default))
 
     def shared(self, keys: tuple[str, ...], default: Any, parse: Callable[[str, Any], T]) -> T:
-        """Read one of librdkafka's keys, by any of its names, and leave it in.
+        """Parse one of librdkafka's keys, by any of its names, and leave it in the configuration.
 
-        A value that is not allowed is for librdkafka to refuse; `unread` says so if it does not.
+        librdkafka should refuse a value that is not allowed; in case it does not, the error is kept
+        in `unread`.
         """
         nested = self._rest.get("default.topic.config")
         for source in (self._rest, nested if isinstance(nested, Mapping) else {}):
@@ -118,10 +127,10 @@ class ConfigReader:
         return parse(keys[0], default)
 
     def rest(self, own_keys: tuple[str, ...]) -> dict[str, Any]:
-        """Return librdkafka's part.
+        """Return librdkafka's part of the configuration.
 
         Raises:
-            ConfigError: a ``columnar.`` key that does not exist.
+            ConfigError: a ``columnar.`` key does not exist.
         """
         for key in self._rest:
             if str(key).startswith("columnar."):
@@ -131,25 +140,25 @@ class ConfigReader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeLimits:
-    """What one segment may claim; the keys are ``columnar.max.`` and these names.
+    """Limits on what one segment may claim; the keys are ``columnar.max.`` and these names.
 
-    A segment of 1 MB decodes to some 10 MB, in a few milliseconds.
+    A segment of 1 MB normally decodes to about 10 MB, in a few milliseconds.
     """
 
     rows: int = MAX_ROWS
-    """Its records."""
+    """The records in it."""
 
     values: int = 1 << 24
-    """The values of one column, a list's elements counted each."""
+    """The values of one column; each element of a list counts."""
 
     decoded_bytes: int = 256 << 20
-    """What its columns, or its schema, take in memory."""
+    """The memory of its columns, or of its schema."""
 
     footer_bytes: int = 1 << 20
-    """Its footer, about 200 bytes a column; in memory it takes 200 times that at worst."""
+    """Its footer: about 200 bytes a column, and in memory at worst 200 times its size."""
 
     decode_seconds: float = 10.0
-    """How long decoding may take, when it is isolated."""
+    """The longest that decoding may take, if it is isolated."""
 
     @classmethod
     def parse(cls, read: ConfigReader) -> DecodeLimits:

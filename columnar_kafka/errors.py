@@ -1,4 +1,4 @@
-"""What can go wrong, as exceptions a confluent-kafka caller already catches."""
+"""Errors, all of classes that a confluent-kafka caller already catches."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = [
 
 
 class ColumnarError(KafkaException):
-    """The root of this package's errors: a `KafkaException` with a `KafkaError` in it."""
+    """The base of this package's errors: a `KafkaException` that holds a `KafkaError`."""
 
     code = KafkaError._FAIL
 
     def __init__(self, reason: str, *, code: int | None = None) -> None:
-        # KafkaError refuses it, and Arrow shows what it is given.
+        # KafkaError refuses NUL, and Arrow's messages may quote one.
         text = reason.replace("\0", "\\0")
         super().__init__(KafkaError(self.code if code is None else code, text))
         self.reason = reason
@@ -34,19 +34,19 @@ class ColumnarError(KafkaException):
 
     @property
     def kafka_error(self) -> KafkaError:
-        """The error as delivery reports and message events carry it."""
+        """The error that delivery reports and message events carry."""
         error: KafkaError = self.args[0]
         return error
 
 
 def unable(code: int) -> KafkaError:
-    """Return the error that confluent-kafka's `produce` raises with this code."""
+    """Return the error that confluent-kafka's `produce` raises for this code."""
     return KafkaError(code, f"Unable to produce message: {KafkaError(code).str()}")
 
 
-def _rebuild(kind: type[ColumnarError], reason: str, code: int) -> ColumnarError:
+def _rebuild(cls: type[ColumnarError], reason: str, code: int) -> ColumnarError:
     """Unpickle an error (Spark sends them between processes)."""
-    return kind(reason, code=code)
+    return cls(reason, code=code)
 
 
 class ConfigError(ColumnarError):
@@ -56,7 +56,7 @@ class ConfigError(ColumnarError):
 
 
 class SchemaError(ColumnarError, ValueError):
-    """A schema that cannot be used for segments, or not for this topic."""
+    """A schema that cannot be used for segments, or not on this topic."""
 
     code = KafkaError._INVALID_ARG
 
@@ -74,10 +74,10 @@ class SegmentError(ColumnarError, ValueError):
 
 
 class ForkError(ColumnarError, RuntimeError):
-    """A client used in a forked child of the process that made it."""
+    """A client used in a forked child of the process that created it."""
 
     code = KafkaError._STATE
 
 
 class LakeError(ColumnarError):
-    """Something that cannot land in the lake."""
+    """A message or file that cannot land in the lake."""

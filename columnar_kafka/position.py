@@ -1,9 +1,9 @@
 """Positions: a record's place in a partition, as one number that orders, adds and commits.
 
 The position of row *r* of *n* in the segment at Kafka offset *o* is ``(o + 1) * 2**20 - (n - r)``.
-A plain message is row 0 of 1. So a multiple of 2**20 is the start of that Kafka offset, the last
-row's position + 1 is the next offset's start, and a position alone says what to commit.
-Negative numbers are librdkafka's special offsets and have no rows.
+A plain message is row 0 of 1. So the start of Kafka offset *o* is ``o * 2**20``, the last row's
+position + 1 is the next offset's start, and a position alone says what to commit. Negative numbers
+are librdkafka's special offsets, which have no rows.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ _METADATA: Final = re.compile(r"1:([1-9][0-9]{0,6}):([0-9A-Za-z_-]{1,40})", re.A
 
 
 class Unpacked(NamedTuple):
-    """Where a position points: ``left`` rows, itself included, are still to come at ``offset``.
+    """A position's Kafka offset, and how many of its rows are still to come.
 
-    ``left`` is 0 for the start of an offset, where the number of rows is not known.
+    ``left`` counts the row at the position itself. It is 0 at the start of an offset, where the
+    number of rows is not known.
     """
 
     offset: int
@@ -33,7 +34,7 @@ def pack(offset: int, row: int = 0, rows: int = 1) -> int:
     """Return the position of `row` of `rows` at Kafka offset `offset`.
 
     Raises:
-        ValueError: no such row, or more rows than a segment can hold.
+        ValueError: there is no such row, or more rows than a segment can hold.
     """
     if not (0 <= row < rows <= MAX_ROWS and offset >= 0):
         raise ValueError(f"no position for row {row} of {rows} at offset {offset}")
@@ -53,22 +54,22 @@ def unpack(position: int) -> Unpacked:
 
 
 def start(offset: int) -> int:
-    """Return the position at which Kafka offset `offset` starts; special ones stay as they are."""
+    """Return the position where Kafka offset `offset` starts; special offsets stay as they are."""
     return offset * MAX_ROWS if offset >= 0 else offset
 
 
 def commit_metadata(left: int, segment: str) -> str:
-    """Return the metadata to commit with the offset of a segment `left` rows of which remain."""
+    """Return the metadata to commit with a segment's offset while `left` of its rows remain."""
     return f"1:{left}:{segment}"
 
 
 def resume(offset: int, metadata: str | None) -> tuple[int, str]:
-    """Return the position that a committed offset and its metadata stand for, and the segment's id.
+    """Return the position and the segment id that a committed offset and its metadata stand for.
 
-    The id is empty when the commit stands at the start of its offset: nothing committed inside,
-    or metadata that is not ours. In doubt a record is read again, never skipped.
+    The id is empty if the position is the start of the offset: no row of it was committed, or the
+    metadata is not ours. In doubt a record is read again, never skipped.
     """
-    found = _METADATA.fullmatch(metadata or "")
-    if offset < 0 or found is None or int(found[1]) > MAX_ROWS:
+    match = _METADATA.fullmatch(metadata or "")
+    if offset < 0 or match is None or int(match[1]) > MAX_ROWS:
         return start(offset), ""
-    return (offset + 1) * MAX_ROWS - int(found[1]), found[2]
+    return (offset + 1) * MAX_ROWS - int(match[1]), match[2]

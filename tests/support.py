@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import psutil
 import pyarrow as pa
+import pytest
 
 from columnar_kafka.columns.kafka_column import KafkaColumn
 from columnar_kafka.columns.rows_to_columns import RowColumns
 from columnar_kafka.config import METADATA_MEMBERS
+from columnar_kafka.errors import ConfigError
 from columnar_kafka.producing.accumulator import Accumulator
 from columnar_kafka.producing.batch import PlainMessage
 from columnar_kafka.producing.delivery import Delivery
@@ -278,3 +280,23 @@ def _records(message: Message) -> Iterator[Sent]:
     )
     for record in segment.records():
         yield Sent(record.value, record.key, record.headers, record.timestamp, segment.id)
+
+
+def setting_error(settings: Any, key: str, value: Any) -> ConfigError:
+    """Return the error of a wrong value.
+
+    Our own keys raise it; of librdkafka's keys it is kept, for librdkafka refuses those itself.
+
+    Args:
+        settings: `ProducerConfig` or `ConsumerConfig`.
+        key: the key with the wrong value.
+        value: the value.
+    """
+    if key.startswith(("columnar.", "fetch.")):
+        with pytest.raises(ConfigError) as raised:
+            settings.parse({key: value})
+        return raised.value
+    parsed, rest = settings.parse({key: value})
+    assert rest == {key: value}
+    assert isinstance(parsed.unread, ConfigError)
+    return parsed.unread

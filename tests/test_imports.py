@@ -21,7 +21,7 @@ PACKAGES = ("columnar_kafka", "spark_sink")
 
 ORDER = """
 errors  position  config
-schema.flatbuffer  schema.canonical  schema.arrow
+schema.flatbuffer  schema.families  schema.canonical  schema.arrow
 schema.avro_default  schema.avro  schema.base  schema.growth  schema
 
 columns  columns.protocol  columns.range_checks  columns.accepted_types  columns.row_objects

@@ -1,4 +1,4 @@
-"""Which Python types a field takes, and how a message shows a value that it does not."""
+"""Which Python types a field accepts, and how an error message shows a value it rejects."""
 
 from __future__ import annotations
 
@@ -7,87 +7,82 @@ import decimal
 import numbers
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
-
 from columnar_kafka.errors import RowError
+from columnar_kafka.schema.families import family
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import pyarrow as pa
+
+    from columnar_kafka.schema.families import Family
 
 __all__ = ["AcceptedTypes", "show"]
 
-_SHOWN: Final = 80
+_MAX_SHOWN: Final = 80
 
-_KINDS: Final[dict[str, tuple[Callable[[pa.DataType], bool], ...]]] = {
-    "boolean": (pa.types.is_boolean,),
-    "integer": (pa.types.is_integer,),
-    "float": (pa.types.is_floating,),
-    "decimal": (pa.types.is_decimal,),
-    "date": (pa.types.is_date,),
-    "time": (pa.types.is_time,),
-    "timestamp": (pa.types.is_timestamp,),
-    "duration": (pa.types.is_duration,),
-    "string": (pa.types.is_string, pa.types.is_large_string),
-    "binary": (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary),
-}
-_PYTHON: Final[dict[str, frozenset[type]]] = {
+_EXACT: Final[dict[Family | None, frozenset[type]]] = {
     "boolean": frozenset({bool}),
     "integer": frozenset({int}),
     "float": frozenset({float, int}),
     "decimal": frozenset({decimal.Decimal, int}),
     "date": frozenset({datetime.date, int}),
     "time": frozenset({datetime.time, int}),
+    "local timestamp": frozenset({datetime.datetime, int}),
     "timestamp": frozenset({datetime.datetime, int}),
     "duration": frozenset({datetime.timedelta, int}),
     "string": frozenset({str}),
     "binary": frozenset({bytes}),
-    "nested": frozenset({tuple, list}),
 }
-_KIN: Final[dict[str, tuple[type, ...]]] = {
+_NESTED: Final = frozenset({tuple, list})
+_BASES: Final[dict[Family | None, tuple[type, ...]]] = {
     "integer": (numbers.Integral,),
     "float": (numbers.Real,),
     "decimal": (decimal.Decimal,),
     "time": (datetime.time,),
+    "local timestamp": (datetime.datetime,),
     "timestamp": (datetime.datetime,),
     "duration": (datetime.timedelta,),
     "string": (str,),
     "binary": (bytes,),
 }
-"""What is a kin of a type, as numpy's numbers and enums of text are, and is taken as well."""
+"""Classes whose subclasses are accepted too, such as numpy's numbers and enums of text."""
 
 
 class AcceptedTypes:
-    """The Python types that one field takes, top-level or nested, once its value is frozen."""
+    """The Python types that one field, top-level or nested, accepts of a value already copied."""
 
-    def __init__(self, each: pa.Field, path: str) -> None:
+    def __init__(self, field: pa.Field, path: str) -> None:
         self.path = path
-        self._arrow = each.type
-        self._nullable = each.nullable
-        kind = _kind(each.type)
-        self.exact = _PYTHON[kind] | ({type(None)} if each.nullable else set())
-        """The types that are accepted most often."""
-        self._kin = _KIN.get(kind, ())
-        self.is_text = kind == "string"
-        self.is_binary = kind == "binary"
-        self.is_local = kind == "time" or (kind == "timestamp" and each.type.tz is None)
-        """Whether its times have no zone, so that one which has would lose it."""
+        self._arrow = field.type
+        self._nullable = field.nullable
+        name = family(field.type)
+        self.exact = _EXACT.get(name, _NESTED) | ({type(None)} if field.nullable else set())
+        """The most common types; `accepts` knows all."""
+        self._bases = _BASES.get(name, ())
+        self.is_text = name == "string"
+        self.is_binary = name == "binary"
+        self.is_local = name in ("time", "local timestamp")
+        """Whether its times have no zone, so that a value's zone would be lost."""
 
-    def accepts(self, kind: type) -> bool:
-        """Say whether values of a Python type fit, as far as the type can tell."""
-        if kind in self.exact:
+    def accepts(self, python: type) -> bool:
+        """Say whether values of a Python type fit, as far as the type alone can tell."""
+        if python in self.exact:
             return True
-        return kind is not bool and issubclass(kind, self._kin)
+        return python is not bool and issubclass(python, self._bases)
 
     def check_zone(self, value: Any) -> None:
-        """Raise RowError where a value of a field that `is_local` has a time zone."""
+        """Check that a value of a field that `is_local` has no time zone.
+
+        Raises:
+            RowError: it has one.
+        """
         if getattr(value, "tzinfo", None) is not None:
             raise RowError(
                 f"field {self.path!r} is {show(value)}; its schema wants {self._arrow}, which has "
-                "no zone: drop the value's, or give the field one"
+                "no time zone: drop the value's zone, or give the field one"
             )
 
-    def wrong(self, value: Any) -> RowError:
-        """Return the error of a value that does not fit."""
+    def mismatch(self, value: Any) -> RowError:
+        """Return the error for a value that does not fit."""
         if value is None:
             return RowError(f"field {self.path!r} is null, and its schema does not allow null")
         want = f"{self._arrow}" + (" or null" if self._nullable else "")
@@ -95,17 +90,10 @@ class AcceptedTypes:
 
 
 def show(value: Any) -> str:
-    """Return a value's type and value, however long or broken, as messages have it."""
+    """Return a value's type and value for a message, however long or broken the value is."""
     try:
-        text = repr(value[: _SHOWN + 1] if isinstance(value, str | bytes) else value)
-    except Exception:  # noqa: BLE001 - the value is wrong, and so is its class
+        text = repr(value[: _MAX_SHOWN + 1] if isinstance(value, str | bytes) else value)
+    except Exception:  # noqa: BLE001 - a wrong value may have any class
         text = "(its repr() fails)"
-    return f"{type(value).__name__} {text if len(text) <= _SHOWN else text[: _SHOWN - 3] + '...'}"
-
-
-def _kind(arrow: pa.DataType) -> str:
-    """Return the family whose Python types a type of value shares."""
-    for kind, tests in _KINDS.items():
-        if any(test(arrow) for test in tests):
-            return kind
-    return "nested"
+    shown = text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 3]}..."
+    return f"{type(value).__name__} {shown}"

@@ -1,11 +1,12 @@
-"""Arrow data from elsewhere to the types of a schema: every value stays what it is, or is refused.
+"""Casts Arrow data from elsewhere to a schema's types; a value that would change is an error.
 
-pyarrow's own casts are not enough: they make 1e300 an infinite float32, take bytes for text, and
-look neither at nulls nor at the keys of maps.
+pyarrow's own casts are not enough: they turn 1e300 into an infinite float32, accept bytes as text,
+and check neither nulls nor the keys of maps.
 """
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
@@ -13,19 +14,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from columnar_kafka.columns.layouts import as_lists, filled, offsets, plain, regroup, repeat
+from columnar_kafka.columns.layouts import as_lists, filled, offsets, regroup, repeat, unencoded
 from columnar_kafka.errors import RowError
+from columnar_kafka.schema.families import family
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from columnar_kafka.schema import RecordSchema
+    from columnar_kafka.schema.families import Family
 
-__all__ = ["Caster", "check_names", "kind"]
+__all__ = ["Caster", "check_field_names"]
 
 
 class Caster:
-    """Casts arrays to fields of one schema, in one kind of value. Thread-safe: has no state."""
+    """Casts arrays to the fields of one schema. Thread-safe: it has no state."""
 
     def __init__(self, schema: RecordSchema, *, ignore_extra: bool) -> None:
         self._defaults = schema.defaults
@@ -33,30 +36,30 @@ class Caster:
         self._ignore_extra = ignore_extra
 
     def cast(
-        self, array: pa.Array, to: pa.Field, path: str, outer: pa.BooleanArray | None = None
+        self, array: pa.Array, to: pa.Field, path: str, hidden: pa.BooleanArray | None = None
     ) -> pa.Array:
-        """Return `array` as the field at `path`: itself where it is already right.
+        """Return `array` as the field at `path`; the same array if it already fits.
 
         Args:
             array: valid data.
             to: the field.
-            path: how messages call it.
-            outer: where the record that holds the field is null, if anywhere.
+            path: its path, for messages.
+            hidden: where the record that holds the field is null; None if nowhere.
 
         Raises:
-            RowError: for the type, or for any value; `convert` finds out which row that is.
+            RowError: the type or a value does not fit; `convert_chunks` finds the value's row.
         """
-        given = array.type
-        array = plain(array)
-        if outer is not None:
-            # What is under a null may be anything, and is nothing.
-            array = pa.StructArray.from_arrays([array], names=[""], mask=outer).flatten()[0]
-        if not to.nullable and array.null_count > (outer.true_count if outer is not None else 0):
+        source = array.type
+        array = unencoded(array)
+        if hidden is not None:
+            # Values under a null record can be anything and mean nothing: make them null.
+            array = pa.StructArray.from_arrays([array], names=[""], mask=hidden).flatten()[0]
+        if not to.nullable and array.null_count > (hidden.true_count if hidden is not None else 0):
             raise RowError(f"field {path!r} is null, and its schema does not allow null")
         if types.is_null(array.type):
             return repeat(None, to.type, len(array))
-        if not _is_kin(array.type, to.type) or not _is_storage_of(given, to.type):
-            raise _wrong(path, given, to)
+        if not _is_castable(array.type, to.type) or not _is_storage_of(source, to.type):
+            raise _type_error(path, source, to)
         if types.is_struct(to.type):
             return self._struct(array, to.type, path)
         if types.is_map(to.type):
@@ -64,49 +67,49 @@ class Caster:
         if types.is_nested(to.type):
             return self._list(array, to.type, path)
         try:
-            made = _leaf(array, to.type)
+            leaf = _cast_leaf(array, to.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise _wrong(path, given, to, f": {error}") from error
-        self._check_symbols(made, path)
-        return made
+            raise _type_error(path, source, to, f": {error}") from error
+        self._check_symbols(leaf, path)
+        return leaf
 
     def default(self, to: pa.Field, path: str, rows: int) -> pa.Array:
-        """Return the default of the field at `path` for each of `rows`."""
+        """Return the default of the field at `path`, once for each of `rows` rows."""
         return repeat(self._defaults[path], to.type, rows)
 
     def _struct(self, array: pa.StructArray, to: pa.StructType, path: str) -> pa.Array:
-        names = [each.name for each in array.type]
-        fields = {f"{path}.{each.name}": each for each in to}
-        optional = {each.name for inner, each in fields.items() if inner in self._defaults}
-        check_names(names, to, optional, path, ignore_extra=self._ignore_extra)
+        names = [field.name for field in array.type]
+        fields = {f"{path}.{field.name}": field for field in to}
+        optional = {field.name for inner, field in fields.items() if inner in self._defaults}
+        check_field_names(names, to, optional, path, ignore_extra=self._ignore_extra)
         nulls = array.is_null() if array.null_count else None
-        there = set(names)
-        given = {each.name: array.field(each.name) for each in to if each.name in there}
-        made = [
-            self.cast(given[each.name], each, inner, nulls)
-            if each.name in given
-            else self.default(each, inner, len(array))
-            for inner, each in fields.items()
+        present = set(names)
+        children = {field.name: array.field(field.name) for field in to if field.name in present}
+        cast = [
+            self.cast(children[field.name], field, inner, nulls)
+            if field.name in children
+            else self.default(field, inner, len(array))
+            for inner, field in fields.items()
         ]
-        if _same(array.type, to) and all(map(_is, made, given.values())):
+        if _same(array.type, to) and all(map(operator.is_, cast, children.values())):
             return array
-        # Parquet's writer wants no nulls where none are allowed, though these are not written.
-        made = [filled(array, each, nulls) for array, each in zip(made, to, strict=True)]
-        return pa.StructArray.from_arrays(made, fields=list(to), mask=nulls)
+        # Parquet's writer refuses nulls in required fields, even under nulls, where it writes none.
+        cast = [filled(child, field, nulls) for child, field in zip(cast, to, strict=True)]
+        return pa.StructArray.from_arrays(cast, fields=list(to), mask=nulls)
 
     def _list(self, array: pa.Array, to: pa.DataType, path: str) -> pa.Array:
         items = array.flatten()
-        made = self.cast(items, to.value_field, f"{path}.item")
-        if _same(array.type, to) and made is items:
+        cast = self.cast(items, to.value_field, f"{path}.item")
+        if _same(array.type, to) and cast is items:
             return array
         if not types.is_fixed_size_list(to):
-            return regroup(array, made, to)
-        made = filled(made, to.value_field)  # or it cannot be cast
-        lists = regroup(array, made, pa.large_list(to.value_field))
+            return regroup(array, cast, to)
+        cast = filled(cast, to.value_field)  # or pyarrow refuses to cast the lists
+        lists = regroup(array, cast, pa.large_list(to.value_field))
         try:
             return lists.cast(to)
         except pa.ArrowInvalid as error:
-            raise _wrong(path, array.type, pa.field(path, to)) from error
+            raise _type_error(path, array.type, pa.field(path, to)) from error
 
     def _map(self, array: pa.MapArray, to: pa.MapType, path: str) -> pa.Array:
         maps = as_lists(array)
@@ -115,7 +118,7 @@ class Caster:
         values = self.cast(values, to.item_field, f"{path}.value")
         if _has_equal_keys(regroup(maps, keys, pa.large_list(to.key_field))):
             raise RowError(f"field {path!r} has two keys that are equal as {to.key_type}")
-        # Made anew always: a map whose entries are a slice is not read back as it is.
+        # Always a new array: a map whose entries are a slice does not read back correctly.
         nulls = maps.is_null() if maps.null_count else None
         return pa.MapArray.from_arrays(offsets(maps, pa.int32()), keys, values, to, mask=nulls)
 
@@ -125,99 +128,77 @@ class Caster:
             return
         known = pc.is_in(array.drop_null(), value_set=pa.array(allowed, type=array.type))
         if not _all(known):
-            raise RowError(f"field {path!r} has another symbol than {', '.join(sorted(allowed))}")
+            raise RowError(f"field {path!r} has a symbol other than {', '.join(sorted(allowed))}")
 
 
-def check_names(
-    given: Sequence[str],
+def check_field_names(
+    names: Sequence[str],
     wanted: Iterable[pa.Field],
     optional: Container[str],
     path: str = "",
     *,
     ignore_extra: bool,
 ) -> None:
-    """Refuse names that occur twice, are missing though not `optional`, or are not `wanted`.
+    """Check the names of a record's fields in data from outside.
+
+    Args:
+        names: those in the data.
+        wanted: the schema's fields.
+        optional: the names that may be missing.
+        path: of the record, for messages; empty at the top.
+        ignore_extra: allow names that the schema does not have.
 
     Raises:
-        RowError: naming the fields, with `path` before them.
+        RowError: a name occurs twice, is missing, or is not in the schema.
     """
     prefix = f"{path}." if path else ""
-    counts = Counter(given)
-    names = {each.name: None for each in wanted}
-    for name in names:
+    counts = Counter(names)
+    known = {field.name: None for field in wanted}
+    for name in known:
         if counts[name] > 1:
             raise RowError(f"field {prefix + name!r} occurs {counts[name]} times in the data")
         if name not in counts and name not in optional:
             raise RowError(f"field {prefix + name!r} is missing, and has no default")
-    extra = [repr(prefix + name) for name in given if name not in names]
+    extra = [repr(prefix + name) for name in names if name not in known]
     if extra and not ignore_extra:
         raise RowError(
             f"the data has {', '.join(extra)}, which the topic's schema does not "
-            f"({', '.join(names)}): leave them out, or pass extra='ignore'"
+            f"({', '.join(known)}): leave them out, or pass extra='ignore'"
         )
 
 
-def _wrong(path: str, given: pa.DataType, to: pa.Field, why: str = "") -> RowError:
+def _type_error(path: str, source: pa.DataType, to: pa.Field, why: str = "") -> RowError:
     want = f"{to.type}" + (" or null" if to.nullable else "")
-    hint = _HINTS.get((kind(given), kind(to.type)), "")
-    return RowError(f"field {path!r} is {given} in the data; its schema wants {want}{why}{hint}")
+    hint = _HINTS.get((family(source), family(to.type)), "")
+    return RowError(f"field {path!r} is {source} in the data; its schema wants {want}{why}{hint}")
 
 
-# --- kinds ----------------------------------------------------------------------------------------
+# --- types ----------------------------------------------------------------------------------------
 
-_KINDS: Final[dict[str, tuple[Callable[[pa.DataType], bool], ...]]] = {
-    "integer": (types.is_integer,),
-    "float": (types.is_floating,),
-    "decimal": (types.is_decimal,),
-    "date": (types.is_date,),
-    "time": (types.is_time,),
-    "local timestamp": (lambda each: types.is_timestamp(each) and each.tz is None,),
-    "timestamp": (types.is_timestamp,),
-    "duration": (types.is_duration,),
-    "string": (types.is_string, types.is_large_string),
-    "binary": (types.is_binary, types.is_large_binary, types.is_fixed_size_binary),
-    "struct": (types.is_struct,),
-    "map": (types.is_map,),
-    "list": (
-        types.is_list,
-        types.is_large_list,
-        types.is_list_view,
-        types.is_large_list_view,
-        types.is_fixed_size_list,
-    ),
-}
-_HINTS: Final = {
+_HINTS: Final[dict[tuple[Family | None, Family | None], str]] = {
     ("float", "integer"): " (pandas: astype('Int64') makes integers of them, with nulls)",
     ("local timestamp", "timestamp"): " (name the zone that its times are in)",
 }
-_WIDER: Final = (("integer", "float"), ("integer", "decimal"))
+_CASTABLE: Final = (("integer", "float"), ("integer", "decimal"), ("list view", "list"))
 
 
-def kind(arrow: pa.DataType) -> str:
-    """Return the family of a `plain` type: what its values are, however they are laid out."""
-    for name, tests in _KINDS.items():
-        if any(test(arrow) for test in tests):
-            return name
-    return str(arrow)
+def _is_castable(source: pa.DataType, to: pa.DataType) -> bool:
+    return family(source) == family(to) or (family(source), family(to)) in _CASTABLE
 
 
-def _is_kin(given: pa.DataType, to: pa.DataType) -> bool:
-    return kind(given) == kind(to) or (kind(given), kind(to)) in _WIDER
-
-
-def _is_storage_of(given: pa.DataType, to: pa.DataType) -> bool:
-    """Say whether a type keeps an extension's values; 16 bytes that are a UUID are no other."""
-    if not isinstance(given, pa.BaseExtensionType):
+def _is_storage_of(source: pa.DataType, to: pa.DataType) -> bool:
+    """Say whether an extension's values may become `to`; fixed-size ones only as stored."""
+    if not isinstance(source, pa.BaseExtensionType):
         return True
-    storage = given.storage_type
+    storage = source.storage_type
     return storage.equals(to) or not types.is_fixed_size_binary(storage)
 
 
 # --- values ---------------------------------------------------------------------------------------
 
 
-def _leaf(array: pa.Array, to: pa.DataType) -> pa.Array:
-    """Return values in another type of their kind; raise ArrowInvalid where one would change."""
+def _cast_leaf(array: pa.Array, to: pa.DataType) -> pa.Array:
+    """Return values in another type of their family; raise ArrowInvalid if one would change."""
     if array.type.equals(to):
         return array
     if types.is_floating(to):
@@ -228,22 +209,24 @@ def _leaf(array: pa.Array, to: pa.DataType) -> pa.Array:
 
 
 def _float(doubles: pa.Array, to: pa.DataType) -> pa.Array:
-    made = doubles.cast(to)
-    same = pc.or_(pc.equal(made.cast(pa.float64()), doubles), pc.is_nan(doubles))
+    cast = doubles.cast(to)
+    same = pc.or_(pc.equal(cast.cast(pa.float64()), doubles), pc.is_nan(doubles))
     if not _all(same):
-        raise pa.ArrowInvalid("a value is between two that the type has, or beyond them")
-    return made
+        raise pa.ArrowInvalid("the type cannot hold a value exactly")
+    return cast
 
 
 def _has_equal_keys(lists: pa.LargeListArray) -> bool:
-    """Say whether a list holds two values that are one key in Python."""
+    """Say whether a list holds two values that are equal as keys of a Python dict."""
     keys = lists.flatten()
     if types.is_floating(keys.type):
-        keys = pc.add(keys.cast(pa.float64()), 0.0)  # 0.0 and -0.0 are
+        keys = pc.add(keys.cast(pa.float64()), 0.0)  # 0.0 equals -0.0
     elif types.is_timestamp(keys.type) and keys.type.tz not in (None, "UTC"):
-        keys = pc.local_timestamp(keys)  # the hour that comes twice in autumn is
+        keys = pc.local_timestamp(keys)  # the hour that repeats in autumn
     elif types.is_decimal32(keys.type) or types.is_decimal64(keys.type):
-        keys = keys.cast(pa.decimal128(keys.type.precision, keys.type.scale))  # those are encoded
+        keys = keys.cast(
+            pa.decimal128(keys.type.precision, keys.type.scale)
+        )  # pyarrow cannot encode the narrow ones
     codes = keys.dictionary_encode()
     maps = pc.list_parent_indices(lists).cast(pa.int64())
     pairs = pc.add(pc.multiply(maps, len(codes.dictionary)), codes.indices.cast(pa.int64()))
@@ -255,9 +238,5 @@ def _all(booleans: pa.BooleanArray) -> bool:
     return bool(pc.all(booleans, min_count=0).as_py())
 
 
-def _same(given: pa.DataType, to: pa.DataType) -> bool:
-    return bool(given.equals(to, check_metadata=True))
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other
+def _same(source: pa.DataType, to: pa.DataType) -> bool:
+    return bool(source.equals(to, check_metadata=True))

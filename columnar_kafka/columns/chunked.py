@@ -1,4 +1,4 @@
-"""Columns from outside: valid, changed chunk by chunk, and wrong in a row that can be named."""
+"""Converts columns from outside chunk by chunk, and names the row that cannot be converted."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from columnar_kafka.errors import RowError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["convert"]
+__all__ = ["convert_chunks"]
 
 
-def convert(
-    column: pa.ChunkedArray, name: str, change: Callable[[pa.Array], pa.Array]
+def convert_chunks(
+    column: pa.ChunkedArray, name: str, convert: Callable[[pa.Array], pa.Array]
 ) -> pa.ChunkedArray:
-    """Return `column` with each chunk validated and changed.
+    """Return `column` with each chunk validated and converted.
 
     Args:
         column: data from outside.
-        name: how messages call it.
-        change: what makes one array of another, value by value, or raises RowError.
+        name: its name, for messages.
+        convert: turns an array into another of the same length, value by value, or raises
+            RowError.
 
     Raises:
-        RowError: naming the first row that cannot be changed, where it is one row's fault.
+        RowError: a value cannot be converted; names its row, unless the whole column is at fault.
     """
     chunks = column.chunks or [pa.nulls(0, column.type)]
 
@@ -36,30 +37,31 @@ def convert(
         except (ValueError, pa.ArrowException) as error:
             raise RowError(f"field {name!r} is not valid Arrow data: {error}") from error
         try:
-            return change(chunk)
+            return convert(chunk)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowCapacityError) as error:
             raise RowError(f"field {name!r} is {chunk.type} in the data: {error}") from error
 
-    made: list[pa.Array] = []
+    pieces: list[pa.Array] = []
     row = 0
     for chunk in chunks:
-        made += _pieces(chunk, row, attempt)
+        pieces += _pieces(chunk, row, attempt)
         row += len(chunk)
-    return pa.chunked_array(made)
+    return pa.chunked_array(pieces)
 
 
 def _pieces(
     chunk: pa.Array, row: int, attempt: Callable[[pa.Array], pa.Array]
 ) -> Iterator[pa.Array]:
-    """Yield a chunk changed, in more than one piece where one cannot hold it.
+    """Yield a converted chunk, in several pieces if one cannot hold it.
 
-    A string column holds 2 GiB of text in one piece; views, dictionaries and large strings more.
+    One piece of a string column holds 2 GiB of text; views, dictionaries and large strings can
+    hold more. `row` is the chunk's first row in the column.
     """
     while True:
         try:
             yield attempt(chunk)
         except RowError:
-            count = _fitting(chunk, attempt)
+            count = _count_convertible(chunk, attempt)
             if count is None:
                 raise
         else:
@@ -74,27 +76,27 @@ def _pieces(
         row += count
 
 
-def _fitting(chunk: pa.Array, attempt: Callable[[pa.Array], pa.Array]) -> int | None:
-    """Return how many rows from the start fit together, or None where not even none does."""
+def _count_convertible(chunk: pa.Array, attempt: Callable[[pa.Array], pa.Array]) -> int | None:
+    """Return how many rows from the start convert together; None if even an empty chunk fails."""
 
-    def fits(count: int) -> bool:
+    def converts(count: int) -> bool:
         try:
             attempt(chunk.slice(0, count))
         except RowError:
             return False
         return True
 
-    if not fits(0):
+    if not converts(0):
         return None
     low, high = 0, len(chunk)
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
+        low, high = (middle, high) if converts(middle) else (low, middle)
     return low
 
 
 def _show(chunk: pa.Array, row: int) -> str:
     try:
         return f" has {reprlib.repr(chunk[row].as_py())}"
-    except Exception:  # noqa: BLE001 - the value is wrong, and may be none that Python has
+    except Exception:  # noqa: BLE001 - Python may have no object for a wrong value
         return ""

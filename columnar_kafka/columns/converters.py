@@ -1,4 +1,4 @@
-"""One column's values to an Arrow array: as pyarrow does it, faster where that is slow."""
+"""One column's values to an Arrow array: with pyarrow's result, and faster where it is slow."""
 
 from __future__ import annotations
 
@@ -28,31 +28,30 @@ _CODES: Final = {
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _DATETIMES: Final = {datetime.datetime, type(None)}
 
-
 Convert = Callable[[Sequence[Any]], pa.Array]
-"""Takes values whose Python types are known to fit; raises, anything, where one cannot be held."""
+"""Converts values whose Python types fit; raises any exception if the type cannot hold a value."""
 
 
 def converter(arrow: pa.DataType) -> Convert:
-    """Return what turns a column's values into an array, each as it is or not at all."""
+    """Return the function that turns values into an array, and changes none of them."""
     if arrow in _CODES:
         return _integers(arrow)
     if pa.types.is_timestamp(arrow):
         return _timestamps(arrow)
-    if range_checks.narrows(arrow):
-        return _narrow(arrow)
+    if range_checks.is_narrow_float(arrow):
+        return _narrow_floats(arrow)
     if range_checks.has_times_of_day(arrow):
         return _times_of_day(arrow)
     return partial(pa.array, type=arrow)
 
 
 def _integers(arrow: pa.DataType) -> Convert:
-    """Pack them: a third of pyarrow's time."""
+    """Pack them with `struct`, in a third of pyarrow's time."""
 
     def convert(values: Sequence[Any]) -> pa.Array:
         try:
             data = struct.pack(f"={len(values)}{_CODES[arrow]}", *values)
-        except struct.error:  # a null, or a number that pyarrow says more of
+        except struct.error:  # a null, or a number for which pyarrow has the better error
             return pa.array(values, type=arrow)
         return pa.Array.from_buffers(arrow, len(values), [None, pa.py_buffer(data)])
 
@@ -60,24 +59,27 @@ def _integers(arrow: pa.DataType) -> Convert:
 
 
 def _timestamps(arrow: pa.DataType) -> Convert:
-    """Subtract 1970: a fourth of pyarrow's time, which asks every value's zone for its offset."""
+    """Subtract 1970 from them, in a quarter of pyarrow's time.
+
+    pyarrow asks each value's time zone for its offset.
+    """
 
     def convert(values: Sequence[Any]) -> pa.Array:
-        if set(map(type, values)) <= _DATETIMES:  # a subclass may subtract as it likes
+        if set(map(type, values)) <= _DATETIMES:  # a subclass may redefine subtraction
             epoch = _epoch(values)
             try:
-                since = [None if value is None else value - epoch for value in values]
-                return pa.array(since, type=pa.duration(arrow.unit)).view(arrow)
+                durations = [None if value is None else value - epoch for value in values]
+                return pa.array(durations, type=pa.duration(arrow.unit)).view(arrow)
             except (TypeError, ValueError, OverflowError):
-                pass  # with and without zone, or one that pyarrow says more of
+                pass  # some have a zone and some do not, or pyarrow has the better error
         return pa.array(values, type=arrow)
 
     return convert
 
 
-def _narrow(arrow: pa.DataType) -> Convert:
+def _narrow_floats(arrow: pa.DataType) -> Convert:
     def convert(values: Sequence[Any]) -> pa.Array:
-        if not range_checks.fit(arrow, [value for value in values if value is not None]):
+        if not range_checks.fits_float(arrow, [value for value in values if value is not None]):
             raise OverflowError(f"too large for {arrow}")
         return pa.array(values, type=arrow)
 
@@ -87,18 +89,18 @@ def _narrow(arrow: pa.DataType) -> Convert:
 def _times_of_day(arrow: pa.DataType) -> Convert:
     def convert(values: Sequence[Any]) -> pa.Array:
         array = pa.array(values, type=arrow)
-        if range_checks.strays(array):
-            raise ValueError("no day has such a time")
+        if range_checks.has_time_out_of_day(array):
+            raise ValueError("a time of day is outside its 24 hours")
         return array
 
     return convert
 
 
 def _epoch(values: Sequence[datetime.datetime | None]) -> datetime.datetime:
-    """Return 1970 in the values' own zone where it is a fixed one: then subtracting asks no zone.
+    """Return 1970 in the values' own zone if that has a fixed offset, else in UTC.
 
-    Of two datetimes with one tzinfo Python subtracts the wall times, so with any other zone the
-    time between would be wrong when its offset has changed.
+    Python subtracts the wall times of two datetimes that share a tzinfo, and asks it for nothing.
+    That is fast, but wrong for a zone whose offset has changed between the two.
     """
     zone = next((value.tzinfo for value in values if value is not None), None)
     if zone is None:

@@ -1,4 +1,4 @@
-"""Taking values by value: what nests or can change is copied, checked and measured at once."""
+"""Copies values that nest or can change, checking and measuring them in the same pass."""
 
 from __future__ import annotations
 
@@ -11,23 +11,29 @@ import pyarrow as pa
 
 from columnar_kafka.columns import range_checks
 from columnar_kafka.columns.accepted_types import AcceptedTypes, show
-from columnar_kafka.columns.row_objects import ROWS, RowReader
+from columnar_kafka.columns.row_objects import ROW_TYPES, RowReader
 from columnar_kafka.errors import RowError
 
 if TYPE_CHECKING:
     from columnar_kafka.schema import RecordSchema
 
-__all__ = ["VALUE_BYTES", "Freeze", "freezer", "measure"]
+__all__ = ["VALUE_BYTES", "Copy", "copier", "max_utf8_bytes"]
 
 VALUE_BYTES: Final = 40  # a value's object, or later its bytes in the column, whichever is more
 
-Freeze = Callable[[Any], tuple[Any, int]]
-"""Takes a value that is not None; returns what cannot be changed, and the bytes inside it."""
+Copy = Callable[[Any], tuple[Any, int]]
+"""Copies a value that is not None: returns one that cannot be changed, and the bytes inside it."""
 
 
-def freezer(each: pa.Field, path: str, schema: RecordSchema) -> Freeze | None:
-    """Return what copies and checks a field's non-null values, or None where none is needed."""
-    arrow = each.type
+def copier(field: pa.Field, path: str, schema: RecordSchema) -> Copy | None:
+    """Return the function that copies and checks a field's non-null values, or None if none must.
+
+    Args:
+        field: the field.
+        path: its path, for messages and to look it up in `schema`.
+        schema: of the record that holds the field.
+    """
+    arrow = field.type
     if path in schema.symbols:
         return _enum(path, schema.symbols[path])
     if path in schema.uuids:
@@ -38,16 +44,16 @@ def freezer(each: pa.Field, path: str, schema: RecordSchema) -> Freeze | None:
         return _map(arrow, path, schema)
     if pa.types.is_nested(arrow):
         return _list(arrow, path, schema)
-    return _binary if AcceptedTypes(each, path).is_binary else None
+    return _binary if AcceptedTypes(field, path).is_binary else None
 
 
-def measure(text: str) -> int:
-    """Return the bytes that a text may hold: a character is up to 4, how many is known later."""
+def max_utf8_bytes(text: str) -> int:
+    """Return the most bytes that a text can take: up to 4 a character, counted exactly later."""
     return len(text) if text.isascii() else 4 * len(text)
 
 
 def _binary(value: Any) -> tuple[Any, int]:
-    """Copy what can still change; anything else is judged by its type."""
+    """Copy a buffer that can change; the type check judges everything else."""
     return (bytes(value) if isinstance(value, bytearray | memoryview) else value), 0
 
 
@@ -59,106 +65,113 @@ def _uuid_bytes(value: Any) -> tuple[Any, int]:
     return _binary(value.bytes if isinstance(value, uuid.UUID) else value)
 
 
-def _enum(path: str, symbols: frozenset[str]) -> Freeze:
-    def freeze(value: Any) -> tuple[Any, int]:
+def _enum(path: str, symbols: frozenset[str]) -> Copy:
+    def copy(value: Any) -> tuple[Any, int]:
         if not isinstance(value, str) or value not in symbols:
             allowed = ", ".join(sorted(symbols))
             raise RowError(f"field {path!r} is {show(value)}; its enum has {allowed}")
-        return str.__str__(value), 0  # the symbol, not Python's member for it
+        return str.__str__(value), 0  # the symbol, not Python's enum member for it
 
-    return freeze
+    return copy
 
 
-def _element(each: pa.Field, path: str, schema: RecordSchema) -> Freeze:
-    """Return what copies, checks and measures any value inside a nested field, null included."""
-    taken = AcceptedTypes(each, path)
-    inner = freezer(each, path, schema)
-    narrow = range_checks.narrows(each.type)
+def _element(field: pa.Field, path: str, schema: RecordSchema) -> Copy:
+    """Return the function that copies, checks and measures a nested field's values, also null."""
+    accepted = AcceptedTypes(field, path)
+    inner = copier(field, path, schema)
+    is_narrow = range_checks.is_narrow_float(field.type)
 
-    def freeze(value: Any) -> tuple[Any, int]:
+    def copy(value: Any) -> tuple[Any, int]:
         nbytes = VALUE_BYTES
         if inner is not None and value is not None:
             value, more = inner(value)
             nbytes += more
-        if not taken.accepts(type(value)):
-            raise taken.wrong(value)
+        if not accepted.accepts(type(value)):
+            raise accepted.mismatch(value)
         if value is None:
             return value, nbytes
-        if taken.is_text:
-            nbytes += measure(value)
-        elif taken.is_binary:
+        if accepted.is_text:
+            nbytes += max_utf8_bytes(value)
+        elif accepted.is_binary:
             nbytes += len(value)
-        elif taken.is_local:
-            taken.check_zone(value)
-        elif narrow and not range_checks.fit(each.type, [value]):
-            raise taken.wrong(value)
+        elif accepted.is_local:
+            accepted.check_zone(value)
+        elif is_narrow and not range_checks.fits_float(field.type, [value]):
+            raise accepted.mismatch(value)
         return value, nbytes
 
-    return freeze
+    return copy
 
 
-def _sum(pairs: Iterable[tuple[Any, int]]) -> tuple[list[Any], int]:
+def _collect(copies: Iterable[tuple[Any, int]]) -> tuple[list[Any], int]:
     values = []
     nbytes = VALUE_BYTES
-    for value, more in pairs:
+    for value, more in copies:
         values.append(value)
         nbytes += more
     return values, nbytes
 
 
-def _list(arrow: pa.DataType, path: str, schema: RecordSchema) -> Freeze:
-    item = _element(arrow.value_field, f"{path}.item", schema)
+def _list(arrow: pa.DataType, path: str, schema: RecordSchema) -> Copy:
+    copy_item = _element(arrow.value_field, f"{path}.item", schema)
 
-    def freeze(value: Any) -> tuple[Any, int]:
-        # An iterator would be empty when the record has to be produced again.
+    def copy(value: Any) -> tuple[Any, int]:
+        # An iterator would be exhausted if the record had to be produced again.
         if isinstance(value, str | bytes | bytearray | Mapping | Iterator) or not isinstance(
             value, Iterable
         ):
             raise RowError(f"field {path!r} is {show(value)}; its schema wants a list")
-        return _sum(map(item, value))
+        return _collect(map(copy_item, value))
 
-    return freeze
+    return copy
 
 
-def _map(arrow: pa.DataType, path: str, schema: RecordSchema) -> Freeze:
-    take_key = _element(arrow.key_field, f"{path}.key", schema)
-    take_item = _element(arrow.item_field, f"{path}.value", schema)
-    merges = range_checks.narrows(arrow.key_type) or pa.types.is_temporal(arrow.key_type)
+def _map(arrow: pa.DataType, path: str, schema: RecordSchema) -> Copy:
+    copy_key = _element(arrow.key_field, f"{path}.key", schema)
+    copy_item = _element(arrow.item_field, f"{path}.value", schema)
+    # Different keys in Python can be equal in columns of these types.
+    merges_keys = range_checks.is_narrow_float(arrow.key_type) or pa.types.is_temporal(
+        arrow.key_type
+    )
 
-    def distinct(keys: list[Any]) -> int:
-        if not merges:
+    def count_distinct(keys: list[Any]) -> int:
+        if not merges_keys:
             return len(set(keys))
         try:
             return len(pa.array(keys, type=arrow.key_type).unique())
         except Exception as error:  # Arrow raises many kinds
             raise RowError(f"field {path!r} has a key that does not fit: {error}") from error
 
-    def pair(key: Any, item: Any) -> tuple[tuple[Any, Any], int]:
-        (key, more), (item, most) = take_key(key), take_item(item)
-        return (key, item), more + most
+    def copy_pair(key: Any, item: Any) -> tuple[tuple[Any, Any], int]:
+        (key, key_bytes), (item, item_bytes) = copy_key(key), copy_item(item)
+        return (key, item), key_bytes + item_bytes
 
-    def freeze(value: Any) -> tuple[Any, int]:
+    def copy(value: Any) -> tuple[Any, int]:
         if not isinstance(value, Mapping):
             raise RowError(f"field {path!r} is {show(value)}; its schema wants a dict")
-        pairs, nbytes = _sum(starmap(pair, value.items()))
-        # Two keys that are one key in the column could not be read back as a dict.
-        if distinct([key for key, _ in pairs]) < len(pairs):
+        pairs, nbytes = _collect(starmap(copy_pair, value.items()))
+        # A map with two equal keys in the column could not be read back as a dict.
+        if count_distinct([key for key, _ in pairs]) < len(pairs):
             raise RowError(f"field {path!r} has two keys that are equal as {arrow.key_type}")
         return pairs, nbytes
 
-    return freeze
+    return copy
 
 
-def _struct(arrow: pa.DataType, path: str, schema: RecordSchema) -> Freeze:
+def _struct(arrow: pa.DataType, path: str, schema: RecordSchema) -> Copy:
     fields = list(arrow)
-    record = RowReader([each.name for each in fields], f"{path}.", schema.defaults)
-    takers = [_element(each, f"{path}.{each.name}", schema) for each in fields]
+    reader = RowReader([field.name for field in fields], f"{path}.", schema.defaults)
+    copiers = [_element(field, f"{path}.{field.name}", schema) for field in fields]
 
-    def freeze(value: Any) -> tuple[Any, int]:
-        given = record.values(value)
-        if given is None:
-            raise RowError(f"field {path!r} is {show(value)}; its schema wants a record: {ROWS}")
-        values, nbytes = _sum(take(each) for take, each in zip(takers, given, strict=True))
+    def copy(value: Any) -> tuple[Any, int]:
+        originals = reader.values(value)
+        if originals is None:
+            raise RowError(
+                f"field {path!r} is {show(value)}; its schema wants a record: {ROW_TYPES}"
+            )
+        values, nbytes = _collect(
+            copy_field(original) for copy_field, original in zip(copiers, originals, strict=True)
+        )
         return tuple(values), nbytes
 
-    return freeze
+    return copy

@@ -1,4 +1,4 @@
-"""The `_kafka` column: a record's identity, key, time and headers, beside the user's columns."""
+"""The `_kafka` column: each record's identity, key, time and headers, beside the user's columns."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ _MEMBERS: Final = {
 
 
 class KafkaColumn:
-    """The `_kafka` column of one topic: the members that ``columnar.metadata`` chose."""
+    """The `_kafka` column of one topic, with the members that ``columnar.metadata`` selects."""
 
     def __init__(self, members: Sequence[str]) -> None:
         self.members = tuple(members)
         self.has_all = len(self.members) == len(_MEMBERS)
-        fields = [each for member in members for each in _MEMBERS[member]]
+        fields = [field for member in members for field in _MEMBERS[member]]
         self.field = pa.field(KAFKA_COLUMN, pa.struct(fields), nullable=False) if fields else None
 
     def schema(self, user: pa.Schema) -> pa.Schema:
-        """Return the schema of the segments of a topic with the `user`'s columns."""
+        """Return the schema of a topic's segments, for the `user`'s columns."""
         return user if self.field is None else user.append(self.field)
 
     def append_to(
@@ -65,7 +65,7 @@ class KafkaColumn:
         keys: pa.Array,
         headers: pa.Array,
     ) -> pa.RecordBatch:
-        """Return `batch` with its `_kafka` column; the arrays have a value for each of its rows."""
+        """Return `batch` with its `_kafka` column; each array has one value for each row."""
         if self.field is None:
             return batch
         rows = batch.num_rows
@@ -76,8 +76,8 @@ class KafkaColumn:
             "timestamp": timestamps,
             "headers": headers,
         }
-        fields = [self.field.type.field(i) for i in range(self.field.type.num_fields)]
-        column = pa.StructArray.from_arrays([parts[each.name] for each in fields], fields=fields)
+        fields = list(self.field.type)
+        column = pa.StructArray.from_arrays([parts[field.name] for field in fields], fields=fields)
         return batch.append_column(self.field, column)
 
 
@@ -93,11 +93,11 @@ def timestamp_array(timestamps: Sequence[int]) -> pa.Array:
 
 def header_array(headers: Sequence[Headers | None]) -> pa.Array:
     """Return records' headers as a column."""
-    # A hundred thousand may be given: what is done for each is done in C.
+    # There may be a hundred thousand records: the work for each is done in C.
     pairs = list(chain.from_iterable(filter(None, headers)))
     has_nulls = None in headers
-    there: Any = (each or () for each in headers) if has_nulls else headers
-    ends = array("i", accumulate(map(len, there), initial=0))
+    lists: Any = (pairs or () for pairs in headers) if has_nulls else headers
+    ends = array("i", accumulate(map(len, lists), initial=0))
     struct = pa.StructArray.from_arrays(
         [
             pa.array([key for key, _ in pairs], type=pa.string()),
@@ -109,12 +109,12 @@ def header_array(headers: Sequence[Headers | None]) -> pa.Array:
         pa.Array.from_buffers(pa.int32(), len(ends), [None, pa.py_buffer(ends)]),
         struct,
         type=HEADERS,
-        mask=pa.array([each is None for each in headers], pa.bool_()) if has_nulls else None,
+        mask=pa.array([pairs is None for pairs in headers], pa.bool_()) if has_nulls else None,
     )
 
 
 def read_headers(column: pa.ListArray) -> list[Headers | None]:
-    """Return records' headers as confluent-kafka shows them: pairs, or None without any."""
+    """Return records' headers as confluent-kafka has them: lists of pairs, or None."""
     if column.null_count == len(column):
         return [None] * len(column)
     ends = column.offsets.to_pylist()
@@ -124,6 +124,6 @@ def read_headers(column: pa.ListArray) -> list[Headers | None]:
     bounds = pairwise(end - ends[0] for end in ends)
     valid = column.is_valid().to_pylist()
     return [
-        pairs[start:end] if there else None
-        for (start, end), there in zip(bounds, valid, strict=True)
+        pairs[start:end] if is_valid else None
+        for (start, end), is_valid in zip(bounds, valid, strict=True)
     ]

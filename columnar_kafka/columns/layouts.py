@@ -1,4 +1,4 @@
-"""The same values laid out otherwise: what Arrow has several ways for."""
+"""The same values in another of Arrow's layouts."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
+from columnar_kafka.schema.families import family
+
 __all__ = [
     "as_lists",
     "can_be_joined",
@@ -17,10 +19,10 @@ __all__ = [
     "filled_table",
     "offsets",
     "one_array",
-    "plain",
     "regroup",
     "repeat",
-    "taken",
+    "take",
+    "unencoded",
 ]
 
 _LARGE: Final = {
@@ -29,23 +31,23 @@ _LARGE: Final = {
     pa.binary(): pa.large_binary(),
     pa.binary_view(): pa.large_binary(),
 }
-"""Where any number of bytes has room. pyarrow decodes and unviews into the others unchecked."""
+"""Layouts with room for any number of bytes: pyarrow decodes into the others without a check."""
 
 
 def one_array(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column in one piece, not copied if it is one."""
+    """Return a column as one array, without a copy if it has one chunk."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def plain(array: pa.Array) -> pa.Array:
-    """Return the values of an array with no dictionary, runs, views of bytes or extension type."""
+def unencoded(array: pa.Array) -> pa.Array:
+    """Return the values of an array without dictionary, runs, views of bytes or extension type."""
     arrow = array.type
     if isinstance(arrow, pa.BaseExtensionType):
-        return plain(array.storage)
+        return unencoded(array.storage)
     if types.is_dictionary(arrow):
-        return _large(plain(array.dictionary)).take(array.indices)
+        return _large(unencoded(array.dictionary)).take(array.indices)
     if types.is_run_end_encoded(arrow):
-        ends, values = array.run_ends, _large(plain(array.values))
+        ends, values = array.run_ends, _large(unencoded(array.values))
         runs = pa.Array.from_buffers(
             pa.run_end_encoded(ends.type, pa.int64()),
             len(array),
@@ -62,10 +64,10 @@ def _large(array: pa.Array) -> pa.Array:
 
 
 def as_lists(array: pa.Array) -> pa.Array:
-    """Return maps as lists of records of two fields, and lists as they are."""
+    """Return maps as lists of key-value structs, and lists as they are."""
     if not types.is_map(array.type):
         return array
-    entries = array.values  # not keys and items: those forget where a slice of entries starts
+    entries = array.values  # not keys and items, which forget where a slice of entries starts
     return pa.Array.from_buffers(
         pa.list_(entries.type),
         len(array),
@@ -76,7 +78,7 @@ def as_lists(array: pa.Array) -> pa.Array:
 
 
 def regroup(lists: pa.Array, items: pa.Array, to: pa.DataType) -> pa.Array:
-    """Return `items`, one for each of `lists.flatten()`, in lists of their lengths."""
+    """Return `items`, one for each of `lists.flatten()`, in lists as long as those of `lists`."""
     nulls = lists.is_null() if lists.null_count else None
     if types.is_large_list(to):
         ends = offsets(lists, pa.int64())
@@ -85,30 +87,33 @@ def regroup(lists: pa.Array, items: pa.Array, to: pa.DataType) -> pa.Array:
 
 
 def offsets(lists: pa.Array, to: pa.DataType) -> pa.Array:
-    """Return where each list starts in `lists.flatten()`, and the last one's end.
+    """Return where each list starts in `lists.flatten()`, then where the last one ends.
 
     Raises:
-        ArrowInvalid: further than `to` can count.
+        ArrowInvalid: an offset is too large for `to`.
     """
     lengths = pc.list_value_length(lists).fill_null(0).cast(pa.int64())
     return pa.concat_arrays([pa.array([0]), pc.cumulative_sum(lengths)]).cast(to)
 
 
 def repeat(value: Any, arrow: pa.DataType, count: int) -> pa.Array:
-    """Return a value, or null, `count` times."""
-    # Unlike pyarrow's own nulls and repeat, this puts no nulls where a null record allows none.
+    """Return `count` times a value or null."""
+    # Unlike pyarrow's nulls and repeat, this puts no nulls in the required fields of a null record.
     return pa.array([value], type=arrow).take(pa.repeat(0, count))
 
 
-def taken(values: pa.ChunkedArray, places: pa.Array) -> pa.ChunkedArray:
-    """Return the values in these places, in their order; null where a place is."""
+def take(values: pa.ChunkedArray, indices: pa.Array) -> pa.ChunkedArray:
+    """Return the values at `indices`, in their order; null for an index that is null.
+
+    Unlike pyarrow's own, it works for every type.
+    """
     if can_be_joined(values):
         try:
-            return values.take(places)
-        except pa.ArrowNotImplementedError:  # views of bytes and runs, also inside of others
+            return values.take(indices)
+        except pa.ArrowNotImplementedError:  # views of bytes and runs, at any depth
             pass
     pieces: list[pa.Array] = []
-    for _, run in groupby(enumerate(places.to_pylist()), _run_of):
+    for _, run in groupby(enumerate(indices.to_pylist()), _run_of):
         [(_, first), *others] = run
         count = 1 + len(others)
         if first is None:
@@ -119,10 +124,10 @@ def taken(values: pa.ChunkedArray, places: pa.Array) -> pa.ChunkedArray:
 
 
 def can_be_joined(column: pa.ChunkedArray) -> bool:
-    """Say whether pyarrow can make one chunk of a column's.
+    """Say whether pyarrow can combine a column's chunks into one.
 
-    Dictionaries that differ it makes one of, which some types fail at, and half floats are wrong
-    after.
+    It unifies dictionaries that differ: for some types that fails, and for half floats the result
+    is wrong.
     """
     return column.num_chunks == 1 or not _has_a_dictionary(column.type)
 
@@ -130,42 +135,42 @@ def can_be_joined(column: pa.ChunkedArray) -> bool:
 def _has_a_dictionary(arrow: pa.DataType) -> bool:
     if isinstance(arrow, pa.BaseExtensionType):
         return _has_a_dictionary(arrow.storage_type)
-    inner = (arrow.field(place).type for place in range(arrow.num_fields))
+    inner = (arrow.field(i).type for i in range(arrow.num_fields))
     return types.is_dictionary(arrow) or any(map(_has_a_dictionary, inner))
 
 
 def _run_of(numbered: tuple[int, int | None]) -> int | None:
-    """Return what places that follow each other have in common."""
-    number, place = numbered
-    return None if place is None else place - number
+    """Return a key that consecutive indices share; None for null."""
+    number, index = numbered
+    return None if index is None else index - number
 
 
-# --- what readers leave under nulls ---------------------------------------------------------------
+# --- nulls under nulls ----------------------------------------------------------------------------
 
 
 def filled_table(table: pa.Table, schema: pa.Schema | None = None) -> pa.Table:
-    """Return a table with each column as the field of a schema, or of its own: see `filled`."""
+    """Return a table with each column `filled` as the field of a schema, or of its own schema."""
     schema = schema or table.schema
     columns = [
-        pa.chunked_array([filled(chunk, each) for chunk in column.chunks], each.type)
-        for column, each in zip(table.columns, schema, strict=True)
+        pa.chunked_array([filled(chunk, field) for chunk in column.chunks], field.type)
+        for column, field in zip(table.columns, schema, strict=True)
     ]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
 def filled(array: pa.Array, to: pa.Field, hidden: pa.BooleanArray | None = None) -> pa.Array:
-    """Return an array as the field `to`: dictionaries expanded, and no nulls that only nulls hide.
+    """Return an array as the field `to`, its dictionaries decoded and its hidden nulls filled.
 
-    Where a record or a fixed-size list is null, Parquet's reader and Arrow's `take` leave nulls in
-    place of its required values too; pyarrow casts no such array, not even to its own type. Those
-    become zeros, empty texts and empty lists, which the null above them hides as well. A required
-    value that is null where nothing hides it stays null, as do nullable ones.
+    Under a null record or null fixed-size list, Parquet's reader and Arrow's `take` leave nulls in
+    place of required values too. pyarrow refuses to cast such an array, even to its own type. Here
+    those nulls become zeros, empty texts and empty lists; the null above still hides them. A
+    required value that is null where nothing hides it stays null, and so do nullable values.
 
     Args:
-        array: valid; of the field's type, but for dictionaries in place of texts, and for what may
-            be null. It is returned as it is where there is nothing to do.
+        array: valid data of the field's type, except that texts may be dictionaries and that any
+            value may be nullable. It is returned itself if there is nothing to do.
         to: the field.
-        hidden: where a record or a list around it is null, if anywhere.
+        hidden: where a record or a list around the array is null; None if nowhere.
     """
     keeps_nulls = to.nullable or not array.null_count or hidden is None
     if keeps_nulls and array.type.equals(to.type) and not types.is_nested(to.type):
@@ -180,9 +185,9 @@ def filled(array: pa.Array, to: pa.Field, hidden: pa.BooleanArray | None = None)
         return _filled_list(array, to.type, keeps_nulls=keeps_nulls)
     if types.is_dictionary(array.type) and not types.is_dictionary(to.type):
         array = array.dictionary_decode().cast(to.type)
-    if keeps_nulls or not any(test(to.type) for test in _HAVE_ZERO):
+    if keeps_nulls or not _has_zero(to.type):
         return array
-    return array.fill_null(_zero(to.type)).cast(to.type)  # of a narrow decimal it makes a wide one
+    return array.fill_null(_zero(to.type)).cast(to.type)  # fill_null widens narrow decimals
 
 
 def _filled_struct(
@@ -190,22 +195,22 @@ def _filled_struct(
 ) -> pa.Array:
     nulls = array.is_null() if array.null_count else None
     fields = list(to)
-    given = [array.field(i) for i in range(len(fields))]
+    children = [array.field(i) for i in range(len(fields))]
     below = _either(hidden, nulls)
-    made = [filled(child, each, below) for child, each in zip(given, fields, strict=True)]
-    is_same = keeps_nulls and array.type.equals(to) and all(map(operator.is_, made, given))
-    required = [child for child, each in zip(given, fields, strict=True) if not each.nullable]
+    full = [filled(child, field, below) for child, field in zip(children, fields, strict=True)]
+    is_same = keeps_nulls and array.type.equals(to) and all(map(operator.is_, full, children))
+    required = [child for child, field in zip(children, fields, strict=True) if not field.nullable]
     if is_same and (not required or _has_no_nulls_outside(array, required)):
         return array
     validity = array.is_valid().buffers()[1] if keeps_nulls and nulls is not None else None
     # Not from_arrays, which refuses required values that are null.
-    return pa.Array.from_buffers(to, len(array), [validity], children=made)
+    return pa.Array.from_buffers(to, len(array), [validity], children=full)
 
 
 def _has_no_nulls_outside(array: pa.StructArray, required: list[pa.Array]) -> bool:
-    """Say whether a slice leaves out no nulls of required fields: pyarrow's cast sees those too."""
+    """Say whether required fields have no nulls outside of a slice: pyarrow's cast sees them."""
     if any(child.null_count for child in required):
-        return True  # or it has nulls inside as well, so that leaving out others is no help
+        return True  # with nulls inside as well, a copy without the outside ones is no help
     try:
         array.view(array.type)
     except pa.ArrowException:
@@ -225,26 +230,26 @@ def _filled_fixed(
     below = _either(hidden, nulls)
     if below is not None:
         below = below.take(pc.divide(pa.arange(0, len(items)), to.list_size))
-    made = filled(items, to.value_field, below)
-    is_same = keeps_nulls and array.type.equals(to) and made is items
+    full = filled(items, to.value_field, below)
+    is_same = keeps_nulls and array.type.equals(to) and full is items
     if is_same and (to.value_field.nullable or len(items) == len(array.values)):
         return array
     validity = array.is_valid().buffers()[1] if keeps_nulls and nulls is not None else None
-    return pa.Array.from_buffers(to, len(array), [validity], children=[made])
+    return pa.Array.from_buffers(to, len(array), [validity], children=[full])
 
 
 def _filled_list(array: pa.Array, to: pa.DataType, *, keeps_nulls: bool) -> pa.Array:
-    """Do so to a list or a map: a null one has no items, so it is empty without its null."""
+    """Fill a list or a map. One that is null has no items: without its null it is an empty one."""
     items, (validity, ends) = array.values, array.buffers()[:2]
     if types.is_map(to):
         entry = pa.struct([to.key_field, to.item_field])
-        made = filled(items, pa.field("", entry, nullable=False))
+        full = filled(items, pa.field("", entry, nullable=False))
     else:
-        made = filled(items, to.value_field)
-    if keeps_nulls and array.type.equals(to) and made is items:
+        full = filled(items, to.value_field)
+    if keeps_nulls and array.type.equals(to) and full is items:
         return array
     buffers = [validity if keeps_nulls else None, ends]
-    return pa.Array.from_buffers(to, len(array), buffers, offset=array.offset, children=[made])
+    return pa.Array.from_buffers(to, len(array), buffers, offset=array.offset, children=[full])
 
 
 def _either(one: pa.BooleanArray | None, other: pa.BooleanArray | None) -> pa.BooleanArray | None:
@@ -253,21 +258,16 @@ def _either(one: pa.BooleanArray | None, other: pa.BooleanArray | None) -> pa.Bo
     return pc.or_(one, other)
 
 
-_HAVE_ZERO: Final = (
-    types.is_primitive,
-    types.is_decimal,
-    types.is_string,
-    types.is_large_string,
-    types.is_binary,
-    types.is_large_binary,
-    types.is_fixed_size_binary,
-)
 _WIDEST: Final = 32
-"""Bytes of a decimal256, the widest of the types whose width is their own."""
+"""Bytes of a decimal256, the widest type whose width is not a parameter."""
+
+
+def _has_zero(arrow: pa.DataType) -> bool:
+    return types.is_primitive(arrow) or family(arrow) in ("decimal", "string", "binary")
 
 
 def _zero(arrow: pa.DataType) -> pa.Scalar:
-    """Return a type's value whose bits are zero; of text the empty one."""
+    """Return a type's value whose bits are all zero; for text the empty one."""
     nbytes = max(_WIDEST, arrow.byte_width if types.is_fixed_size_binary(arrow) else 0)
     buffers = [None, pa.py_buffer(bytes(nbytes)), pa.py_buffer(b"")]
     return pa.Array.from_buffers(arrow, 1, buffers[: arrow.num_buffers])[0]

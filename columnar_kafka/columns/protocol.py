@@ -1,4 +1,4 @@
-"""What the rest of the pipeline knows of turning rows into columns."""
+"""The interface between the producer and what turns rows into columns."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ if TYPE_CHECKING:
 
     from columnar_kafka.errors import RowError
 
-__all__ = ["Builder", "Columns", "Converted", "Refusal"]
+__all__ = ["Builder", "Columns", "Converted", "RejectedRow"]
 
 
-class Refusal(NamedTuple):
-    """A row that does not fit its schema."""
+class RejectedRow(NamedTuple):
+    """A row that does not fit its schema, as `Columns.take` returned it, and why."""
 
     error: RowError
     value: dict[str, Any]
 
 
 class Converted(NamedTuple):
-    """The columns of the rows that fit, and the others by their index."""
+    """The columns of the rows that fit, and the rejected rows by their index among all rows."""
 
     batch: pa.RecordBatch
-    refused: dict[int, Refusal]
+    rejected: dict[int, RejectedRow]
 
 
 class Builder(Protocol):
@@ -33,7 +33,7 @@ class Builder(Protocol):
 
     @property
     def capacity(self) -> int:
-        """The rows after which it is time to `finish` this builder and go on with a new one."""
+        """The number of rows after which to `finish` this builder and start a new one."""
         ...
 
     def append(self, values: tuple[Any, ...]) -> None:
@@ -46,21 +46,20 @@ class Builder(Protocol):
 
 
 class Columns(Protocol):
-    """Rows of one schema to columns. Thread-safe."""
+    """Turns rows of one schema into columns. Thread-safe."""
 
     def take(self, row: Any) -> tuple[tuple[Any, ...], int]:
-        """Return a row's values, and the bytes they may hold.
+        """Check and copy a row; return its values, and the bytes that they may hold.
 
-        A row, and a record inside one, is a dict or any mapping, a namedtuple, or an object of a
-        dataclass, attrs, msgspec or pydantic class. A field that it leaves out gets its Avro
-        default. A naive datetime in a column with a time zone is UTC; one with a zone is refused
-        in a column without. Nothing of what is returned can be changed through the caller's own
-        objects.
+        A row, or a record inside a row, is a dict or any mapping, a namedtuple, or an object of a
+        dataclass, attrs, msgspec or pydantic class. A missing field gets its Avro default. In a
+        column with a time zone a naive datetime is UTC; a datetime with a time zone does not fit a
+        column without one. The caller's objects can no longer change the values returned.
 
         Raises:
-            RowError: a field is missing, unknown, or of a wrong Python type. What the type does not
-                tell, such as an integer too large, is refused by `Builder.finish`.
-            TypeError: not a row at all.
+            RowError: a field is missing or unknown, or has the wrong Python type. `Builder.finish`
+                rejects what the type cannot tell, such as an integer that is too large.
+            TypeError: the object is not a row.
         """
         ...
 

@@ -1,7 +1,7 @@
-"""Values that Arrow takes and changes: they would be other values to whoever reads them.
+"""Values that Arrow accepts and changes, or that no reader could read back.
 
-pyarrow stores 1e300 as an infinite float32, and a time of day of 25 hours as such: nobody can read
-the segment that holds it.
+pyarrow stores 1e300 as an infinite float32, and 25 hours as a time of day. A segment that holds
+such a time cannot be read.
 """
 
 from __future__ import annotations
@@ -15,44 +15,44 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["fit", "has_times_of_day", "narrows", "strays"]
+__all__ = ["fits_float", "has_time_out_of_day", "has_times_of_day", "is_narrow_float"]
 
 _DAY: Final = {"s": 86_400, "ms": 86_400_000, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 
 
-def narrows(arrow: pa.DataType) -> bool:
-    """Say whether `arrow` is a float that holds less than Python's."""
+def is_narrow_float(arrow: pa.DataType) -> bool:
+    """Say whether `arrow` is a float of fewer bits than Python's."""
     return bool(pa.types.is_float16(arrow) or pa.types.is_float32(arrow))
 
 
-def fit(arrow: pa.DataType, values: Sequence[Any]) -> bool:
-    """Say whether numbers stay finite as `arrow`, a type that `narrows`."""
+def fits_float(arrow: pa.DataType, values: Sequence[Any]) -> bool:
+    """Say whether all numbers stay finite as `arrow`, which must be a narrow float."""
     code = "e" if pa.types.is_float16(arrow) else "f"
     try:
-        struct.pack(f"<{len(values)}{code}", *values)  # native sizes have no overflow
+        struct.pack(f"<{len(values)}{code}", *values)  # native sizes do not overflow
     except OverflowError:
         return False
     return True
 
 
 def has_times_of_day(arrow: pa.DataType) -> bool:
-    """Say whether there are times of day in a column of this type, however deep."""
+    """Say whether a column of this type holds times of day, at any depth."""
     if pa.types.is_nested(arrow):
         return any(has_times_of_day(arrow.field(i).type) for i in range(arrow.num_fields))
     return bool(pa.types.is_time(arrow))
 
 
-def strays(column: pa.Array) -> bool:
-    """Say whether a column holds a time of day that no day has, however deep."""
+def has_time_out_of_day(column: pa.Array) -> bool:
+    """Say whether a column holds, at any depth, a time of day below 0 or of 24 hours or more."""
     arrow = column.type
     if pa.types.is_map(arrow):
-        return any(strays(each) for each in (column.keys, column.items))
+        return any(has_time_out_of_day(child) for child in (column.keys, column.items))
     if pa.types.is_struct(arrow):
-        return any(map(strays, column.flatten()))
+        return any(map(has_time_out_of_day, column.flatten()))
     if pa.types.is_nested(arrow):
-        return strays(column.flatten())
+        return has_time_out_of_day(column.flatten())
     if not pa.types.is_time(arrow):
         return False
-    found = pc.min_max(column.view(pa.int32() if pa.types.is_time32(arrow) else pa.int64()))
-    least, most = found["min"].as_py(), found["max"].as_py()
+    ends = pc.min_max(column.view(pa.int32() if pa.types.is_time32(arrow) else pa.int64()))
+    least, most = ends["min"].as_py(), ends["max"].as_py()
     return least is not None and not 0 <= least <= most < _DAY[arrow.unit]

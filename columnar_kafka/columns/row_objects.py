@@ -1,4 +1,4 @@
-"""Rows, and records inside them: dicts, other mappings, and objects with fields."""
+"""Rows, and records inside rows: dicts, other mappings, and objects with fields."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from columnar_kafka.errors import RowError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["ROWS", "RowReader", "getter", "is_row"]
+__all__ = ["ROW_TYPES", "RowReader", "is_row", "tuple_getter"]
 
-ROWS: Final = (
+ROW_TYPES: Final = (
     "a dict or other mapping, a namedtuple, or an object of a dataclass, attrs, msgspec or "
     "pydantic class"
 )
@@ -25,26 +25,32 @@ _Read = Callable[[Any], Mapping[str, Any]]
 
 
 class RowReader:
-    """The fields of a row, or of a record inside one; a field that is left out has its default."""
+    """Reads the fields of rows, or of a record inside rows; fills in defaults for missing ones."""
 
     def __init__(self, names: Sequence[str], prefix: str, defaults: Mapping[str, Any]) -> None:
-        """Know the fields by their `names`, and by their paths, which begin with `prefix`."""
-        self.names = tuple(map(sys.intern, names))  # found faster, in rows written as literals
+        """Set up a reader of one record type.
+
+        Args:
+            names: its fields.
+            prefix: what the fields' paths begin with: empty, or a path and a dot.
+            defaults: the schema's, by path.
+        """
+        self.names = tuple(map(sys.intern, names))  # faster to look up in dict literals
         self._prefix = prefix
         self._defaults = {
             name: defaults[prefix + name] for name in self.names if prefix + name in defaults
         }
-        self.get = getter(self.names)
+        self.get = tuple_getter(self.names)
 
     def values(self, row: Any) -> tuple[Any, ...] | None:
-        """Return the values of a row in the order of the names, or None where it is no row.
+        """Return a row's values in the order of the names, or None if the object is not a row.
 
         Raises:
-            RowError: a field is missing, or is one too many.
+            RowError: a field is missing or unknown.
         """
         if type(row) is not dict:
-            kind: Any = type(row)
-            read = _reader(kind)
+            cls: Any = type(row)
+            read = _reader(cls)
             if read is None:
                 return None
             row = read(row)
@@ -53,25 +59,25 @@ class RowReader:
                 return self.get(row)
             except KeyError:
                 pass
-        return self._pick(row)
+        return self._with_defaults(row)
 
-    def _pick(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
-        found = {**self._defaults, **row}
+    def _with_defaults(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
+        fields = {**self._defaults, **row}
         for name in self.names:
-            if name not in found:
+            if name not in fields:
                 raise RowError(f"field {self._prefix + name!r} is missing, and has no default")
         names = set(self.names)
-        for name in found:
+        for name in fields:
             if name not in names:
                 raise RowError(
                     f"field {f'{self._prefix}{name}'!r} is not in the topic's schema, which has "
-                    f"{', '.join(self._prefix + each for each in self.names)}"
+                    f"{', '.join(self._prefix + known for known in self.names)}"
                 )
-        return self.get(found)
+        return self.get(fields)
 
 
-def getter(keys: Sequence[Any]) -> Callable[[Any], tuple[Any, ...]]:
-    """Return what reads the values of one or more keys as a tuple."""
+def tuple_getter(keys: Sequence[Any]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return a function that reads the values of one or more keys as a tuple."""
     if len(keys) > 1:
         return operator.itemgetter(*keys)
     (only,) = keys
@@ -79,34 +85,34 @@ def getter(keys: Sequence[Any]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def is_row(value: Any) -> bool:
-    """Say whether a value is of a kind that has fields."""
-    kind: Any = type(value)
-    return _reader(kind) is not None
+    """Say whether a value's class has fields."""
+    cls: Any = type(value)
+    return _reader(cls) is not None
 
 
 @lru_cache(maxsize=256)
-def _reader(kind: Any) -> _Read | None:
-    """Return what reads an object of a class as a mapping, or None where it has no fields."""
-    if issubclass(kind, Mapping):
-        return dict  # a defaultdict must not make up what is missing
-    if isinstance(getattr(kind, "model_fields", None), Mapping):
-        return _pydantic(list(kind.model_fields))
-    names = _names(kind)
+def _reader(cls: Any) -> _Read | None:
+    """Return the function that reads a class's objects as mappings; None if it has no fields."""
+    if issubclass(cls, Mapping):
+        return dict  # a defaultdict must not make up missing fields
+    if isinstance(getattr(cls, "model_fields", None), Mapping):
+        return _pydantic(list(cls.model_fields))
+    names = _names(cls)
     return None if names is None else _attributes(names)
 
 
-def _names(kind: Any) -> Sequence[str] | None:
-    """Return the fields of a class, known by what each library leaves on its classes."""
-    found: Sequence[str] | None = None
-    if hasattr(kind, "__attrs_attrs__"):
-        found = [each.name for each in kind.__attrs_attrs__]
-    elif dataclasses.is_dataclass(kind):
-        found = [each.name for each in dataclasses.fields(kind)]
-    elif hasattr(kind, "__struct_fields__"):  # msgspec
-        found = kind.__struct_fields__
-    elif issubclass(kind, tuple):
-        found = getattr(kind, "_fields", None)  # a namedtuple
-    return found
+def _names(cls: Any) -> Sequence[str] | None:
+    """Return the fields of a class, recognised by the marks that each library leaves on it."""
+    if hasattr(cls, "__attrs_attrs__"):
+        return [attribute.name for attribute in cls.__attrs_attrs__]
+    if dataclasses.is_dataclass(cls):
+        return [field.name for field in dataclasses.fields(cls)]
+    names: Sequence[str] | None = None
+    if hasattr(cls, "__struct_fields__"):  # msgspec
+        names = cls.__struct_fields__
+    elif issubclass(cls, tuple):
+        names = getattr(cls, "_fields", None)  # a namedtuple
+    return names
 
 
 def _attributes(names: Sequence[str]) -> _Read:

@@ -1,4 +1,4 @@
-"""How the keys and values of plain messages are decoded: the user says what each topic's are.
+"""Formats of plain messages' keys and values: the user says which each topic has.
 
 >>> from columnar_kafka.plain import Avro, Ipc, Json
 """

@@ -1,4 +1,4 @@
-"""What formats have in common: how they are chosen, and how many values are decoded at once."""
+"""What all formats share: a topic's format, and decoding up to the first value that is wrong."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from columnar_kafka.columns.layouts import one_array, taken
+from columnar_kafka.columns.layouts import one_array, take
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.schema import KAFKA_COLUMN
 from columnar_kafka.segment.headers import SCHEMA_HEADER
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from columnar_kafka.config import DecodeLimits
 
-__all__ = ["Decoded", "Format", "Formats", "TableFormat", "check_names", "decode"]
+__all__ = ["DecodedValues", "Format", "Formats", "TableFormat", "check_column_names", "decode"]
 
 
 class Format(Protocol):
@@ -35,13 +35,13 @@ class Format(Protocol):
         """Return one element for each value; a record is a struct.
 
         Raises:
-            ValueError: one of them at least is no such value (pyarrow's errors are ValueErrors).
+            ValueError: at least one value is wrong (pyarrow's errors are ValueErrors).
         """
         ...
 
 
 class TableFormat(Protocol):
-    """How values are encoded each of which is any number of rows."""
+    """How values are encoded if each holds any number of rows."""
 
     @property
     def name(self) -> str:
@@ -52,89 +52,103 @@ class TableFormat(Protocol):
         """Return the rows of one value.
 
         Raises:
-            ValueError: it is no such value, or more than is allowed.
+            ValueError: the value is wrong, or exceeds a limit.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Formats:
-    """How the keys and values of plain messages are encoded, also by topic; None: they stay bytes.
+    """How the keys and values of plain messages are encoded: for all topics, or by topic.
+
+    They stay bytes where there is no format.
 
     Raises:
-        TypeError: something else is given.
+        TypeError: an argument is not a format.
     """
 
     keys: Mapping[str, Format] | Format | None = None
     values: Mapping[str, Format | TableFormat] | Format | TableFormat | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no format."""
-        for what, given in (("key", self.keys), ("value", self.values)):
-            for each in given.values() if isinstance(given, Mapping) else [given]:
-                if each is None or hasattr(each, "decode"):
+        """Check that each is a format."""
+        for what, formats in (("key", self.keys), ("value", self.values)):
+            for format_ in formats.values() if isinstance(formats, Mapping) else [formats]:
+                if format_ is None or hasattr(format_, "decode"):
                     continue
-                if not hasattr(each, "read"):
-                    raise TypeError(f"{what} must be Avro, Json or Ipc, not {each!r}")
+                if not hasattr(format_, "read"):
+                    raise TypeError(f"{what} must be Avro, Json or Ipc, not {format_!r}")
                 if what == "key":
-                    raise TypeError("key cannot be Ipc, which is any number of rows")
+                    raise TypeError("key cannot be Ipc: one value of it is any number of rows")
 
     def key(self, topic: str) -> Format | None:
-        """Return the format of a topic's keys."""
+        """Return the format of a topic's keys; None for bytes."""
         return self.keys.get(topic) if isinstance(self.keys, Mapping) else self.keys
 
     def are_tables(self, topic: str) -> bool:
-        """Say whether each of a topic's values is any number of rows."""
+        """Say whether each of a topic's values holds any number of rows."""
         return hasattr(self.value(topic), "read")
 
     def value(self, topic: str) -> Format | TableFormat | None:
-        """Return the format of a topic's values."""
+        """Return the format of a topic's values; None for bytes."""
         return self.values.get(topic) if isinstance(self.values, Mapping) else self.values
 
     def name(self, topic: str) -> dict[str, str]:
-        """Return what a topic's values are called, for a table's metadata."""
+        """Return the name of a topic's value schema, as entries of a table's metadata."""
         value = self.value(topic)
         return {SCHEMA_HEADER: value.name} if value is not None and value.name else {}
 
 
-class Decoded(NamedTuple):
-    """The first values that go together; `error` says what is wrong with the next, by itself."""
+class DecodedValues(NamedTuple):
+    """The first values, as many as fit one array.
+
+    Attributes:
+        array: the values.
+        error: what is wrong with the next value by itself; None if nothing is, or if none is left.
+    """
 
     array: pa.Array
     error: str | None = None
 
 
-def decode(form: Format | None, values: Sequence[bytes | None]) -> Decoded:
-    """Decode keys or values, null where there is none, up to the first one that is wrong."""
-    if form is None:
-        return Decoded(pa.array(values, pa.binary()))
-    there = [value for value in values if value is not None]
+def decode(format_: Format | None, values: Sequence[bytes | None]) -> DecodedValues:
+    """Decode keys or values up to the first one that is wrong; None becomes null."""
+    if format_ is None:
+        return DecodedValues(pa.array(values, pa.binary()))
+    present = [value for value in values if value is not None]
     try:
-        return Decoded(_spread(form.decode(there), values))
-    except _WRONG:
-        return _decode_first(form, there, values)
+        return DecodedValues(_with_nulls(format_.decode(present), values))
+    except _DECODE_ERRORS:
+        return _decode_first(format_, present, values)
 
 
-_WRONG: Final = (ValueError, TypeError, OverflowError, pa.ArrowException)
+_DECODE_ERRORS: Final = (ValueError, TypeError, OverflowError, pa.ArrowException)
 
 
-def _decode_first(form: Format, there: Sequence[bytes], values: Sequence[bytes | None]) -> Decoded:
-    good = _count_good(form, there, together=False)
-    if good and _error_of(form, there[:good]) is not None:  # each is right, by itself
-        good = _count_good(form, there, together=True)
-    places = [index for index, value in enumerate(values) if value is not None]
-    array = _spread(form.decode(there[:good]), values[: places[good]])
-    return Decoded(array, _error_of(form, there[good : good + 1]))
+def _decode_first(
+    format_: Format, present: Sequence[bytes], values: Sequence[bytes | None]
+) -> DecodedValues:
+    good = _count_good(format_, present, together=False)
+    if good and _error_of(format_, present[:good]) is not None:  # right one by one, not together
+        good = _count_good(format_, present, together=True)
+    indices = [index for index, value in enumerate(values) if value is not None]
+    array = _with_nulls(format_.decode(present[:good]), values[: indices[good]])
+    return DecodedValues(array, _error_of(format_, present[good : good + 1]))
 
 
-def _count_good(form: Format, values: Sequence[bytes], *, together: bool) -> int:
-    """Return how many values come before the first wrong one, or all.
+def _count_good(format_: Format, values: Sequence[bytes], *, together: bool) -> int:
+    """Return the number of values before the first wrong one, or of all.
 
-    Steps grow until one is wrong, then halve: what it costs grows with the result only.
+    Args:
+        format_: decodes them.
+        values: in their order.
+        together: whether the values counted must decode as one array, or may decode in parts.
+
+    Steps grow until one fails, then halve: the cost grows with the result only.
     """
     good, step = 0, 1
     while good < len(values):
-        if _error_of(form, values[0 if together else good : good + step]) is None:
+        if _error_of(format_, values[0 if together else good : good + step]) is None:
             good, step = min(good + step, len(values)), 2 * step
         elif step == 1:
             break
@@ -143,31 +157,33 @@ def _count_good(form: Format, values: Sequence[bytes], *, together: bool) -> int
     return good
 
 
-def _error_of(form: Format, values: Sequence[bytes]) -> str | None:
+def _error_of(format_: Format, values: Sequence[bytes]) -> str | None:
     try:
-        form.decode(values)
-    except _WRONG as error:
+        format_.decode(values)
+    except _DECODE_ERRORS as error:
         return str(error)
     return None
 
 
-def _spread(array: pa.Array, values: Sequence[bytes | None]) -> pa.Array:
-    """Put nulls where values are."""
+def _with_nulls(array: pa.Array, values: Sequence[bytes | None]) -> pa.Array:
+    """Return an array with a null for each None in `values`."""
     if len(array) == len(values):
         return array
-    there = [value is not None for value in values]
-    ends = accumulate(there)
-    places = [end - 1 if valid else None for end, valid in zip(ends, there, strict=True)]
-    return one_array(taken(pa.chunked_array([array]), pa.array(places, pa.int64())))
+    valid = [value is not None for value in values]
+    counts = accumulate(valid)
+    indices = [n - 1 if is_valid else None for n, is_valid in zip(counts, valid, strict=True)]
+    return one_array(take(pa.chunked_array([array]), pa.array(indices, pa.int64())))
 
 
-def check_names(kind: pa.DataType) -> None:
-    """Refuse columns that cannot be told apart, or from that of this package.
+def check_column_names(arrow: pa.DataType) -> None:
+    """Check the names of the columns that a struct becomes; other types have none.
 
     Raises:
-        SchemaError: naming the column.
+        SchemaError: two columns share a name, or one has that of the `_kafka` column.
     """
-    counts = Counter(each.name for each in kind) if pa.types.is_struct(kind) else {}
+    counts = Counter(field.name for field in arrow) if pa.types.is_struct(arrow) else {}
     for name, count in counts.items():
-        if count > 1 or name == KAFKA_COLUMN:
-            raise SchemaError(f"column {name!r} is reserved, or there twice")
+        if name == KAFKA_COLUMN:
+            raise SchemaError(f"column {name!r} is reserved")
+        if count > 1:
+            raise SchemaError(f"column {name!r} occurs {count} times")

@@ -1,4 +1,4 @@
-"""JSON keys and values → columns, by pyarrow's reader."""
+"""JSON keys and values → columns, with pyarrow's reader."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.json
 
 from columnar_kafka.errors import SchemaError
-from columnar_kafka.plain.base import check_names
+from columnar_kafka.plain.base import check_column_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,38 +18,38 @@ if TYPE_CHECKING:
 __all__ = ["Json"]
 
 _CELLS: Final = 1 << 20
-"""Cells that may become null because other values have fields there."""
+"""The most cells that may be null because other values have fields that these lack."""
 
 _BRACKETS: Final = 200
-"""More of them may be nested too deep, and are looked at."""
+"""A value with more brackets may be nested too deeply, and is checked."""
 
 
 class Json:
-    """JSON values, read by pyarrow: into the columns of a schema, or those that are found.
+    """JSON values, read by pyarrow into the columns of a schema, or into inferred columns.
 
-    With a schema, fields that it does not have are left out and those that are missing are null.
-    Without one the columns are those of a table's first values, some hundreds, with numbers as
-    int64 or float64 and text in ISO 8601 as timestamps; the table ends before a value that does not
-    fit them. Numbers are not taken for text, nor the other way round.
+    With a schema, fields that it does not have are left out, and missing fields are null. Without
+    one, the columns are inferred from the first few hundred values of a table: numbers become int64
+    or float64, text in ISO 8601 becomes timestamps, and the table ends before a value that does not
+    fit. Numbers are never read as text, nor text as numbers.
     """
 
     name = ""
 
     def __init__(self, schema: pa.Schema | pa.DataType | None = None) -> None:
-        """Take the columns of JSON objects, or the type of other values.
+        """Set the columns of JSON objects, or the type of other values; None to infer them.
 
         Raises:
-            SchemaError: a type that pyarrow cannot read from JSON (a map, for one).
+            SchemaError: pyarrow cannot read a type from JSON, a map for example.
         """
-        kind = pa.struct(list(schema)) if isinstance(schema, pa.Schema) else schema
-        self._schema = None if kind is None else pa.schema([("value", kind)])
+        arrow = pa.struct(list(schema)) if isinstance(schema, pa.Schema) else schema
+        self._schema = None if arrow is None else pa.schema([("value", arrow)])
         self._empty = pa.array([])
         try:
             self._empty = self.decode([b"null"]).slice(0, 0)
         except (pa.ArrowException, ValueError) as error:
-            raise SchemaError(f"values of {kind} cannot be read from JSON: {error}") from error
-        if kind is not None:
-            check_names(kind)
+            raise SchemaError(f"values of {arrow} cannot be read from JSON: {error}") from error
+        if arrow is not None:
+            check_column_names(arrow)
 
     def __repr__(self) -> str:
         return f"<Json {'inferred' if self._schema is None else self._schema.field(0).type}>"
@@ -63,14 +63,14 @@ class Json:
                 _check_nesting(value)
         everything = b"".join(values)
         if b"\n" in everything or b"\r" in everything:
-            # Between tokens, where they may stand, they are blanks.
+            # JSON allows line breaks only between tokens, where a blank means the same.
             values = [value.replace(b"\n", b" ").replace(b"\r", b" ") for value in values]
         if self._schema is None:
             return _inferred(values)
         try:
             return _read(values, self._schema, "error")
         except pa.ArrowException:
-            for value in values:  # or a field that is left out could be one behind the value
+            for value in values:  # or text after a value could pass as a field to leave out
                 json.loads(value)
             return _read(values, self._schema, "ignore")
 
@@ -78,28 +78,28 @@ class Json:
 def _inferred(values: Sequence[bytes]) -> pa.Array:
     """Read values into the columns of the first ones.
 
-    Each value may bring new columns, which all others then have too: so few are looked at that
-    these are not too many.
+    Each value may add columns, which all others then have too. So only as many values are read
+    first as cannot make too many cells.
     """
     fields = accumulate(value.count(b":") + 1 for value in values)
     first = sum(1 for _ in takewhile(lambda n: n[0] * n[1] <= _CELLS, enumerate(fields, 1)))
-    found = _read(values[: max(1, first)], None, "infer")
-    if len(found) == len(values):
-        return found
-    cells = len(values) * _leaves(found.type)
+    array = _read(values[: max(1, first)], None, "infer")
+    if len(array) == len(values):
+        return array
+    cells = len(values) * _leaves(array.type)
     if cells > _CELLS + sum(map(len, values)):  # most of them null
         raise ValueError("has too many fields that others lack")
-    return _read(values, pa.schema([("value", found.type)]), "error")
+    return _read(values, pa.schema([("value", array.type)]), "error")
 
 
-def _leaves(kind: pa.DataType) -> int:
-    children = [kind.field(n).type for n in range(kind.num_fields)]
+def _leaves(arrow: pa.DataType) -> int:
+    children = [arrow.field(i).type for i in range(arrow.num_fields)]
     return sum(map(_leaves, children)) if children else 1
 
 
 def _read(values: Sequence[bytes], schema: pa.Schema | None, other_fields: str) -> pa.Array:
-    # So no value can be read as none, or begin in one line and end in another: as many rows as
-    # lines means one row a line.
+    # In this form no value can be empty, or begin in one line and end in another: as many rows as
+    # lines means one row for each line.
     lines = b'{"value":' + b'}\n{"value":'.join(values) + b"}"
     table = pyarrow.json.read_json(
         pa.BufferReader(lines),
@@ -111,14 +111,14 @@ def _read(values: Sequence[bytes], schema: pa.Schema | None, other_fields: str) 
     if table.num_rows != len(values) or table.column_names != ["value"]:
         raise ValueError("is not one JSON value")
     table.validate(full=True)  # text is UTF-8
-    found = table["value"].combine_chunks()
-    check_names(found.type)
-    return found
+    array = table["value"].combine_chunks()
+    check_column_names(array.type)
+    return array
 
 
 def _check_nesting(value: bytes) -> None:
-    """Refuse what nests a thousand levels deep: pyarrow would end the process with a full stack."""
+    """Refuse a value nested a thousand levels deep: it would overflow pyarrow's stack."""
     try:
         json.loads(value)
     except RecursionError:
-        raise ValueError("is nested too deep") from None
+        raise ValueError("is nested too deeply") from None

@@ -1,4 +1,4 @@
-"""Schemas: what a topic's records look like, from pyarrow or Avro, checked once in `set_schema`."""
+"""The schema of a topic's records, from pyarrow or Avro: checked once, in `set_schema`."""
 
 from __future__ import annotations
 

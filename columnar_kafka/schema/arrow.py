@@ -1,4 +1,4 @@
-"""Arrow types: those that a segment stores as they are, as another layout, or not at all."""
+"""Arrow types: which a segment stores unchanged, which in another layout, and which not at all."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from typing import Final
 import pyarrow as pa
 
 from columnar_kafka.errors import SchemaError
-from columnar_kafka.schema.canonical import users
+from columnar_kafka.schema.canonical import user_metadata
+from columnar_kafka.schema.families import NESTED, family
 
 __all__ = ["KAFKA_COLUMN", "MAX_NESTING", "normalise"]
 
 KAFKA_COLUMN: Final = "_kafka"
 MAX_NESTING: Final = 100
-"""Levels of a Parquet schema, root and leaf counted: more, and Arrow cannot read the file."""
+"""Levels of a Parquet schema, root and leaf included; Arrow cannot read a file with more."""
 _BELOW_ROOT: Final = 2
-_LIST_LEVELS: Final = 2  # of a map too: the repeated group, and what is in it
+_LIST_LEVELS: Final = 2  # also a map's: the repeated group and its element
 
 _FIELD_ID: Final = b"PARQUET:field_id"
 
@@ -25,7 +26,7 @@ def normalise(schema: pa.Schema) -> pa.Schema:
     """Return `schema` as a segment stores it.
 
     Raises:
-        SchemaError: naming the field that cannot be stored, and why.
+        SchemaError: a field cannot be stored; says which and why.
     """
     if not len(schema):
         raise SchemaError("the schema has no fields; a record needs at least one")
@@ -33,17 +34,17 @@ def normalise(schema: pa.Schema) -> pa.Schema:
         if name == KAFKA_COLUMN:
             raise SchemaError(f"field {name!r} is reserved for each record's key, time and headers")
         if count > 1:
-            raise SchemaError(f"field {name!r} occurs {count} times; names are unique")
-    fields = [_field(each, each.name, _BELOW_ROOT) for each in schema]
-    return pa.schema(fields, metadata=users(schema.metadata))
+            raise SchemaError(f"field {name!r} occurs {count} times; names must be unique")
+    fields = [_field(field, field.name, _BELOW_ROOT) for field in schema]
+    return pa.schema(fields, metadata=user_metadata(schema.metadata))
 
 
-def _field(each: pa.Field, path: str, depth: int) -> pa.Field:
-    metadata = {k: v for k, v in (each.metadata or {}).items() if k != _FIELD_ID}
-    return pa.field(each.name, _type(each.type, path, depth), each.nullable, metadata or None)
+def _field(field: pa.Field, path: str, depth: int) -> pa.Field:
+    metadata = {k: v for k, v in (field.metadata or {}).items() if k != _FIELD_ID}
+    return pa.field(field.name, _type(field.type, path, depth), field.nullable, metadata or None)
 
 
-# A change of layout is not a coercion: the values are the same.
+# Another layout is no coercion: the values are the same.
 _LAYOUTS: Final = {
     pa.string_view(): pa.string(),
     pa.binary_view(): pa.binary(),
@@ -53,27 +54,12 @@ _NOT_IN_PARQUET: Final = (
     ("time32[s]", pa.time32("s").equals, "time32[ms]"),
     ("date64", pa.types.is_date64, "date32"),
 )
-_PLAIN: Final = (
-    pa.types.is_boolean,
-    pa.types.is_integer,
-    pa.types.is_floating,
-    pa.types.is_decimal,
-    pa.types.is_date,
-    pa.types.is_time,
-    pa.types.is_timestamp,
-    pa.types.is_duration,
-    pa.types.is_string,
-    pa.types.is_large_string,
-    pa.types.is_binary,
-    pa.types.is_large_binary,
-    pa.types.is_fixed_size_binary,
-)
 
 
-def _type(  # noqa: PLR0911 - one for each kind of type
+def _type(  # noqa: PLR0911 - one return for each family
     arrow: pa.DataType, path: str, depth: int
 ) -> pa.DataType:
-    """Return the stored form of a type, or refuse it by the path of its field."""
+    """Return the type that a segment stores, or raise SchemaError with the path of its field."""
     if depth > MAX_NESTING:
         raise SchemaError(
             f"field {path.partition('.')[0]!r} is nested deeper than the {MAX_NESTING} levels of a "
@@ -84,7 +70,7 @@ def _type(  # noqa: PLR0911 - one for each kind of type
     _check_size(arrow, path)
     if pa.types.is_dictionary(arrow):
         return _type(arrow.value_type, path, depth)
-    if any(accepts(arrow) for accepts in _PLAIN):
+    if family(arrow) is not None and family(arrow) not in NESTED:
         return arrow
     if pa.types.is_struct(arrow):
         return _struct(arrow, path, depth)
@@ -103,32 +89,37 @@ def _type(  # noqa: PLR0911 - one for each kind of type
 
 def _map(arrow: pa.DataType, path: str, depth: int) -> pa.DataType:
     if pa.types.is_nested(arrow.key_type):
-        raise SchemaError(f"field {path!r} has keys of type {arrow.key_type}, as no dict can")
+        raise SchemaError(
+            f"field {path!r}: map keys of type {arrow.key_type} are not supported (a Python dict "
+            "cannot hold them)"
+        )
     item = _field(arrow.item_field, f"{path}.value", depth + _LIST_LEVELS)
     return pa.map_(_type(arrow.key_type, f"{path}.key", depth + _LIST_LEVELS), item)
 
 
 def _check_size(arrow: pa.DataType, path: str) -> None:
-    """Refuse values of nothing."""
+    """Refuse values of fixed size 0."""
     if pa.types.is_fixed_size_binary(arrow) and not arrow.byte_width:
         raise SchemaError(f"field {path!r} is fixed to 0 bytes, which Parquet cannot store")
     if pa.types.is_fixed_size_list(arrow) and not arrow.list_size:
         raise SchemaError(
-            f"field {path!r} is a list fixed to 0 elements, which Arrow writes and cannot read"
+            f"field {path!r} is a fixed-size list of 0 elements, which Arrow writes but cannot read"
         )
 
 
 def _check_time(arrow: pa.DataType, path: str) -> None:
-    """Refuse a unit of time that would be stored as another, and a zone that nobody knows."""
-    for coarse, test, instead in _NOT_IN_PARQUET:
-        if test(arrow):
-            raise SchemaError(f"field {path!r} has type {coarse}, not in Parquet: use {instead}")
+    """Refuse a time unit that Parquet would store as another, and an unknown time zone."""
+    for name, matches, instead in _NOT_IN_PARQUET:
+        if matches(arrow):
+            raise SchemaError(
+                f"field {path!r} has type {name}, which Parquet does not have: use {instead}"
+            )
     if pa.types.is_timestamp(arrow) and arrow.tz is not None:
         try:
             pa.scalar(0, pa.timestamp("us", arrow.tz)).as_py()
         except Exception as error:
             raise SchemaError(
-                f"field {path!r} has the time zone {arrow.tz!r}, which is not known here: {error}"
+                f"field {path!r} has the unknown time zone {arrow.tz!r}: {error}"
             ) from error
 
 
@@ -136,14 +127,14 @@ def _struct(arrow: pa.DataType, path: str, depth: int) -> pa.DataType:
     fields = [arrow.field(i) for i in range(arrow.num_fields)]
     if not fields:
         raise SchemaError(f"field {path!r} is a record without fields, which Parquet cannot store")
-    for name, count in Counter(each.name for each in fields).items():
+    for name, count in Counter(field.name for field in fields).items():
         if count > 1:
             raise SchemaError(f"field {f'{path}.{name}'!r} occurs {count} times")
-    for each in fields:
-        # Arrow writes such a column and, where the record is null, cannot read it.
-        if pa.types.is_fixed_size_list(each.type) and not each.nullable:
+    for field in fields:
+        # Arrow writes such a column, but cannot read it back where the record is null.
+        if pa.types.is_fixed_size_list(field.type) and not field.nullable:
             raise SchemaError(
-                f"field {f'{path}.{each.name}'!r} is a fixed-size list that cannot be null, inside "
-                "a record: make it nullable, or a list"
+                f"field {f'{path}.{field.name}'!r} is a fixed-size list that cannot be null, "
+                "inside a record: make it nullable, or a list"
             )
-    return pa.struct([_field(each, f"{path}.{each.name}", depth + 1) for each in fields])
+    return pa.struct([_field(field, f"{path}.{field.name}", depth + 1) for field in fields])

@@ -1,4 +1,4 @@
-"""Avro schemas: the Arrow types that keep each value as it is, its type included."""
+"""Avro schemas: the Arrow types that keep every value, and its type, unchanged."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from columnar_kafka.schema.avro_default import is_decimal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Avro", "Symbols", "read"]
+__all__ = ["AvroSchema", "Symbols", "read"]
 
 Symbols = Mapping[str, frozenset[str]]
 
 
-class Avro(NamedTuple):
-    """What an Avro schema says; `RecordSchema` tells what each is."""
+class AvroSchema(NamedTuple):
+    """An Avro schema as Arrow types, and what they cannot say; `RecordSchema` describes each."""
 
     arrow: pa.Schema
     defaults: Mapping[str, Any]
@@ -51,13 +51,13 @@ _LOGICAL: Final = {
     ("long", "local-timestamp-micros"): pa.timestamp("us"),
     ("long", "local-timestamp-nanos"): pa.timestamp("ns"),
 }
-_FAMILIES: Final = {
+_UNIONS: Final = {
     frozenset({"int", "long"}): pa.int64(),
     frozenset({"float", "double"}): pa.float64(),
     frozenset({"enum", "string"}): pa.string(),
     frozenset({"fixed", "bytes"}): pa.binary(),
 }
-"""The unions whose values one column keeps as they are: read back they are what was produced."""
+"""The unions that one column can hold: the values read back are the values produced."""
 _RECORDS: Final = ("record", "error")
 _UUID_BYTES: Final = 16
 _DECIMAL128: Final = 38
@@ -65,11 +65,11 @@ _DECIMAL256: Final = 76
 _FIXED: Final = 1 << 31
 
 
-def read(schema: str | Mapping[str, Any] | list[Any]) -> Avro:
+def read(schema: str | Mapping[str, Any] | list[Any]) -> AvroSchema:
     """Read the Avro schema of a topic's records.
 
     Raises:
-        SchemaError: naming the field that cannot be used, and why.
+        SchemaError: a field cannot be used; says which and why.
     """
     record = _record_of(_expand(schema))
     reader = _Reader()
@@ -79,36 +79,36 @@ def read(schema: str | Mapping[str, Any] | list[Any]) -> Avro:
         raise SchemaError(
             f"the Avro schema is nested deeper than the {MAX_NESTING} levels of a Parquet file"
         ) from error
-    return Avro(arrow, reader.defaults, reader.symbols, frozenset(reader.uuids))
+    return AvroSchema(arrow, reader.defaults, reader.symbols, frozenset(reader.uuids))
 
 
 def _expand(schema: str | Mapping[str, Any] | list[Any]) -> Any:
-    """Return the schema with each name replaced by the type it stands for."""
+    """Return the schema with every name replaced by the type that it stands for."""
     try:
         loaded = json.loads(schema) if isinstance(schema, str) else schema
         loaded = dict(loaded) if isinstance(loaded, Mapping) else loaded
-        # Defaults are judged here, by their fields: fastavro does not say which.
+        # Our own check of defaults names the field; fastavro's does not.
         return fastavro.parse_schema(
             loaded, expand=True, _write_hint=False, _ignore_default_error=True
         )
     except json.JSONDecodeError as error:
         raise SchemaError(f"the Avro schema is not JSON: {error}") from error
-    except Exception as error:  # fastavro raises many kinds for what is not a schema
+    except Exception as error:  # fastavro raises many kinds if it is not a schema
         raise SchemaError(f"not an Avro schema: {type(error).__name__}: {error}") from error
 
 
 def _record_of(expanded: Any) -> Mapping[str, Any]:
     """Return the record: the schema itself, or the only one in a list of types."""
     types = expanded if isinstance(expanded, list) else [expanded]
-    records = [each for each in types if isinstance(each, Mapping) and each["type"] in _RECORDS]
-    named = [each for each in types if isinstance(each, Mapping) and "name" in each]
+    records = [avro for avro in types if isinstance(avro, Mapping) and avro["type"] in _RECORDS]
+    named = [avro for avro in types if isinstance(avro, Mapping) and "name" in avro]
     if len(records) != 1 or len(named) < len(types):
-        raise SchemaError("the Avro schema of a topic is a record; this one is not")
+        raise SchemaError("a topic's Avro schema must be one record")
     return records[0]
 
 
 class _Reader:
-    """Turns one expanded Avro schema into Arrow types; remembers what those do not say, by path."""
+    """Turns one expanded Avro schema into Arrow types; collects by path what those cannot say."""
 
     def __init__(self) -> None:
         self._open: list[str] = []
@@ -119,19 +119,19 @@ class _Reader:
     def record(self, avro: Mapping[str, Any], path: str) -> pa.StructType:
         self._open.append(avro["name"])
         prefix = f"{path}." if path else ""
-        fields = [self._field(each, f"{prefix}{each['name']}") for each in avro["fields"]]
+        fields = [self._field(field, f"{prefix}{field['name']}") for field in avro["fields"]]
         self._open.pop()
         return pa.struct(fields)
 
-    def _field(self, each: Mapping[str, Any], path: str) -> pa.Field:
-        if not isinstance(each["name"], str):
-            raise SchemaError(f"field {path!r} has a name that is no text: {each['name']!r}")
-        if "." in each["name"]:
+    def _field(self, field: Mapping[str, Any], path: str) -> pa.Field:
+        if not isinstance(field["name"], str):
+            raise SchemaError(f"field {path!r}: its name must be text, not {field['name']!r}")
+        if "." in field["name"]:
             raise SchemaError(f"field {path!r} has a dot in its name, which Avro does not allow")
-        arrow, nullable = self._nullable(each["type"], path)
-        if "default" in each:
-            self.defaults[path] = avro_default.read(each["type"], each["default"], path)
-        return pa.field(each["name"], arrow, nullable)
+        arrow, nullable = self._nullable(field["type"], path)
+        if "default" in field:
+            self.defaults[path] = avro_default.read(field["type"], field["default"], path)
+        return pa.field(field["name"], arrow, nullable)
 
     def _nullable(self, avro: Any, path: str) -> tuple[pa.DataType, bool]:
         """Return a type, and whether null is one of its branches."""
@@ -144,45 +144,47 @@ class _Reader:
         return self._type(branches[0] if branches else "null", path), nullable
 
     def _union(self, branches: Sequence[Any], path: str) -> pa.DataType:
-        found = _FAMILIES.get(frozenset(map(_kind, branches)))
-        if found is None:
+        arrow = _UNIONS.get(frozenset(map(_value_type, branches)))
+        if arrow is None:
             raise SchemaError(
                 f"field {path!r} is a union of {', '.join(map(_label, branches))}; "
                 "a column has one type: use one, or a record with a nullable field for each"
             )
-        return found
+        return arrow
 
     def _type(self, avro: Any, path: str) -> pa.DataType:
         if isinstance(avro, list):
-            raise SchemaError(f"field {path!r} is a union in a union, which Avro does not allow")
+            raise SchemaError(
+                f"field {path!r} is a union inside a union, which Avro does not allow"
+            )
         if isinstance(avro, str):
             avro = {"type": avro}
-        kind = avro["type"]
-        if kind in _PRIMITIVES or kind == "fixed":
-            return self._plain(avro, kind, path)
-        if kind == "enum":
+        name = avro["type"]
+        if name in _PRIMITIVES or name == "fixed":
+            return self._plain(avro, name, path)
+        if name == "enum":
             self.symbols[path] = frozenset(avro["symbols"])
             return pa.string()
-        if kind == "array":
+        if name == "array":
             item, nullable = self._nullable(avro["items"], f"{path}.item")
             return pa.list_(pa.field("item", item, nullable))
-        if kind == "map":
+        if name == "map":
             value, nullable = self._nullable(avro["values"], f"{path}.value")
             return pa.map_(pa.string(), pa.field("value", value, nullable))
-        if kind in _RECORDS:
+        if name in _RECORDS:
             return self.record(avro, path)
-        if kind in self._open:
-            raise SchemaError(f"field {path!r} is recursive ({kind}); columns cannot be")
-        raise SchemaError(f"field {path!r} has Avro type {kind!r}, which a segment cannot store")
+        if name in self._open:
+            raise SchemaError(f"field {path!r} is recursive ({name}): a column type must be finite")
+        raise SchemaError(f"field {path!r} has Avro type {name!r}, which a segment cannot store")
 
-    def _plain(self, avro: Mapping[str, Any], kind: str, path: str) -> pa.DataType:
+    def _plain(self, avro: Mapping[str, Any], name: str, path: str) -> pa.DataType:
         if _is_uuid(avro):
             self.uuids.add(path)
         if is_decimal(avro):
             return _decimal(avro["precision"], avro.get("scale") or 0, path)
-        if kind == "fixed":
+        if name == "fixed":
             return _fixed(avro["size"], path)
-        return _LOGICAL.get((kind, str(avro.get("logicalType"))), _PRIMITIVES[kind])
+        return _LOGICAL.get((name, str(avro.get("logicalType"))), _PRIMITIVES[name])
 
 
 def _is_uuid(avro: Mapping[str, Any]) -> bool:
@@ -194,7 +196,7 @@ def _is_uuid(avro: Mapping[str, Any]) -> bool:
 def _decimal(precision: int, scale: int, path: str) -> pa.DataType:
     if precision > _DECIMAL256:
         raise SchemaError(
-            f"field {path!r} is a decimal of {precision} digits; {_DECIMAL256} is the most"
+            f"field {path!r} is a decimal of {precision} digits; the most is {_DECIMAL256}"
         )
     wide = pa.decimal128 if precision <= _DECIMAL128 else pa.decimal256
     return wide(precision, scale)
@@ -202,21 +204,24 @@ def _decimal(precision: int, scale: int, path: str) -> pa.DataType:
 
 def _fixed(size: Any, path: str) -> pa.DataType:
     if not isinstance(size, int) or not 0 <= size < _FIXED:
-        raise SchemaError(f"field {path!r} is fixed to {size!r} bytes, which is no size")
+        raise SchemaError(
+            f"field {path!r}: a fixed type's size must be a whole number from 1 to {_FIXED - 1}, "
+            f"not {size!r}"
+        )
     return pa.binary(size)
 
 
-def _kind(avro: Any) -> str:
-    """Return what kind of values a branch of a union has: a logical type's are another kind."""
+def _value_type(avro: Any) -> str:
+    """Return the logical type of a union's branch if it has one that we know, else its type."""
     if not isinstance(avro, Mapping):
         return str(avro)
-    kind = str(avro["type"])
+    name = str(avro["type"])
     logical = str(avro.get("logicalType"))
-    if is_decimal(avro) or _is_uuid(avro) or (kind, logical) in _LOGICAL:
+    if is_decimal(avro) or _is_uuid(avro) or (name, logical) in _LOGICAL:
         return logical
-    return kind
+    return name
 
 
 def _label(avro: Any) -> str:
-    """Return how a message calls a branch of a union."""
-    return str(avro["name"]) if isinstance(avro, Mapping) and "name" in avro else _kind(avro)
+    """Return the name of a union's branch for a message."""
+    return str(avro["name"]) if isinstance(avro, Mapping) and "name" in avro else _value_type(avro)

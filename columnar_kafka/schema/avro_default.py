@@ -1,4 +1,4 @@
-"""Avro's defaults: from how JSON writes them to what a row would hold."""
+"""Avro's defaults: from their JSON form to the values that a row would hold."""
 
 from __future__ import annotations
 
@@ -20,23 +20,30 @@ _DAY: Final = {("int", "time-millis"): 86_400_000, ("long", "time-micros"): 86_4
 
 
 def read(avro: Any, value: Any, path: str) -> Any:
-    """Return the default of the field at `path`, of an expanded Avro type, as a row would hold it.
+    """Return a field's default as a row would hold it.
 
-    A union's may be of any of its branches, as in Avro 1.12.
+    The default of a union may fit any of its branches, as in Avro 1.12.
+
+    Args:
+        avro: the field's type, expanded.
+        value: the default, as JSON.
+        path: the field's path, for the message.
 
     Raises:
-        SchemaError: the default does not fit the field's type.
+        SchemaError: the default does not fit the type.
     """
     try:
         return _read(avro, value)
     except (ValueError, OverflowError) as error:
         text = json.dumps(value, default=repr)
         shown = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
-        raise SchemaError(f"field {path!r} has a default that it cannot hold, {shown}") from error
+        raise SchemaError(
+            f"field {path!r} has a default that does not fit its type: {shown}"
+        ) from error
 
 
 def is_decimal(avro: Mapping[str, Any]) -> bool:
-    """Say whether this is a decimal; one without a precision is what Avro calls to be ignored."""
+    """Say whether a type is a decimal; Avro says to ignore one without a precision."""
     return (
         avro.get("logicalType") == "decimal"
         and avro["type"] in ("bytes", "fixed")
@@ -45,7 +52,7 @@ def is_decimal(avro: Mapping[str, Any]) -> bool:
 
 
 def _read(avro: Any, value: Any) -> Any:
-    """Raise ValueError or OverflowError where the value is not of the type."""
+    """Return the value; raise ValueError or OverflowError if it does not fit the type."""
     if isinstance(avro, list):
         return _first(avro, value)
     if not isinstance(avro, Mapping):
@@ -90,21 +97,21 @@ def _whole(bits: int) -> Callable[[Mapping[str, Any], Any], int]:
 def _number(code: str) -> Callable[[Mapping[str, Any], Any], float]:
     def read_number(_: Mapping[str, Any], value: Any) -> float:
         _check(isinstance(value, int | float | str) and not isinstance(value, bool))
-        found = float(value)  # text too, as fastavro: JSON has no other NaN
-        struct.pack(f"<{code}", found)
-        return found
+        number = float(value)  # also of text, as in fastavro: JSON cannot write NaN otherwise
+        struct.pack(f"<{code}", number)  # raises OverflowError
+        return number
 
     return read_number
 
 
 def _string(_: Mapping[str, Any], value: Any) -> str:
     _check(isinstance(value, str))
-    value.encode()  # half a surrogate pair cannot be
+    value.encode()  # raises for half a surrogate pair
     return str(value)
 
 
 def _bytes(avro: Mapping[str, Any], value: Any) -> bytes | decimal.Decimal:
-    """Read what JSON writes as text, one character a byte."""
+    """Read bytes, which JSON writes as text: one character for each byte."""
     _check(isinstance(value, str))
     data: bytes = value.encode("latin-1")
     _check(len(data) == avro.get("size", len(data)))
@@ -113,7 +120,7 @@ def _bytes(avro: Mapping[str, Any], value: Any) -> bytes | decimal.Decimal:
     unscaled = int.from_bytes(data, signed=True)
     digits = tuple(map(int, str(abs(unscaled))))
     _check(len(digits) <= avro["precision"])
-    # From its parts: arithmetic would round it to the context's digits.
+    # Built from its parts, because arithmetic would round it to the context's precision.
     return decimal.Decimal((int(unscaled < 0), digits, -(avro.get("scale") or 0)))
 
 
@@ -124,22 +131,22 @@ def _enum(avro: Mapping[str, Any], value: Any) -> str:
 
 def _array(avro: Mapping[str, Any], value: Any) -> list[Any]:
     _check(isinstance(value, list))
-    return [_read(avro["items"], each) for each in value]
+    return [_read(avro["items"], item) for item in value]
 
 
 def _map(avro: Mapping[str, Any], value: Any) -> dict[str, Any]:
     _check(isinstance(value, Mapping))
-    return {_string(avro, key): _read(avro["values"], each) for key, each in value.items()}
+    return {_string(avro, key): _read(avro["values"], item) for key, item in value.items()}
 
 
 def _record(avro: Mapping[str, Any], value: Any) -> dict[str, Any]:
     _check(isinstance(value, Mapping))
-    fields = {each["name"]: each for each in avro["fields"]}
+    fields = {field["name"]: field for field in avro["fields"]}
     _check(value.keys() <= fields.keys())
-    _check(all(name in value or "default" in each for name, each in fields.items()))
+    _check(all(name in value or "default" in field for name, field in fields.items()))
     return {
-        name: _read(each["type"], value[name] if name in value else each["default"])
-        for name, each in fields.items()
+        name: _read(field["type"], value[name] if name in value else field["default"])
+        for name, field in fields.items()
     }
 
 

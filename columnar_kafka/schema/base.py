@@ -1,4 +1,4 @@
-"""The schema of a topic's records, from pyarrow or Avro."""
+"""`RecordSchema`: a topic's columns, and what only Avro says about them."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = ["RecordSchema"]
 
 @dataclass(frozen=True, slots=True)
 class RecordSchema:
-    """The user's columns, normalised to what Parquet stores, and what only Avro says of them.
+    """The user's columns, normalised to what Parquet stores, and what only Avro says about them.
 
     Attributes:
         arrow: the columns.
-        defaults: what a field that a row leaves out is filled with.
+        defaults: the values for fields that a row leaves out.
         symbols: the symbols of each enum.
-        uuids: the fields that take `uuid.UUID`: text, or 16 bytes.
+        uuids: the fields, of text or 16 bytes, that accept `uuid.UUID`.
 
-    The last three go by the path of a field: names joined by dots, with ``item`` for the elements
-    of a list and ``value`` for those of a map.
+    The last three are keyed by a field's path: names joined by dots, with ``item`` for the elements
+    of a list and ``value`` for the values of a map.
     """
 
     arrow: pa.Schema
@@ -41,19 +41,19 @@ class RecordSchema:
         """Return the schema of a topic.
 
         Args:
-            schema: a `pyarrow.Schema`; or an Avro record schema as JSON text or what that is in
-                Python: a dict, or a list of one record and the enums and fixed types it uses.
+            schema: a `pyarrow.Schema`; or an Avro record schema, as JSON text or parsed: a dict, or
+                a list of one record and the enums and fixed types that it uses.
 
         Raises:
-            SchemaError: naming the field that cannot be used, and why.
-            TypeError: not a schema at all.
+            SchemaError: a field cannot be used; says which and why.
+            TypeError: `schema` is neither.
         """
         if isinstance(schema, pa.Schema):
             return cls(normalise(schema))
         if isinstance(schema, str | Mapping | list):
-            found = avro.read(schema)
-            return cls(normalise(found.arrow), found.defaults, found.symbols, found.uuids)
+            parsed = avro.read(schema)
+            return cls(normalise(parsed.arrow), parsed.defaults, parsed.symbols, parsed.uuids)
         raise TypeError(
-            "a schema is a pyarrow.Schema, or an Avro schema as a dict, a list or JSON text, "
+            "a schema must be a pyarrow.Schema, or an Avro schema as a dict, a list or JSON text, "
             f"not {type(schema).__name__}"
         )

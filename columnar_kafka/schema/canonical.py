@@ -1,4 +1,4 @@
-"""The canonical text of a schema, and its fingerprint: what `docs/segment-format.md` defines."""
+"""A schema's canonical text and fingerprint, as `docs/segment-format.md` defines them."""
 
 from __future__ import annotations
 
@@ -9,62 +9,64 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from columnar_kafka.errors import SchemaError
+from columnar_kafka.schema.families import family
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["canonical", "children", "fingerprint", "type_name", "users"]
+__all__ = ["canonical", "children", "fingerprint", "type_name", "user_metadata"]
 
 
 def canonical(schema: pa.Schema) -> str:
-    """Return the text that is equal for two schemas exactly when their segments can be stitched.
+    """Return a text that two schemas share exactly when their segments can be stitched.
 
-    One line per field, depth first: depth, name as JSON, type, ``?`` when nullable; then each
-    metadata entry of field or schema as JSON, sorted. Defined in ``docs/segment-format.md``.
+    It has one line per field, depth first: depth, name as JSON, type, and ``?`` if nullable. The
+    sorted metadata of the field or schema follows, one entry a line, as JSON.
 
     Raises:
-        SchemaError: naming the first field whose type no segment has.
+        SchemaError: a segment cannot have a field's type; names the first such field.
     """
-    lines = [line for each in schema for line in _field_lines((each.name,), each)]
-    return "\n".join([*lines, *_metadata_lines(users(schema.metadata), 0)]) + "\n"
+    lines = [line for field in schema for line in _field_lines((field.name,), field)]
+    return "\n".join([*lines, *_metadata_lines(user_metadata(schema.metadata), 0)]) + "\n"
 
 
 def fingerprint(schema: pa.Schema) -> str:
-    """Return the first 16 bytes, in hex, of SHA-256 over `canonical`; raises as that does."""
-    arrows = schema.with_metadata(users(schema.metadata)).serialize().to_pybytes()
-    key = hashlib.sha256(arrows).digest()  # much sooner made than the text
-    found = _known.get(key)
-    if found is None:
-        found = hashlib.sha256(canonical(schema).encode()).hexdigest()[:32]
-        if b"ARROW:extension:" not in arrows:  # or a type may be written as another with metadata
-            if len(_known) >= _MOST_KNOWN:
-                _known.clear()
-            _known[key] = found
-    return found
+    """Return the first 16 bytes, in hex, of the SHA-256 of `canonical`; raise what that raises."""
+    serialized = schema.with_metadata(user_metadata(schema.metadata)).serialize().to_pybytes()
+    key = hashlib.sha256(serialized).digest()  # much faster than the text
+    known = _cache.get(key)
+    if known is None:
+        known = hashlib.sha256(canonical(schema).encode()).hexdigest()[:32]
+        # Arrow writes an extension type as its storage type with metadata: not one schema alone.
+        if b"ARROW:extension:" not in serialized:
+            if len(_cache) >= _MAX_CACHED:
+                _cache.clear()
+            _cache[key] = known
+    return known
 
 
-_known: dict[bytes, str] = {}  # fingerprints, by the hash of a schema as Arrow writes it
-_MOST_KNOWN: Final = 1000
+_cache: dict[bytes, str] = {}  # fingerprints by the hash of the schema as Arrow serializes it
+_MAX_CACHED: Final = 1000
 
-_FILES_OWN: Final = (b"columnar.", b"ARROW:")
-"""How the keys of the metadata begin that say something of the file, not of its schema."""
-
-
-def users(metadata: Mapping[bytes, bytes] | None) -> dict[bytes, bytes] | None:
-    """Return the metadata of a schema without what says something of one file."""
-    found = {k: v for k, v in (metadata or {}).items() if not k.startswith(_FILES_OWN)}
-    return found or None
+_FILE_PREFIXES: Final = (b"columnar.", b"ARROW:")
+"""Prefixes of metadata keys that describe one file, not its schema."""
 
 
-def _field_lines(path: tuple[str, ...], each: pa.Field) -> list[str]:
-    null = "?" if each.nullable else ""
+def user_metadata(metadata: Mapping[bytes, bytes] | None) -> dict[bytes, bytes] | None:
+    """Return a schema's metadata without the entries that describe one file."""
+    kept = {k: v for k, v in (metadata or {}).items() if not k.startswith(_FILE_PREFIXES)}
+    return kept or None
+
+
+def _field_lines(path: tuple[str, ...], field: pa.Field) -> list[str]:
+    null = "?" if field.nullable else ""
     depth = len(path) - 1
     try:
-        lines = [f"{depth} {json.dumps(path[-1])} {type_name(each.type)}{null}"]
+        lines = [f"{depth} {json.dumps(path[-1])} {type_name(field.type)}{null}"]
     except SchemaError as error:
         raise SchemaError(f"field {'.'.join(path)!r} has {error.reason}") from None
-    lines += _metadata_lines(each.metadata, depth + 1)
-    for child_name, child in children(each.type):
+    lines += _metadata_lines(field.metadata, depth + 1)
+    for child_name, child in children(field.type):
         lines += _field_lines((*path, child_name), child)
     return lines
 
@@ -75,24 +77,21 @@ def _metadata_lines(metadata: Mapping[bytes, bytes] | None, depth: int) -> list[
 
 
 def children(arrow: pa.DataType) -> list[tuple[str, pa.Field]]:
-    """Return the fields inside a type; those of lists and maps by this format's names."""
+    """Return the fields inside a type with their names; lists and maps have this format's own."""
     if pa.types.is_struct(arrow):
-        return [(each.name, each) for each in (arrow.field(i) for i in range(arrow.num_fields))]
+        return [(field.name, field) for field in arrow]
     if pa.types.is_map(arrow):
         return [("key", arrow.key_field), ("value", arrow.item_field)]
-    if any(is_list(arrow) for is_list in _LISTS):
+    if family(arrow) == "list":
         return [("item", arrow.value_field)]
     return []
 
 
-_LISTS: Final = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-
-
-def type_name(arrow: pa.DataType) -> str:  # noqa: PLR0911 - one for each kind of type
-    """Return a type's name in this format's own words, which no library's release can change.
+def type_name(arrow: pa.DataType) -> str:  # noqa: PLR0911 - one return for each family
+    """Return a type's name in this format's own words, which no release of Arrow can change.
 
     Raises:
-        SchemaError: no segment has such a type.
+        SchemaError: a segment cannot have this type.
     """
     if pa.types.is_struct(arrow):
         return "struct"
@@ -107,16 +106,17 @@ def type_name(arrow: pa.DataType) -> str:  # noqa: PLR0911 - one for each kind o
     if pa.types.is_timestamp(arrow):
         return f"timestamp[{arrow.unit},{json.dumps(arrow.tz)}]"
     if pa.types.is_time(arrow) or pa.types.is_duration(arrow):
-        kind = "duration" if pa.types.is_duration(arrow) else f"time{arrow.bit_width}"
-        return f"{kind}[{arrow.unit}]"
+        name = "duration" if pa.types.is_duration(arrow) else f"time{arrow.bit_width}"
+        return f"{name}[{arrow.unit}]"
     if pa.types.is_decimal(arrow):
         return f"decimal{arrow.bit_width}[{arrow.precision},{arrow.scale}]"
     if pa.types.is_fixed_size_binary(arrow):
         return f"fixed_size_binary[{arrow.byte_width}]"
-    return _plain_name(arrow)
+    return _fixed_name(arrow)
 
 
-def _plain_name(arrow: pa.DataType) -> str:
+def _fixed_name(arrow: pa.DataType) -> str:
+    """Return the name of a type without parameters."""
     if arrow.id not in _NAMES:
         raise SchemaError(f"type {arrow}, which no segment of version 1 has")
     return _NAMES[arrow.id]

@@ -1,4 +1,4 @@
-"""What a topic's schema may become: its segments are one table, whichever schema they have."""
+"""How a topic's schema may grow: its segments stay one table, whichever schema each has."""
 
 from __future__ import annotations
 
@@ -20,46 +20,46 @@ _LARGE: Final = {"string": "large_string", "binary": "large_binary", "list": "la
 
 
 def check_growth(old: RecordSchema, new: RecordSchema) -> None:
-    """Check that records of `new` may follow those of `old` on one topic.
+    """Check that records of `new` may follow records of `old` on one topic.
 
-    Fields may move, be added as nullable, become nullable, and get a wider type, which is one that
-    holds every value of the old: a wider integer (also an unsigned one's wider signed), float or
-    decimal of the same scale, or the large layout of text, bytes or list. The same inside records,
-    lists and maps. Metadata and Avro's enums and defaults do not matter here.
+    Fields may move, become nullable, and be added as nullable. A type may become one that holds
+    every value of the old: a wider integer (also from unsigned to signed), a wider float or decimal
+    of the same scale, or the large layout of text, bytes or lists. The same holds inside records,
+    lists and maps. Metadata, and Avro's enums and defaults, may change freely.
 
     Raises:
-        SchemaError: naming the first field that does something else, and what to do.
+        SchemaError: a field changes otherwise; names the first one, and what to do.
     """
     _check_fields(list(old.arrow), list(new.arrow), "")
 
 
 def _check_fields(old: Iterable[pa.Field], new: Iterable[pa.Field], prefix: str) -> None:
-    found = {each.name: each for each in new}
-    for each in old:
-        path = f"{prefix}{each.name}"
-        if each.name not in found:
+    left = {field.name: field for field in new}
+    for field in old:
+        path = f"{prefix}{field.name}"
+        if field.name not in left:
             raise SchemaError(
-                f"field {path!r} ({_shown(each)}) is missing, and earlier records have it: "
+                f"field {path!r} ({_shown(field)}) is missing, but earlier records have it: "
                 "keep it, nullable if it may be empty, or use another topic"
             )
-        _check_field(each, found.pop(each.name), path)
-    for each in found.values():
-        if not each.nullable:
+        _check_field(field, left.pop(field.name), path)
+    for field in left.values():
+        if not field.nullable:
             raise SchemaError(
-                f"field {f'{prefix}{each.name}'!r} ({_shown(each)}) is new and cannot be null, and "
-                "earlier records lack it: make it nullable, or use another topic"
+                f"field {f'{prefix}{field.name}'!r} ({_shown(field)}) is new and cannot be null, "
+                "but earlier records lack it: make it nullable, or use another topic"
             )
 
 
 def _check_field(old: pa.Field, new: pa.Field, path: str) -> None:
     if old.nullable and not new.nullable:
         raise SchemaError(
-            f"field {path!r} was {_shown(old)} and is {_shown(new)}, and earlier records may "
+            f"field {path!r} was {_shown(old)} and is {_shown(new)}, but earlier records may "
             "have null: keep it nullable, or use another topic"
         )
     if not _widens(old.type, new.type):
         raise SchemaError(
-            f"field {path!r} was {_shown(old)} and is {_shown(new)}, which is no wider form of it: "
+            f"field {path!r} was {_shown(old)} and is {_shown(new)}, which is not a wider form: "
             f"keep {type_name(old.type)} or widen it, add a nullable field beside it, "
             "or use another topic"
         )
@@ -72,12 +72,12 @@ def _check_field(old: pa.Field, new: pa.Field, path: str) -> None:
         _check_field(before, after, f"{prefix}{name}")
 
 
-def _shown(each: pa.Field) -> str:
-    return type_name(each.type) + (" or null" if each.nullable else "")
+def _shown(field: pa.Field) -> str:
+    return type_name(field.type) + (" or null" if field.nullable else "")
 
 
 def _widens(old: pa.DataType, new: pa.DataType) -> bool:
-    """Say whether `new` is `old` or holds all its values; what is inside them is not looked at."""
+    """Say whether `new` is `old` or holds all of its values, types inside them aside."""
     if type_name(old) == type_name(new) or _LARGE.get(type_name(old)) == type_name(new):
         return True
     is_unsigned = pa.types.is_unsigned_integer

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from columnar_kafka.position import MAX_ROWS
 from columnar_kafka.schema import KAFKA_COLUMN
+from columnar_kafka.schema.families import family
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -109,22 +110,16 @@ class ParquetEncoder:
 
 def _candidates(kind: pa.DataType) -> tuple[str, ...]:
     """Return the encodings to try for a leaf of this type, besides a dictionary."""
-    if pa.types.is_boolean(kind):
+    values = family(kind)
+    if values == "boolean":
         return ()
-    if pa.types.is_floating(kind) or pa.types.is_fixed_size_binary(kind):
-        return ("PLAIN",)
-    if any(test(kind) for test in _TEXT):
-        return _STRINGS
     # Decimals are stored as fixed-size bytes.
-    return ("PLAIN",) if pa.types.is_decimal(kind) else _NUMBERS
+    if values in ("float", "decimal") or pa.types.is_fixed_size_binary(kind):
+        return ("PLAIN",)
+    return _STRINGS if values in _BYTES else _NUMBERS
 
 
-_TEXT: Final = (
-    pa.types.is_string,
-    pa.types.is_large_string,
-    pa.types.is_binary,
-    pa.types.is_large_binary,
-)
+_BYTES: Final = ("string", "binary")
 
 
 def _wants_statistics(path: str) -> bool:
@@ -141,9 +136,12 @@ def _long(column: pa.Array, path: str) -> Iterator[str]:
     elif pa.types.is_map(kind):
         yield from _long(column.keys, f"{path}.key_value.key")
         yield from _long(column.items, f"{path}.key_value.value")
-    elif _is_list(kind):
+    elif family(kind) == "list":
         yield from _long(column.flatten(), f"{path}.list.element")
-    elif _is_bytes(kind) and (pc.max(pc.binary_length(column)).as_py() or 0) > _STATISTICS_BYTES:
+    elif (
+        family(kind) in _BYTES
+        and (pc.max(pc.binary_length(column)).as_py() or 0) > _STATISTICS_BYTES
+    ):
         yield path
 
 
@@ -154,18 +152,8 @@ def _leaves(each: pa.Field, path: str) -> list[tuple[str, pa.DataType]]:
         children = [(child, child.name) for child in (kind.field(i) for i in range(len(kind)))]
     elif pa.types.is_map(kind):
         children = [(kind.key_field, "key_value.key"), (kind.item_field, "key_value.value")]
-    elif _is_list(kind):
+    elif family(kind) == "list":
         children = [(kind.value_field, "list.element")]
     else:
         return [(path, kind)]
     return [leaf for child, name in children for leaf in _leaves(child, f"{path}.{name}")]
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return pa.types.is_fixed_size_binary(kind) or any(test(kind) for test in _TEXT)
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )

@@ -1,4 +1,4 @@
-"""Schemas that grow while a topic is written and read: every record comes as it was produced."""
+"""Schemas that grow while a topic is written and read: every record is read as it was produced."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def consumer(kafka: FakeKafka, **config: Any) -> Any:
 
 
 def interleave(kafka: FakeKafka, growth: str, turns: int = 3) -> list[dict[str, Any]]:
-    """Let a service of each version write in turns, a segment of two each; return the rows."""
+    """Let a service of each version write segments of two rows in turns; return the rows."""
     schema, changed = GROWTHS[growth]
     old, new = producer(kafka, OLD), producer(kafka, schema)
     rows: list[dict[str, Any]] = []
@@ -115,10 +115,10 @@ def segments(kafka: FakeKafka) -> list[Segment]:
 
 
 @growths
-def test_records_of_interleaved_versions_come_in_order_each_as_it_was_produced(
+def test_records_of_interleaved_versions_come_in_order_and_unchanged(
     kafka: FakeKafka, growth: str
 ) -> None:
-    """So old code finds its fields in new records; new code lacks in old ones what is new."""
+    """Old code finds its fields in new records; old records lack the fields that are new."""
     rows = interleave(kafka, growth)
     with consumer(kafka) as reader:
         found = reader.consume(len(rows), 10)
@@ -128,7 +128,7 @@ def test_records_of_interleaved_versions_come_in_order_each_as_it_was_produced(
 
 
 @growths
-def test_a_reader_goes_on_where_it_was_across_versions(kafka: FakeKafka, growth: str) -> None:
+def test_a_reader_resumes_where_it_was_across_versions(kafka: FakeKafka, growth: str) -> None:
     rows = interleave(kafka, growth)
     found: list[Any] = []
     for _ in rows:
@@ -151,7 +151,7 @@ def test_interleaved_versions_are_decoded_once_each(
 
 @growths
 def test_a_service_grows_its_schema_while_it_runs(kafka: FakeKafka, growth: str) -> None:
-    """What was produced before keeps the schema it had, and its place."""
+    """Records produced before keep their schema and their place."""
     schema, changed = GROWTHS[growth]
     with producer(kafka, OLD, **{"columnar.linger.ms": 60_000}) as made:
         for _ in range(3):
@@ -166,8 +166,8 @@ def test_a_service_grows_its_schema_while_it_runs(kafka: FakeKafka, growth: str)
     assert [each.rows for each in segments(kafka)] == [3, 3]
 
 
-def test_what_is_no_growth_elsewhere_stalls_nobody_either(kafka: FakeKafka) -> None:
-    """Producers know their own schemas only; a reader gets what each has written."""
+def test_schemas_of_two_producers_that_do_not_fit_together_stall_nobody(kafka: FakeKafka) -> None:
+    """Producers know only their own schemas; a reader gets what each producer has written."""
     other = pa.schema([pa.field("n", pa.string()), pa.field("own", pa.bool_())])
     for schema, row in ((OLD, OLD_ROW), (other, {"n": "one", "own": True}), (OLD, OLD_ROW)):
         with producer(kafka, schema) as made:
@@ -177,7 +177,7 @@ def test_what_is_no_growth_elsewhere_stalls_nobody_either(kafka: FakeKafka) -> N
     assert found == [OLD_ROW, {"n": "one", "own": True}, OLD_ROW]
 
 
-def test_a_segment_of_a_newer_format_is_said_and_passed(kafka: FakeKafka) -> None:
+def test_a_segment_of_a_newer_format_is_reported_and_passed(kafka: FakeKafka) -> None:
     interleave(kafka, "added", turns=1)
     [message, _] = kafka.messages("t")
     newer = [(k, b"2" if k == "columnar.version" else v) for k, v in message.headers() or ()]
@@ -211,7 +211,7 @@ def test_tables_of_both_versions_are_one_table_of_the_grown_schema(
 def test_a_parquet_reader_with_the_new_schema_reads_old_segments(
     kafka: FakeKafka, growth: str
 ) -> None:
-    """What is new is null, what is narrower is widened."""
+    """New fields are null, and narrower types are widened."""
     schema, _ = GROWTHS[growth]
     interleave(kafka, growth, turns=1)
     old = segments(kafka)[0]

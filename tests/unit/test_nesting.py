@@ -7,6 +7,6 @@ import nesting
 TRIALS = 30
 
 
-def test_what_was_produced_is_read() -> None:
+def test_every_reader_reads_what_was_produced() -> None:
     outcome = nesting.main(TRIALS, 1_000_000)
     assert (outcome["trials"], outcome["wrong"]) == (TRIALS, [])

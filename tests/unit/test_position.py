@@ -1,4 +1,4 @@
-"""Positions: exact numbers, order, `+1`, and never a row skipped on doubtful metadata."""
+"""Positions: exact numbers, their order, `+ 1`, and no row skipped for doubtful metadata."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def test_a_plain_message_is_row_0_of_1() -> None:
     ("offset", "row", "count"),
     [(-1, 0, 1), (0, 1, 1), (0, -1, 1), (0, 0, 0), (0, 0, MAX_ROWS + 1), (-1001, 0, 1)],
 )
-def test_there_is_no_position_for_a_row_that_cannot_be(offset: int, row: int, count: int) -> None:
+def test_there_is_no_position_for_a_row_that_cannot_exist(
+    offset: int, row: int, count: int
+) -> None:
     with pytest.raises(
         ValueError, match=f"no position for row {row} of {count} at offset {offset}"
     ):
@@ -66,7 +68,7 @@ def test_there_is_no_position_for_a_row_that_cannot_be(offset: int, row: int, co
         (8_388_601, Unpacked(7, 7)),
     ],
 )
-def test_a_position_says_its_offset_and_what_is_left_there(at: int, expected: Unpacked) -> None:
+def test_a_position_unpacks_to_its_offset_and_the_rows_left(at: int, expected: Unpacked) -> None:
     assert position.unpack(at) == expected
 
 
@@ -135,7 +137,7 @@ def test_the_longest_metadata_fits() -> None:
 
 
 @given(rows(), segments)
-def test_what_is_committed_is_where_reading_resumes(
+def test_reading_resumes_at_the_committed_position(
     place: tuple[int, int, int], segment: str
 ) -> None:
     offset, row, count = place
@@ -179,7 +181,7 @@ def test_metadata_that_is_not_ours_means_the_first_row(metadata: str | None) -> 
 
 
 def test_garbage_never_skips_a_row() -> None:
-    """Of 10,000 strings, near misses among them, each resumes at a row of its own offset."""
+    """10,000 strings, near misses among them, all resume at a row of their own offset."""
     random_ = random.Random(20)
     letters = "1:0-_aZ9 \n\x00é\u0665" + string.printable
     inside = 0

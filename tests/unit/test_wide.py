@@ -1,4 +1,4 @@
-"""What is done for each column does not grow with the number of columns.
+"""The work for a column does not grow with the number of columns.
 
 Counted are hashes and comparisons of names, which is what looking for one in a list, or making a
 set of all for each, comes to.
@@ -16,7 +16,7 @@ import pytest
 from segments import segment
 from tables import begin, put
 
-from columnar_kafka.columns.cast import check_names
+from columnar_kafka.columns.cast import check_field_names
 from columnar_kafka.consuming.arrow import projection
 from columnar_kafka.consuming.arrow.table_builder import _holds
 from columnar_kafka.schema.arrow import normalise
@@ -53,7 +53,7 @@ class Field:
 
 
 class Schema:
-    """The part of a `pyarrow.Schema` that is used here, with names that count."""
+    """The part of a `pyarrow.Schema` that is used here, with names that count their use."""
 
     metadata = None
 
@@ -108,7 +108,7 @@ def normalised(columns: int) -> Callable[[], Any]:
 
 def checked(columns: int) -> Callable[[], Any]:
     schema: Any = Schema(columns)
-    return lambda: check_names(schema.names, schema, (), ignore_extra=False)
+    return lambda: check_field_names(schema.names, schema, (), ignore_extra=False)
 
 
 def grown(columns: int) -> Callable[[], Any]:
@@ -120,7 +120,7 @@ def grown(columns: int) -> Callable[[], Any]:
 @pytest.mark.parametrize(
     "prepare", [consumed, consumed_absent, decoded, normalised, checked, grown]
 )
-def test_what_is_done_for_a_column_is_the_same_among_many(prepare) -> None:
+def test_the_work_for_a_column_is_the_same_among_many_columns(prepare) -> None:
     def steps(columns: int) -> float:
         work = prepare(columns)
         Name.steps = 0
@@ -133,7 +133,7 @@ def test_what_is_done_for_a_column_is_the_same_among_many(prepare) -> None:
 
 
 @pytest.mark.parametrize("columns", [FEW, MANY])
-def test_what_a_filter_uses_is_found_in_few_steps(columns, monkeypatch) -> None:
+def test_the_columns_of_a_filter_are_found_in_few_steps(columns, monkeypatch) -> None:
     asked: list[Any] = []
     unbound = projection._unbound
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from columnar_kafka.columns.kafka_column import KafkaColumn
-from columnar_kafka.columns.layouts import filled_table, one_array, taken
+from columnar_kafka.columns.layouts import filled_table, one_array, take
 from columnar_kafka.config import METADATA_MEMBERS
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.schema import KAFKA_COLUMN
@@ -195,7 +195,7 @@ class ReadPlan:
 
 
 def _rows_of(table: pa.Table, rows: pa.Array) -> pa.Table:
-    columns = [taken(each, rows) for each in table.columns]
+    columns = [take(each, rows) for each in table.columns]
     return pa.Table.from_arrays(columns, schema=table.schema)
 
 

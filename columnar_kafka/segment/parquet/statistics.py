@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from columnar_kafka.schema.canonical import children
+from columnar_kafka.schema.families import family
 from columnar_kafka.segment.parquet import thrift
 from columnar_kafka.segment.parquet.arrow_patterns import ARROW_COLUMN_CHUNK
 from columnar_kafka.segment.parquet.field_ids import (
@@ -135,17 +136,9 @@ def _order(arrow: pa.DataType) -> _ValueOrder | None:
         if arrow.bit_width == 64:  # noqa: PLR2004
             return _ValueOrder(arrow, PhysicalType.INT64, 8, signed)
         return _ValueOrder(arrow, PhysicalType.INT32, 4, signed)
-    if any(test(arrow) for test in _IN_BYTES):
+    if family(arrow) in ("string", "binary") and not pa.types.is_fixed_size_binary(arrow):
         return _ValueOrder(arrow, PhysicalType.BYTE_ARRAY)
     return None
-
-
-_IN_BYTES: Final = (
-    pa.types.is_string,
-    pa.types.is_large_string,
-    pa.types.is_binary,
-    pa.types.is_large_binary,
-)
 
 
 @lru_cache(maxsize=100)

@@ -1,4 +1,4 @@
-"""Arrow data becomes a schema's columns with every value as it was, or is refused by its row."""
+"""Arrow data becomes a schema's columns with every value unchanged, or its bad row is named."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from test_columns_roundtrip import comparable, tables
 
 from columnar_kafka.columns import kafka_column
 from columnar_kafka.columns.arrow_input import ArrowRows, conform
-from columnar_kafka.columns.chunked import convert
+from columnar_kafka.columns.chunked import convert_chunks
 from columnar_kafka.columns.columns_to_rows import to_rows
 from columnar_kafka.errors import RowError
 from columnar_kafka.schema import RecordSchema
@@ -37,7 +37,7 @@ UTF8 = pa.Array.from_buffers(
 
 
 class Stream:
-    """What duckdb's results are to pyarrow."""
+    """An object that pyarrow reads as a stream, as it does duckdb's results."""
 
     def __init__(self, data: Any) -> None:
         self.data = data
@@ -54,13 +54,13 @@ class Array:
         return self.data.__arrow_c_array__(requested_schema)
 
 
-def made(data: Any, schema: Any, **options: Any) -> ArrowRows:
+def conformed(data: Any, schema: Any, **options: Any) -> ArrowRows:
     return conform(data, RecordSchema.parse(schema), now_ms=NOW, **options)
 
 
 def rows(data: Any, schema: Any, **options: Any) -> list[dict[str, Any]]:
-    """Conform, and return the rows; what is checked of every result is checked here."""
-    found = made(data, schema, **options)
+    """Conform, check the result, and return its rows."""
+    found = conformed(data, schema, **options)
     arrow = RecordSchema.parse(schema).arrow
     assert found.columns.schema.equals(arrow, check_metadata=True)
     found.columns.validate(full=True)
@@ -71,7 +71,7 @@ def rows(data: Any, schema: Any, **options: Any) -> list[dict[str, Any]]:
 
 
 def column(array: pa.Array, to: pa.DataType, *, nullable: bool = True) -> list[Any]:
-    """Conform the one column "v"."""
+    """Conform one column, "v", and return its values."""
     schema = pa.schema([pa.field("v", to, nullable=nullable)])
     return [row["v"] for row in rows(pa.table({"v": array}), schema)]
 
@@ -86,7 +86,7 @@ def _id(value: Any) -> str | None:
     return str(value) if isinstance(value, pa.DataType) else None
 
 
-# --- where data comes from ------------------------------------------------------------------------
+# --- sources of data ------------------------------------------------------------------------------
 
 AB = pa.schema([("a", pa.int32()), ("b", pa.string())])
 TABLE = pa.table({"b": ["x", None], "a": pa.array([1, 2], pa.int64())})
@@ -110,7 +110,7 @@ STRUCTS = pa.StructArray.from_arrays([TABLE["b"].chunk(0), TABLE["a"].chunk(0)],
     ],
     ids=lambda each: type(each).__name__,
 )
-def test_rows_of_columns_are_taken_from_anybody(data: Any) -> None:
+def test_data_of_any_library_is_accepted(data: Any) -> None:
     assert rows(data, AB) == ROWS
 
 
@@ -120,7 +120,7 @@ def test_rows_of_columns_are_taken_from_anybody(data: Any) -> None:
     ids=lambda each: type(each).__name__,
 )
 def test_anything_else_is_a_type_error(data: Any) -> None:
-    with pytest.raises(TypeError, match=r"^data is "):
+    with pytest.raises(TypeError, match=r"^data must be "):
         rows(data, AB)
 
 
@@ -133,8 +133,8 @@ def test_anything_else_is_a_type_error(data: Any) -> None:
         pl.DataFrame({"a": [], "b": []}),
     ],
 )
-def test_no_rows_are_no_rows(data: Any) -> None:
-    found = made(data, AB, key="b", timestamp="a", headers=None)
+def test_data_without_rows_gives_no_records(data: Any) -> None:
+    found = conformed(data, AB, key="b", timestamp="a", headers=None)
     assert [len(each) for each in found] == [0] * 4
 
 
@@ -144,7 +144,7 @@ def test_a_row_that_is_null_is_refused(wrap: Any) -> None:
         rows(wrap(pa.array([{"a": 1}, None])), pa.schema([("a", pa.int64())]))
 
 
-def test_a_streams_own_error_is_raised_as_it_is() -> None:
+def test_a_streams_own_error_is_raised_unchanged() -> None:
     def batches() -> Any:
         yield TABLE.to_batches()[0]
         raise OSError("gone")
@@ -161,7 +161,7 @@ def test_the_index_of_a_dataframe_is_not_sent(index: Any) -> None:
 
 def test_a_dataframe_changed_afterwards_changes_nothing() -> None:
     frame = pd.DataFrame({"a": [1, 2]})
-    found = made(frame, pa.schema([("a", pa.int64())]))
+    found = conformed(frame, pa.schema([("a", pa.int64())]))
     frame.iloc[0, 0] = 9
     assert found.columns["a"].to_pylist() == [1, 2]
 
@@ -182,7 +182,7 @@ def test_a_dataframes_missing_values_are_null() -> None:
     assert rows(frame, schema) == [first, dict.fromkeys(first)]
 
 
-def test_a_dataframe_of_floats_for_integers_is_told_what_to_do() -> None:
+def test_the_error_for_a_dataframe_of_floats_says_how_to_get_integers() -> None:
     with pytest.raises(RowError, match=r"'a' is double .* wants int32 or null .*astype\('Int64'\)"):
         rows(pd.DataFrame({"a": [1, None], "b": ["x", "y"]}), AB)
 
@@ -197,12 +197,12 @@ def test_a_dataframe_of_floats_for_integers_is_told_what_to_do() -> None:
         pd.DataFrame([[1, 2]], columns=["a", "a"]),
     ],
 )
-def test_a_dataframe_that_is_no_columns_is_refused(frame: pd.DataFrame) -> None:
+def test_a_dataframe_that_cannot_become_columns_is_refused(frame: pd.DataFrame) -> None:
     with pytest.raises(RowError, match=r"^the DataFrame cannot become Arrow columns: .*a"):
         rows(frame, pa.schema([("a", pa.int64())]))
 
 
-def test_polars_types_are_taken() -> None:
+def test_polars_types_are_accepted() -> None:
     frame = pl.DataFrame(
         {
             "text": ["x", "a text longer than twelve bytes", None],
@@ -271,7 +271,7 @@ AVRO = {
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
-def test_a_missing_column_is_its_default(count: int) -> None:
+def test_a_missing_column_gets_its_default(count: int) -> None:
     data = pa.table({"a": [1] * count, "n": pa.nulls(count)})
     row = {
         "a": 1,
@@ -292,7 +292,7 @@ def test_a_missing_column_without_a_default_is_refused_nullable_or_not(name: str
         rows(data, AVRO)
 
 
-def test_a_missing_field_of_a_record_is_its_default_too() -> None:
+def test_a_missing_field_of_a_record_gets_its_default_too() -> None:
     data = pa.table({"a": [1, 2], "n": [1, 2], "s": [{"x": 1}, {"x": 2}]})
     assert [row["s"] for row in rows(data, AVRO)] == [{"x": 1, "y": 7}, {"x": 2, "y": 7}]
     data = pa.table({"a": [1], "n": [1], "s": [{"y": 1}]})
@@ -300,14 +300,14 @@ def test_a_missing_field_of_a_record_is_its_default_too() -> None:
         rows(data, AVRO)
 
 
-def test_a_superset_is_refused_by_name_or_cut_when_asked() -> None:
+def test_extra_columns_are_refused_by_name_or_left_out_on_request() -> None:
     data = TABLE.append_column("c", [[1, 2]]).append_column("d", [[1, 2]])
     with pytest.raises(RowError, match=r"^the data has 'c', 'd', .* \(a, b\): .*extra='ignore'"):
         rows(data, AB)
     assert rows(data, AB, extra="ignore") == ROWS
 
 
-def test_so_is_a_record_with_more_fields() -> None:
+def test_so_are_extra_fields_of_a_record() -> None:
     data = pa.table({"s": [{"x": 1, "y": 2}]})
     schema = pa.schema([("s", pa.struct([("x", pa.int64())]))])
     with pytest.raises(RowError, match=r"^the data has 's.y', which"):
@@ -315,13 +315,13 @@ def test_so_is_a_record_with_more_fields() -> None:
     assert rows(data, schema, extra="ignore") == [{"s": {"x": 1}}]
 
 
-def test_what_is_ignored_is_not_looked_at() -> None:
+def test_ignored_columns_are_not_checked() -> None:
     data = TABLE.append_column("bad", UTF8)
     assert rows(data, AB, extra="ignore") == ROWS
 
 
 @pytest.mark.parametrize("extra", ["drop", "", None, True])
-def test_extra_is_one_of_two(extra: Any) -> None:
+def test_extra_must_be_error_or_ignore(extra: Any) -> None:
     with pytest.raises(ValueError, match=r"^extra=.* 'error' or 'ignore'$"):
         rows(TABLE, AB, extra=extra)
 
@@ -402,7 +402,7 @@ BEFORE = dt.datetime(1960, 2, 29, 1, 2, 3)  # noqa: DTZ001
     ],
     ids=_id,
 )
-def test_a_value_that_stays_what_it_is_is_cast(
+def test_a_value_that_stays_exact_is_cast(
     given_type: pa.DataType, values: list[Any], to: pa.DataType
 ) -> None:
     array = pa.array(values, given_type)
@@ -415,7 +415,7 @@ def test_a_value_that_stays_what_it_is_is_cast(
     assert [comparable(each["x"]) for each in column(deep, into)] == wanted
 
 
-def test_an_integer_beyond_a_floats_run_of_integers_may_be_one_of_its_values() -> None:
+def test_an_integer_above_2_to_the_53_is_cast_if_a_float_holds_it_exactly() -> None:
     assert column(pa.array([(1 << 24) + 2]), pa.float32()) == [16777218.0]
 
 
@@ -434,7 +434,7 @@ RUNS = [
 
 
 @pytest.mark.parametrize(("values", "to"), RUNS, ids=_id)
-def test_runs_are_decoded_however_deep_and_from_the_middle(
+def test_runs_are_decoded_at_any_depth_and_from_the_middle(
     values: pa.Array, to: pa.DataType
 ) -> None:
     runs = pa.RunEndEncodedArray.from_arrays([3, 5], values)
@@ -457,7 +457,7 @@ def test_dictionaries_of_views_with_nulls_in_both_places_are_decoded() -> None:
     assert column(array.slice(1), pa.string()) == [None, None, "x"]
 
 
-def test_an_extension_types_storage_is_taken_where_it_fits() -> None:
+def test_an_extension_types_storage_is_accepted_where_it_fits() -> None:
     assert column(pa.ExtensionArray.from_storage(pa.json_(), pa.array(["{}"])), pa.string()) == [
         "{}"
     ]
@@ -489,10 +489,10 @@ def addresses(array: pa.Array) -> list[int]:
         (pa.array([[1, 2], None] * 30, pa.list_(pa.int64(), 2)), True),
     ],
 )
-def test_what_is_right_already_is_not_copied(array: pa.Array, nullable: bool) -> None:
+def test_data_that_already_fits_is_not_copied(array: pa.Array, nullable: bool) -> None:
     schema = pa.schema([pa.field("v", array.type, nullable=nullable)])
     data = pa.table([pa.chunked_array([array.slice(0, 7), array.slice(7)])], schema=schema)
-    found = made(data, schema, timestamp=None).columns["v"]
+    found = conformed(data, schema, timestamp=None).columns["v"]
     assert found.equals(data["v"])
     assert [len(each) for each in found.chunks] == [7, len(array) - 7]
     assert [addresses(each) for each in found.chunks] == [addresses(array)] * 2
@@ -501,7 +501,7 @@ def test_what_is_right_already_is_not_copied(array: pa.Array, nullable: bool) ->
 def test_text_in_larger_offsets_keeps_its_bytes() -> None:
     array = pa.array(["some text"] * 10, pa.large_string())
     data = pa.table({"v": array})
-    found = made(data, pa.schema([("v", pa.string())]), key="v")
+    found = conformed(data, pa.schema([("v", pa.string())]), key="v")
     assert found.columns["v"].chunk(0).buffers()[2].address == array.buffers()[2].address
     assert found.keys.chunk(0).buffers()[2].address == array.buffers()[2].address
 
@@ -546,7 +546,7 @@ WRAPS: list[tuple[Any, Any]] = [
 
 @given(st.sampled_from(LOSSY), st.lists(st.sampled_from(WRAPS), max_size=2), st.data())
 @settings(max_examples=150, deadline=None)
-def test_a_value_that_would_change_is_refused_by_its_row_however_deep(
+def test_a_value_that_would_change_is_refused_with_its_row_at_any_depth(
     case: tuple[pa.DataType, Any, Any, pa.DataType], wraps: list[Any], data: st.DataObject
 ) -> None:
     wide, good, bad, narrow = case
@@ -580,8 +580,8 @@ def test_a_value_that_would_change_is_refused_by_its_row_however_deep(
             pa.array([0.5, 0.1]),
             pa.float32(),
             (
-                "field 'v' is double in the data; its schema wants float or null: a value is "
-                "between two that the type has, or beyond them; row 1 has 0.1"
+                "field 'v' is double in the data; its schema wants float or null: "
+                "the type cannot hold a value exactly; row 1 has 0.1"
             ),
         ),
         (
@@ -600,7 +600,9 @@ def test_a_value_that_would_change_is_refused_by_its_row_however_deep(
     ],
     ids=["integer", "float", "type", "size"],
 )
-def test_a_refusal_says_what_and_where(array: pa.Array, to: pa.DataType, reason: str) -> None:
+def test_the_error_says_what_is_wrong_and_where(
+    array: pa.Array, to: pa.DataType, reason: str
+) -> None:
     assert refusal(array, to) == reason
 
 
@@ -632,7 +634,7 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize("count", [0, 2])
-def test_a_value_of_another_kind_is_refused(count: int) -> None:
+def test_a_value_of_another_family_is_refused(count: int) -> None:
     for one, other in FOREIGN:
         array = pa.array([None] * count, one)
         reason = refusal(array, other)
@@ -650,7 +652,7 @@ def test_a_value_of_another_kind_is_refused(count: int) -> None:
         pa.array([(1, 2, 3)], pa.month_day_nano_interval()),
     ],
 )
-def test_what_no_segment_stores_is_refused(array: pa.Array) -> None:
+def test_a_type_that_no_segment_stores_is_refused(array: pa.Array) -> None:
     assert refusal(array, pa.int64()).startswith(f"field 'v' is {array.type} in the data")
 
 
@@ -670,7 +672,7 @@ NEEDED = pa.field("x", pa.int8(), nullable=False)
         ([[{"x": 1}], [{"x": None}]], pa.list_(pa.struct([NEEDED])), "v.item.x", 1),
     ],
 )
-def test_a_null_where_none_is_allowed_is_refused(
+def test_a_null_in_a_required_field_is_refused(
     values: list[Any], to: pa.DataType, path: str, row: int
 ) -> None:
     reason = refusal(_loosely(values, to), to, nullable=False)
@@ -679,7 +681,7 @@ def test_a_null_where_none_is_allowed_is_refused(
 
 
 def _loosely(values: list[Any], to: pa.DataType) -> pa.Array:
-    """The values in the type, but any may be null."""
+    """Values of the type, in which anything may be null."""
     if pa.types.is_struct(to):
         loose = pa.struct([each.with_nullable(True) for each in to])
     elif pa.types.is_map(to):
@@ -718,7 +720,7 @@ def test_nulls_from_a_column_without_values_are_refused_as_well() -> None:
     ids=_id,
 )
 @pytest.mark.parametrize("null", [True, False], ids=["null", "garbage"])
-def test_a_null_record_of_what_cannot_be_null_is_written_and_read(
+def test_a_null_record_with_required_fields_is_written_and_read(
     kind: pa.DataType, value: Any, null: bool
 ) -> None:
     inner = pa.array([value, None if null else value, value], kind)
@@ -731,7 +733,7 @@ def test_a_null_record_of_what_cannot_be_null_is_written_and_read(
         records.slice(1),
         pa.concat_arrays([pa.nulls(1, records.type), records]),
     ):
-        found = made(pa.table({"v": array}), schema).columns
+        found = conformed(pa.table({"v": array}), schema).columns
         file = io.BytesIO()
         pq.write_table(found, file)
         assert _rows(pq.read_table(file)) == [
@@ -739,7 +741,7 @@ def test_a_null_record_of_what_cannot_be_null_is_written_and_read(
         ]
 
 
-def test_null_lists_of_fixed_size_are_taken_in_records_in_such_lists() -> None:
+def test_null_fixed_size_lists_in_records_in_fixed_size_lists_are_accepted() -> None:
     """Arrow's own cast puts nulls under the inner ones, and then refuses the outer ones."""
     pair = pa.list_(pa.field("item", pa.uint16(), nullable=False), 2)
     to = pa.list_(pa.struct([pa.field("r", pair)]), 3)
@@ -749,8 +751,8 @@ def test_null_lists_of_fixed_size_are_taken_in_records_in_such_lists() -> None:
     assert column(pa.concat_arrays([array, pa.nulls(1, to)]), to) == [*values, None]
 
 
-def test_a_slice_of_lists_is_taken_as_lists_of_fixed_size() -> None:
-    """A null record that it leaves out has a null where its field allows none."""
+def test_a_slice_of_lists_becomes_fixed_size_lists() -> None:
+    """A null record outside of the slice has a null in a required field."""
     nulls = pa.array([True, False, False, False])
     records = pa.StructArray.from_arrays(
         [pa.array([None, 1, 2, 3], pa.int8())], fields=[NEEDED], mask=nulls
@@ -761,7 +763,7 @@ def test_a_slice_of_lists_is_taken_as_lists_of_fixed_size() -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.decimal32(9, 2), pa.decimal64(18, 2)], ids=str)
-def test_maps_may_have_narrow_decimals_for_keys(kind: pa.DataType) -> None:
+def test_maps_may_have_narrow_decimals_as_keys(kind: pa.DataType) -> None:
     to = pa.map_(kind, pa.int8())
     values = [[(D("1.50"), 1), (D("-2.25"), 2)], None]
     assert column(pa.array(values, to), to) == [dict(values[0]), None]
@@ -769,27 +771,27 @@ def test_maps_may_have_narrow_decimals_for_keys(kind: pa.DataType) -> None:
     assert "has two keys that are equal" in refusal(twice, to)
 
 
-def test_a_column_without_values_is_null_records_of_what_cannot_be_null() -> None:
+def test_a_column_of_type_null_becomes_null_records_with_required_fields() -> None:
     schema = pa.schema([("v", pa.struct([NEEDED]))])
     file = io.BytesIO()
-    pq.write_table(made(pa.table({"v": pa.nulls(2)}), schema).columns, file)
+    pq.write_table(conformed(pa.table({"v": pa.nulls(2)}), schema).columns, file)
     assert pq.read_table(file).to_pylist() == [{"v": None}] * 2
 
 
-def test_records_in_a_list_of_the_right_type_are_looked_at() -> None:
+def test_records_in_a_list_of_the_right_type_are_checked() -> None:
     records = pa.StructArray.from_arrays(
         [pa.array([1, None], pa.int8())], fields=[NEEDED], mask=pa.array([False, True])
     )
     lists = pa.ListArray.from_arrays([0, 2], records)
     schema = pa.schema([("v", lists.type)])
     file = io.BytesIO()
-    pq.write_table(made(pa.table({"v": lists}), schema).columns, file)
+    pq.write_table(conformed(pa.table({"v": lists}), schema).columns, file)
     assert pq.read_table(file).to_pylist() == [{"v": [{"x": 1}, None]}]
 
 
 @pytest.mark.parametrize("deep", [False, True])
-def test_what_is_under_a_null_may_be_anything(deep: bool) -> None:
-    """Also a null, and what would not fit."""
+def test_values_under_a_null_may_be_anything(deep: bool) -> None:
+    """Even nulls in required fields, and values that would not fit."""
     inner = pa.StructArray.from_arrays(
         [pa.array([1, None, 1000, 2])], names=["x"], mask=pa.array([False, True, True, False])
     )
@@ -808,14 +810,14 @@ def test_what_is_under_a_null_may_be_anything(deep: bool) -> None:
     ]
 
 
-def test_one_null_of_its_own_shows_among_those_of_its_record() -> None:
+def test_a_fields_own_null_is_found_among_the_nulls_of_its_record() -> None:
     records = pa.StructArray.from_arrays(
         [pa.array([1, 2, None, None])], names=["x"], mask=pa.array([True, True, True, False])
     )
     assert "; row 3 has {'x': None}" in refusal(records, pa.struct([NEEDED]))
 
 
-# --- what readers would refuse --------------------------------------------------------------------
+# --- data that readers would refuse ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -895,7 +897,7 @@ def test_a_map_with_two_equal_keys_is_refused(keys: list[Any], key: pa.DataType)
     assert len(column(maps(keys, key, [0, 1, 2, 3, 4]), to)) == 4
 
 
-def test_what_python_has_as_two_keys_are_two() -> None:
+def test_keys_that_differ_in_python_are_two_keys() -> None:
     to = pa.map_(pa.timestamp("us", "UTC"), pa.int64())
     assert column(maps(AUTUMN, to.key_type, [0, 2]), to) == [{AUTUMN[0]: 0, AUTUMN[1]: 1}]
 
@@ -934,14 +936,14 @@ SYMBOLS = {"type": "enum", "name": "e", "symbols": ["B", "A"]}
         ({"type": "map", "values": SYMBOLS}, [[("x", "A")]], [("x", "a")], "v.value"),
     ],
 )
-def test_a_symbol_the_enum_does_not_have_is_refused(
+def test_a_symbol_that_the_enum_does_not_have_is_refused(
     kind: Any, good: list[Any], bad: Any, path: str
 ) -> None:
     arrow = RecordSchema.parse(enum(kind)).arrow.field("v").type
     assert len(rows(pa.table({"v": pa.array(good, arrow)}), enum(kind))) == len(good)
     with pytest.raises(RowError) as raised:
         rows(pa.table({"v": pa.array([*good, bad], arrow)}), enum(kind))
-    start = f"field '{path}' has another symbol than A, B; row {len(good)} has "
+    start = f"field '{path}' has a symbol other than A, B; row {len(good)} has "
     assert raised.value.reason.startswith(start)
 
 
@@ -951,9 +953,9 @@ V = pa.schema([("v", pa.int64())])
 
 
 def other(array: pa.Array, argument: str, schema: pa.Schema = V) -> ArrowRows:
-    """Conform a column that says something of each record, beside one that is sent."""
+    """Conform a column of keys, times or headers, beside one that is sent."""
     data = pa.table({"v": range(len(array)), "o": array})
-    found = made(data, schema, **{argument: "o"})
+    found = conformed(data, schema, **{argument: "o"})
     assert {len(each) for each in found} == {len(array)}
     assert found.columns.column_names == schema.names
     assert found.keys.type == kafka_column.key_array([]).type
@@ -979,8 +981,8 @@ def milliseconds(found: ArrowRows) -> list[int]:
     return values
 
 
-def test_without_these_columns_records_have_no_key_and_no_headers_and_are_now() -> None:
-    found = made(TABLE, AB)
+def test_without_these_columns_records_have_the_current_time_no_key_and_no_headers() -> None:
+    found = conformed(TABLE, AB)
     assert found.keys.to_pylist() == [None, None]
     assert milliseconds(found) == [NOW, NOW]
     assert headers(found) == [None, None]
@@ -988,18 +990,18 @@ def test_without_these_columns_records_have_no_key_and_no_headers_and_are_now() 
 
 @pytest.mark.parametrize("argument", ["key", "timestamp", "headers"])
 @pytest.mark.parametrize(("name", "count"), [("no", 0), ("twice", 2)])
-def test_a_column_that_is_not_one_of_the_datas_is_refused(
+def test_a_column_that_the_data_does_not_have_is_refused(
     argument: str, name: str, count: int
 ) -> None:
     data = pa.table([[1], [2], [3]], names=["v", "twice", "twice"])
     with pytest.raises(RowError, match=rf"^{argument}='{name}' names {count} columns .* v, twice"):
-        made(data, V, **{argument: name})
+        conformed(data, V, **{argument: name})
 
 
 def test_a_column_that_the_schema_has_too_is_sent_as_both() -> None:
     data = pa.table({"v": [1, 2], "o": ["x", "y"]})
     schema = pa.schema([("o", pa.string()), ("v", pa.int64())])
-    found = made(data, schema, key="o", timestamp="v")
+    found = conformed(data, schema, key="o", timestamp="v")
     assert found.columns.to_pylist() == [{"o": "x", "v": 1}, {"o": "y", "v": 2}]
     assert found.keys.to_pylist() == [b"x", b"y"]
     assert milliseconds(found) == [1, 2]
@@ -1025,7 +1027,7 @@ def test_keys_are_bytes_or_text(kind: pa.DataType) -> None:
     assert other(pa.array(values, kind), "key").keys.to_pylist() == ["é".encode(), None]
 
 
-def test_an_empty_key_is_not_no_key() -> None:
+def test_an_empty_key_stays_an_empty_key() -> None:
     assert other(pa.array(["", None]), "key").keys.to_pylist() == [b"", None]
     assert other(pa.nulls(1), "key").keys.to_pylist() == [None]
 
@@ -1036,10 +1038,10 @@ def test_an_empty_key_is_not_no_key() -> None:
 )
 def test_keys_of_other_types_are_refused(array: pa.Array) -> None:
     reason = other_refusal(array, "key")
-    assert reason == f"column 'o' is {array.type}; a key is binary or string"
+    assert reason == f"column 'o' is {array.type}; a key must be binary or string"
 
 
-def test_keys_that_are_not_valid_are_refused_by_their_row() -> None:
+def test_invalid_keys_are_refused_with_their_row() -> None:
     assert "Invalid UTF8" in other_refusal(UTF8, "key")
     assert other_refusal(UTF8, "key").endswith("; row 1")
 
@@ -1072,10 +1074,12 @@ def test_times_are_timestamps_or_milliseconds_rounded_down(
 )
 def test_times_of_other_types_are_refused(array: pa.Array) -> None:
     reason = other_refusal(array, "timestamp")
-    assert reason == f"column 'o' is {array.type}; a record's time is a timestamp or an integer"
+    assert (
+        reason == f"column 'o' is {array.type}; a record's time must be a timestamp or an integer"
+    )
 
 
-def test_a_time_that_no_column_holds_is_refused_by_its_row() -> None:
+def test_a_time_out_of_range_is_refused_with_its_row() -> None:
     assert "; row 1" in other_refusal(pa.array([1, 1 << 63], pa.uint64()), "timestamp")
     assert "; row 1" in other_refusal(pa.array([1, 1 << 60], pa.timestamp("s")), "timestamp")
 
@@ -1107,28 +1111,31 @@ def test_headers_are_maps(value: pa.DataType) -> None:
     assert headers(other(array.slice(1), "headers")) == wanted[1:]
 
 
-def test_a_column_of_nulls_is_no_headers() -> None:
+def test_a_column_of_nulls_means_no_headers() -> None:
     assert headers(other(pa.nulls(2), "headers")) == [None, None]
 
 
 def test_headers_of_polars() -> None:
     frame = pl.DataFrame({"v": [1], "o": [[{"key": "k", "value": "v"}]]})
-    assert headers(made(frame, V, headers="o")) == [[("k", b"v")]]
+    assert headers(conformed(frame, V, headers="o")) == [[("k", b"v")]]
 
 
 @pytest.mark.parametrize(
     ("array", "reason"),
     [
-        (pa.array(["x"]), "column 'o' is string; headers are a map, or a list of key and value"),
-        (pa.array([["x"]]), "column 'o' is list<item: string>; headers are a map, or a list"),
+        (
+            pa.array(["x"]),
+            "column 'o' is string; headers must be a map, or a list of key and value",
+        ),
+        (pa.array([["x"]]), "column 'o' is list<item: string>; headers must be a map, or a list"),
         (
             pa.array([[{"a": "x", "b": "y"}]]),
             "column 'o' is list<item: struct<a: string, b: string",
         ),
-        (pa.array([[{"key": "x"}]]), "column 'o' is list<item: struct<key: string>>; headers are"),
+        (pa.array([[{"key": "x"}]]), "column 'o' is list<item: struct<key: string>>; headers must"),
         (
             pa.array([[], [{"key": "x", "value": 1}]]),
-            "column 'o.value' is int64; a header's value is binary or string",
+            "column 'o.value' is int64; a header's value must be binary or string",
         ),
         (
             pa.array([[], [{"key": b"x", "value": "y"}]]),
@@ -1147,14 +1154,14 @@ def test_headers_of_polars() -> None:
         ),
     ],
 )
-def test_headers_that_are_none_are_refused(array: pa.Array, reason: str) -> None:
+def test_columns_that_are_not_headers_are_refused(array: pa.Array, reason: str) -> None:
     assert other_refusal(array, "headers").startswith(reason)
 
 
-# --- more than one array holds --------------------------------------------------------------------
+# --- more than one array can hold -----------------------------------------------------------------
 
 
-def test_rows_that_fit_alone_but_not_together_become_more_chunks() -> None:
+def test_rows_that_fit_alone_but_not_together_become_several_chunks() -> None:
     """A string array holds 2 GiB of text; views, dictionaries and large strings may hold more."""
 
     def three_at_most(array: pa.Array) -> pa.Array:
@@ -1162,18 +1169,18 @@ def test_rows_that_fit_alone_but_not_together_become_more_chunks() -> None:
             raise pa.ArrowInvalid("input array too large")
         return pc.negate(array)
 
-    found = convert(pa.chunked_array([list(range(8)), [8]]), "v", three_at_most)
+    found = convert_chunks(pa.chunked_array([list(range(8)), [8]]), "v", three_at_most)
     assert found.to_pylist() == [-each for each in range(9)]
     assert [len(each) for each in found.chunks] == [3, 3, 2, 1]
     with pytest.raises(RowError, match=r"^field 'v' is int64 .* too large; row 9 has 9$"):
-        convert(pa.chunked_array([[0], list(range(1, 12))]), "v", three_at_most)
+        convert_chunks(pa.chunked_array([[0], list(range(1, 12))]), "v", three_at_most)
 
 
 # --- anything -------------------------------------------------------------------------------------
 
 
-def _wider_plain(arrow: pa.DataType) -> list[pa.DataType]:  # noqa: PLR0911 - one for each kind
-    """Types that hold each value of a type."""
+def _wider_leaf(arrow: pa.DataType) -> list[pa.DataType]:  # noqa: PLR0911 - one for each kind
+    """Types that hold every value of a type."""
     if pa.types.is_integer(arrow):
         return [arrow, pa.uint64() if arrow == pa.uint64() else pa.int64()]
     if pa.types.is_floating(arrow):
@@ -1201,7 +1208,7 @@ def _wider(draw: st.DrawFn, each: pa.Field) -> pa.Field:
         inner = [_wider(draw, arrow.field(i)) for i in range(arrow.num_fields)]
         wide = pa.struct(draw(st.permutations(inner)))
     elif pa.types.is_map(arrow):
-        key = draw(st.sampled_from(_wider_plain(arrow.key_type)))
+        key = draw(st.sampled_from(_wider_leaf(arrow.key_type)))
         wide = pa.map_(key, _wider(draw, arrow.item_field))
     elif pa.types.is_nested(arrow):
         item = _wider(draw, arrow.value_field).with_name("other")
@@ -1210,7 +1217,7 @@ def _wider(draw: st.DrawFn, each: pa.Field) -> pa.Field:
             kinds.append(lambda item: pa.list_(item, arrow.list_size))
         wide = draw(st.sampled_from(kinds))(item)
     else:
-        wide = draw(st.sampled_from(_wider_plain(arrow)))
+        wide = draw(st.sampled_from(_wider_leaf(arrow)))
     return pa.field(each.name, wide, nullable=each.nullable or draw(st.booleans()))
 
 
@@ -1234,7 +1241,7 @@ def _table(given_rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
     report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )
-def test_any_rows_are_the_same_from_any_layout(
+def test_any_rows_are_equal_from_any_layout(
     drawn: tuple[pa.Schema, pa.Schema, list[dict[str, Any]]], data: st.DataObject
 ) -> None:
     schema, wide, values = drawn
@@ -1248,7 +1255,7 @@ def test_any_rows_are_the_same_from_any_layout(
     start = data.draw(st.integers(0, len(values)))
     cut = data.draw(st.integers(0, len(values)))
     slices = [twice.slice(start, cut), twice.slice(start + cut, len(values) - cut)]
-    found = made(pa.concat_tables(slices), schema)
+    found = conformed(pa.concat_tables(slices), schema)
     wanted = (wanted * 2)[start : start + len(values)]
     assert found.columns.schema.equals(same.schema, check_metadata=True)
     assert _rows(found.columns) == wanted

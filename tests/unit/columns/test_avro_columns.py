@@ -1,4 +1,4 @@
-"""Any rows of any Avro schema are read as they were produced, defaults filled."""
+"""Rows of any Avro schema are read as they were produced, with defaults filled in."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEFT_OUT = object()
 
 
 class Typed(NamedTuple):
-    """An Avro type, and values of it: as they are given, and as they are read."""
+    """An Avro type, and values of it: as they are produced, and as they are read."""
 
     avro: Any
     pairs: Pairs
@@ -36,7 +36,7 @@ def _whole(bits: int) -> Pairs:
 
 
 def _cut(value: Any) -> Any:
-    """Return a time without what milliseconds do not hold: given so, it is read so."""
+    """Return a time cut to whole milliseconds, so that it is read as it was produced."""
     return value.replace(microsecond=value.microsecond // 1000 * 1000)
 
 
@@ -146,7 +146,7 @@ DEFAULTS = [
         {"type": "array", "items": ["null", "double"]}, _same(st.lists(st.none() | st.just(0.5)))
     ),
 ]
-"""Here the first of a pair is as JSON writes it."""
+"""The first value of each pair is in the form that JSON has for it."""
 
 
 @st.composite
@@ -172,7 +172,7 @@ def records(draw: st.DrawFn, depth: int) -> Typed:
 
 
 def renamed(avro: Any, numbers: Any) -> Any:
-    """Return the schema with a name of its own for each of its types."""
+    """Return the schema with a different name for each of its types."""
     if isinstance(avro, list):
         return [renamed(each, numbers) for each in avro]
     if not isinstance(avro, dict):
@@ -205,7 +205,7 @@ def test_rows_are_read_as_they_were_produced(table: Typed, data: st.DataObject) 
 
 
 def exact(value: Any) -> Any:
-    """Return a value that is equal only to one of its own types: 1 is not 1.0, nor 0.0 -0.0."""
+    """Return a value that equals only one of its own type: 1 is not 1.0, and 0.0 is not -0.0."""
     if isinstance(value, dict):
         return {key: exact(each) for key, each in value.items()}
     if isinstance(value, list):

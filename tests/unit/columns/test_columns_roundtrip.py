@@ -1,4 +1,4 @@
-"""Any rows of any schema come back from a segment as they went in."""
+"""Rows of any schema come back from a segment as they went in."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ OTHERS = st.tuples(
 
 
 def comparable(value: Any) -> Any:
-    """Return a value that is equal to itself, of one type for each kind."""
+    """Return a value that compares equal after a round trip, NaN included."""
     if isinstance(value, dict):
         return {comparable(key): comparable(each) for key, each in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Columns become rows: dicts with any names, which have nothing to do with each other."""
+"""Columns become rows: independent dicts, whatever the names of the columns."""
 
 from __future__ import annotations
 

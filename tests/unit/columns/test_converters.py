@@ -1,4 +1,4 @@
-"""Columns that are converted without pyarrow are what pyarrow would have made of them."""
+"""Columns that are converted without pyarrow equal those that pyarrow would return."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ZONES = st.one_of(
 
 
 def outcome(convert: Any, values: Any) -> Any:
-    """Return the array, or that there is none."""
+    """Return the array, or None if the values cannot be converted."""
     try:
         return convert(values)
     except (ValueError, OverflowError, TypeError):
@@ -56,8 +56,8 @@ def test_local_times_are_the_same(arrow: pa.DataType, values: list[Any]) -> None
     assert outcome(converter(arrow), values) == expected
 
 
-def test_an_hour_that_is_there_twice_is_two() -> None:
-    """Python subtracts wall times where both have one zone: an hour would be lost."""
+def test_an_hour_that_repeats_counts_as_two() -> None:
+    """Python subtracts wall times if both have the same zone: an hour would be lost."""
     zone = zoneinfo.ZoneInfo("Europe/Paris")
     values = [
         dt.datetime(2020, 7, 1, tzinfo=zone),
@@ -104,6 +104,6 @@ def test_integers_are_packed_to_their_last_value(
 @pytest.mark.parametrize(
     "arrow", [pa.int32(), pa.timestamp("us", "UTC"), pa.float32(), pa.time32("ms"), pa.string()]
 )
-def test_no_values_are_a_column_too(arrow: pa.DataType) -> None:
+def test_no_values_make_an_empty_column(arrow: pa.DataType) -> None:
     found = converter(arrow)([])
     assert (found.type, len(found)) == (arrow, 0)

@@ -1,4 +1,4 @@
-"""Nulls that only nulls hide get a value; everything else stays what it is."""
+"""Nulls of required values under nulls are filled; everything else stays unchanged."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LEAVES = {
 
 
 @pytest.mark.parametrize("leaf", LEAVES, ids=str)
-def test_a_hidden_null_becomes_nothing_of_its_type(leaf: pa.DataType) -> None:
+def test_a_hidden_null_becomes_its_types_empty_value(leaf: pa.DataType) -> None:
     kind = pa.struct([required("r", pa.struct([required("x", leaf), ("y", leaf)]))])
     found = filled(pa.nulls(2, kind), pa.field("s", kind))
     found.validate(full=True)
@@ -74,7 +74,7 @@ def test_slices_keep_their_rows(kind: pa.DataType) -> None:
 
 @pytest.mark.parametrize("bounds", [slice(1, 3), slice(0, 2), slice(0, 0)], ids=str)
 @pytest.mark.parametrize("size", [0, 2])
-def test_a_slice_is_without_the_hidden_nulls_that_it_leaves_out(size: int, bounds: slice) -> None:
+def test_a_slice_has_no_hidden_nulls_outside_of_it(size: int, bounds: slice) -> None:
     children = [pa.array([None, 1, 2, None], pa.int8())]
     kind: pa.DataType = pa.struct([required("x", pa.int8())])
     validity = pa.py_buffer(b"\6")
@@ -88,8 +88,8 @@ def test_a_slice_is_without_the_hidden_nulls_that_it_leaves_out(size: int, bound
     assert found.cast(kind).equals(found)
 
 
-def test_a_required_null_that_can_be_seen_stays() -> None:
-    """Whoever made it has said what is not so; to make a number of it would be worse."""
+def test_a_required_null_that_is_not_hidden_stays() -> None:
+    """The data breaks its own schema; a made-up number would be worse."""
     kind = pa.struct([required("n", pa.int32()), required("m", pa.int32())])
     given = pa.Array.from_buffers(
         kind,
@@ -116,5 +116,5 @@ def test_a_required_null_that_can_be_seen_stays() -> None:
     ],
     ids=lambda array: str(array.type),
 )
-def test_what_needs_nothing_is_returned_as_it_is(array: pa.Array) -> None:
+def test_an_array_with_nothing_to_fill_is_returned_itself(array: pa.Array) -> None:
     assert filled(array, pa.field("c", array.type)) is array

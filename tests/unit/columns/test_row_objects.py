@@ -1,4 +1,4 @@
-"""A row may be an object of any of the usual kinds; none of their libraries is needed for it."""
+"""A row may be an object of any common library; none of them has to be installed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SCHEMA = {
 
 
 class Object:
-    """What the stand-ins for the libraries' classes have in common: attributes, in any order."""
+    """The base of the stand-ins for the libraries' classes: attributes, in any order."""
 
     def __init__(self, **given: Any) -> None:
         for name, value in reversed(given.items()):
@@ -113,7 +113,7 @@ def stored(row: Any) -> Any:
 
 
 @pytest.mark.parametrize(("row", "point"), KINDS)
-def test_an_object_is_a_row_and_a_record_in_one(row: Any, point: Any) -> None:
+def test_an_object_can_be_a_row_or_a_record_in_a_row(row: Any, point: Any) -> None:
     given = row(name="a", at=point(x=1, y=2), path=[point(x=3, y=4), {"x": 5, "y": 6}])
     assert stored(given) == {
         "name": "a",
@@ -125,8 +125,8 @@ def test_an_object_is_a_row_and_a_record_in_one(row: Any, point: Any) -> None:
 @pytest.mark.parametrize(
     ("row", "point"), [each for each in KINDS if each[0] not in (DataRow, TupleRow)]
 )
-def test_what_an_object_lacks_is_missing(row: Any, point: Any) -> None:
-    """The default stands in, also where a mapping would make one up; or the row is refused."""
+def test_a_field_that_an_object_lacks_is_missing(row: Any, point: Any) -> None:
+    """It gets the default, even if a mapping would make a value up; without one it is refused."""
     assert stored(row(name="a", at=point(x=1))) == {
         "name": "a",
         "at": {"x": 1, "y": 5},
@@ -150,12 +150,12 @@ class More:
 
 
 @pytest.mark.parametrize("at", [More(), namedtuple("T", "x y z")(1, 2, 3), {"x": 1, "z": 3}])  # noqa: PYI024 - as above
-def test_what_an_object_has_beyond_the_schema_is_refused(at: Any) -> None:
+def test_a_field_of_an_object_that_the_schema_lacks_is_refused(at: Any) -> None:
     with pytest.raises(RowError, match=r"^field 'at\.z' is not in the topic's schema, which has "):
         columns().take({"name": "a", "at": at})
 
 
-def test_what_a_pydantic_model_allows_beyond_its_fields_is_not_dropped() -> None:
+def test_the_extra_fields_of_a_pydantic_model_are_not_dropped() -> None:
     point = PydanticPoint(x=1, y=2, model_extra={"z": 3})
     with pytest.raises(RowError, match=r"^field 'at\.z' is not in the topic's schema"):
         columns().take({"name": "a", "at": point})
@@ -165,18 +165,18 @@ def test_what_a_pydantic_model_allows_beyond_its_fields_is_not_dropped() -> None
     "row", [(1, 2, 3), [("name", "a")], object(), SimpleNamespace(name="a"), DataRow, 5, None]
 )
 def test_nothing_else_is_a_row(row: Any) -> None:
-    """A class is none: its instances are."""
+    """Nor is a class whose instances are rows."""
     with pytest.raises(TypeError) as raised:
         columns().take(row)
     assert str(raised.value) == (
-        "a row is a dict or other mapping, a namedtuple, or an object of a dataclass, attrs, "
+        "a row must be a dict or other mapping, a namedtuple, or an object of a dataclass, attrs, "
         f"msgspec or pydantic class, not {type(row).__name__}"
     )
     with pytest.raises(RowError, match=r"^field 'at' is .*; its schema wants a record: a dict or "):
         columns().take({"name": "a", "at": row if row is not None else 5})
 
 
-def test_an_object_that_is_changed_afterwards_changes_nothing() -> None:
+def test_changing_an_object_afterwards_changes_nothing() -> None:
     point = MsgspecPoint(x=1, y=2)
     row = MsgspecRow(name="a", at=point, path=[point])
     made = columns()

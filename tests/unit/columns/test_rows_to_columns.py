@@ -1,4 +1,4 @@
-"""Rows become columns by value, never coerced; a row that does not fit is refused alone."""
+"""Rows are copied into columns and never coerced; a row that does not fit is refused alone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def columns(schema: Any) -> RowColumns:
 
 
 def of(kind: pa.DataType, *, nullable: bool = True) -> RowColumns:
-    """Columns of one field "v"."""
+    """Columns with one field, "v"."""
     return columns(pa.schema([pa.field("v", kind, nullable=nullable)]))
 
 
@@ -42,7 +42,7 @@ def kept_and_refused(made: RowColumns, *rows: Any) -> tuple[list[Any], dict[int,
 
 
 def values(kind: pa.DataType, *given: Any) -> tuple[list[Any], dict[int, str]]:
-    """Convert values of the one field "v"."""
+    """Convert values of the field "v"."""
     kept, refused = kept_and_refused(of(kind), *({"v": each} for each in given))
     return [row["v"] for row in kept], refused
 
@@ -65,7 +65,7 @@ AVRO = {
 # --- rows ---------------------------------------------------------------------------------------
 
 
-def test_a_row_is_taken_in_the_schemas_order() -> None:
+def test_a_rows_values_are_in_the_schemas_order() -> None:
     made = columns(pa.schema([("a", pa.int8()), ("b", pa.int8())]))
     assert made.take({"b": 2, "a": 1})[0] == (1, 2)
 
@@ -77,7 +77,7 @@ def test_any_mapping_is_a_row(kind: Any) -> None:
 
 @pytest.mark.parametrize("row", [[1], (1,), 5, object(), {1, 2}])
 def test_anything_else_is_a_type_error(row: Any) -> None:
-    with pytest.raises(TypeError, match=f"^a row is a dict or .*, not {type(row).__name__}$"):
+    with pytest.raises(TypeError, match=f"^a row must be a dict or .*, not {type(row).__name__}$"):
         of(pa.int8()).take(row)
 
 
@@ -97,18 +97,18 @@ def test_an_unknown_field_beside_a_default_is_refused_by_name() -> None:
         columns(AVRO).take({"a": 1, "e": None, "x": 2})
 
 
-def test_a_fields_default_stands_in() -> None:
+def test_a_missing_field_gets_its_default() -> None:
     kept, refused = kept_and_refused(columns(AVRO), {"a": 1, "e": "B"})
     assert (kept, refused) == ([{"a": 1, "b": None, "c": [b"\xff"], "e": "B"}], {})
 
 
 @pytest.mark.parametrize("symbol", ["C", "", 1, ["A"], {"A": 1}, b"A"])
-def test_a_symbol_the_enum_does_not_have_is_refused_at_once(symbol: Any) -> None:
+def test_a_symbol_that_the_enum_does_not_have_is_refused_at_once(symbol: Any) -> None:
     with pytest.raises(RowError, match=r"^field 'e' is .*; its enum has A, B$"):
         columns(AVRO).take({"a": 1, "e": symbol})
 
 
-class Letter(str, enum.Enum):  # noqa: UP042 - what code before Python 3.11 has
+class Letter(str, enum.Enum):  # noqa: UP042 - as in code for Python before 3.11
     A = "A"
 
 
@@ -116,7 +116,7 @@ class Plain(enum.Enum):
     A = "A"
 
 
-def test_an_enums_member_is_its_symbol() -> None:
+def test_an_enum_member_is_stored_as_its_symbol() -> None:
     (values, _) = columns(AVRO).take({"a": 1, "e": Letter.A})
     assert (values[3], type(values[3])) == ("A", str)
     with pytest.raises(RowError, match=r"^field 'e' is Plain .*; its enum has A, B$"):
@@ -147,7 +147,7 @@ def test_a_uuid_is_stored_as_its_type_says(
     assert (kept, refused) == ([{"v": [expected] if inside else expected}], {})
 
 
-def test_a_uuid_is_no_text_elsewhere() -> None:
+def test_a_uuid_is_refused_by_other_text_fields() -> None:
     with pytest.raises(RowError, match=r"^field 'v' is UUID .*; its schema wants string or null$"):
         of(pa.string()).take({"v": UUID})
 
@@ -171,7 +171,7 @@ DEEP = {
 }
 
 
-def test_defaults_are_filled_inside_records_wherever_they_are() -> None:
+def test_defaults_are_filled_inside_records_at_any_depth() -> None:
     row = {"one": {}, "many": [{"x": 1}, None, {"y": [b""]}]}
     kept, refused = kept_and_refused(columns(DEEP), row)
     assert refused == {}
@@ -190,7 +190,7 @@ def test_an_unknown_field_inside_is_refused_beside_defaults(bad: Any) -> None:
         columns(DEEP).take({"one": bad, "many": []})
 
 
-# --- by value -----------------------------------------------------------------------------------
+# --- copying ------------------------------------------------------------------------------------
 
 NESTED = pa.schema(
     [
@@ -203,7 +203,7 @@ NESTED = pa.schema(
 )
 
 
-def test_changing_a_row_after_it_was_taken_changes_nothing() -> None:
+def test_changing_a_row_afterwards_changes_nothing() -> None:
     backing = bytearray(b"view")
     row: dict[str, Any] = {
         "l": [[1], [2]],
@@ -230,7 +230,7 @@ def test_changing_a_row_after_it_was_taken_changes_nothing() -> None:
     ]
 
 
-def test_a_row_may_be_used_again_for_the_next_one() -> None:
+def test_a_row_object_may_be_reused_for_the_next_row() -> None:
     row: dict[str, Any] = {"v": []}
     made = of(pa.list_(pa.int8()))
     builder = made.builder()
@@ -241,16 +241,16 @@ def test_a_row_may_be_used_again_for_the_next_one() -> None:
 
 
 @pytest.mark.parametrize("given", [(1, 2), np.array([1, 2]), range(1, 3)])
-def test_a_list_may_be_any_series(given: Any) -> None:
+def test_a_list_may_be_any_iterable_collection(given: Any) -> None:
     assert values(pa.list_(pa.int64()), given) == ([[1, 2]], {})
 
 
-def test_an_iterator_is_no_list_for_it_could_be_read_once_only() -> None:
+def test_an_iterator_is_refused_as_a_list_because_it_reads_only_once() -> None:
     with pytest.raises(RowError, match="its schema wants a list"):
         of(pa.list_(pa.int64())).take({"v": iter([1, 2])})
 
 
-def test_larger_values_are_charged_more() -> None:
+def test_larger_values_count_more_bytes() -> None:
     def charge(kind: pa.DataType, value: Any) -> int:
         return of(kind).take({"v": value})[1]
 
@@ -264,13 +264,13 @@ def test_larger_values_are_charged_more() -> None:
         assert charge(kind, wrap("é" * 1000)) - charge(kind, wrap("")) == 4000
 
 
-def test_text_that_is_not_ascii_does_not_make_its_neighbours_dearer() -> None:
+def test_text_that_is_not_ascii_does_not_raise_the_count_of_other_texts() -> None:
     made = columns(pa.schema([("a", pa.string()), ("b", pa.string()), ("c", pa.string())]))
     base = made.take({"a": "", "b": "", "c": None})[1]
     assert made.take({"a": "é" * 10, "b": "x" * 10, "c": None})[1] == base + 40 + 10
 
 
-# --- poison rows --------------------------------------------------------------------------------
+# --- rows that do not fit -----------------------------------------------------------------------
 
 
 class Broken:
@@ -348,13 +348,13 @@ def test_a_value_of_a_wrong_type_is_refused_at_once(
             decimal.Decimal("NaN"),
             "field 'v': Decimal Decimal('NaN'): ",
         ),
-        (pa.time32("ms"), 86_399_999, 86_400_000, "field 'v': int 86400000: no day has such a"),
-        (pa.time64("us"), 0, -1, "field 'v': int -1: no day has such a time"),
+        (pa.time32("ms"), 86_399_999, 86_400_000, "field 'v': int 86400000: a time of day is"),
+        (pa.time64("us"), 0, -1, "field 'v': int -1: a time of day is outside its 24 hours"),
         (
             pa.list_(pa.time32("ms")),
             [0],
             [0, 86_400_000],
-            "field 'v': list [0, 86400000]: no day has such a time",
+            "field 'v': list [0, 86400000]: a time of day is outside its 24 hours",
         ),
         (pa.list_(pa.int8()), [1], [1, 128], "field 'v': list [1, 128]: "),
         (pa.list_(pa.string()), ["a"], ["\ud800"], "field 'v': list ['\\ud800']: "),
@@ -364,7 +364,7 @@ def test_a_value_of_a_wrong_type_is_refused_at_once(
     ],
     ids=_id,
 )
-def test_a_poison_row_is_refused_alone_with_its_field(
+def test_a_row_that_cannot_be_converted_is_refused_alone_with_its_field(
     kind: pa.DataType, good: Any, bad: Any, reason: str
 ) -> None:
     kept, refused = values(kind, good, bad, good)
@@ -441,13 +441,13 @@ def test_a_wrong_nested_value_is_refused_at_once_with_its_path(
     assert raised.value.reason.startswith(reason)
 
 
-def test_a_null_where_none_is_allowed_is_refused_at_once() -> None:
+def test_a_null_in_a_required_field_is_refused_at_once() -> None:
     with pytest.raises(RowError, match=r"^field 'v' is null, and its schema does not allow null$"):
         of(pa.string(), nullable=False).take({"v": None})
 
 
-def test_a_good_row_says_nothing_of_the_next_one() -> None:
-    """Types that were good are remembered; others are looked at however often they come."""
+def test_a_good_row_does_not_excuse_the_next_one() -> None:
+    """The types of the last good row are remembered; all others are checked every time."""
     made = columns(pa.schema([("a", pa.int8()), pa.field("b", pa.int8(), nullable=False)]))
     for _ in range(3):
         assert made.take({"a": None, "b": 1})[0] == (None, 1)
@@ -457,7 +457,7 @@ def test_a_good_row_says_nothing_of_the_next_one() -> None:
                 made.take(bad)
 
 
-def test_no_combination_of_nulls_is_taken_for_another() -> None:
+def test_no_combination_of_nulls_is_mistaken_for_another() -> None:
     made = columns(pa.schema([(str(i), pa.string()) for i in range(11)]))
     base = made.take({str(i): None for i in range(11)})[1]
     for bits in range(1 << 11):
@@ -465,19 +465,19 @@ def test_no_combination_of_nulls_is_taken_for_another() -> None:
         assert made.take(row) == (tuple(row.values()), base + bits.bit_count())
 
 
-def test_a_refusal_has_the_row_it_refuses() -> None:
+def test_a_rejected_row_comes_with_its_values() -> None:
     made = columns(pa.schema([("a", pa.int8()), ("b", pa.string())]))
     builder = made.builder()
     builder.append(made.take({"a": 128, "b": "y"})[0])
-    assert builder.finish().refused[0].value == {"a": 128, "b": "y"}
+    assert builder.finish().rejected[0].value == {"a": 128, "b": "y"}
 
 
-def test_rows_that_are_all_refused_leave_none() -> None:
+def test_if_all_rows_are_refused_the_columns_are_empty() -> None:
     kept, refused = values(pa.int64(), 1 << 70, 1 << 63)
     assert (kept, list(refused)) == ([], [0, 1])
 
 
-def test_rows_wrong_in_several_ways_are_each_refused_once() -> None:
+def test_rows_wrong_in_different_ways_are_each_refused_once() -> None:
     schema = pa.schema(
         [("i", pa.int8()), ("f", pa.float32()), ("t", pa.time32("ms")), ("s", pa.string())]
     )
@@ -497,7 +497,7 @@ def test_a_long_wrong_value_is_shown_in_part() -> None:
     assert reason == f"field 'v' is str '{'x' * 76}...; its schema wants int64 or null"
 
 
-# --- what is taken ------------------------------------------------------------------------------
+# --- accepted types -----------------------------------------------------------------------------
 
 
 class Colour(enum.StrEnum):
@@ -548,10 +548,10 @@ class Number(enum.IntEnum):
     ],
     ids=_id,
 )
-def test_a_kin_of_the_type_is_taken_for_what_it_is(
+def test_a_value_of_a_related_class_is_stored_exactly(
     kind: pa.DataType, given: Any, read: Any
 ) -> None:
-    """A time that Python has no exact object for is read as the number it may be produced as."""
+    """A time without an exact Python object is read as a number, which can be produced too."""
     (value,), refused = values(kind, given)
     assert (value, type(value), refused) == (read, type(read), {})
 
@@ -570,22 +570,26 @@ ZONED = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
     ],
     ids=_id,
 )
-def test_a_zone_that_would_be_lost_is_refused(kind: pa.DataType, value: Any, path: str) -> None:
-    """pyarrow would store 10 o'clock in Paris as 9 o'clock, wherever."""
+def test_a_time_zone_that_would_be_lost_is_refused(
+    kind: pa.DataType, value: Any, path: str
+) -> None:
+    """pyarrow would store 10:00 in Paris as 9:00 without a zone."""
     made = of(kind)
     for _ in range(2):
-        with pytest.raises(RowError, match=f"^field '{path}' is .* has no zone: drop the value's"):
+        with pytest.raises(
+            RowError, match=f"^field '{path}' is .* has no time zone: drop the value's zone"
+        ):
             made.take({"v": value})
 
 
 class Repeats(UserDict):  # type: ignore[type-arg]
-    """A mapping that has a key twice, as those of HTTP headers do."""
+    """A mapping that repeats a key, as those of HTTP headers do."""
 
     def items(self) -> Any:
         return [("k", 1), ("k", 2)]
 
 
-def test_a_mapping_with_one_key_twice_is_refused() -> None:
+def test_a_mapping_that_repeats_a_key_is_refused() -> None:
     with pytest.raises(RowError, match=r"^field 'v' has two keys that are equal as string$"):
         of(pa.map_(pa.string(), pa.int64())).take({"v": Repeats({"k": 1})})
 
@@ -595,7 +599,7 @@ def test_a_key_that_does_not_fit_is_refused_at_once_where_keys_have_to_be_compar
         of(pa.map_(pa.timestamp("ms"), pa.int64())).take({"v": {1 << 70: 1}})
 
 
-def test_a_time_without_zone_is_utc_where_the_column_has_one() -> None:
+def test_a_naive_datetime_is_utc_in_a_column_with_a_time_zone() -> None:
     naive = ZONED.replace(tzinfo=None)
     assert values(pa.timestamp("us", "UTC"), naive, ZONED, naive) == ([ZONED] * 3, {})
     assert values(pa.timestamp("us", "UTC"), naive) == ([ZONED], {})
@@ -607,7 +611,7 @@ def test_nan_stays_nan() -> None:
     assert refused == {}
 
 
-def test_nulls_go_where_they_are_allowed() -> None:
+def test_nulls_are_stored_where_they_are_allowed() -> None:
     for kind in (pa.int8(), pa.float32(), pa.time32("ms"), pa.list_(pa.int8()), pa.binary(2)):
         assert values(kind, None) == ([None], {})
 
@@ -637,7 +641,7 @@ def test_headers_are_read_as_they_were_written(headers: list[Any]) -> None:
     assert kafka_column.read_headers(kafka_column.header_array(headers)) == headers
 
 
-def test_headers_of_a_slice_are_the_slices() -> None:
+def test_a_slice_of_headers_is_read_without_the_rest() -> None:
     column = kafka_column.header_array(
         [[("a", b"1")], None, [("b", b"2"), ("c", b"3")], [("d", None)]]
     )
@@ -652,7 +656,7 @@ def test_headers_of_a_slice_are_the_slices() -> None:
         (("headers",), ["headers"]),
     ],
 )
-def test_the_members_that_were_chosen_are_there(members: tuple[str, ...], names: list[str]) -> None:
+def test_the_column_has_the_selected_members(members: tuple[str, ...], names: list[str]) -> None:
     column = kafka_column.KafkaColumn(members)
     batch = column.append_to(
         pa.record_batch({"n": [1, 2]}),

@@ -1,4 +1,4 @@
-"""Schemas: what is taken from pyarrow and Avro, what is refused, and the text they are known by."""
+"""Schemas from pyarrow and Avro: what is accepted, what is refused, and the canonical text."""
 
 from __future__ import annotations
 
@@ -175,8 +175,8 @@ def test_enums_are_known_by_their_path() -> None:
         ({"type": "map", "values": "bytes"}, {"k": "\u00ff"}, {"k": b"\xff"}),
     ],
 )
-def test_a_default_is_what_a_row_would_hold(avro: Any, default: Any, value: Any) -> None:
-    """Avro writes bytes in JSON as text, one character a byte."""
+def test_a_default_has_the_value_that_a_row_would_hold(avro: Any, default: Any, value: Any) -> None:
+    """Avro writes bytes in JSON as text, with one character for each byte."""
     assert RecordSchema.parse(one(avro, default=default)).defaults == {"f": value}
 
 
@@ -202,7 +202,7 @@ def test_a_field_without_default_has_none() -> None:
         ),
         (
             pa.schema([("a", pa.int8()), ("b", pa.int8()), ("a", pa.int8())]),
-            "field 'a' occurs 2 times; names are unique",
+            "field 'a' occurs 2 times; names must be unique",
         ),
         (
             pa.schema([("s", pa.struct([("a", pa.int8()), ("a", pa.int8())]))]),
@@ -225,7 +225,7 @@ def test_a_field_without_default_has_none() -> None:
         ),
         (
             pa.schema([("l", pa.struct([("f", pa.list_(pa.int8(), 0))]))]),
-            "field 'l.f' is a list fixed to 0 elements, which Arrow writes and cannot read",
+            "field 'l.f' is a fixed-size list of 0 elements, which Arrow writes but cannot read",
         ),
         (
             pa.schema([("a", pa.list_(pa.uuid()))]),
@@ -233,7 +233,7 @@ def test_a_field_without_default_has_none() -> None:
         ),
         (
             record({"name": 5, "type": "int"}),
-            "field '5' has a name that is no text: 5",
+            "field '5': its name must be text, not 5",
         ),
         (
             pa.schema([("a", nested(50, pa.int8()))]),
@@ -252,26 +252,29 @@ def test_a_field_without_default_has_none() -> None:
         ),
         (
             pa.schema([("a", pa.map_(pa.list_(pa.int8()), pa.int8()))]),
-            "field 'a' has keys of type list<item: int8>, as no dict can",
+            (
+                "field 'a': map keys of type list<item: int8> are not supported (a Python dict "
+                "cannot hold them)"
+            ),
         ),
         (one("null"), "field 'f' has Avro type 'null', which a segment cannot store"),
-        (one(["null", "r"]), "field 'f' is recursive (x.y.r); columns cannot be"),
+        (one(["null", "r"]), "field 'f' is recursive (x.y.r): a column type must be finite"),
         (
             one({"type": "array", "items": "r"}),
-            "field 'f.item' is recursive (x.y.r); columns cannot be",
+            "field 'f.item' is recursive (x.y.r): a column type must be finite",
         ),
         (
             one({"type": "bytes", "logicalType": "decimal", "precision": 77}),
-            "field 'f' is a decimal of 77 digits; 76 is the most",
+            "field 'f' is a decimal of 77 digits; the most is 76",
         ),
-        ('"int"', "the Avro schema of a topic is a record; this one is not"),
+        ('"int"', "a topic's Avro schema must be one record"),
         (
             '{"type": "enum", "name": "e", "symbols": ["A"]}',
-            "the Avro schema of a topic is a record; this one is not",
+            "a topic's Avro schema must be one record",
         ),
     ],
 )
-def test_a_schema_is_refused_by_the_path_of_its_field(schema: Any, reason: str) -> None:
+def test_a_schema_is_refused_with_the_path_of_the_field(schema: Any, reason: str) -> None:
     assert refusal(schema) == reason
 
 
@@ -286,14 +289,14 @@ def test_a_schema_is_refused_by_the_path_of_its_field(schema: Any, reason: str) 
     ],
     ids=str,
 )
-def test_no_fingerprint_has_what_no_segment_has(arrow: pa.DataType, path: str) -> None:
+def test_a_type_that_no_segment_has_has_no_fingerprint(arrow: pa.DataType, path: str) -> None:
     with pytest.raises(SchemaError, match=re.escape(f"field {path!r} has type ")) as raised:
         fingerprint(pa.schema([("a", arrow)]))
     assert raised.value.reason.endswith(", which no segment of version 1 has")
 
 
 @pytest.mark.parametrize("levels", [101, 3000])
-def test_avro_nested_too_deep_is_refused_however_deep(levels: int) -> None:
+def test_avro_that_is_nested_too_deeply_is_refused(levels: int) -> None:
     avro: Any = "int"
     for _ in range(levels):
         avro = {"type": "array", "items": avro}
@@ -301,17 +304,17 @@ def test_avro_nested_too_deep_is_refused_however_deep(levels: int) -> None:
 
 
 @pytest.mark.parametrize("schema", ["{", "[1]", '{"a": 1}', one("no.such.type"), [("a", "int")]])
-def test_what_is_no_avro_schema_is_a_schema_error(schema: Any) -> None:
+def test_an_invalid_avro_schema_is_a_schema_error(schema: Any) -> None:
     assert "not an Avro schema" in refusal(schema) or "is not JSON" in refusal(schema)
 
 
 @pytest.mark.parametrize("schema", [None, 5, (("a", "int"),), pa.int8(), b"{}"])
 def test_anything_else_is_a_type_error(schema: Any) -> None:
-    with pytest.raises(TypeError, match=r"a schema is a pyarrow\.Schema, or an Avro schema"):
+    with pytest.raises(TypeError, match=r"a schema must be a pyarrow\.Schema, or an Avro schema"):
         RecordSchema.parse(schema)
 
 
-def test_a_refusal_is_what_confluents_users_catch() -> None:
+def test_a_schema_error_is_an_error_that_confluents_users_catch() -> None:
     with pytest.raises(KafkaException):
         RecordSchema.parse(pa.schema([]))
 
@@ -329,9 +332,11 @@ def test_a_refusal_is_what_confluents_users_catch() -> None:
         (pa.list_(pa.timestamp("s")), "timestamp[ms]"),
     ],
 )
-def test_a_unit_parquet_does_not_have_is_refused(given: pa.DataType, instead: str) -> None:
-    """Stored in another unit, an int in the user's own would silently mean another time."""
-    with pytest.raises(SchemaError, match=re.escape(f"not in Parquet: use {instead}")):
+def test_a_time_unit_that_parquet_does_not_have_is_refused(
+    given: pa.DataType, instead: str
+) -> None:
+    """In another unit, a user's integer would silently mean another time."""
+    with pytest.raises(SchemaError, match=re.escape(f"which Parquet does not have: use {instead}")):
         RecordSchema.parse(pa.schema([("a", given)]))
 
 
@@ -351,7 +356,9 @@ def of_levels(kinds: str) -> pa.Schema:
 @pytest.mark.parametrize(
     "kinds", ["s" * 98, "l" * 49, "m" * 49, "sl" * 32 + "ss", "lsm" * 19 + "sss"]
 )
-def test_what_parquet_reads_back_is_taken_and_one_level_more_refused(kinds: str) -> None:
+def test_the_deepest_schema_that_parquet_reads_is_accepted_and_one_level_more_refused(
+    kinds: str,
+) -> None:
     for one_deeper, taken in ((kinds, True), ("s" + kinds, False)):
         schema = of_levels(one_deeper)
         file = io.BytesIO()
@@ -383,7 +390,7 @@ def test_what_parquet_reads_back_is_taken_and_one_level_more_refused(kinds: str)
         (pa.float16(), pa.float16()),
     ],
 )
-def test_a_layout_parquet_does_not_have_is_stored_as_the_one_it_has(
+def test_a_layout_that_parquet_does_not_have_is_stored_in_one_that_it_has(
     given: pa.DataType, stored: pa.DataType
 ) -> None:
     assert RecordSchema.parse(pa.schema([("a", given)])).arrow == pa.schema([("a", stored)])
@@ -463,7 +470,7 @@ def test_the_canonical_text_is_pinned() -> None:
     ],
 )
 def test_the_fingerprint_is_pinned(schema: pa.Schema, expected: str) -> None:
-    """It is in every segment: another one would say that two segments cannot be stitched."""
+    """Every segment has it: with another one, two segments could no longer be stitched."""
     assert fingerprint(schema) == expected
 
 
@@ -489,7 +496,7 @@ def test_the_order_of_metadata_does_not_matter() -> None:
     assert canonical(one_way) == canonical(other_way)
 
 
-def test_what_a_library_calls_a_lists_element_does_not_matter() -> None:
+def test_the_name_of_a_lists_element_does_not_matter() -> None:
     schemas = [pa.schema([("a", pa.list_(pa.field(name, pa.int8())))]) for name in ("item", "x")]
     assert canonical(schemas[0]) == canonical(schemas[1]) == '0 "a" list?\n1 "item" int8?\n'
 
@@ -500,7 +507,7 @@ def test_metadata_of_the_file_does_not_count() -> None:
     assert text == '0 "a" int8?\n0 @ ["owner", "me"]\n'
 
 
-def test_every_type_that_is_taken_has_a_name() -> None:
+def test_every_type_that_is_accepted_has_a_name() -> None:
     types = [
         *(pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64()),
         *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
@@ -525,7 +532,7 @@ def test_time_zones_that_python_knows_are_kept(zone: str) -> None:
 
 
 @pytest.mark.parametrize("zone", ["Foo/Bar", "+25:00", "+01"])
-def test_a_time_zone_that_nobody_knows_is_refused(zone: str) -> None:
-    """Its values could be written, and read by nobody."""
+def test_an_unknown_time_zone_is_refused(zone: str) -> None:
+    """Its values could be written, but nobody could read them."""
     reason = refusal(pa.schema([("s", pa.struct([("t", pa.timestamp("us", zone))]))]))
-    assert reason.startswith(f"field 's.t' has the time zone {zone!r}, which is not known here: ")
+    assert reason.startswith(f"field 's.t' has the unknown time zone {zone!r}: ")

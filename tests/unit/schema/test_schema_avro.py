@@ -1,4 +1,4 @@
-"""Avro's unions, logical types, defaults and names: what a column keeps, and what is refused."""
+"""Avro's unions, logical types, defaults and names: what a column can hold, and what is refused."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ def refusal(schema: Any) -> str:
 
 
 ENUM = {"type": "enum", "name": "e", "symbols": ["A", "B"]}
+SIZE = "field 'f': a fixed type's size must be a whole number from 1 to 2147483647, not "
 FIXED = {"type": "fixed", "name": "x", "size": 4}
 RECORD = {"type": "record", "name": "q", "fields": [{"name": "a", "type": "int"}]}
 DATE = {"type": "int", "logicalType": "date"}
@@ -48,7 +49,7 @@ UUID = {"type": "string", "logicalType": "uuid"}
         (["bytes", FIXED, FIXED | {"name": "x2", "size": 9}], pa.binary()),
     ],
 )
-def test_a_union_whose_values_one_column_keeps_is_that_column(
+def test_a_union_whose_values_one_column_can_hold_becomes_that_column(
     branches: list[Any], arrow: pa.DataType
 ) -> None:
     for union in (branches, branches[::-1]):
@@ -58,7 +59,7 @@ def test_a_union_whose_values_one_column_keeps_is_that_column(
         assert RecordSchema.parse(one(["null", *union])).arrow == pa.schema([("f", arrow)])
 
 
-def test_a_union_is_a_column_inside_too() -> None:
+def test_a_union_inside_a_list_becomes_its_elements_type() -> None:
     found = RecordSchema.parse(one({"type": "array", "items": ["null", "int", "long"]})).arrow
     assert found.field("f").type == pa.list_(pa.int64())
 
@@ -82,14 +83,14 @@ def test_a_union_is_a_column_inside_too() -> None:
 def test_any_other_union_is_refused_with_its_branches_and_what_to_do(
     branches: list[Any], shown: str
 ) -> None:
-    """A column has one type: what is read back would not be what was produced."""
+    """A column has one type: the values read would not be the values produced."""
     assert refusal(one(branches)) == (
         f"field 'f' is a union of {shown}; a column has one type: use one, or a record with a "
         "nullable field for each"
     )
 
 
-def test_unions_are_refused_by_the_path_of_their_field() -> None:
+def test_unions_are_refused_with_the_path_of_the_field() -> None:
     inner = {"type": "record", "name": "q", "fields": [{"name": "u", "type": ["int", "string"]}]}
     assert refusal(one({"type": "map", "values": inner})).startswith("field 'f.value.u' is a union")
 
@@ -99,19 +100,21 @@ def test_unions_are_refused_by_the_path_of_their_field() -> None:
     [
         (["null"], "field 'f' has Avro type 'null', which a segment cannot store"),
         ([], "field 'f' has Avro type 'null', which a segment cannot store"),
-        (["null", ["int"]], "field 'f' is a union in a union, which Avro does not allow"),
+        (["null", ["int"]], "field 'f' is a union inside a union, which Avro does not allow"),
         (FIXED | {"size": 0}, "field 'f' is fixed to 0 bytes, which Parquet cannot store"),
-        (FIXED | {"size": -1}, "field 'f' is fixed to -1 bytes, which is no size"),
-        (FIXED | {"size": "4"}, "field 'f' is fixed to '4' bytes, which is no size"),
-        (FIXED | {"size": 1 << 31}, "field 'f' is fixed to 2147483648 bytes, which is no size"),
+        (FIXED | {"size": -1}, SIZE + "-1"),
+        (FIXED | {"size": "4"}, SIZE + "'4'"),
+        (FIXED | {"size": 1 << 31}, SIZE + "2147483648"),
     ],
 )
-def test_what_fastavro_lets_pass_and_no_column_holds_is_refused(avro: Any, reason: str) -> None:
+def test_a_schema_that_fastavro_accepts_but_no_column_can_hold_is_refused(
+    avro: Any, reason: str
+) -> None:
     assert refusal(one(avro)) == reason
 
 
 def test_a_name_with_a_dot_is_refused() -> None:
-    """It could not be told from a field inside a record."""
+    """Its path would be that of a field inside a record."""
     schema = {"type": "record", "name": "r", "fields": [{"name": "a.b", "type": "int"}]}
     assert refusal(schema) == "field 'a.b' has a dot in its name, which Avro does not allow"
 
@@ -152,7 +155,7 @@ def test_uuids_are_known_by_their_path() -> None:
 # --- names --------------------------------------------------------------------------------------
 
 
-def test_what_a_reader_of_avro_needs_and_a_column_does_not_is_harmless() -> None:
+def test_properties_that_only_avro_readers_need_are_harmless() -> None:
     plain = one({"type": "record", "name": "q", "fields": [{"name": "a", "type": "int"}]})
     inner = {
         "type": "error",
@@ -183,11 +186,11 @@ def test_a_list_of_one_record_and_what_it_uses_is_a_schema(write: Any) -> None:
 
 
 @pytest.mark.parametrize("types", [[], [ENUM], [RECORD, RECORD | {"name": "z"}], ["null", RECORD]])
-def test_a_list_with_any_other_number_of_records_is_none(types: list[Any]) -> None:
-    assert refusal(types) == "the Avro schema of a topic is a record; this one is not"
+def test_a_list_with_any_other_number_of_records_is_refused(types: list[Any]) -> None:
+    assert refusal(types) == "a topic's Avro schema must be one record"
 
 
-def test_a_schema_that_fastavro_has_parsed_is_one_too() -> None:
+def test_a_schema_that_fastavro_has_parsed_is_accepted_too() -> None:
     schema = one({"type": "array", "items": RECORD})
     schema["fields"].append({"name": "g", "type": "q"})
     assert RecordSchema.parse(fastavro.parse_schema(schema)) == RecordSchema.parse(schema)
@@ -205,8 +208,10 @@ def test_a_schema_that_fastavro_has_parsed_is_one_too() -> None:
         ),
     ],
 )
-def test_a_recursive_type_is_refused_by_path_and_name(avro: Any, path: str, name: str) -> None:
-    assert refusal(one(avro)) == f"field {path!r} is recursive ({name}); columns cannot be"
+def test_a_recursive_type_is_refused_with_path_and_name(avro: Any, path: str, name: str) -> None:
+    assert (
+        refusal(one(avro)) == f"field {path!r} is recursive ({name}): a column type must be finite"
+    )
 
 
 # --- defaults -----------------------------------------------------------------------------------
@@ -292,19 +297,19 @@ def test_a_default_may_be_of_any_branch_and_is_exact(avro: Any, default: Any, va
         ({"type": "string"}, 5),
     ],
 )
-def test_a_default_that_does_not_fit_is_refused_by_its_field(avro: Any, default: Any) -> None:
-    """Also where fastavro looks no closer: the rows it would fill could not be stored."""
-    expected = f"field 'f' has a default that it cannot hold, {json.dumps(default)}"
+def test_a_default_that_does_not_fit_is_refused_with_its_field(avro: Any, default: Any) -> None:
+    """Even if fastavro accepts it: a row that it fills could not be stored."""
+    expected = f"field 'f' has a default that does not fit its type: {json.dumps(default)}"
     assert refusal(one(avro, default=default)) == expected
 
 
 def test_a_default_that_json_could_not_have_written_is_refused_too() -> None:
-    expected = "field 'f' has a default that it cannot hold, \"b'x'\""
+    expected = "field 'f' has a default that does not fit its type: \"b'x'\""
     assert refusal(one("bytes", default=b"x")) == expected
 
 
-def test_a_default_inside_is_refused_by_its_path() -> None:
+def test_a_default_inside_a_record_is_refused_with_its_path() -> None:
     inner = RECORD | {"fields": [{"name": "a", "type": "int", "default": "x" * 100}]}
     assert refusal(one({"type": "array", "items": inner})) == (
-        f"field 'f.item.a' has a default that it cannot hold, \"{'x' * 76}..."
+        f"field 'f.item.a' has a default that does not fit its type: \"{'x' * 76}..."
     )

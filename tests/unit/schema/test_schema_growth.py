@@ -1,4 +1,4 @@
-"""A topic's schema may grow: whoever reads the new one can read every record of the old one."""
+"""A topic's schema may grow: a reader with the new one can read every record of the old one."""
 
 from __future__ import annotations
 
@@ -76,25 +76,25 @@ WAYS = [pair for types in WIDER for pair in itertools.combinations(types, 2)]
 
 
 @pytest.mark.parametrize(("old", "new"), WAYS, ids=str)
-def test_a_wider_type_holds_what_was_before_and_not_the_other_way(
-    old: pa.DataType, new: pa.DataType
-) -> None:
+def test_a_type_may_become_wider_but_not_narrower(old: pa.DataType, new: pa.DataType) -> None:
     check(of(old), of(old))
     check(of(old), of(new))
     assert refusal(of(new), of(old)).startswith("field 'f")
 
 
 @pytest.mark.parametrize(("old", "new"), OTHER, ids=str)
-def test_any_other_type_is_refused_with_both(old: pa.DataType, new: pa.DataType) -> None:
-    assert "which is no wider form of it: keep " in refusal(of(old), of(new))
+def test_any_other_change_of_type_is_refused_with_both_types(
+    old: pa.DataType, new: pa.DataType
+) -> None:
+    assert "which is not a wider form: keep " in refusal(of(old), of(new))
 
 
-def test_what_is_said_of_a_type_names_field_types_and_what_to_do() -> None:
+def test_the_error_about_a_type_names_the_field_both_types_and_what_to_do() -> None:
     old = of(pa.list_(pa.struct([("t", pa.timestamp("ms", "UTC"))])))
     new = of(pa.list_(pa.struct([("t", pa.timestamp("us", "UTC"))])))
     assert refusal(old, new) == (
         'field \'f.item.t\' was timestamp[ms,"UTC"] or null and is timestamp[us,"UTC"] or null, '
-        'which is no wider form of it: keep timestamp[ms,"UTC"] or widen it, add a nullable field '
+        'which is not a wider form: keep timestamp[ms,"UTC"] or widen it, add a nullable field '
         "beside it, or use another topic"
     )
 
@@ -106,7 +106,7 @@ def test_fields_may_move_and_nullable_ones_be_added_anywhere() -> None:
     check(old, new)
 
 
-def test_what_could_not_be_null_may_be() -> None:
+def test_a_required_field_may_become_nullable() -> None:
     inner = [pa.struct([pa.field("x", pa.int8(), nullable)]) for nullable in (False, True)]
     check(of(inner[0], nullable=False), of(inner[1]))
 
@@ -127,7 +127,7 @@ def test_metadata_enums_and_defaults_do_not_matter() -> None:
             [*of(pa.int8()), pa.field("g", pa.string())],
             of(pa.int8()),
             (
-                "field 'g' (string or null) is missing, and earlier records have it: keep it, "
+                "field 'g' (string or null) is missing, but earlier records have it: keep it, "
                 "nullable if it may be empty, or use another topic"
             ),
         ),
@@ -135,7 +135,7 @@ def test_metadata_enums_and_defaults_do_not_matter() -> None:
             of(pa.map_(pa.string(), pa.struct([("x", pa.int8()), ("y", pa.int8())]))),
             of(pa.map_(pa.string(), pa.struct([("x", pa.int8())]))),
             (
-                "field 'f.value.y' (int8 or null) is missing, and earlier records have it: keep "
+                "field 'f.value.y' (int8 or null) is missing, but earlier records have it: keep "
                 "it, nullable if it may be empty, or use another topic"
             ),
         ),
@@ -143,7 +143,7 @@ def test_metadata_enums_and_defaults_do_not_matter() -> None:
             of(pa.int8()),
             [*of(pa.int8()), pa.field("g", pa.string(), nullable=False)],
             (
-                "field 'g' (string) is new and cannot be null, and earlier records lack it: make "
+                "field 'g' (string) is new and cannot be null, but earlier records lack it: make "
                 "it nullable, or use another topic"
             ),
         ),
@@ -151,7 +151,7 @@ def test_metadata_enums_and_defaults_do_not_matter() -> None:
             of(pa.struct([("x", pa.int8())])),
             of(pa.struct([("x", pa.int8()), pa.field("y", pa.int8(), nullable=False)])),
             (
-                "field 'f.y' (int8) is new and cannot be null, and earlier records lack it: make "
+                "field 'f.y' (int8) is new and cannot be null, but earlier records lack it: make "
                 "it nullable, or use another topic"
             ),
         ),
@@ -159,13 +159,13 @@ def test_metadata_enums_and_defaults_do_not_matter() -> None:
             of(pa.list_(pa.int8())),
             of(pa.list_(pa.field("item", pa.int16(), nullable=False))),
             (
-                "field 'f.item' was int8 or null and is int16, and earlier records may have null: "
+                "field 'f.item' was int8 or null and is int16, but earlier records may have null: "
                 "keep it nullable, or use another topic"
             ),
         ),
     ],
 )
-def test_what_earlier_records_contradict_is_refused(
+def test_a_schema_that_earlier_records_contradict_is_refused(
     old: list[pa.Field], new: list[pa.Field], reason: str
 ) -> None:
     assert refusal(old, new) == reason

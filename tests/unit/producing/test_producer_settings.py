@@ -1,0 +1,204 @@
+"""A producer's settings: parsed once, wrong values named, everything else handed on untouched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+
+from columnar_kafka.producing.settings import ProducerConfig
+from tests.support import setting_error
+
+
+def producer(**config: Any) -> ProducerConfig:
+    return ProducerConfig.parse({key.replace("__", "."): each for key, each in config.items()})[0]
+
+
+# --- defaults -------------------------------------------------------------------------------------
+
+
+def test_the_producers_defaults() -> None:
+    assert ProducerConfig.parse({}) == (
+        ProducerConfig(
+            encoding="none",
+            compression="zstd",
+            segment_bytes=900_000,
+            segment_rows=100_000,
+            linger=0.995,
+            metadata=("id", "key", "timestamp", "headers"),
+            partitioner="consistent_random",
+            message_timeout=300.0,
+            message_max_bytes=1_000_000,
+            batch_bytes=1_000_000,
+            queue_bytes=1 << 30,
+            queue_records=None,
+            metadata_refresh=300.0,
+            metadata_propagation=30.0,
+            transactional=False,
+            on_delivery=None,
+            errors_only=False,
+        ),
+        {},
+    )
+
+
+# --- own keys -------------------------------------------------------------------------------------
+
+
+def test_our_own_keys_are_removed_and_all_others_stay() -> None:
+    config = {
+        "bootstrap.servers": "b:1",
+        "columnar.encoding": "parquet",
+        "columnar.segment.rows": 7,
+        "linger.ms": 3,
+        "x.unknown": object(),
+    }
+    rest = ProducerConfig.parse(config)[1]
+    own = {"columnar.encoding", "columnar.segment.rows"}
+    assert rest == {key: each for key, each in config.items() if key not in own}
+
+
+def test_the_users_own_dict_is_not_changed() -> None:
+    config = {"columnar.encoding": "parquet", "linger.ms": 3}
+    ProducerConfig.parse(config)
+    assert config == {"columnar.encoding": "parquet", "linger.ms": 3}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "allowed"),
+    [
+        ("columnar.encoding", "orc", "must be one of none, parquet"),
+        ("columnar.encoding", None, "must be one of none, parquet"),
+        ("columnar.encoding.compression", "brotli", "must be one of none, gzip, snappy, lz4, zstd"),
+        ("columnar.segment.bytes", 999, "must be a whole number from 1000 to 1000000000"),
+        ("columnar.segment.bytes", 1_000_000_001, "must be a whole number from 1000 to 1000000000"),
+        ("columnar.segment.rows", 0, "must be a whole number from 1 to 1048576"),
+        ("columnar.segment.rows", 1_048_577, "must be a whole number from 1 to 1048576"),
+        ("columnar.segment.rows", 1.5, "must be a whole number from 1 to 1048576"),
+        ("columnar.segment.rows", True, "must be a whole number from 1 to 1048576"),
+        ("columnar.linger.ms", -1, "must be a number from 0 to 900000"),
+        ("columnar.linger.ms", "soon", "must be a number from 0 to 900000"),
+        ("columnar.linger.ms", "nan", "must be a number from 0 to 900000"),
+        ("columnar.linger.ms", False, "must be a number from 0 to 900000"),
+        ("columnar.metadata", "", "must be none, or some of id,key,timestamp,headers, each once"),
+        ("columnar.metadata", "key,key", "must be none, or some of id,key,timestamp,headers,"),
+        ("columnar.metadata", "offset", "must be none, or some of id,key,timestamp,headers,"),
+        ("columnar.metadata", "none,key", "must be none, or some of id,key,timestamp,headers,"),
+        ("columnar.metadata", ["key"], "must be none, or some of id,key,timestamp,headers,"),
+        ("partitioner", "murmur3", "must be one of consistent, consistent_random, fnv1a, "),
+        ("message.timeout.ms", -1, "must be a whole number from 0 to 2147483647"),
+        ("message.max.bytes", 999, "must be a whole number from 1000 to 1000000000"),
+        ("queue.buffering.max.kbytes", 0, "must be a whole number from 1 to 2147483647"),
+        ("queue.buffering.max.messages", -1, "must be a whole number from 0 to 2147483647"),
+        ("topic.metadata.refresh.interval.ms", -2, "must be a whole number from -1 to 3600000"),
+        ("linger.ms", 900_001, "must be a number from 0 to 900000"),
+    ],
+)
+def test_a_producers_wrong_value_is_named_with_what_is_allowed(
+    key: str, value: Any, allowed: str
+) -> None:
+    error = setting_error(ProducerConfig, key, value)
+    assert error.reason.startswith(f"{key}={value!r}: {allowed}")
+    assert error.kafka_error.code() == KafkaError._INVALID_ARG
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("none", ()),
+        (" headers , id", ("id", "headers")),
+        ("key", ("key",)),
+        ("id,key,timestamp,headers", ("id", "key", "timestamp", "headers")),
+    ],
+)
+def test_metadata_members_keep_one_order(value: str, expected: tuple[str, ...]) -> None:
+    assert producer(columnar__metadata=value).metadata == expected
+
+
+def test_numbers_may_be_given_as_text() -> None:
+    parsed = producer(columnar__segment__rows="12", columnar__linger__ms="7.5", linger__ms="0.5")
+    assert (parsed.segment_rows, parsed.linger) == (12, 0.007)
+
+
+@pytest.mark.parametrize("rows", [1, 1_048_576])
+def test_the_ends_of_a_range_are_allowed(rows: int) -> None:
+    assert producer(columnar__segment__rows=rows).segment_rows == rows
+
+
+# --- librdkafka's keys ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", ["linger.ms", "queue.buffering.max.ms"])
+def test_librdkafkas_linger_does_not_add_to_ours(key: str) -> None:
+    parsed, rest = ProducerConfig.parse({"columnar.linger.ms": 100, key: 40})
+    assert parsed.linger == 0.06
+    assert rest == {key: 40}
+
+
+def test_a_long_linger_of_librdkafkas_leaves_half_of_ours_for_segments_to_fill() -> None:
+    assert producer(columnar__linger__ms=100, linger__ms=200).linger == 0.05
+
+
+@pytest.mark.parametrize("key", ["message.timeout.ms", "delivery.timeout.ms"])
+def test_the_message_timeout_has_two_names(key: str) -> None:
+    assert ProducerConfig.parse({key: 1500})[0].message_timeout == 1.5
+
+
+def test_a_message_timeout_of_0_is_infinite_as_in_librdkafka() -> None:
+    assert producer(message__timeout__ms=0).message_timeout == float("inf")
+
+
+def test_keys_of_the_topic_level_are_found_where_confluent_had_them() -> None:
+    nested = {"message.timeout.ms": 2000, "partitioner": "murmur2"}
+    parsed, rest = ProducerConfig.parse({"default.topic.config": nested})
+    assert (parsed.message_timeout, parsed.partitioner) == (2.0, "murmur2")
+    assert rest == {"default.topic.config": nested}
+
+
+def test_the_outer_level_wins_over_the_topic_level() -> None:
+    parsed, _ = ProducerConfig.parse(
+        {"default.topic.config": {"partitioner": "murmur2"}, "partitioner": "fnv1a"}
+    )
+    assert parsed.partitioner == "fnv1a"
+
+
+@pytest.mark.parametrize("how", [{"enable.idempotence": True}, {"transactional.id": "x"}])
+def test_an_idempotent_producer_has_one_request_in_flight_unless_configured_otherwise(
+    how: dict[str, Any],
+) -> None:
+    key, alias = "max.in.flight.requests.per.connection", "max.in.flight"
+    on: dict[str, Any] = {"columnar.encoding": "parquet"}
+    assert ProducerConfig.parse(on | how)[1] == how | {key: 1}
+    assert ProducerConfig.parse(on | how | {key: 5})[1] == how | {key: 5}
+    assert ProducerConfig.parse(on | how | {alias: 5})[1] == how | {alias: 5}
+    assert ProducerConfig.parse(how)[1] == how  # without segments all is as ever
+    assert ProducerConfig.parse(on)[1] == {}
+    assert ProducerConfig.parse(on | {"enable.idempotence": "false"})[1] == {
+        "enable.idempotence": "false"
+    }
+
+
+def test_the_memory_bound_is_in_kibibytes() -> None:
+    parsed = producer(queue__buffering__max__kbytes=3, queue__buffering__max__messages=9)
+    assert (parsed.queue_bytes, parsed.queue_records) == (3072, 9)
+
+
+def test_metadata_is_never_refreshed_when_librdkafka_does_not() -> None:
+    assert producer(topic__metadata__refresh__interval__ms=-1).metadata_refresh < 0
+
+
+def test_a_transactional_id_makes_it_transactional() -> None:
+    assert producer(transactional__id="x").transactional is True
+
+
+def test_with_segments_librdkafka_reports_successes_to_us_even_if_users_want_errors_only() -> None:
+    config = {"delivery.report.only.error": True}
+    parsed, rest = ProducerConfig.parse(config | {"columnar.encoding": "parquet"})
+    assert (parsed.errors_only, rest) == (True, {"delivery.report.only.error": False})
+    assert ProducerConfig.parse(config)[1] == config
+
+
+def test_without_segments_librdkafka_itself_reports_errors_only() -> None:
+    config = {"delivery.report.only.error": True}
+    assert ProducerConfig.parse(config)[1] == config
