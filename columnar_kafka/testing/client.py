@@ -1,8 +1,8 @@
-"""What a producer and a consumer on memory share: configuration, and the cluster's metadata."""
+"""What the producer and the consumer on memory share: their life, configuration and metadata."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import (
@@ -15,18 +15,76 @@ from confluent_kafka.admin import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from columnar_kafka.testing.memory import MemoryKafka
+    from columnar_kafka.testing.memory import MemoryConsumer, MemoryKafka, MemoryProducer
 
-__all__ = ["CLUSTER_ID", "cluster_metadata", "number", "setting", "without_servers"]
+__all__ = ["ClientOnMemory", "cluster_metadata", "number", "setting"]
 
-CLUSTER_ID: Final = "memory"
+_CLUSTER_ID: Final = "memory"
 _SERVERS: Final = ("bootstrap.servers", "metadata.broker.list", "security.protocol", "oauth_cb")
 _SECURITY: Final = ("ssl.", "sasl.")
 _HOST: Final = "memory"
 _PORT: Final = 9092
 
 
-def without_servers(config: Mapping[str, Any]) -> dict[str, Any]:
+Memory = TypeVar("Memory", bound="MemoryConsumer | MemoryProducer")
+
+
+class ClientOnMemory(Generic[Memory]):
+    """What stands before confluent-kafka's class in C, so that a cluster in memory answers.
+
+    `_kafka` is the cluster, which a subclass names. The real client is made, so that librdkafka
+    checks the configuration, and closed at once: it connects to nothing, and a method of its own
+    raises RuntimeError.
+    """
+
+    _kafka: MemoryKafka
+    _memory: Memory | None = None  # None: closed
+    _closed_text: ClassVar[str]  # confluent-kafka's
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        stock: Any = super()
+        stock.__init__(_without_servers(config))
+        stock.close()
+        self._memory = self._connect_to(self._kafka, config)
+
+    def _connect_to(self, kafka: MemoryKafka, config: Mapping[str, Any]) -> Memory:
+        """Return what stands for librdkafka, for a configuration that it has checked."""
+        raise NotImplementedError
+
+    @property
+    def memory(self) -> Memory:
+        """What stands for librdkafka; `fail_next` and the other faults are its methods.
+
+        Raises:
+            RuntimeError: the client is closed.
+        """
+        if self._memory is None:
+            raise RuntimeError(self._closed_text)
+        return self._memory
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
+        """See confluent-kafka."""
+        return cluster_metadata(self.memory.kafka, topic)
+
+    def cluster_id(self, timeout: float = -1) -> str:
+        """See confluent-kafka."""
+        _ = self.memory
+        return _CLUSTER_ID
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Do nothing: no server asks for them."""
+        _ = self.memory
+
+    def close(self) -> Any:
+        """Close it; once more does nothing."""
+        if self._memory is not None:
+            try:
+                self._memory.close()
+            finally:
+                self._memory = None
+
+
+def _without_servers(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration that names no server, key or password: none of them need exist."""
     kept = {
         key: each
@@ -51,7 +109,7 @@ def number(config: Mapping[str, Any], key: str, default: int) -> int:
 def cluster_metadata(kafka: MemoryKafka, topic: str | None = None) -> ClusterMetadata:
     """Return what `list_topics` returns: one broker, and all topics or the one asked for."""
     cluster = ClusterMetadata()
-    cluster.cluster_id = CLUSTER_ID  # type: ignore[assignment]  # its stub knows only the default
+    cluster.cluster_id = _CLUSTER_ID  # type: ignore[assignment]  # its stub knows only the default
     cluster.controller_id = cluster.orig_broker_id = 1
     cluster.orig_broker_name = f"{_HOST}:{_PORT}/1"  # type: ignore[assignment]
     cluster.brokers = {1: _broker()}

@@ -13,7 +13,7 @@ from columnar_kafka.producing.producer import Producer
 from columnar_kafka.testing.consumer import ConsumerOnMemory
 from columnar_kafka.testing.memory import MemoryConsumer, MemoryKafka
 from columnar_kafka.testing.memory.cluster import Fault
-from columnar_kafka.testing.producer import ProducerOnMemory, Turns
+from columnar_kafka.testing.producer import ProducerOnMemory, RoundRobinPartitioner
 
 if TYPE_CHECKING:
     import confluent_kafka
@@ -28,7 +28,12 @@ _ALL: Final = 1 << 62
 
 
 class FakeProducer(Producer, ProducerOnMemory):
-    """`columnar_kafka.Producer`, whose messages go to memory; `memory` has its own faults."""
+    """`columnar_kafka.Producer`, whose messages go to memory; `memory` has its own faults.
+
+    Its bases put `ProducerOnMemory` where the class in C stands, for what this package leaves to
+    confluent-kafka's methods. Segments go to `memory` itself: a real producer also asks an
+    AdminClient for a topic's limits, which no base class can answer.
+    """
 
     _clients: weakref.WeakSet[FakeProducer]
 
@@ -41,8 +46,8 @@ class FakeProducer(Producer, ProducerOnMemory):
     def _connect(self, inner: dict[str, Any]) -> ProducerBroker:
         return self.memory
 
-    def _choose_partitions(self, name: str) -> Turns:
-        return Turns(name)
+    def _choose_partitions(self, name: str) -> RoundRobinPartitioner:
+        return RoundRobinPartitioner(name)
 
     def __del__(self) -> None:
         """Send what is outstanding as a real one does; what is held nobody can release now."""

@@ -7,7 +7,6 @@ calls, and acknowledgements are served by `poll` and `flush` alone, as librdkafk
 
 from columnar_kafka.testing.memory.cluster import MemoryKafka
 from columnar_kafka.testing.memory.consumer import MemoryConsumer
-from columnar_kafka.testing.memory.log import record_size
 from columnar_kafka.testing.memory.producer import MemoryProducer
 
-__all__ = ["MemoryConsumer", "MemoryKafka", "MemoryProducer", "record_size"]
+__all__ = ["MemoryConsumer", "MemoryKafka", "MemoryProducer"]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from collections import deque
 from dataclasses import dataclass, field
-from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Message, TopicPartition
 
 from columnar_kafka.broker.base import TopicLimits
-from columnar_kafka.testing.memory.group import Group
-from columnar_kafka.testing.memory.log import Log, Stored, Transaction, record_size
+from columnar_kafka.segment.headers import message_bytes
+from columnar_kafka.testing.memory.group import ConsumerGroup
+from columnar_kafka.testing.memory.log import MemoryTransaction, PartitionLog, StoredMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,13 +37,13 @@ class Fault(NamedTuple):
 
 @dataclass(slots=True)
 class _Topic:
-    partitions: list[Log]
+    partitions: list[PartitionLog]
     compacted: bool
     max_message_bytes: int
 
-    def refusal(self, stored: Stored) -> KafkaError | None:
+    def refusal(self, stored: StoredMessage) -> KafkaError | None:
         """Return why the broker would not store this message, or None."""
-        size = record_size(stored.key, stored.value, stored.headers)
+        size = message_bytes(stored.key, stored.value, stored.headers)
         if size > self.max_message_bytes:
             return KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
         if self.compacted and stored.key is None:
@@ -56,7 +56,7 @@ class _Transactional:
     """What the coordinator knows of a transactional.id."""
 
     epoch: int = -1
-    current: Transaction = field(default_factory=lambda: Transaction(is_open=False))
+    current: MemoryTransaction = field(default_factory=lambda: MemoryTransaction(is_open=False))
 
 
 class MemoryKafka:
@@ -74,9 +74,8 @@ class MemoryKafka:
         self._topics: dict[str, _Topic] = {}
         self._arrived: list[tuple[str, int, int]] = []  # topic, partition, offset
         self._committed: dict[tuple[str, str, int], TopicPartition] = {}
-        self._groups: dict[str, Group] = {}
+        self._groups: dict[str, ConsumerGroup] = {}
         self._transactional: dict[str, _Transactional] = {}
-        self._clients = count(1)
 
     def __repr__(self) -> str:
         topics = (f"{name}: {self.count(name)}" for name in self._topics)
@@ -96,7 +95,7 @@ class MemoryKafka:
         with self.changed:
             known = self._topics.get(topic)
             logs = known.partitions if known is not None else []
-            logs += [Log() for _ in range(partitions - len(logs))]
+            logs += [PartitionLog() for _ in range(partitions - len(logs))]
             self._topics[topic] = _Topic(logs, compacted, max_message_bytes)
             for group in self._groups.values():
                 group.topics_changed()
@@ -172,9 +171,9 @@ class MemoryKafka:
         timestamp: int = 0,
     ) -> Message:
         """Store a message, sent by nobody; as a broker it may refuse: see the message's error."""
-        return self.store(topic, partition, Stored.copy_of(key, value, headers, timestamp))
+        return self.store(topic, partition, StoredMessage.copy_of(key, value, headers, timestamp))
 
-    def store(self, topic: str, partition: int, stored: Stored) -> Message:
+    def store(self, topic: str, partition: int, stored: StoredMessage) -> Message:
         """Store a message; return its acknowledgement."""
         with self.changed:
             self.create_missing(topic)
@@ -190,7 +189,7 @@ class MemoryKafka:
             self.changed.notify_all()
             return stored.message(topic, partition, offset)
 
-    def log(self, topic: str, partition: int) -> Log | None:
+    def log(self, topic: str, partition: int) -> PartitionLog | None:
         """Return a partition, to be used while holding `changed`; None where there is none."""
         found = self._topics.get(topic)
         if found is None or not 0 <= partition < len(found.partitions):
@@ -205,9 +204,9 @@ class MemoryKafka:
 
     # --- groups ---------------------------------------------------------------------------------
 
-    def group(self, name: str) -> Group:
+    def group(self, name: str) -> ConsumerGroup:
         """Return a group, to be used while holding `changed`."""
-        return self._groups.setdefault(name, Group(self.topics))
+        return self._groups.setdefault(name, ConsumerGroup(self.topics))
 
     def committed(self, group: str, topic: str, partition: int) -> TopicPartition:
         """Return what a group has committed, with its metadata; an invalid offset for nothing."""
@@ -221,11 +220,6 @@ class MemoryKafka:
             for each in offsets:
                 self._committed[group, each.topic, each.partition] = copy_of(each)
 
-    def next_client(self) -> int:
-        """Return a number that no client had before."""
-        with self.changed:
-            return next(self._clients)
-
     # --- transactions ---------------------------------------------------------------------------
 
     def init_transactions(self, transactional_id: str) -> int:
@@ -237,11 +231,11 @@ class MemoryKafka:
             known.epoch += 1
             return known.epoch
 
-    def begin_transaction(self, transactional_id: str, epoch: int) -> Transaction:
+    def begin_transaction(self, transactional_id: str, epoch: int) -> MemoryTransaction:
         """Begin a transaction; KafkaException where the producer is fenced off."""
         with self.changed:
             known = self._current(transactional_id, epoch)
-            known.current = Transaction()
+            known.current = MemoryTransaction()
             return known.current
 
     def end_transaction(self, transactional_id: str, epoch: int, *, aborted: bool) -> None:
@@ -261,7 +255,7 @@ class MemoryKafka:
             )
         return self._transactional[transactional_id]
 
-    def _end(self, transaction: Transaction, *, aborted: bool) -> None:
+    def _end(self, transaction: MemoryTransaction, *, aborted: bool) -> None:
         transaction.end(aborted=aborted)
         if not aborted:
             for group, offsets in transaction.offsets:

@@ -16,13 +16,14 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from columnar_kafka.offsets import key_of
 from columnar_kafka.testing.memory.cluster import MemoryKafka, copy_of
 from columnar_kafka.testing.memory.membership import Membership
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from columnar_kafka.testing.memory.group import Partition
+    from columnar_kafka.offsets import Partition
 
 __all__ = ["MemoryConsumer"]
 
@@ -149,7 +150,7 @@ class MemoryConsumer:
             KafkaException: one is given twice; then nothing changes.
         """
         given = list(partitions)
-        if len({(each.topic, each.partition) for each in given}) < len(given):
+        if len({key_of(each) for each in given}) < len(given):
             raise _failed("Failed to set assignment", KafkaError._INVALID_ARG)
         self._commit_stored()
         with self._changed:
@@ -166,7 +167,7 @@ class MemoryConsumer:
         with self._changed:
             self._require_no_group()
             for each in partitions:
-                if (each.topic, each.partition) in self._next:
+                if key_of(each) in self._next:
                     raise _error(
                         KafkaError._CONFLICT,
                         f"{each.topic} [{each.partition}] is already part of the current "
@@ -183,13 +184,13 @@ class MemoryConsumer:
         with self._changed:
             self._require_no_group()
             for each in partitions:
-                if (each.topic, each.partition) not in self._next:
+                if key_of(each) not in self._next:
                     raise _error(
                         KafkaError._INVALID_ARG,
                         f"{each.topic} [{each.partition}] can't be unassigned since it is not in "
                         "the current assignment",
                     )
-            gone = [(each.topic, each.partition) for each in partitions]
+            gone = [key_of(each) for each in partitions]
             self._commit_stored(gone)
             self._remove(gone)
 
@@ -204,7 +205,7 @@ class MemoryConsumer:
     def _add(self, partitions: Iterable[TopicPartition]) -> None:
         for each in partitions:
             self._assigned[each.topic, each.partition] = each.offset
-            self._go_to((each.topic, each.partition), each.offset)
+            self._go_to(key_of(each), each.offset)
 
     def _remove(self, keys: Iterable[Partition]) -> None:
         for key in keys:
@@ -218,7 +219,7 @@ class MemoryConsumer:
         Raises:
             KafkaException: it is not.
         """
-        key = partition.topic, partition.partition
+        key = key_of(partition)
         with self._changed:
             if key not in self._next:
                 raise _failed(
@@ -259,13 +260,13 @@ class MemoryConsumer:
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
         """See `ConsumerBroker.pause`."""
         with self._changed:
-            self._paused.update((each.topic, each.partition) for each in partitions)
+            self._paused.update(key_of(each) for each in partitions)
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
         """See `ConsumerBroker.resume`."""
         with self._changed:
             for each in partitions:
-                if (key := (each.topic, each.partition)) in self._paused:
+                if (key := key_of(each)) in self._paused:
                     self._paused.remove(key)
                     self._ended.pop(key, None)
             self._changed.notify_all()
@@ -326,7 +327,7 @@ class MemoryConsumer:
     def position(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         """Return the offset after the last message handed out of each; invalid before the first."""
         with self._changed:
-            keys = [(each.topic, each.partition) for each in partitions]
+            keys = [key_of(each) for each in partitions]
             return [TopicPartition(*key, self._position.get(key, OFFSET_INVALID)) for key in keys]
 
     def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
@@ -353,7 +354,7 @@ class MemoryConsumer:
         return found
 
     def _known(self, partition: TopicPartition, what: str) -> Partition:
-        key = partition.topic, partition.partition
+        key = key_of(partition)
         with self._changed:
             if self._kafka.log(*key) is None:
                 raise _failed(what, KafkaError._UNKNOWN_PARTITION)
@@ -387,7 +388,7 @@ class MemoryConsumer:
         if error is None:
             self._kafka.commit(self._group, named)
             with self._changed:
-                self._done |= {(each.topic, each.partition): each.offset for each in named}
+                self._done |= {key_of(each): each.offset for each in named}
         elif not asynchronous:
             raise KafkaException(error)
         done = [copy_of(each) for each in offsets]
@@ -401,7 +402,7 @@ class MemoryConsumer:
         if self.membership.lost:
             return KafkaError(KafkaError.UNKNOWN_MEMBER_ID)
         with self._changed:
-            if all(self._kafka.log(each.topic, each.partition) is not None for each in offsets):
+            if all(self._kafka.log(*key_of(each)) is not None for each in offsets):
                 return None
         code = KafkaError.UNKNOWN_TOPIC_OR_PART
         return KafkaError(code, f"Commit failed: {KafkaError(code).str()}")
@@ -415,10 +416,10 @@ class MemoryConsumer:
         if self._auto_store:
             raise _failed("StoreOffsets failed", KafkaError._INVALID_ARG)
         with self._changed:
-            known = [each for each in offsets if (each.topic, each.partition) in self._next]
+            known = [each for each in offsets if key_of(each) in self._next]
             if offsets and not known:
                 raise _failed("StoreOffsets failed", KafkaError._UNKNOWN_PARTITION)
-            self._stored |= {(each.topic, each.partition): each.offset for each in known}
+            self._stored |= {key_of(each): each.offset for each in known}
 
     def commit_stored(self, *, asynchronous: bool) -> list[TopicPartition] | None:
         """Commit what is stored and further than what is committed; see `commit`."""

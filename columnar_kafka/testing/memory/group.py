@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["Group", "Member", "share_by_range", "share_in_turns"]
+    from columnar_kafka.offsets import Partition
 
-Partition = tuple[str, int]
-_Share = dict[str, list[Partition]]
+__all__ = ["ConsumerGroup", "Member", "share_by_range", "share_in_turns"]
+
+_Share = dict[str, "list[Partition]"]  # by member id
 
 
 class Member:
@@ -35,7 +36,7 @@ class Member:
         )
 
 
-class Group:
+class ConsumerGroup:
     """The coordinator's view. Not thread-safe."""
 
     def __init__(self, topics: Callable[[], Mapping[str, int]]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confluent_kafka import OFFSET_END, TIMESTAMP_CREATE_TIME, KafkaError, Message
 
@@ -13,26 +13,14 @@ if TYPE_CHECKING:
 
     from columnar_kafka.columns.kafka_column import Headers
 
-__all__ = ["Log", "Stored", "Transaction", "record_size"]
-
-_BATCH_BYTES: Final = 61  # the fields of a record batch
-_RECORD_BYTES: Final = 21  # the most that a record's own fields take
-_HEADER_BYTES: Final = 10  # the most that the two lengths of a header take
-
-
-def record_size(key: bytes | None, value: Any, headers: Headers | None) -> int:
-    """Return what a message alone in its batch takes on the wire, at most."""
-    size = _BATCH_BYTES + _RECORD_BYTES + len(key or b"") + len(value or b"")
-    for name, each in headers or ():
-        size += _HEADER_BYTES + len(name.encode()) + len(each or b"")
-    return size
+__all__ = ["MemoryTransaction", "PartitionLog", "StoredMessage"]
 
 
 @dataclass(eq=False, slots=True)
-class Transaction:
+class MemoryTransaction:
     """One transaction of a producer: open until it is committed or aborted, once."""
 
-    logs: list[Log] = field(default_factory=list)
+    logs: list[PartitionLog] = field(default_factory=list)
     offsets: list[tuple[str, list[TopicPartition]]] = field(default_factory=list)  # by group
     is_open: bool = True
     aborted: bool = False
@@ -44,14 +32,14 @@ class Transaction:
             log.mark()
 
 
-class Stored(NamedTuple):
+class StoredMessage(NamedTuple):
     """One message; its offset is its place in the log."""
 
     key: bytes | None
     value: bytes | None
     headers: Headers | None
     timestamp: int
-    transaction: Transaction | None = None
+    transaction: MemoryTransaction | None = None
 
     @classmethod
     def copy_of(
@@ -60,8 +48,8 @@ class Stored(NamedTuple):
         value: Any,
         headers: Headers | None,
         timestamp: int,
-        transaction: Transaction | None = None,
-    ) -> Stored:
+        transaction: MemoryTransaction | None = None,
+    ) -> StoredMessage:
         """Return a message whose value and headers nobody else can change; time 0 is now."""
         return cls(
             key,
@@ -88,18 +76,18 @@ class Stored(NamedTuple):
         )
 
 
-class Log:
+class PartitionLog:
     """One partition. A None in it is the marker at the end of a transaction. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._entries: list[Stored | None] = []
-        self._open: dict[Transaction, int] = {}  # with the offset of its first message
+        self._entries: list[StoredMessage | None] = []
+        self._open: dict[MemoryTransaction, int] = {}  # with the offset of its first message
 
     def __len__(self) -> int:
         """Return the offset that the next entry will get."""
         return len(self._entries)
 
-    def append(self, stored: Stored) -> int:
+    def append(self, stored: StoredMessage) -> int:
         """Add a message; return its offset."""
         transaction = stored.transaction
         if transaction is not None and transaction not in self._open:
@@ -117,7 +105,7 @@ class Log:
         """Return where reading ends; of what is `committed`, before the first open transaction."""
         return min(self._open.values(), default=len(self)) if committed else len(self)
 
-    def find(self, offset: int, *, committed: bool) -> tuple[int, Stored | None]:
+    def find(self, offset: int, *, committed: bool) -> tuple[int, StoredMessage | None]:
         """Return the first visible message from `offset` on; without one, where reading ends."""
         end = self.end(committed=committed)
         for at in range(offset, end):
@@ -133,7 +121,7 @@ class Log:
                 return offset
         return OFFSET_END
 
-    def visible(self, *, committed: bool) -> list[tuple[int, Stored]]:
+    def visible(self, *, committed: bool) -> list[tuple[int, StoredMessage]]:
         """Return all messages that a consumer would see, with their offsets."""
         found = []
         offset, stored = self.find(0, committed=committed)
@@ -143,5 +131,5 @@ class Log:
         return found
 
 
-def _is_aborted(stored: Stored) -> bool:
+def _is_aborted(stored: StoredMessage) -> bool:
     return stored.transaction is not None and stored.transaction.aborted

@@ -11,8 +11,9 @@ from columnar_kafka.testing.memory.group import share_by_range, share_in_turns
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from columnar_kafka.offsets import Partition
     from columnar_kafka.testing.memory.cluster import MemoryKafka
-    from columnar_kafka.testing.memory.group import Group, Member, Partition
+    from columnar_kafka.testing.memory.group import ConsumerGroup, Member
 
 __all__ = ["Membership"]
 
@@ -63,7 +64,7 @@ class Membership:
         return "\0".join((self._name, found[0], str(found[1]))).encode()
 
     @property
-    def _group(self) -> Group:
+    def _group(self) -> ConsumerGroup:
         return self._kafka.group(self._name)
 
     def subscribe(

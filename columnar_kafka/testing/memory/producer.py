@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Message, TopicPartition
 
+from columnar_kafka.segment.headers import message_bytes
 from columnar_kafka.testing.memory.cluster import Fault, MemoryKafka, copy_of
-from columnar_kafka.testing.memory.log import Stored, Transaction, record_size
+from columnar_kafka.testing.memory.log import MemoryTransaction, StoredMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
 __all__ = ["MemoryProducer"]
 
 
-class _Sent(NamedTuple):
+class _SentMessage(NamedTuple):
     """A message on its way to the cluster; `fault` is what will become of it."""
 
     topic: str
     partition: int
-    stored: Stored
+    stored: StoredMessage
     acknowledge: Acknowledge
     fault: Fault | None
 
@@ -49,14 +50,14 @@ class MemoryProducer:
         self._changed = kafka.changed  # guards everything below
         self._queue_messages = queue_messages
         self._message_max_bytes = message_max_bytes
-        self._queue: deque[_Sent] = deque()
+        self._queue: deque[_SentMessage] = deque()
         self._acknowledged: deque[tuple[Acknowledge, Message]] = deque()
         self._faults: deque[Fault] = deque()
         self._held = False
         self._transactional_id = transactional_id
         self._state = "Init"  # librdkafka's names
         self._epoch = -1
-        self._transaction: Transaction | None = None
+        self._transaction: MemoryTransaction | None = None
         self._failed: KafkaError | None = None  # of the transaction's first message that did
 
     def __repr__(self) -> str:
@@ -128,19 +129,19 @@ class MemoryProducer:
             fault = faults.popleft() if faults else None
             if fault is not None and fault.refused:
                 _raise(fault.error)
-            if record_size(key, value, headers) > self._message_max_bytes:
+            if message_bytes(key, value, headers) > self._message_max_bytes:
                 raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
             known = self.partitions(topic, 0)
             if known is not None and not 0 <= partition < known:
                 raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
-            stored = Stored.copy_of(key, value, headers, timestamp, self._transaction)
-            sent = _Sent(topic, partition, stored, acknowledge, fault)
+            stored = StoredMessage.copy_of(key, value, headers, timestamp, self._transaction)
+            sent = _SentMessage(topic, partition, stored, acknowledge, fault)
             if self.holds:
                 self._queue.append(sent)
             else:
                 self._deliver(sent)
 
-    def _deliver(self, sent: _Sent) -> None:
+    def _deliver(self, sent: _SentMessage) -> None:
         fault = sent.fault
         if fault is None and sent.stored.transaction is not None and self._is_fenced():
             fault = Fault(KafkaError(KafkaError._FENCED))
@@ -157,7 +158,7 @@ class MemoryProducer:
         self._changed.notify_all()
 
     def poll(self, timeout: float) -> int:
-        """See `ProducerBroker.poll`; waits until there is one, for ever when negative."""
+        """Serve acknowledgements; return how many. Waits for the first, for ever when negative."""
         self._wait(lambda: bool(self._acknowledged), timeout)
         served = 0
         while (each := self._next_acknowledgement()) is not None:
@@ -171,7 +172,10 @@ class MemoryProducer:
             return self._acknowledged.popleft() if self._acknowledged else None
 
     def flush(self, timeout: float) -> int:
-        """See `ProducerBroker.flush`; for ever when negative."""
+        """Serve acknowledgements until none is outstanding; return how many messages still are.
+
+        It waits for `timeout` seconds at most, for ever when negative.
+        """
         deadline = _deadline(timeout)
         while True:
             self.poll(0)
