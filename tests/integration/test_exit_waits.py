@@ -10,7 +10,7 @@ import textwrap
 from typing import TYPE_CHECKING, Self
 
 import pytest
-from test_exit import numbers
+from reading import numbers
 
 if TYPE_CHECKING:
     from columnar_kafka.local import EmbeddedKafka
@@ -19,10 +19,11 @@ NOBODY = "127.0.0.1:1"
 BEGINNING = """
 import asyncio, atexit, signal, sys, threading, time
 import pyarrow as pa
-from columnar_kafka import Producer, lifetime, producer as module
+from columnar_kafka import Producer, lifecycle
+from columnar_kafka.producing import producer as module
 from columnar_kafka.aio import AIOProducer
 module._LIMITS_TIMEOUT = 0.01  # nobody answers
-lifetime._GRACE = 0.5
+lifecycle._GRACE = 0.5
 SCHEMA = pa.schema([("n", pa.int64())])
 
 def config(servers):

@@ -17,6 +17,7 @@ from confluent_kafka.admin import (
     ConfigResource,
     ResourceType,
 )
+from reading import everything
 from support import eventually
 
 import columnar_kafka
@@ -194,26 +195,8 @@ def lower_limit(servers: str, topic: str) -> None:
 
 def committed_values(servers: str, topic: str) -> list[Any]:
     """Return what a read_committed consumer finds in a topic's first two partitions."""
-    config = {
-        "bootstrap.servers": servers,
-        "group.id": "sees",
-        "isolation.level": "read_committed",
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "columnar.encoding": "parquet",
-    }
-    values: list[Any] = []
-    with columnar_kafka.Consumer(config) as consumer:
-        consumer.assign([TopicPartition(topic, each, 0) for each in range(2)])
-        open_partitions = {0, 1}
-        while open_partitions:
-            message = consumer.poll(TIMEOUT)
-            assert message is not None
-            if message.error() is None:
-                values.append(message.value())
-            elif message.error().code() == KafkaError._PARTITION_EOF:
-                open_partitions.discard(message.partition())
-    return values
+    level = {"isolation.level": "read_committed"}
+    return [each.value() for each in everything(servers, topic, partitions=range(2), **level)]
 
 
 KINDS = {
