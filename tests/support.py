@@ -8,6 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import psutil
 import pyarrow as pa
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 
 from columnar_kafka.columns.kafka_column import KafkaColumn
 from columnar_kafka.columns.rows_to_columns import RowColumns
@@ -41,6 +48,15 @@ def eventually(condition: Callable[[], T], *, seconds: float = 20.0) -> T:
         assert time.monotonic() < deadline, f"not within {seconds} s: {condition}"
         time.sleep(0.02)
     return answer
+
+
+def set_topic_config(servers: str, topic: str, name: str, value: str) -> AdminClient:
+    """Change one of a topic's settings; return the client that did. Brokers learn of it later."""
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.incremental_alter_configs([resource])[resource].result(60)
+    return admin
 
 
 def gone(pid: int) -> bool:

@@ -13,14 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
     ConfigResource,
     ResourceType,
 )
 from reading import everything
-from support import eventually
+from support import eventually, set_topic_config
 
 from columnar_kafka import Producer
 from columnar_kafka.broker.base import TopicLimits
@@ -47,12 +44,7 @@ TRIES = 3
 
 def lower_limit(servers: str, topic: str) -> None:
     """Make it smaller, and wait until the broker says so."""
-    entry = ConfigEntry(
-        "max.message.bytes", str(LOWERED), incremental_operation=AlterConfigOpType.SET
-    )
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    admin = AdminClient({"bootstrap.servers": servers})
-    admin.incremental_alter_configs([resource])[resource].result(60)
+    admin = set_topic_config(servers, topic, "max.message.bytes", str(LOWERED))
     asked = ConfigResource(ResourceType.TOPIC, topic)
 
     def told() -> bool:

@@ -10,15 +10,8 @@ import confluent_kafka
 import pyarrow as pa
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
 from reading import everything
-from support import eventually
+from support import eventually, set_topic_config
 
 import columnar_kafka
 
@@ -177,10 +170,7 @@ def client(kafka: LocalKafka) -> Iterator[Callable[..., Client]]:
 
 def lower_limit(servers: str, topic: str) -> None:
     """Let the broker take 20,000 bytes a message from now on; the third partition is for asking."""
-    entry = ConfigEntry("max.message.bytes", "20000", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    admin = AdminClient({"bootstrap.servers": servers})
-    admin.incremental_alter_configs([resource])[resource].result(TIMEOUT)
+    set_topic_config(servers, topic, "max.message.bytes", "20000")
     codes: list[Any] = []
     asks = confluent_kafka.Producer({"bootstrap.servers": servers})
 
