@@ -30,11 +30,11 @@ Memory = TypeVar("Memory", bound="MemoryConsumer | MemoryProducer")
 
 
 class ClientOnMemory(Generic[Memory]):
-    """What stands before confluent-kafka's class in C, so that a cluster in memory answers.
+    """Goes before confluent-kafka's class in C, so that a cluster in memory answers.
 
-    `_kafka` is the cluster, which a subclass names. The real client is made, so that librdkafka
-    checks the configuration, and closed at once: it connects to nothing, and a method of its own
-    raises RuntimeError.
+    `_kafka` is the cluster; a subclass sets it. The real client is created, so that librdkafka
+    checks the configuration, and closed at once: it connects to nothing, and its own methods raise
+    RuntimeError.
     """
 
     _kafka: MemoryKafka
@@ -85,7 +85,7 @@ class ClientOnMemory(Generic[Memory]):
 
 
 def _without_servers(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration that names no server, key or password: none of them need exist."""
+    """Return a configuration without servers, keys and passwords, which need not exist."""
     kept = {
         key: each
         for key, each in config.items()
@@ -95,19 +95,19 @@ def _without_servers(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def setting(config: Mapping[str, Any], key: str, default: Any) -> str:
-    """Return what is configured, as librdkafka reads it: as text, true and false in lower case."""
+    """Return a setting as librdkafka reads it: as text, true and false in lower case."""
     nested = config.get("default.topic.config") or {}
     found = config.get(key, nested.get(key, default))
     return str(found).lower() if isinstance(found, bool) else str(found)
 
 
 def number(config: Mapping[str, Any], key: str, default: int) -> int:
-    """Return a number that is configured; librdkafka has checked that it is one."""
+    """Return a setting that is a number; librdkafka has checked that it is one."""
     return int(setting(config, key, default))
 
 
 def cluster_metadata(kafka: MemoryKafka, topic: str | None = None) -> ClusterMetadata:
-    """Return what `list_topics` returns: one broker, and all topics or the one asked for."""
+    """Return the result of `list_topics`: one broker, and all topics or `topic`."""
     cluster = ClusterMetadata()
     cluster.cluster_id = _CLUSTER_ID  # type: ignore[assignment]  # its stub knows only the default
     cluster.controller_id = cluster.orig_broker_id = 1

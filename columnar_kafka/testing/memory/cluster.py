@@ -23,7 +23,7 @@ __all__ = ["Fault", "MemoryKafka", "copy_of"]
 
 
 class Fault(NamedTuple):
-    """What becomes of one message: refused when it is sent, or failed in its acknowledgement."""
+    """One message's fault: it is refused when it is sent, or fails in its acknowledgement."""
 
     error: BufferError | KafkaError
     refused: bool = False
@@ -31,7 +31,7 @@ class Fault(NamedTuple):
 
     @classmethod
     def refusal(cls, error: KafkaError | None) -> Fault:
-        """Return a refusal: as a full queue, where no error is given."""
+        """Return a refusal; without an error, that of a full queue."""
         return cls(error or BufferError("Local: Queue full"), refused=True)
 
 
@@ -53,17 +53,17 @@ class _Topic:
 
 @dataclass(slots=True)
 class _Transactional:
-    """What the coordinator knows of a transactional.id."""
+    """The coordinator's state of one transactional.id."""
 
     epoch: int = -1
     current: MemoryTransaction = field(default_factory=lambda: MemoryTransaction(is_open=False))
 
 
 class MemoryKafka:
-    """A cluster: what its topics hold, and what groups have committed. Thread-safe.
+    """A cluster: topics, committed offsets, groups and transactions. Thread-safe.
 
-    A topic that was not created is unknown to its clients, until it is; with `auto_create_topics`
-    a producer that asks for it creates it, with one partition.
+    Clients do not know a topic until it is created; with `auto_create_topics` a producer that asks
+    for a topic creates it, with one partition.
     """
 
     def __init__(self, *, auto_create_topics: bool = False) -> None:
@@ -102,7 +102,7 @@ class MemoryKafka:
             self.changed.notify_all()
 
     def create_missing(self, topic: str) -> None:
-        """Create a topic that a producer asks for, where that is how the cluster is set up."""
+        """Create a topic that a producer asks for, if the cluster creates topics automatically."""
         with self.changed:
             if self._auto_create and topic not in self._topics:
                 self.create_topic(topic)
@@ -117,7 +117,7 @@ class MemoryKafka:
         return self.topics().get(topic)
 
     def limits(self, topic: str) -> TopicLimits:
-        """Return a topic's limits; nothing is known of an unknown one."""
+        """Return a topic's limits; all None for an unknown topic."""
         with self.changed:
             found = self._topics.get(topic)
             if found is None:
@@ -127,7 +127,7 @@ class MemoryKafka:
     # --- messages -------------------------------------------------------------------------------
 
     def messages(self, topic: str, partition: int = 0) -> list[Message]:
-        """Return all that a partition holds, in order, aborted messages included.
+        """Return a partition's messages in order, aborted ones included.
 
         Raises:
             KeyError, IndexError: there is no such partition.
@@ -137,7 +137,7 @@ class MemoryKafka:
         return [stored.message(topic, partition, offset) for offset, stored in found]
 
     def arrived(self, topic: str, *, committed: bool = True) -> list[Message]:
-        """Return the messages of a topic in the order in which they came, in all its partitions.
+        """Return the messages of all partitions of a topic, in the order in which they arrived.
 
         Raises:
             KeyError: there is no such topic.
@@ -170,7 +170,7 @@ class MemoryKafka:
         headers: Headers | None = None,
         timestamp: int = 0,
     ) -> Message:
-        """Store a message, sent by nobody; as a broker it may refuse: see the message's error."""
+        """Store a message without a producer; if the broker refuses it, the result has an error."""
         return self.store(topic, partition, StoredMessage.copy_of(key, value, headers, timestamp))
 
     def store(self, topic: str, partition: int, stored: StoredMessage) -> Message:
@@ -190,14 +190,14 @@ class MemoryKafka:
             return stored.message(topic, partition, offset)
 
     def log(self, topic: str, partition: int) -> PartitionLog | None:
-        """Return a partition, to be used while holding `changed`; None where there is none."""
+        """Return a partition, to be used while holding `changed`, or None."""
         found = self._topics.get(topic)
         if found is None or not 0 <= partition < len(found.partitions):
             return None
         return found.partitions[partition]
 
     def end(self, topic: str, partition: int, *, committed: bool = False) -> int:
-        """Return the offset after the last message; 0 where there is no such partition."""
+        """Return the offset after the last message; 0 for an unknown partition."""
         with self.changed:
             log = self.log(topic, partition)
             return 0 if log is None else log.end(committed=committed)
@@ -209,7 +209,7 @@ class MemoryKafka:
         return self._groups.setdefault(name, ConsumerGroup(self.topics))
 
     def committed(self, group: str, topic: str, partition: int) -> TopicPartition:
-        """Return what a group has committed, with its metadata; an invalid offset for nothing."""
+        """Return a group's committed offset with its metadata; OFFSET_INVALID if there is none."""
         with self.changed:
             found = self._committed.get((group, topic, partition))
             return TopicPartition(topic, partition) if found is None else copy_of(found)
@@ -223,7 +223,7 @@ class MemoryKafka:
     # --- transactions ---------------------------------------------------------------------------
 
     def init_transactions(self, transactional_id: str) -> int:
-        """Abort what is open under an id and fence its producer off; return the new epoch."""
+        """Abort the open transaction of an id and fence its producer; return the new epoch."""
         with self.changed:
             known = self._transactional.setdefault(transactional_id, _Transactional())
             if known.current.is_open:
@@ -232,14 +232,14 @@ class MemoryKafka:
             return known.epoch
 
     def begin_transaction(self, transactional_id: str, epoch: int) -> MemoryTransaction:
-        """Begin a transaction; KafkaException where the producer is fenced off."""
+        """Begin a transaction; KafkaException if the producer is fenced."""
         with self.changed:
             known = self._current(transactional_id, epoch)
             known.current = MemoryTransaction()
             return known.current
 
     def end_transaction(self, transactional_id: str, epoch: int, *, aborted: bool) -> None:
-        """Commit or abort, offsets included; KafkaException where the producer is fenced off."""
+        """Commit or abort, offsets included; KafkaException if the producer is fenced."""
         with self.changed:
             self._end(self._current(transactional_id, epoch).current, aborted=aborted)
 
@@ -264,7 +264,7 @@ class MemoryKafka:
 
 
 def copy_of(each: TopicPartition) -> TopicPartition:
-    """Return a partition, offset and metadata that nobody else can change."""
+    """Return a copy of a partition with its offset and metadata."""
     if each.metadata is None:
         return TopicPartition(each.topic, each.partition, each.offset)
     return TopicPartition(each.topic, each.partition, each.offset, each.metadata)

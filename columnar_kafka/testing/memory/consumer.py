@@ -54,7 +54,7 @@ class MemoryConsumer:
         auto_commit: float | None = None,
         on_commit: Callable[[KafkaError | None, Partitions], object] | None = None,
     ) -> None:
-        """`auto_commit` is the seconds between commits of what is stored; None: no such commits."""
+        """`auto_commit` is the interval of automatic commits in seconds; None for none."""
         self._kafka = kafka
         self._group = group
         self._reset = reset
@@ -73,8 +73,8 @@ class MemoryConsumer:
         self._paused: set[Partition] = set()
         self._position: dict[Partition, int] = {}
         self._stored: dict[Partition, int] = {}
-        self._done: dict[Partition, int] = {}  # what is stored and committed
-        self._ended: dict[Partition, int] = {}  # the end that was told
+        self._done: dict[Partition, int] = {}  # the offset that is committed
+        self._ended: dict[Partition, int] = {}  # the end that was reported last
         self._events: deque[Message] = deque()
         self._results: deque[tuple[KafkaError | None, Partitions]] = deque()  # for on_commit
         self._faults: deque[KafkaError] = deque()
@@ -99,12 +99,12 @@ class MemoryConsumer:
             self._changed.notify_all()
 
     def fail_next(self, error: KafkaError, *, count: int = 1) -> None:
-        """Let the next calls of `committed` and synchronous `commit` raise; others do nothing."""
+        """Let the next calls of `committed` and `commit` fail; only synchronous ones raise."""
         with self._changed:
             self._faults.extend([error] * count)
 
     def expel(self) -> None:
-        """Let the group take this member for dead: its partitions are lost, and it joins again."""
+        """Let the group remove this member: its partitions are lost, and it joins again."""
         self.membership.expel()
 
     def aside(self, partitions: Sequence[TopicPartition]) -> MemoryConsumer:
@@ -122,8 +122,7 @@ class MemoryConsumer:
     ) -> None:
         """Join the group; `assign`, `revoke` and `lost` are called in `poll`, with partitions.
 
-        Where one is not given, what it is called for is done all the same. A callback may call
-        `assign` itself.
+        Without a callback the rebalance goes on all the same. A callback may call `assign` itself.
         """
         with self._changed:
             self.membership.subscribe(topics, callbacks)
@@ -132,7 +131,7 @@ class MemoryConsumer:
                 self._events.append(_unavailable(topic))
 
     def close(self) -> None:
-        """Commit what is stored (with auto-commit), give partitions back and leave the group."""
+        """Revoke the partitions, which commits with auto-commit, and leave the group."""
         try:
             self.membership.leave()
         finally:
@@ -144,10 +143,10 @@ class MemoryConsumer:
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions and no others, from their offsets on; paused ones stay paused.
 
-        With auto-commit, what is stored of the partitions before is committed.
+        With auto-commit, the stored offsets of the previous assignment are committed.
 
         Raises:
-            KafkaException: one is given twice; then nothing changes.
+            KafkaException: a partition occurs twice; nothing changes.
         """
         given = list(partitions)
         if len({key_of(each) for each in given}) < len(given):
@@ -162,7 +161,7 @@ class MemoryConsumer:
         """Read these partitions too.
 
         Raises:
-            KafkaException: one is assigned already, or the group assigns them; nothing changes.
+            KafkaException: one is assigned already, or the group assigns; nothing changes.
         """
         with self._changed:
             self._require_no_group()
@@ -176,10 +175,10 @@ class MemoryConsumer:
             self._add(partitions)
 
     def incremental_unassign(self, partitions: Sequence[TopicPartition]) -> None:
-        """Read these partitions no more.
+        """Stop reading these partitions.
 
         Raises:
-            KafkaException: one is not assigned, or the group assigns them; nothing changes.
+            KafkaException: one is not assigned, or the group assigns; nothing changes.
         """
         with self._changed:
             self._require_no_group()
@@ -214,10 +213,10 @@ class MemoryConsumer:
                 known.pop(key, None)
 
     def seek(self, partition: TopicPartition) -> None:
-        """Go on at another offset of a partition that is assigned.
+        """Continue at another offset of an assigned partition.
 
         Raises:
-            KafkaException: it is not.
+            KafkaException: the partition is not assigned.
         """
         key = key_of(partition)
         with self._changed:
@@ -243,7 +242,7 @@ class MemoryConsumer:
             self._next[key] = offset
 
     def _reset_to(self, key: Partition, offset: int, reason: str) -> None:
-        """Do as `reset` says, where there is no message to go on with."""
+        """Apply `reset` to a partition whose offset is missing or out of range."""
         if self._reset == "error":
             self._next[key] = _STOPPED
             self._events.append(_event(key, offset, KafkaError._AUTO_OFFSET_RESET, reason))
@@ -252,7 +251,7 @@ class MemoryConsumer:
             self._next[key] = end if self._reset == "latest" else 0
 
     def assignment(self) -> list[TopicPartition]:
-        """See `ConsumerBroker.assignment`; offsets are those that were asked for."""
+        """See `ConsumerBroker.assignment`; offsets are those that were assigned."""
         with self._changed:
             keys = sorted(self._next)
             return [TopicPartition(*key, self._assigned.get(key, OFFSET_INVALID)) for key in keys]
@@ -310,7 +309,7 @@ class MemoryConsumer:
         if stored is not None:
             self._took(key, at + 1)
             return stored.message(*key, at)
-        if at > offset:  # ends of transactions, and what was aborted
+        if at > offset:  # transaction markers and aborted messages
             self._took(key, at)
         if self._end_events and self._ended.get(key) != at:
             self._ended[key] = at
@@ -325,13 +324,13 @@ class MemoryConsumer:
             self._stored[key] = offset
 
     def position(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Return the offset after the last message handed out of each; invalid before the first."""
+        """Return the offset after each partition's last message, or OFFSET_INVALID."""
         with self._changed:
             keys = [key_of(each) for each in partitions]
             return [TopicPartition(*key, self._position.get(key, OFFSET_INVALID)) for key in keys]
 
     def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
-        """Return the offsets of the first message and after the last one to be read.
+        """Return the first offset, and the offset after the last readable message.
 
         Raises:
             KafkaException: there is no such partition.
@@ -340,7 +339,7 @@ class MemoryConsumer:
         return 0, self._kafka.end(*key, committed=self._committed_only)
 
     def offsets_for_times(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Return the first offset of a time or later, for times in ms in place of offsets.
+        """Return the first offset at or after each time; `partitions` have times in ms as offsets.
 
         Raises:
             KafkaException: there is no such partition.
@@ -378,7 +377,7 @@ class MemoryConsumer:
     ) -> list[TopicPartition] | None:
         """See `ConsumerBroker.commit`; done at once, also when asynchronous.
 
-        Partitions without an offset are left as they are; all of them are no commit.
+        Partitions without an offset are skipped; if none has one, nothing is committed.
         """
         named = [each for each in offsets if each.offset >= 0]
         if not named and not asynchronous:
@@ -408,10 +407,10 @@ class MemoryConsumer:
         return KafkaError(code, f"Commit failed: {KafkaError(code).str()}")
 
     def store(self, offsets: Sequence[TopicPartition]) -> None:
-        """Store offsets for `commit_stored`, those of partitions that are assigned.
+        """Store the offsets of assigned partitions for `commit_stored`.
 
         Raises:
-            KafkaException: they are stored automatically; no partition of them is assigned.
+            KafkaException: offsets are stored automatically, or no partition is assigned.
         """
         if self._auto_store:
             raise _failed("StoreOffsets failed", KafkaError._INVALID_ARG)
@@ -422,7 +421,7 @@ class MemoryConsumer:
             self._stored |= {key_of(each): each.offset for each in known}
 
     def commit_stored(self, *, asynchronous: bool) -> list[TopicPartition] | None:
-        """Commit what is stored and further than what is committed; see `commit`."""
+        """Commit stored offsets that are greater than the committed ones; see `commit`."""
         return self.commit(self._uncommitted(self._next), asynchronous=asynchronous)
 
     def _uncommitted(self, keys: Iterable[Partition]) -> list[TopicPartition]:
@@ -460,7 +459,7 @@ def _error(code: int, reason: str) -> KafkaException:
 
 
 def _failed(what: str, code: int) -> KafkaException:
-    """Return the error that confluent-kafka raises when `what` librdkafka refuses."""
+    """Return the error that confluent-kafka raises for an operation that librdkafka refuses."""
     return _error(code, f"{what}: {KafkaError(code).str()}")
 
 

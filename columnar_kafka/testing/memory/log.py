@@ -1,4 +1,4 @@
-"""What a partition holds: messages, the ends of transactions, and who may see what of it."""
+"""A partition's log: messages, the ends of transactions, and what a consumer may see."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["MemoryTransaction", "PartitionLog", "StoredMessage"]
 
 @dataclass(eq=False, slots=True)
 class MemoryTransaction:
-    """One transaction of a producer: open until it is committed or aborted, once."""
+    """One transaction of a producer: open until it is committed or aborted."""
 
     logs: list[PartitionLog] = field(default_factory=list)
     offsets: list[tuple[str, list[TopicPartition]]] = field(default_factory=list)  # by group
@@ -26,7 +26,7 @@ class MemoryTransaction:
     aborted: bool = False
 
     def end(self, *, aborted: bool) -> None:
-        """Close it, with a marker in each partition that it wrote to."""
+        """End it, with a marker in each partition that it wrote to."""
         self.is_open, self.aborted = False, aborted
         for log in self.logs:
             log.mark()
@@ -50,7 +50,7 @@ class StoredMessage(NamedTuple):
         timestamp: int,
         transaction: MemoryTransaction | None = None,
     ) -> StoredMessage:
-        """Return a message whose value and headers nobody else can change; time 0 is now."""
+        """Return a message with its own copy of value and headers; timestamp 0 is now."""
         return cls(
             key,
             None if value is None else bytes(value),
@@ -62,7 +62,7 @@ class StoredMessage(NamedTuple):
     def message(
         self, topic: str, partition: int, offset: int, error: KafkaError | None = None
     ) -> Message:
-        """Return it as a client sees it; every client gets an object of its own."""
+        """Return the message as a client sees it, a new object for each call."""
         return Message(
             topic=topic,
             partition=partition,
@@ -77,7 +77,7 @@ class StoredMessage(NamedTuple):
 
 
 class PartitionLog:
-    """One partition. A None in it is the marker at the end of a transaction. Not thread-safe."""
+    """One partition. An entry None is the marker that ends a transaction. Not thread-safe."""
 
     def __init__(self) -> None:
         self._entries: list[StoredMessage | None] = []
@@ -97,16 +97,16 @@ class PartitionLog:
         return len(self) - 1
 
     def mark(self) -> None:
-        """Add the end of the transaction that was closed just now."""
+        """Add the marker of the transaction that has just ended."""
         self._entries.append(None)
         self._open = {each: first for each, first in self._open.items() if each.is_open}
 
     def end(self, *, committed: bool) -> int:
-        """Return where reading ends; of what is `committed`, before the first open transaction."""
+        """Return where reading ends: if `committed`, before the first open transaction."""
         return min(self._open.values(), default=len(self)) if committed else len(self)
 
     def find(self, offset: int, *, committed: bool) -> tuple[int, StoredMessage | None]:
-        """Return the first visible message from `offset` on; without one, where reading ends."""
+        """Return the first visible message from `offset` on; None and the end without one."""
         end = self.end(committed=committed)
         for at in range(offset, end):
             found = self._entries[at]

@@ -22,7 +22,7 @@ __all__ = ["MemoryProducer"]
 
 
 class _SentMessage(NamedTuple):
-    """A message on its way to the cluster; `fault` is what will become of it."""
+    """A message on its way to the cluster, and the fault that it will meet."""
 
     topic: str
     partition: int
@@ -34,8 +34,8 @@ class _SentMessage(NamedTuple):
 class MemoryProducer:
     """Implements `ProducerBroker`. Thread-safe; acknowledges inside `poll` and `flush` only.
 
-    A message reaches the cluster within `send`, unless it is held back. As in librdkafka, it takes
-    its place in the queue until its acknowledgement was served.
+    A message reaches the cluster within `send`, unless it is held. As in librdkafka, it counts
+    against the queue until its acknowledgement has been served.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class MemoryProducer:
         )
 
     def __len__(self) -> int:
-        """Return the messages whose acknowledgement was not served yet."""
+        """Return how many messages have an acknowledgement that is not served yet."""
         return len(self._queue) + len(self._acknowledged)
 
     @property
@@ -90,17 +90,17 @@ class MemoryProducer:
             self._faults.extend([Fault(error, stored=stored)] * count)
 
     def hold(self) -> None:
-        """Keep what is sent from now on in the queue, neither stored nor acknowledged."""
+        """Keep messages in the queue from now on, neither stored nor acknowledged."""
         with self._changed:
             self._held = True
 
     @property
     def holds(self) -> bool:
-        """Whether what is sent is kept, by this producer or all of them."""
+        """Whether messages are held, by this producer or the whole cluster."""
         return self._held or self._kafka.held
 
     def release(self, count: int | None = None) -> None:
-        """Let what is held go, in order; with `count` only that many, and hold on."""
+        """Send the held messages in order; with `count` only that many, and go on holding."""
         with self._changed:
             self._held = count is not None
             for _ in range(len(self._queue) if count is None else min(count, len(self._queue))):
@@ -185,7 +185,7 @@ class MemoryProducer:
             self._wait(lambda: bool(self._acknowledged), -1 if left == float("inf") else left)
 
     def purge(self) -> None:
-        """Give up what is held; its acknowledgements say so."""
+        """Drop the held messages; their acknowledgements carry _PURGE_QUEUE."""
         error = Fault(KafkaError(KafkaError._PURGE_QUEUE))
         with self._changed:
             while self._queue:
@@ -204,10 +204,10 @@ class MemoryProducer:
     # --- transactions ---------------------------------------------------------------------------
 
     def init_transactions(self) -> None:
-        """Take the transactional id over: another producer's open transaction is aborted.
+        """Take over the transactional id: another producer's open transaction is aborted.
 
         Raises:
-            KafkaException: no id is configured; this was done before.
+            KafkaException: no id is configured, or this was called before.
         """
         with self._changed:
             self._require("Init")
@@ -218,7 +218,7 @@ class MemoryProducer:
         """Begin a transaction.
 
         Raises:
-            KafkaException: it is not the time for it, or another producer has taken the id over.
+            KafkaException: not initialized; one is open already; another producer took over the id.
         """
         with self._changed:
             self._require("Ready")
@@ -227,11 +227,11 @@ class MemoryProducer:
             self._state = "InTransaction"
 
     def send_offsets(self, offsets: Iterable[TopicPartition], group_metadata: bytes) -> None:
-        """Let a group's offsets be committed with the transaction.
+        """Add a group's offsets to the transaction.
 
         Raises:
-            KafkaException: no transaction is open; or the consumer is no member any more, or
-                of another generation: the transaction must be aborted.
+            KafkaException: no transaction is open; or the consumer has left the group or is of
+                another generation, and the transaction must be aborted.
         """
         group, member_id, generation = _parsed(group_metadata)
         with self._changed:
@@ -249,7 +249,7 @@ class MemoryProducer:
             self._transaction.offsets.append((group, [copy_of(each) for each in offsets]))
 
     def commit_transaction(self, timeout: float) -> None:
-        """Serve all acknowledgements and commit; `timeout` is for what is held back.
+        """Serve all acknowledgements and commit; wait `timeout` seconds for held messages.
 
         Raises:
             KafkaException: no transaction is open; messages are still held; one of them failed
@@ -266,7 +266,7 @@ class MemoryProducer:
             self._end(aborted=False)
 
     def abort_transaction(self) -> None:
-        """Give up what is held, serve all acknowledgements and abort.
+        """Drop held messages, serve all acknowledgements and abort.
 
         Raises:
             KafkaException: no transaction is open, or another producer has taken the id over.
@@ -282,7 +282,7 @@ class MemoryProducer:
         """Abort an open transaction, and serve all acknowledgements.
 
         Raises:
-            KafkaException: there is one, and another producer has taken the id over.
+            KafkaException: a transaction is open, and another producer took over the id.
         """
         if self._state == "InTransaction":
             self.abort_transaction()
