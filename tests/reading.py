@@ -1,4 +1,4 @@
-"""Reads topics to their ends, for tests that look at what is stored."""
+"""Reads topics to their ends, for tests that check the stored records."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def set_topic_config(servers: str, topic: str, name: str, value: str) -> AdminCl
 
 
 def gone(pid: int) -> bool:
-    """Whether no such process runs; one that has ended and waits to be reaped does not."""
+    """Whether a process has ended; a zombie counts as ended."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -82,7 +82,7 @@ class Reported(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """A record as a consumer finds it; a plain message is one of no segment."""
+    """A record as a consumer finds it; `segment` is None for a plain message."""
 
     value: Any
     key: bytes | None

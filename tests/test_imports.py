@@ -1,7 +1,7 @@
-"""The rooms and who may import whom; what of confluent-kafka and others each uses; how big it gets.
+"""The rooms and their allowed imports, of this project and of others; bounds on their sizes.
 
-A room is an entry of `columnar_kafka`, a folder or a file, or `spark_sink`. Nothing is imported to
-find out: the source is read, with the imports for type checkers only and those inside functions.
+A room is an entry of `columnar_kafka`, a folder or a file, or `spark_sink`. The tests read the
+source and import nothing. Imports for type checkers and inside functions count too.
 """
 
 from __future__ import annotations
@@ -70,28 +70,28 @@ FILES = {
 """Within a room that is a folder, a file may import only the files before it."""
 
 ENTRIES = 24
-"""What `ls columnar_kafka` shows at most."""
+"""The bound on the entries of `ls columnar_kafka`."""
 ARROWS = 90
-"""How many pairs of rooms there may be of which the first imports the second."""
+"""The bound on pairs of rooms of which the first imports the second; 226 before the rooms."""
 FILE_LINES = 500
 FUNCTION_LINES = 60
 
 VALUES = {"KafkaError", "KafkaException", "Message", "TopicPartition"}
-"""What confluent-kafka's own objects are made of; and its constants, which are upper case."""
+"""confluent-kafka's value types; constants, which are upper case, count as values too."""
 
 CLIENTS = """broker.client_classes  broker.confluent  producing.producer  consuming.consumer
 serializing  share  aio  testing
 spark_sink  local  demo"""
-"""Who may use confluent-kafka's clients, and with them all of it."""
+"""The modules that may use confluent-kafka's clients, and everything else of it."""
 
 USE_VALUES = "errors  message  offsets  position  producing  consuming  broker"
-"""Who may use its value types."""
+"""The modules that may use its value types."""
 
 USE_HASHES = "producing.partitioner"
-"""Who may use its partitioners' hash functions."""
+"""The module that may use its partitioners' hash functions."""
 
 EVERYWHERE = {"confluent_kafka", "pyarrow", "fastavro"}
-"""What is installed with the package; everything else is an extra."""
+"""The packages that are installed with this one; every other belongs to an extra."""
 
 EXTRAS = {
     "pyspark": "spark_sink  local.spark  demo",
@@ -105,7 +105,7 @@ EXTRAS = {
     "polars": "demo",
     "pyruhvro": "plain.avro",
 }
-"""Who may import what an extra installs."""
+"""The modules that may import a package of an extra."""
 
 
 class Import(NamedTuple):
@@ -180,7 +180,7 @@ IMPORTS = {module: list(imports(tree, module)) for module, tree in TREES.items()
 
 
 def first_party(found: Iterable[Import]) -> Iterator[tuple[str, Import]]:
-    """What is imported of this project: `from package import module` is the module."""
+    """Yield the imports of this project's modules; `from package import module` is the module."""
     for each in found:
         if each.module.split(".")[0] in PACKAGES:
             inner = f"{each.module}.{each.name}"
@@ -188,7 +188,7 @@ def first_party(found: Iterable[Import]) -> Iterator[tuple[str, Import]]:
 
 
 def confluent(module: str) -> set[str]:
-    """The names of confluent-kafka that a module uses; `admin.X` for what is not at its top."""
+    """Return the names of confluent-kafka that a module uses; `admin.X` for those of `admin`."""
     found = set()
     for each in IMPORTS[module]:
         if each.module.split(".")[0] == "confluent_kafka":
@@ -217,7 +217,7 @@ def length(node: Any) -> int:
 
 
 def only_hands_on(tree: ast.Module) -> bool:
-    """Whether a file has nothing of its own beside imports, its docstring and `__all__`."""
+    """Whether a file consists of imports, its docstring and `__all__`."""
     return not any(
         isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
         or (isinstance(node, ast.AnnAssign | ast.Assign) and ast.unparse(node)[:7] != "__all__")

@@ -1,4 +1,4 @@
-"""What the local Kafka servers have in common."""
+"""The interface of the local Kafka servers."""
 
 from __future__ import annotations
 

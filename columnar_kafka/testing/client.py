@@ -1,4 +1,4 @@
-"""What the producer and the consumer on memory share: their life, configuration and metadata."""
+"""The base of the producer and the consumer on memory: configuration, metadata, `close`."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class ClientOnMemory(Generic[Memory]):
         self._memory = self._connect_to(self._kafka, config)
 
     def _connect_to(self, kafka: MemoryKafka, config: Mapping[str, Any]) -> Memory:
-        """Return what stands for librdkafka, for a configuration that it has checked."""
+        """Return the client in memory, for a configuration that librdkafka has checked."""
         raise NotImplementedError
 
     @property
     def memory(self) -> Memory:
-        """What stands for librdkafka; `fail_next` and the other faults are its methods.
+        """The client in memory that replaces librdkafka; it has `fail_next` and the other faults.
 
         Raises:
             RuntimeError: the client is closed.

@@ -191,7 +191,7 @@ class ConsumerOnMemory(ClientOnMemory[MemoryConsumer], StockConsumer):
     def get_watermark_offsets(
         self, partition: TopicPartition, timeout: float = -1, cached: bool = False
     ) -> tuple[int, int]:
-        """See confluent-kafka; what is cached is never out of date."""
+        """See confluent-kafka; cached offsets are never out of date."""
         [one] = _checked([partition])
         return self.memory.watermarks(one)
 

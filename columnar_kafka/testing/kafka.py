@@ -91,7 +91,7 @@ class FakeKafka(MemoryKafka):
         self.Producer = type("Producer", (FakeProducer,), bound)
         self.Consumer = type("Consumer", (FakeConsumer,), {"_kafka": self, "__module__": __name__})
 
-    # --- stored records --------------------------------------------------------------------------
+    # --- stored records -------------------------------------------------------------------------
 
     def records(
         self, topic: str, partition: int | None = None, *, committed: bool = True

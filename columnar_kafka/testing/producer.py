@@ -76,7 +76,7 @@ class ProducerOnMemory(ClientOnMemory[MemoryProducer], StockProducer):
         memory = self.memory
         if not isinstance(topic, str):
             raise TypeError(f"argument 1 must be str, not {type(topic).__name__}")
-        data, key = encode_key(value), encode_key(key)  # a value is taken as a key is
+        data, key = encode_key(value), encode_key(key)  # a value has the same types as a key
         memory.send(
             topic,
             self._choose(topic, operator.index(partition), key),
@@ -154,7 +154,7 @@ class ProducerOnMemory(ClientOnMemory[MemoryProducer], StockProducer):
         return self.memory.flush(timeout)
 
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
-        """See confluent-kafka; what is held counts as queued."""
+        """See confluent-kafka; held messages count as queued."""
         memory = self.memory
         if in_queue:
             memory.purge()

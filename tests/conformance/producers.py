@@ -35,7 +35,7 @@ __all__ = [
 SCHEMA: Final = pa.schema([("v", pa.binary())])
 UNREACHABLE: Final = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 HELD: Final = {"linger.ms": 30_000}
-"""What is produced stays in the queue until flush; `ProducerMaker` lets our own linger follow."""
+"""Messages stay in the queue until a flush; `ProducerMaker` sets our own linger to match."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class ProducerKind:
     cls: Any
     encoding: bool = False
     schema: bool = False  # the topics have one
-    records: bool = False  # and what is produced are records, no plain messages
+    records: bool = False  # the tests produce records, no plain messages
 
 
 PRODUCERS: Final = {
