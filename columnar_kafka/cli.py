@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def _end(number: int, _: object) -> NoReturn:
-    """Raise, and note why: of what is raised inside confluent-kafka it may make a TypeError."""
+    """Raise, and note the signal: confluent-kafka may turn the exception into a TypeError."""
     _caught.append(number)
     if number == signal.SIGINT:
         raise KeyboardInterrupt
@@ -106,7 +106,7 @@ def _fail(message: str) -> NoReturn:
 
 
 def _shortened(text: str) -> str:
-    """What a person wants of an error: Spark's go on with pages of Java."""
+    """The first part of an error's text: Spark's go on with pages of Java."""
     text = text.partition("\n\nJVM stacktrace")[0].strip()
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
 

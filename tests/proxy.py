@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from types import TracebackType
     from typing import Self
 
 __all__ = ["Api", "Late", "Refusing"]
@@ -50,12 +49,7 @@ class Proxy(ABC):
         self._start(self._accept)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         for each in self._sockets:
             _shut(each)
         for thread in self._threads:

@@ -9,6 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import psutil
 import pyarrow as pa
 import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 
 from columnar_kafka.columns.kafka_column import KafkaColumn
 from columnar_kafka.columns.rows_to_columns import RowColumns
@@ -45,8 +52,17 @@ def eventually(condition: Callable[[], T], *, seconds: float = 20.0) -> T:
     return answer
 
 
+def set_topic_config(servers: str, topic: str, name: str, value: str) -> AdminClient:
+    """Change one of a topic's settings; return the client that did. Brokers learn of it later."""
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.incremental_alter_configs([resource])[resource].result(60)
+    return admin
+
+
 def gone(pid: int) -> bool:
-    """Whether no such process runs; one that has ended and waits to be reaped does not."""
+    """Whether a process has ended; a zombie counts as ended."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -68,7 +84,7 @@ class Reported(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """A record as a consumer finds it; a plain message is one of no segment."""
+    """A record as a consumer finds it; `segment` is None for a plain message."""
 
     value: Any
     key: bytes | None

@@ -1,7 +1,7 @@
-"""Who may import whom: the stages in their order, and what of confluent-kafka and others they use.
+"""The rooms and their allowed imports, of this project and of others; bounds on their sizes.
 
-Nothing is imported to find out: the import statements are read, also those for type checkers only
-and those inside functions.
+A room is an entry of `columnar_kafka`, a folder or a file, or `spark_sink`. The tests read the
+source and import nothing. Imports for type checkers and inside functions count too.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ from __future__ import annotations
 import ast
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
-
-import pytest
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -19,80 +17,85 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("columnar_kafka", "spark_sink")
 
-ORDER = """
-errors  position  config
-schema.flatbuffer  schema.families  schema.canonical  schema.arrow
-schema.avro_default  schema.avro  schema.base  schema.growth  schema
-
-columns  columns.protocol  columns.range_checks  columns.accepted_types  columns.row_objects
-columns.copying  columns.converters  columns.columns_to_rows  columns.kafka_column
-columns.rows_to_columns  columns.layouts  columns.chunked  columns.cast  columns.arrow_input
-
-segment  segment.headers
-segment.parquet  segment.parquet.thrift  segment.parquet.field_ids  segment.parquet.arrow_patterns
-segment.parquet.metadata  segment.parquet.statistics
-segment.parquet.page_header  segment.parquet.delta  segment.parquet.page_walk
-segment.encoder  segment.decoder  segment.isolated  segment.segment
-
-lake  lake.model  lake.plan
-lake.row_groups  lake.parquet_footer  lake.stitch  lake.stage
-lake.local_files  lake.commit_log  lake.directory
-
-plain.base  plain.avro  plain.json  plain.ipc  plain
-
-message  offsets  lifecycle
-broker  broker.client_classes  broker.base  broker.confluent
-
-producing  producing.partitioner  producing.settings  producing.report  producing.topic_format
-producing.record_block  producing.batch  producing.arrow_batch  producing.record_queue
-producing.accumulator  producing.partition_queue  producing.delivery  producing.segmenter
-producing.sender  producing.transaction  producing.producer
-
-consuming  consuming.settings  consuming.record  consuming.offset_store  consuming.lag
-consuming.turn  consuming.handout  consuming.feed  consuming.time_lookup
-consuming.callback_errors  consuming.commits  consuming.group_membership
-consuming.arrow  consuming.arrow.projection  consuming.arrow.pruning
-consuming.arrow.table_builder  consuming.arrow.table_feed  consuming.arrow.batch_reader
-consuming.arrow_output  consuming.positions  consuming.assembly  consuming.consumer
-
-serializing  share
-columnar_kafka
-aio.inbox  aio.poller  aio.producer
-aio.callback  aio.cancellable  aio.undelivered  aio.consumer  aio
-testing.memory.log  testing.memory.group  testing.memory.cluster
-testing.memory.producer  testing.memory.membership  testing.memory.consumer  testing.memory
-testing.client  testing.producer  testing.consumer  testing.kafka  testing
-
-spark_sink.options  spark_sink.source  spark_sink.sink  spark_sink
-
-local.base  local.guard  local.mock  local.process  local.java
-local.broker  local.embedded  local.kafka  local.spark  local
-
-demo  demo.compare  demo.flights  demo.records  demo.figures
-demo.chart  demo.report  demo.screen
-demo.formats  demo.send  demo.consume  demo.produce  demo.rivals
-demo.servers  demo.story  demo.sweep
-demo.lake  demo.with_spark  demo.without_spark  demo.land  demo.run
-cli
+ROOMS = """
+errors  position  config  schema  columns  segment  lake  plain
+message  offsets  lifecycle  broker
+producing  consuming
+serializing  share  __init__
+aio  testing
+spark_sink  local  demo  cli
 """
-"""Each line may import only lines above it; within a line, only what is to the left."""
+"""A room may import only the rooms before it. `__init__` is the package's public names."""
+
+FILES = {
+    "schema": "flatbuffer  families  canonical  arrow  avro_default  avro  base  growth  __init__",
+    "columns": """
+        __init__  protocol  range_checks  accepted_types  row_objects  copying  converters
+        columns_to_rows  kafka_column  rows_to_columns  layouts  chunked  cast  arrow_input
+    """,
+    "segment": """
+        __init__  headers
+        parquet  parquet.thrift  parquet.field_ids  parquet.arrow_patterns  parquet.metadata
+        parquet.statistics  parquet.page_header  parquet.delta  parquet.page_walk
+        encoder  decoder  isolated  segment
+    """,
+    "lake": """
+        __init__  model  plan  row_groups  parquet_footer  stitch  stage
+        local_files  commit_log  directory
+    """,
+    "plain": "base  avro  json  ipc  __init__",
+    "broker": "__init__  client_classes  base  confluent",
+    "producing": """
+        __init__  partitioner  settings  report  topic_format  record_block  batch  arrow_batch
+        record_queue  accumulator  partition_queue  delivery  segmenter  sender  transaction
+        producer
+    """,
+    "consuming": """
+        __init__  settings  record  offset_store  lag  turn  handout  feed  time_lookup
+        callback_errors  commits  group_membership
+        arrow  arrow.projection  arrow.pruning  arrow.table_builder  arrow.table_feed
+        arrow.batch_reader  arrow_output
+        positions  assembly  consumer
+    """,
+    "aio": "inbox  poller  producer  callback  cancellable  undelivered  consumer  __init__",
+    "testing": """
+        memory.log  memory.group  memory.cluster  memory.producer  memory.membership
+        memory.consumer  memory
+        client  producer  consumer  kafka  __init__
+    """,
+    "spark_sink": "options  source  sink  __init__",
+    "local": "base  guard  mock  process  java  broker  embedded  kafka  spark  __init__",
+    "demo": """
+        __init__  compare  flights  records  figures  chart  report  screen
+        formats  send  consume  produce  rivals  servers  story  sweep
+        lake  with_spark  without_spark  land  run
+    """,
+}
+"""Within a room that is a folder, a file may import only the files before it."""
+
+ENTRIES = 24
+"""The bound on the entries of `ls columnar_kafka`."""
+ARROWS = 90
+"""The bound on pairs of rooms of which the first imports the second; 226 before the rooms."""
+FILE_LINES = 500
+FUNCTION_LINES = 60
 
 VALUES = {"KafkaError", "KafkaException", "Message", "TopicPartition"}
-"""What confluent-kafka's own objects are made of; and its constants, which are upper case."""
+"""confluent-kafka's value types; constants, which are upper case, count as values too."""
 
 CLIENTS = """broker.client_classes  broker.confluent  producing.producer  consuming.consumer
 serializing  share  aio  testing
 spark_sink  local  demo"""
-"""Who may use confluent-kafka's clients, and with them all of it."""
+"""The modules that may use confluent-kafka's clients, and everything else of it."""
 
 USE_VALUES = "errors  message  offsets  position  producing  consuming  broker"
-"""Who may use its value types."""
+"""The modules that may use its value types."""
 
 USE_HASHES = "producing.partitioner"
-"""Who may use its partitioners' hash functions."""
+"""The module that may use its partitioners' hash functions."""
 
 EVERYWHERE = {"confluent_kafka", "pyarrow", "fastavro"}
-"""What is installed with the package; everything else is an extra."""
+"""The packages that are installed with this one; every other belongs to an extra."""
 
 EXTRAS = {
     "pyspark": "spark_sink  local.spark  demo",
@@ -106,7 +109,7 @@ EXTRAS = {
     "polars": "demo",
     "pyruhvro": "plain.avro",
 }
-"""Who may import what an extra installs."""
+"""The modules that may import a package of an extra."""
 
 
 class Import(NamedTuple):
@@ -123,17 +126,33 @@ def full(short: str) -> str:
     return short if short.split(".", maxsplit=1)[0] in PACKAGES else f"columnar_kafka.{short}"
 
 
-def modules() -> dict[str, Path]:
+def sources() -> dict[str, str]:
+    """Return each module's source."""
     found = {}
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
             parts = path.relative_to(ROOT).with_suffix("").parts
-            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path.read_text()
     return found
 
 
-MODULES = modules()
-PLACES = {full(name): place for place, name in enumerate(ORDER.split())}
+def ordered() -> Iterator[str]:
+    """Yield the modules in the order of the rooms, and of the files in each."""
+    for room in ROOMS.split():
+        for file in FILES.get(room, "__init__").split():
+            name = "columnar_kafka" if room == "__init__" else full(room)
+            yield name if file == "__init__" else f"{name}.{file}"
+
+
+def room_of(module: str) -> str:
+    package, _, inner = module.partition(".")
+    return package if package != "columnar_kafka" else inner.split(".")[0] or "__init__"
+
+
+MODULES = sources()
+TREES = {module: ast.parse(source) for module, source in MODULES.items()}
+ORDER = list(ordered())
+PLACES = {module: place for place, module in enumerate(ORDER)}
 
 
 def within(module: str, places: str) -> bool:
@@ -143,8 +162,7 @@ def within(module: str, places: str) -> bool:
     )
 
 
-def imports(source: str, module: str = "") -> Iterator[Import]:
-    tree = ast.parse(source)
+def imports(tree: ast.AST, module: str = "") -> Iterator[Import]:
     inside = {
         id(node)
         for each in ast.walk(tree)
@@ -162,11 +180,11 @@ def imports(source: str, module: str = "") -> Iterator[Import]:
                 yield Import(str(node.module), each.name, hidden, node.lineno)
 
 
-IMPORTS = {module: list(imports(path.read_text(), module)) for module, path in MODULES.items()}
+IMPORTS = {module: list(imports(tree, module)) for module, tree in TREES.items()}
 
 
 def first_party(found: Iterable[Import]) -> Iterator[tuple[str, Import]]:
-    """What is imported of this project: `from package import module` is the module."""
+    """Yield the imports of this project's modules; `from package import module` is the module."""
     for each in found:
         if each.module.split(".")[0] in PACKAGES:
             inner = f"{each.module}.{each.name}"
@@ -174,7 +192,7 @@ def first_party(found: Iterable[Import]) -> Iterator[tuple[str, Import]]:
 
 
 def confluent(module: str) -> set[str]:
-    """The names of confluent-kafka that a module uses; `admin.X` for what is not at its top."""
+    """Return the names of confluent-kafka that a module uses; `admin.X` for those of `admin`."""
     found = set()
     for each in IMPORTS[module]:
         if each.module.split(".")[0] == "confluent_kafka":
@@ -182,8 +200,7 @@ def confluent(module: str) -> set[str]:
             found.add(f"{inner}.{each.name}" if inner else each.name)
     if "" in found:  # import confluent_kafka
         found.remove("")
-        nodes = ast.walk(ast.parse(MODULES[module].read_text()))
-        used = [node for node in nodes if isinstance(node, ast.Attribute)]
+        used = [node for node in ast.walk(TREES[module]) if isinstance(node, ast.Attribute)]
         found |= {
             node.attr
             for node in used
@@ -192,28 +209,93 @@ def confluent(module: str) -> set[str]:
     return found
 
 
-# --- the order ------------------------------------------------------------------------------------
+def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def length(node: Any) -> int:
+    """Return how many lines a function has, its docstring among them."""
+    return int(node.end_lineno - node.lineno + 1)
+
+
+def only_hands_on(tree: ast.Module) -> bool:
+    """Whether a file consists of imports, its docstring and `__all__`."""
+    return not any(
+        isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        or (isinstance(node, ast.AnnAssign | ast.Assign) and ast.unparse(node)[:7] != "__all__")
+        for node in ast.walk(tree)
+    )
+
+
+def defined(tree: ast.AST) -> set[str]:
+    """Return the names of the attributes that the classes of a file define."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            for each in node.body:
+                if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
+                    found.add(each.name)
+                elif isinstance(each, ast.Assign | ast.AnnAssign):
+                    found |= {name.id for name in ast.walk(each) if isinstance(name, ast.Name)}
+                    values = [text for text in ast.walk(each) if isinstance(text, ast.Constant)]
+                    found |= {str(text.value) for text in values}  # __slots__
+        elif (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.ctx, ast.Store)
+            and ast.unparse(node.value) in {"self", "cls"}
+        ):
+            found.add(node.attr)
+    return found
+
+
+def private_of_others(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield each use of a private attribute that no class of the file defines, with its line.
+
+    Those in upper case are constants of confluent-kafka's, those of a named tuple are public.
+    """
+    own = defined(tree) | {"_asdict", "_fields", "_make", "_replace"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr.startswith("_"):
+            name = node.attr
+            if not name.endswith("__") and not name.isupper() and name not in own:
+                yield node.lineno, ast.unparse(node)
+
+
+# --- the rooms ------------------------------------------------------------------------------------
 
 
 def test_every_module_has_its_place_and_every_place_its_module() -> None:
-    assert sorted(PLACES) == sorted(MODULES)
-    assert len(PLACES) == len(ORDER.split())
+    assert sorted(ORDER) == sorted(MODULES)
+    assert len(PLACES) == len(ORDER)
+    assert set(FILES) <= set(ROOMS.split())
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_a_module_imports_only_what_stands_before_it(module: str) -> None:
+def test_a_module_imports_only_what_stands_before_it() -> None:
+    """The rooms before its own, and the files before it in its own: so there is no circle."""
     wrong = [
         f"{module}:{each.line} imports {found}"
+        for module in MODULES
         for found, each in first_party(IMPORTS[module])
         if PLACES[found] >= PLACES[module]
     ]
     assert wrong == []
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_no_import_of_the_projects_own_is_hidden_in_a_function(module: str) -> None:
+def test_few_arrows_lead_from_room_to_room() -> None:
+    arrows = {
+        (room_of(module), room_of(found))
+        for module in MODULES
+        for found, _ in first_party(IMPORTS[module])
+    }
+    assert len([(one, other) for one, other in arrows if one != other]) <= ARROWS
+
+
+def test_no_import_of_the_projects_own_is_hidden_in_a_function() -> None:
     wrong = [
         f"{module}:{each.line} {found}"
+        for module in MODULES
         for found, each in first_party(IMPORTS[module])
         if each.hidden
     ]
@@ -232,27 +314,117 @@ def test_only_the_demo_stands_on_the_spark_glue() -> None:
     assert wrong == []
 
 
+# --- how big they get -----------------------------------------------------------------------------
+
+LONG_FILES = "aio.consumer  consuming.consumer  consuming.feed  producing.producer  segment.decoder"
+LONG_FUNCTIONS = """
+consuming.consumer.arrow_reader
+producing.producer.produce  producing.producer.produce_arrow
+producing.settings.parse
+"""
+"""Not cut yet: nothing may be added."""
+
+
+def test_few_entries_stand_side_by_side() -> None:
+    entries = [each for each in (ROOT / "columnar_kafka").iterdir() if each.name != "__pycache__"]
+    assert len(entries) <= ENTRIES
+
+
+def test_no_file_is_too_long() -> None:
+    long = [each for each, text in MODULES.items() if len(text.splitlines()) > FILE_LINES]
+    assert sorted(long) == sorted(map(full, LONG_FILES.split()))
+
+
+def test_no_function_is_too_long() -> None:
+    long = [
+        f"{module}.{each.name}"
+        for module, tree in TREES.items()
+        for each in functions(tree)
+        if length(each) > FUNCTION_LINES
+    ]
+    assert sorted(long) == sorted(map(full, LONG_FUNCTIONS.split()))
+
+
+def test_only_a_packages_init_hands_on_what_others_define() -> None:
+    wrong = [
+        module
+        for module, tree in TREES.items()
+        if f"{module}." not in " ".join(MODULES) and only_hands_on(tree)
+    ]
+    assert wrong == []
+
+
+# --- private attributes ---------------------------------------------------------------------------
+
+PRIVATE = {
+    "broker.client_classes": "_stock  _above_tracer",  # what our clients tell it about themselves
+    "local.mock": "_exit",  # public, in `os`
+    "local.spark": "_gateway  _jvm",  # PySpark has no other way to end its Java
+    # Not cut yet: nothing may be added.
+    "aio.consumer": "_find_arrow  _arrow_stream  _settings  _lock  _feed",
+    "aio.producer": "_flush_interrupted",
+    "consuming.arrow.table_feed": """
+        _after_serving  _begins_next  _changes  _clock  _fetch  _forget_start  _held  _held_bytes
+        _is_full  _ledger  _note  _open  _put_back  _resolve  _serve  _serve_if_due  _start  _step
+        _unresolved  _whole
+    """,
+    "consuming.handout": "_slices",
+    "producing.report": "_rows",
+    "serializing": "_key_serializer  _key_deserializer  _closed  _formats  _settings",
+    "testing.kafka": "_settings  _sender",
+}
+"""The private attributes of others that a file may use."""
+
+
+def test_nobody_touches_a_private_attribute_that_its_own_file_does_not_define() -> None:
+    """Not that of a base class either: a class whose methods stand in two files has two owners."""
+    allowed = {full(each): names for each, names in PRIVATE.items()}
+    wrong = [
+        f"{module}:{line} {code}"
+        for module, tree in TREES.items()
+        for line, code in private_of_others(tree)
+        if code.rpartition(".")[2] not in allowed.get(module, "").split()
+    ]
+    assert wrong == []
+
+
+def test_every_exception_is_needed() -> None:
+    used = {
+        module: {code.rpartition(".")[2] for _, code in private_of_others(tree)}
+        for module, tree in TREES.items()
+    }
+    idle = [
+        f"{each}: {name}"
+        for each, names in PRIVATE.items()
+        for name in names.split()
+        if name not in used.get(full(each), ())
+    ]
+    assert idle == []
+
+
 # --- confluent-kafka ------------------------------------------------------------------------------
 
 
-SEEN = "broker.client_classes  testing  local  demo"
-UNTRACED = [each for each in MODULES if not within(each, SEEN)]
+def test_no_client_is_of_a_class_that_a_tracer_replaces() -> None:
+    """Only `client_classes` knows the classes in C: clients that users do not see are of those."""
+    traced = {"Consumer", "Producer", "cimpl.Consumer", "cimpl.Producer"}
+    seen = "broker.client_classes  testing  local  demo"
+    wrong = [each for each in MODULES if not within(each, seen) and confluent(each) & traced]
+    assert wrong == []
 
 
-@pytest.mark.parametrize("module", UNTRACED)
-def test_no_client_is_of_a_class_that_a_tracer_replaces(module: str) -> None:
-    """Only `client_classes` knows the classes in C, of which are those that users do not see."""
-    assert not confluent(module) & {"Consumer", "Producer", "cimpl.Consumer", "cimpl.Producer"}
-
-
-@pytest.mark.parametrize("module", [each for each in MODULES if not within(each, CLIENTS)])
-def test_confluent_kafkas_clients_are_used_at_the_edges_only(module: str) -> None:
-    values = {name for name in confluent(module) if name in VALUES or name.isupper()}
-    others = confluent(module) - values
-    if within(module, USE_HASHES):
-        others -= {"consistent", "fnv1a", "murmur2"}
-    assert others == set()
-    assert values == set() or within(module, USE_VALUES)
+def test_confluent_kafkas_clients_are_used_at_the_edges_only() -> None:
+    wrong = {}
+    for module in MODULES:
+        if not within(module, CLIENTS):
+            names = confluent(module)
+            if within(module, USE_VALUES):
+                names -= {name for name in names if name in VALUES or name.isupper()}
+            if within(module, USE_HASHES):
+                names -= {"consistent", "fnv1a", "murmur2"}
+            if names:
+                wrong[module] = names
+    assert wrong == {}
 
 
 def test_the_lake_knows_nothing_of_confluent_kafka() -> None:
@@ -262,11 +434,16 @@ def test_the_lake_knows_nothing_of_confluent_kafka() -> None:
 # --- everybody else -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_a_module_imports_what_is_installed_where_it_runs(module: str) -> None:
-    roots = {each.module.split(".")[0] for each in IMPORTS[module]}
-    others = roots - set(sys.stdlib_module_names) - set(PACKAGES) - EVERYWHERE
-    assert {each for each in others if not within(module, EXTRAS.get(each, ""))} == set()
+def test_a_module_imports_what_is_installed_where_it_runs() -> None:
+    everywhere = {*sys.stdlib_module_names, *PACKAGES, *EVERYWHERE}
+    wrong = [
+        f"{module}:{each.line} {root}"
+        for module in MODULES
+        for each in IMPORTS[module]
+        if (root := each.module.split(".")[0]) not in everywhere
+        and not within(module, EXTRAS.get(root, ""))
+    ]
+    assert wrong == []
 
 
 # --- that all this can fail -----------------------------------------------------------------------
@@ -285,7 +462,7 @@ class C:
 
 
 def test_hidden_imports_and_those_for_type_checkers_are_seen() -> None:
-    found = [(name, each.hidden) for name, each in first_party(imports(SAMPLE))]
+    found = [(name, each.hidden) for name, each in first_party(imports(ast.parse(SAMPLE)))]
     assert found == [
         ("columnar_kafka.consuming.feed", False),
         ("columnar_kafka.segment.headers", True),
@@ -297,3 +474,28 @@ def test_names_used_through_the_module_are_seen() -> None:
     assert {"Message", "KafkaError"} <= confluent("columnar_kafka.consuming.feed")
     assert "Producer" in confluent("columnar_kafka.broker.client_classes")
     assert "admin.AdminClient" in confluent("columnar_kafka.broker.confluent")
+
+
+PRIVATE_SAMPLE = """
+class Own:
+    __slots__ = ("_slot",)
+    def __init__(self, other):
+        self._mine = other._mine, other._slot, KafkaError._STATE, self._method
+        self._mine = other._theirs
+    def _method(self):
+        return super()._base(self._base)
+"""
+
+
+def test_private_attributes_of_others_are_seen() -> None:
+    found = [code for _, code in private_of_others(ast.parse(PRIVATE_SAMPLE))]
+    assert sorted(found) == ["other._theirs", "self._base", "super()._base"]
+
+
+def test_a_file_that_only_hands_on_is_seen() -> None:
+    assert only_hands_on(ast.parse('"""Names."""\nfrom a import b\n__all__ = ["b"]'))
+    assert not only_hands_on(ast.parse("LIMIT = 1"))
+
+
+def test_a_functions_length_is_that_of_its_lines() -> None:
+    assert [length(each) for each in functions(ast.parse(SAMPLE))] == [2, 2]

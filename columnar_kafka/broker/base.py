@@ -1,4 +1,4 @@
-"""What a producer and a consumer need of Kafka, look-ups included. Everything else is ours."""
+"""Kafka as this package's producer and consumer use it: two protocols."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Acknowledge = Callable[[KafkaError | None, Message], None]
 
 @dataclass(frozen=True, slots=True)
 class TopicLimits:
-    """What is known of a topic; None where Kafka did not tell."""
+    """A topic's number of partitions and its limits; None where unknown."""
 
     partitions: int | None = None
     compacted: bool | None = None
@@ -39,56 +39,48 @@ class ProducerBroker(Protocol):
         timestamp: int,
         acknowledge: Acknowledge,
     ) -> None:
-        """Queue one message; `acknowledge` is called once, inside `poll` or `flush`.
+        """Queue one message; `acknowledge` is called once, inside librdkafka's `poll` or `flush`.
 
         Raises:
-            BufferError: the queue is full; try again after acknowledgements were served.
-            KafkaException: it can never be sent; `acknowledge` is not called.
+            BufferError: the queue is full; try again when acknowledgements have been served.
+            KafkaException: the message can never be sent; `acknowledge` is not called.
         """
         ...
 
-    def poll(self, timeout: float) -> int:
-        """Serve callbacks for at most `timeout` seconds; return how many."""
-        ...
-
-    def flush(self, timeout: float) -> int:
-        """Serve callbacks until nothing is queued or `timeout` seconds passed; return what is."""
-        ...
-
     def partitions(self, topic: str, timeout: float) -> int | None:
-        """Return a topic's number of partitions, or None when it is not known in time.
+        """Return a topic's number of partitions; None if it is unknown after `timeout` seconds.
 
         Raises:
-            KafkaException: there is no such topic (yet), or it may not be used.
+            KafkaException: the topic does not exist (yet), or access to it is denied.
         """
         ...
 
     def limits(self, topic: str, timeout: float) -> TopicLimits:
-        """Return what can be learned of a topic within `timeout` seconds. Raises nothing."""
+        """Return what Kafka tells about a topic within `timeout` seconds. Raises nothing."""
         ...
 
 
 class SideReader(Protocol):
-    """Reads partitions beside a consumer, which does not notice."""
+    """Reads some partitions again, without any effect on the consumer or its group."""
 
     def poll(self, timeout: float) -> Message | None:
-        """Return a message, an error or a partition's end, or None after `timeout` seconds."""
+        """Return a message, an error or a partition's end; None after `timeout` seconds."""
         ...
 
     def close(self) -> object:
-        """End it."""
+        """Close the reader."""
         ...
 
 
 class ConsumerBroker(Protocol):
-    """Receives messages, in Kafka's own offsets. Used by one thread at a time."""
+    """Receives messages; offsets are Kafka's. Used by one thread at a time."""
 
     def poll(self, timeout: float) -> Message | None:
-        """Serve callbacks; return a message or an error event, or None after `timeout` seconds."""
+        """Serve callbacks; return a message or an error event; None after `timeout` seconds."""
         ...
 
     def assignment(self) -> list[TopicPartition]:
-        """Return the partitions that are assigned now."""
+        """Return the current assignment."""
         ...
 
     def committed(
@@ -97,44 +89,44 @@ class ConsumerBroker(Protocol):
         """Return the group's committed offsets with their metadata.
 
         Raises:
-            KafkaException: they are not known within `timeout` seconds, or may not be.
+            KafkaException: no answer came within `timeout` seconds, or access is denied.
         """
         ...
 
     def commit(
         self, offsets: Sequence[TopicPartition], *, asynchronous: bool
     ) -> list[TopicPartition] | None:
-        """Commit offsets with their metadata; the result of each when synchronous.
+        """Commit offsets with their metadata; return the result of each if synchronous.
 
         Raises:
-            KafkaException: when synchronous, what the group's coordinator answered.
+            KafkaException: if synchronous, the error of the group's coordinator.
         """
         ...
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
-        """Fetch no more of these partitions."""
+        """Stop fetching these partitions."""
         ...
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
-        """Fetch these partitions again; the ends of those that were paused are told again."""
+        """Fetch these partitions again; those that were paused report their ends again."""
         ...
 
     def position(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Return the offset after the last message of each that `poll` took from its queue.
+        """Return for each partition the offset after the last message that `poll` took.
 
-        It returned that message, or was interrupted. The offset is invalid where there is none, and
-        after a seek.
+        `poll` returned that message, or was interrupted. The offset is invalid before the first
+        message and after a seek.
         """
         ...
 
     def seek(self, partition: TopicPartition) -> None:
-        """Go on at another offset of a partition that is assigned; a paused one stays paused.
+        """Continue at another offset of an assigned partition; a paused one stays paused.
 
         Raises:
-            KafkaException: it is not assigned.
+            KafkaException: the partition is not assigned.
         """
         ...
 
     def aside(self, partitions: Sequence[TopicPartition]) -> SideReader:
-        """Return what reads these partitions from their offsets on, and tells their ends."""
+        """Return a reader of these partitions, from their offsets on, that reports their ends."""
         ...

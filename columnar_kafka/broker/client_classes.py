@@ -1,14 +1,14 @@
 """What lets tracers see this package's clients: OpenTelemetry, Datadog, New Relic and others.
 
-Automatic instrumentation puts a subclass in the place of `confluent_kafka.Producer` (`Consumer`,
-and so on). Its methods make a span and go on with confluent-kafka's. Our clients derive from the
-classes in C below, so that nothing they send or fetch inside is traced. What the user calls is: a
-client that is made while there is such a subclass is an instance of it too, with the classes in
-the order in which they are called:
+Automatic instrumentation replaces `confluent_kafka.Producer` (`Consumer`, and so on) with a
+subclass whose methods create a span and then call confluent-kafka's. Our clients derive from the
+classes in C below, so that the messages they send and fetch inside are not traced. The user's calls
+are: a client that is created while such a subclass is in place is an instance of it too, with the
+classes in this order of calls:
 
     the user's subclass -> the tracer's class -> columnar_kafka.Producer -> the class in C
 
-No tracer is imported. Where there is none, a client is made as ever, and no call costs more.
+No tracer is imported. Without one, clients are created as usual and no call costs more.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ _AT_IMPORT: Final = {name: getattr(confluent_kafka, name) for name in _NAMES}
 def traced(cls: Any) -> Any:
     """Return `cls`, or the subclass of it whose calls a tracer sees.
 
-    Of `cls` and its bases the first that has a `_stock` is ours. That is the class of
-    confluent-kafka which it stands for; `_above_tracer` are the classes that go above a tracer's.
-    Any thread may call it.
+    Our class is the first of `cls` and its bases that defines `_stock`, the class of
+    confluent-kafka that it replaces; its `_above_tracer` are classes that go above a tracer's.
+    Thread-safe.
     """
     ours: Any = next(each for each in cls.__mro__ if "_stock" in vars(each))
     name = ours._stock.__name__
     tracer = getattr(confluent_kafka, name)
     if isinstance(tracer, type) and issubclass(tracer, ours):
-        tracer = _AT_IMPORT[name]  # ours was put there, so that others use it
+        tracer = _AT_IMPORT[name]  # the user has put ours there
     if not (isinstance(tracer, type) and issubclass(tracer, ours._stock)):
         return cls
-    kept = vars(cls).get("_seen_by")  # kept there, or `cls` would never be freed
+    kept = vars(cls).get("_seen_by")  # in a global cache `cls` would never be freed
     if kept is None or kept[0] is not tracer:
         cls._seen_by = kept = tracer, _seen_by(tracer, ours, cls)
     return kept[1]
 
 
 def _seen_by(tracer: type, ours: Any, cls: type) -> type:
-    """Make the subclass; New Relic's class may be among the bases of ours already."""
+    """Create the subclass; New Relic's class may already be a base of ours."""
     bound = {each: names for each in tracer.__mro__ if (names := _early_bound(each))}
     late = {each: _class(each, (each,), _late(each, bound[each])) for each in bound}
     own = set(ours.__mro__)
@@ -77,8 +77,8 @@ def _seen_by(tracer: type, ours: Any, cls: type) -> type:
 def _early_bound(owner: type) -> list[str]:
     """Return the names of the inherited methods that wrapt has wrapped in this class.
 
-    Such a wrapper calls the function that it found when it was made, of a class in C, whatever
-    comes next among an instance's classes: ours would be left out.
+    Such a wrapper calls the method of the class in C that it was created with, whatever class comes
+    next in an instance's method resolution order: ours would be skipped.
     """
     return [
         name
@@ -89,7 +89,7 @@ def _early_bound(owner: type) -> list[str]:
 
 
 def _late(owner: type, names: list[str]) -> dict[str, Callable[..., Any]]:
-    """Return methods that do what these do around the method that comes next."""
+    """Return methods that wrap whichever method comes next in the method resolution order."""
 
     def method(name: str) -> Callable[..., Any]:
         def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:

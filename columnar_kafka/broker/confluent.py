@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ConfluentConsumer", "ConfluentProducer"]
 
-# Callbacks belong to the client that the user made; a look-up must not call them.
+# Callbacks belong to the user's client; a look-up must not call them.
 _NOT_FOR_ADMIN: Final = (
     "on_delivery",
     "error_cb",
@@ -44,7 +44,7 @@ _ASIDE: Final = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,
-    "auto.offset.reset": "earliest",  # what is asked for may be gone: then what came next
+    "auto.offset.reset": "earliest",  # the offset may be deleted already: read from the next one
     "queued.min.messages": 1,
 }
 
@@ -52,11 +52,11 @@ _ASIDE: Final = {
 class ConfluentProducer:
     """Implements `ProducerBroker` with the methods of one producer's base class.
 
-    It does not keep the producer alive: a producer that nobody has any more must be able to end.
+    It holds a weak reference to the producer, so that an unused producer can be collected.
     """
 
     def __init__(self, owner: type, client: Any, config: Mapping[str, Any]) -> None:
-        """Send with what `super()` is in the class `owner` for its instance `client`."""
+        """Send with the methods of `super(owner, client)`."""
         self._owner = owner
         self._client = weakref.ref(client)
         self._config = {k: v for k, v in config.items() if k not in _NOT_FOR_ADMIN}
@@ -90,14 +90,6 @@ class ConfluentProducer:
             headers=headers,
         )
 
-    def poll(self, timeout: float) -> int:
-        """See `ProducerBroker.poll`."""
-        return int(self._base.poll(timeout))
-
-    def flush(self, timeout: float) -> int:
-        """See `ProducerBroker.flush`."""
-        return int(self._base.flush(timeout))
-
     def partitions(self, topic: str, timeout: float) -> int | None:
         """See `ProducerBroker.partitions`."""
         try:
@@ -109,7 +101,7 @@ class ConfluentProducer:
         code = found.error.code()
         if code == KafkaError.LEADER_NOT_AVAILABLE:
             return None
-        # What librdkafka would say in a report.
+        # The code that librdkafka puts into a delivery report.
         missing = code == KafkaError.UNKNOWN_TOPIC_OR_PART
         raise KafkaException(KafkaError(KafkaError._UNKNOWN_TOPIC) if missing else found.error)
 
@@ -123,7 +115,7 @@ class ConfluentProducer:
         found = cluster.topics.get(topic)
         partitions = len(found.partitions) or None if found is not None else None
         left = deadline - time.monotonic()
-        # librdkafka's mock names a controller there is not; a look-up would take all of its time.
+        # librdkafka's mock names a controller that does not exist: a look-up would time out.
         if cluster.controller_id not in cluster.brokers or left <= 0:
             return TopicLimits(partitions)
         return self._described(topic, partitions, left)
@@ -135,8 +127,8 @@ class ConfluentProducer:
                 asked = admin.describe_configs([resource], request_timeout=timeout)
                 entries = asked[resource].result(timeout)
         except (KafkaException, TimeoutError):
-            # Not authorised, unreachable or unsupported: the broker's own refusal is what the
-            # reports will say.
+            # Not authorised, unreachable or unsupported: delivery reports will carry the
+            # broker's own refusal.
             return TopicLimits(partitions)
         return TopicLimits(
             partitions,
@@ -146,13 +138,13 @@ class ConfluentProducer:
 
 
 def _value(entries: Mapping[str, Any], name: str) -> str:
-    """Return a setting's value; empty where the broker does not tell."""
+    """Return a setting's value, or an empty text if the broker does not report it."""
     found = entries.get(name)
     return str(found.value or "") if found is not None else ""
 
 
 class ConfluentConsumer:
-    """Implements `ConsumerBroker` with the base class's methods of one consumer (its `super()`)."""
+    """Implements `ConsumerBroker` with `super()` of one consumer."""
 
     def __init__(self, base: Any, config: Mapping[str, Any]) -> None:
         self._base = base
@@ -199,7 +191,7 @@ class ConfluentConsumer:
         self._base.seek(partition)
 
     def aside(self, partitions: Sequence[TopicPartition]) -> SideReader:
-        """See `ConsumerBroker.aside`: a client of its own, which has no part in the group."""
+        """See `ConsumerBroker.aside`: a client of its own, outside the group."""
         reader = StockConsumer({**self._config, **_ASIDE})
         reader.assign(list(partitions))
         return reader

@@ -1,4 +1,4 @@
-"""Are two tables of records the same multiset? Exact: order is free, and nothing else is."""
+"""Compares two tables of records as multisets: exactly, but without regard to their order."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _COLON: Final = pa.scalar(b":", pa.binary())
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What `compare` found. Records count as often as they occur.
+    """The result of `compare`. Records count as often as they occur.
 
-    `examples` shows the first few records that are not the same number of times on both sides.
+    `examples` shows the first few records that occur more often on one side than on the other.
     """
 
     expected: int
@@ -45,7 +45,7 @@ class Comparison:
 
 
 def refused(expected: pa.Table, found: int, reason: str) -> Comparison:
-    """The comparison with something that cannot even be brought into the expected columns."""
+    """The comparison with data that cannot be converted to the expected columns."""
     return Comparison(expected.num_rows, found, expected.num_rows, found, (reason,))
 
 
@@ -72,9 +72,9 @@ def compare(expected: pa.Table, found: pa.Table, *, examples: int = 5) -> Compar
 
 
 def _unbalanced(expected: pa.Table, found: pa.Table) -> pa.Table:
-    """The distinct records that are not as often on one side as on the other, and by how much.
+    """The distinct records that occur more often on one side, and how much more often.
 
-    An expected record counts +1 and a found one -1, so equal multisets sum up to nothing.
+    An expected record counts +1 and a found one -1, so records in balance sum up to 0.
     """
     sides = pa.concat_tables([_with_side(expected, 1), _with_side(found, -1)])
     sums = sides.group_by(expected.column_names).aggregate([(_SIDE, "sum")])
@@ -100,10 +100,11 @@ def _example(row: dict[str, object]) -> str:
 
 
 def scalars(table: pa.Table) -> pa.Table:
-    """The table with every list of header pairs as one binary value that says the same.
+    """The table with each list of header pairs as one binary value.
 
-    Arrow can group by scalars only. Each pair becomes two netstrings (`6:source12:nycflights13`, a
-    null is `-`), which no two different lists share; a null list stays null.
+    Arrow can group by scalars only. (polars groups by lists too, but holds 0.0 and -0.0 for equal.)
+    Each pair becomes two netstrings (`6:source12:nycflights13`; null is `-`), so different lists
+    have different values; a null list stays null.
     """
     for index, field in enumerate(table.schema):
         if pa.types.is_list(field.type):

@@ -29,7 +29,7 @@ def read_back(
 
     Raises:
         KafkaException: an error event, a bad segment among them.
-        UnexpectedError: what was read is no record of the demo.
+        UnexpectedError: a message is no record of the demo.
         TimeoutError: nothing came for 30 s, and the ends were not reached.
     """
     consumer = Consumer(

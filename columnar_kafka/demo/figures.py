@@ -1,4 +1,4 @@
-"""What the demo measures: plain values, made by the stages, shown by the screen and the page."""
+"""The demo's figures: plain values, measured by the stages, shown by the screen and the page."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Rival:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One format at one batch size: what was asked for, and what was measured on the wire."""
+    """One format at one batch size, and its measured bytes on the wire."""
 
     format: str
     batch_rows: int

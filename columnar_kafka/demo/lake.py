@@ -1,4 +1,4 @@
-"""What readers see in the lake: plain Spark, and polars, which knows nothing of this package."""
+"""The readers of the lake: plain Spark, and polars, which knows nothing of this package."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _LAND_SECONDS = 120.0
 class Lander:
     """Something that lands a topic in `folder`.
 
-    `land` blocks until the folder has that many rows, and calls back with each number of new ones.
-    `readers` name who can look, and read the whole folder.
+    `land` blocks until the folder has that many rows, and calls back with the number of new ones.
+    `readers` maps a reader's name to a function that reads the whole folder.
     """
 
     how: str
@@ -46,7 +46,7 @@ def rows(folder: Path) -> int:
 
 
 def describe(folder: Path) -> str:
-    """How many files, and how big."""
+    """The number of files, and their total size."""
     sizes = [file.stat().st_size for file in folder.glob("*.parquet")]
     return f"{len(sizes)} files, {sum(sizes) / 1e6:.1f} MB"
 
@@ -54,7 +54,7 @@ def describe(folder: Path) -> str:
 def wait_for_rows(
     folder: Path, wanted: int, advance: Callable[[int], None], *, check: Callable[[], None]
 ) -> None:
-    """Block until `folder` has that many rows or more; `check` may raise what went wrong.
+    """Block until `folder` has that many rows or more; `check` may raise a failure.
 
     Raises:
         NotLandedError: not within two minutes.
@@ -75,17 +75,17 @@ def wait_for_rows(
 
 
 def by_spark(spark: SparkSession, folder: Path) -> pa.Table:
-    """All that `spark.read.parquet` sees."""
+    """The table that `spark.read.parquet` reads."""
     return spark.read.parquet(str(folder)).toArrow()
 
 
 def by_polars(folder: Path) -> pa.Table:
-    """All that polars sees."""
+    """The table that polars reads."""
     return polars.read_parquet(folder / "*.parquet").to_arrow()
 
 
 def check(expected: pa.Table, seen: pa.Table) -> compare.Comparison:
-    """Compare what a reader saw with what was produced."""
+    """Compare the table that a reader saw with the produced records."""
     try:
         found = records.from_lake(seen)
     except records.UnexpectedError as error:

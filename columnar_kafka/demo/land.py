@@ -1,4 +1,4 @@
-"""Kafka → lake, and what its readers see; then more records, and again."""
+"""Kafka → lake → readers, twice: the second time with more records."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 def land(story: Story) -> None:
-    """Land all that was produced, compare, send more, land that too, compare again.
+    """Land the produced records and compare; send more, land them too, compare again.
 
     Raises:
-        Exception: what the landing raises; what lands but differs is in the stages.
+        Exception: the landing failed. A difference is part of the stages instead.
     """
     with tempfile.TemporaryDirectory(prefix="columnar-kafka-demo-") as name:
         root = Path(name)

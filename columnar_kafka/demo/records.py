@@ -1,4 +1,4 @@
-"""What the demo produces and every stage must see again: records, as one Arrow table a stage.
+"""The records that the demo produces and each stage must see again, as one Arrow table a stage.
 
 A record is a row of the 19 flight columns and of `_key` (binary), `_timestamp` (int64, ms) and
 `_headers` (list of key and value). Conversions here are strict: what is not exactly of the
@@ -41,7 +41,7 @@ _INFERRED = {
 
 
 class UnexpectedError(Exception):
-    """What was read cannot be a record of the demo; the message says what it is."""
+    """A message cannot be a record of the demo; the error describes it."""
 
 
 class Record(NamedTuple):

@@ -1,4 +1,4 @@
-"""The story: produce, read back, land, go on, and what it saved. Each step is a file beside."""
+"""The demo's steps: produce, read back, land, land more, and measure the savings."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MORE_ROWS: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the command line says."""
+    """The options of the command line."""
 
     bootstrap_servers: str | None
     broker: servers.Broker | None
@@ -51,10 +51,10 @@ class Options:
 def run(options: Options, screen: Screen) -> Results:
     """Run the whole demo and write its page; every process and folder is gone at the end.
 
-    Differences are in the results, and do not stop the run.
+    Differences are part of the results and do not stop the run.
 
     Raises:
-        Exception: what a step raises when it cannot do its work.
+        Exception: a step could not do its work.
     """
     with ExitStack() as stack:
         with screen.progress("starting Kafka (the first time it is fetched, about a minute)"):
@@ -89,7 +89,7 @@ def read_back(story: Story) -> None:
     """Kafka → reader, as records.
 
     Raises:
-        KafkaException, TimeoutError: they could not be read.
+        KafkaException, TimeoutError: the records could not be read.
     """
     clock, expected = Clock(), story.expected
     with story.screen.progress("reading back", expected.num_rows) as advance:
@@ -107,7 +107,7 @@ def measure_formats(story: Story) -> None:
     """The same records as segments, as Avro and as JSON.
 
     Raises:
-        MeasuringError: they could not all be sent.
+        MeasuringError: not all records could be sent.
     """
     topics = {
         each.name: story.cluster.topic(f"format-{number}", PARTITIONS)
@@ -133,7 +133,7 @@ def measure_sizes(story: Story) -> None:
 
 
 def environment(cluster: servers.Cluster) -> dict[str, str]:
-    """Versions and machine, for whoever reads the figures."""
+    """The versions and the machine that the figures belong to."""
     found = {
         "columnar-kafka": columnar_kafka.__version__,
         "Broker": cluster.name,

@@ -1,4 +1,4 @@
-"""What the terminal shows: a progress bar while a stage runs, then one line that stays."""
+"""The terminal's output: a progress bar while a stage runs, then one line that stays."""
 
 from __future__ import annotations
 

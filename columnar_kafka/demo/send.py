@@ -1,4 +1,4 @@
-"""The one produce loop of the demo: whatever is compared is sent by the same lines."""
+"""The demo's only produce loop, so that all compared formats are sent by the same code."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class Reports:
             self.reason = self.reason or f"{error} ({message.topic()}[{message.partition()}])"
 
     def check(self, produced: int) -> None:
-        """Every record has one report, and it is a success.
+        """Check that every record has one report, which is a success.
 
         Raises:
-            DeliveryError: otherwise.
+            DeliveryError: a report is missing or an error.
         """
         if self.failed or self.delivered != produced:
             raise DeliveryError(
@@ -96,7 +96,7 @@ def flush(producer: Producer) -> None:
 
 
 class Wire:
-    """What one producer has sent, by librdkafka's own count of bytes handed to its sockets.
+    """The bytes that one producer has sent, by librdkafka's own count of its sockets' writes.
 
     Everything counts: protocol headers, retries, metadata requests. `config` belongs into the
     producer's configuration.
@@ -117,7 +117,7 @@ class Wire:
         Raises:
             TimeoutError: there were no statistics within ten seconds.
         """
-        producer.poll(0)  # what was counted before now
+        producer.poll(0)  # statistics from before now
         before, deadline = self._count, time.monotonic() + _STATISTICS_SECONDS
         while self._count == before:
             producer.poll(0.01)

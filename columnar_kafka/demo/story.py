@@ -1,4 +1,4 @@
-"""What the steps of one run share: the cluster, the records, the screen, and what was found."""
+"""The state that the steps of one run share: cluster, records, screen and results."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ _SPARK_KAFKA = f"""
 
 
 class JavaMissingError(RuntimeError):
-    """No Java that can run the local servers; the message says what was looked at."""
+    """There is no Java that can run the local servers; the message lists the candidates."""
 
 
 class JarsMissingError(RuntimeError):

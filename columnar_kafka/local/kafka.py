@@ -54,7 +54,7 @@ _SMALL = {
 
 
 class AddressInUseError(LocalKafkaError):
-    """A port was taken between the choice of it and its use."""
+    """Another process took the port after it was chosen."""
 
 
 class _Port:

@@ -85,7 +85,7 @@ def _java_environment(scratch: str) -> dict[str, str]:
 
 @contextmanager
 def _environment(changes: Mapping[str, str]) -> Iterator[None]:
-    """Change the environment for what is started inside the block."""
+    """Change the environment for processes that are started inside the block."""
     before = dict(os.environ)
     os.environ.update(changes)
     try:
@@ -105,7 +105,7 @@ def _end_java() -> None:
     gateway.shutdown()
     java: subprocess.Popen[bytes] = gateway.proc
     if java.stdin is not None:
-        java.stdin.close()  # what Spark's Java takes as the sign to end
+        java.stdin.close()  # Spark's Java ends at the end of its stdin
     try:
         java.wait(_END_SECONDS)
     except subprocess.TimeoutExpired:

@@ -17,17 +17,11 @@ from confluent_kafka import (
 )
 
 from columnar_kafka.broker.client_classes import StockConsumer
-from columnar_kafka.testing.client import (
-    CLUSTER_ID,
-    cluster_metadata,
-    number,
-    setting,
-    without_servers,
-)
+from columnar_kafka.testing.client import ClientOnMemory, number, setting
 from columnar_kafka.testing.memory import MemoryConsumer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from columnar_kafka.testing.memory import MemoryKafka
 
@@ -39,19 +33,12 @@ _TRUE: Final = ("true", "1")
 _MAX_CONSUME: Final = 1_000_000
 
 
-class ConsumerOnMemory(StockConsumer):
-    """Every method of `confluent_kafka.Consumer`, on the cluster that a subclass names.
+class ConsumerOnMemory(ClientOnMemory[MemoryConsumer], StockConsumer):
+    """Every method of `confluent_kafka.Consumer`, on the cluster that a subclass names."""
 
-    The real client is made, so that librdkafka checks the configuration, and closed at once: it
-    connects to nothing, and whatever is called on it raises RuntimeError.
-    """
+    _closed_text = "Consumer closed"
 
-    _kafka: MemoryKafka
-    _memory: MemoryConsumer | None = None
-
-    def __init__(self, config: dict[str, Any]) -> None:
-        super().__init__(without_servers(config))
-        super().close()
+    def _connect_to(self, kafka: MemoryKafka, config: Mapping[str, Any]) -> MemoryConsumer:
         strategy = setting(config, "partition.assignment.strategy", "range").split(",")[0].strip()
         if strategy == "cooperative-sticky" or setting(config, "group.protocol", "") == "consumer":
             raise NotImplementedError(
@@ -60,8 +47,8 @@ class ConsumerOnMemory(StockConsumer):
             )
         reset = setting(config, "auto.offset.reset", "largest")
         commits = setting(config, "enable.auto.commit", True) in _TRUE
-        self._memory = MemoryConsumer(
-            self._kafka,
+        return MemoryConsumer(
+            kafka,
             config["group.id"],
             client=setting(config, "client.id", "rdkafka"),
             reset=_RESETS.get(reset, reset),
@@ -72,17 +59,6 @@ class ConsumerOnMemory(StockConsumer):
             auto_commit=number(config, "auto.commit.interval.ms", 5000) / 1000 if commits else None,
             on_commit=config.get("on_commit"),
         )
-
-    @property
-    def memory(self) -> MemoryConsumer:
-        """What stands for librdkafka: `event`, `fail_next` and `expel` are there.
-
-        Raises:
-            RuntimeError: the consumer is closed.
-        """
-        if self._memory is None:
-            raise RuntimeError("Consumer closed")
-        return self._memory
 
     # --- messages -------------------------------------------------------------------------------
 
@@ -215,7 +191,7 @@ class ConsumerOnMemory(StockConsumer):
     def get_watermark_offsets(
         self, partition: TopicPartition, timeout: float = -1, cached: bool = False
     ) -> tuple[int, int]:
-        """See confluent-kafka; what is cached is never out of date."""
+        """See confluent-kafka; cached offsets are never out of date."""
         [one] = _checked([partition])
         return self.memory.watermarks(one)
 
@@ -224,29 +200,6 @@ class ConsumerOnMemory(StockConsumer):
     ) -> list[TopicPartition]:
         """See confluent-kafka."""
         return self.memory.offsets_for_times(_checked(partitions))
-
-    # --- the cluster, and the end ---------------------------------------------------------------
-
-    def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
-        """See confluent-kafka."""
-        return cluster_metadata(self.memory.kafka, topic)
-
-    def cluster_id(self, timeout: float = -1) -> str:
-        """See confluent-kafka."""
-        _ = self.memory
-        return CLUSTER_ID
-
-    def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Do nothing: there is nobody to show them to."""
-        _ = self.memory
-
-    def close(self) -> None:
-        """See confluent-kafka."""
-        if self._memory is not None:
-            try:
-                self._memory.close()
-            finally:
-                self._memory = None
 
     def __exit__(self, *exc: object) -> None:
         """Close it."""

@@ -1,4 +1,4 @@
-"""One object for a test: a cluster in memory, and the classes of its clients."""
+"""`FakeKafka`: a cluster in memory with the classes of its clients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from columnar_kafka.producing.producer import Producer
 from columnar_kafka.testing.consumer import ConsumerOnMemory
 from columnar_kafka.testing.memory import MemoryConsumer, MemoryKafka
 from columnar_kafka.testing.memory.cluster import Fault
-from columnar_kafka.testing.producer import ProducerOnMemory, Turns
+from columnar_kafka.testing.producer import ProducerOnMemory, RoundRobinPartitioner
 
 if TYPE_CHECKING:
     import confluent_kafka
@@ -28,7 +28,12 @@ _ALL: Final = 1 << 62
 
 
 class FakeProducer(Producer, ProducerOnMemory):
-    """`columnar_kafka.Producer`, whose messages go to memory; `memory` has its own faults."""
+    """`columnar_kafka.Producer`, whose messages go to memory; `memory` has its own faults.
+
+    Its bases put `ProducerOnMemory` where the class in C stands, for what this package leaves to
+    confluent-kafka's methods. Segments go to `memory` itself: a real producer also asks an
+    AdminClient for a topic's limits, which no base class can answer.
+    """
 
     _clients: weakref.WeakSet[FakeProducer]
 
@@ -36,22 +41,22 @@ class FakeProducer(Producer, ProducerOnMemory):
         super().__init__(*args, **kwargs)
         self._clients.add(self)
         if self._settings.encoding != "none":
-            lifecycle.ended(self)  # what a test leaves behind must not be waited for at exit
+            lifecycle.ended(self)  # the exit must not wait for producers that a test has left open
 
     def _connect(self, inner: dict[str, Any]) -> ProducerBroker:
         return self.memory
 
-    def _choose_partitions(self, name: str) -> Turns:
-        return Turns(name)
+    def _choose_partitions(self, name: str) -> RoundRobinPartitioner:
+        return RoundRobinPartitioner(name)
 
     def __del__(self) -> None:
-        """Send what is outstanding as a real one does; what is held nobody can release now."""
+        """Send outstanding records as a real producer does; held ones nobody can release now."""
         if self._memory is not None and self._memory.holds:
             self._drop()
         super().__del__()
 
     def _drop(self) -> None:
-        """End the thread; what is buffered is lost."""
+        """Stop the thread; buffered records are lost."""
         if self._settings.encoding != "none":
             self._sender.stop()
             self._unusable = RuntimeError("Producer has been closed")
@@ -68,12 +73,12 @@ class FakeConsumer(Consumer, ConsumerOnMemory):
 class FakeKafka(MemoryKafka):
     """A Kafka in memory, for unit tests. Thread-safe; it has no thread and no socket.
 
-    `Producer` and `Consumer` are its clients' classes, subclasses of this package's: put them
-    where the code under test finds its own. ``bootstrap.servers`` and the settings for security
-    are not looked at; everything else is checked by librdkafka.
+    `Producer` and `Consumer` are its clients' classes, subclasses of this package's: patch them
+    into the code under test. ``bootstrap.servers`` and security settings are ignored; librdkafka
+    checks everything else.
 
-    Topics that a producer asks for are created, with one partition, as brokers do by default.
-    Without `auto_create_topics` their messages fail, and records wait as for a real cluster.
+    A topic that a producer asks for is created with one partition, as brokers do by default.
+    Without `auto_create_topics` its messages fail, and records wait as for a real cluster.
     """
 
     Producer: type[FakeProducer]
@@ -86,23 +91,23 @@ class FakeKafka(MemoryKafka):
         self.Producer = type("Producer", (FakeProducer,), bound)
         self.Consumer = type("Consumer", (FakeConsumer,), {"_kafka": self, "__module__": __name__})
 
-    # --- what is there --------------------------------------------------------------------------
+    # --- stored records -------------------------------------------------------------------------
 
     def records(
         self, topic: str, partition: int | None = None, *, committed: bool = True
     ) -> list[Message]:
         """Return the records and plain messages of a topic, or of one of its partitions.
 
-        They are in the order in which they arrived; offsets are positions. A segment that cannot
-        be read is one message whose `error()` is set.
+        They come in the order in which they arrived; offsets are positions. An unreadable segment
+        is one message whose `error()` is set.
 
         Args:
             topic: the topic.
-            partition: of this partition only.
-            committed: leave out what is aborted or still in a transaction, and what is behind it.
+            partition: only this partition.
+            committed: leave out aborted records, and those at or after an open transaction.
 
         Raises:
-            KeyError: there is no such topic.
+            KeyError: the topic does not exist.
         """
         if topic not in self.topics():
             known = ", ".join(sorted(self.topics())) or "none at all"
@@ -116,23 +121,23 @@ class FakeKafka(MemoryKafka):
     def fail_next(self, error: KafkaError, *, count: int = 1, stored: bool = False) -> None:
         """Let the next Kafka messages fail with `error`: a segment, with all of its records.
 
-        `stored` ones are in the topic all the same, as when an acknowledgement is lost.
+        With `stored` they are in the topic all the same, as when an acknowledgement is lost.
         """
         with self.changed:
             self.faults.extend([Fault(error, stored=stored)] * count)
 
     def refuse_next(self, error: KafkaError | None = None, *, count: int = 1) -> None:
-        """Let sending the next messages raise: KafkaException, or BufferError without an error."""
+        """Let sending the next messages raise: KafkaException, or BufferError without `error`."""
         with self.changed:
             self.faults.extend([Fault.refusal(error)] * count)
 
     def hold(self) -> None:
-        """Keep what is sent from now on, neither stored nor reported, until `release`."""
+        """Hold messages from now on, neither stored nor reported, until `release`."""
         with self.changed:
             self.held = True
 
     def release(self) -> None:
-        """Let what is held go, in order for each producer."""
+        """Send the held messages, in order for each producer."""
         with self.changed:
             self.held = False
             for each in list(self._producers):
@@ -142,7 +147,7 @@ class FakeKafka(MemoryKafka):
     # --- the end --------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End the threads of producers that are still open; what they have buffered is lost."""
+        """Stop the threads of producers that are still open; their buffered records are lost."""
         for each in list(self._producers):
             each._drop()
 
@@ -156,7 +161,7 @@ class FakeKafka(MemoryKafka):
 
 
 class _Replay(MemoryConsumer):
-    """Hands out these messages and then nothing."""
+    """Returns these messages and then None."""
 
     def __init__(self, kafka: MemoryKafka, messages: list[confluent_kafka.Message]) -> None:
         super().__init__(kafka)

@@ -11,29 +11,23 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from columnar_kafka.broker.client_classes import StockProducer
 from columnar_kafka.producing.partitioner import Partitioner
 from columnar_kafka.producing.report import encode_headers, encode_key
-from columnar_kafka.testing.client import (
-    CLUSTER_ID,
-    cluster_metadata,
-    number,
-    setting,
-    without_servers,
-)
+from columnar_kafka.testing.client import ClientOnMemory, number, setting
 from columnar_kafka.testing.memory import MemoryProducer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from confluent_kafka import Message
 
     from columnar_kafka.testing.memory import MemoryKafka
 
-__all__ = ["ProducerOnMemory", "Turns"]
+__all__ = ["ProducerOnMemory", "RoundRobinPartitioner"]
 
 _UNLIMITED = 1 << 31
 
 
-class Turns(Partitioner):
-    """Chooses as `Partitioner` does; where any partition will do they take turns, from 0 on."""
+class RoundRobinPartitioner(Partitioner):
+    """Chooses as `Partitioner` does, and round robin from 0 on where any partition will do."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -45,39 +39,25 @@ class Turns(Partitioner):
         return (self._next[partitions] - 1) % partitions
 
 
-class ProducerOnMemory(StockProducer):
-    """Every method of `confluent_kafka.Producer`, on the cluster that a subclass names.
+class ProducerOnMemory(ClientOnMemory[MemoryProducer], StockProducer):
+    """Every method of `confluent_kafka.Producer`, on the cluster that a subclass names."""
 
-    The real client is made, so that librdkafka checks the configuration, and closed at once: it
-    connects to nothing, and whatever is called on it raises RuntimeError.
-    """
-
-    _kafka: MemoryKafka
-    _memory: MemoryProducer | None = None
+    _closed_text = "Producer has been closed"
 
     def __init__(self, config: dict[str, Any]) -> None:
-        super().__init__(without_servers(config))
-        super().close()
-        self._turns = Turns(setting(config, "partitioner", "consistent_random"))
+        super().__init__(config)
+        partitioner = setting(config, "partitioner", "consistent_random")
+        self._partitioner = RoundRobinPartitioner(partitioner)
         self._on_delivery = config.get("on_delivery")
         self._errors_only = setting(config, "delivery.report.only.error", False) in ("true", "1")
-        self._memory = MemoryProducer(
-            self._kafka,
+
+    def _connect_to(self, kafka: MemoryKafka, config: Mapping[str, Any]) -> MemoryProducer:
+        return MemoryProducer(
+            kafka,
             queue_messages=number(config, "queue.buffering.max.messages", 100_000) or _UNLIMITED,
             message_max_bytes=number(config, "message.max.bytes", 1_000_000),
             transactional_id=config.get("transactional.id"),
         )
-
-    @property
-    def memory(self) -> MemoryProducer:
-        """What stands for librdkafka: `fail_next`, `refuse_next`, `hold` and `release` are there.
-
-        Raises:
-            RuntimeError: the producer is closed.
-        """
-        if self._memory is None:
-            raise RuntimeError("Producer has been closed")
-        return self._memory
 
     # --- producing ------------------------------------------------------------------------------
 
@@ -96,7 +76,7 @@ class ProducerOnMemory(StockProducer):
         memory = self.memory
         if not isinstance(topic, str):
             raise TypeError(f"argument 1 must be str, not {type(topic).__name__}")
-        data, key = encode_key(value), encode_key(key)  # a value is taken as a key is
+        data, key = encode_key(value), encode_key(key)  # a value has the same types as a key
         memory.send(
             topic,
             self._choose(topic, operator.index(partition), key),
@@ -113,8 +93,8 @@ class ProducerOnMemory(StockProducer):
         partitions = self.memory.partitions(topic, 0)
         if partitions is None:
             return 0  # the message's report says that there is no such topic
-        chosen = self._turns.choose(key, partitions)
-        return self._turns.any(partitions) if chosen is None else chosen
+        chosen = self._partitioner.choose(key, partitions)
+        return self._partitioner.any(partitions) if chosen is None else chosen
 
     def _report(self, callback: Callable[..., Any] | None) -> Callable[..., Any]:
         errors_only = self._errors_only  # a message must not keep its producer
@@ -174,22 +154,21 @@ class ProducerOnMemory(StockProducer):
         return self.memory.flush(timeout)
 
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
-        """See confluent-kafka; what is held counts as queued."""
+        """See confluent-kafka; held messages count as queued."""
         memory = self.memory
         if in_queue:
             memory.purge()
 
     def __len__(self) -> int:
         """Return how many messages are not reported yet; 0 when closed."""
-        return 0 if self._memory is None else len(self._memory)
+        try:
+            return len(self.memory)
+        except RuntimeError:
+            return 0
 
     def close(self) -> bool:
         """Abort an open transaction, flush, and close."""
-        if self._memory is not None:
-            try:
-                self._memory.close()
-            finally:
-                self._memory = None
+        super().close()
         return True
 
     # --- transactions ---------------------------------------------------------------------------
@@ -222,16 +201,7 @@ class ProducerOnMemory(StockProducer):
     # --- the cluster ----------------------------------------------------------------------------
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
-        """See confluent-kafka."""
+        """See confluent-kafka; a topic that is asked for may be created."""
         if topic is not None:
             self.memory.partitions(topic, 0)
-        return cluster_metadata(self.memory.kafka, topic)
-
-    def cluster_id(self, timeout: float = -1) -> str:
-        """See confluent-kafka."""
-        _ = self.memory
-        return CLUSTER_ID
-
-    def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Do nothing: there is nobody to show them to."""
-        _ = self.memory
+        return super().list_topics(topic, timeout)

@@ -7,11 +7,11 @@ import os
 import random
 import signal
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kinds import KINDS, ON_KAFKA, PRODUCERS, Make
+from producers import KINDS, ON_KAFKA, PRODUCERS, ProducerMaker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ _numbers = itertools.count(1)
 @pytest.fixture(params=KINDS)
 def make_producer(
     request: pytest.FixtureRequest, embedded: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Make]:
+) -> Iterator[ProducerMaker]:
     """Makes producers of each kind on the mock, closed afterwards."""
     yield from _make(request, embedded, monkeypatch)
 
@@ -33,23 +33,23 @@ def make_producer(
 @pytest.fixture(params=ON_KAFKA)
 def make_on_kafka(
     request: pytest.FixtureRequest, kafka: LocalKafka, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Make]:
+) -> Iterator[ProducerMaker]:
     """Makes producers of each kind on the real broker, where the mock cannot tell."""
     yield from _make(request, kafka, monkeypatch)
 
 
 def _make(
     request: pytest.FixtureRequest, servers: Any, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Make]:
-    make = Make(
+) -> Iterator[ProducerMaker]:
+    maker = ProducerMaker(
         of=PRODUCERS[request.param],
         servers=servers.bootstrap_servers,
         create_topic=servers.create_topic,
         monkeypatch=monkeypatch,
         name=f"conformance-{next(_numbers)}",
     )
-    yield make
-    make.close()
+    with closing(maker):
+        yield maker
 
 
 @pytest.fixture

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from bisect import bisect_left
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import confluent_kafka
 import pyarrow as pa
 import pytest
+from clients import Maker
 from confluent_kafka import KafkaException, TopicPartition
 from support import eventually
 
@@ -27,7 +27,16 @@ from columnar_kafka.segment.headers import SegmentHeader
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-__all__ = ["CONSUMERS", "NOWHERE", "ON_KAFKA", "Kind", "Make", "on_kafka", "on_mock", "outcome"]
+__all__ = [
+    "CONSUMERS",
+    "NOWHERE",
+    "ON_KAFKA",
+    "ConsumerKind",
+    "ConsumerMaker",
+    "on_kafka",
+    "on_mock",
+    "outcome",
+]
 
 NOWHERE: Final = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 _PARQUET: Final = {"columnar.encoding": "parquet"}
@@ -37,7 +46,7 @@ _encoder = ParquetEncoder("zstd")
 
 
 @dataclass(frozen=True)
-class Kind:
+class ConsumerKind:
     """One way of being a consumer, and of what its topics hold.
 
     `shape` is how many records each Kafka message holds, in turns; 0 is a plain message.
@@ -54,12 +63,12 @@ class Kind:
 
 
 CONSUMERS: Final = {
-    "confluent": Kind(confluent_kafka.Consumer),
-    "ours, none": Kind(columnar_kafka.Consumer),
-    "ours, raw": Kind(columnar_kafka.Consumer, {**_PARQUET, "fetch.raw.bytes": True}),
-    "ours, plain": Kind(columnar_kafka.Consumer, _PARQUET),
-    "ours, segments": Kind(columnar_kafka.Consumer, _PARQUET, (3,)),
-    "ours, mixed": Kind(columnar_kafka.Consumer, _PARQUET, (2, 0, 4)),
+    "confluent": ConsumerKind(confluent_kafka.Consumer),
+    "ours, none": ConsumerKind(columnar_kafka.Consumer),
+    "ours, raw": ConsumerKind(columnar_kafka.Consumer, {**_PARQUET, "fetch.raw.bytes": True}),
+    "ours, plain": ConsumerKind(columnar_kafka.Consumer, _PARQUET),
+    "ours, segments": ConsumerKind(columnar_kafka.Consumer, _PARQUET, (3,)),
+    "ours, mixed": ConsumerKind(columnar_kafka.Consumer, _PARQUET, (2, 0, 4)),
 }
 ON_KAFKA: Final = ("confluent", "ours, plain", "ours, segments")
 """Those for the real broker; what it can tell and the mock cannot needs no more."""
@@ -69,7 +78,7 @@ def on_mock(kinds: Iterable[str] = CONSUMERS) -> Any:
     """Return a fixture that makes consumers of these kinds on librdkafka's mock."""
 
     @pytest.fixture(params=list(kinds), name="make")
-    def make(request: pytest.FixtureRequest, embedded: Any) -> Iterator[Make]:
+    def make(request: pytest.FixtureRequest, embedded: Any) -> Iterator[ConsumerMaker]:
         yield from _made(request.param, embedded)
 
     return make
@@ -79,44 +88,35 @@ def on_kafka(kinds: Iterable[str] = ON_KAFKA) -> Any:
     """Return a fixture that makes them on the real broker."""
 
     @pytest.fixture(params=list(kinds), name="make")
-    def make(request: pytest.FixtureRequest, kafka: Any) -> Iterator[Make]:
+    def make(request: pytest.FixtureRequest, kafka: Any) -> Iterator[ConsumerMaker]:
         yield from _made(request.param, kafka)
 
     return make
 
 
-def _made(kind: str, servers: Any) -> Iterator[Make]:
-    make = Make(
+def _made(kind: str, servers: Any) -> Iterator[ConsumerMaker]:
+    maker = ConsumerMaker(
         of=CONSUMERS[kind],
         servers=servers.bootstrap_servers,
         create_topic=servers.create_topic,
         name=f"consuming-{next(_numbers)}",
     )
-    yield make
-    make.close()
+    with closing(maker):
+        yield maker
 
 
-@dataclass
-class Make:
-    """Makes consumers of one kind, which are closed after the test, and topics for them.
+@dataclass(kw_only=True)
+class ConsumerMaker(Maker):
+    """Makes consumers of one kind, and topics for them.
 
     Records are known by their index in a partition, from 0 on. `at` and `index` turn one into the
-    offset that the kind's methods speak and back: all that differs between kinds.
+    offset that the kind's methods speak and back.
     """
 
-    of: Kind
-    servers: str
-    create_topic: Callable[..., None]
-    name: str
+    of: ConsumerKind
     topics: int = 0
-    made: list[Any] = field(default_factory=list)
     places: dict[tuple[str, int], list[int]] = field(default_factory=dict)  # the records' offsets
     ends: dict[tuple[str, int], int] = field(default_factory=dict)  # Kafka's own
-
-    @property
-    def kind(self) -> Any:
-        """The class."""
-        return self.of.cls
 
     def __call__(self, cls: Any = None, **config: Any) -> Any:
         """Make a consumer; `group__id` is ``group.id``."""
@@ -218,16 +218,15 @@ class Make:
         given = {"partition": 0, "offset": self.at(topic, index), **given}
         return cls(topic=topic, **given)
 
-    def read(self, message: Any) -> Any:
-        """Return the data in a message's value; an error's name."""
+    def data(self, message: Any) -> Any:
+        """Return the bytes in a message's value, or an error's name."""
         if message.error() is not None:
             return message.error().name()
-        value = message.value()
-        return value["v"] if isinstance(value, dict) else value
+        return self.read(message.value())
 
     def numbers(self, messages: Iterable[Any]) -> list[Any]:
         """Return the numbers that messages carry; an error's name for one."""
-        found = [self.read(each) for each in messages]
+        found = [self.data(each) for each in messages]
         return [int(each) if isinstance(each, bytes) else each for each in found]
 
     def take(self, consumer: Any, count: int = 1, timeout: float = 20) -> list[Any]:
@@ -240,17 +239,10 @@ class Make:
         """Whether nothing comes, though librdkafka has been polled for some time."""
         return consumer.poll(0.3) is None
 
-    def close(self) -> None:
-        """Close all that was made; one that hangs fails its test, not the run."""
-        thread = threading.Thread(target=self._close, daemon=True)
-        thread.start()
-        thread.join(30)
-        assert not thread.is_alive(), "close() hangs"
-
-    def _close(self) -> None:
-        for each in self.made:
-            with suppress(Exception):  # what a test's own callbacks raise
-                each.close()
+    def give_up(self, client: Any) -> None:
+        """Close the consumer."""
+        with suppress(Exception):  # what a test's own callbacks raise
+            client.close()
 
 
 def _segment(

@@ -46,7 +46,7 @@ def test_a_position_says_which_record_of_which_message(make) -> None:
     topic, consumer = begun(make)
     for message in consumer.consume(10, 20):
         assert position.unpack(message.offset()).offset == message.kafka_offset()
-        assert make.index(topic, message.offset()) == int(make.read(message))
+        assert make.index(topic, message.offset()) == int(make.data(message))
 
 
 def test_other_tools_see_whole_messages(make) -> None:

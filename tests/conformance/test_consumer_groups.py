@@ -16,6 +16,8 @@ import columnar_kafka
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from consumers import ConsumerMaker
+
 pytestmark = pytest.mark.kafka
 
 make = on_kafka()
@@ -160,28 +162,27 @@ def test_leaving_a_subscription_commits(make) -> None:
     assert make.take(consumer, 2) == [2, 3]
 
 
-def test_a_member_may_begin_where_it_wants(make) -> None:
-    topic, consumer = topic_of(make), make()
+def begun_at(make: ConsumerMaker, index: int, assign: Any, **config: Any) -> Any:
+    """Return a member that assigns its partitions from this record on, in `on_assign`."""
+    topic, consumer = topic_of(make), make(**config)
 
     def begin(member: Any, partitions: list[TopicPartition]) -> None:
         for each in partitions:
-            each.offset = make.at(topic, 4)
-        member.assign(partitions)
+            each.offset = make.at(topic, index)
+        assign(member, partitions)
 
     consumer.subscribe([topic], on_assign=begin)
+    return consumer
+
+
+def test_a_member_may_begin_where_it_wants(make) -> None:
+    consumer = begun_at(make, 4, make.kind.assign)
     assert make.take(consumer, 2) == [4, 5]
     assert make.indexes(consumer.assignment()) == [4]
 
 
 def test_a_cooperative_member_may_begin_where_it_wants(make) -> None:
-    topic, consumer = topic_of(make), make(**PROTOCOLS["cooperative"])
-
-    def begin(member: Any, partitions: list[TopicPartition]) -> None:
-        for each in partitions:
-            each.offset = make.at(topic, 4)
-        member.incremental_assign(partitions)
-
-    consumer.subscribe([topic], on_assign=begin)
+    consumer = begun_at(make, 4, make.kind.incremental_assign, **PROTOCOLS["cooperative"])
     assert make.take(consumer, 2) == [4, 5]
 
 
@@ -319,11 +320,8 @@ def test_what_was_taken_is_committed_by_closing_while_an_assignment_waits(make) 
         assert make.index(topic, done[-1].offset, mine) == 7
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_what_was_taken_is_committed_by_closing_while_a_revocation_waits(
-    make, capfd, protocol: str
-) -> None:
-    """Of an eager protocol librdkafka leaves the group before it commits: stock is too late."""
+def with_a_revocation_waiting(make: ConsumerMaker, capfd: Any, protocol: str) -> tuple[str, Any]:
+    """Return a topic, and a member that has taken its six records and must give up a partition."""
     topic = topic_of(make, 3, partitions=2)
     config = {"auto__commit__interval__ms": 60_000, **PROTOCOLS[protocol]}
     one, other = make(enable__auto__commit=True, debug="cgrp", **config), make(**config)
@@ -332,6 +330,15 @@ def test_what_was_taken_is_committed_by_closing_while_a_revocation_waits(
     capfd.readouterr()
     other.subscribe([topic])
     together(other, until_=lambda _: "wait-unassign-call" in capfd.readouterr().err)
+    return topic, one
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_was_taken_is_committed_by_closing_while_a_revocation_waits(
+    make, capfd, protocol: str
+) -> None:
+    """Of an eager protocol librdkafka leaves the group before it commits: stock is too late."""
+    topic, one = with_a_revocation_waiting(make, capfd, protocol)
     one.close()
     if make.of.unwraps or protocol != "range":
         assert [make.committed(topic, partition=each) for each in (0, 1)] == [3, 3]
@@ -342,14 +349,7 @@ def test_what_was_taken_is_committed_by_unsubscribing_while_a_revocation_waits(
     make, capfd, protocol: str
 ) -> None:
     """Unlike a close, it leaves the group after the revocation."""
-    topic = topic_of(make, 3, partitions=2)
-    config = {"auto__commit__interval__ms": 60_000, **PROTOCOLS[protocol]}
-    one, other = make(enable__auto__commit=True, debug="cgrp", **config), make(**config)
-    one.subscribe([topic])
-    make.take(one, 6)
-    capfd.readouterr()
-    other.subscribe([topic])
-    together(other, until_=lambda _: "wait-unassign-call" in capfd.readouterr().err)
+    topic, one = with_a_revocation_waiting(make, capfd, protocol)
     one.unsubscribe()
     until(one, lambda: one.assignment() == [])
     assert [make.committed(topic, partition=each) for each in (0, 1)] == [3, 3]

@@ -51,7 +51,7 @@ def test_a_record_has_all_its_parts(make) -> None:
     consumer.assign([make.place(topic, 0)])
     for n in range(4):
         message = consumer.poll(20)
-        assert (message.topic(), message.partition(), make.read(message)) == (topic, 0, b"%d" % n)
+        assert (message.topic(), message.partition(), make.data(message)) == (topic, 0, b"%d" % n)
         assert (message.key(), message.headers()) == (b"k", headers)
         assert message.timestamp() == (1, HERE + n)
         assert (message.error(), message.latency(), message.leader_epoch()) == (None, None, 0)

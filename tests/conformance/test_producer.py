@@ -12,7 +12,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ClusterMetadata, TopicMetadata
-from kinds import UNREACHABLE, failure
+from producers import UNREACHABLE, failure
 from support import eventually
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
-from kinds import failure, outcome
+from producers import failure, record_failure
 
 BYTES_LIKE = "a bytes-like object is required, not '{}'"
 INTEGER = "'{}' object cannot be interpreted as an integer"
@@ -125,7 +125,7 @@ def test_a_topics_name_has_a_longest(make_producer) -> None:
 
 
 def test_an_unknown_topic_is_made(make_producer) -> None:
-    assert outcome(make_producer(), f"new-{make_producer.name}", b"x") is None
+    assert record_failure(make_producer(), f"new-{make_producer.name}", b"x") is None
 
 
 # --- value --------------------------------------------------------------------------------------
@@ -274,7 +274,7 @@ def test_a_partition_known_not_to_exist_is_refused(make_producer, partition: int
 
 @pytest.mark.parametrize("partition", [99, -2])
 def test_a_partition_found_not_to_exist_fails(make_producer, partition: int) -> None:
-    error = outcome(make_producer(), "t", make_producer.value(b"x"), partition=partition)
+    error = record_failure(make_producer(), "t", make_producer.value(b"x"), partition=partition)
     assert error.code() == KafkaError._UNKNOWN_PARTITION
 
 
@@ -315,7 +315,7 @@ def test_without_a_timestamp_it_is_now(make_producer, given: Any, wall_ms) -> No
 
 
 def test_a_timestamp_before_1970_is_sent(make_producer) -> None:
-    assert outcome(make_producer(), "t", make_producer.value(b"x"), timestamp=-5) is None
+    assert record_failure(make_producer(), "t", make_producer.value(b"x"), timestamp=-5) is None
 
 
 @pytest.mark.parametrize("timestamp", ["0", 1.5, None], ids=repr)
@@ -399,13 +399,13 @@ def test_bad_headers_are_a_type_error(make_producer, headers: Any, message: str)
 
 def test_what_is_larger_than_message_max_bytes_is_refused(make_producer, noise) -> None:
     producer = make_producer(**{"message.max.bytes": 10_000})
-    error = outcome(producer, "t", make_producer.value(noise(50_000)))
+    error = record_failure(producer, "t", make_producer.value(noise(50_000)))
     assert error.code() == KafkaError.MSG_SIZE_TOO_LARGE
     assert len(producer) == 0
 
 
 def test_a_key_counts_for_message_max_bytes(make_producer, noise) -> None:
-    error = outcome(
+    error = record_failure(
         make_producer(**{"message.max.bytes": 10_000}),
         "t",
         make_producer.value(b"x"),
@@ -416,8 +416,8 @@ def test_a_key_counts_for_message_max_bytes(make_producer, noise) -> None:
 
 def test_after_a_refused_message_others_go(make_producer, noise) -> None:
     producer = make_producer(**{"message.max.bytes": 10_000})
-    outcome(producer, "t", make_producer.value(noise(50_000)))
-    assert outcome(producer, "t", make_producer.value(b"x")) is None
+    record_failure(producer, "t", make_producer.value(noise(50_000)))
+    assert record_failure(producer, "t", make_producer.value(b"x")) is None
 
 
 # --- what tools see -----------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
-from kinds import HELD
+from producers import HELD
 
 
 def batch(make: Any, *values: Any, **more: Any) -> list[dict[str, Any]]:

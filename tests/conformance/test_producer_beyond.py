@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kinds import HELD
+from producers import HELD
 
 
 def records(make: Any) -> bool:

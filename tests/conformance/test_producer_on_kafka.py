@@ -8,7 +8,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from kinds import failure, outcome
+from producers import failure, record_failure
 
 pytestmark = pytest.mark.kafka
 
@@ -105,7 +105,7 @@ def test_acknowledged_as_asked(make, kafka, acks: Any) -> None:
 
 def test_a_message_the_topic_finds_too_large_fails(make, kafka, noise) -> None:
     topic = topic_with(make, kafka, max_message_bytes="20000")
-    error = outcome(make(), topic, make.value(noise(100_000)))
+    error = record_failure(make(), topic, make.value(noise(100_000)))
     assert error.code() == KafkaError.MSG_SIZE_TOO_LARGE
     assert (error.fatal(), error.retriable()) == (False, False)
 
@@ -114,25 +114,27 @@ def test_its_neighbours_go(make, kafka, noise) -> None:
     """Stock: sent on their own; a refused batch takes all of its messages along."""
     topic = topic_with(make, kafka, max_message_bytes="20000")
     producer = make()
-    outcome(producer, topic, make.value(noise(100_000)))
-    assert outcome(producer, topic, make.value(noise(1000))) is None
+    record_failure(producer, topic, make.value(noise(100_000)))
+    assert record_failure(producer, topic, make.value(noise(1000))) is None
 
 
 def test_a_message_the_broker_finds_too_large_fails(make, kafka, noise) -> None:
     topic = topic_with(make, kafka)
-    error = outcome(make(**{"message.max.bytes": 4_000_000}), topic, make.value(noise(2_000_000)))
+    error = record_failure(
+        make(**{"message.max.bytes": 4_000_000}), topic, make.value(noise(2_000_000))
+    )
     assert error.code() == KafkaError.MSG_SIZE_TOO_LARGE
 
 
 def test_a_topic_that_cannot_be_is_refused(make) -> None:
     make.topics = ["no topic's name"]
-    error = outcome(make(), make.topics[0], make.value(b"x"))
+    error = record_failure(make(), make.topics[0], make.value(b"x"))
     assert (error.code(), error.str()) == (KafkaError.TOPIC_EXCEPTION, "Broker: Invalid topic")
 
 
 def test_an_unknown_topic_is_made(make) -> None:
     make.topics = [f"{make.name}-unknown"]
-    assert outcome(make(), make.topics[0], make.value(b"x")) is None
+    assert record_failure(make(), make.topics[0], make.value(b"x")) is None
 
 
 # --- transactions -------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
-from kinds import HELD, UNREACHABLE
+from producers import HELD, UNREACHABLE
 from support import eventually
 
 QUEUE_FULL = "^Local: Queue full"

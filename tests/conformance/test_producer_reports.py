@@ -10,7 +10,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from kinds import HELD, PRODUCERS, UNREACHABLE
+from producers import HELD, PRODUCERS, UNREACHABLE
 from support import eventually
 
 pytestmark = pytest.mark.parametrize("make_producer", PRODUCERS, indirect=True)

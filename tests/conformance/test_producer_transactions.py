@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import confluent_kafka
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
-from kinds import UNREACHABLE, failure
+from producers import UNREACHABLE, failure
 from support import eventually
 
 if TYPE_CHECKING:

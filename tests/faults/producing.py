@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
-from confluent_kafka import TopicPartition
 
-from columnar_kafka import Consumer, Producer
+from columnar_kafka import Producer
 from columnar_kafka.demo import flights, records
 
 if TYPE_CHECKING:
@@ -80,36 +79,6 @@ class Numbered:
     @property
     def reported(self) -> int:
         return len(self.stored) + len(self.failed)
-
-
-def read(servers: str, topic: str, **settings: Any) -> Iterator[Any]:
-    """Yield each record that a topic has now, those of a partition in order."""
-    config = {
-        "bootstrap.servers": servers,
-        "group.id": "reads back",
-        "columnar.encoding": "parquet",
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "log_level": 0,
-    }
-    with Consumer(config | settings) as consumer:
-        partitions = consumer.list_topics(topic, 30).topics[topic].partitions
-        consumer.assign([TopicPartition(topic, each, 0) for each in partitions])
-        last: dict[int, int] = {}
-        ended: set[int] = set()
-        while len(ended) < len(partitions):
-            message = consumer.poll(60)
-            assert message is not None, f"nothing more of {topic} within 60 s"
-            error = message.error()
-            if error is None:
-                partition, position = message.partition(), message.offset()
-                assert position > last.get(partition, -1), "the consumer went back"
-                last[partition] = position
-                yield message
-            elif error.name() == "_PARTITION_EOF":
-                ended.add(message.partition())
-            else:
-                assert error.retriable(), error
 
 
 class Child(subprocess.Popen[str]):

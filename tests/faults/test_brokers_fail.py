@@ -15,6 +15,7 @@ import psutil
 import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient
+from reading import everything
 from support import eventually
 
 from columnar_kafka.local import LocalKafka
@@ -81,7 +82,7 @@ def counts(sender: producing.Numbered, servers: str, kind: str) -> dict[str, Any
     """Compare what a producer was told with what is there."""
     places: dict[tuple[int, int], int] = {}
     by_partition: dict[int, list[int]] = defaultdict(list)
-    for each in producing.read(servers, sender.topic):
+    for each in everything(servers, sender.topic, retries=True):
         places[each.partition(), each.offset()] = each.value()["n"]
         by_partition[each.partition()].append(each.value()["n"])
     times = Counter(places.values())
@@ -160,7 +161,7 @@ def test_a_producer_of_a_stopped_broker_keeps_its_memory_bound_and_its_records(
             assert result["stored"] == result["accepted"]
         for shape, result in results.items():
             there = Counter(
-                producing.number(shape, each) for each in producing.read(servers, shape)
+                producing.number(shape, each) for each in everything(servers, shape, retries=True)
             )
             assert there == Counter(range(result["accepted"]))
 

@@ -13,13 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
     ConfigResource,
     ResourceType,
 )
-from support import eventually
+from reading import everything
+from support import eventually, set_topic_config
 
 from columnar_kafka import Producer
 from columnar_kafka.broker.base import TopicLimits
@@ -38,6 +36,7 @@ SETTINGS = {
     "linger.ms": 50,  # several segments go as one batch of librdkafka's
     "batch.num.messages": 3,
 }
+READ_COMMITTED = {"isolation.level": "read_committed"}
 BLOBS = random.Random(5)
 TRIES = 3
 """Transactions after the failed one: librdkafka's first often fails as well, stock's too."""
@@ -45,12 +44,7 @@ TRIES = 3
 
 def lower_limit(servers: str, topic: str) -> None:
     """Make it smaller, and wait until the broker says so."""
-    entry = ConfigEntry(
-        "max.message.bytes", str(LOWERED), incremental_operation=AlterConfigOpType.SET
-    )
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    admin = AdminClient({"bootstrap.servers": servers})
-    admin.incremental_alter_configs([resource])[resource].result(60)
+    admin = set_topic_config(servers, topic, "max.message.bytes", str(LOWERED))
     asked = ConfigResource(ResourceType.TOPIC, topic)
 
     def told() -> bool:
@@ -144,7 +138,7 @@ def test_a_limit_made_smaller_loses_nothing_and_only_what_was_on_its_way_overtak
     places: dict[tuple[int, int], int] = {}
     overtaken: list[tuple[int, int]] = []
     highest: dict[int, int] = defaultdict(lambda: -1)
-    for each in producing.read(servers, name):
+    for each in everything(servers, name, retries=True):
         partition, n = each.partition(), each.value()["n"]
         places[partition, each.offset()] = n
         if n < highest[partition]:
@@ -207,7 +201,9 @@ class Ours:
 
     def committed(self, servers: str) -> int:
         """Return how many records a reader of what is committed sees."""
-        found = producing.read(servers, self.topic, **{"isolation.level": "read_committed"})
+        found = everything(
+            servers, self.topic, **{"isolation.level": "read_committed"}, retries=True
+        )
         return sum(1 for _ in found) // 60
 
 
@@ -222,7 +218,9 @@ class Stock(Ours):
         self.client.produce(self.topic, value, on_delivery=self.report)
 
     def committed(self, servers: str) -> int:
-        found = producing.read(servers, self.topic, **{"isolation.level": "read_committed"})
+        found = everything(
+            servers, self.topic, **{"isolation.level": "read_committed"}, retries=True
+        )
         return sum(1 for _ in found)
 
 

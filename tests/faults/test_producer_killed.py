@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import producing
 import pytest
+from reading import everything
 from support import eventually
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def test_a_producer_killed_twenty_times_loses_nothing_that_it_saw_acknowledged(
 
     stored: dict[tuple[int, int], tuple[int, int]] = {}  # process and number, by place
     lists: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for each in producing.read(kafka.bootstrap_servers, name):
+    for each in everything(kafka.bootstrap_servers, name, retries=True):
         n, process = each.value()["n"], each.value()["process"]
         stored[each.partition(), each.offset()] = process, n
         lists[each.partition(), process].append(n)

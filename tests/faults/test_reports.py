@@ -14,9 +14,10 @@ import confluent_kafka
 import numpy as np
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import KafkaError
+from reading import everything
 
-from columnar_kafka import Consumer, Producer
+from columnar_kafka import Producer
 from columnar_kafka.local import LocalKafka
 
 if TYPE_CHECKING:
@@ -182,28 +183,10 @@ def number_of(value: Any) -> int:
 
 def read(servers: str, topic: str, **settings: Any) -> dict[tuple[int, int], Record]:
     """Return all that a consumer finds in a topic, by partition and position."""
-    found: dict[tuple[int, int], Record] = {}
-    config = {
-        "bootstrap.servers": servers,
-        "group.id": "reads all",
-        "auto.offset.reset": "earliest",
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "columnar.encoding": "parquet",
+    return {
+        (each.partition(), each.offset()): record_of(each)
+        for each in everything(servers, topic, **settings)
     }
-    with Consumer(config | settings) as consumer:
-        consumer.assign([TopicPartition(topic, each, 0) for each in range(PARTITIONS)])
-        open_partitions = set(range(PARTITIONS))
-        while open_partitions:
-            for message in consumer.consume(5_000, 0.2):
-                if message.error() is not None:
-                    assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
-                    open_partitions.discard(message.partition())
-                    continue
-                at = message.partition(), message.offset()
-                assert at not in found
-                found[at] = record_of(message)
-    return found
 
 
 @pytest.fixture

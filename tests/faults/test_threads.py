@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer
+from reading import everything
 
 from columnar_kafka import Producer
 from columnar_kafka.position import pack
@@ -20,9 +21,9 @@ from columnar_kafka.segment.headers import is_segment
 from columnar_kafka.testing import FakeKafka
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
-    from confluent_kafka import Message
+    from confluent_kafka import KafkaError, Message
 
 RUNS = 100
 A_TEST = 10  # runs in one test
@@ -188,22 +189,5 @@ def test_threads_on_a_broker(record_property: Record, kafka, topic) -> None:
         producer.set_schema(name, SCHEMA)
         run = Run(producer, name, 0)
         run.run()
-        run.check(_read(kafka.bootstrap_servers, name))
+        run.check(everything(kafka.bootstrap_servers, name, cls=Consumer))
     note(record_property, [run])
-
-
-def _read(servers: str, topic: str) -> Iterator[Message]:
-    """Yield the messages of a topic, as they are."""
-    config = {"bootstrap.servers": servers, "group.id": "g", "enable.partition.eof": True}
-    consumer = Consumer(config | {"enable.auto.commit": False})
-    consumer.assign([TopicPartition(topic, each, 0) for each in range(PARTITIONS)])
-    ended = 0
-    while ended < PARTITIONS:
-        message = consumer.poll(30)
-        assert message is not None
-        error = message.error()
-        if error is not None and error.code() == KafkaError._PARTITION_EOF:
-            ended += 1
-        else:
-            yield message
-    consumer.close()

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import confluent_kafka
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaError, TopicPartition
+from reading import numbers
 
-from columnar_kafka import Consumer, Producer
+from columnar_kafka import Producer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,30 +126,6 @@ def run(
     command = [sys.executable, "-c", code, servers, topic]
     ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=timeout)
     return ended.returncode, ended.stdout, ended.stderr
-
-
-def numbers(servers: str, topic: str) -> list[int]:
-    """Return the numbers that a topic holds, sorted."""
-    config = {
-        "bootstrap.servers": servers,
-        "group.id": "g",
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "columnar.encoding": "parquet",
-    }
-    found = []
-    with Consumer(config) as consumer:
-        partitions = list(consumer.list_topics(topic, 10).topics[topic].partitions)
-        consumer.assign([TopicPartition(topic, each, 0) for each in partitions])
-        while partitions:
-            message = consumer.poll(20)
-            assert message is not None
-            if message.error() is None:
-                found.append(message.value()["n"])
-            else:
-                assert message.error().code() == KafkaError._PARTITION_EOF
-                partitions.remove(message.partition())
-    return sorted(found)
 
 
 def topic_of(case: str) -> str:

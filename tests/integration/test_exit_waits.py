@@ -10,7 +10,7 @@ import textwrap
 from typing import TYPE_CHECKING, Self
 
 import pytest
-from test_exit import numbers
+from reading import numbers
 
 if TYPE_CHECKING:
     from columnar_kafka.local import EmbeddedKafka

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import confluent_kafka
 import pyarrow as pa
 import pytest
-from confluent_kafka import TopicPartition
 from proxy import Refusing
+from reading import everything
 from support import eventually
 
 import columnar_kafka
@@ -29,20 +29,7 @@ COUNT = 3
 
 def stored(kafka: LocalKafka, topic: str) -> list[Any]:
     """Return the values of what a topic's one partition holds."""
-    consumer = columnar_kafka.Consumer(
-        {
-            "bootstrap.servers": kafka.bootstrap_servers,
-            "group.id": topic,
-            "columnar.encoding": "parquet",
-            "enable.partition.eof": True,
-        }
-    )
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[Any] = []
-    while (message := consumer.poll(20)).error() is None:
-        found.append(message.value())
-    consumer.close()
-    return found
+    return [each.value() for each in everything(kafka.bootstrap_servers, topic)]
 
 
 def acknowledged(

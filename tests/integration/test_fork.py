@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import KafkaError, TopicPartition
+from reading import numbers
 
 from columnar_kafka import Consumer
 
@@ -60,30 +60,6 @@ def run(servers: str, topic: str, program: str, *arguments: str) -> str:
                 os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == 0, errors
     return output
-
-
-def numbers(servers: str, topic: str) -> list[int]:
-    """Return the numbers that a topic holds, sorted."""
-    config = {
-        "bootstrap.servers": servers,
-        "group.id": "g",
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "columnar.encoding": "parquet",
-    }
-    found = []
-    with Consumer(config) as consumer:
-        partitions = list(consumer.list_topics(topic, 10).topics[topic].partitions)
-        consumer.assign([TopicPartition(topic, each, 0) for each in partitions])
-        while partitions:
-            message = consumer.poll(20)
-            assert message is not None
-            if message.error() is None:
-                found.append(message.value()["n"])
-            else:
-                assert message.error().code() == KafkaError._PARTITION_EOF
-                partitions.remove(message.partition())
-    return sorted(found)
 
 
 @pytest.mark.parametrize("first", ["child", "parent"])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import confluent_kafka
 import pyarrow as pa
 import pytest
-from confluent_kafka import TopicPartition
+from reading import everything
 
 import columnar_kafka
 
@@ -81,24 +81,7 @@ def ours(config: dict[str, Any], topic: str, keys: Iterable[Any], **more: Any) -
 
 def stored(kafka: LocalKafka, topic: str, **more: Any) -> Iterator[Any]:
     """Yield all messages of a topic: records, or segments with ``fetch.raw.bytes``."""
-    config = {
-        "bootstrap.servers": kafka.bootstrap_servers,
-        "group.id": topic,
-        "columnar.encoding": "parquet",
-        "enable.partition.eof": True,
-        **more,
-    }
-    with columnar_kafka.Consumer(config) as consumer:
-        consumer.assign([TopicPartition(topic, n, 0) for n in range(PARTITIONS)])
-        left = PARTITIONS
-        while left:
-            message = consumer.poll(20)
-            assert message is not None
-            if message.error() is None:
-                yield message
-            else:
-                assert message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF
-                left -= 1
+    return everything(kafka.bootstrap_servers, topic, **more)
 
 
 @pytest.mark.parametrize("name", HASHED)

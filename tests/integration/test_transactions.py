@@ -10,14 +10,8 @@ import confluent_kafka
 import pyarrow as pa
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
-from support import eventually
+from reading import everything
+from support import eventually, set_topic_config
 
 import columnar_kafka
 
@@ -176,10 +170,7 @@ def client(kafka: LocalKafka) -> Iterator[Callable[..., Client]]:
 
 def lower_limit(servers: str, topic: str) -> None:
     """Let the broker take 20,000 bytes a message from now on; the third partition is for asking."""
-    entry = ConfigEntry("max.message.bytes", "20000", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    admin = AdminClient({"bootstrap.servers": servers})
-    admin.incremental_alter_configs([resource])[resource].result(TIMEOUT)
+    set_topic_config(servers, topic, "max.message.bytes", "20000")
     codes: list[Any] = []
     asks = confluent_kafka.Producer({"bootstrap.servers": servers})
 
@@ -194,26 +185,8 @@ def lower_limit(servers: str, topic: str) -> None:
 
 def committed_values(servers: str, topic: str) -> list[Any]:
     """Return what a read_committed consumer finds in a topic's first two partitions."""
-    config = {
-        "bootstrap.servers": servers,
-        "group.id": "sees",
-        "isolation.level": "read_committed",
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "columnar.encoding": "parquet",
-    }
-    values: list[Any] = []
-    with columnar_kafka.Consumer(config) as consumer:
-        consumer.assign([TopicPartition(topic, each, 0) for each in range(2)])
-        open_partitions = {0, 1}
-        while open_partitions:
-            message = consumer.poll(TIMEOUT)
-            assert message is not None
-            if message.error() is None:
-                values.append(message.value())
-            elif message.error().code() == KafkaError._PARTITION_EOF:
-                open_partitions.discard(message.partition())
-    return values
+    level = {"isolation.level": "read_committed"}
+    return [each.value() for each in everything(servers, topic, partitions=range(2), **level)]
 
 
 KINDS = {

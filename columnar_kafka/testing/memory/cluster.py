@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from collections import deque
 from dataclasses import dataclass, field
-from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Message, TopicPartition
 
 from columnar_kafka.broker.base import TopicLimits
-from columnar_kafka.testing.memory.group import Group
-from columnar_kafka.testing.memory.log import Log, Stored, Transaction, record_size
+from columnar_kafka.segment.headers import message_bytes
+from columnar_kafka.testing.memory.group import ConsumerGroup
+from columnar_kafka.testing.memory.log import MemoryTransaction, PartitionLog, StoredMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,7 +23,7 @@ __all__ = ["Fault", "MemoryKafka", "copy_of"]
 
 
 class Fault(NamedTuple):
-    """What becomes of one message: refused when it is sent, or failed in its acknowledgement."""
+    """One message's fault: it is refused when it is sent, or fails in its acknowledgement."""
 
     error: BufferError | KafkaError
     refused: bool = False
@@ -31,19 +31,19 @@ class Fault(NamedTuple):
 
     @classmethod
     def refusal(cls, error: KafkaError | None) -> Fault:
-        """Return a refusal: as a full queue, where no error is given."""
+        """Return a refusal; without an error, that of a full queue."""
         return cls(error or BufferError("Local: Queue full"), refused=True)
 
 
 @dataclass(slots=True)
 class _Topic:
-    partitions: list[Log]
+    partitions: list[PartitionLog]
     compacted: bool
     max_message_bytes: int
 
-    def refusal(self, stored: Stored) -> KafkaError | None:
+    def refusal(self, stored: StoredMessage) -> KafkaError | None:
         """Return why the broker would not store this message, or None."""
-        size = record_size(stored.key, stored.value, stored.headers)
+        size = message_bytes(stored.key, stored.value, stored.headers)
         if size > self.max_message_bytes:
             return KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
         if self.compacted and stored.key is None:
@@ -53,17 +53,17 @@ class _Topic:
 
 @dataclass(slots=True)
 class _Transactional:
-    """What the coordinator knows of a transactional.id."""
+    """The coordinator's state of one transactional.id."""
 
     epoch: int = -1
-    current: Transaction = field(default_factory=lambda: Transaction(is_open=False))
+    current: MemoryTransaction = field(default_factory=lambda: MemoryTransaction(is_open=False))
 
 
 class MemoryKafka:
-    """A cluster: what its topics hold, and what groups have committed. Thread-safe.
+    """A cluster: topics, committed offsets, groups and transactions. Thread-safe.
 
-    A topic that was not created is unknown to its clients, until it is; with `auto_create_topics`
-    a producer that asks for it creates it, with one partition.
+    Clients do not know a topic until it is created; with `auto_create_topics` a producer that asks
+    for a topic creates it, with one partition.
     """
 
     def __init__(self, *, auto_create_topics: bool = False) -> None:
@@ -74,9 +74,8 @@ class MemoryKafka:
         self._topics: dict[str, _Topic] = {}
         self._arrived: list[tuple[str, int, int]] = []  # topic, partition, offset
         self._committed: dict[tuple[str, str, int], TopicPartition] = {}
-        self._groups: dict[str, Group] = {}
+        self._groups: dict[str, ConsumerGroup] = {}
         self._transactional: dict[str, _Transactional] = {}
-        self._clients = count(1)
 
     def __repr__(self) -> str:
         topics = (f"{name}: {self.count(name)}" for name in self._topics)
@@ -96,14 +95,14 @@ class MemoryKafka:
         with self.changed:
             known = self._topics.get(topic)
             logs = known.partitions if known is not None else []
-            logs += [Log() for _ in range(partitions - len(logs))]
+            logs += [PartitionLog() for _ in range(partitions - len(logs))]
             self._topics[topic] = _Topic(logs, compacted, max_message_bytes)
             for group in self._groups.values():
                 group.topics_changed()
             self.changed.notify_all()
 
     def create_missing(self, topic: str) -> None:
-        """Create a topic that a producer asks for, where that is how the cluster is set up."""
+        """Create a topic that a producer asks for, if the cluster creates topics automatically."""
         with self.changed:
             if self._auto_create and topic not in self._topics:
                 self.create_topic(topic)
@@ -118,7 +117,7 @@ class MemoryKafka:
         return self.topics().get(topic)
 
     def limits(self, topic: str) -> TopicLimits:
-        """Return a topic's limits; nothing is known of an unknown one."""
+        """Return a topic's limits; all None for an unknown topic."""
         with self.changed:
             found = self._topics.get(topic)
             if found is None:
@@ -128,7 +127,7 @@ class MemoryKafka:
     # --- messages -------------------------------------------------------------------------------
 
     def messages(self, topic: str, partition: int = 0) -> list[Message]:
-        """Return all that a partition holds, in order, aborted messages included.
+        """Return a partition's messages in order, aborted ones included.
 
         Raises:
             KeyError, IndexError: there is no such partition.
@@ -138,7 +137,7 @@ class MemoryKafka:
         return [stored.message(topic, partition, offset) for offset, stored in found]
 
     def arrived(self, topic: str, *, committed: bool = True) -> list[Message]:
-        """Return the messages of a topic in the order in which they came, in all its partitions.
+        """Return the messages of all partitions of a topic, in the order in which they arrived.
 
         Raises:
             KeyError: there is no such topic.
@@ -171,10 +170,10 @@ class MemoryKafka:
         headers: Headers | None = None,
         timestamp: int = 0,
     ) -> Message:
-        """Store a message, sent by nobody; as a broker it may refuse: see the message's error."""
-        return self.store(topic, partition, Stored.copy_of(key, value, headers, timestamp))
+        """Store a message without a producer; if the broker refuses it, the result has an error."""
+        return self.store(topic, partition, StoredMessage.copy_of(key, value, headers, timestamp))
 
-    def store(self, topic: str, partition: int, stored: Stored) -> Message:
+    def store(self, topic: str, partition: int, stored: StoredMessage) -> Message:
         """Store a message; return its acknowledgement."""
         with self.changed:
             self.create_missing(topic)
@@ -190,27 +189,27 @@ class MemoryKafka:
             self.changed.notify_all()
             return stored.message(topic, partition, offset)
 
-    def log(self, topic: str, partition: int) -> Log | None:
-        """Return a partition, to be used while holding `changed`; None where there is none."""
+    def log(self, topic: str, partition: int) -> PartitionLog | None:
+        """Return a partition, to be used while holding `changed`, or None."""
         found = self._topics.get(topic)
         if found is None or not 0 <= partition < len(found.partitions):
             return None
         return found.partitions[partition]
 
     def end(self, topic: str, partition: int, *, committed: bool = False) -> int:
-        """Return the offset after the last message; 0 where there is no such partition."""
+        """Return the offset after the last message; 0 for an unknown partition."""
         with self.changed:
             log = self.log(topic, partition)
             return 0 if log is None else log.end(committed=committed)
 
     # --- groups ---------------------------------------------------------------------------------
 
-    def group(self, name: str) -> Group:
+    def group(self, name: str) -> ConsumerGroup:
         """Return a group, to be used while holding `changed`."""
-        return self._groups.setdefault(name, Group(self.topics))
+        return self._groups.setdefault(name, ConsumerGroup(self.topics))
 
     def committed(self, group: str, topic: str, partition: int) -> TopicPartition:
-        """Return what a group has committed, with its metadata; an invalid offset for nothing."""
+        """Return a group's committed offset with its metadata; OFFSET_INVALID if there is none."""
         with self.changed:
             found = self._committed.get((group, topic, partition))
             return TopicPartition(topic, partition) if found is None else copy_of(found)
@@ -221,15 +220,10 @@ class MemoryKafka:
             for each in offsets:
                 self._committed[group, each.topic, each.partition] = copy_of(each)
 
-    def next_client(self) -> int:
-        """Return a number that no client had before."""
-        with self.changed:
-            return next(self._clients)
-
     # --- transactions ---------------------------------------------------------------------------
 
     def init_transactions(self, transactional_id: str) -> int:
-        """Abort what is open under an id and fence its producer off; return the new epoch."""
+        """Abort the open transaction of an id and fence its producer; return the new epoch."""
         with self.changed:
             known = self._transactional.setdefault(transactional_id, _Transactional())
             if known.current.is_open:
@@ -237,15 +231,15 @@ class MemoryKafka:
             known.epoch += 1
             return known.epoch
 
-    def begin_transaction(self, transactional_id: str, epoch: int) -> Transaction:
-        """Begin a transaction; KafkaException where the producer is fenced off."""
+    def begin_transaction(self, transactional_id: str, epoch: int) -> MemoryTransaction:
+        """Begin a transaction; KafkaException if the producer is fenced."""
         with self.changed:
             known = self._current(transactional_id, epoch)
-            known.current = Transaction()
+            known.current = MemoryTransaction()
             return known.current
 
     def end_transaction(self, transactional_id: str, epoch: int, *, aborted: bool) -> None:
-        """Commit or abort, offsets included; KafkaException where the producer is fenced off."""
+        """Commit or abort, offsets included; KafkaException if the producer is fenced."""
         with self.changed:
             self._end(self._current(transactional_id, epoch).current, aborted=aborted)
 
@@ -261,7 +255,7 @@ class MemoryKafka:
             )
         return self._transactional[transactional_id]
 
-    def _end(self, transaction: Transaction, *, aborted: bool) -> None:
+    def _end(self, transaction: MemoryTransaction, *, aborted: bool) -> None:
         transaction.end(aborted=aborted)
         if not aborted:
             for group, offsets in transaction.offsets:
@@ -270,7 +264,7 @@ class MemoryKafka:
 
 
 def copy_of(each: TopicPartition) -> TopicPartition:
-    """Return a partition, offset and metadata that nobody else can change."""
+    """Return a copy of a partition with its offset and metadata."""
     if each.metadata is None:
         return TopicPartition(each.topic, each.partition, each.offset)
     return TopicPartition(each.topic, each.partition, each.offset, each.metadata)

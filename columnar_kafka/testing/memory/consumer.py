@@ -16,13 +16,14 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from columnar_kafka.offsets import key_of
 from columnar_kafka.testing.memory.cluster import MemoryKafka, copy_of
 from columnar_kafka.testing.memory.membership import Membership
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from columnar_kafka.testing.memory.group import Partition
+    from columnar_kafka.offsets import Partition
 
 __all__ = ["MemoryConsumer"]
 
@@ -53,7 +54,7 @@ class MemoryConsumer:
         auto_commit: float | None = None,
         on_commit: Callable[[KafkaError | None, Partitions], object] | None = None,
     ) -> None:
-        """`auto_commit` is the seconds between commits of what is stored; None: no such commits."""
+        """`auto_commit` is the interval of automatic commits in seconds; None for none."""
         self._kafka = kafka
         self._group = group
         self._reset = reset
@@ -72,8 +73,8 @@ class MemoryConsumer:
         self._paused: set[Partition] = set()
         self._position: dict[Partition, int] = {}
         self._stored: dict[Partition, int] = {}
-        self._done: dict[Partition, int] = {}  # what is stored and committed
-        self._ended: dict[Partition, int] = {}  # the end that was told
+        self._done: dict[Partition, int] = {}  # the offset that is committed
+        self._ended: dict[Partition, int] = {}  # the end that was reported last
         self._events: deque[Message] = deque()
         self._results: deque[tuple[KafkaError | None, Partitions]] = deque()  # for on_commit
         self._faults: deque[KafkaError] = deque()
@@ -98,12 +99,12 @@ class MemoryConsumer:
             self._changed.notify_all()
 
     def fail_next(self, error: KafkaError, *, count: int = 1) -> None:
-        """Let the next calls of `committed` and synchronous `commit` raise; others do nothing."""
+        """Let the next calls of `committed` and `commit` fail; only synchronous ones raise."""
         with self._changed:
             self._faults.extend([error] * count)
 
     def expel(self) -> None:
-        """Let the group take this member for dead: its partitions are lost, and it joins again."""
+        """Let the group remove this member: its partitions are lost, and it joins again."""
         self.membership.expel()
 
     def aside(self, partitions: Sequence[TopicPartition]) -> MemoryConsumer:
@@ -121,8 +122,7 @@ class MemoryConsumer:
     ) -> None:
         """Join the group; `assign`, `revoke` and `lost` are called in `poll`, with partitions.
 
-        Where one is not given, what it is called for is done all the same. A callback may call
-        `assign` itself.
+        Without a callback the rebalance goes on all the same. A callback may call `assign` itself.
         """
         with self._changed:
             self.membership.subscribe(topics, callbacks)
@@ -131,7 +131,7 @@ class MemoryConsumer:
                 self._events.append(_unavailable(topic))
 
     def close(self) -> None:
-        """Commit what is stored (with auto-commit), give partitions back and leave the group."""
+        """Revoke the partitions, which commits with auto-commit, and leave the group."""
         try:
             self.membership.leave()
         finally:
@@ -143,13 +143,13 @@ class MemoryConsumer:
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions and no others, from their offsets on; paused ones stay paused.
 
-        With auto-commit, what is stored of the partitions before is committed.
+        With auto-commit, the stored offsets of the previous assignment are committed.
 
         Raises:
-            KafkaException: one is given twice; then nothing changes.
+            KafkaException: a partition occurs twice; nothing changes.
         """
         given = list(partitions)
-        if len({(each.topic, each.partition) for each in given}) < len(given):
+        if len({key_of(each) for each in given}) < len(given):
             raise _failed("Failed to set assignment", KafkaError._INVALID_ARG)
         self._commit_stored()
         with self._changed:
@@ -161,12 +161,12 @@ class MemoryConsumer:
         """Read these partitions too.
 
         Raises:
-            KafkaException: one is assigned already, or the group assigns them; nothing changes.
+            KafkaException: one is assigned already, or the group assigns; nothing changes.
         """
         with self._changed:
             self._require_no_group()
             for each in partitions:
-                if (each.topic, each.partition) in self._next:
+                if key_of(each) in self._next:
                     raise _error(
                         KafkaError._CONFLICT,
                         f"{each.topic} [{each.partition}] is already part of the current "
@@ -175,21 +175,21 @@ class MemoryConsumer:
             self._add(partitions)
 
     def incremental_unassign(self, partitions: Sequence[TopicPartition]) -> None:
-        """Read these partitions no more.
+        """Stop reading these partitions.
 
         Raises:
-            KafkaException: one is not assigned, or the group assigns them; nothing changes.
+            KafkaException: one is not assigned, or the group assigns; nothing changes.
         """
         with self._changed:
             self._require_no_group()
             for each in partitions:
-                if (each.topic, each.partition) not in self._next:
+                if key_of(each) not in self._next:
                     raise _error(
                         KafkaError._INVALID_ARG,
                         f"{each.topic} [{each.partition}] can't be unassigned since it is not in "
                         "the current assignment",
                     )
-            gone = [(each.topic, each.partition) for each in partitions]
+            gone = [key_of(each) for each in partitions]
             self._commit_stored(gone)
             self._remove(gone)
 
@@ -204,7 +204,7 @@ class MemoryConsumer:
     def _add(self, partitions: Iterable[TopicPartition]) -> None:
         for each in partitions:
             self._assigned[each.topic, each.partition] = each.offset
-            self._go_to((each.topic, each.partition), each.offset)
+            self._go_to(key_of(each), each.offset)
 
     def _remove(self, keys: Iterable[Partition]) -> None:
         for key in keys:
@@ -213,12 +213,12 @@ class MemoryConsumer:
                 known.pop(key, None)
 
     def seek(self, partition: TopicPartition) -> None:
-        """Go on at another offset of a partition that is assigned.
+        """Continue at another offset of an assigned partition.
 
         Raises:
-            KafkaException: it is not.
+            KafkaException: the partition is not assigned.
         """
-        key = partition.topic, partition.partition
+        key = key_of(partition)
         with self._changed:
             if key not in self._next:
                 raise _failed(
@@ -242,7 +242,7 @@ class MemoryConsumer:
             self._next[key] = offset
 
     def _reset_to(self, key: Partition, offset: int, reason: str) -> None:
-        """Do as `reset` says, where there is no message to go on with."""
+        """Apply `reset` to a partition whose offset is missing or out of range."""
         if self._reset == "error":
             self._next[key] = _STOPPED
             self._events.append(_event(key, offset, KafkaError._AUTO_OFFSET_RESET, reason))
@@ -251,7 +251,7 @@ class MemoryConsumer:
             self._next[key] = end if self._reset == "latest" else 0
 
     def assignment(self) -> list[TopicPartition]:
-        """See `ConsumerBroker.assignment`; offsets are those that were asked for."""
+        """See `ConsumerBroker.assignment`; offsets are those that were assigned."""
         with self._changed:
             keys = sorted(self._next)
             return [TopicPartition(*key, self._assigned.get(key, OFFSET_INVALID)) for key in keys]
@@ -259,13 +259,13 @@ class MemoryConsumer:
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
         """See `ConsumerBroker.pause`."""
         with self._changed:
-            self._paused.update((each.topic, each.partition) for each in partitions)
+            self._paused.update(key_of(each) for each in partitions)
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
         """See `ConsumerBroker.resume`."""
         with self._changed:
             for each in partitions:
-                if (key := (each.topic, each.partition)) in self._paused:
+                if (key := key_of(each)) in self._paused:
                     self._paused.remove(key)
                     self._ended.pop(key, None)
             self._changed.notify_all()
@@ -309,7 +309,7 @@ class MemoryConsumer:
         if stored is not None:
             self._took(key, at + 1)
             return stored.message(*key, at)
-        if at > offset:  # ends of transactions, and what was aborted
+        if at > offset:  # transaction markers and aborted messages
             self._took(key, at)
         if self._end_events and self._ended.get(key) != at:
             self._ended[key] = at
@@ -324,13 +324,13 @@ class MemoryConsumer:
             self._stored[key] = offset
 
     def position(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Return the offset after the last message handed out of each; invalid before the first."""
+        """Return the offset after each partition's last message, or OFFSET_INVALID."""
         with self._changed:
-            keys = [(each.topic, each.partition) for each in partitions]
+            keys = [key_of(each) for each in partitions]
             return [TopicPartition(*key, self._position.get(key, OFFSET_INVALID)) for key in keys]
 
     def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
-        """Return the offsets of the first message and after the last one to be read.
+        """Return the first offset, and the offset after the last readable message.
 
         Raises:
             KafkaException: there is no such partition.
@@ -339,7 +339,7 @@ class MemoryConsumer:
         return 0, self._kafka.end(*key, committed=self._committed_only)
 
     def offsets_for_times(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Return the first offset of a time or later, for times in ms in place of offsets.
+        """Return the first offset at or after each time; `partitions` have times in ms as offsets.
 
         Raises:
             KafkaException: there is no such partition.
@@ -353,7 +353,7 @@ class MemoryConsumer:
         return found
 
     def _known(self, partition: TopicPartition, what: str) -> Partition:
-        key = partition.topic, partition.partition
+        key = key_of(partition)
         with self._changed:
             if self._kafka.log(*key) is None:
                 raise _failed(what, KafkaError._UNKNOWN_PARTITION)
@@ -377,7 +377,7 @@ class MemoryConsumer:
     ) -> list[TopicPartition] | None:
         """See `ConsumerBroker.commit`; done at once, also when asynchronous.
 
-        Partitions without an offset are left as they are; all of them are no commit.
+        Partitions without an offset are skipped; if none has one, nothing is committed.
         """
         named = [each for each in offsets if each.offset >= 0]
         if not named and not asynchronous:
@@ -387,7 +387,7 @@ class MemoryConsumer:
         if error is None:
             self._kafka.commit(self._group, named)
             with self._changed:
-                self._done |= {(each.topic, each.partition): each.offset for each in named}
+                self._done |= {key_of(each): each.offset for each in named}
         elif not asynchronous:
             raise KafkaException(error)
         done = [copy_of(each) for each in offsets]
@@ -401,27 +401,27 @@ class MemoryConsumer:
         if self.membership.lost:
             return KafkaError(KafkaError.UNKNOWN_MEMBER_ID)
         with self._changed:
-            if all(self._kafka.log(each.topic, each.partition) is not None for each in offsets):
+            if all(self._kafka.log(*key_of(each)) is not None for each in offsets):
                 return None
         code = KafkaError.UNKNOWN_TOPIC_OR_PART
         return KafkaError(code, f"Commit failed: {KafkaError(code).str()}")
 
     def store(self, offsets: Sequence[TopicPartition]) -> None:
-        """Store offsets for `commit_stored`, those of partitions that are assigned.
+        """Store the offsets of assigned partitions for `commit_stored`.
 
         Raises:
-            KafkaException: they are stored automatically; no partition of them is assigned.
+            KafkaException: offsets are stored automatically, or no partition is assigned.
         """
         if self._auto_store:
             raise _failed("StoreOffsets failed", KafkaError._INVALID_ARG)
         with self._changed:
-            known = [each for each in offsets if (each.topic, each.partition) in self._next]
+            known = [each for each in offsets if key_of(each) in self._next]
             if offsets and not known:
                 raise _failed("StoreOffsets failed", KafkaError._UNKNOWN_PARTITION)
-            self._stored |= {(each.topic, each.partition): each.offset for each in known}
+            self._stored |= {key_of(each): each.offset for each in known}
 
     def commit_stored(self, *, asynchronous: bool) -> list[TopicPartition] | None:
-        """Commit what is stored and further than what is committed; see `commit`."""
+        """Commit stored offsets that are greater than the committed ones; see `commit`."""
         return self.commit(self._uncommitted(self._next), asynchronous=asynchronous)
 
     def _uncommitted(self, keys: Iterable[Partition]) -> list[TopicPartition]:
@@ -459,7 +459,7 @@ def _error(code: int, reason: str) -> KafkaException:
 
 
 def _failed(what: str, code: int) -> KafkaException:
-    """Return the error that confluent-kafka raises when `what` librdkafka refuses."""
+    """Return the error that confluent-kafka raises for an operation that librdkafka refuses."""
     return _error(code, f"{what}: {KafkaError(code).str()}")
 
 

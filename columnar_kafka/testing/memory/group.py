@@ -1,7 +1,7 @@
-"""A consumer group: who is a member, and which partitions are whose.
+"""A consumer group's coordinator: its members, and the partitions that each of them owns.
 
-Members rebalance together, by polling: when anything changes, each gives back what it has, and
-when all of them have, each gets its new share.
+Members rebalance together, by polling: after a change each revokes its partitions, and when all of
+them have done so, each is assigned its new ones.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["Group", "Member", "share_by_range", "share_in_turns"]
+    from columnar_kafka.offsets import Partition
 
-Partition = tuple[str, int]
-_Share = dict[str, list[Partition]]
+__all__ = ["ConsumerGroup", "Member", "share_by_range", "share_in_turns"]
+
+_Share = dict[str, "list[Partition]"]  # by member id
 
 
 class Member:
@@ -35,11 +36,11 @@ class Member:
         )
 
 
-class Group:
+class ConsumerGroup:
     """The coordinator's view. Not thread-safe."""
 
     def __init__(self, topics: Callable[[], Mapping[str, int]]) -> None:
-        """`topics` tells the number of partitions of each topic there is."""
+        """`topics` returns the number of partitions of each topic."""
         self._topics = topics
         self._members: dict[str, Member] = {}
         self._ids = count(1)
@@ -60,17 +61,17 @@ class Group:
         self._rebalance()
 
     def leave(self, member: Member) -> None:
-        """Remove a member, or do nothing when it is none."""
+        """Remove a member; do nothing if it has left already."""
         if self._members.pop(member.id, None) is not None:
             self._rebalance()
 
     def topics_changed(self) -> None:
-        """Look at the topics again."""
+        """Rebalance if the topics that members subscribe to have changed."""
         if self._wanted() != self._shared:
             self._rebalance()
 
     def member(self, member_id: str) -> Member | None:
-        """Return the member of that id, if it is one."""
+        """Return the member with this id, or None."""
         return self._members.get(member_id)
 
     def _wanted(self) -> dict[str, int]:
@@ -83,18 +84,18 @@ class Group:
         self._share = {}
 
     def to_revoke(self, member: Member) -> list[Partition]:
-        """Return what a member has to give back before anything else."""
+        """Return the partitions that a member must revoke before anything else."""
         return [] if member.generation == self._generation else list(member.owned or ())
 
     def joined(self, member: Member) -> bool:
-        """Note that a member holds nothing and wants its new share; say whether that is news."""
+        """Let a member without partitions join this generation; False if it has joined already."""
         if member.generation == self._generation:
             return False
         member.generation, member.owned = self._generation, None
         return True
 
     def to_assign(self, member: Member, share: Callable[..., _Share]) -> list[Partition] | None:
-        """Return a member's new share, once; None while there is none, or members are missing."""
+        """Return a member's new partitions, once; None until all members have joined."""
         members = self._members.values()
         if member.owned is not None or any(m.generation != self._generation for m in members):
             return None
@@ -106,7 +107,7 @@ class Group:
 
 
 def share_by_range(members: Mapping[str, Member], topics: Mapping[str, int]) -> _Share:
-    """Give each member a run of each topic's partitions."""
+    """Give each member a range of each topic's partitions."""
     share: _Share = {member: [] for member in members}
     for topic, partitions in sorted(topics.items()):
         wanting = sorted(each.id for each in members.values() if each.wants(topic))
@@ -119,7 +120,7 @@ def share_by_range(members: Mapping[str, Member], topics: Mapping[str, int]) -> 
 
 
 def share_in_turns(members: Mapping[str, Member], topics: Mapping[str, int]) -> _Share:
-    """Give the partitions of all topics to the members in turns."""
+    """Give the partitions of all topics to the members round robin."""
     share: _Share = {member: [] for member in members}
     turn = cycle(sorted(members))
     for topic, partitions in sorted(topics.items()):

@@ -1,10 +1,10 @@
-"""What a partition holds: messages, the ends of transactions, and who may see what of it."""
+"""A partition's log: messages, the ends of transactions, and what a consumer may see."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confluent_kafka import OFFSET_END, TIMESTAMP_CREATE_TIME, KafkaError, Message
 
@@ -13,45 +13,33 @@ if TYPE_CHECKING:
 
     from columnar_kafka.columns.kafka_column import Headers
 
-__all__ = ["Log", "Stored", "Transaction", "record_size"]
-
-_BATCH_BYTES: Final = 61  # the fields of a record batch
-_RECORD_BYTES: Final = 21  # the most that a record's own fields take
-_HEADER_BYTES: Final = 10  # the most that the two lengths of a header take
-
-
-def record_size(key: bytes | None, value: Any, headers: Headers | None) -> int:
-    """Return what a message alone in its batch takes on the wire, at most."""
-    size = _BATCH_BYTES + _RECORD_BYTES + len(key or b"") + len(value or b"")
-    for name, each in headers or ():
-        size += _HEADER_BYTES + len(name.encode()) + len(each or b"")
-    return size
+__all__ = ["MemoryTransaction", "PartitionLog", "StoredMessage"]
 
 
 @dataclass(eq=False, slots=True)
-class Transaction:
-    """One transaction of a producer: open until it is committed or aborted, once."""
+class MemoryTransaction:
+    """One transaction of a producer: open until it is committed or aborted."""
 
-    logs: list[Log] = field(default_factory=list)
+    logs: list[PartitionLog] = field(default_factory=list)
     offsets: list[tuple[str, list[TopicPartition]]] = field(default_factory=list)  # by group
     is_open: bool = True
     aborted: bool = False
 
     def end(self, *, aborted: bool) -> None:
-        """Close it, with a marker in each partition that it wrote to."""
+        """End it, with a marker in each partition that it wrote to."""
         self.is_open, self.aborted = False, aborted
         for log in self.logs:
             log.mark()
 
 
-class Stored(NamedTuple):
+class StoredMessage(NamedTuple):
     """One message; its offset is its place in the log."""
 
     key: bytes | None
     value: bytes | None
     headers: Headers | None
     timestamp: int
-    transaction: Transaction | None = None
+    transaction: MemoryTransaction | None = None
 
     @classmethod
     def copy_of(
@@ -60,9 +48,9 @@ class Stored(NamedTuple):
         value: Any,
         headers: Headers | None,
         timestamp: int,
-        transaction: Transaction | None = None,
-    ) -> Stored:
-        """Return a message whose value and headers nobody else can change; time 0 is now."""
+        transaction: MemoryTransaction | None = None,
+    ) -> StoredMessage:
+        """Return a message with its own copy of value and headers; timestamp 0 is now."""
         return cls(
             key,
             None if value is None else bytes(value),
@@ -74,7 +62,7 @@ class Stored(NamedTuple):
     def message(
         self, topic: str, partition: int, offset: int, error: KafkaError | None = None
     ) -> Message:
-        """Return it as a client sees it; every client gets an object of its own."""
+        """Return the message as a client sees it, a new object for each call."""
         return Message(
             topic=topic,
             partition=partition,
@@ -88,18 +76,18 @@ class Stored(NamedTuple):
         )
 
 
-class Log:
-    """One partition. A None in it is the marker at the end of a transaction. Not thread-safe."""
+class PartitionLog:
+    """One partition. An entry None is the marker that ends a transaction. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._entries: list[Stored | None] = []
-        self._open: dict[Transaction, int] = {}  # with the offset of its first message
+        self._entries: list[StoredMessage | None] = []
+        self._open: dict[MemoryTransaction, int] = {}  # with the offset of its first message
 
     def __len__(self) -> int:
         """Return the offset that the next entry will get."""
         return len(self._entries)
 
-    def append(self, stored: Stored) -> int:
+    def append(self, stored: StoredMessage) -> int:
         """Add a message; return its offset."""
         transaction = stored.transaction
         if transaction is not None and transaction not in self._open:
@@ -109,16 +97,16 @@ class Log:
         return len(self) - 1
 
     def mark(self) -> None:
-        """Add the end of the transaction that was closed just now."""
+        """Add the marker of the transaction that has just ended."""
         self._entries.append(None)
         self._open = {each: first for each, first in self._open.items() if each.is_open}
 
     def end(self, *, committed: bool) -> int:
-        """Return where reading ends; of what is `committed`, before the first open transaction."""
+        """Return where reading ends: if `committed`, before the first open transaction."""
         return min(self._open.values(), default=len(self)) if committed else len(self)
 
-    def find(self, offset: int, *, committed: bool) -> tuple[int, Stored | None]:
-        """Return the first visible message from `offset` on; without one, where reading ends."""
+    def find(self, offset: int, *, committed: bool) -> tuple[int, StoredMessage | None]:
+        """Return the first visible message from `offset` on; None and the end without one."""
         end = self.end(committed=committed)
         for at in range(offset, end):
             found = self._entries[at]
@@ -133,7 +121,7 @@ class Log:
                 return offset
         return OFFSET_END
 
-    def visible(self, *, committed: bool) -> list[tuple[int, Stored]]:
+    def visible(self, *, committed: bool) -> list[tuple[int, StoredMessage]]:
         """Return all messages that a consumer would see, with their offsets."""
         found = []
         offset, stored = self.find(0, committed=committed)
@@ -143,5 +131,5 @@ class Log:
         return found
 
 
-def _is_aborted(stored: Stored) -> bool:
+def _is_aborted(stored: StoredMessage) -> bool:
     return stored.transaction is not None and stored.transaction.aborted

@@ -1,4 +1,4 @@
-"""A consumer's side of its group: it subscribes, takes part in rebalances, and leaves."""
+"""A consumer's membership in its group: it subscribes, rebalances, and leaves."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from columnar_kafka.testing.memory.group import share_by_range, share_in_turns
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from columnar_kafka.offsets import Partition
     from columnar_kafka.testing.memory.cluster import MemoryKafka
-    from columnar_kafka.testing.memory.group import Group, Member, Partition
+    from columnar_kafka.testing.memory.group import ConsumerGroup, Member
 
 __all__ = ["Membership"]
 
@@ -22,9 +23,9 @@ Partitions = list[TopicPartition]
 
 
 class Membership:
-    """Whether, as whom and how one consumer belongs to its group; false outside of it.
+    """One consumer's membership in its group; false while it is no member.
 
-    Callbacks run without the cluster's lock. `has_assigned` is set by whoever assigns.
+    Callbacks run without the cluster's lock. The consumer's `assign` sets `has_assigned`.
     """
 
     def __init__(
@@ -56,14 +57,14 @@ class Membership:
         return None if self._member is None else self._member.id
 
     def metadata(self) -> bytes:
-        """Return what `MemoryProducer.send_offsets` takes."""
+        """Return the group metadata for `MemoryProducer.send_offsets`."""
         with self._changed:
             member = self._member
             found = ("", -1) if member is None else (member.id, member.generation)
         return "\0".join((self._name, found[0], str(found[1]))).encode()
 
     @property
-    def _group(self) -> Group:
+    def _group(self) -> ConsumerGroup:
         return self._kafka.group(self._name)
 
     def subscribe(
@@ -71,7 +72,7 @@ class Membership:
         topics: Sequence[str],
         callbacks: Mapping[str, Callable[[Partitions], object] | None],
     ) -> None:
-        """Join the group, or change what is subscribed to."""
+        """Join the group, or change the subscription."""
         with self._changed:
             self._callbacks = {name: each for name, each in callbacks.items() if each is not None}
             if self._member is None:
@@ -81,14 +82,14 @@ class Membership:
             self._changed.notify_all()
 
     def unsubscribe(self) -> None:
-        """Want nothing any more; the next step gives the partitions back and leaves."""
+        """Drop the subscription; the next steps revoke the partitions and leave the group."""
         with self._changed:
             if self._member is not None:
                 self._group.resubscribe(self._member, ())
                 self._changed.notify_all()
 
     def leave(self) -> None:
-        """Give the partitions back and leave the group, now."""
+        """Revoke the partitions and leave the group, now."""
         with self._changed:
             owned = [] if self._member is None else list(self._member.owned or ())
         try:
@@ -102,7 +103,7 @@ class Membership:
                     self._changed.notify_all()
 
     def expel(self) -> None:
-        """Let the group remove this member; it learns of that in its next step."""
+        """Let the group remove this member, which notices in its next step."""
         with self._changed:
             if self._member is not None:
                 self._group.leave(self._member)
@@ -110,7 +111,7 @@ class Membership:
                 self._changed.notify_all()
 
     def step(self) -> Callable[[], None] | None:
-        """Return what the group wants now, to be done outside of the lock; None for nothing."""
+        """Return the next step of a rebalance, to be called without the lock, or None."""
         member, group = self._member, self._group
         if member is None:
             return None

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Message, TopicPartition
 
+from columnar_kafka.segment.headers import message_bytes
 from columnar_kafka.testing.memory.cluster import Fault, MemoryKafka, copy_of
-from columnar_kafka.testing.memory.log import Stored, Transaction, record_size
+from columnar_kafka.testing.memory.log import MemoryTransaction, StoredMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
 __all__ = ["MemoryProducer"]
 
 
-class _Sent(NamedTuple):
-    """A message on its way to the cluster; `fault` is what will become of it."""
+class _SentMessage(NamedTuple):
+    """A message on its way to the cluster, and the fault that it will meet."""
 
     topic: str
     partition: int
-    stored: Stored
+    stored: StoredMessage
     acknowledge: Acknowledge
     fault: Fault | None
 
@@ -33,8 +34,8 @@ class _Sent(NamedTuple):
 class MemoryProducer:
     """Implements `ProducerBroker`. Thread-safe; acknowledges inside `poll` and `flush` only.
 
-    A message reaches the cluster within `send`, unless it is held back. As in librdkafka, it takes
-    its place in the queue until its acknowledgement was served.
+    A message reaches the cluster within `send`, unless it is held. As in librdkafka, it counts
+    against the queue until its acknowledgement has been served.
     """
 
     def __init__(
@@ -49,14 +50,14 @@ class MemoryProducer:
         self._changed = kafka.changed  # guards everything below
         self._queue_messages = queue_messages
         self._message_max_bytes = message_max_bytes
-        self._queue: deque[_Sent] = deque()
+        self._queue: deque[_SentMessage] = deque()
         self._acknowledged: deque[tuple[Acknowledge, Message]] = deque()
         self._faults: deque[Fault] = deque()
         self._held = False
         self._transactional_id = transactional_id
         self._state = "Init"  # librdkafka's names
         self._epoch = -1
-        self._transaction: Transaction | None = None
+        self._transaction: MemoryTransaction | None = None
         self._failed: KafkaError | None = None  # of the transaction's first message that did
 
     def __repr__(self) -> str:
@@ -67,7 +68,7 @@ class MemoryProducer:
         )
 
     def __len__(self) -> int:
-        """Return the messages whose acknowledgement was not served yet."""
+        """Return how many messages have an acknowledgement that is not served yet."""
         return len(self._queue) + len(self._acknowledged)
 
     @property
@@ -89,17 +90,17 @@ class MemoryProducer:
             self._faults.extend([Fault(error, stored=stored)] * count)
 
     def hold(self) -> None:
-        """Keep what is sent from now on in the queue, neither stored nor acknowledged."""
+        """Keep messages in the queue from now on, neither stored nor acknowledged."""
         with self._changed:
             self._held = True
 
     @property
     def holds(self) -> bool:
-        """Whether what is sent is kept, by this producer or all of them."""
+        """Whether messages are held, by this producer or the whole cluster."""
         return self._held or self._kafka.held
 
     def release(self, count: int | None = None) -> None:
-        """Let what is held go, in order; with `count` only that many, and hold on."""
+        """Send the held messages in order; with `count` only that many, and go on holding."""
         with self._changed:
             self._held = count is not None
             for _ in range(len(self._queue) if count is None else min(count, len(self._queue))):
@@ -128,19 +129,19 @@ class MemoryProducer:
             fault = faults.popleft() if faults else None
             if fault is not None and fault.refused:
                 _raise(fault.error)
-            if record_size(key, value, headers) > self._message_max_bytes:
+            if message_bytes(key, value, headers) > self._message_max_bytes:
                 raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
             known = self.partitions(topic, 0)
             if known is not None and not 0 <= partition < known:
                 raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
-            stored = Stored.copy_of(key, value, headers, timestamp, self._transaction)
-            sent = _Sent(topic, partition, stored, acknowledge, fault)
+            stored = StoredMessage.copy_of(key, value, headers, timestamp, self._transaction)
+            sent = _SentMessage(topic, partition, stored, acknowledge, fault)
             if self.holds:
                 self._queue.append(sent)
             else:
                 self._deliver(sent)
 
-    def _deliver(self, sent: _Sent) -> None:
+    def _deliver(self, sent: _SentMessage) -> None:
         fault = sent.fault
         if fault is None and sent.stored.transaction is not None and self._is_fenced():
             fault = Fault(KafkaError(KafkaError._FENCED))
@@ -157,7 +158,7 @@ class MemoryProducer:
         self._changed.notify_all()
 
     def poll(self, timeout: float) -> int:
-        """See `ProducerBroker.poll`; waits until there is one, for ever when negative."""
+        """Serve acknowledgements; return how many. Waits for the first, for ever when negative."""
         self._wait(lambda: bool(self._acknowledged), timeout)
         served = 0
         while (each := self._next_acknowledgement()) is not None:
@@ -171,7 +172,10 @@ class MemoryProducer:
             return self._acknowledged.popleft() if self._acknowledged else None
 
     def flush(self, timeout: float) -> int:
-        """See `ProducerBroker.flush`; for ever when negative."""
+        """Serve acknowledgements until none is outstanding; return how many messages still are.
+
+        It waits for `timeout` seconds at most, for ever when negative.
+        """
         deadline = _deadline(timeout)
         while True:
             self.poll(0)
@@ -181,7 +185,7 @@ class MemoryProducer:
             self._wait(lambda: bool(self._acknowledged), -1 if left == float("inf") else left)
 
     def purge(self) -> None:
-        """Give up what is held; its acknowledgements say so."""
+        """Drop the held messages; their acknowledgements carry _PURGE_QUEUE."""
         error = Fault(KafkaError(KafkaError._PURGE_QUEUE))
         with self._changed:
             while self._queue:
@@ -200,10 +204,10 @@ class MemoryProducer:
     # --- transactions ---------------------------------------------------------------------------
 
     def init_transactions(self) -> None:
-        """Take the transactional id over: another producer's open transaction is aborted.
+        """Take over the transactional id: another producer's open transaction is aborted.
 
         Raises:
-            KafkaException: no id is configured; this was done before.
+            KafkaException: no id is configured, or this was called before.
         """
         with self._changed:
             self._require("Init")
@@ -214,7 +218,7 @@ class MemoryProducer:
         """Begin a transaction.
 
         Raises:
-            KafkaException: it is not the time for it, or another producer has taken the id over.
+            KafkaException: not initialized; one is open already; another producer took over the id.
         """
         with self._changed:
             self._require("Ready")
@@ -223,11 +227,11 @@ class MemoryProducer:
             self._state = "InTransaction"
 
     def send_offsets(self, offsets: Iterable[TopicPartition], group_metadata: bytes) -> None:
-        """Let a group's offsets be committed with the transaction.
+        """Add a group's offsets to the transaction.
 
         Raises:
-            KafkaException: no transaction is open; or the consumer is no member any more, or
-                of another generation: the transaction must be aborted.
+            KafkaException: no transaction is open; or the consumer has left the group or is of
+                another generation, and the transaction must be aborted.
         """
         group, member_id, generation = _parsed(group_metadata)
         with self._changed:
@@ -245,7 +249,7 @@ class MemoryProducer:
             self._transaction.offsets.append((group, [copy_of(each) for each in offsets]))
 
     def commit_transaction(self, timeout: float) -> None:
-        """Serve all acknowledgements and commit; `timeout` is for what is held back.
+        """Serve all acknowledgements and commit; wait `timeout` seconds for held messages.
 
         Raises:
             KafkaException: no transaction is open; messages are still held; one of them failed
@@ -262,7 +266,7 @@ class MemoryProducer:
             self._end(aborted=False)
 
     def abort_transaction(self) -> None:
-        """Give up what is held, serve all acknowledgements and abort.
+        """Drop held messages, serve all acknowledgements and abort.
 
         Raises:
             KafkaException: no transaction is open, or another producer has taken the id over.
@@ -278,7 +282,7 @@ class MemoryProducer:
         """Abort an open transaction, and serve all acknowledgements.
 
         Raises:
-            KafkaException: there is one, and another producer has taken the id over.
+            KafkaException: a transaction is open, and another producer took over the id.
         """
         if self._state == "InTransaction":
             self.abort_transaction()

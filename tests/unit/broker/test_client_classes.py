@@ -156,13 +156,18 @@ def test_each_record_is_seen_once_and_has_the_header_of_its_own_call(
     reader.close()
 
 
-def test_each_call_of_a_consumer_is_seen_once(
-    calls: Calls, embedded: EmbeddedKafka, topic: str
-) -> None:
+def fill(embedded: EmbeddedKafka, topic: str) -> None:
+    """Send three records."""
     with producer(embedded) as made:
         made.set_schema(topic, SCHEMA)
         for n in range(3):
             made.produce(topic, value={"n": n})
+
+
+def test_each_call_of_a_consumer_is_seen_once(
+    calls: Calls, embedded: EmbeddedKafka, topic: str
+) -> None:
+    fill(embedded, topic)
     calls.clear()
     reader = consumer(embedded, topic)
     first = reader.poll(30)
@@ -179,10 +184,7 @@ def test_a_deserializing_consumer_commits_positions(
     calls: Calls, embedded: EmbeddedKafka, topic: str
 ) -> None:
     """Its tracer has found `commit` in confluent-kafka's class, which takes offsets."""
-    with producer(embedded) as made:
-        made.set_schema(topic, SCHEMA)
-        for n in range(3):
-            made.produce(topic, value={"n": n})
+    fill(embedded, topic)
     calls.clear()
     reader = consumer(embedded, topic, columnar_kafka.DeserializingConsumer)
     first = reader.poll(30)

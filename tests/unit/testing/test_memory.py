@@ -9,9 +9,10 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException, TopicPartition
 
 from columnar_kafka.broker.base import ConsumerBroker, ProducerBroker, TopicLimits
-from columnar_kafka.testing.memory import MemoryConsumer, MemoryKafka, MemoryProducer, record_size
+from columnar_kafka.segment.headers import message_bytes
+from columnar_kafka.testing.memory import MemoryConsumer, MemoryKafka, MemoryProducer
 from columnar_kafka.testing.memory.group import Member, share_by_range, share_in_turns
-from columnar_kafka.testing.memory.log import Log, Stored, Transaction
+from columnar_kafka.testing.memory.log import MemoryTransaction, PartitionLog, StoredMessage
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -58,7 +59,7 @@ def test_its_clients_are_what_the_pipeline_wants(kafka: MemoryKafka) -> None:
     """Checked by mypy; here only that they can be made."""
     producer: ProducerBroker = MemoryProducer(kafka)
     consumer: ConsumerBroker = MemoryConsumer(kafka)
-    assert (producer.poll(0), consumer.poll(0)) == (0, None)
+    assert (producer.partitions("t", 0), consumer.poll(0)) == (2, None)
 
 
 # --- sending ------------------------------------------------------------------------------------
@@ -185,7 +186,7 @@ def test_a_message_to_an_unknown_topic_fails_in_its_report(
 def test_the_brokers_size_limit_is_told_in_the_report(
     kafka: MemoryKafka, producer: MemoryProducer, acks: Acknowledgements
 ) -> None:
-    kafka.create_topic("t", 2, max_message_bytes=record_size(b"k", b"123", [("h", b"v")]))
+    kafka.create_topic("t", 2, max_message_bytes=message_bytes(b"k", b"123", [("h", b"v")]))
     send(producer, acks, b"123", key=b"k", headers=[("h", b"v")])
     send(producer, acks, b"1234", key=b"k", headers=[("h", b"v")])
     producer.poll(0)
@@ -194,7 +195,7 @@ def test_the_brokers_size_limit_is_told_in_the_report(
 
 
 def test_the_clients_own_size_limit_is_raised(kafka: MemoryKafka, acks: Acknowledgements) -> None:
-    producer = MemoryProducer(kafka, message_max_bytes=record_size(None, b"123", None))
+    producer = MemoryProducer(kafka, message_max_bytes=message_bytes(None, b"123", None))
     send(producer, acks, b"123")
     with pytest.raises(KafkaException) as raised:
         send(producer, acks, b"1234")
@@ -423,16 +424,16 @@ def test_the_assignment_is_told(consumer: MemoryConsumer) -> None:
 # --- transactions in a partition ----------------------------------------------------------------
 
 
-def put(log: Log, value: bytes, transaction: Transaction | None = None) -> None:
-    log.append(Stored.copy_of(None, value, None, 1, transaction))
+def put(log: PartitionLog, value: bytes, transaction: MemoryTransaction | None = None) -> None:
+    log.append(StoredMessage.copy_of(None, value, None, 1, transaction))
 
 
-def seen(log: Log, *, committed: bool) -> list[tuple[int, bytes | None]]:
+def seen(log: PartitionLog, *, committed: bool) -> list[tuple[int, bytes | None]]:
     return [(offset, stored.value) for offset, stored in log.visible(committed=committed)]
 
 
 def test_reading_what_is_committed_ends_at_the_first_open_transaction() -> None:
-    log, first, second = Log(), Transaction(), Transaction()
+    log, first, second = PartitionLog(), MemoryTransaction(), MemoryTransaction()
     for value, transaction in ((b"0", None), (b"1", first), (b"2", second), (b"3", None)):
         put(log, value, transaction)
     assert seen(log, committed=True) == [(0, b"0")]
@@ -445,7 +446,7 @@ def test_reading_what_is_committed_ends_at_the_first_open_transaction() -> None:
 
 
 def test_a_search_goes_past_ends_of_transactions_and_what_was_aborted() -> None:
-    log, transaction = Log(), Transaction()
+    log, transaction = PartitionLog(), MemoryTransaction()
     put(log, b"0", transaction)
     transaction.end(aborted=True)
     assert log.find(0, committed=True) == (2, None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import confluent_kafka
 import pyarrow as pa
 import pytest
+from clients import Maker
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 import columnar_kafka
@@ -26,60 +26,47 @@ __all__ = [
     "ON_KAFKA",
     "PRODUCERS",
     "UNREACHABLE",
-    "Kind",
-    "Make",
+    "ProducerKind",
+    "ProducerMaker",
     "failure",
-    "outcome",
+    "record_failure",
 ]
 
 SCHEMA: Final = pa.schema([("v", pa.binary())])
 UNREACHABLE: Final = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 HELD: Final = {"linger.ms": 30_000}
-"""What is produced stays in the queue until flush; `Make` lets our own linger follow."""
+"""Messages stay in the queue until a flush; `ProducerMaker` sets our own linger to match."""
 
 
 @dataclass(frozen=True)
-class Kind:
+class ProducerKind:
     """One way of being a producer."""
 
     cls: Any
     encoding: bool = False
     schema: bool = False  # the topics have one
-    records: bool = False  # and what is produced are records, no plain messages
+    records: bool = False  # the tests produce records, no plain messages
 
 
 PRODUCERS: Final = {
-    "confluent": Kind(confluent_kafka.Producer),
-    "ours, none": Kind(columnar_kafka.Producer),
-    "ours, no schema": Kind(columnar_kafka.Producer, encoding=True),
-    "ours, schema": Kind(columnar_kafka.Producer, encoding=True, schema=True, records=True),
-    "ours, plain": Kind(columnar_kafka.Producer, encoding=True, schema=True),
+    "confluent": ProducerKind(confluent_kafka.Producer),
+    "ours, none": ProducerKind(columnar_kafka.Producer),
+    "ours, no schema": ProducerKind(columnar_kafka.Producer, encoding=True),
+    "ours, schema": ProducerKind(columnar_kafka.Producer, encoding=True, schema=True, records=True),
+    "ours, plain": ProducerKind(columnar_kafka.Producer, encoding=True, schema=True),
 }
 KINDS: Final = ("confluent", "ours, none", "ours, no schema", "ours, schema")
 """Those that every test runs on; where plain messages beside records may differ, all do."""
 ON_KAFKA: Final = ("confluent", "ours, no schema", "ours, schema")
 
 
-@dataclass
-class Make:
-    """Makes producers of one kind, which are closed after the test.
+@dataclass(kw_only=True)
+class ProducerMaker(Maker):
+    """Makes producers of one kind. `value` turns bytes into what the kind produces."""
 
-    The adapters are all that differs between kinds: `value` and `read` turn bytes into a record
-    and back, `offset` a position into Kafka's own offset.
-    """
-
-    of: Kind
-    servers: str
-    create_topic: Callable[[str, int], None]
+    of: ProducerKind
     monkeypatch: pytest.MonkeyPatch
-    name: str
     topics: list[str] = field(default_factory=lambda: ["t"])
-    made: list[Any] = field(default_factory=list)
-
-    @property
-    def kind(self) -> Any:
-        """The class."""
-        return self.of.cls
 
     def __call__(self, *args: Any, cls: Any = None, **config: Any) -> Any:
         """Make a producer that knows the schemas of `topics`."""
@@ -121,10 +108,6 @@ class Make:
             return data
         return {"v": data.encode() if isinstance(data, str) else data}
 
-    def read(self, value: Any) -> Any:
-        """Return the data in a message's value."""
-        return value["v"] if isinstance(value, dict) else value
-
     def offset(self, message: Any) -> int | None:
         """Return a report's offset in Kafka; a topic with a schema reports positions."""
         found: int | None = message.offset()
@@ -151,18 +134,11 @@ class Make:
         with closing(self.messages(topic, partition=partition)) as messages:
             return list(islice(messages, count))
 
-    def close(self) -> None:
-        """Give up and close all that was made; one that hangs fails its test, not the run."""
-        thread = threading.Thread(target=self._close, daemon=True)
-        thread.start()
-        thread.join(20)
-        assert not thread.is_alive(), "close() hangs"
-
-    def _close(self) -> None:
-        for each in self.made:
-            with suppress(RuntimeError, KafkaException):  # closed by the test, or fenced
-                each.purge()
-                each.close()
+    def give_up(self, client: Any) -> None:
+        """Drop what the producer has queued and close it."""
+        with suppress(RuntimeError, KafkaException):  # closed by the test, or fenced
+            client.purge()
+            client.close()
 
 
 def failure(call: Callable[..., Any], *args: Any, **kwargs: Any) -> KafkaError:
@@ -174,7 +150,7 @@ def failure(call: Callable[..., Any], *args: Any, **kwargs: Any) -> KafkaError:
     return error
 
 
-def outcome(made: Any, topic: str, value: Any, **given: Any) -> Any:
+def record_failure(made: Any, topic: str, value: Any, **given: Any) -> Any:
     """Return why a message failed: the error that `produce` raised, or that of its report.
 
     Where it is refused may differ (a record's own size is known when its segment is encoded).
