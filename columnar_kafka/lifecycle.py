@@ -27,9 +27,11 @@ __all__ = [
     "abandon_in_children",
     "ended",
     "flush_fully",
+    "flush_interrupted",
     "hold_until_closed",
     "keep_for_ever",
     "started",
+    "wait_for",
 ]
 
 _log = logging.getLogger(__name__)  # before this module's exit handler: it still works there
@@ -44,42 +46,58 @@ _LAST: Final = -100
 """The priority of a finalizer that runs after those of multiprocessing's own queues."""
 
 
-class Inherited(Protocol):
-    """What a forked child has a copy of, without the threads that belong to it."""
+class Client(Protocol):
+    """What this module does with a client that may end without being closed."""
 
-    def _abandon(self) -> None: ...
-
-
-class Flushed(Protocol):
-    """What can be flushed."""
-
-    _flush_interrupted: bool
-
-    def _flush_for(self, seconds: float) -> BaseException | None: ...
-
-    def _describe_outstanding(self) -> str: ...
+    flush_interrupted: bool
+    """Whether Ctrl-C has interrupted a flush, and something has been outstanding ever since."""
 
     @property
-    def _longest_wait(self) -> float: ...
+    def longest_wait(self) -> float:
+        """How long, in seconds, a record can be outstanding."""
+        ...
 
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        """Return how much is outstanding."""
+        ...
+
+    def flush_for(self, seconds: float) -> BaseException | None:
+        """Flush for at most so long; return the exception of a delivery report."""
+        ...
+
+    def describe_outstanding(self) -> str:
+        """Return what is outstanding, for the log; "" when nothing is."""
+        ...
+
+    def accept_only(self, *threads: int) -> None:
+        """Refuse new records, except from the threads with these identifiers."""
+        ...
+
+    def pause(self) -> None:
+        """Keep the background thread from working, until `resume`."""
+        ...
+
+    def resume(self) -> None:
+        """Let the background thread work again."""
+        ...
+
+    def abandon(self) -> None:
+        """Make this copy of the client unusable: it is a forked child's."""
+        ...
 
 
-class Client(Inherited, Flushed, Protocol):
-    """What can end without being closed."""
+class Closable(Protocol):
+    """The object that the user has, as far as this module is concerned."""
 
-    def close(self) -> bool: ...
-
-    def _accept_only(self, *threads: int) -> None: ...
-
-    def _pause(self) -> None: ...
-
-    def _resume(self) -> None: ...
+    def close(self) -> object: ...
 
 
-_live: weakref.WeakSet[Client] = weakref.WeakSet()
-_dropped: set[Client] = set()
-_inherited: weakref.WeakSet[Inherited] = weakref.WeakSet()  # beside those
+_clients: weakref.WeakKeyDictionary[Closable, Client] = weakref.WeakKeyDictionary()
+_live: weakref.WeakSet[Closable] = weakref.WeakSet()
+"""Those to be flushed at exit."""
+_dropped: set[Closable] = set()
+_inherited: set[weakref.WeakMethod[Callable[[], None]]] = set()
+"""How to abandon a forked child's copies of clients that have nothing to flush."""
 _for_ever: list[object] = []
 ctypes.pythonapi.Py_IncRef(ctypes.py_object(_for_ever))  # or the interpreter's end would free it
 
@@ -87,42 +105,52 @@ keep_for_ever = _for_ever.append
 """Never destroy this client, not even when the interpreter ends: it ends with the process."""
 
 
-def started(client: Client) -> None:
-    """Flush this client at exit, and make its copy in a forked child unusable."""
-    _live.add(client)
+def started(owner: Closable, client: Client) -> None:
+    """Flush `client` at exit while `owner` lives, and make its copy in a forked child unusable.
+
+    `client` is kept as long as `owner`, and so must not refer to it.
+    """
+    _clients[owner] = client
+    _live.add(owner)
     _register_with_multiprocessing()
 
 
-def ended(client: Client) -> None:
+def ended(owner: Closable) -> None:
     """Do that no more."""
-    _live.discard(client)
-    _dropped.discard(client)
+    _live.discard(owner)
+    _dropped.discard(owner)
 
 
-def abandon_in_children(client: Inherited) -> None:
-    """Let this client abandon its copy in a forked child; it has nothing to flush at exit."""
-    _inherited.add(client)
+def abandon_in_children(abandon: Callable[[], None]) -> None:
+    """Call this method of a client in forked children; there is nothing to flush at exit."""
+    _inherited.add(weakref.WeakMethod(abandon, _inherited.discard))
 
 
-def hold_until_closed(client: Client, outstanding: int) -> None:
-    """Keep a client that nobody else has, and close it in the background."""
+def flush_interrupted(owner: Closable) -> None:
+    """Note that a flush was interrupted: from now on a wait needs progress to go on."""
+    client = _clients.get(owner)
+    if client is not None:
+        client.flush_interrupted = True
+
+
+def hold_until_closed(owner: Closable, client: Client, outstanding: int) -> None:
+    """Keep a producer that nobody else has, and close it in the background."""
     _log.warning(
         "a producer was dropped with %d records outstanding: they are sent, and their reports run "
         "in a thread; call flush() or close() first",
         outstanding,
     )
-    _dropped.add(client)
-    threading.Thread(
-        target=_close, args=(client,), name="columnar-kafka-close", daemon=True
-    ).start()
+    _clients[owner] = client  # garbage collection may have removed it
+    _dropped.add(owner)
+    threading.Thread(target=_close, args=(owner,), name="columnar-kafka-close", daemon=True).start()
 
 
-def _close(client: Client) -> None:
+def _close(owner: Closable) -> None:
     try:
-        client.close()
+        owner.close()
     except Exception:  # noqa: BLE001 - there is nobody else to tell
         _log.exception("a delivery report failed while a dropped producer was closed")
-    _dropped.discard(client)
+    _dropped.discard(owner)
 
 
 class Wait:
@@ -130,7 +158,7 @@ class Wait:
 
     def __init__(
         self,
-        clients: Iterable[Flushed],
+        clients: Iterable[Client],
         *,
         tells: bool = True,
         clock: Callable[[], float] = time.monotonic,
@@ -139,12 +167,12 @@ class Wait:
         now = clock()
         self._left = {client: len(client) for client in clients}
         self._progress = dict.fromkeys(self._left, now)
-        self._ends = {client: time.time() + client._longest_wait for client in self._left}
-        self._interrupted = {client for client in self._left if client._flush_interrupted}
+        self._ends = {client: time.time() + client.longest_wait for client in self._left}
+        self._interrupted = {client for client in self._left if client.flush_interrupted}
         self._tells = tells
         self._next_line = now + _FIRST_LINE
 
-    def clients(self) -> list[Flushed]:
+    def clients(self) -> list[Client]:
         """Return the clients to go on with: those that have something outstanding.
 
         One whose flush somebody has interrupted before must also make progress.
@@ -169,7 +197,7 @@ class Wait:
             return
         self._next_line = now + _NEXT_LINE
         for client in self.clients():
-            outstanding = client._describe_outstanding()
+            outstanding = client.describe_outstanding()
             if outstanding:
                 _log.warning(
                     "waiting until Kafka has %s; this ends %s, or at once with Ctrl-C",
@@ -177,7 +205,7 @@ class Wait:
                     self._end(client),
                 )
 
-    def _end(self, client: Flushed) -> str:
+    def _end(self, client: Client) -> str:
         if client in self._interrupted:
             return f"{_GRACE:g} s after the last acknowledgement, as a flush was interrupted"
         ends = self._ends[client]
@@ -188,9 +216,15 @@ class Wait:
     def give_up(self) -> None:
         """Log what is left."""
         for client in self._left:
-            outstanding = client._describe_outstanding()
+            outstanding = client.describe_outstanding()
             if outstanding:
                 _log.warning("gave up %s: not acknowledged, and so probably lost", outstanding)
+
+
+def wait_for(owner: Closable, *, tells: bool = True) -> Wait:
+    """Return a wait for one producer; where nothing of it is buffered, for nothing."""
+    client = _clients.get(owner)
+    return Wait([] if client is None else [client], tells=tells)
 
 
 def flush_fully(wait: Wait, failed: Callable[[BaseException], None]) -> None:
@@ -201,7 +235,7 @@ def flush_fully(wait: Wait, failed: Callable[[BaseException], None]) -> None:
     """
     while clients := wait.clients():
         for client in clients:
-            error = client._flush_for(_STEP)
+            error = client.flush_for(_STEP)
             if error is not None:
                 failed(error)
         wait.tell()
@@ -209,9 +243,10 @@ def flush_fully(wait: Wait, failed: Callable[[BaseException], None]) -> None:
 
 def _flush_all(*threads: int) -> None:
     """Send what is accepted. Reports and these threads may produce more; others must end."""
-    clients = {*_live, *_dropped}
+    owners = {*_live, *_dropped}  # kept meanwhile
+    clients = [_clients[owner] for owner in owners]
     for client in clients:
-        client._accept_only(threading.get_ident(), *threads)
+        client.accept_only(threading.get_ident(), *threads)
     wait = Wait(clients)
     failures = _Failures()
     try:
@@ -221,7 +256,7 @@ def _flush_all(*threads: int) -> None:
         failures.tell_rest()
         wait.give_up()
         for client in clients:
-            client._accept_only(*threads)
+            client.accept_only(*threads)
 
 
 class _Failures:
@@ -317,29 +352,36 @@ def _others() -> list[threading.Thread]:
 # --- forking --------------------------------------------------------------------------------------
 
 _forking = threading.Lock()  # one fork at a time: two could wait for each other's clients
-_paused: list[Client] = []
+_paused: list[tuple[Closable, Client]] = []
 
 
 def _pause_all() -> None:
     """Let no client's thread be in the middle of a step, for its locks would stay locked."""
     _forking.acquire()
-    for client in {*_live, *_dropped}:
-        client._pause()
-        _paused.append(client)
+    for owner in {*_live, *_dropped}:
+        client = _clients[owner]
+        client.pause()
+        _paused.append((owner, client))
 
 
 def _resume_all() -> None:
-    for client in _paused:
-        client._resume()
+    for _, client in _paused:
+        client.resume()
     _paused.clear()
     _forking.release()
 
 
 def _abandon_all() -> None:
-    for client in [*_paused, *_inherited]:
-        client._abandon()
-        # librdkafka would wait for its threads, which are not here, or for others in their place.
-        keep_for_ever(client)
+    # librdkafka would wait for its threads, which are not here, or for others in their place. So
+    # no client is ever destroyed.
+    for owner, client in _paused:
+        client.abandon()
+        keep_for_ever(owner)
+    for reference in _inherited:
+        abandon = reference()
+        if abandon is not None:
+            abandon()
+            keep_for_ever(abandon)
     _paused.clear()
     _live.clear()
     _dropped.clear()

@@ -13,11 +13,11 @@ from columnar_kafka.columns.kafka_column import KafkaColumn
 from columnar_kafka.columns.rows_to_columns import RowColumns
 from columnar_kafka.config import METADATA_MEMBERS
 from columnar_kafka.producing.accumulator import Accumulator
+from columnar_kafka.producing.arguments import encode_headers
 from columnar_kafka.producing.batch import PlainMessage
 from columnar_kafka.producing.delivery import Delivery
 from columnar_kafka.producing.partitioner import Partitioner
 from columnar_kafka.producing.record_queue import RecordQueue
-from columnar_kafka.producing.report import encode_headers
 from columnar_kafka.producing.sender import Sender
 from columnar_kafka.producing.topic_format import SegmentLimits, TopicFormat
 from columnar_kafka.schema import RecordSchema
@@ -107,10 +107,10 @@ class Pipeline:
         self.now = 0.0
         self.kafka = MemoryKafka()
         self.broker = MemoryProducer(self.kafka, queue_messages=queue_messages)
-        self.intake = RecordQueue(
+        self.queue = RecordQueue(
             limit_bytes=queue_bytes, limit_records=queue_records, gather_seconds=0.0
         )
-        self.delivery = Delivery(self.intake, sends_again=sends_again)
+        self.delivery = Delivery(self.queue, sends_again=sends_again)
         self.accumulator = Accumulator(
             partitioner=Partitioner(partitioner),
             linger=linger,
@@ -124,7 +124,7 @@ class Pipeline:
             accumulator=self.accumulator,
             broker=self.broker,
             delivery=self.delivery,
-            intake=self.intake,
+            queue=self.queue,
             message_timeout=message_timeout,
             clock=lambda: self.now,
             wall_ms=lambda: 1_000_000,
@@ -149,7 +149,7 @@ class Pipeline:
             encoder=ParquetEncoder("zstd"),
             limits=replace(self._limits, partitions=self.kafka.partitions(topic)),
         )
-        self.intake.put(form, 0, self.now, 0, urgent=True)
+        self.queue.put(form, 0, self.now, 0, urgent=True)
         self._forms[topic] = form
 
     def produce(
@@ -184,11 +184,11 @@ class Pipeline:
                 charge=charge,
                 limits=form.limits,
             )
-            return self.intake.put(plain, charge, self.now, urgent=True)
+            return self.queue.put(plain, charge, self.now, urgent=True)
         values, more = form.columns.take(value)
         nbytes += more
         record = (form, partition, values, others, nbytes, self.now)
-        return self.intake.put(record, nbytes, self.now)
+        return self.queue.put(record, nbytes, self.now)
 
     def numbers(self, *numbers: int, **place: Any) -> None:
         """Produce rows {"n": number}, each with its number as its tag."""

@@ -118,7 +118,7 @@ class Consumer(StockConsumer):
                 inner["on_commit"] = self._guarded(self._answered)
         super().__init__(inner)
         self._cooperative = _is_cooperative(inner)
-        lifecycle.abandon_in_children(self)
+        lifecycle.abandon_in_children(self._abandon)
         if not settings.unwraps:
             # Off means off: the base method bound here costs what stock's does.
             if type(self).poll is Consumer.poll:

@@ -149,17 +149,15 @@ class Delivery:
     Messages of topics without a schema come here when librdkafka reports them to their callback.
     """
 
-    def __init__(
-        self, intake: RecordQueue, *, sends_again: bool, errors_only: bool = False
-    ) -> None:
-        """Give back to `intake` what is reported.
+    def __init__(self, queue: RecordQueue, *, sends_again: bool, errors_only: bool = False) -> None:
+        """Give back to `queue` what is reported.
 
         `sends_again`: what Kafka refuses as too large is given back to its lane, to be cut; in a
         transaction nothing is. `errors_only`: no callback is told of success.
         """
         self.fatal = False
         """Whether librdkafka has said that it can send nothing more."""
-        self._intake = intake
+        self._queue = queue
         self._abandoned: Exception | None = None
         self._sends_again = sends_again
         self._errors_only = errors_only
@@ -170,7 +168,7 @@ class Delivery:
         self._relayed: deque[_Relayed] = deque()
         self._failures = 0
         self._refusals = 0
-        intake.reported_early = self._reported_early
+        queue.reported_early = self._reported_early
 
     def __repr__(self) -> str:
         return f"<Delivery {len(self._known)} outcomes to report, {self.in_librdkafka} in flight>"
@@ -247,7 +245,7 @@ class Delivery:
             lane.refusals.append(Rejected(item, item.nbytes, error, source, final=True))
         if error is not None and self._ends_all(error):
             self.fatal = True
-        self._intake.free(item)
+        self._queue.free(item)
         outcome = _outcome(item, error, source)
         failures, refusals = outcome.failures()
         item.noted = True  # no call from here on, but the one that adds it
@@ -277,7 +275,7 @@ class Delivery:
         source: confluent_kafka.Message | None = None,
     ) -> None:
         """Note that a message has failed that librdkafka never had, or has given back."""
-        self._intake.free(item)
+        self._queue.free(item)
         self._note(_outcome(item, error, source))
 
     def given_up(self, each: Unplaced, error: KafkaError) -> None:
@@ -390,7 +388,7 @@ class Delivery:
                 raise self._abandoned
             outcome.reported = index + 1  # at once before the call: once, and not never
             callback(error, message)
-        self._intake.release(outcome)
+        self._queue.release(outcome)
         with self._lock:
             if outcome in self._known:
                 self._known.remove(outcome)

@@ -79,14 +79,13 @@ class RecordQueue:
         self._first = 0.0
         self._closed = False
         self._shut = False
-        self._but: tuple[int, ...] = ()
+        self._allowed_threads: tuple[int, ...] = ()
         self._bytes = 0
         self._records = 0
         self._encoded = 0
 
     def __repr__(self) -> str:
-        used = self._bytes + self._encoded
-        return f"<Intake {used}/{self.limit_bytes} bytes, {self._records} records>"
+        return f"<RecordQueue {self.used_bytes}/{self.limit_bytes} bytes, {self._records} records>"
 
     @property
     def used_bytes(self) -> int:
@@ -126,7 +125,7 @@ class RecordQueue:
             RuntimeError: after `close`.
         """
         with self._lock:
-            if self._closed and threading.get_ident() not in self._but:
+            if self._closed and threading.get_ident() not in self._allowed_threads:
                 raise RuntimeError("Producer has been closed")
             if self._shut and records:
                 raise KafkaException(unable(KafkaError._STATE))
@@ -176,9 +175,9 @@ class RecordQueue:
         """Take records again."""
         self._shut = False
 
-    def close(self, *, but: tuple[int, ...] = ()) -> None:
-        """Take no more records, `but` those of some threads, by their identifiers."""
-        self._but = but
+    def close(self, *, allowed_threads: tuple[int, ...] = ()) -> None:
+        """Refuse new records, except from the threads with the identifiers `allowed_threads`."""
+        self._allowed_threads = allowed_threads
         self._closed = True
 
     # --- the sender's side ----------------------------------------------------------------------

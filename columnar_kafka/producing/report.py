@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, KafkaError
 
@@ -22,15 +22,8 @@ __all__ = [
     "OneRow",
     "Report",
     "Rows",
-    "encode_headers",
-    "encode_key",
     "reports",
 ]
-
-_PAIR: Final = 2
-
-
-_HEADER_BYTES: Final = 100  # what one header's objects cost beside their bytes
 
 
 class Sent(Protocol):
@@ -236,54 +229,3 @@ def reports(
         return message
 
     return report
-
-
-def encode_key(key: Any) -> bytes | None:
-    """Return a key as the bytes that go on the wire.
-
-    Raises:
-        TypeError: not bytes, str or None (as confluent-kafka).
-    """
-    if key is None or isinstance(key, bytes):
-        return key
-    if isinstance(key, str):
-        return key.encode()
-    raise TypeError(f"a bytes-like object is required, not '{type(key).__name__}'")
-
-
-def encode_headers(headers: Any) -> tuple[Headers | None, int]:
-    """Return headers given as a list of pairs or a dict, as bytes, and about how much they hold.
-
-    No headers at all are None; a key that is no text is stored as its `str`, as confluent-kafka has
-    it.
-
-    Raises:
-        TypeError: not such a list or dict (as confluent-kafka).
-    """
-    if headers is None:
-        return None, 0
-    if isinstance(headers, dict):
-        headers = headers.items()
-    elif not isinstance(headers, list):
-        raise TypeError(
-            "expected headers to be dict or list of (key, value) tuples, "
-            f"not {type(headers).__name__}"
-        )
-    pairs: Headers = []
-    nbytes = 0
-    for pair in headers:
-        if not isinstance(pair, tuple) or len(pair) != _PAIR:
-            raise TypeError("Headers are expected to be a list of (key, value) tuples")
-        key, value = pair
-        if not isinstance(key, str):
-            key = str(key)
-        if isinstance(value, str):
-            value = value.encode()
-        elif not (value is None or isinstance(value, bytes)):
-            raise TypeError(
-                "expected header value to be None, binary, or unicode string, "
-                f"not {type(value).__name__}"
-            )
-        pairs.append((key, value))
-        nbytes += _HEADER_BYTES + len(key.encode()) + len(value or b"")
-    return pairs or None, nbytes

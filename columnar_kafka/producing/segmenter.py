@@ -56,12 +56,10 @@ class _Origin:
 class Segmenter:
     """Converts and encodes. Used by the sender's thread alone, with no lock held."""
 
-    def __init__(
-        self, *, accumulator: Accumulator, delivery: Delivery, intake: RecordQueue
-    ) -> None:
+    def __init__(self, *, accumulator: Accumulator, delivery: Delivery, queue: RecordQueue) -> None:
         self._accumulator = accumulator
         self._delivery = delivery
-        self._intake = intake
+        self._queue = queue
         self._ids = _ids()
         self._density: dict[str, float] = {}  # by topic
         self._small: dict[str, int] = {}  # by topic: small segments in a row
@@ -73,7 +71,7 @@ class Segmenter:
         # A refused row is kept as it was given until it is reported.
         kept = 0 if chunk.block is None else len(chunk.block)
         share = chunk.charge // max(1, kept + len(bad)) if bad else 0
-        self._intake.adjust(held + share * len(bad) - chunk.charge)
+        self._queue.adjust(held + share * len(bad) - chunk.charge)
         chunk.charge = held
         for each in bad:
             self._delivery.refused(each, charge=share)
@@ -108,7 +106,7 @@ class Segmenter:
             return
         form = refused.form
         origin = _Origin(form, refused.partition, refused.since, refused.call)
-        self._intake.free(refused)
+        self._queue.free(refused)
         pieces = max(2, math.ceil(len(refused.data) / form.limits.most))
         yield from self._cut_into(pieces, origin, refused.block, refused.charge)
 
@@ -151,7 +149,7 @@ class Segmenter:
                 self._unencodable(origin, block, charge, error)
             return
         if size <= most:
-            self._intake.encoded(segment.encoded)
+            self._queue.encoded(segment.encoded)
             yield segment
         elif len(block) > 1:
             pieces = min(len(block), math.ceil(size / most) + 1)

@@ -6,11 +6,11 @@ All of it is done here, with no lock held, and no signal handler can interrupt i
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 import time
 from contextlib import suppress
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -46,7 +46,7 @@ class Sender:
     def __init__(
         self,
         *,
-        intake: RecordQueue,
+        queue: RecordQueue,
         accumulator: Accumulator,
         broker: ProducerBroker,
         delivery: Delivery,
@@ -54,19 +54,19 @@ class Sender:
         clock: Callable[[], float] = time.monotonic,
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        """Send what comes in at `intake` to `broker`; `message_timeout` is in seconds."""
-        self._intake = intake
+        """Send what comes in at `queue` to `broker`; `message_timeout` is in seconds."""
+        self._queue = queue
         self._accumulator = accumulator
         self._broker = broker
         self._delivery = delivery
-        self._segmenter = Segmenter(accumulator=accumulator, delivery=delivery, intake=intake)
+        self._segmenter = Segmenter(accumulator=accumulator, delivery=delivery, queue=queue)
         self._message_timeout = message_timeout
         self._clock = clock
         self._wall_ms = wall_ms
         self._lanes: dict[tuple[str, int], PartitionQueue] = {}
         self._busy: dict[PartitionQueue, None] = {}  # those with something to send, in order
         # Unlike an Event it may be used by a signal handler that has interrupted its use.
-        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._bell: SimpleQueue[None] = SimpleQueue()
         self._rung = False
         self._progress = threading.Condition()
         self.step = threading.Lock()
@@ -93,6 +93,13 @@ class Sender:
         if not self._rung:
             self._rung = True
             self._bell.put(None)
+
+    def collect(self) -> int:
+        """Take note of what librdkafka has acknowledged; return how many messages. Any thread."""
+        count = self._delivery.collect()
+        if count:
+            self.wake()  # there is room again
+        return count
 
     def seal(self) -> None:
         """Make the thread send all that is accepted, however little. Never blocks."""
@@ -136,7 +143,7 @@ class Sender:
                 wait = _FULL_WAIT
             with self._progress:
                 self._progress.notify_all()
-            with suppress(queue.Empty):
+            with suppress(Empty):
                 self._bell.get(timeout=max(0.0, min(wait, threading.TIMEOUT_MAX)))
 
     def run_once(self, now: float) -> float:
@@ -148,11 +155,11 @@ class Sender:
     def _work(self, now: float) -> float:
         flushing, self._flushing = self._flushing, False
         purging = self._purging  # what is accepted after that is not purged
-        if flushing or purging or self._intake.due(now) <= 0:
+        if flushing or purging or self._queue.due(now) <= 0:
             self._take_over(now)
         if flushing:
             self._accumulator.seal_all()
-        elif self._intake.pressed:
+        elif self._queue.pressed:
             self._accumulator.relieve()
         if purging:
             self._purge()
@@ -163,10 +170,10 @@ class Sender:
         for chunk in work.chunks:
             self._segmenter.convert(chunk)
         wait = self._send_all(now)
-        return min(wait, self._intake.due(now), self._accumulator.next_look(now))
+        return min(wait, self._queue.due(now), self._accumulator.next_look(now))
 
     def _take_over(self, now: float) -> None:
-        for item in self._intake.drain():
+        for item in self._queue.drain():
             try:
                 self._accumulator.add(item, now)
             except Exception as error:
@@ -284,12 +291,12 @@ class Sender:
             if item.since + self._message_timeout <= now:
                 self._give_up(lane.sealed.popleft(), KafkaError(KafkaError._MSG_TIMED_OUT))
                 continue
-            if not self._intake.may_encode:
+            if not self._queue.may_encode:
                 return  # until something is acknowledged
             lane.sealed.popleft()
             if isinstance(item, PlainMessage):
                 item.encoded = item.nbytes  # librdkafka's copy
-                self._intake.encoded(item.encoded)
+                self._queue.encoded(item.encoded)
                 lane.ready.append(item)
             elif isinstance(item, Batch):
                 lane.ready.extend(self._segmenter.encode(item))

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import threading
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from columnar_kafka.columns.kafka_column import KafkaColumn
 from columnar_kafka.columns.rows_to_columns import RowColumns
-from columnar_kafka.schema import fingerprint
+from columnar_kafka.errors import SchemaError
+from columnar_kafka.schema import check_growth, fingerprint
 from columnar_kafka.segment.encoder import ParquetEncoder
 from columnar_kafka.segment.headers import HEADER_BYTES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pyarrow as pa
 
+    from columnar_kafka.broker.base import TopicLimits
     from columnar_kafka.columns.protocol import Columns
     from columnar_kafka.producing.settings import ProducerConfig
     from columnar_kafka.schema import RecordSchema
     from columnar_kafka.segment.encoder import Encoder
 
-__all__ = ["SegmentLimits", "TopicFormat"]
+__all__ = ["SegmentLimits", "TopicFormat", "TopicFormats"]
 
 
 @dataclass(slots=True)
@@ -99,3 +104,49 @@ class TopicFormat:
             encoder=ParquetEncoder(settings.compression),
             limits=limits,
         )
+
+
+class TopicFormats(dict[str, "TopicFormat"]):
+    """The current format of each topic with a schema. Any thread may read it without a lock."""
+
+    def __init__(self, settings: ProducerConfig) -> None:
+        super().__init__()
+        self._settings = settings
+        self._setting = threading.Lock()  # one `set_schema` at a time
+
+    def set_schema(
+        self,
+        topic: str,
+        records: RecordSchema,
+        config: TopicLimits,
+        announce: Callable[[TopicFormat], None],
+    ) -> None:
+        """Use a schema for a topic from now on; `announce` the format to the sender first.
+
+        Raises:
+            SchemaError: the topic has a schema that this one does not grow from, or is compacted.
+        """
+        with self._setting:
+            known = self.get(topic)
+            if known is not None:
+                check_growth(known.records, records)
+            if config.compacted:
+                raise SchemaError(
+                    f"topic {topic!r} has cleanup.policy=compact, and a segment has no key to "
+                    "compact by: use a topic with cleanup.policy=delete, or send plain messages"
+                )
+            limits = SegmentLimits.learn(
+                self._settings,
+                max_message_bytes=config.max_message_bytes,
+                partitions=config.partitions,
+            )
+            if (
+                known is not None
+                and known.records == records
+                and known.records.arrow.equals(records.arrow, check_metadata=True)
+            ):
+                topic_format = replace(known, limits=limits)  # keeps what its encoder has learned
+            else:
+                topic_format = TopicFormat.make(topic, records, self._settings, limits)
+            announce(topic_format)
+            self[topic] = topic_format

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException
@@ -9,6 +10,8 @@ from confluent_kafka import KafkaError, KafkaException
 from columnar_kafka.errors import unable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from columnar_kafka.producing.delivery import Delivery
 
 __all__ = ["Transaction"]
@@ -45,13 +48,15 @@ class Transaction:
         self._failures_before = self._delivery.failures
         self._refusals_before = self._delivery.refusals
 
-    def ended(self) -> None:
-        """Note that it was committed or aborted."""
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """Note that the transaction has ended, unless confluent-kafka raises in this context."""
+        try:
+            yield
+        except KafkaException as error:
+            self._delivery.fatal = self._delivery.fatal or error.args[0].fatal()
+            raise
         self.open = False
-
-    def failed(self, error: KafkaError) -> None:
-        """Note what confluent-kafka has raised."""
-        self._delivery.fatal = self._delivery.fatal or error.fatal()
 
     def check_flushed(self, remaining: int) -> None:
         """Raise unless every record of the transaction was stored.

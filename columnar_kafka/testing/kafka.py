@@ -53,8 +53,8 @@ class FakeProducer(Producer, ProducerOnMemory):
     def _drop(self) -> None:
         """End the thread; what is buffered is lost."""
         if self._settings.encoding != "none":
-            self._sender.stop()
-            self._unusable = RuntimeError("Producer has been closed")
+            self._buffer.sender.stop()
+            self._buffer.unusable = RuntimeError("Producer has been closed")
         self._memory = None
 
 

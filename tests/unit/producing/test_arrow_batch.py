@@ -43,13 +43,13 @@ def arrow(
     call = ArrowCall("t", count, report)
     nbytes = sum(each.nbytes for each in rows)
     bulk = ArrowBatch(form, partition, rows, call, pipeline.now, nbytes)
-    pipeline.intake.put(bulk, nbytes, pipeline.now, count, urgent=True)
+    pipeline.queue.put(bulk, nbytes, pipeline.now, count, urgent=True)
 
 
 def settle(pipeline: Pipeline) -> None:
     for _ in range(100):
         pipeline.flush()
-    assert (pipeline.intake.records, pipeline.intake.used_bytes) == (0, 0)
+    assert (pipeline.queue.records, pipeline.queue.used_bytes) == (0, 0)
 
 
 def numbers(pipeline: Pipeline, partition: int = 0) -> list[int]:
@@ -145,7 +145,7 @@ def test_a_record_too_large_alone_fails_alone() -> None:
     form.encoder._compression = "none"  # type: ignore[attr-defined]
     rows = conform(table, form.records, now_ms=5)
     bulk = ArrowBatch(form, 0, rows, ArrowCall("t", 3, reports), 0.0, table.nbytes)
-    pipeline.intake.put(bulk, table.nbytes, 0.0, 3, urgent=True)
+    pipeline.queue.put(bulk, table.nbytes, 0.0, 3, urgent=True)
     settle(pipeline)
     assert numbers(pipeline) == [1, 3]
     assert [each[:3] for each in reports] == [(KafkaError.MSG_SIZE_TOO_LARGE, 3, 1)]
@@ -172,8 +172,8 @@ def test_memory_is_held_until_the_last_segment_is_reported() -> None:
     for left in (20, 10, 0):
         pipeline.broker.release(1)
         pipeline.poll()
-        assert pipeline.intake.records == left
-        assert bool(pipeline.intake.used_bytes) == bool(left)
+        assert pipeline.queue.records == left
+        assert bool(pipeline.queue.used_bytes) == bool(left)
 
 
 def test_a_callback_that_raises_is_not_called_again() -> None:

@@ -154,9 +154,9 @@ def test_after_close_nothing_is_taken() -> None:
 
 def test_one_thread_may_be_let_in_still() -> None:
     intake = RecordQueue(limit_bytes=100)
-    intake.close(but=(threading.get_ident(),))
+    intake.close(allowed_threads=(threading.get_ident(),))
     put(intake, 1)
-    intake.close(but=(threading.get_ident() + 1,))
+    intake.close(allowed_threads=(threading.get_ident() + 1,))
     with pytest.raises(RuntimeError):
         put(intake, 1)
     assert state(intake) == (1, 1, 1)
@@ -214,5 +214,5 @@ def test_threads_do_not_lose_each_others_counts() -> None:
         each.start()
     for each in threads:
         each.join()
-    assert repr(intake) == "<Intake 0/1099511627776 bytes, 0 records>"
+    assert repr(intake) == "<RecordQueue 0/1099511627776 bytes, 0 records>"
     assert len(intake.drain()) == 8000
