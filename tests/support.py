@@ -14,8 +14,8 @@ from columnar_kafka.columns.rows_to_columns import RowColumns
 from columnar_kafka.config import METADATA_MEMBERS
 from columnar_kafka.producing.accumulator import Accumulator
 from columnar_kafka.producing.arguments import encode_headers
-from columnar_kafka.producing.batch import PlainMessage
 from columnar_kafka.producing.delivery import Delivery
+from columnar_kafka.producing.in_flight import PlainMessage
 from columnar_kafka.producing.partitioner import Partitioner
 from columnar_kafka.producing.record_queue import RecordQueue
 from columnar_kafka.producing.sender import Sender
@@ -132,7 +132,7 @@ class Pipeline:
         self.reports: list[Reported] = []
         self._limits = SegmentLimits(target_bytes, limit_bytes, segment_rows, window)
         self._members = members
-        self._forms: dict[str, TopicFormat] = {}
+        self._formats: dict[str, TopicFormat] = {}
         if partitions is not None:
             self.kafka.create_topic("t", partitions)
         self.set_schema(schema)
@@ -140,7 +140,7 @@ class Pipeline:
     def set_schema(self, schema: Any, topic: str = "t") -> None:
         parsed = RecordSchema.parse(schema)
         column = KafkaColumn(self._members)
-        form = TopicFormat(
+        topic_format = TopicFormat(
             topic=topic,
             records=parsed,
             columns=RowColumns(parsed),
@@ -149,8 +149,8 @@ class Pipeline:
             encoder=ParquetEncoder("zstd"),
             limits=replace(self._limits, partitions=self.kafka.partitions(topic)),
         )
-        self.queue.put(form, 0, self.now, 0, urgent=True)
-        self._forms[topic] = form
+        self.queue.put(topic_format, 0, self.now, 0, urgent=True)
+        self._formats[topic] = topic_format
 
     def produce(
         self,
@@ -168,8 +168,8 @@ class Pipeline:
         report = on_delivery or self.reporter(value if tag is None else tag)
         pairs, nbytes = encode_headers(headers)
         nbytes += len(key or b"")
-        others = (key, timestamp, pairs, report)
-        form = self._forms[topic]
+        metadata = (key, timestamp, pairs, report)
+        topic_format = self._formats[topic]
         if value is None or isinstance(value, bytes):
             charge = nbytes + len(value or b"") + 200
             plain = PlainMessage(
@@ -180,14 +180,14 @@ class Pipeline:
                 timestamp=timestamp,
                 headers=pairs,
                 callback=report,
-                since=self.now,
-                charge=charge,
-                limits=form.limits,
+                accepted_at=self.now,
+                charged_bytes=charge,
+                limits=topic_format.limits,
             )
             return self.queue.put(plain, charge, self.now, urgent=True)
-        values, more = form.columns.take(value)
+        values, more = topic_format.columns.take(value)
         nbytes += more
-        record = (form, partition, values, others, nbytes, self.now)
+        record = (topic_format, partition, values, metadata, nbytes, self.now)
         return self.queue.put(record, nbytes, self.now)
 
     def numbers(self, *numbers: int, **place: Any) -> None:

@@ -42,9 +42,10 @@ broker  broker.client_classes  broker.base  broker.confluent
 
 producing  producing.partitioner  producing.settings  producing.report  producing.topic_format
 producing.arguments  producing.record_block  producing.message_list
-producing.batch  producing.arrow_batch  producing.record_queue
-producing.accumulator  producing.partition_queue  producing.delivery  producing.segmenter
-producing.sender  producing.transaction  producing.buffer  producing.shutdown  producing.producer
+producing.in_flight  producing.batch  producing.arrow_batch  producing.record_queue
+producing.accumulator  producing.outcome  producing.delivery  producing.segmenter
+producing.dispatcher  producing.sender  producing.transaction  producing.buffer
+producing.shutdown  producing.producer
 
 consuming  consuming.settings  consuming.record  consuming.offset_store  consuming.lag
 consuming.turn  consuming.handout  consuming.feed  consuming.time_lookup

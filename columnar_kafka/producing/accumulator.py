@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import KafkaError
 
 from columnar_kafka.producing.arrow_batch import ArrowBatch, Item, Unplaced
-from columnar_kafka.producing.batch import Batch, Chunk, PlainMessage, Record
+from columnar_kafka.producing.batch import AcceptedRecord, Batch, Chunk
+from columnar_kafka.producing.in_flight import PlainMessage
 from columnar_kafka.producing.topic_format import TopicFormat
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ Sealed = Batch | PlainMessage | ArrowBatch
 class _Topic:
     """One topic with a schema."""
 
-    form: TopicFormat
+    topic_format: TopicFormat
     looked_up: float = float("-inf")
     sticky: int | None = None
     refusal: KafkaError | None = None  # why it cannot be used, and since when Kafka says so
@@ -53,7 +54,7 @@ class _Topic:
 
     @property
     def partitions(self) -> int | None:
-        return self.form.limits.partitions
+        return self.topic_format.limits.partitions
 
 
 @dataclass(slots=True)
@@ -113,7 +114,7 @@ class Accumulator:
     def set_partitions(self, topic: str, partitions: int, now: float) -> None:
         """Learn a topic's number of partitions; records that waited are batched, in order."""
         state = self._topics[topic]
-        state.form.limits.partitions = partitions
+        state.topic_format.limits.partitions = partitions
         state.refusal, state.refused_at = None, float("inf")
         state.looked_up = now
         waiting, state.waiting = state.waiting, deque()
@@ -152,17 +153,17 @@ class Accumulator:
         else:
             self._place(topic, item)
 
-    def _set_format(self, form: TopicFormat, now: float) -> None:
-        """Use `form` for its topic from now on; what is open in another is sealed."""
-        topic = self._topics.get(form.topic)
+    def _set_format(self, topic_format: TopicFormat, now: float) -> None:
+        """Use `topic_format` for its topic from now on; what is open in another is sealed."""
+        topic = self._topics.get(topic_format.topic)
         if topic is None:
-            self._topics[form.topic] = topic = _Topic(form)
-        elif form.limits.partitions is None:  # Kafka did not tell
-            form.limits.partitions = topic.partitions
+            self._topics[topic_format.topic] = topic = _Topic(topic_format)
+        elif topic_format.limits.partitions is None:  # Kafka did not tell
+            topic_format.limits.partitions = topic.partitions
         self._seal_topic(topic)
-        topic.form, topic.ratio = form, None
-        if form.limits.partitions is not None:
-            self.set_partitions(form.topic, form.limits.partitions, now)
+        topic.topic_format, topic.ratio = topic_format, None
+        if topic_format.limits.partitions is not None:
+            self.set_partitions(topic_format.topic, topic_format.limits.partitions, now)
 
     def _place(self, topic: _Topic, item: Unplaced) -> None:
         """Put what is accepted where it belongs.
@@ -174,24 +175,26 @@ class Accumulator:
         elif isinstance(item, PlainMessage):
             self._append_plain(topic, item)
         else:
-            self._append_bulk(topic, item)
+            self._append_arrow(topic, item)
 
-    def _append(self, topic: _Topic, record: Record) -> None:
-        form, partition, values, others, nbytes, since = record
+    def _append(self, topic: _Topic, record: AcceptedRecord) -> None:
+        topic_format, partition, values, metadata, nbytes, accepted_at = record
         if partition < 0:
-            partition = self._choose(topic, others[0])
+            partition = self._choose(topic, metadata[0])
         batch = topic.open.get(partition)
-        if batch is None or batch.form is not form:
+        if batch is None or batch.topic_format is not topic_format:
             if batch is not None:
                 self._seal(topic, batch)
-            max_bytes = min(form.limits.target / (topic.ratio or _FIRST_RATIO), MOST_BYTES)
-            batch = topic.open[partition] = Batch(form, partition, since, max_bytes=max_bytes)
-        chunk = batch.append(values, others, nbytes)
+            max_bytes = min(topic_format.limits.target / (topic.ratio or _FIRST_RATIO), MOST_BYTES)
+            batch = topic.open[partition] = Batch(
+                topic_format, partition, accepted_at, max_bytes=max_bytes
+            )
+        chunk = batch.append(values, metadata, nbytes)
         self._open_bytes += nbytes
         self._open_rows += 1
         if chunk is not None:
             self._chunks.append(chunk)
-        if batch.rows >= form.limits.rows or batch.taken_bytes >= batch.max_bytes:
+        if batch.rows >= topic_format.limits.rows or batch.taken_bytes >= batch.max_bytes:
             self._seal(topic, batch)
 
     def _append_plain(self, topic: _Topic, plain: PlainMessage) -> None:
@@ -204,9 +207,9 @@ class Accumulator:
             topic.sticky = None  # or messages without a key would stay there for ever
         self._sealed.append(plain)
 
-    def _append_bulk(self, topic: _Topic, bulk: ArrowBatch) -> None:
+    def _append_arrow(self, topic: _Topic, arrow_batch: ArrowBatch) -> None:
         assert topic.partitions is not None
-        for each in bulk.split(self._partitioner, topic.partitions):
+        for each in arrow_batch.split(self._partitioner, topic.partitions):
             batch = topic.open.get(each.partition)
             if batch is not None:
                 self._seal(topic, batch)
@@ -264,17 +267,17 @@ class Accumulator:
         for topic in self._topics.values():
             yield self._lookup_at(topic)
             for batch in topic.open.values():
-                yield batch.since + self._linger
+                yield batch.accepted_at + self._linger
                 break  # the oldest is first
             if topic.waiting:
-                yield _since(topic.waiting[0]) + self._message_timeout
+                yield _accepted_at(topic.waiting[0]) + self._message_timeout
                 yield topic.refused_at + self._propagation
 
     def drain(self, now: float) -> Work:
         """Seal what is old enough; return all work, in the order in which it must be sent."""
         for topic in self._topics.values():
             for batch in list(topic.open.values()):
-                if batch.since + self._linger > now:
+                if batch.accepted_at + self._linger > now:
                     break  # the others are younger
                 self._seal(topic, batch)
         return self._take(list(self._give_up(now)))
@@ -299,7 +302,7 @@ class Accumulator:
             if topic.refusal is not None and topic.refused_at + self._propagation <= now:
                 yield from ((each, topic.refusal) for each in topic.waiting)
                 topic.waiting.clear()
-            while topic.waiting and _since(topic.waiting[0]) + self._message_timeout <= now:
+            while topic.waiting and _accepted_at(topic.waiting[0]) + self._message_timeout <= now:
                 yield topic.waiting.popleft(), KafkaError(KafkaError._MSG_TIMED_OUT)
 
     def _lookup_at(self, topic: _Topic) -> float:
@@ -307,5 +310,5 @@ class Accumulator:
         return topic.looked_up + wait
 
 
-def _since(item: Unplaced) -> float:
-    return item[5] if isinstance(item, tuple) else item.since
+def _accepted_at(item: Unplaced) -> float:
+    return item[-1] if isinstance(item, tuple) else item.accepted_at

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from columnar_kafka.producing.accumulator import Accumulator
 from columnar_kafka.producing.arrow_batch import ArrowBatch
-from columnar_kafka.producing.batch import ArrowCall, PlainMessage
 from columnar_kafka.producing.delivery import Delivery
+from columnar_kafka.producing.in_flight import ArrowCall, PlainMessage
 from columnar_kafka.producing.record_queue import RecordQueue
 from columnar_kafka.producing.sender import Sender
 from columnar_kafka.producing.topic_format import TopicFormat, TopicFormats
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from columnar_kafka.broker.base import ProducerBroker
     from columnar_kafka.columns.arrow_input import ArrowRows
     from columnar_kafka.producing.arrow_batch import Item
-    from columnar_kafka.producing.batch import Others
+    from columnar_kafka.producing.batch import Metadata
     from columnar_kafka.producing.partitioner import Partitioner
     from columnar_kafka.producing.record_block import Callback
     from columnar_kafka.producing.settings import ProducerConfig
@@ -99,7 +99,7 @@ class Buffer:
         topic_format: TopicFormat,
         partition: int,
         value: str | bytes | None,
-        others: Others,
+        metadata: Metadata,
         nbytes: int,
     ) -> None:
         """Accept a plain message to a topic with a schema; `nbytes` are those of key and headers.
@@ -109,7 +109,7 @@ class Buffer:
         """
         data = value.encode() if isinstance(value, str) else value
         nbytes += len(data or b"") + _PLAIN_BYTES
-        key, timestamp, headers, callback = others
+        key, timestamp, headers, callback = metadata
         plain = PlainMessage(
             topic=topic_format.topic,
             partition=partition,
@@ -118,8 +118,8 @@ class Buffer:
             timestamp=timestamp,
             headers=headers,
             callback=callback,
-            since=time.monotonic(),
-            charge=nbytes,
+            accepted_at=time.monotonic(),
+            charged_bytes=nbytes,
             limits=topic_format.limits,
         )
         self._accept(plain, nbytes, 1)
@@ -135,7 +135,7 @@ class Buffer:
         count = rows.columns.num_rows
         call = ArrowCall(topic_format.topic, count, callback)
         if not count:
-            self.delivery.nothing(call)
+            self.delivery.empty_call(call)
             return
         nbytes = sum(column.nbytes for column in rows)
         batch = ArrowBatch(topic_format, partition, rows, call, time.monotonic(), nbytes)
@@ -154,9 +154,9 @@ class Buffer:
         """Note that a transaction has begun, and accept records."""
         self.sender.collect()  # what failed until now was not this transaction's
         self.transaction.began()
-        self.queue.open()
+        self.queue.resume()
 
     def give_up(self) -> None:
         """Refuse records until the next transaction, and give up those of this one."""
-        self.queue.shut()
+        self.queue.suspend()
         self.sender.purge()

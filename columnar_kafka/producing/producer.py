@@ -195,10 +195,10 @@ class Producer(StockProducer):
         pairs, nbytes = encode_headers(headers)
         report = callback or on_delivery or self._settings.on_delivery
         partition, timestamp = partition_and_timestamp(topic_format, partition, timestamp)
-        others = (key, timestamp or time.time_ns() // 1_000_000, pairs, report)
+        metadata = (key, timestamp or time.time_ns() // 1_000_000, pairs, report)
         nbytes += 0 if key is None else len(key)
         if value is None or isinstance(value, bytes | str):
-            buffer.accept_plain(topic_format, partition, value, others, nbytes)
+            buffer.accept_plain(topic_format, partition, value, metadata, nbytes)
             return
         if not topic_format.kafka.has_all:
             check_metadata(topic_format, key=key, headers=pairs)
@@ -206,7 +206,7 @@ class Producer(StockProducer):
         nbytes += more
         now = time.monotonic()
         try:
-            record = (topic_format, partition, values, others, nbytes, now)
+            record = (topic_format, partition, values, metadata, nbytes, now)
             wake = buffer.queue.put(record, nbytes, now)
         except BufferError:
             buffer.sender.wake()  # to make room
@@ -433,7 +433,7 @@ class Producer(StockProducer):
         deadline = deadline_after(timeout)
         transaction = self._buffer.transaction
         if transaction.open:
-            self._buffer.queue.shut()
+            self._buffer.queue.suspend()
             transaction.check_flushed(Producer.flush(self, timeout))
         with transaction.ending():
             left = -1 if timeout < 0 else max(0.0, deadline - time.monotonic())

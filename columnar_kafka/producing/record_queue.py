@@ -16,8 +16,6 @@ from confluent_kafka import KafkaError, KafkaException
 from columnar_kafka.errors import unable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from columnar_kafka.producing.arrow_batch import Item
 
 __all__ = ["RecordQueue"]
@@ -27,22 +25,22 @@ _GATHER_SECONDS: Final = 0.02
 _NOW: Final = float("-inf")
 
 
-class Holds(Protocol):
-    """What holds memory; 0 once it is given back."""
+class HoldsRecords(Protocol):
+    """Records whose reports run or have run; both numbers are 0 once they are released."""
 
-    charge: int
-
-
-class HoldsRecords(Holds, Protocol):
-    """What holds memory for a number of records."""
-
+    charged_bytes: int
     records: int
+
+    @property
+    def reported_records(self) -> int:
+        """How many of `records` are reported already."""
+        ...
 
 
 class HoldsEncoded(Protocol):
-    """What holds encoded bytes."""
+    """A message that is encoded; 0 once its bytes are released."""
 
-    encoded: int
+    encoded_bytes: int
 
 
 class RecordQueue:
@@ -72,17 +70,17 @@ class RecordQueue:
         self._records_limit = limit_bytes - self._encoded_limit - limit_bytes // 8
         self._gather_rows = min(_GATHER_ROWS, segment_rows)
         self._gather_seconds = gather_seconds
-        self.reported_early: Callable[[], int] = lambda: 0  # see `Delivery`
         # Reentrant, as a signal handler may produce too.
         self._lock = threading.RLock()  # guards the rest
         self._items: deque[Item] = deque()
-        self._first = 0.0
+        self._first_at = 0.0
         self._closed = False
-        self._shut = False
+        self._suspended = False
         self._allowed_threads: tuple[int, ...] = ()
         self._bytes = 0
         self._records = 0
         self._encoded = 0
+        self._reporting: dict[HoldsRecords, None] = {}
 
     def __repr__(self) -> str:
         return f"<RecordQueue {self.used_bytes}/{self.limit_bytes} bytes, {self._records} records>"
@@ -95,10 +93,11 @@ class RecordQueue:
     @property
     def records(self) -> int:
         """The records accepted and not yet reported."""
-        return self._records - self.reported_early()
+        reporting = list(self._reporting)  # no lock: a report's callback may ask
+        return self._records - sum(each.reported_records for each in reporting)
 
     @property
-    def pressed(self) -> bool:
+    def under_pressure(self) -> bool:
         """Whether half of a bound is used: time to seal what is open."""
         return 2 * self._bytes >= self._records_limit or (
             self.limit_records is not None and 2 * self._records >= self.limit_records
@@ -121,13 +120,13 @@ class RecordQueue:
 
         Raises:
             BufferError: they do not fit now; they may after a `poll`.
-            KafkaException: between `shut` and `open`.
+            KafkaException: between `suspend` and `resume`.
             RuntimeError: after `close`.
         """
         with self._lock:
             if self._closed and threading.get_ident() not in self._allowed_threads:
                 raise RuntimeError("Producer has been closed")
-            if self._shut and records:
+            if self._suspended and records:
                 raise KafkaException(unable(KafkaError._STATE))
             # What is larger than the whole bound may pass alone: librdkafka would let it, and
             # its size limit, not this one, is what has to refuse it.
@@ -146,7 +145,7 @@ class RecordQueue:
                 raise BufferError(self._full(nbytes, records))
             waiting = len(self._items)
             if urgent or not waiting:
-                self._first = _NOW if urgent else now
+                self._first_at = _NOW if urgent else now
             # No call between these: see above.
             self._bytes += nbytes
             self._records += records
@@ -166,14 +165,14 @@ class RecordQueue:
             f"queue.buffering.max.messages allows {self.limit_records}; {advice}"
         )
 
-    def shut(self) -> None:
-        """Take no records until `open`: a transaction ends with those it has."""
+    def suspend(self) -> None:
+        """Refuse records until `resume`: a transaction ends with those it has."""
         with self._lock:
-            self._shut = True
+            self._suspended = True
 
-    def open(self) -> None:
-        """Take records again."""
-        self._shut = False
+    def resume(self) -> None:
+        """Accept records again."""
+        self._suspended = False
 
     def close(self, *, allowed_threads: tuple[int, ...] = ()) -> None:
         """Refuse new records, except from the threads with the identifiers `allowed_threads`."""
@@ -189,7 +188,7 @@ class RecordQueue:
             return float("inf")
         if waiting >= self._gather_rows:
             return 0.0
-        return max(0.0, self._first + self._gather_seconds - now)
+        return max(0.0, self._first_at + self._gather_seconds - now)
 
     def drain(self) -> deque[Item]:
         """Take all items out, in the order in which they were accepted."""
@@ -197,25 +196,32 @@ class RecordQueue:
             items, self._items = self._items, deque()
             return items
 
-    def adjust(self, nbytes: int) -> None:
+    def adjust_charge(self, nbytes: int) -> None:
         """Charge `nbytes` more (or fewer) for records already taken: their form changed."""
         with self._lock:
             self._bytes += nbytes
 
-    def encoded(self, nbytes: int) -> None:
+    def charge_encoded(self, nbytes: int) -> None:
         """Charge the copies of encoded bytes, ours and librdkafka's."""
         with self._lock:
             self._encoded += nbytes
 
-    def free(self, held: HoldsEncoded) -> None:
-        """Give encoded bytes back."""
+    def release_encoded(self, message: HoldsEncoded) -> None:
+        """Give a message's encoded bytes back."""
         with self._lock:
-            self._encoded -= held.encoded
-            held.encoded = 0
+            self._encoded -= message.encoded_bytes
+            message.encoded_bytes = 0
 
-    def release(self, reported: HoldsRecords) -> None:
-        """Give back what records that are reported held."""
+    # --- reports --------------------------------------------------------------------------------
+
+    def begin_reporting(self, records: HoldsRecords) -> None:
+        """Count these as reported one by one; their memory stays charged."""
+        self._reporting[records] = None
+
+    def release_records(self, reported: HoldsRecords) -> None:
+        """Give back the memory of records that are all reported."""
         with self._lock:
-            self._bytes -= reported.charge
+            self._bytes -= reported.charged_bytes
             self._records -= reported.records
-            reported.charge = reported.records = 0
+            reported.charged_bytes = reported.records = 0
+            self._reporting.pop(reported, None)

@@ -26,7 +26,7 @@ class Transaction:
         self._required = required
         self.open = False
         self._failures_before = 0
-        self._refusals_before = 0
+        self._rejections_before = 0
 
     def check_open(self) -> None:
         """Raise what confluent-kafka raises for a record that no transaction can take.
@@ -39,14 +39,14 @@ class Transaction:
             raise KafkaException(unable(KafkaError._FATAL))
         if not self._required:
             return
-        if not self.open or self._delivery.refusals > self._refusals_before:
+        if not self.open or self._delivery.rejections > self._rejections_before:
             raise KafkaException(unable(KafkaError._STATE))
 
     def began(self) -> None:
         """Note that a transaction has begun."""
         self.open = True
         self._failures_before = self._delivery.failures
-        self._refusals_before = self._delivery.refusals
+        self._rejections_before = self._delivery.rejections
 
     @contextmanager
     def ending(self) -> Iterator[None]:

@@ -57,7 +57,7 @@ def test_the_age_of_the_first_record_seals_however_young_the_others() -> None:
 def test_the_estimated_size_seals() -> None:
     """Before a topic has told, ten bytes in memory are guessed to be one of the segment."""
     pipeline = Pipeline(pa.schema([("v", pa.binary())]), target_bytes=1000)
-    charge = pipeline._forms["t"].columns.take({"v": b"x" * 1000})[1]
+    charge = pipeline._formats["t"].columns.take({"v": b"x" * 1000})[1]
     needed = -(-10_000 // charge)
     for i in range(needed):
         assert pipeline.segments() == []
@@ -134,7 +134,7 @@ def test_memory_that_others_hold_does_not_make_small_segments() -> None:
 
 
 def test_at_half_of_the_memory_the_largest_batch_seals() -> None:
-    charge = Pipeline()._forms["t"].columns.take({"n": 1})[1]
+    charge = Pipeline()._formats["t"].columns.take({"n": 1})[1]
     pipeline = Pipeline(partitions=2, queue_bytes=10 * charge)
     pipeline.numbers(0, 1, 2, partition=0)
     pipeline.run()
@@ -259,7 +259,7 @@ def test_a_partition_that_does_not_exist_is_for_librdkafka_to_refuse(value: obje
 
 def test_partitions_that_are_added_are_known_after_the_refresh() -> None:
     pipeline = Pipeline(partitions=1, refresh=300.0)
-    limits = pipeline._forms["t"].limits
+    limits = pipeline._formats["t"].limits
     pipeline.run(0.0)
     pipeline.kafka.create_topic("t", 4)
     pipeline.run(299.9)

@@ -58,10 +58,10 @@ def test_run_returns_how_many_records_it_reported() -> None:
 
 def test_records_without_a_callback_count_as_reported() -> None:
     pipeline = Pipeline()
-    form = pipeline._forms["t"]
-    values, nbytes = form.columns.take({"n": 1})
-    others = (None, 5, None, None)
-    pipeline.queue.put((form, 0, values, others, nbytes, 0.0), nbytes, 0.0)
+    topic_format = pipeline._formats["t"]
+    values, nbytes = topic_format.columns.take({"n": 1})
+    metadata = (None, 5, None, None)
+    pipeline.queue.put((topic_format, 0, values, metadata, nbytes, 0.0), nbytes, 0.0)
     sent(pipeline)
     assert pipeline.delivery.run() == 1
     assert (pipeline.queue.used_bytes, pipeline.queue.records) == (0, 0)

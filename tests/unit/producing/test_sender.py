@@ -57,7 +57,7 @@ def test_a_segment_is_one_message_without_key_at_its_latest_records_time() -> No
     assert (message.key(), message.timestamp()) == (None, (1, 900))
     header, _ = parse_headers(message.headers())
     assert (header.rows, header.timestamp_min, header.timestamp_max) == (2, 700, 900)
-    assert header.schema == pipeline._forms["t"].fingerprint
+    assert header.schema == pipeline._formats["t"].fingerprint
 
 
 def test_a_record_from_the_future_does_not_date_its_neighbours() -> None:
@@ -346,7 +346,7 @@ class _Failing:
 
 def test_a_record_that_cannot_be_written_fails_alone() -> None:
     pipeline = Pipeline()
-    form = pipeline._forms["t"]
+    form = pipeline._formats["t"]
     object.__setattr__(form, "encoder", _Failing(form.encoder, 5))
     pipeline.numbers(*range(9))
     pipeline.flush()
