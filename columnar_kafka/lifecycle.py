@@ -1,8 +1,8 @@
-"""How clients end that nobody has closed: at exit, in a forked child, or simply dropped.
+"""The end of clients that nobody has closed: at exit, in a forked child, or dropped.
 
-confluent-kafka loses what is buffered then; here it was accepted, so it is sent. That may take as
-long as `message.timeout.ms`: what is waited for is logged, and Ctrl-C gives it up. A forked child
-has no part in its parent's clients.
+confluent-kafka loses buffered messages then. Here they were accepted, so they are sent. That may
+take as long as `message.timeout.ms`; the wait is logged, and Ctrl-C ends it. A forked child does
+not share its parent's clients.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ __all__ = [
 _log = logging.getLogger(__name__)  # before this module's exit handler: it still works there
 
 _STEP: Final = 0.1
-"""How long, in seconds, each client in turn is flushed: one may wait for a cluster that is gone."""
-_FIRST_LINE: Final = 2.0  # a healthy cluster that has to be connected to first takes one
+"""Seconds for which clients are flushed in turn: one may wait for a cluster that is gone."""
+_FIRST_LINE: Final = 2.0  # connecting to a healthy cluster takes one
 _NEXT_LINE: Final = 10.0
 _GRACE: Final = 5.0
-"""How long, in seconds, a wait goes on without progress where a flush was interrupted before."""
+"""Seconds for which a wait goes on without progress if a flush was interrupted before."""
 _LAST: Final = -100
-"""The priority of a finalizer that runs after those of multiprocessing's own queues."""
+"""The priority of a finalizer that runs after those of multiprocessing's queues."""
 
 
 class Client(Protocol):
@@ -154,7 +154,7 @@ def _close(owner: Closable) -> None:
 
 
 class Wait:
-    """A wait for clients' records to be acknowledged, and what the log says of it."""
+    """A wait until clients' records are acknowledged, and its lines in the log."""
 
     def __init__(
         self,
@@ -173,9 +173,9 @@ class Wait:
         self._next_line = now + _FIRST_LINE
 
     def clients(self) -> list[Client]:
-        """Return the clients to go on with: those that have something outstanding.
+        """Return the clients to go on flushing: those that have something outstanding.
 
-        One whose flush somebody has interrupted before must also make progress.
+        A client whose flush was interrupted before must also make progress.
         """
         now = self._clock()
         for client, before in self._left.items():
@@ -191,7 +191,7 @@ class Wait:
         ]
 
     def tell(self) -> None:
-        """Log what is waited for, after two seconds and then every ten."""
+        """Log what is outstanding, after two seconds and then every ten."""
         now = self._clock()
         if now < self._next_line or not self._tells:
             return
@@ -214,7 +214,7 @@ class Wait:
         return f"by {time.strftime('%H:%M:%S', time.localtime(ends))} (message.timeout.ms)"
 
     def give_up(self) -> None:
-        """Log what is left."""
+        """Log what is left, and so given up."""
         for client in self._left:
             outstanding = client.describe_outstanding()
             if outstanding:
@@ -228,7 +228,7 @@ def wait_for(owner: Closable, *, tells: bool = True) -> Wait:
 
 
 def flush_fully(wait: Wait, failed: Callable[[BaseException], None]) -> None:
-    """Flush until nothing is outstanding, or the wait is over; `failed` is told what reports raise.
+    """Flush until nothing is outstanding, or the wait is over; pass reports' errors to `failed`.
 
     Raises:
         KeyboardInterrupt: at once.
@@ -242,7 +242,7 @@ def flush_fully(wait: Wait, failed: Callable[[BaseException], None]) -> None:
 
 
 def _flush_all(*threads: int) -> None:
-    """Send what is accepted. Reports and these threads may produce more; others must end."""
+    """Send all accepted records. Only reports and these threads may produce more."""
     owners = {*_live, *_dropped}  # kept meanwhile
     clients = [_clients[owner] for owner in owners]
     for client in clients:
@@ -260,7 +260,7 @@ def _flush_all(*threads: int) -> None:
 
 
 class _Failures:
-    """Delivery reports that fail at exit, and what the log says of them: all may fail alike."""
+    """Counts delivery reports that fail at exit. All may fail alike, so only one is logged."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -279,7 +279,7 @@ class _Failures:
 
 @contextmanager
 def _ctrl_c_raises() -> Iterator[None]:
-    """Let Ctrl-C interrupt the wait although the program has a handler: its own work has ended."""
+    """Let Ctrl-C interrupt the wait even if the program handles SIGINT: its own work is over."""
     handler = signal.getsignal(signal.SIGINT)
     if not callable(handler) or threading.current_thread() is not threading.main_thread():
         yield
@@ -295,8 +295,8 @@ def _at_exit() -> None:
     try:
         _flush_all()
     except KeyboardInterrupt:
-        # Code that is executed and ends by this makes Python end as after any Ctrl-C that nobody
-        # catches: by SIGINT, when the other exit handlers have run.
+        # A KeyboardInterrupt that leaves executed code makes Python end as an uncaught Ctrl-C does: by
+        # SIGINT, after the other exit handlers have run.
         with suppress(KeyboardInterrupt):
             exec("raise KeyboardInterrupt")  # noqa: S102
 
@@ -309,7 +309,7 @@ _process = 0  # the one whose finalizer is registered
 def _register_with_multiprocessing() -> None:
     """Have children of multiprocessing flush at their end, which for many is `os._exit`.
 
-    A child has imported it; where nobody has, there is nothing to do.
+    A child has imported multiprocessing; without that import there is nothing to do.
     """
     util: Any = sys.modules.get("multiprocessing.util")
     if util is None or _process == os.getpid():
@@ -328,7 +328,7 @@ def _flush_finally(_: object = None) -> None:
 
 
 def _at_childs_end() -> None:
-    """Flush when all threads have ended that the child is going to wait for; not before."""
+    """Flush after all threads that the child waits for have ended."""
     if _others():
         threading.Thread(target=_flush_after_others, name="columnar-kafka-exit").start()
     else:
@@ -356,7 +356,7 @@ _paused: list[tuple[Closable, Client]] = []
 
 
 def _pause_all() -> None:
-    """Let no client's thread be in the middle of a step, for its locks would stay locked."""
+    """Stop all clients' threads between two steps, or the child's copies of locks stay locked."""
     _forking.acquire()
     for owner in {*_live, *_dropped}:
         client = _clients[owner]

@@ -39,20 +39,12 @@ class ProducerBroker(Protocol):
         timestamp: int,
         acknowledge: Acknowledge,
     ) -> None:
-        """Queue one message; `acknowledge` is called once, inside `poll` or `flush`.
+        """Queue one message; `acknowledge` is called once, inside the client's `poll` or `flush`.
 
         Raises:
             BufferError: the queue is full; try again after acknowledgements were served.
             KafkaException: it can never be sent; `acknowledge` is not called.
         """
-        ...
-
-    def poll(self, timeout: float) -> int:
-        """Serve callbacks for at most `timeout` seconds; return how many."""
-        ...
-
-    def flush(self, timeout: float) -> int:
-        """Serve callbacks until nothing is queued or `timeout` seconds passed; return what is."""
         ...
 
     def partitions(self, topic: str, timeout: float) -> int | None:

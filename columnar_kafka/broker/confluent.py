@@ -90,14 +90,6 @@ class ConfluentProducer:
             headers=headers,
         )
 
-    def poll(self, timeout: float) -> int:
-        """See `ProducerBroker.poll`."""
-        return int(self._base.poll(timeout))
-
-    def flush(self, timeout: float) -> int:
-        """See `ProducerBroker.flush`."""
-        return int(self._base.flush(timeout))
-
     def partitions(self, topic: str, timeout: float) -> int | None:
         """See `ProducerBroker.partitions`."""
         try:

@@ -170,9 +170,8 @@ class Producer(StockProducer):
         str or None is a plain message.
 
         Raises:
-            RowError: a field is missing, unknown or of a wrong type. An error that only conversion
-                can find (a number out of range) is in the record's delivery report.
-            TypeError: a value of another type.
+            RowError, TypeError: a field is missing, unknown or of a wrong type. An error that only
+                conversion can find (a number out of range) is in the record's delivery report.
             BufferError: the memory bound (``queue.buffering.max.kbytes``) is reached.
             KafkaException: no such partition; outside a transaction; as confluent-kafka.
         """
@@ -205,14 +204,13 @@ class Producer(StockProducer):
         values, more = topic_format.columns.take(value)
         nbytes += more
         now = time.monotonic()
+        record = (topic_format, partition, values, metadata, nbytes, now)
         try:
-            record = (topic_format, partition, values, metadata, nbytes, now)
-            wake = buffer.queue.put(record, nbytes, now)
+            if buffer.queue.put(record, nbytes, now):
+                buffer.sender.wake()
         except BufferError:
             buffer.sender.wake()  # to make room
             raise
-        if wake:
-            buffer.sender.wake()
 
     def produce_arrow(
         self,

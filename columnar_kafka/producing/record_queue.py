@@ -1,8 +1,8 @@
-"""The door: what is produced is refused, or counted and queued for the sender, in one step.
+"""The queue of accepted records: a record is rejected, or charged and queued, in one step.
 
-A signal handler (Ctrl-C) may raise between any two calls in the user's thread. So a record is
-either wholly in or wholly out after each of them; everything that takes more steps than one is the
-sender's thread's, where no handler runs. What gives memory back may be done twice, and counts once.
+A signal handler (Ctrl-C) may raise between any two calls of a user's thread. So a record is either
+wholly in the queue or wholly outside after each call. Work that takes several steps is done by the
+sender's thread, where no handler runs. Releasing memory may be repeated, and counts once.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class HoldsEncoded(Protocol):
 class RecordQueue:
     """Owns accepted records until the sender takes them, and the memory bound. For any thread.
 
-    Five eighths of the bound are for records: rows, columns, unpolled reports. Two are for what is
-    encoded, and librdkafka's copy of it: when they are used up, the sender waits. The last eighth
-    is for what is not counted: converting, encoding, and what allocators keep.
+    Five eighths of the bound are for records: rows, columns, unpolled reports. Two are for encoded
+    bytes and librdkafka's copy of them: when they are used up, the sender waits. The last eighth
+    is for memory that is not counted: converting, encoding, and what allocators keep.
     """
 
     def __init__(
@@ -59,10 +59,10 @@ class RecordQueue:
         segment_rows: int = _GATHER_ROWS,
         gather_seconds: float = _GATHER_SECONDS,
     ) -> None:
-        """Bound all records' bytes and, where the user does, their number.
+        """Bound the records' bytes and, if the user asks for it, their number.
 
-        The sender takes over many records at once, or what there is after `gather_seconds`: being
-        woken costs. A segment that is full is not kept waiting for it.
+        Waking the sender costs, so it takes over many records at once, or all there are after
+        `gather_seconds`. A full segment (`segment_rows`) does not wait.
         """
         self.limit_bytes = limit_bytes
         self.limit_records = limit_records
@@ -98,7 +98,7 @@ class RecordQueue:
 
     @property
     def under_pressure(self) -> bool:
-        """Whether half of a bound is used: time to seal what is open."""
+        """Whether half of a bound is used, so that open batches should be sealed."""
         return 2 * self._bytes >= self._records_limit or (
             self.limit_records is not None and 2 * self._records >= self.limit_records
         )
@@ -113,10 +113,10 @@ class RecordQueue:
     ) -> bool:
         """Accept `records` that hold `nbytes` in all, or raise and charge nothing.
 
-        What is `urgent` is not gathered.
+        The sender takes an `urgent` item over at once.
 
         Returns:
-            Whether the sender should look.
+            Whether the sender has to be woken.
 
         Raises:
             BufferError: they do not fit now; they may after a `poll`.
@@ -128,8 +128,8 @@ class RecordQueue:
                 raise RuntimeError("Producer has been closed")
             if self._suspended and records:
                 raise KafkaException(unable(KafkaError._STATE))
-            # What is larger than the whole bound may pass alone: librdkafka would let it, and
-            # its size limit, not this one, is what has to refuse it.
+            # A record larger than the whole bound is accepted when there is no other: it is for
+            # librdkafka's size limit to reject it, not for this one.
             if (
                 records
                 and self._records
@@ -182,7 +182,7 @@ class RecordQueue:
     # --- the sender's side ----------------------------------------------------------------------
 
     def due(self, now: float) -> float:
-        """Return in how many seconds `drain` is worth while, inf while there is nothing."""
+        """Return in how many seconds to call `drain`; inf while the queue is empty."""
         waiting = len(self._items)
         if not waiting:
             return float("inf")
@@ -191,18 +191,18 @@ class RecordQueue:
         return max(0.0, self._first_at + self._gather_seconds - now)
 
     def drain(self) -> deque[Item]:
-        """Take all items out, in the order in which they were accepted."""
+        """Remove and return all items, in the order in which they were accepted."""
         with self._lock:
             items, self._items = self._items, deque()
             return items
 
     def adjust_charge(self, nbytes: int) -> None:
-        """Charge `nbytes` more (or fewer) for records already taken: their form changed."""
+        """Charge `nbytes` more (or fewer) for accepted records: they have been converted."""
         with self._lock:
             self._bytes += nbytes
 
     def charge_encoded(self, nbytes: int) -> None:
-        """Charge the copies of encoded bytes, ours and librdkafka's."""
+        """Charge encoded bytes, our copy and librdkafka's."""
         with self._lock:
             self._encoded += nbytes
 

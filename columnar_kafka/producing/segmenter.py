@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-# pyarrow imports it with the first conversion (where pandas is installed), and at interpreter exit,
-# when the last records are flushed, that is too late: every record would be refused.
+# pyarrow imports it with the first conversion, if pandas is installed. At interpreter exit, when
+# the last records are flushed, that is too late: every record would fail.
 import concurrent.futures.thread  # noqa: F401
 import logging
 import math
@@ -36,16 +36,16 @@ __all__ = ["Segmenter"]
 _log = logging.getLogger(__name__)
 
 _FIRST_DENSITY: Final = 1.0
-"""Encoded bytes for each byte of Arrow data, before the first segment of a topic has told."""
+"""Encoded bytes per byte of Arrow data, until the first segment of a topic is measured."""
 _SMALL_ROWS: Final = 100
 _SMALL_BYTES: Final = 50_000
 _SMALL_SEGMENTS: Final = 50
-"""So many small segments in a row, and the user is told that they do not pay."""
+"""After so many small segments in a row, a warning says that they do not pay."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Origin:
-    """What the segments cut from one batch have in common."""
+    """The properties that all segments of one batch share."""
 
     topic_format: TopicFormat
     partition: int
@@ -69,7 +69,7 @@ class Segmenter:
         """Convert a chunk to columns, and charge their size instead of the estimate."""
         bad = chunk.convert()
         held = 0 if chunk.block is None else chunk.block.nbytes
-        # A refused row is kept as it was given until it is reported.
+        # A row that failed is kept as it was accepted until it is reported.
         kept = 0 if chunk.block is None else len(chunk.block)
         share = chunk.charged_bytes // max(1, kept + len(bad)) if bad else 0
         self._queue.adjust_charge(held + share * len(bad) - chunk.charged_bytes)
@@ -104,22 +104,22 @@ class Segmenter:
         )
         yield from self._cut(origin, block, charged_bytes)
 
-    def halve(self, refused: EncodedSegment) -> Iterator[EncodedSegment]:
-        """Yield smaller segments of the records of one that Kafka does not take.
+    def halve(self, rejected: EncodedSegment) -> Iterator[EncodedSegment]:
+        """Yield smaller segments of the records of one that Kafka rejected.
 
-        One record alone is not halved: it is given back as it is.
+        A segment of one record is yielded as it is.
         """
-        if len(refused.block) == 1:
-            yield refused
+        if len(rejected.block) == 1:
+            yield rejected
             return
-        topic_format = refused.topic_format
-        origin = _Origin(topic_format, refused.partition, refused.accepted_at, refused.call)
-        self._queue.release_encoded(refused)
-        pieces = max(2, math.ceil(len(refused.data) / topic_format.limits.most))
-        yield from self._cut_into(pieces, origin, refused.block, refused.charged_bytes)
+        topic_format = rejected.topic_format
+        origin = _Origin(topic_format, rejected.partition, rejected.accepted_at, rejected.call)
+        self._queue.release_encoded(rejected)
+        pieces = max(2, math.ceil(len(rejected.data) / topic_format.limits.most))
+        yield from self._cut_into(pieces, origin, rejected.block, rejected.charged_bytes)
 
     def unsent(self, batch: Batch) -> Iterator[EncodedSegment]:
-        """Yield the records of a sealed batch that is given up: not encoded."""
+        """Yield the records of a sealed batch that is given up, not encoded."""
         for block, charged_bytes in self._blocks(batch):
             yield EncodedSegment(
                 topic_format=batch.topic_format,
@@ -132,14 +132,14 @@ class Segmenter:
             )
 
     def _blocks(self, batch: Batch) -> Iterator[tuple[RecordBlock, int]]:
-        """Yield a batch's columns with their charges: all at once, where that is possible."""
+        """Yield a batch's columns and their charged bytes: as one block, if that is possible."""
         for chunk in batch.chunks:
             self.convert(chunk)
         blocks = [chunk.block for chunk in batch.chunks if chunk.block is not None and chunk.block]
         charged_bytes = sum(chunk.charged_bytes for chunk in batch.chunks)
         try:
             whole = [RecordBlock.concat(blocks)] if blocks else []
-        except Exception:  # noqa: BLE001 - what cannot be one segment may be several
+        except Exception:  # noqa: BLE001 - too large for one block
             yield from ((each, each.nbytes) for each in blocks)
         else:
             yield from ((each, charged_bytes) for each in whole)
@@ -165,7 +165,7 @@ class Segmenter:
             pieces = min(len(block), math.ceil(size / most) + 1)
             yield from self._cut_into(pieces, origin, block, charged_bytes)
         else:
-            # A broker that refuses it would refuse all that librdkafka sends along with it.
+            # A broker would reject it, and all that librdkafka sends in the same batch.
             reason = f"the record takes {size} bytes, and {most} is the most: message.max.bytes"
             reason += " or a quarter of queue.buffering.max.kbytes of the client, or"
             reason += " max.message.bytes of the topic"
@@ -182,7 +182,7 @@ class Segmenter:
                 yield from self._cut(origin, block.slice(start, stop), share)
 
     def _learn(self, origin: _Origin, block: RecordBlock, size: int) -> None:
-        """Remember how small this topic's records become; say once when segments are too small."""
+        """Learn how well this topic's records compress; warn once when segments are too small."""
         topic, rows = origin.topic_format.topic, len(block)
         if origin.taken_per_row is not None:
             taken = int(origin.taken_per_row * rows)
@@ -255,7 +255,7 @@ class Segmenter:
             data=data,
             accepted_at=origin.accepted_at,
             charged_bytes=charged_bytes,
-            encoded_bytes=2 * len(data),  # librdkafka copies it
+            encoded_bytes=2 * len(data),  # librdkafka copies the data
             call=origin.call,
         )
 

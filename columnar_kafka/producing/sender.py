@@ -196,7 +196,7 @@ class Sender:
             try:
                 partitions = self._dispatcher.broker.partitions(topic, _LOOKUP_TIMEOUT)
             except KafkaException as error:
-                self._accumulator.refuse_topic(topic, error.args[0], now)
+                self._accumulator.topic_unusable(topic, error.args[0], now)
             else:
                 if partitions is not None:
                     self._accumulator.set_partitions(topic, partitions, now)

@@ -1,4 +1,4 @@
-"""Whether a producer is in a transaction, and whether all of its records were stored."""
+"""The state of a producer's transactions: open or not, and whether all records were stored."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["Transaction"]
 
 
 class Transaction:
-    """The state of a producer's transactions. Used by the thread that has them."""
+    """One producer's transactions. Used by the thread that begins and ends them."""
 
     def __init__(self, delivery: Delivery, *, required: bool) -> None:
-        """With `required`, records are produced inside transactions only."""
+        """With `required`, records are accepted inside transactions only."""
         self._delivery = delivery
         self._required = required
         self.open = False
@@ -29,11 +29,11 @@ class Transaction:
         self._rejections_before = 0
 
     def check_open(self) -> None:
-        """Raise what confluent-kafka raises for a record that no transaction can take.
+        """Raise as confluent-kafka does for a record that no transaction can accept.
 
         Raises:
-            KafkaException: ``_STATE``: there is no transaction, or Kafka has refused a message of
-                it, so that it can only be aborted; ``_FATAL``: there can be no other.
+            KafkaException: ``_STATE``: there is no transaction, or Kafka has rejected one of its
+                messages, so that it can only be aborted; ``_FATAL``: there can be no other.
         """
         if self._delivery.fatal:
             raise KafkaException(unable(KafkaError._FATAL))
@@ -72,7 +72,7 @@ class Transaction:
                 )
             )
         failed = self._delivery.failures - self._failures_before
-        if failed and not self._delivery.fatal:  # or confluent-kafka has more to say
+        if failed and not self._delivery.fatal:  # or confluent-kafka's own error says more
             raise KafkaException(
                 KafkaError(
                     KafkaError._INCONSISTENT,

@@ -157,7 +157,7 @@ class MemoryProducer:
         self._changed.notify_all()
 
     def poll(self, timeout: float) -> int:
-        """See `ProducerBroker.poll`; waits until there is one, for ever when negative."""
+        """Serve callbacks, waiting until there is one, for ever when negative; return how many."""
         self._wait(lambda: bool(self._acknowledged), timeout)
         served = 0
         while (each := self._next_acknowledgement()) is not None:
@@ -171,7 +171,7 @@ class MemoryProducer:
             return self._acknowledged.popleft() if self._acknowledged else None
 
     def flush(self, timeout: float) -> int:
-        """See `ProducerBroker.flush`; for ever when negative."""
+        """Serve callbacks until nothing is queued, for ever when negative; return what is left."""
         deadline = _deadline(timeout)
         while True:
             self.poll(0)
