@@ -295,8 +295,8 @@ def _at_exit() -> None:
     try:
         _flush_all()
     except KeyboardInterrupt:
-        # A KeyboardInterrupt that leaves executed code makes Python end as an uncaught Ctrl-C does: by
-        # SIGINT, after the other exit handlers have run.
+        # A KeyboardInterrupt that leaves executed code makes Python end as an uncaught Ctrl-C does:
+        # by SIGINT, after the other exit handlers have run.
         with suppress(KeyboardInterrupt):
             exec("raise KeyboardInterrupt")  # noqa: S102
 
