@@ -1,8 +1,8 @@
-"""How clients end that nobody has closed: at exit, in a forked child, or simply dropped.
+"""The end of clients that nobody has closed: at exit, in a forked child, or dropped.
 
-confluent-kafka loses what is buffered then; here it was accepted, so it is sent. That may take as
-long as `message.timeout.ms`: what is waited for is logged, and Ctrl-C gives it up. A forked child
-has no part in its parent's clients.
+confluent-kafka loses buffered messages then. Here they were accepted, so they are sent. That may
+take as long as `message.timeout.ms`; the wait is logged, and Ctrl-C ends it. A forked child does
+not share its parent's clients.
 """
 
 from __future__ import annotations
@@ -27,59 +27,77 @@ __all__ = [
     "abandon_in_children",
     "ended",
     "flush_fully",
+    "flush_interrupted",
     "hold_until_closed",
     "keep_for_ever",
     "started",
+    "wait_for",
 ]
 
 _log = logging.getLogger(__name__)  # before this module's exit handler: it still works there
 
 _STEP: Final = 0.1
-"""How long, in seconds, each client in turn is flushed: one may wait for a cluster that is gone."""
-_FIRST_LINE: Final = 2.0  # a healthy cluster that has to be connected to first takes one
+"""Seconds for which clients are flushed in turn: one may wait for a cluster that is gone."""
+_FIRST_LINE: Final = 2.0  # connecting to a healthy cluster takes one
 _NEXT_LINE: Final = 10.0
 _GRACE: Final = 5.0
-"""How long, in seconds, a wait goes on without progress where a flush was interrupted before."""
+"""Seconds for which a wait goes on without progress if a flush was interrupted before."""
 _LAST: Final = -100
-"""The priority of a finalizer that runs after those of multiprocessing's own queues."""
+"""The priority of a finalizer that runs after those of multiprocessing's queues."""
 
 
-class Inherited(Protocol):
-    """What a forked child has a copy of, without the threads that belong to it."""
+class Client(Protocol):
+    """What this module does with a client that may end without being closed."""
 
-    def _abandon(self) -> None: ...
-
-
-class Flushed(Protocol):
-    """What can be flushed."""
-
-    _flush_interrupted: bool
-
-    def _flush_for(self, seconds: float) -> BaseException | None: ...
-
-    def _describe_outstanding(self) -> str: ...
+    flush_interrupted: bool
+    """Whether Ctrl-C has interrupted a flush, and something has been outstanding ever since."""
 
     @property
-    def _longest_wait(self) -> float: ...
+    def longest_wait(self) -> float:
+        """How long, in seconds, a record can be outstanding."""
+        ...
 
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        """Return how much is outstanding."""
+        ...
+
+    def flush_for(self, seconds: float) -> BaseException | None:
+        """Flush for at most so long; return the exception of a delivery report."""
+        ...
+
+    def describe_outstanding(self) -> str:
+        """Return what is outstanding, for the log; "" when nothing is."""
+        ...
+
+    def accept_only(self, *threads: int) -> None:
+        """Refuse new records, except from the threads with these identifiers."""
+        ...
+
+    def pause(self) -> None:
+        """Keep the background thread from working, until `resume`."""
+        ...
+
+    def resume(self) -> None:
+        """Let the background thread work again."""
+        ...
+
+    def abandon(self) -> None:
+        """Make this copy of the client unusable: it is a forked child's."""
+        ...
 
 
-class Client(Inherited, Flushed, Protocol):
-    """What can end without being closed."""
+class Closable(Protocol):
+    """The object that the user has, as far as this module is concerned."""
 
-    def close(self) -> bool: ...
-
-    def _accept_only(self, *threads: int) -> None: ...
-
-    def _pause(self) -> None: ...
-
-    def _resume(self) -> None: ...
+    def close(self) -> object: ...
 
 
-_live: weakref.WeakSet[Client] = weakref.WeakSet()
-_dropped: set[Client] = set()
-_inherited: weakref.WeakSet[Inherited] = weakref.WeakSet()  # beside those
+_clients: weakref.WeakKeyDictionary[Closable, Client] = weakref.WeakKeyDictionary()
+_live: weakref.WeakSet[Closable] = weakref.WeakSet()
+"""Those to be flushed at exit."""
+_dropped: set[Closable] = set()
+_inherited: set[weakref.WeakMethod[Callable[[], None]]] = set()
+"""How to abandon a forked child's copies of clients that have nothing to flush."""
 _for_ever: list[object] = []
 ctypes.pythonapi.Py_IncRef(ctypes.py_object(_for_ever))  # or the interpreter's end would free it
 
@@ -87,50 +105,60 @@ keep_for_ever = _for_ever.append
 """Never destroy this client, not even when the interpreter ends: it ends with the process."""
 
 
-def started(client: Client) -> None:
-    """Flush this client at exit, and make its copy in a forked child unusable."""
-    _live.add(client)
+def started(owner: Closable, client: Client) -> None:
+    """Flush `client` at exit while `owner` lives, and make its copy in a forked child unusable.
+
+    `client` is kept as long as `owner`, and so must not refer to it.
+    """
+    _clients[owner] = client
+    _live.add(owner)
     _register_with_multiprocessing()
 
 
-def ended(client: Client) -> None:
+def ended(owner: Closable) -> None:
     """Do that no more."""
-    _live.discard(client)
-    _dropped.discard(client)
+    _live.discard(owner)
+    _dropped.discard(owner)
 
 
-def abandon_in_children(client: Inherited) -> None:
-    """Let this client abandon its copy in a forked child; it has nothing to flush at exit."""
-    _inherited.add(client)
+def abandon_in_children(abandon: Callable[[], None]) -> None:
+    """Call this method of a client in forked children; there is nothing to flush at exit."""
+    _inherited.add(weakref.WeakMethod(abandon, _inherited.discard))
 
 
-def hold_until_closed(client: Client, outstanding: int) -> None:
-    """Keep a client that nobody else has, and close it in the background."""
+def flush_interrupted(owner: Closable) -> None:
+    """Note that a flush was interrupted: from now on a wait needs progress to go on."""
+    client = _clients.get(owner)
+    if client is not None:
+        client.flush_interrupted = True
+
+
+def hold_until_closed(owner: Closable, client: Client, outstanding: int) -> None:
+    """Keep a producer that nobody else has, and close it in the background."""
     _log.warning(
         "a producer was dropped with %d records outstanding: they are sent, and their reports run "
         "in a thread; call flush() or close() first",
         outstanding,
     )
-    _dropped.add(client)
-    threading.Thread(
-        target=_close, args=(client,), name="columnar-kafka-close", daemon=True
-    ).start()
+    _clients[owner] = client  # garbage collection may have removed it
+    _dropped.add(owner)
+    threading.Thread(target=_close, args=(owner,), name="columnar-kafka-close", daemon=True).start()
 
 
-def _close(client: Client) -> None:
+def _close(owner: Closable) -> None:
     try:
-        client.close()
+        owner.close()
     except Exception:  # noqa: BLE001 - there is nobody else to tell
         _log.exception("a delivery report failed while a dropped producer was closed")
-    _dropped.discard(client)
+    _dropped.discard(owner)
 
 
 class Wait:
-    """A wait for clients' records to be acknowledged, and what the log says of it."""
+    """A wait until clients' records are acknowledged, and its lines in the log."""
 
     def __init__(
         self,
-        clients: Iterable[Flushed],
+        clients: Iterable[Client],
         *,
         tells: bool = True,
         clock: Callable[[], float] = time.monotonic,
@@ -139,15 +167,15 @@ class Wait:
         now = clock()
         self._left = {client: len(client) for client in clients}
         self._progress = dict.fromkeys(self._left, now)
-        self._ends = {client: time.time() + client._longest_wait for client in self._left}
-        self._interrupted = {client for client in self._left if client._flush_interrupted}
+        self._ends = {client: time.time() + client.longest_wait for client in self._left}
+        self._interrupted = {client for client in self._left if client.flush_interrupted}
         self._tells = tells
         self._next_line = now + _FIRST_LINE
 
-    def clients(self) -> list[Flushed]:
-        """Return the clients to go on with: those that have something outstanding.
+    def clients(self) -> list[Client]:
+        """Return the clients to go on flushing: those that have something outstanding.
 
-        One whose flush somebody has interrupted before must also make progress.
+        A client whose flush was interrupted before must also make progress.
         """
         now = self._clock()
         for client, before in self._left.items():
@@ -163,13 +191,13 @@ class Wait:
         ]
 
     def tell(self) -> None:
-        """Log what is waited for, after two seconds and then every ten."""
+        """Log what is outstanding, after two seconds and then every ten."""
         now = self._clock()
         if now < self._next_line or not self._tells:
             return
         self._next_line = now + _NEXT_LINE
         for client in self.clients():
-            outstanding = client._describe_outstanding()
+            outstanding = client.describe_outstanding()
             if outstanding:
                 _log.warning(
                     "waiting until Kafka has %s; this ends %s, or at once with Ctrl-C",
@@ -177,7 +205,7 @@ class Wait:
                     self._end(client),
                 )
 
-    def _end(self, client: Flushed) -> str:
+    def _end(self, client: Client) -> str:
         if client in self._interrupted:
             return f"{_GRACE:g} s after the last acknowledgement, as a flush was interrupted"
         ends = self._ends[client]
@@ -186,32 +214,39 @@ class Wait:
         return f"by {time.strftime('%H:%M:%S', time.localtime(ends))} (message.timeout.ms)"
 
     def give_up(self) -> None:
-        """Log what is left."""
+        """Log what is left, and so given up."""
         for client in self._left:
-            outstanding = client._describe_outstanding()
+            outstanding = client.describe_outstanding()
             if outstanding:
                 _log.warning("gave up %s: not acknowledged, and so probably lost", outstanding)
 
 
+def wait_for(owner: Closable, *, tells: bool = True) -> Wait:
+    """Return a wait for one producer; where nothing of it is buffered, for nothing."""
+    client = _clients.get(owner)
+    return Wait([] if client is None else [client], tells=tells)
+
+
 def flush_fully(wait: Wait, failed: Callable[[BaseException], None]) -> None:
-    """Flush until nothing is outstanding, or the wait is over; `failed` is told what reports raise.
+    """Flush until nothing is outstanding, or the wait is over; pass reports' errors to `failed`.
 
     Raises:
         KeyboardInterrupt: at once.
     """
     while clients := wait.clients():
         for client in clients:
-            error = client._flush_for(_STEP)
+            error = client.flush_for(_STEP)
             if error is not None:
                 failed(error)
         wait.tell()
 
 
 def _flush_all(*threads: int) -> None:
-    """Send what is accepted. Reports and these threads may produce more; others must end."""
-    clients = {*_live, *_dropped}
+    """Send all accepted records. Only reports and these threads may produce more."""
+    owners = {*_live, *_dropped}  # kept meanwhile
+    clients = [_clients[owner] for owner in owners]
     for client in clients:
-        client._accept_only(threading.get_ident(), *threads)
+        client.accept_only(threading.get_ident(), *threads)
     wait = Wait(clients)
     failures = _Failures()
     try:
@@ -221,11 +256,11 @@ def _flush_all(*threads: int) -> None:
         failures.tell_rest()
         wait.give_up()
         for client in clients:
-            client._accept_only(*threads)
+            client.accept_only(*threads)
 
 
 class _Failures:
-    """Delivery reports that fail at exit, and what the log says of them: all may fail alike."""
+    """Counts delivery reports that fail at exit. All may fail alike, so only one is logged."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -244,7 +279,7 @@ class _Failures:
 
 @contextmanager
 def _ctrl_c_raises() -> Iterator[None]:
-    """Let Ctrl-C interrupt the wait although the program has a handler: its own work has ended."""
+    """Let Ctrl-C interrupt the wait even if the program handles SIGINT: its own work is over."""
     handler = signal.getsignal(signal.SIGINT)
     if not callable(handler) or threading.current_thread() is not threading.main_thread():
         yield
@@ -260,8 +295,8 @@ def _at_exit() -> None:
     try:
         _flush_all()
     except KeyboardInterrupt:
-        # Code that is executed and ends by this makes Python end as after any Ctrl-C that nobody
-        # catches: by SIGINT, when the other exit handlers have run.
+        # A KeyboardInterrupt that leaves executed code makes Python end as an uncaught Ctrl-C does:
+        # by SIGINT, after the other exit handlers have run.
         with suppress(KeyboardInterrupt):
             exec("raise KeyboardInterrupt")  # noqa: S102
 
@@ -274,7 +309,7 @@ _process = 0  # the one whose finalizer is registered
 def _register_with_multiprocessing() -> None:
     """Have children of multiprocessing flush at their end, which for many is `os._exit`.
 
-    A child has imported it; where nobody has, there is nothing to do.
+    A child has imported multiprocessing; without that import there is nothing to do.
     """
     util: Any = sys.modules.get("multiprocessing.util")
     if util is None or _process == os.getpid():
@@ -293,7 +328,7 @@ def _flush_finally(_: object = None) -> None:
 
 
 def _at_childs_end() -> None:
-    """Flush when all threads have ended that the child is going to wait for; not before."""
+    """Flush after all threads that the child waits for have ended."""
     if _others():
         threading.Thread(target=_flush_after_others, name="columnar-kafka-exit").start()
     else:
@@ -317,29 +352,36 @@ def _others() -> list[threading.Thread]:
 # --- forking --------------------------------------------------------------------------------------
 
 _forking = threading.Lock()  # one fork at a time: two could wait for each other's clients
-_paused: list[Client] = []
+_paused: list[tuple[Closable, Client]] = []
 
 
 def _pause_all() -> None:
-    """Let no client's thread be in the middle of a step, for its locks would stay locked."""
+    """Stop all clients' threads between two steps, or the child's copies of locks stay locked."""
     _forking.acquire()
-    for client in {*_live, *_dropped}:
-        client._pause()
-        _paused.append(client)
+    for owner in {*_live, *_dropped}:
+        client = _clients[owner]
+        client.pause()
+        _paused.append((owner, client))
 
 
 def _resume_all() -> None:
-    for client in _paused:
-        client._resume()
+    for _, client in _paused:
+        client.resume()
     _paused.clear()
     _forking.release()
 
 
 def _abandon_all() -> None:
-    for client in [*_paused, *_inherited]:
-        client._abandon()
-        # librdkafka would wait for its threads, which are not here, or for others in their place.
-        keep_for_ever(client)
+    # librdkafka would wait for its threads, which are not here, or for others in their place. So
+    # no client is ever destroyed.
+    for owner, client in _paused:
+        client.abandon()
+        keep_for_ever(owner)
+    for reference in _inherited:
+        abandon = reference()
+        if abandon is not None:
+            abandon()
+            keep_for_ever(abandon)
     _paused.clear()
     _live.clear()
     _dropped.clear()

@@ -52,7 +52,7 @@ class SerializingProducer(  # type: ignore[misc]  # confluent-kafka's produce ha
             RuntimeError, TypeError: as confluent-kafka, before a serializer is called.
             RowError, BufferError, KafkaException: as `Producer.produce`.
         """
-        if self._closed or topic not in self._formats:
+        if self._closed or topic not in self._buffer.formats:
             super().produce(topic, key, value, partition, on_delivery, timestamp, headers)
             return
         if self._key_serializer is not None:

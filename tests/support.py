@@ -22,11 +22,11 @@ from columnar_kafka.columns.rows_to_columns import RowColumns
 from columnar_kafka.config import METADATA_MEMBERS
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.producing.accumulator import Accumulator
-from columnar_kafka.producing.batch import PlainMessage
+from columnar_kafka.producing.arguments import encode_headers
 from columnar_kafka.producing.delivery import Delivery
+from columnar_kafka.producing.in_flight import PlainMessage
 from columnar_kafka.producing.partitioner import Partitioner
 from columnar_kafka.producing.record_queue import RecordQueue
-from columnar_kafka.producing.report import encode_headers
 from columnar_kafka.producing.sender import Sender
 from columnar_kafka.producing.topic_format import SegmentLimits, TopicFormat
 from columnar_kafka.schema import RecordSchema
@@ -125,10 +125,10 @@ class Pipeline:
         self.now = 0.0
         self.kafka = MemoryKafka()
         self.broker = MemoryProducer(self.kafka, queue_messages=queue_messages)
-        self.intake = RecordQueue(
+        self.queue = RecordQueue(
             limit_bytes=queue_bytes, limit_records=queue_records, gather_seconds=0.0
         )
-        self.delivery = Delivery(self.intake, sends_again=sends_again)
+        self.delivery = Delivery(self.queue, sends_again=sends_again)
         self.accumulator = Accumulator(
             partitioner=Partitioner(partitioner),
             linger=linger,
@@ -142,7 +142,7 @@ class Pipeline:
             accumulator=self.accumulator,
             broker=self.broker,
             delivery=self.delivery,
-            intake=self.intake,
+            queue=self.queue,
             message_timeout=message_timeout,
             clock=lambda: self.now,
             wall_ms=lambda: 1_000_000,
@@ -150,7 +150,7 @@ class Pipeline:
         self.reports: list[Reported] = []
         self._limits = SegmentLimits(target_bytes, limit_bytes, segment_rows, window)
         self._members = members
-        self._forms: dict[str, TopicFormat] = {}
+        self._formats: dict[str, TopicFormat] = {}
         if partitions is not None:
             self.kafka.create_topic("t", partitions)
         self.set_schema(schema)
@@ -158,7 +158,7 @@ class Pipeline:
     def set_schema(self, schema: Any, topic: str = "t") -> None:
         parsed = RecordSchema.parse(schema)
         column = KafkaColumn(self._members)
-        form = TopicFormat(
+        topic_format = TopicFormat(
             topic=topic,
             records=parsed,
             columns=RowColumns(parsed),
@@ -167,8 +167,8 @@ class Pipeline:
             encoder=ParquetEncoder("zstd"),
             limits=replace(self._limits, partitions=self.kafka.partitions(topic)),
         )
-        self.intake.put(form, 0, self.now, 0, urgent=True)
-        self._forms[topic] = form
+        self.queue.put(topic_format, 0, self.now, 0, urgent=True)
+        self._formats[topic] = topic_format
 
     def produce(
         self,
@@ -186,8 +186,8 @@ class Pipeline:
         report = on_delivery or self.reporter(value if tag is None else tag)
         pairs, nbytes = encode_headers(headers)
         nbytes += len(key or b"")
-        others = (key, timestamp, pairs, report)
-        form = self._forms[topic]
+        metadata = (key, timestamp, pairs, report)
+        topic_format = self._formats[topic]
         if value is None or isinstance(value, bytes):
             charge = nbytes + len(value or b"") + 200
             plain = PlainMessage(
@@ -198,15 +198,15 @@ class Pipeline:
                 timestamp=timestamp,
                 headers=pairs,
                 callback=report,
-                since=self.now,
-                charge=charge,
-                limits=form.limits,
+                accepted_at=self.now,
+                charged_bytes=charge,
+                limits=topic_format.limits,
             )
-            return self.intake.put(plain, charge, self.now, urgent=True)
-        values, more = form.columns.take(value)
+            return self.queue.put(plain, charge, self.now, urgent=True)
+        values, more = topic_format.columns.take(value)
         nbytes += more
-        record = (form, partition, values, others, nbytes, self.now)
-        return self.intake.put(record, nbytes, self.now)
+        record = (topic_format, partition, values, metadata, nbytes, self.now)
+        return self.queue.put(record, nbytes, self.now)
 
     def numbers(self, *numbers: int, **place: Any) -> None:
         """Produce rows {"n": number}, each with its number as its tag."""

@@ -46,9 +46,10 @@ FILES = {
     "plain": "base  avro  json  ipc  __init__",
     "broker": "__init__  client_classes  base  confluent",
     "producing": """
-        __init__  partitioner  settings  report  topic_format  record_block  batch  arrow_batch
-        record_queue  accumulator  partition_queue  delivery  segmenter  sender  transaction
-        producer
+        __init__  partitioner  settings  report  topic_format
+        arguments  record_block  message_list  in_flight  batch  arrow_batch  record_queue
+        accumulator  outcome  delivery  segmenter  dispatcher  sender  transaction  buffer
+        shutdown  producer
     """,
     "consuming": """
         __init__  settings  record  offset_store  lag  turn  handout  feed  time_lookup

@@ -73,7 +73,7 @@ class Poller:
         self._inbox.wake()
 
     def _end(self) -> None:
-        wait = lifecycle.Wait([self._producer], tells=self._calls is not None)
+        wait = lifecycle.wait_for(self._producer, tells=self._calls is not None)
         while self._producer.flush(STEP):
             self._inbox.wake()
             wait.tell()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 import pyarrow as pa
 from confluent_kafka import KafkaException
 
+from columnar_kafka import lifecycle
 from columnar_kafka.aio.inbox import Inbox, LoopLogger
 from columnar_kafka.aio.poller import STEP, Poller
 from columnar_kafka.errors import ConfigError
@@ -332,7 +333,7 @@ class AIOProducer:
         try:
             await asyncio.shield(self._poller.ended)
         except asyncio.CancelledError:
-            self._producer._flush_interrupted = True
+            lifecycle.flush_interrupted(self._producer)
             raise
         await self._inbox.callbacks_ended()
         # Both have nothing left to do.

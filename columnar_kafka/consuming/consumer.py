@@ -89,7 +89,7 @@ class Consumer(StockConsumer):
         super().__init__(inner)
         client = ClientSettings.parse(inner)
         self._cooperative = client.is_cooperative
-        lifecycle.abandon_in_children(self)
+        lifecycle.abandon_in_children(self._abandon)
         if settings.unwraps:
             self._broker = self._connect(inner)
             parts = assemble(self._base, self._broker, settings, client, self._errors)

@@ -1,11 +1,12 @@
-"""Where accepted records wait: open batches by partition, and what is sealed, in order.
+"""Where accepted records wait: open batches by partition, and sealed ones in order.
 
-Passive and pure: it is told the time, starts nothing and calls nobody back. A batch seals on
+Passive and pure: the time is an argument, and it neither starts nor calls anything. A batch is
+sealed on
 
 - its number of rows, or its estimated encoded size,
 - the age of its *first* record,
 - `seal_all` (flush, commit), a plain message or Arrow data for its partition, a new schema,
-- memory: when it is scarce the largest open batch goes, where open ones hold a quarter of it.
+- memory: when it is scarce, the largest open batch, if open batches hold a quarter of it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import KafkaError
 
 from columnar_kafka.producing.arrow_batch import ArrowBatch, Item, Unplaced
-from columnar_kafka.producing.batch import Batch, Chunk, PlainMessage, Record
+from columnar_kafka.producing.batch import AcceptedRecord, Batch, Chunk
+from columnar_kafka.producing.in_flight import PlainMessage
 from columnar_kafka.producing.topic_format import TopicFormat
 
 if TYPE_CHECKING:
@@ -28,10 +30,10 @@ if TYPE_CHECKING:
 __all__ = ["MOST_BYTES", "Accumulator", "Sealed", "Work"]
 
 MOST_BYTES: Final = 128 << 20
-"""What a batch may hold however small it becomes: consumers decode no segment above their limit."""
+"""The most a batch may hold, however well it compresses: consumers limit decoded segments."""
 
 _FIRST_RATIO: Final = 0.1
-"""Encoded bytes for each byte taken, before the first segment of a topic has told."""
+"""Encoded bytes per byte in memory, until the first segment of a topic is measured."""
 _LOOKUP_RETRY: Final = 1.0
 
 
@@ -42,23 +44,23 @@ Sealed = Batch | PlainMessage | ArrowBatch
 class _Topic:
     """One topic with a schema."""
 
-    form: TopicFormat
+    topic_format: TopicFormat
     looked_up: float = float("-inf")
     sticky: int | None = None
-    refusal: KafkaError | None = None  # why it cannot be used, and since when Kafka says so
-    refused_at: float = float("inf")
+    unusable: KafkaError | None = None  # why, and since when Kafka says so
+    unusable_since: float = float("inf")
     ratio: float | None = None
     open: dict[int, Batch] = field(default_factory=dict)  # by partition, oldest first
     waiting: deque[Unplaced] = field(default_factory=deque)  # for the number of partitions
 
     @property
     def partitions(self) -> int | None:
-        return self.form.limits.partitions
+        return self.topic_format.limits.partitions
 
 
 @dataclass(slots=True)
 class Work:
-    """What is to be done: chunks to convert, sealed items in order, what to give up."""
+    """Work for the sender: chunks to convert, sealed items in order, records to give up."""
 
     chunks: list[Chunk]
     sealed: list[Sealed]
@@ -66,7 +68,7 @@ class Work:
 
 
 class Accumulator:
-    """Owns every record between the intake and the sender, whose thread alone calls it."""
+    """Owns every record between the record queue and the dispatcher. The sender's thread's."""
 
     def __init__(
         self,
@@ -79,14 +81,14 @@ class Accumulator:
         memory: int,
         records: int | None,
     ) -> None:
-        """Durations are in seconds; `memory` (bytes) and `records` bound what is not reported."""
+        """Durations are in seconds; `memory` (bytes) and `records` bound unreported records."""
         self._partitioner = partitioner
         self._linger = linger
         self._message_timeout = message_timeout
         self._refresh = refresh if refresh > 0 else float("inf")
         self._propagation = propagation
-        # Where open batches hold less it is others' memory that is scarce: sealing them early would
-        # make many small segments and free nothing.
+        # Where open batches hold less, the memory is used elsewhere: sealing them early would make
+        # many small segments and free nothing.
         self._worthwhile = memory // 4
         self._worthwhile_rows = float("inf") if records is None else records // 4
         self._topics: dict[str, _Topic] = {}
@@ -104,37 +106,37 @@ class Accumulator:
     # --- topics ---------------------------------------------------------------------------------
 
     def to_look_up(self, now: float) -> list[str]:
-        """Return the topics whose number of partitions should be asked for; each once a while."""
+        """Return the topics whose number of partitions is to be looked up now."""
         due = [name for name, topic in self._topics.items() if self._lookup_at(topic) <= now]
         for name in due:
             self._topics[name].looked_up = now
         return due
 
     def set_partitions(self, topic: str, partitions: int, now: float) -> None:
-        """Learn a topic's number of partitions; records that waited are batched, in order."""
+        """Set a topic's number of partitions; records that waited for it are batched, in order."""
         state = self._topics[topic]
-        state.form.limits.partitions = partitions
-        state.refusal, state.refused_at = None, float("inf")
+        state.topic_format.limits.partitions = partitions
+        state.unusable, state.unusable_since = None, float("inf")
         state.looked_up = now
         waiting, state.waiting = state.waiting, deque()
         for each in waiting:
             self._place(state, each)
 
     def look_up_soon(self, topic: str) -> None:
-        """Have a topic's partitions asked for again: Kafka says that one is not there."""
+        """Have a topic's partitions looked up again: Kafka says that one does not exist."""
         self._topics[topic].looked_up = float("-inf")
 
-    def refuse_topic(self, topic: str, error: KafkaError, now: float) -> None:
-        """Learn that a topic cannot be used; one that is not there may be made yet, for a time."""
+    def topic_unusable(self, topic: str, error: KafkaError, now: float) -> None:
+        """Learn that a topic cannot be used; a missing one may still be created, for a time."""
         state = self._topics[topic]
         if error.code() != KafkaError._UNKNOWN_TOPIC:
-            state.refused_at = float("-inf")
-        elif state.refusal is None:
-            state.refused_at = now
-        state.refusal = error
+            state.unusable_since = float("-inf")
+        elif state.unusable is None:
+            state.unusable_since = now
+        state.unusable = error
 
     def learn(self, topic: str, *, taken_bytes: int, encoded_bytes: int) -> None:
-        """Learn from a segment how small a topic's records become."""
+        """Learn from a segment how well a topic's records compress."""
         state = self._topics[topic]
         seen = encoded_bytes / max(1, taken_bytes)
         state.ratio = seen if state.ratio is None else 0.7 * state.ratio + 0.3 * seen
@@ -142,7 +144,7 @@ class Accumulator:
     # --- records --------------------------------------------------------------------------------
 
     def add(self, item: Item, now: float) -> None:
-        """Take over what was accepted, in that order."""
+        """Take over an accepted item; they come in the order in which they were accepted."""
         if isinstance(item, TopicFormat):
             self._set_format(item, now)
             return
@@ -152,46 +154,48 @@ class Accumulator:
         else:
             self._place(topic, item)
 
-    def _set_format(self, form: TopicFormat, now: float) -> None:
-        """Use `form` for its topic from now on; what is open in another is sealed."""
-        topic = self._topics.get(form.topic)
+    def _set_format(self, topic_format: TopicFormat, now: float) -> None:
+        """Use `topic_format` for its topic from now on; seal open batches of the earlier one."""
+        topic = self._topics.get(topic_format.topic)
         if topic is None:
-            self._topics[form.topic] = topic = _Topic(form)
-        elif form.limits.partitions is None:  # Kafka did not tell
-            form.limits.partitions = topic.partitions
+            self._topics[topic_format.topic] = topic = _Topic(topic_format)
+        elif topic_format.limits.partitions is None:  # Kafka did not answer
+            topic_format.limits.partitions = topic.partitions
         self._seal_topic(topic)
-        topic.form, topic.ratio = form, None
-        if form.limits.partitions is not None:
-            self.set_partitions(form.topic, form.limits.partitions, now)
+        topic.topic_format, topic.ratio = topic_format, None
+        if topic_format.limits.partitions is not None:
+            self.set_partitions(topic_format.topic, topic_format.limits.partitions, now)
 
     def _place(self, topic: _Topic, item: Unplaced) -> None:
-        """Put what is accepted where it belongs.
+        """Choose an item's partition, and append or seal it there.
 
-        A partition that does not exist is for librdkafka to refuse, in that record's report.
+        A partition that does not exist is librdkafka's to reject, in that record's report.
         """
         if isinstance(item, tuple):
             self._append(topic, item)
         elif isinstance(item, PlainMessage):
             self._append_plain(topic, item)
         else:
-            self._append_bulk(topic, item)
+            self._append_arrow(topic, item)
 
-    def _append(self, topic: _Topic, record: Record) -> None:
-        form, partition, values, others, nbytes, since = record
+    def _append(self, topic: _Topic, record: AcceptedRecord) -> None:
+        topic_format, partition, values, metadata, nbytes, accepted_at = record
         if partition < 0:
-            partition = self._choose(topic, others[0])
+            partition = self._choose(topic, metadata[0])
         batch = topic.open.get(partition)
-        if batch is None or batch.form is not form:
+        if batch is None or batch.topic_format is not topic_format:
             if batch is not None:
                 self._seal(topic, batch)
-            max_bytes = min(form.limits.target / (topic.ratio or _FIRST_RATIO), MOST_BYTES)
-            batch = topic.open[partition] = Batch(form, partition, since, max_bytes=max_bytes)
-        chunk = batch.append(values, others, nbytes)
+            max_bytes = min(topic_format.limits.target / (topic.ratio or _FIRST_RATIO), MOST_BYTES)
+            batch = topic.open[partition] = Batch(
+                topic_format, partition, accepted_at, max_bytes=max_bytes
+            )
+        chunk = batch.append(values, metadata, nbytes)
         self._open_bytes += nbytes
         self._open_rows += 1
         if chunk is not None:
             self._chunks.append(chunk)
-        if batch.rows >= form.limits.rows or batch.taken_bytes >= batch.max_bytes:
+        if batch.rows >= topic_format.limits.rows or batch.taken_bytes >= batch.max_bytes:
             self._seal(topic, batch)
 
     def _append_plain(self, topic: _Topic, plain: PlainMessage) -> None:
@@ -204,9 +208,9 @@ class Accumulator:
             topic.sticky = None  # or messages without a key would stay there for ever
         self._sealed.append(plain)
 
-    def _append_bulk(self, topic: _Topic, bulk: ArrowBatch) -> None:
+    def _append_arrow(self, topic: _Topic, arrow_batch: ArrowBatch) -> None:
         assert topic.partitions is not None
-        for each in bulk.split(self._partitioner, topic.partitions):
+        for each in arrow_batch.split(self._partitioner, topic.partitions):
             batch = topic.open.get(each.partition)
             if batch is not None:
                 self._seal(topic, batch)
@@ -231,7 +235,7 @@ class Accumulator:
             self._seal(topic, batch)
 
     def relieve(self) -> None:
-        """Seal the largest open batch, as memory is scarce, where that helps."""
+        """Seal the largest open batch because memory is scarce, if that helps."""
         if self._open_bytes < self._worthwhile and self._open_rows < self._worthwhile_rows:
             return
         topics = self._topics.values()
@@ -252,10 +256,10 @@ class Accumulator:
         topics = list(self._topics.items())
         return {name for name, topic in topics if topic.open or topic.waiting}
 
-    # --- what is to be done ---------------------------------------------------------------------
+    # --- work for the sender -------------------------------------------------------------------
 
     def next_look(self, now: float) -> float:
-        """Return in how many seconds `drain` will have something; 0 when it has, inf for never."""
+        """Return in how many seconds `drain` will return work: 0 for now, inf for never."""
         if self._sealed or self._chunks:
             return 0.0
         return max(0.0, min(self._times(), default=float("inf")) - now)
@@ -264,23 +268,23 @@ class Accumulator:
         for topic in self._topics.values():
             yield self._lookup_at(topic)
             for batch in topic.open.values():
-                yield batch.since + self._linger
+                yield batch.accepted_at + self._linger
                 break  # the oldest is first
             if topic.waiting:
-                yield _since(topic.waiting[0]) + self._message_timeout
-                yield topic.refused_at + self._propagation
+                yield _accepted_at(topic.waiting[0]) + self._message_timeout
+                yield topic.unusable_since + self._propagation
 
     def drain(self, now: float) -> Work:
-        """Seal what is old enough; return all work, in the order in which it must be sent."""
+        """Seal batches that are old enough; return all work, in the order in which to send it."""
         for topic in self._topics.values():
             for batch in list(topic.open.values()):
-                if batch.since + self._linger > now:
+                if batch.accepted_at + self._linger > now:
                     break  # the others are younger
                 self._seal(topic, batch)
         return self._take(list(self._give_up(now)))
 
     def take_all(self, error: KafkaError) -> Work:
-        """Take everything out, sealed or not, to be given up with this error: for a purge."""
+        """Remove and return everything, to be given up with this error: for a purge."""
         self.seal_all()
         waiting: list[Unplaced] = []
         for topic in self._topics.values():
@@ -296,10 +300,10 @@ class Accumulator:
 
     def _give_up(self, now: float) -> Iterator[tuple[Unplaced, KafkaError]]:
         for topic in self._topics.values():
-            if topic.refusal is not None and topic.refused_at + self._propagation <= now:
-                yield from ((each, topic.refusal) for each in topic.waiting)
+            if topic.unusable is not None and topic.unusable_since + self._propagation <= now:
+                yield from ((each, topic.unusable) for each in topic.waiting)
                 topic.waiting.clear()
-            while topic.waiting and _since(topic.waiting[0]) + self._message_timeout <= now:
+            while topic.waiting and _accepted_at(topic.waiting[0]) + self._message_timeout <= now:
                 yield topic.waiting.popleft(), KafkaError(KafkaError._MSG_TIMED_OUT)
 
     def _lookup_at(self, topic: _Topic) -> float:
@@ -307,5 +311,5 @@ class Accumulator:
         return topic.looked_up + wait
 
 
-def _since(item: Unplaced) -> float:
-    return item[5] if isinstance(item, tuple) else item.since
+def _accepted_at(item: Unplaced) -> float:
+    return item[-1] if isinstance(item, tuple) else item.accepted_at

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from columnar_kafka.columns.arrow_input import ArrowRows
-from columnar_kafka.producing.batch import PlainMessage, Record
+from columnar_kafka.producing.batch import AcceptedRecord
+from columnar_kafka.producing.in_flight import PlainMessage
 from columnar_kafka.producing.record_block import RecordBlock
 from columnar_kafka.producing.topic_format import TopicFormat
 
 if TYPE_CHECKING:
-    from columnar_kafka.producing.batch import ArrowCall
+    from columnar_kafka.producing.in_flight import ArrowCall
     from columnar_kafka.producing.partitioner import Partitioner
 
 __all__ = ["ArrowBatch", "Item", "Unplaced"]
@@ -24,17 +25,17 @@ __all__ = ["ArrowBatch", "Item", "Unplaced"]
 class ArrowBatch:
     """Rows that are columns already. Each owner in turn: the caller, accumulator, sender."""
 
-    form: TopicFormat
+    topic_format: TopicFormat
     partition: int
     rows: ArrowRows
     call: ArrowCall
-    since: float
-    charge: int
+    accepted_at: float
+    charged_bytes: int
 
     @property
     def topic(self) -> str:
         """The topic they go to."""
-        return self.form.topic
+        return self.topic_format.topic
 
     def __len__(self) -> int:
         count: int = self.rows.columns.num_rows
@@ -60,11 +61,13 @@ class ArrowBatch:
         parts, start = [], 0
         counts = pc.value_counts(where.take(order)).to_pylist()
         for partition, count in ((each["values"], each["counts"]) for each in counts):
-            charge = self.charge * (start + count) // len(self) - self.charge * start // len(self)
+            stop = start + count
+            charged = self.charged_bytes * stop // len(self)
+            charged -= self.charged_bytes * start // len(self)
             mine = order.slice(start, count)
-            part = ArrowRows._make(each.take(mine) for each in self.rows)
-            parts.append(ArrowBatch(self.form, partition, part, self.call, self.since, charge))
-            start += count
+            rows = ArrowRows._make(each.take(mine) for each in self.rows)
+            parts.append(replace(self, partition=partition, rows=rows, charged_bytes=charged))
+            start = stop
         return parts
 
     def pop(self, count: int) -> tuple[RecordBlock, int]:
@@ -72,13 +75,13 @@ class ArrowBatch:
         columns = self.rows.columns.slice(0, count).combine_chunks().to_batches()[0]
         count = len(columns)
         keys, times, headers = (each.slice(0, count).combine_chunks() for each in self.rows[1:])
-        charge = self.charge * count // len(self)
-        self.charge -= charge
+        charged_bytes = self.charged_bytes * count // len(self)
+        self.charged_bytes -= charged_bytes
         self.rows = ArrowRows._make(each.slice(count) for each in self.rows)
-        return RecordBlock(columns, keys, times, headers, ()), charge
+        return RecordBlock(columns, keys, times, headers, ()), charged_bytes
 
 
-Unplaced = Record | PlainMessage | ArrowBatch
+Unplaced = AcceptedRecord | PlainMessage | ArrowBatch
 """What is accepted, and has no partition yet."""
 Item = Unplaced | TopicFormat
 """What comes in, in that order: a topic's new format too."""

@@ -1,8 +1,8 @@
-"""The door: what is produced is refused, or counted and queued for the sender, in one step.
+"""The queue of accepted records: a record is rejected, or charged and queued, in one step.
 
-A signal handler (Ctrl-C) may raise between any two calls in the user's thread. So a record is
-either wholly in or wholly out after each of them; everything that takes more steps than one is the
-sender's thread's, where no handler runs. What gives memory back may be done twice, and counts once.
+A signal handler (Ctrl-C) may raise between any two calls of a user's thread. So a record is either
+wholly in the queue or wholly outside after each call. Work that takes several steps is done by the
+sender's thread, where no handler runs. Releasing memory may be repeated, and counts once.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from confluent_kafka import KafkaError, KafkaException
 from columnar_kafka.errors import unable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from columnar_kafka.producing.arrow_batch import Item
 
 __all__ = ["RecordQueue"]
@@ -27,30 +25,30 @@ _GATHER_SECONDS: Final = 0.02
 _NOW: Final = float("-inf")
 
 
-class Holds(Protocol):
-    """What holds memory; 0 once it is given back."""
+class HoldsRecords(Protocol):
+    """Records whose reports run or have run; both numbers are 0 once they are released."""
 
-    charge: int
-
-
-class HoldsRecords(Holds, Protocol):
-    """What holds memory for a number of records."""
-
+    charged_bytes: int
     records: int
+
+    @property
+    def reported_records(self) -> int:
+        """How many of `records` are reported already."""
+        ...
 
 
 class HoldsEncoded(Protocol):
-    """What holds encoded bytes."""
+    """A message that is encoded; 0 once its bytes are released."""
 
-    encoded: int
+    encoded_bytes: int
 
 
 class RecordQueue:
     """Owns accepted records until the sender takes them, and the memory bound. For any thread.
 
-    Five eighths of the bound are for records: rows, columns, unpolled reports. Two are for what is
-    encoded, and librdkafka's copy of it: when they are used up, the sender waits. The last eighth
-    is for what is not counted: converting, encoding, and what allocators keep.
+    Five eighths of the bound are for records: rows, columns, unpolled reports. Two are for encoded
+    bytes and librdkafka's copy of them: when they are used up, the sender waits. The last eighth
+    is for memory that is not counted: converting, encoding, and what allocators keep.
     """
 
     def __init__(
@@ -61,10 +59,10 @@ class RecordQueue:
         segment_rows: int = _GATHER_ROWS,
         gather_seconds: float = _GATHER_SECONDS,
     ) -> None:
-        """Bound all records' bytes and, where the user does, their number.
+        """Bound the records' bytes and, if the user asks for it, their number.
 
-        The sender takes over many records at once, or what there is after `gather_seconds`: being
-        woken costs. A segment that is full is not kept waiting for it.
+        Waking the sender costs, so it takes over many records at once, or all there are after
+        `gather_seconds`. A full segment (`segment_rows`) does not wait.
         """
         self.limit_bytes = limit_bytes
         self.limit_records = limit_records
@@ -72,21 +70,20 @@ class RecordQueue:
         self._records_limit = limit_bytes - self._encoded_limit - limit_bytes // 8
         self._gather_rows = min(_GATHER_ROWS, segment_rows)
         self._gather_seconds = gather_seconds
-        self.reported_early: Callable[[], int] = lambda: 0  # see `Delivery`
         # Reentrant, as a signal handler may produce too.
         self._lock = threading.RLock()  # guards the rest
         self._items: deque[Item] = deque()
-        self._first = 0.0
+        self._first_at = 0.0
         self._closed = False
-        self._shut = False
-        self._but: tuple[int, ...] = ()
+        self._suspended = False
+        self._allowed_threads: tuple[int, ...] = ()
         self._bytes = 0
         self._records = 0
         self._encoded = 0
+        self._reporting: dict[HoldsRecords, None] = {}
 
     def __repr__(self) -> str:
-        used = self._bytes + self._encoded
-        return f"<Intake {used}/{self.limit_bytes} bytes, {self._records} records>"
+        return f"<RecordQueue {self.used_bytes}/{self.limit_bytes} bytes, {self._records} records>"
 
     @property
     def used_bytes(self) -> int:
@@ -96,11 +93,12 @@ class RecordQueue:
     @property
     def records(self) -> int:
         """The records accepted and not yet reported."""
-        return self._records - self.reported_early()
+        reporting = list(self._reporting)  # no lock: a report's callback may ask
+        return self._records - sum(each.reported_records for each in reporting)
 
     @property
-    def pressed(self) -> bool:
-        """Whether half of a bound is used: time to seal what is open."""
+    def under_pressure(self) -> bool:
+        """Whether half of a bound is used, so that open batches should be sealed."""
         return 2 * self._bytes >= self._records_limit or (
             self.limit_records is not None and 2 * self._records >= self.limit_records
         )
@@ -115,23 +113,23 @@ class RecordQueue:
     ) -> bool:
         """Accept `records` that hold `nbytes` in all, or raise and charge nothing.
 
-        What is `urgent` is not gathered.
+        The sender takes an `urgent` item over at once.
 
         Returns:
-            Whether the sender should look.
+            Whether the sender has to be woken.
 
         Raises:
             BufferError: they do not fit now; they may after a `poll`.
-            KafkaException: between `shut` and `open`.
+            KafkaException: between `suspend` and `resume`.
             RuntimeError: after `close`.
         """
         with self._lock:
-            if self._closed and threading.get_ident() not in self._but:
+            if self._closed and threading.get_ident() not in self._allowed_threads:
                 raise RuntimeError("Producer has been closed")
-            if self._shut and records:
+            if self._suspended and records:
                 raise KafkaException(unable(KafkaError._STATE))
-            # What is larger than the whole bound may pass alone: librdkafka would let it, and
-            # its size limit, not this one, is what has to refuse it.
+            # A record larger than the whole bound is accepted when there is no other: it is for
+            # librdkafka's size limit to reject it, not for this one.
             if (
                 records
                 and self._records
@@ -147,7 +145,7 @@ class RecordQueue:
                 raise BufferError(self._full(nbytes, records))
             waiting = len(self._items)
             if urgent or not waiting:
-                self._first = _NOW if urgent else now
+                self._first_at = _NOW if urgent else now
             # No call between these: see above.
             self._bytes += nbytes
             self._records += records
@@ -167,56 +165,63 @@ class RecordQueue:
             f"queue.buffering.max.messages allows {self.limit_records}; {advice}"
         )
 
-    def shut(self) -> None:
-        """Take no records until `open`: a transaction ends with those it has."""
+    def suspend(self) -> None:
+        """Refuse records until `resume`: a transaction ends with those it has."""
         with self._lock:
-            self._shut = True
+            self._suspended = True
 
-    def open(self) -> None:
-        """Take records again."""
-        self._shut = False
+    def resume(self) -> None:
+        """Accept records again."""
+        self._suspended = False
 
-    def close(self, *, but: tuple[int, ...] = ()) -> None:
-        """Take no more records, `but` those of some threads, by their identifiers."""
-        self._but = but
+    def close(self, *, allowed_threads: tuple[int, ...] = ()) -> None:
+        """Refuse new records, except from the threads with the identifiers `allowed_threads`."""
+        self._allowed_threads = allowed_threads
         self._closed = True
 
     # --- the sender's side ----------------------------------------------------------------------
 
     def due(self, now: float) -> float:
-        """Return in how many seconds `drain` is worth while, inf while there is nothing."""
+        """Return in how many seconds to call `drain`; inf while the queue is empty."""
         waiting = len(self._items)
         if not waiting:
             return float("inf")
         if waiting >= self._gather_rows:
             return 0.0
-        return max(0.0, self._first + self._gather_seconds - now)
+        return max(0.0, self._first_at + self._gather_seconds - now)
 
     def drain(self) -> deque[Item]:
-        """Take all items out, in the order in which they were accepted."""
+        """Remove and return all items, in the order in which they were accepted."""
         with self._lock:
             items, self._items = self._items, deque()
             return items
 
-    def adjust(self, nbytes: int) -> None:
-        """Charge `nbytes` more (or fewer) for records already taken: their form changed."""
+    def adjust_charge(self, nbytes: int) -> None:
+        """Charge `nbytes` more (or fewer) for accepted records: they have been converted."""
         with self._lock:
             self._bytes += nbytes
 
-    def encoded(self, nbytes: int) -> None:
-        """Charge the copies of encoded bytes, ours and librdkafka's."""
+    def charge_encoded(self, nbytes: int) -> None:
+        """Charge encoded bytes, our copy and librdkafka's."""
         with self._lock:
             self._encoded += nbytes
 
-    def free(self, held: HoldsEncoded) -> None:
-        """Give encoded bytes back."""
+    def release_encoded(self, message: HoldsEncoded) -> None:
+        """Give a message's encoded bytes back."""
         with self._lock:
-            self._encoded -= held.encoded
-            held.encoded = 0
+            self._encoded -= message.encoded_bytes
+            message.encoded_bytes = 0
 
-    def release(self, reported: HoldsRecords) -> None:
-        """Give back what records that are reported held."""
+    # --- reports --------------------------------------------------------------------------------
+
+    def begin_reporting(self, records: HoldsRecords) -> None:
+        """Count these as reported one by one; their memory stays charged."""
+        self._reporting[records] = None
+
+    def release_records(self, reported: HoldsRecords) -> None:
+        """Give back the memory of records that are all reported."""
         with self._lock:
-            self._bytes -= reported.charge
+            self._bytes -= reported.charged_bytes
             self._records -= reported.records
-            reported.charge = reported.records = 0
+            reported.charged_bytes = reported.records = 0
+            self._reporting.pop(reported, None)

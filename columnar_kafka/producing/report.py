@@ -1,9 +1,9 @@
-"""Delivery reports: the messages that callbacks get, one for each record or `produce_arrow`."""
+"""Delivery reports: the messages passed to callbacks, for a record or a `produce_arrow`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, KafkaError
 
@@ -22,19 +22,12 @@ __all__ = [
     "OneRow",
     "Report",
     "Rows",
-    "encode_headers",
-    "encode_key",
     "reports",
 ]
 
-_PAIR: Final = 2
 
-
-_HEADER_BYTES: Final = 100  # what one header's objects cost beside their bytes
-
-
-class Sent(Protocol):
-    """What has become of one `produce_arrow`."""
+class CallResult(Protocol):
+    """The result of one `produce_arrow`."""
 
     @property
     def topic(self) -> str | None: ...
@@ -50,7 +43,7 @@ class Sent(Protocol):
     def failed(self) -> int: ...
 
 
-class _Sent(NamedTuple):
+class _CallResult(NamedTuple):
     topic: str | None
     partition: int
     offset: int | None
@@ -60,52 +53,52 @@ class _Sent(NamedTuple):
 
 
 class ArrowReport(Message):
-    """The delivery report of one `produce_arrow`: where its last stored record is.
+    """The delivery report of one `produce_arrow`, with the position of its last stored record.
 
-    `value`, `key` and `headers` are None. With an `error`, the first that met some of its records,
-    `failed` of its `records` were not stored.
+    `value`, `key` and `headers` are None. If `error` is set, `failed` of the `records` were not
+    stored; it is the first error of any of them.
     """
 
-    def __init__(self, sent: Sent) -> None:
+    def __init__(self, result: CallResult) -> None:
         super().__init__(
-            topic=sent.topic,
-            partition=sent.partition,
-            offset=-1001 if sent.offset is None else sent.offset,
-            error=sent.error,
+            topic=result.topic,
+            partition=result.partition,
+            offset=-1001 if result.offset is None else result.offset,
+            error=result.error,
         )
-        self.records = sent.records
-        self.failed = sent.failed
+        self.records = result.records
+        self.failed = result.failed
 
     def __reduce__(self) -> tuple[Any, ...]:
         offset = self.offset()
         partition = or_unset(self.partition())
         parts = (self.topic(), partition, offset, self.error(), self.records, self.failed)
-        return ArrowReport, (_Sent(*parts),)
+        return ArrowReport, (_CallResult(*parts),)
 
 
 class Rows(Protocol):
-    """Where reports read the records of a segment from, when somebody asks."""
+    """The source from which reports read a segment's records when they are asked for them."""
 
     def value(self, row: int) -> Any:
         """Return a record as it was produced."""
         ...
 
     def key(self, row: int) -> bytes | None:
-        """Return its key."""
+        """Return a record's key."""
         ...
 
     def headers(self, row: int) -> Headers | None:
-        """Return its headers."""
+        """Return a record's headers."""
         ...
 
     def timestamp(self, row: int) -> int:
-        """Return its time in milliseconds."""
+        """Return a record's time in milliseconds."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class OneRow:
-    """The parts of one record, for a report that has no columns to read from."""
+    """Value, key, timestamp and headers of one record, for a report without columns to read."""
 
     parts: tuple[Any, bytes | None, int, Headers | None]
 
@@ -127,7 +120,7 @@ class OneRow:
 
 
 class Report(Message):
-    """A record's delivery report; its value, key, time and headers are read from the columns."""
+    """A record's delivery report. It reads value, key, time and headers from the columns."""
 
     _source: Rows
     _index: int
@@ -146,19 +139,19 @@ class Report(Message):
         return self._source.headers(self._index)
 
     def timestamp(self) -> tuple[int, int]:
-        """Return the record's own time, or the broker's where the topic takes that."""
+        """Return the record's time, or the broker's if the topic has LogAppendTime."""
         return self._appended or (TIMESTAMP_CREATE_TIME, self._source.timestamp(self._index))
 
     def set_value(self, value: Any) -> None:
-        """Replace the value that is shown."""
+        """Replace the report's value."""
         self._replace(0, value)
 
     def set_key(self, key: Any) -> None:
-        """Replace the key that is shown."""
+        """Replace the report's key."""
         self._replace(1, key)
 
     def set_headers(self, headers: Any) -> None:
-        """Replace the headers that are shown."""
+        """Replace the report's headers."""
         self._replace(3, headers)
 
     def _replace(self, part: int, by: Any) -> None:
@@ -171,12 +164,12 @@ class Report(Message):
         return source.value(row), source.key(row), source.timestamp(row), source.headers(row)
 
     def __len__(self) -> int:
-        """Return the length of the value: of a record, how many fields it has."""
+        """Return the length of the value: the number of a record's fields."""
         return len(self.value() or b"")
 
     def __reduce__(self) -> tuple[Any, ...]:
         offset = self.offset()
-        given = {
+        arguments = {
             "topic": self.topic(),
             "partition": or_unset(self.partition()),
             "offset": -1001 if offset is None else offset,
@@ -184,14 +177,14 @@ class Report(Message):
             "latency": or_unset(self.latency()),
             "leader_epoch": or_unset(self.leader_epoch()),
         }
-        return _rebuild, (given, self._parts(), self._rows, self._appended)
+        return _rebuild, (arguments, self._parts(), self._rows, self._appended)
 
 
 def _rebuild(
-    given: dict[str, Any], parts: Any, rows: int, appended: tuple[int, int] | None
+    arguments: dict[str, Any], parts: Any, rows: int, appended: tuple[int, int] | None
 ) -> Report:
     """Unpickle a report, without its neighbours' columns."""
-    report = Report(**given)
+    report = Report(**arguments)
     report._source, report._index = OneRow(parts), 0
     report._rows, report._appended = rows, appended
     return report
@@ -208,9 +201,10 @@ def reports(
     acknowledged: confluent_kafka.Message | None,
     latency: float | None = None,
 ) -> Callable[[int], Report]:
-    """Return what makes the report of each of `count` records in the segment at `offset`.
+    """Return the function that makes the reports of the `count` records of a segment.
 
-    `latency`, in seconds, is for those that librdkafka has not acknowledged.
+    Its argument is the record's row. `offset` is the segment's, None if it was not stored.
+    `latency`, in seconds, is used if librdkafka has not acknowledged the segment.
     """
     # A report without an offset has no position.
     base = None if offset is None else position.pack(offset, 0, count)
@@ -236,54 +230,3 @@ def reports(
         return message
 
     return report
-
-
-def encode_key(key: Any) -> bytes | None:
-    """Return a key as the bytes that go on the wire.
-
-    Raises:
-        TypeError: not bytes, str or None (as confluent-kafka).
-    """
-    if key is None or isinstance(key, bytes):
-        return key
-    if isinstance(key, str):
-        return key.encode()
-    raise TypeError(f"a bytes-like object is required, not '{type(key).__name__}'")
-
-
-def encode_headers(headers: Any) -> tuple[Headers | None, int]:
-    """Return headers given as a list of pairs or a dict, as bytes, and about how much they hold.
-
-    No headers at all are None; a key that is no text is stored as its `str`, as confluent-kafka has
-    it.
-
-    Raises:
-        TypeError: not such a list or dict (as confluent-kafka).
-    """
-    if headers is None:
-        return None, 0
-    if isinstance(headers, dict):
-        headers = headers.items()
-    elif not isinstance(headers, list):
-        raise TypeError(
-            "expected headers to be dict or list of (key, value) tuples, "
-            f"not {type(headers).__name__}"
-        )
-    pairs: Headers = []
-    nbytes = 0
-    for pair in headers:
-        if not isinstance(pair, tuple) or len(pair) != _PAIR:
-            raise TypeError("Headers are expected to be a list of (key, value) tuples")
-        key, value = pair
-        if not isinstance(key, str):
-            key = str(key)
-        if isinstance(value, str):
-            value = value.encode()
-        elif not (value is None or isinstance(value, bytes)):
-            raise TypeError(
-                "expected header value to be None, binary, or unicode string, "
-                f"not {type(value).__name__}"
-            )
-        pairs.append((key, value))
-        nbytes += _HEADER_BYTES + len(key.encode()) + len(value or b"")
-    return pairs or None, nbytes

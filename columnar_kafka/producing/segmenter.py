@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-# pyarrow imports it with the first conversion (where pandas is installed), and at interpreter exit,
-# when the last records are flushed, that is too late: every record would be refused.
+# pyarrow imports it with the first conversion, if pandas is installed. At interpreter exit, when
+# the last records are flushed, that is too late: every record would fail.
 import concurrent.futures.thread  # noqa: F401
 import logging
 import math
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from confluent_kafka import KafkaError
 
 from columnar_kafka.producing.accumulator import MOST_BYTES
-from columnar_kafka.producing.batch import EncodedSegment
+from columnar_kafka.producing.in_flight import EncodedSegment
 from columnar_kafka.producing.record_block import RecordBlock
 from columnar_kafka.segment.headers import SegmentHeader
 
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
     from columnar_kafka.producing.accumulator import Accumulator
     from columnar_kafka.producing.arrow_batch import ArrowBatch
-    from columnar_kafka.producing.batch import ArrowCall, Batch, Chunk
+    from columnar_kafka.producing.batch import Batch, Chunk
     from columnar_kafka.producing.delivery import Delivery
+    from columnar_kafka.producing.in_flight import ArrowCall
     from columnar_kafka.producing.record_queue import RecordQueue
     from columnar_kafka.producing.topic_format import TopicFormat
 
@@ -35,20 +36,20 @@ __all__ = ["Segmenter"]
 _log = logging.getLogger(__name__)
 
 _FIRST_DENSITY: Final = 1.0
-"""Encoded bytes for each byte of Arrow data, before the first segment of a topic has told."""
+"""Encoded bytes per byte of Arrow data, until the first segment of a topic is measured."""
 _SMALL_ROWS: Final = 100
 _SMALL_BYTES: Final = 50_000
 _SMALL_SEGMENTS: Final = 50
-"""So many small segments in a row, and the user is told that they do not pay."""
+"""After so many small segments in a row, a warning says that they do not pay."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Origin:
-    """What the segments cut from one batch have in common."""
+    """The properties that all segments of one batch share."""
 
-    form: TopicFormat
+    topic_format: TopicFormat
     partition: int
-    since: float
+    accepted_at: float
     call: ArrowCall | None = None
     taken_per_row: float | None = None  # bytes, as `Columns.take` measured them
 
@@ -56,126 +57,133 @@ class _Origin:
 class Segmenter:
     """Converts and encodes. Used by the sender's thread alone, with no lock held."""
 
-    def __init__(
-        self, *, accumulator: Accumulator, delivery: Delivery, intake: RecordQueue
-    ) -> None:
+    def __init__(self, *, accumulator: Accumulator, delivery: Delivery, queue: RecordQueue) -> None:
         self._accumulator = accumulator
         self._delivery = delivery
-        self._intake = intake
+        self._queue = queue
         self._ids = _ids()
         self._density: dict[str, float] = {}  # by topic
         self._small: dict[str, int] = {}  # by topic: small segments in a row
 
     def convert(self, chunk: Chunk) -> None:
-        """Turn a chunk into columns and charge what they hold instead of what was guessed."""
+        """Convert a chunk to columns, and charge their size instead of the estimate."""
         bad = chunk.convert()
         held = 0 if chunk.block is None else chunk.block.nbytes
-        # A refused row is kept as it was given until it is reported.
+        # A row that failed is kept as it was accepted until it is reported.
         kept = 0 if chunk.block is None else len(chunk.block)
-        share = chunk.charge // max(1, kept + len(bad)) if bad else 0
-        self._intake.adjust(held + share * len(bad) - chunk.charge)
-        chunk.charge = held
+        share = chunk.charged_bytes // max(1, kept + len(bad)) if bad else 0
+        self._queue.adjust_charge(held + share * len(bad) - chunk.charged_bytes)
+        chunk.charged_bytes = held
         for each in bad:
-            self._delivery.refused(each, charge=share)
+            self._delivery.record_failed(each, share)
 
     def encode(self, batch: Batch) -> Iterator[EncodedSegment]:
         """Yield the segments of a sealed batch."""
         origin = _Origin(
-            batch.form,
+            batch.topic_format,
             batch.partition,
-            batch.since,
+            batch.accepted_at,
             taken_per_row=batch.taken_bytes / max(1, batch.rows),
         )
-        for block, charge in self._blocks(batch):
-            yield from self._cut(origin, block, charge)
+        for block, charged_bytes in self._blocks(batch):
+            yield from self._cut(origin, block, charged_bytes)
 
-    def encode_some(self, bulk: ArrowBatch) -> Iterator[EncodedSegment]:
-        """Take as many rows out of `bulk` as should make one segment; yield what they make."""
-        origin = _Origin(bulk.form, bulk.partition, bulk.since, bulk.call)
-        per_row = max(1.0, bulk.rows.columns.nbytes / len(bulk))
-        density = self._density.get(bulk.topic, _FIRST_DENSITY)
-        fitting = int(min(bulk.form.limits.target / density, MOST_BYTES) / per_row)
-        block, charge = bulk.pop(max(1, min(fitting, bulk.form.limits.rows)))
-        yield from self._cut(origin, block, charge)
+    def encode_some(self, arrow_batch: ArrowBatch) -> Iterator[EncodedSegment]:
+        """Take as many rows out of `arrow_batch` as should make one segment; yield its segments."""
+        origin = _Origin(
+            arrow_batch.topic_format,
+            arrow_batch.partition,
+            arrow_batch.accepted_at,
+            arrow_batch.call,
+        )
+        per_row = max(1.0, arrow_batch.rows.columns.nbytes / len(arrow_batch))
+        density = self._density.get(arrow_batch.topic, _FIRST_DENSITY)
+        fitting = int(min(arrow_batch.topic_format.limits.target / density, MOST_BYTES) / per_row)
+        block, charged_bytes = arrow_batch.pop(
+            max(1, min(fitting, arrow_batch.topic_format.limits.rows))
+        )
+        yield from self._cut(origin, block, charged_bytes)
 
-    def halve(self, refused: EncodedSegment) -> Iterator[EncodedSegment]:
-        """Yield smaller segments of the records of one that Kafka does not take.
+    def halve(self, rejected: EncodedSegment) -> Iterator[EncodedSegment]:
+        """Yield smaller segments of the records of one that Kafka rejected.
 
-        One record alone is not halved: it is given back as it is.
+        A segment of one record is yielded as it is.
         """
-        if len(refused.block) == 1:
-            yield refused
+        if len(rejected.block) == 1:
+            yield rejected
             return
-        form = refused.form
-        origin = _Origin(form, refused.partition, refused.since, refused.call)
-        self._intake.free(refused)
-        pieces = max(2, math.ceil(len(refused.data) / form.limits.most))
-        yield from self._cut_into(pieces, origin, refused.block, refused.charge)
+        topic_format = rejected.topic_format
+        origin = _Origin(topic_format, rejected.partition, rejected.accepted_at, rejected.call)
+        self._queue.release_encoded(rejected)
+        pieces = max(2, math.ceil(len(rejected.data) / topic_format.limits.most))
+        yield from self._cut_into(pieces, origin, rejected.block, rejected.charged_bytes)
 
     def unsent(self, batch: Batch) -> Iterator[EncodedSegment]:
-        """Yield the records of a sealed batch that is given up: not encoded."""
-        for block, charge in self._blocks(batch):
+        """Yield the records of a sealed batch that is given up, not encoded."""
+        for block, charged_bytes in self._blocks(batch):
             yield EncodedSegment(
-                form=batch.form,
+                topic_format=batch.topic_format,
                 partition=batch.partition,
                 block=block,
                 header=None,
                 data=b"",
-                since=batch.since,
-                charge=charge,
+                accepted_at=batch.accepted_at,
+                charged_bytes=charged_bytes,
             )
 
     def _blocks(self, batch: Batch) -> Iterator[tuple[RecordBlock, int]]:
-        """Yield a batch's columns with their charges: all at once, where that is possible."""
+        """Yield a batch's columns and their charged bytes: as one block, if that is possible."""
         for chunk in batch.chunks:
             self.convert(chunk)
         blocks = [chunk.block for chunk in batch.chunks if chunk.block is not None and chunk.block]
-        charge = sum(chunk.charge for chunk in batch.chunks)
+        charged_bytes = sum(chunk.charged_bytes for chunk in batch.chunks)
         try:
             whole = [RecordBlock.concat(blocks)] if blocks else []
-        except Exception:  # noqa: BLE001 - what cannot be one segment may be several
+        except Exception:  # noqa: BLE001 - too large for one block
             yield from ((each, each.nbytes) for each in blocks)
         else:
-            yield from ((each, charge) for each in whole)
+            yield from ((each, charged_bytes) for each in whole)
 
-    def _cut(self, origin: _Origin, block: RecordBlock, charge: int) -> Iterator[EncodedSegment]:
+    def _cut(
+        self, origin: _Origin, block: RecordBlock, charged_bytes: int
+    ) -> Iterator[EncodedSegment]:
         """Yield the segments of `block`, each below what client and topic accept."""
         try:
-            segment = self._to_segment(origin, block, charge)
-            size, most = len(segment.data), origin.form.limits.most
+            segment = self._to_segment(origin, block, charged_bytes)
+            size, most = len(segment.data), origin.topic_format.limits.most
             self._learn(origin, block, size)
         except Exception as error:  # noqa: BLE001 - whatever it is, it must take no other along
             if len(block) > 1:
-                yield from self._cut_into(2, origin, block, charge)
+                yield from self._cut_into(2, origin, block, charged_bytes)
             else:
-                self._unencodable(origin, block, charge, error)
+                self._unencodable(origin, block, charged_bytes, error)
             return
         if size <= most:
-            self._intake.encoded(segment.encoded)
+            self._queue.charge_encoded(segment.encoded_bytes)
             yield segment
         elif len(block) > 1:
             pieces = min(len(block), math.ceil(size / most) + 1)
-            yield from self._cut_into(pieces, origin, block, charge)
+            yield from self._cut_into(pieces, origin, block, charged_bytes)
         else:
-            # A broker that refuses it would refuse all that librdkafka sends along with it.
+            # A broker would reject it, and all that librdkafka sends in the same batch.
             reason = f"the record takes {size} bytes, and {most} is the most: message.max.bytes"
             reason += " or a quarter of queue.buffering.max.kbytes of the client, or"
             reason += " max.message.bytes of the topic"
             too_large = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, reason)
-            self._fail_one(origin, block, charge, too_large)
+            self._fail_one(origin, block, charged_bytes, too_large)
 
     def _cut_into(
-        self, pieces: int, origin: _Origin, block: RecordBlock, charge: int
+        self, pieces: int, origin: _Origin, block: RecordBlock, charged_bytes: int
     ) -> Iterator[EncodedSegment]:
         bounds = [len(block) * i // pieces for i in range(pieces + 1)]
         for start, stop in pairwise(bounds):
-            share = charge * stop // len(block) - charge * start // len(block)
+            share = charged_bytes * stop // len(block) - charged_bytes * start // len(block)
             if stop > start:
                 yield from self._cut(origin, block.slice(start, stop), share)
 
     def _learn(self, origin: _Origin, block: RecordBlock, size: int) -> None:
-        """Remember how small this topic's records become; say once when segments are too small."""
-        topic, rows = origin.form.topic, len(block)
+        """Learn how well this topic's records compress; warn once when segments are too small."""
+        topic, rows = origin.topic_format.topic, len(block)
         if origin.taken_per_row is not None:
             taken = int(origin.taken_per_row * rows)
             self._accumulator.learn(topic, taken_bytes=taken, encoded_bytes=size)
@@ -197,55 +205,57 @@ class Segmenter:
                 )
 
     def _unencodable(
-        self, origin: _Origin, block: RecordBlock, charge: int, error: Exception
+        self, origin: _Origin, block: RecordBlock, charged_bytes: int, error: Exception
     ) -> None:
         """Report a record that fits its schema and yet cannot be written."""
         reason = f"the record cannot be written as Parquet: {type(error).__name__}: {error}"
         code = KafkaError._VALUE_SERIALIZATION
-        self._fail_one(origin, block, charge, KafkaError(code, reason))
+        self._fail_one(origin, block, charged_bytes, KafkaError(code, reason))
 
     def _fail_one(
-        self, origin: _Origin, block: RecordBlock, charge: int, error: KafkaError
+        self, origin: _Origin, block: RecordBlock, charged_bytes: int, error: KafkaError
     ) -> None:
         failed = EncodedSegment(
-            form=origin.form,
+            topic_format=origin.topic_format,
             partition=origin.partition,
             block=block,
             header=None,
             data=b"",
-            since=origin.since,
-            charge=charge,
+            accepted_at=origin.accepted_at,
+            charged_bytes=charged_bytes,
             call=origin.call,
         )
-        self._delivery.done(failed, error)
+        self._delivery.message_failed(failed, error)
 
-    def _to_segment(self, origin: _Origin, block: RecordBlock, charge: int) -> EncodedSegment:
-        form = origin.form
+    def _to_segment(
+        self, origin: _Origin, block: RecordBlock, charged_bytes: int
+    ) -> EncodedSegment:
+        topic_format = origin.topic_format
         bounds = pc.min_max(block.timestamps.cast("int64")).as_py()
         header = SegmentHeader(
             rows=len(block),
             segment=next(self._ids),
-            schema=form.fingerprint,
+            schema=topic_format.fingerprint,
             timestamp_min=bounds["min"],
             timestamp_max=bounds["max"],
         )
-        columns = form.kafka.append_to(
+        columns = topic_format.kafka.append_to(
             block.columns,
             segment=header.segment,
             timestamps=block.timestamps,
             keys=block.keys,
             headers=block.header_column,
         )
-        data = form.encoder.encode(columns, header.footer())
+        data = topic_format.encoder.encode(columns, header.footer())
         return EncodedSegment(
-            form=form,
+            topic_format=topic_format,
             partition=origin.partition,
             block=block,
             header=header,
             data=data,
-            since=origin.since,
-            charge=charge,
-            encoded=2 * len(data),  # librdkafka copies it
+            accepted_at=origin.accepted_at,
+            charged_bytes=charged_bytes,
+            encoded_bytes=2 * len(data),  # librdkafka copies the data
             call=origin.call,
         )
 

@@ -1,4 +1,4 @@
-"""A producer's settings, out of its configuration."""
+"""A producer's settings, parsed from its configuration."""
 
 from __future__ import annotations
 
@@ -77,11 +77,11 @@ class ProducerConfig:
     on_delivery: Callable[..., Any] | None
     errors_only: bool
     unread: ConfigError | None = None
-    """Why one of librdkafka's settings means nothing here, to be raised unless librdkafka does."""
+    """Why a setting of librdkafka's cannot be read here; raised unless librdkafka raises first."""
 
     @classmethod
     def parse(cls, config: Config) -> tuple[ProducerConfig, dict[str, Any]]:
-        """Return the settings, and the configuration for librdkafka.
+        """Return the settings, and the configuration that librdkafka gets.
 
         Raises:
             ConfigError: an unknown ``columnar.`` key, or a value that is not allowed.
@@ -134,15 +134,21 @@ class ProducerConfig:
                 f"columnar.linger.ms={linger_ms:g}: records would time out while they wait for "
                 "their segment to fill"
             )
-        idempotent = parsed.transactional or read.shared(("enable.idempotence",), False, boolean)
-        if encoding != "none" and idempotent and not set(_IN_FLIGHT) & set(rest):
-            # A broker that knows nothing of a producer takes its second request although it has
-            # refused the first, which librdkafka then reports as delivered: its records are lost.
-            rest[_IN_FLIGHT[0]] = 1
-        if encoding != "none" and parsed.errors_only:
-            # A record's success is learned from its segment's report; who is told is ours to say.
-            rest[_ERRORS_ONLY] = False
+        if encoding != "none":
+            asked = parsed.transactional or read.shared(("enable.idempotence",), False, boolean)
+            _adapt(rest, parsed, idempotent=asked)
         return parsed, rest
+
+
+def _adapt(rest: dict[str, Any], parsed: ProducerConfig, *, idempotent: bool) -> None:
+    """Change what librdkafka is configured with, where a buffer stands in front of it."""
+    if idempotent and not set(_IN_FLIGHT) & set(rest):
+        # A broker that has not heard of a producer yet accepts its second request even if it has
+        # rejected the first. librdkafka then reports the first as delivered: its records are lost.
+        rest[_IN_FLIGHT[0]] = 1
+    if parsed.errors_only:
+        # A record's success is known from its segment's report. Callbacks are filtered here.
+        rest[_ERRORS_ONLY] = False
 
 
 def _timeout(read: ConfigReader) -> float:

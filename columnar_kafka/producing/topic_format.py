@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import threading
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from columnar_kafka.columns.kafka_column import KafkaColumn
 from columnar_kafka.columns.rows_to_columns import RowColumns
-from columnar_kafka.schema import fingerprint
+from columnar_kafka.errors import SchemaError
+from columnar_kafka.schema import check_growth, fingerprint
 from columnar_kafka.segment.encoder import ParquetEncoder
 from columnar_kafka.segment.headers import HEADER_BYTES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pyarrow as pa
 
+    from columnar_kafka.broker.base import TopicLimits
     from columnar_kafka.columns.protocol import Columns
     from columnar_kafka.producing.settings import ProducerConfig
     from columnar_kafka.schema import RecordSchema
     from columnar_kafka.segment.encoder import Encoder
 
-__all__ = ["SegmentLimits", "TopicFormat"]
+__all__ = ["SegmentLimits", "TopicFormat", "TopicFormats"]
 
 
 @dataclass(slots=True)
 class SegmentLimits:
-    """What Kafka says of a topic: how large its segments may be, in bytes of their value.
+    """How large a topic's segments may be, in bytes of their value.
 
-    `target` is aimed at, `most` is what client and topic accept, `rows` the most records. What
-    librdkafka has of one partition is kept below `window`: it sends messages in batches, which the
-    topic's limit counts as one, and a batch refused takes all of its messages along. `partitions`
-    is their number, None while it is not known.
+    `target` is the size to aim at, `most` the size that client and topic accept, `rows` the largest
+    number of records. The messages that librdkafka has of one partition stay below `window`:
+    librdkafka sends them in batches, the topic's limit is on the batch, and a rejected batch takes
+    all of its messages along. `partitions` is the topic's number of partitions, None while unknown.
     """
 
     target: int
@@ -43,22 +48,22 @@ class SegmentLimits:
         cls, settings: ProducerConfig, *, max_message_bytes: int | None, partitions: int | None
     ) -> SegmentLimits:
         """Return the limits of a topic with this ``max.message.bytes``, None where unknown."""
-        # What has more than its quarter of the memory bound would never fit.
+        # A segment larger than the quarter of the memory bound for encoded bytes would never fit.
         most = min(settings.message_max_bytes - HEADER_BYTES, settings.queue_bytes // 4)
-        found = cls(
+        limits = cls(
             min(settings.segment_bytes, most), most, settings.segment_rows, partitions=partitions
         )
-        # librdkafka's batches, never larger than this, are small enough for most topics.
+        # librdkafka's batches are never larger than this, which most topics accept.
         batch_bytes = min(settings.batch_bytes, settings.message_max_bytes)
         if max_message_bytes is not None:
-            found.most = min(most, max_message_bytes - HEADER_BYTES)
-            found.target = min(found.target, found.most)
+            limits.most = min(most, max_message_bytes - HEADER_BYTES)
+            limits.target = min(limits.target, limits.most)
             if max_message_bytes < batch_bytes:
-                found.window = max_message_bytes
-        return found
+                limits.window = max_message_bytes
+        return limits
 
     def lower(self, most: int) -> None:
-        """Accept no more than `most` bytes from now on, nor that in one batch."""
+        """Accept at most `most` bytes from now on, in a segment and in a batch of librdkafka's."""
         if most < self.most:
             self.most = most
             self.target = min(self.target, most)
@@ -67,7 +72,7 @@ class SegmentLimits:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TopicFormat:
-    """What `set_schema` makes of a topic; every record is taken, encoded and cut by one of them.
+    """How a topic's records are checked, encoded and cut, since one `set_schema`.
 
     `encoder` is used and `limits` are written by the sender's thread alone; the rest is fixed.
     """
@@ -88,7 +93,7 @@ class TopicFormat:
     def make(
         cls, topic: str, records: RecordSchema, settings: ProducerConfig, limits: SegmentLimits
     ) -> TopicFormat:
-        """Return the format of a topic as a producer is configured."""
+        """Return the format of a topic by a producer's settings."""
         kafka = KafkaColumn(settings.metadata)
         return cls(
             topic=topic,
@@ -99,3 +104,49 @@ class TopicFormat:
             encoder=ParquetEncoder(settings.compression),
             limits=limits,
         )
+
+
+class TopicFormats(dict[str, "TopicFormat"]):
+    """The current format of each topic with a schema. Any thread may read it without a lock."""
+
+    def __init__(self, settings: ProducerConfig) -> None:
+        super().__init__()
+        self._settings = settings
+        self._setting = threading.Lock()  # one `set_schema` at a time
+
+    def set_schema(
+        self,
+        topic: str,
+        records: RecordSchema,
+        config: TopicLimits,
+        announce: Callable[[TopicFormat], None],
+    ) -> None:
+        """Use a schema for a topic from now on; `announce` the format to the sender first.
+
+        Raises:
+            SchemaError: the topic has a schema that this one does not grow from, or is compacted.
+        """
+        with self._setting:
+            known = self.get(topic)
+            if known is not None:
+                check_growth(known.records, records)
+            if config.compacted:
+                raise SchemaError(
+                    f"topic {topic!r} has cleanup.policy=compact, and a segment has no key to "
+                    "compact by: use a topic with cleanup.policy=delete, or send plain messages"
+                )
+            limits = SegmentLimits.learn(
+                self._settings,
+                max_message_bytes=config.max_message_bytes,
+                partitions=config.partitions,
+            )
+            if (
+                known is not None
+                and known.records == records
+                and known.records.arrow.equals(records.arrow, check_metadata=True)
+            ):
+                topic_format = replace(known, limits=limits)  # keeps what its encoder has learned
+            else:
+                topic_format = TopicFormat.make(topic, records, self._settings, limits)
+            announce(topic_format)
+            self[topic] = topic_format

@@ -1,7 +1,8 @@
-"""Whether a producer is in a transaction, and whether all of its records were stored."""
+"""The state of a producer's transactions: open or not, and whether all records were stored."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException
@@ -9,49 +10,53 @@ from confluent_kafka import KafkaError, KafkaException
 from columnar_kafka.errors import unable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from columnar_kafka.producing.delivery import Delivery
 
 __all__ = ["Transaction"]
 
 
 class Transaction:
-    """The state of a producer's transactions. Used by the thread that has them."""
+    """One producer's transactions. Used by the thread that begins and ends them."""
 
     def __init__(self, delivery: Delivery, *, required: bool) -> None:
-        """With `required`, records are produced inside transactions only."""
+        """With `required`, records are accepted inside transactions only."""
         self._delivery = delivery
         self._required = required
         self.open = False
         self._failures_before = 0
-        self._refusals_before = 0
+        self._rejections_before = 0
 
     def check_open(self) -> None:
-        """Raise what confluent-kafka raises for a record that no transaction can take.
+        """Raise as confluent-kafka does for a record that no transaction can accept.
 
         Raises:
-            KafkaException: ``_STATE``: there is no transaction, or Kafka has refused a message of
-                it, so that it can only be aborted; ``_FATAL``: there can be no other.
+            KafkaException: ``_STATE``: there is no transaction, or Kafka has rejected one of its
+                messages, so that it can only be aborted; ``_FATAL``: there can be no other.
         """
         if self._delivery.fatal:
             raise KafkaException(unable(KafkaError._FATAL))
         if not self._required:
             return
-        if not self.open or self._delivery.refusals > self._refusals_before:
+        if not self.open or self._delivery.rejections > self._rejections_before:
             raise KafkaException(unable(KafkaError._STATE))
 
     def began(self) -> None:
         """Note that a transaction has begun."""
         self.open = True
         self._failures_before = self._delivery.failures
-        self._refusals_before = self._delivery.refusals
+        self._rejections_before = self._delivery.rejections
 
-    def ended(self) -> None:
-        """Note that it was committed or aborted."""
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """Note that the transaction has ended, unless confluent-kafka raises in this context."""
+        try:
+            yield
+        except KafkaException as error:
+            self._delivery.fatal = self._delivery.fatal or error.args[0].fatal()
+            raise
         self.open = False
-
-    def failed(self, error: KafkaError) -> None:
-        """Note what confluent-kafka has raised."""
-        self._delivery.fatal = self._delivery.fatal or error.fatal()
 
     def check_flushed(self, remaining: int) -> None:
         """Raise unless every record of the transaction was stored.
@@ -67,7 +72,7 @@ class Transaction:
                 )
             )
         failed = self._delivery.failures - self._failures_before
-        if failed and not self._delivery.fatal:  # or confluent-kafka has more to say
+        if failed and not self._delivery.fatal:  # or confluent-kafka's own error says more
             raise KafkaException(
                 KafkaError(
                     KafkaError._INCONSISTENT,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from columnar_kafka.broker.client_classes import StockProducer
+from columnar_kafka.producing.arguments import encode_headers, encode_key
 from columnar_kafka.producing.partitioner import Partitioner
-from columnar_kafka.producing.report import encode_headers, encode_key
 from columnar_kafka.testing.client import ClientOnMemory, number, setting
 from columnar_kafka.testing.memory import MemoryProducer
 

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 import columnar_kafka
 from columnar_kafka import position
-from columnar_kafka.producing import producer, sender
+from columnar_kafka.producing import buffer, sender
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -82,7 +82,7 @@ class ProducerMaker(Maker):
         if self.of.schema:
             if given["bootstrap.servers"] != self.servers:
                 # No test waits for what an unreachable broker would answer.
-                self.monkeypatch.setattr(producer, "_LIMITS_TIMEOUT", 0.01)
+                self.monkeypatch.setattr(buffer, "_TOPIC_CONFIG_TIMEOUT", 0.01)
                 self.monkeypatch.setattr(sender, "_LOOKUP_TIMEOUT", 0.01)
             for topic in self.topics:
                 made.set_schema(topic, SCHEMA)

@@ -20,9 +20,9 @@ BEGINNING = """
 import asyncio, atexit, signal, sys, threading, time
 import pyarrow as pa
 from columnar_kafka import Producer, lifecycle
-from columnar_kafka.producing import producer as module
+from columnar_kafka.producing import buffer
 from columnar_kafka.aio import AIOProducer
-module._LIMITS_TIMEOUT = 0.01  # nobody answers
+buffer._TOPIC_CONFIG_TIMEOUT = 0.01  # nobody answers
 lifecycle._GRACE = 0.5
 SCHEMA = pa.schema([("n", pa.int64())])
 

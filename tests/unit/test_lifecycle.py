@@ -73,18 +73,18 @@ def test_a_producer_that_was_never_made_is_dropped_quietly() -> None:
 class Waiting:
     """Stands for a producer with records outstanding."""
 
-    _longest_wait = 300.0
+    longest_wait = 300.0
 
     def __init__(self, left: int, *, interrupted: bool = False) -> None:
         self.left = left
-        self._flush_interrupted = interrupted
+        self.flush_interrupted = interrupted
 
     def __len__(self) -> int:
         return self.left
 
-    def _flush_for(self, seconds: float) -> None: ...
+    def flush_for(self, seconds: float) -> None: ...
 
-    def _describe_outstanding(self) -> str:
+    def describe_outstanding(self) -> str:
         return f"{self.left} records" if self.left else ""
 
 
@@ -135,9 +135,9 @@ def test_after_an_interrupted_flush_a_wait_is_over_five_seconds_after_the_last_p
 class Failing(Waiting):
     """Stands for a producer each of whose reports fails."""
 
-    def _accept_only(self, *threads: int) -> None: ...
+    def accept_only(self, *threads: int) -> None: ...
 
-    def _flush_for(self, seconds: float) -> BaseException:
+    def flush_for(self, seconds: float) -> BaseException:
         self.left -= 1
         return ValueError(f"report {self.left}")
 
@@ -145,7 +145,9 @@ class Failing(Waiting):
 def test_of_reports_that_fail_at_exit_the_first_is_logged_and_the_others_are_counted(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lifecycle, "_live", {Failing(500)})
+    failing = Failing(500)
+    monkeypatch.setattr(lifecycle, "_live", {failing})
+    monkeypatch.setattr(lifecycle, "_clients", {failing: failing})
     monkeypatch.setattr(lifecycle, "_dropped", set())
     lifecycle._flush_all()
     assert caplog.messages == [
@@ -159,4 +161,4 @@ def test_flushing_one_that_another_thread_has_closed_ends(embedded) -> None:
     producer = make(embedded.bootstrap_servers)
     producer.produce("dropped", {"n": 1})
     producer.close()
-    assert producer._flush_fully() == []
+    assert producer._shutdown.flush_fully() == []

@@ -57,7 +57,7 @@ def test_the_age_of_the_first_record_seals_however_young_the_others() -> None:
 def test_the_estimated_size_seals() -> None:
     """Before a topic has told, ten bytes in memory are guessed to be one of the segment."""
     pipeline = Pipeline(pa.schema([("v", pa.binary())]), target_bytes=1000)
-    charge = pipeline._forms["t"].columns.take({"v": b"x" * 1000})[1]
+    charge = pipeline._formats["t"].columns.take({"v": b"x" * 1000})[1]
     needed = -(-10_000 // charge)
     for i in range(needed):
         assert pipeline.segments() == []
@@ -134,7 +134,7 @@ def test_memory_that_others_hold_does_not_make_small_segments() -> None:
 
 
 def test_at_half_of_the_memory_the_largest_batch_seals() -> None:
-    charge = Pipeline()._forms["t"].columns.take({"n": 1})[1]
+    charge = Pipeline()._formats["t"].columns.take({"n": 1})[1]
     pipeline = Pipeline(partitions=2, queue_bytes=10 * charge)
     pipeline.numbers(0, 1, 2, partition=0)
     pipeline.run()
@@ -195,11 +195,11 @@ def test_a_full_chunk_wakes_the_sender_and_becomes_columns_early() -> None:
     pipeline = Pipeline(segment_rows=CHUNK_ROWS + 1)
     for n in range(CHUNK_ROWS - 1):
         pipeline.produce({"n": n})
-    before = pipeline.intake.used_bytes
+    before = pipeline.queue.used_bytes
     assert pipeline.produce({"n": -1}) is True
     pipeline.run()
     assert pipeline.segments() == []
-    assert pipeline.intake.used_bytes < before / 2
+    assert pipeline.queue.used_bytes < before / 2
 
 
 # --- partitions ---------------------------------------------------------------------------------
@@ -254,12 +254,12 @@ def test_a_partition_that_does_not_exist_is_for_librdkafka_to_refuse(value: obje
     pipeline.produce(value, partition=4)
     pipeline.flush()
     assert [each.error for each in pipeline.reports] == [KafkaError._UNKNOWN_PARTITION]
-    assert pipeline.intake.used_bytes == 0
+    assert pipeline.queue.used_bytes == 0
 
 
 def test_partitions_that_are_added_are_known_after_the_refresh() -> None:
     pipeline = Pipeline(partitions=1, refresh=300.0)
-    limits = pipeline._forms["t"].limits
+    limits = pipeline._formats["t"].limits
     pipeline.run(0.0)
     pipeline.kafka.create_topic("t", 4)
     pipeline.run(299.9)
@@ -303,8 +303,8 @@ def test_records_of_an_unknown_topic_wait_inside_the_memory_bound() -> None:
     assert pipeline.produce({"n": 1}) is True
     pipeline.run(100.0)
     assert repr(pipeline.accumulator) == "<Accumulator 0 open, 0 sealed, 1 waiting>"
-    assert pipeline.intake.records == 1
-    assert pipeline.intake.used_bytes > 0
+    assert pipeline.queue.records == 1
+    assert pipeline.queue.used_bytes > 0
 
 
 def test_an_unknown_topic_is_asked_for_once_a_second() -> None:
@@ -359,7 +359,7 @@ def test_a_partition_that_turns_out_not_to_exist_is_told_in_the_report() -> None
     pipeline.flush()
     errors = {report.tag: report.error for report in pipeline.reports}
     assert errors == {1: KafkaError._UNKNOWN_PARTITION, 2: None}
-    assert pipeline.intake.used_bytes == 0
+    assert pipeline.queue.used_bytes == 0
 
 
 def test_what_waits_expires_alone_at_the_message_timeout() -> None:
@@ -378,7 +378,7 @@ def test_what_waits_expires_alone_at_the_message_timeout() -> None:
     assert found == [(0, timed_out, {"n": 0}, None), ("p", timed_out, b"plain", b"k")]
     pipeline.run(15.0)
     pipeline.poll()
-    assert (pipeline.reports[-1].tag, pipeline.intake.used_bytes, pipeline.intake.records) == (
+    assert (pipeline.reports[-1].tag, pipeline.queue.used_bytes, pipeline.queue.records) == (
         2,
         0,
         0,

@@ -13,7 +13,7 @@ from columnar_kafka.columns.arrow_input import conform
 from columnar_kafka.position import pack
 from columnar_kafka.producing import accumulator, segmenter
 from columnar_kafka.producing.arrow_batch import ArrowBatch
-from columnar_kafka.producing.batch import ArrowCall
+from columnar_kafka.producing.in_flight import ArrowCall
 from tests.support import NUMBERS, Pipeline
 
 
@@ -37,19 +37,21 @@ def arrow(
 ) -> None:
     """Accept rows {"n": number} as `Producer.produce_arrow` does."""
     data = {"n": pa.array(numbers, pa.int64())} | ({} if keys is None else {"k": keys})
-    form = pipeline._forms["t"]
-    rows = conform(pa.table(data), form.records, key=None if keys is None else "k", now_ms=5)
+    topic_format = pipeline._formats["t"]
+    rows = conform(
+        pa.table(data), topic_format.records, key=None if keys is None else "k", now_ms=5
+    )
     count = rows.columns.num_rows
     call = ArrowCall("t", count, report)
     nbytes = sum(each.nbytes for each in rows)
-    bulk = ArrowBatch(form, partition, rows, call, pipeline.now, nbytes)
-    pipeline.intake.put(bulk, nbytes, pipeline.now, count, urgent=True)
+    arrow_batch = ArrowBatch(topic_format, partition, rows, call, pipeline.now, nbytes)
+    pipeline.queue.put(arrow_batch, nbytes, pipeline.now, count, urgent=True)
 
 
 def settle(pipeline: Pipeline) -> None:
     for _ in range(100):
         pipeline.flush()
-    assert (pipeline.intake.records, pipeline.intake.used_bytes) == (0, 0)
+    assert (pipeline.queue.records, pipeline.queue.used_bytes) == (0, 0)
 
 
 def numbers(pipeline: Pipeline, partition: int = 0) -> list[int]:
@@ -141,11 +143,11 @@ def test_a_record_too_large_alone_fails_alone() -> None:
     schema = pa.schema([("n", pa.int64()), ("v", pa.binary())])
     pipeline, reports = Pipeline(schema, limit_bytes=20_000), Reports()
     table = pa.table({"n": [1, 2, 3], "v": [b"x", bytes(range(256)) * 100, b"z"]}, schema=schema)
-    form = pipeline._forms["t"]
-    form.encoder._compression = "none"  # type: ignore[attr-defined]
-    rows = conform(table, form.records, now_ms=5)
-    bulk = ArrowBatch(form, 0, rows, ArrowCall("t", 3, reports), 0.0, table.nbytes)
-    pipeline.intake.put(bulk, table.nbytes, 0.0, 3, urgent=True)
+    topic_format = pipeline._formats["t"]
+    topic_format.encoder._compression = "none"  # type: ignore[attr-defined]
+    rows = conform(table, topic_format.records, now_ms=5)
+    arrow_batch = ArrowBatch(topic_format, 0, rows, ArrowCall("t", 3, reports), 0.0, table.nbytes)
+    pipeline.queue.put(arrow_batch, table.nbytes, 0.0, 3, urgent=True)
     settle(pipeline)
     assert numbers(pipeline) == [1, 3]
     assert [each[:3] for each in reports] == [(KafkaError.MSG_SIZE_TOO_LARGE, 3, 1)]
@@ -172,8 +174,8 @@ def test_memory_is_held_until_the_last_segment_is_reported() -> None:
     for left in (20, 10, 0):
         pipeline.broker.release(1)
         pipeline.poll()
-        assert pipeline.intake.records == left
-        assert bool(pipeline.intake.used_bytes) == bool(left)
+        assert pipeline.queue.records == left
+        assert bool(pipeline.queue.used_bytes) == bool(left)
 
 
 def test_a_callback_that_raises_is_not_called_again() -> None:

@@ -58,13 +58,13 @@ def test_run_returns_how_many_records_it_reported() -> None:
 
 def test_records_without_a_callback_count_as_reported() -> None:
     pipeline = Pipeline()
-    form = pipeline._forms["t"]
-    values, nbytes = form.columns.take({"n": 1})
-    others = (None, 5, None, None)
-    pipeline.intake.put((form, 0, values, others, nbytes, 0.0), nbytes, 0.0)
+    topic_format = pipeline._formats["t"]
+    values, nbytes = topic_format.columns.take({"n": 1})
+    metadata = (None, 5, None, None)
+    pipeline.queue.put((topic_format, 0, values, metadata, nbytes, 0.0), nbytes, 0.0)
     sent(pipeline)
     assert pipeline.delivery.run() == 1
-    assert (pipeline.intake.used_bytes, pipeline.intake.records) == (0, 0)
+    assert (pipeline.queue.used_bytes, pipeline.queue.records) == (0, 0)
 
 
 @pytest.mark.parametrize("raising", [[0], [2], [4], [1, 3], [0, 1, 2, 3, 4]])
@@ -84,7 +84,7 @@ def test_a_raising_callback_loses_no_siblings_report(raising: list[int]) -> None
             raised.append(error.args[0])
     assert raised == raising
     assert sorted(seen, key=str) == [0, 1, 2, 3, 4, "refused"]
-    assert (pipeline.intake.used_bytes, pipeline.intake.records) == (0, 0)
+    assert (pipeline.queue.used_bytes, pipeline.queue.records) == (0, 0)
 
 
 def test_a_raising_callback_of_a_record_alone_gives_its_memory_back() -> None:
@@ -95,7 +95,7 @@ def test_a_raising_callback_of_a_record_alone_gives_its_memory_back() -> None:
     with pytest.raises(LookupError):
         pipeline.delivery.run()
     assert pipeline.delivery.run() == 0
-    assert (pipeline.intake.used_bytes, pipeline.intake.records) == (0, 0)
+    assert (pipeline.queue.used_bytes, pipeline.queue.records) == (0, 0)
 
 
 def test_the_memory_of_a_segment_is_given_back_with_its_last_report() -> None:
@@ -106,10 +106,10 @@ def test_the_memory_of_a_segment_is_given_back_with_its_last_report() -> None:
     sent(pipeline)
     with pytest.raises(LookupError):
         pipeline.delivery.run()
-    assert pipeline.intake.records == 1
-    assert pipeline.intake.used_bytes > 0
+    assert pipeline.queue.records == 1
+    assert pipeline.queue.used_bytes > 0
     pipeline.delivery.run()
-    assert (pipeline.intake.used_bytes, pipeline.intake.records) == (0, 0)
+    assert (pipeline.queue.used_bytes, pipeline.queue.records) == (0, 0)
 
 
 def test_a_callback_may_produce_and_poll() -> None:
@@ -125,7 +125,7 @@ def test_a_callback_may_produce_and_poll() -> None:
     pipeline.produce({"n": 0}, on_delivery=again)
     pipeline.flush()
     assert seen == [0, 1, 2, 3, 4, 5]
-    assert (pipeline.intake.used_bytes, pipeline.intake.records) == (0, 0)
+    assert (pipeline.queue.used_bytes, pipeline.queue.records) == (0, 0)
 
 
 def test_a_callback_that_polls_is_not_called_again_for_its_own_record() -> None:
@@ -185,4 +185,4 @@ def test_a_failed_plain_message_is_reported_without_a_position() -> None:
         b"k",
         None,
     )
-    assert (pipeline.intake.used_bytes, pipeline.intake.records) == (0, 0)
+    assert (pipeline.queue.used_bytes, pipeline.queue.records) == (0, 0)

@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException
 from columnar_kafka import Producer
 from columnar_kafka.errors import ConfigError, RowError, SchemaError
 from columnar_kafka.position import pack
-from columnar_kafka.producing.report import encode_headers
+from columnar_kafka.producing.arguments import encode_headers
 from columnar_kafka.testing.memory import MemoryKafka, MemoryProducer
 from tests.support import Sent, _records
 
@@ -90,7 +90,7 @@ def make(memory: MemoryProducer, request: pytest.FixtureRequest) -> Any:
 
     def factory(**config: Any) -> InMemory:
         producer = InMemory(memory, **config)
-        request.addfinalizer(producer._sender.stop)
+        request.addfinalizer(producer._buffer.sender.stop)
         producer.set_schema("t", SCHEMA)
         return producer
 
@@ -129,7 +129,7 @@ def test_records_arrive_and_are_reported_one_by_one(kafka: MemoryKafka, make: An
         (None, row(n), pack(0, n, 3)) for n in range(3)
     ]
     assert len(producer) == 0
-    assert (producer._intake.used_bytes, producer._intake.records) == (0, 0)
+    assert (producer._buffer.queue.used_bytes, producer._buffer.queue.records) == (0, 0)
 
 
 def test_a_row_used_again_changes_nothing_sent(kafka: MemoryKafka, make: Any) -> None:
@@ -213,7 +213,7 @@ def test_a_wrong_argument_is_a_type_error_and_nothing_is_taken(
     producer = make()
     with pytest.raises(TypeError):
         producer.produce("t", **given)
-    assert (len(producer), producer._intake.used_bytes) == (0, 0)
+    assert (len(producer), producer._buffer.queue.used_bytes) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_what_no_column_or_message_can_hold_is_refused_before_it_is_taken(
     producer.set_schema("new", SCHEMA)
     with pytest.raises((ValueError, OverflowError, TypeError, KafkaException)):
         producer.produce("t" if known else "new", row(1), **given)
-    assert (len(producer), producer._intake.used_bytes) == (0, 0)
+    assert (len(producer), producer._buffer.queue.used_bytes) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_a_row_known_to_be_wrong_is_refused_at_once(make: Any, value: Any, reaso
     with pytest.raises(RowError) as raised:
         producer.produce("t", value)
     assert raised.value.reason.startswith(reason)
-    assert (len(producer), producer._intake.used_bytes) == (0, 0)
+    assert (len(producer), producer._buffer.queue.used_bytes) == (0, 0)
 
 
 @pytest.mark.parametrize(("name", "given"), [("key", b"k"), ("headers", [("h", b"v")])])
@@ -265,7 +265,7 @@ def test_what_the_metadata_has_no_place_for_is_refused(make: Any, name: str, giv
     with pytest.raises(RowError) as raised:
         producer.produce("t", row(1), **{name: given})
     assert raised.value.reason == (
-        f"columnar.metadata=id has no place for a record's {name}: "
+        f"columnar.metadata=id does not store a record's {name}: "
         f"add {name!r} to it, or produce without"
     )
     producer.produce("t", b"plain", **{name: given})
@@ -289,7 +289,7 @@ def test_a_partition_that_does_not_exist_is_refused_and_nothing_is_charged(make:
     for value in (row(1), b"plain"):
         with pytest.raises(KafkaException):
             producer.produce("t", value, partition=1)
-    assert (len(producer), producer._intake.used_bytes) == (0, 0)
+    assert (len(producer), producer._buffer.queue.used_bytes) == (0, 0)
 
 
 # --- batches ------------------------------------------------------------------------------------
@@ -358,7 +358,7 @@ def test_a_purge_reports_what_it_gives_up(make: Any, memory: MemoryProducer) -> 
     producer.purge()
     producer.poll(0)
     assert errors == [KafkaError._PURGE_QUEUE] * 2
-    assert (len(producer), producer._intake.used_bytes) == (0, 0)
+    assert (len(producer), producer._buffer.queue.used_bytes) == (0, 0)
 
 
 def test_close_flushes_and_ends_the_thread(kafka: MemoryKafka, make: Any) -> None:
@@ -368,7 +368,7 @@ def test_close_flushes_and_ends_the_thread(kafka: MemoryKafka, make: Any) -> Non
     producer.close()
     assert seen == [None]
     assert [each.value for each in sent(kafka)] == [row(1)]
-    assert not producer._sender._thread.is_alive()
+    assert not producer._buffer.sender._thread.is_alive()
     with pytest.raises(RuntimeError, match="Producer has been closed"):
         producer.produce("t", row(2))
 
@@ -392,7 +392,7 @@ def test_a_raising_report_passes_through_and_the_next_poll_goes_on(make: Any) ->
         producer.flush(10)
     assert producer.flush(10) == 0
     assert seen == [None]
-    assert (len(producer), producer._intake.used_bytes) == (0, 0)
+    assert (len(producer), producer._buffer.queue.used_bytes) == (0, 0)
 
 
 # --- subclasses ---------------------------------------------------------------------------------

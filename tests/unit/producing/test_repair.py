@@ -35,10 +35,10 @@ def settle(pipeline: Pipeline) -> None:
     for _ in range(500):
         pipeline.run()
         pipeline.poll()
-        if not pipeline.intake.records:
+        if not pipeline.queue.records:
             break
     pipeline.run()
-    assert pipeline.intake.used_bytes == 0
+    assert pipeline.queue.used_bytes == 0
     assert repr(pipeline.sender) == "<Sender 0 sealed, 0 encoded>"
 
 
@@ -61,14 +61,14 @@ def test_what_comes_after_is_cut_before_it_is_sent() -> None:
     pipeline.kafka.create_topic("t", max_message_bytes=4000)
     produce(pipeline, range(100))
     settle(pipeline)
-    limits = pipeline._forms["t"].limits
+    limits = pipeline._formats["t"].limits
     assert (limits.most, limits.target, limits.window) == (4000 - HEADER_BYTES, 3488, 4000)
     stored = pipeline.kafka.count("t")
     produce(pipeline, range(100, 200))
     pipeline.sender.seal()
     pipeline.run()
     handed_over = 0
-    while pipeline.intake.records:
+    while pipeline.queue.records:
         handed_over += pipeline.acknowledge()
         pipeline.delivery.run()
         pipeline.run()

@@ -35,10 +35,10 @@ def outcomes(pipeline: Pipeline) -> list[tuple[Any, int | None]]:
 
 
 def nothing_is_left(pipeline: Pipeline) -> bool:
-    parts = (pipeline.intake, pipeline.accumulator, pipeline.sender, pipeline.delivery)
-    limit = pipeline.intake.limit_bytes
+    parts = (pipeline.queue, pipeline.accumulator, pipeline.sender, pipeline.delivery)
+    limit = pipeline.queue.limit_bytes
     return [repr(part) for part in parts] == [
-        f"<Intake 0/{limit} bytes, 0 records>",
+        f"<RecordQueue 0/{limit} bytes, 0 records>",
         "<Accumulator 0 open, 0 sealed, 0 waiting>",
         "<Sender 0 sealed, 0 encoded>",
         "<Delivery 0 outcomes to report, 0 in flight>",
@@ -57,7 +57,7 @@ def test_a_segment_is_one_message_without_key_at_its_latest_records_time() -> No
     assert (message.key(), message.timestamp()) == (None, (1, 900))
     header, _ = parse_headers(message.headers())
     assert (header.rows, header.timestamp_min, header.timestamp_max) == (2, 700, 900)
-    assert header.schema == pipeline._forms["t"].fingerprint
+    assert header.schema == pipeline._formats["t"].fingerprint
 
 
 def test_a_record_from_the_future_does_not_date_its_neighbours() -> None:
@@ -181,10 +181,10 @@ def test_refused_rows_count_as_memory_until_they_are_reported() -> None:
     pipeline = Pipeline(pa.schema([("text", pa.string())]))
     for _ in range(10):
         pipeline.produce({"text": "x" * 10_000 + "\ud800"})
-    before = pipeline.intake.used_bytes
+    before = pipeline.queue.used_bytes
     pipeline.sender.seal()
     pipeline.run()
-    assert pipeline.intake.used_bytes == before
+    assert pipeline.queue.used_bytes == before
     pipeline.poll()
     assert nothing_is_left(pipeline)
 
@@ -346,7 +346,7 @@ class _Failing:
 
 def test_a_record_that_cannot_be_written_fails_alone() -> None:
     pipeline = Pipeline()
-    form = pipeline._forms["t"]
+    form = pipeline._formats["t"]
     object.__setattr__(form, "encoder", _Failing(form.encoder, 5))
     pipeline.numbers(*range(9))
     pipeline.flush()
@@ -459,16 +459,16 @@ def test_memory_is_charged_in_every_form_and_given_back_at_the_last_report(
     pipeline = Pipeline(members=members, segment_rows=100)
     pipeline.broker.hold()
     pipeline.numbers(*range(99))
-    charges = [pipeline.intake.used_bytes]
+    charges = [pipeline.queue.used_bytes]
     pipeline.numbers(99)
     pipeline.run()
-    charges.append(pipeline.intake.used_bytes)
+    charges.append(pipeline.queue.used_bytes)
     pipeline.broker.release()
     pipeline.acknowledge()
-    charges.append(pipeline.intake.used_bytes)
+    charges.append(pipeline.queue.used_bytes)
     assert all(charges)
     assert charges == sorted(charges, reverse=True)
-    assert pipeline.intake.records == 100
+    assert pipeline.queue.records == 100
     pipeline.delivery.run()
     assert nothing_is_left(pipeline)
 

@@ -180,8 +180,8 @@ class Producing(RuleBasedStateMachine):
     @invariant()
     def unreported_records_are_counted(self) -> None:
         reported = len(self.pipeline.reports)
-        assert self.pipeline.intake.records == len(self.accepted) - reported
-        assert self.pipeline.intake.used_bytes >= 0
+        assert self.pipeline.queue.records == len(self.accepted) - reported
+        assert self.pipeline.queue.used_bytes >= 0
 
     def teardown(self) -> None:
         if not hasattr(self, "pipeline"):
@@ -195,7 +195,7 @@ class Producing(RuleBasedStateMachine):
             pipeline.run(pipeline.now + 0.1)
             self.poll()
         assert sorted(report.tag for report in pipeline.reports) == [*self.accepted]
-        assert (pipeline.intake.used_bytes, pipeline.intake.records) == (0, 0)
+        assert (pipeline.queue.used_bytes, pipeline.queue.records) == (0, 0)
         assert pipeline.delivery.in_librdkafka == 0
         stored = {
             partition: [int((record.key or b"").decode()) for record in pipeline.sent(partition)]

@@ -1,0 +1,104 @@
+"""`produce_batch`: a list of messages, each accepted or given its error, as by confluent-kafka."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from columnar_kafka.columns.row_objects import is_row
+from columnar_kafka.errors import RowError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from columnar_kafka.producing.record_block import Callback
+
+__all__ = ["pass_messages_on", "produce_messages"]
+
+
+def produce_messages(
+    produce: Callable[..., None],
+    messages: list[dict[str, Any]],
+    partition: int,
+    callback: Callback,
+) -> int:
+    """Produce each message with the arguments it has, or these; return how many were accepted.
+
+    A message that was not accepted gets its error under ``_error``.
+
+    Raises:
+        TypeError: not a list of messages, or no partition (as confluent-kafka); none is accepted.
+    """
+    operator.index(partition)
+    _check_messages(messages)
+    accepted = 0
+    for message in messages:
+        try:
+            produce(
+                message.get("value"),
+                message.get("key"),
+                message.get("partition", partition),
+                callback=message.get("callback") or callback,
+                timestamp=message.get("timestamp", 0),
+                headers=message.get("headers"),
+            )
+        except BufferError:
+            message["_error"] = _failed(KafkaError._QUEUE_FULL)
+        except RowError as error:
+            message["_error"] = error.kafka_error
+        except KafkaException as error:
+            message["_error"] = _failed(error.args[0].code())
+        else:
+            accepted += 1
+    return accepted
+
+
+def _check_messages(messages: Any) -> None:
+    if not isinstance(messages, list):
+        raise TypeError("messages must be a list")
+    for i, message in enumerate(messages):
+        if not isinstance(message, dict):
+            raise TypeError(f"Message at index {i} must be a dict")
+        value, key = message.get("value"), message.get("key")
+        if not (isinstance(value, bytes | str | dict | None) or is_row(value)):
+            raise TypeError(f"Message value at index {i} must be bytes or str")
+        if not isinstance(key, bytes | str | None):
+            raise TypeError(f"Message key at index {i} must be bytes or str")
+        if not isinstance(message.get("partition", -1), int):
+            raise TypeError(f"Message partition at index {i} must be int")
+
+
+def _failed(code: int) -> KafkaError:
+    """Return an error with the text that confluent-kafka's `produce_batch` has for it."""
+    return KafkaError(code, f"Message failed: {KafkaError(code).str()}")
+
+
+def pass_messages_on(
+    produce_batch: Callable[[Any], int], messages: Any, wrap: Callable[[Callback], Callback]
+) -> int:
+    """Call confluent-kafka's `produce_batch` with the messages' callbacks wrapped."""
+    if not _have_callbacks(messages):
+        return produce_batch(messages)
+    copies = [
+        message
+        if message.get("callback") is None
+        else {**message, "callback": wrap(message["callback"])}
+        for message in messages
+    ]
+    try:
+        return produce_batch(copies)
+    finally:
+        for message, copy in zip(messages, copies, strict=True):
+            if "_error" in copy:
+                message["_error"] = copy["_error"]
+
+
+def _have_callbacks(messages: Any) -> bool:
+    """Whether these are messages at all, and some have a callback of their own."""
+    return (
+        isinstance(messages, list)
+        and all(isinstance(message, dict) for message in messages)
+        and any(message.get("callback") is not None for message in messages)
+    )

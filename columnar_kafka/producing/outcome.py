@@ -1,0 +1,169 @@
+"""What became of accepted records: stored or failed, and which reports say so to whom."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import KafkaError
+
+from columnar_kafka import position
+from columnar_kafka.message import plain_message
+from columnar_kafka.producing.in_flight import CallPart, FailedRecord, PlainMessage
+from columnar_kafka.producing.report import ArrowReport, OneRow, reports
+
+if TYPE_CHECKING:
+    import confluent_kafka
+
+    from columnar_kafka.producing.in_flight import ArrowCall, EncodedSegment
+    from columnar_kafka.producing.record_block import Callback
+
+__all__ = ["CallOutcome", "Outcome", "outcome_of", "outcome_of_failed"]
+
+_NOT_REJECTED: Final = (
+    KafkaError._PURGE_QUEUE,
+    KafkaError._PURGE_INFLIGHT,
+    KafkaError._VALUE_SERIALIZATION,
+)
+
+
+class Outcome:
+    """Records that are stored or have failed. `claimed` by the thread that runs their reports."""
+
+    records_per_report = 1
+
+    def __init__(self, reports: int, charged_bytes: int, error: KafkaError | None) -> None:
+        self.reports = reports
+        self.error = error
+        self.reported = 0
+        self.claimed = False
+        self.charged_bytes = charged_bytes
+        self.records = reports * self.records_per_report
+
+    @property
+    def reported_records(self) -> int:
+        """How many records are reported whose memory is not released yet."""
+        return min(self.reported * self.records_per_report, self.records)
+
+    def failures(self) -> tuple[int, int]:
+        """Return how many records have failed, and 1 if Kafka or its limits rejected them."""
+        if self.error is None:
+            return 0, 0
+        return self.records, int(self.error.code() not in _NOT_REJECTED)
+
+    def callback(self, index: int) -> Callback:
+        """Return the callback of one report."""
+        raise NotImplementedError
+
+    def report(self, index: int) -> tuple[KafkaError | None, Any]:
+        """Return the arguments of that callback."""
+        raise NotImplementedError
+
+
+class _SegmentOutcome(Outcome):
+    """The records of a segment that was acknowledged or has failed."""
+
+    def __init__(
+        self,
+        segment: EncodedSegment,
+        error: KafkaError | None,
+        source: confluent_kafka.Message | None,
+    ) -> None:
+        super().__init__(len(segment.block), segment.charged_bytes, error)
+        self._block = segment.block
+        offset = source.offset() if source is not None and error is None else None
+        self._message = reports(
+            segment.block,
+            topic=segment.topic,
+            partition=segment.partition,
+            offset=offset,
+            count=self.reports,
+            error=error,
+            acknowledged=source,
+            latency=_age(segment.accepted_at),
+        )
+
+    def callback(self, index: int) -> Callback:
+        return self._block.callbacks[index]
+
+    def report(self, index: int) -> tuple[KafkaError | None, Any]:
+        return self.error, self._message(index)
+
+
+class _SingleOutcome(Outcome):
+    """One plain message, or one record that failed on its own."""
+
+    def __init__(
+        self, message: Any, callback: Callback, error: KafkaError | None, charged_bytes: int
+    ) -> None:
+        super().__init__(1, charged_bytes, error)
+        self._message = message
+        self._callback = callback
+
+    def callback(self, index: int) -> Callback:
+        return self._callback
+
+    def report(self, index: int) -> tuple[KafkaError | None, Any]:
+        return self.error, self._message
+
+
+class CallOutcome(Outcome):
+    """Some of the records of one `produce_arrow`. The last ones bring its report."""
+
+    def __init__(self, call: ArrowCall, part: CallPart, charged_bytes: int) -> None:
+        self.records_per_report = part.records
+        super().__init__(1, charged_bytes, part.error)
+        self._call = call
+        self._part = part
+
+    def callback(self, index: int) -> Callback:
+        """See `Outcome`: None but for the last of the call's parts."""
+        return self._call.callback if self._call.part_done(self._part) else None
+
+    def report(self, index: int) -> tuple[KafkaError | None, Any]:
+        """See `Outcome`."""
+        return self._call.error, ArrowReport(self._call)
+
+
+def outcome_of(
+    message: EncodedSegment | PlainMessage,
+    error: KafkaError | None,
+    source: confluent_kafka.Message | None,
+) -> Outcome:
+    """Return the outcome of a message; `source` is librdkafka's, if it ever had the message."""
+    if not isinstance(message, PlainMessage):
+        if message.call is None:
+            return _SegmentOutcome(message, error, source)
+        count = len(message.block)
+        offset = source.offset() if source is not None and error is None else None
+        last = None if offset is None else position.pack(offset, count - 1, count)
+        part = CallPart(count, error, message.partition, last)
+        return CallOutcome(message.call, part, message.charged_bytes)
+    if source is not None:
+        report = plain_message(source)
+        return _SingleOutcome(report, message.callback, error, message.charged_bytes)
+    assert error is not None
+    row = OneRow((message.value, message.key, message.timestamp, message.headers))
+    failed = FailedRecord(
+        message.topic, message.partition, row, error, message.callback, message.accepted_at
+    )
+    return outcome_of_failed(failed, message.charged_bytes)
+
+
+def outcome_of_failed(failed: FailedRecord, charged_bytes: int) -> Outcome:
+    """Return the outcome of a record that librdkafka never had."""
+    report = reports(
+        failed.row,
+        topic=failed.topic,
+        partition=failed.partition,
+        offset=None,
+        count=1,
+        error=failed.error,
+        acknowledged=None,
+        latency=_age(failed.accepted_at),
+    )
+    return _SingleOutcome(report(0), failed.callback, failed.error, charged_bytes)
+
+
+def _age(accepted_at: float) -> float:
+    return max(0.0, time.monotonic() - accepted_at)
