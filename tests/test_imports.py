@@ -46,9 +46,12 @@ producing.accumulator  producing.partition_queue  producing.delivery  producing.
 producing.sender  producing.transaction  producing.producer
 
 consuming  consuming.settings  consuming.record  consuming.offset_store  consuming.lag
-consuming.turn  consuming.handout  consuming.feed  consuming.time_lookup
+consuming.turn  consuming.kafka_message  consuming.open_segment  consuming.handout
+consuming.start_positions  consuming.fetch_buffer  consuming.poller  consuming.feed
+consuming.time_lookup
 consuming.arrow  consuming.arrow.projection  consuming.arrow.pruning
-consuming.arrow.table_builder  consuming.arrow.table_feed  consuming.arrow.batch_reader
+consuming.arrow.table_builder  consuming.arrow.rows_ahead  consuming.arrow.table_feed
+consuming.arrow.batch_reader
 consuming.consumer
 
 serializing  share

@@ -23,7 +23,7 @@ from columnar_kafka.config import merge_arguments
 from columnar_kafka.consuming.arrow.batch_reader import deadline_after, seconds_left, stream
 from columnar_kafka.consuming.arrow.projection import Projection
 from columnar_kafka.consuming.arrow.table_feed import TableFeed, TableRequest
-from columnar_kafka.consuming.feed import never
+from columnar_kafka.consuming.feed import Feed, never
 from columnar_kafka.consuming.lag import Lag, lag_of
 from columnar_kafka.consuming.offset_store import OffsetStore
 from columnar_kafka.consuming.settings import ConsumerConfig
@@ -137,7 +137,7 @@ class Consumer(StockConsumer):
         self._poll_interval = int(inner.get("max.poll.interval.ms", 300_000)) / 1000
         self._broker: ConsumerBroker = self._connect(inner)
         self._decoder = _decoder(settings)
-        self._feed = TableFeed(
+        self._feed = Feed(
             self._broker,
             OffsetStore(auto_store=settings.auto_store),
             decoder=self._decoder,
@@ -145,7 +145,9 @@ class Consumer(StockConsumer):
             before_serving=self._guarded(self._commit_if_due),
             after_serving=self._raise_pending,
         )
+        self._tables = TableFeed(self._feed)
         self._lock = self._feed.lock
+        self._buffer, self._poller = self._feed.buffer, self._feed.poller  # for `poll` alone
         self._commits_every = settings.auto_commit_interval or math.inf
         self._last_commit = time.monotonic()
         self._next_commit = self._last_commit + self._commits_every
@@ -171,12 +173,11 @@ class Consumer(StockConsumer):
         if not self._settings.unwraps:
             return super().poll(timeout)
         math.isfinite(timeout)  # or a TypeError, in confluent-kafka's words
-        feed = self._feed
-        if not self._raised and time.monotonic() < feed.due:
-            for message in feed.ready.left:  # in one step: see `handout`
+        if not self._raised and time.monotonic() < self._poller.due:
+            for message in self._buffer.ready.left:  # in one step: see `handout`
                 return message
         self._check_open()
-        return feed.next(timeout)
+        return self._feed.next(timeout)
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Any]:
         """Return up to `num_messages` records, plain messages and error events.
@@ -293,7 +294,7 @@ class Consumer(StockConsumer):
         count = _count(num_records)
         least = count if given.get("filter") is None else 1
         request = self._request(columns, least=least, most=count, **given)
-        return self._feed.find(request, timeout, stops)
+        return self._tables.find(request, timeout, stops)
 
     def _request(
         self,
@@ -417,7 +418,7 @@ class Consumer(StockConsumer):
         most = _count(num_records)
         request = self._request(columns, schema=schema, least=1, most=most, single=True, **given)
         found = stream(
-            self._feed,
+            self._tables,
             request,
             timeout=timeout,
             ends=ends,

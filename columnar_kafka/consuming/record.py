@@ -22,15 +22,15 @@ __all__ = ["Record", "RecordContext", "records"]
 class RecordContext:
     """What the records of one segment have in common.
 
-    `kind` is that of their timestamps; `appended` is the broker's time, where that is their own.
+    `append_time` is the broker's whole timestamp, where the topic takes that instead of theirs.
     """
 
     topic: str | None
     partition: int
     leader_epoch: int | None
     rows: int
-    kind: int
-    appended: tuple[int, int] | None
+    timestamp_type: int
+    append_time: tuple[int, int] | None
     error: KafkaError | None = None
 
 
@@ -45,7 +45,7 @@ class Record(Message):
 
     _parts: tuple[
         RecordContext, int, Any, Any, int, Any
-    ]  # where, position, value, key, time, headers
+    ]  # context, position, value, key, time, headers
 
     def topic(self) -> str | None:
         """Return the topic."""
@@ -82,8 +82,8 @@ class Record(Message):
 
     def timestamp(self) -> tuple[int, int]:
         """Return the record's own time, or the broker's where the topic takes that."""
-        place = self._parts[0]
-        return place.appended or (place.kind, self._parts[4])
+        context = self._parts[0]
+        return context.append_time or (context.timestamp_type, self._parts[4])
 
     def error(self) -> KafkaError | None:
         """Return None, if nobody has set an error."""
@@ -140,15 +140,19 @@ class Record(Message):
 
     def _filled(self) -> Message:
         """Return a message with everything where confluent-kafka has it."""
-        place, offset, value, key, _, headers = self._parts
-        given: Any = {"partition": place.partition, "offset": offset, "timestamp": self.timestamp()}
-        found: Any = Message(**given, latency=-1, leader_epoch=or_unset(place.leader_epoch))
-        found.set_topic(place.topic)
+        context, offset, value, key, _, headers = self._parts
+        given: Any = {
+            "partition": context.partition,
+            "offset": offset,
+            "timestamp": self.timestamp(),
+        }
+        found: Any = Message(**given, latency=-1, leader_epoch=or_unset(context.leader_epoch))
+        found.set_topic(context.topic)
         found.set_value(value)
         found.set_key(key)
         found.set_headers(headers)
-        found.set_error(place.error)
-        found._rows = place.rows
+        found.set_error(context.error)
+        found._rows = context.rows
         return found  # type: ignore[no-any-return]
 
 
@@ -160,7 +164,7 @@ def _record(parts: Any) -> Record:
 
 
 def records(
-    place: RecordContext,
+    context: RecordContext,
     first: int,
     values: Iterable[Any],
     keys: Iterable[bytes | None],
@@ -170,7 +174,7 @@ def records(
     """Return records that lie one after the other, from the position `first` on."""
     new = Record.__new__
     found: list[Message] = []
-    for parts in zip(repeat(place), count(first), values, keys, times, headers, strict=False):
+    for parts in zip(repeat(context), count(first), values, keys, times, headers, strict=False):
         record = new(Record)
         record._parts = parts
         found.append(record)

@@ -156,7 +156,7 @@ class Segment:
 
     def __repr__(self) -> str:
         return (
-            f"<Segment {self.topic}[{self.partition}]@{self.kafka_offset} "
+            f"<Segment {self._where} "
             f"{self.header.segment}: {self.rows} rows, {len(self._data)} bytes>"
         )
 
@@ -272,7 +272,7 @@ class Segment:
 
     @property
     def _where(self) -> str:
-        return f"{self.topic}[{self.partition}]@{self.kafka_offset}"
+        return position.address(self.topic, self.partition, self.kafka_offset)
 
     def _open(self) -> Opened:
         if self._opened is None:

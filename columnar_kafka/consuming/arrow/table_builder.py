@@ -18,6 +18,7 @@ from columnar_kafka.columns.kafka_column import HEADERS, TIMESTAMP, header_array
 from columnar_kafka.columns.layouts import filled, filled_table, one_array
 from columnar_kafka.consuming.arrow.projection import PLACE, SelectedRows
 from columnar_kafka.consuming.arrow.pruning import rules_out
+from columnar_kafka.consuming.kafka_message import address_of
 from columnar_kafka.errors import RowError, SchemaError
 from columnar_kafka.plain.base import decode
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, check_growth
@@ -88,7 +89,7 @@ def segment_rows(
             return SelectedRows(None, passed)
         return SelectedRows(plan.shaped(decoded.table(plan), matching), passed)
     except SchemaError as error:
-        where = f"{segment.topic}[{segment.partition}]@{segment.kafka_offset}"
+        where = position.address(segment.topic, segment.partition, segment.kafka_offset)
         raise SchemaError(f"segment at {where}: {error.reason}") from error
 
 
@@ -179,7 +180,7 @@ def plain_rows(
         matching, _ = plan.matching(table, table.num_rows)
         return SelectedRows(plan.shaped(table, matching) if len(matching) else None, good)
     except SchemaError as error:
-        raise SchemaError(f"plain message at {_place(first)}: {error.reason}") from error
+        raise SchemaError(f"plain message at {address_of(first)}: {error.reason}") from error
 
 
 def _table_of(form: Any, message: Message, limits: DecodeLimits) -> pa.Table:
@@ -200,12 +201,8 @@ def _columns(values: pa.Array) -> pa.Table:
 def _undecodable(message: Message, what: str, why: str | None) -> RowError:
     codes = {"key": KafkaError._KEY_DESERIALIZATION, "value": KafkaError._VALUE_DESERIALIZATION}
     at = position.pack(message.offset() or 0)
-    where = f"plain message at {_place(message)} (position {at})"
+    where = f"plain message at {address_of(message)} (position {at})"
     return RowError(f"{where}: its {what} cannot be decoded: {why}", code=codes[what])
-
-
-def _place(message: Message) -> str:
-    return f"{message.topic()}[{message.partition()}]@{message.offset()}"
 
 
 def _plain_members(

@@ -77,8 +77,8 @@ def twins(draw: st.DrawFn) -> tuple[Any, Any]:
         partition=draw(st.integers(-1, 1)),
         leader_epoch=epoch,
         rows=rows,
-        kind=kind,
-        appended=stamp if kind == TIMESTAMP_LOG_APPEND_TIME else None,
+        timestamp_type=kind,
+        append_time=stamp if kind == TIMESTAMP_LOG_APPEND_TIME else None,
     )
     at = position.pack(draw(st.integers(0, 1)), draw(st.integers(0, rows - 1)), rows)
     value = draw(st.sampled_from([{}, {"n": 1}, {"n": 2}, {"a": 1, "b": None}]))
@@ -139,7 +139,9 @@ def test_a_record_is_pickled_and_copied(pair: tuple[Any, Any]) -> None:
 
 
 def test_setting_a_records_topic_and_error_leaves_its_neighbours() -> None:
-    place = RecordContext(topic="t", partition=0, leader_epoch=None, rows=2, kind=1, appended=None)
+    place = RecordContext(
+        topic="t", partition=0, leader_epoch=None, rows=2, timestamp_type=1, append_time=None
+    )
     one, two = records(place, 0, [{}, {}], [None, None], [0, 0], [None, None])
     one.set_topic("u")  # type: ignore[attr-defined]
     one.set_error(KafkaError(KafkaError._FAIL))

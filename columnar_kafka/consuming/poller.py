@@ -1,0 +1,332 @@
+"""Calls librdkafka for the feed: every 100 ms at least, so that its group takes it for alive.
+
+A message that was inside librdkafka's poll is destroyed by an exception, as a signal's handler
+raises it there. librdkafka's position is behind that message then, and what a rebalance's callbacks
+had to do may be undone. So before the next poll the poller recovers: see `Poller._recover`.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+import confluent_kafka
+from confluent_kafka import OFFSET_INVALID, KafkaException, TopicPartition
+
+from columnar_kafka import position
+from columnar_kafka.consuming import fetch_buffer
+from columnar_kafka.consuming.kafka_message import has_offset, partition_of
+from columnar_kafka.offsets import key_of
+from columnar_kafka.segment.headers import is_segment
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Iterable
+
+    from columnar_kafka.broker.base import ConsumerBroker
+    from columnar_kafka.consuming.fetch_buffer import FetchBuffer
+    from columnar_kafka.consuming.offset_store import OffsetStore
+    from columnar_kafka.consuming.start_positions import StartPositions
+    from columnar_kafka.consuming.turn import Turn
+    from columnar_kafka.offsets import Partition
+
+__all__ = ["PLAIN_TOGETHER", "Poller"]
+
+SERVE_EVERY: Final = 0.1
+_LONG_AGO: Final = -float("inf")
+
+_LOOKUP: Final = 1.0
+_LONGEST_LOOKUP: Final = 10.0
+PLAIN_TOGETHER: Final = 100
+"""Plain messages that are fetched and made ready together, at most."""
+_AT_ONCE: Final = 10
+
+_RETRIABLE: Final = frozenset(
+    {
+        confluent_kafka.KafkaError._TIMED_OUT,
+        confluent_kafka.KafkaError._TRANSPORT,
+        confluent_kafka.KafkaError._WAIT_COORD,
+        confluent_kafka.KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        confluent_kafka.KafkaError.COORDINATOR_NOT_AVAILABLE,
+        confluent_kafka.KafkaError.NOT_COORDINATOR,
+    }
+)
+
+
+class Poller:
+    """Fetches messages into the buffer, serves callbacks, and throttles what is fetched.
+
+    `due` is when librdkafka has to be served again, before anything else is handed out.
+    Thread-safe: one thread at a time has the `Turn` to call librdkafka. Callbacks of librdkafka run
+    in that thread, and may call all of this again.
+    """
+
+    def __init__(
+        self,
+        broker: ConsumerBroker,
+        buffer: FetchBuffer,
+        starts: StartPositions,
+        offsets: OffsetStore,
+        *,
+        lock: threading.RLock,
+        turn: Turn,
+        clock: Callable[[], float],
+        tells_ends: bool,
+        before_serving: Callable[[], None],
+    ) -> None:
+        """Fetch from `broker`. The feed describes `tells_ends` and `before_serving`."""
+        self.due = clock() + SERVE_EVERY
+        self._broker = broker
+        self._buffer = buffer
+        self._starts = starts
+        self._offsets = offsets
+        self._lock = lock
+        self._turn = turn
+        self._clock = clock
+        self._tells_ends = tells_ends
+        self._before_serving = before_serving
+        self._is_closed = False
+        self.is_interrupted = False  # in a poll of librdkafka's, or a callback of a rebalance's
+        self._throttled: dict[Partition, TopicPartition] = {}  # paused inside, not by the user
+
+    def serve_soon(self) -> None:
+        """Let librdkafka be heard before anything else is handed out: a rebalance may be due."""
+        self.due = _LONG_AGO
+
+    def interrupted(self) -> None:
+        """Note that an exception has cut short what is done in a poll or a rebalance."""
+        self.is_interrupted, self.due = True, _LONG_AGO
+
+    def close(self) -> None:
+        """Fetch nothing more: who waits for a message gets a RuntimeError."""
+        self._throttled.clear()
+        self._is_closed, self.due = True, _LONG_AGO
+
+    # --- fetching -------------------------------------------------------------------------------
+
+    def step(self, deadline: float) -> float:
+        """Return for how long librdkafka may be waited for at once."""
+        return min(self._turn.step(SERVE_EVERY), max(0.0, deadline - self._clock()))
+
+    def serve_if_due(self) -> None:
+        """Serve librdkafka where it is due, without waiting."""
+        if self._clock() >= self.due:
+            self.serve(0)
+
+    def serve(self, timeout: float, *, resumes: bool = False) -> None:
+        """Let librdkafka run callbacks and fetch one message, which is buffered.
+
+        It is asked again after an event: a rebalance may follow, and take away what is buffered.
+        """
+        while (new := self.fetch(1, timeout, resumes=resumes)) and not has_offset(new[0]):
+            timeout = 0
+
+    def fetch_together(self) -> None:
+        """Fetch what has arrived behind a plain message: many cost little more than one.
+
+        A few at a time: there may be segments among them, which are large.
+        """
+        while (count := self._count_together()) > 0:
+            if len(self.fetch(count, 0)) < count:
+                break
+
+    def _count_together(self) -> int:
+        """Return how many messages more may be fetched at once, if the last is a plain one."""
+        with self._lock:
+            buffered = self._buffer.buffered
+            last = buffered[-1] if buffered else None
+            if last is None or last.error() is not None or is_segment(last.headers()):
+                return 0
+            room = min(PLAIN_TOGETHER, fetch_buffer.MOST_MESSAGES) - len(buffered)
+            return 0 if self._buffer.is_full() else min(_AT_ONCE, room)
+
+    def fetch(
+        self, count: int, timeout: float, *, resumes: bool = False, throttles: bool = True
+    ) -> list[confluent_kafka.Message]:
+        """Let librdkafka run callbacks and fetch up to `count` messages, which are buffered.
+
+        Each is waited for; or, while another thread has its turn, the end of that. When much is
+        buffered then it `throttles`: librdkafka fetches no more until a call `resumes`.
+        """
+        fetched: list[confluent_kafka.Message] = []
+
+        def fetch() -> None:
+            with self._lock:
+                self._prepare()
+                if resumes:
+                    self._unthrottle()
+            try:
+                # No statement of Python's for each, which would take as long as the poll. Nor one
+                # call of librdkafka's for all: an exception in it would lose them, and what a
+                # callback in it takes away could not be told from what came after.
+                polled = islice(iter(partial(self._broker.poll, timeout), None), count)
+                self._buffer.arrived.extend(polled)
+                with self._lock:
+                    fetched.extend(self._buffer.accept_arrived())
+                    self.due = self._clock() + SERVE_EVERY
+                    if throttles and self._buffer.is_full():
+                        self._throttle()
+            except BaseException:
+                self.interrupted()
+                raise
+
+        wakeup = self._turn.run(fetch)
+        if wakeup is not None:
+            wakeup.acquire(timeout=timeout)
+        return fetched
+
+    def _prepare(self) -> None:
+        """Do what has to be done before librdkafka is polled."""
+        if self._is_closed:  # by another thread, while this one waited
+            raise RuntimeError("Consumer closed")
+        self._before_serving()
+        if self.is_interrupted:
+            self._recover()
+        if self._starts.stale:  # until librdkafka has been seen without them
+            self.catch_up(list(self._starts.stale))
+        for key, offset in list(self._buffer.to_refetch.items()):
+            self._broker.seek(TopicPartition(*key, offset))
+            self._buffer.refetched(key)
+
+    def _recover(self) -> None:
+        """Make up for an exception inside a poll: for the message it destroyed, and callbacks.
+
+        Partitions are taken from librdkafka's assignment. One whose next message here is not at
+        librdkafka's position has lost messages: they are fetched again.
+        """
+        buffer, starts = self._buffer, self._starts
+        buffer.accept_arrived()
+        buffer.put_back()
+        assigned = self._broker.assignment()
+        keys = set(map(key_of, assigned))
+        buffer.revoke(starts.assigned - keys)
+        self.begin(starts.assign_unseen(keys))
+        for key in list(buffer.paused):  # what came of them may not have been parked
+            self.pause(key)
+        expected = buffer.next_offsets()
+        if self._tells_ends:  # it may be what was lost
+            self.refetch_ends()
+        for each in self._broker.position(assigned):
+            key, after = key_of(each), each.offset
+            if key not in expected and key in self._offsets.delivered:
+                expected[key] = position.unpack(self._offsets.delivered[key]).offset
+            begin = expected.get(key, -1)
+            if after >= 0 and begin != after:
+                # Of a partition that is begun, or whose log began anew, one message: the lost one.
+                begin = begin if 0 <= begin < after else after - 1
+                self._broker.seek(TopicPartition(*key, begin))
+        buffer.recount()
+        self.is_interrupted = False
+
+    # --- throttling -----------------------------------------------------------------------------
+
+    def pause(self, key: Partition) -> None:
+        """Hand out nothing of a partition that the user has paused."""
+        self._throttled.pop(key, None)
+        self._buffer.paused.add(key)
+        self._buffer.park(key)
+
+    def refetch_ends(self) -> None:
+        """Have librdkafka tell the ends of all partitions again: it does where it fetches anew.
+
+        That may take it a second.
+        """
+        self._throttle()
+        self._unthrottle()
+
+    def _throttle(self) -> None:
+        """Fetch no more; again, if a partition came or was resumed since."""
+        paused = self._buffer.paused
+        assigned = [each for each in self._broker.assignment() if key_of(each) not in paused]
+        self._throttled |= {key_of(each): each for each in assigned}
+        self._broker.pause(assigned)
+
+    def _unthrottle(self) -> None:
+        if self._throttled:
+            self._broker.resume(list(self._throttled.values()))
+            self._throttled = {}
+
+    # --- what librdkafka knows ------------------------------------------------------------------
+
+    def begin(self, keys: Iterable[Partition]) -> None:
+        """Ask for the committed offsets twice before polling reassigned partitions.
+
+        librdkafka may have gone on fetching them, and hands out what that was until it has learnt
+        where their group left off. It asks when its commits and earlier questions are answered.
+        Answers arrive in order: by the first of ours librdkafka has sent its own request, and by
+        the second it has its answer.
+        """
+        with self._lock:
+            back = self._starts.reassigned(keys)
+        if back:
+            with suppress(KafkaException):
+                self._broker.committed([TopicPartition(*each) for each in back], _LOOKUP)
+                self.look_up(self._clock())
+
+    def look_up(self, deadline: float) -> bool:
+        """Ask where the group left off; False when Kafka has to be asked again.
+
+        While another thread has its turn this waits for it, a step at most.
+        """
+        done: list[bool] = []
+        wakeup = self._turn.run(lambda: done.append(self._look_up(deadline)))
+        if wakeup is not None:
+            wakeup.acquire(timeout=self.step(deadline))
+        return any(done)
+
+    def _look_up(self, deadline: float) -> bool:
+        with self._lock:
+            keys = set(self._starts.awaiting_lookup)
+        asked = [TopicPartition(*each) for each in keys]
+        timeout = max(_LOOKUP, min(_LONGEST_LOOKUP, deadline - self._clock()))
+        try:
+            found = self._broker.committed(asked, timeout)
+        except KafkaException as error:
+            if error.args[0].retriable() or error.args[0].code() in _RETRIABLE:
+                return False
+            found = []  # nothing can be known: the segment is read from its first row
+        with self._lock:
+            self._starts.looked_up(keys, found)
+        return True
+
+    def catch_up(self, keys: Iterable[Partition] | None = None) -> None:
+        """Count as handed out what of these partitions, or all, no user ever gets.
+
+        That is the ends of transactions, and what was aborted. librdkafka's position is behind them
+        when it was polled; where nothing that was fetched before is left to hand out, so is ours.
+        For whoever has the turn and holds the lock.
+        """
+        if self.is_interrupted or self._buffer.arrived:  # then it may be behind a record
+            return
+        self._buffer.note()
+        waiting = set(map(partition_of, self._buffer.waiting()))
+        waiting |= self._buffer.to_refetch.keys()
+        assigned = self._starts.assigned
+        asked = assigned if keys is None else assigned.intersection(keys)
+        idle = [TopicPartition(*key) for key in asked - waiting]
+        delivered = self._offsets.delivered
+        skipped = []
+        for each in self._broker.position(idle) if idle else ():
+            key, at = key_of(each), position.start(each.offset)
+            before = delivered.get(key)
+            if before is None and self._starts.is_stale(key, each.offset):
+                continue
+            self._starts.forget_stale(key)
+            if at > (OFFSET_INVALID if before is None else before):
+                skipped.append((key, at, each.leader_epoch))
+        self._buffer.note_skipped(skipped)
+
+    def fetched(self, key: Partition) -> tuple[list[confluent_kafka.Message], int]:
+        """Return a partition's messages that wait to be handed out, and the offset behind them.
+
+        For whoever has the turn and holds the lock.
+        """
+        if self.is_interrupted or key in self._buffer.to_refetch:
+            return [], -1
+        self._buffer.note()
+        waiting = self._buffer.waiting()
+        found = [each for each in waiting if partition_of(each) == key]
+        [after] = self._broker.position([TopicPartition(*key)]) if found else [None]
+        return found, -1 if after is None else after.offset
