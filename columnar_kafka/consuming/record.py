@@ -1,4 +1,4 @@
-"""The records of a segment as messages, whose parts are read when they are asked for."""
+"""The records of a segment as confluent-kafka messages, without filling in every field."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Record", "RecordContext", "records"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordContext:
-    """What the records of one segment have in common.
+    """What the records of one segment have in common; `rows` is how many they are.
 
     `append_time` is the broker's whole timestamp, where the topic takes that instead of theirs.
     """
@@ -35,10 +35,10 @@ class RecordContext:
 
 
 class Record(Message):
-    """A record of a segment, made of parts that are looked at when somebody asks.
+    """A record of a segment. Its fields stay in one tuple; each method returns its own.
 
-    To fill in all that confluent-kafka has of a message takes six times as long. It keeps its own
-    value, key and headers in memory and nothing else of the segment.
+    Filling in every field of confluent-kafka's message would take six times as long. A record keeps
+    its own value, key and headers in memory, and nothing else of the segment.
     """
 
     __slots__ = ("_parts",)
@@ -53,8 +53,8 @@ class Record(Message):
 
     def partition(self) -> int | None:
         """Return the partition."""
-        found = self._parts[0].partition
-        return None if found < 0 else found
+        partition = self._parts[0].partition
+        return None if partition < 0 else partition
 
     def offset(self) -> int:
         """Return the position."""
@@ -81,12 +81,12 @@ class Record(Message):
         return self._parts[3]
 
     def timestamp(self) -> tuple[int, int]:
-        """Return the record's own time, or the broker's where the topic takes that."""
+        """Return the record's own timestamp, or the broker's where the topic takes that."""
         context = self._parts[0]
         return context.append_time or (context.timestamp_type, self._parts[4])
 
     def error(self) -> KafkaError | None:
-        """Return None, if nobody has set an error."""
+        """Return None, unless an error was set."""
         return self._parts[0].error
 
     def leader_epoch(self) -> int | None:
@@ -94,7 +94,7 @@ class Record(Message):
         return self._parts[0].leader_epoch
 
     def latency(self) -> None:
-        """Return None: nobody has produced it here."""
+        """Return None: this client did not produce it."""
 
     def set_topic(self, value: Any) -> None:
         """Replace the topic that is shown."""
@@ -139,7 +139,7 @@ class Record(Message):
         return _record, (self._parts,)
 
     def _filled(self) -> Message:
-        """Return a message with everything where confluent-kafka has it."""
+        """Return a message that has every field filled in, as confluent-kafka compares them."""
         context, offset, value, key, _, headers = self._parts
         given: Any = {
             "partition": context.partition,
@@ -171,7 +171,7 @@ def records(
     times: Iterable[int],
     headers: Iterable[Headers | None],
 ) -> list[Message]:
-    """Return records that lie one after the other, from the position `first` on."""
+    """Return consecutive records of a segment, from the position `first` on."""
     new = Record.__new__
     found: list[Message] = []
     for parts in zip(repeat(context), count(first), values, keys, times, headers, strict=False):

@@ -345,12 +345,12 @@ class TableFeed:
     ) -> _Slice | None:
         formats = request.formats
         try:
-            rows = plain_rows(messages, formats, builder.selection, request.limits)
+            rows = plain_rows(messages, formats, builder.projection, request.limits)
         except RowError:
             # Many may be as bad: what one costs must not grow with what is buffered.
             self._longest_span = 1
             raise
-        good = rows.passed
+        good = rows.examined
         is_good = good == len(messages)
         longest = min(_LONGEST_SPAN, 2 * max(self._longest_span, good)) if is_good else 2 * good
         self._longest_span = longest
@@ -389,14 +389,14 @@ class TableFeed:
 def _add_segment(opened: OpenSegment, builder: TableBuilder) -> _Slice | None:
     """Add the next rows of a segment to a table."""
     segment = opened.segment
-    rows = segment_rows(segment, opened.row, builder.left, builder.selection, opened.read)
+    rows = segment_rows(segment, opened.row, builder.left, builder.projection, opened.read)
     names = {SCHEMA_HEADER: segment.header.schema}
     if segment.header.schema_id is not None:
         names[SCHEMA_ID_HEADER] = str(segment.header.schema_id)
     where = _where("segment", opened.source, opened.at)
     if rows.table is not None and not builder.add(rows.table, segment.topic, names, where):
         return None
-    after = {opened.key: opened.at + rows.passed}
+    after = {opened.key: opened.at + rows.examined}
     return _Slice(0, after, {opened.key: opened.source}, opened)
 
 

@@ -552,7 +552,7 @@ def position_of(one: Reader) -> int | None:
 
 
 def fetch(one: Reader, times: int) -> None:
-    """Have librdkafka asked as often as that; what it has is held."""
+    """Have librdkafka asked as often as that; what it has is buffered."""
     for _ in range(times):
         one.feed.poller.serve(0)
 
@@ -1072,7 +1072,7 @@ def test_of_several_callbacks_that_raise_each_is_heard() -> None:
     assert one.numbers() == [0, 1, 2]
 
 
-# --- serving librdkafka, and what is held meanwhile -----------------------------------------------
+# --- serving librdkafka, and what is buffered meanwhile -------------------------------------------
 
 
 def test_librdkafka_is_served_every_100_ms_while_records_come_from_the_buffer() -> None:
