@@ -63,7 +63,7 @@ class Feed:
     def __init__(
         self,
         broker: ConsumerBroker,
-        ledger: OffsetStore,
+        offsets: OffsetStore,
         *,
         decoder: Decoder | None = None,
         tells_ends: bool = False,
@@ -71,27 +71,26 @@ class Feed:
         before_serving: Callable[[], None] = lambda: None,
         after_serving: Callable[[], None] = lambda: None,
     ) -> None:
-        """Hand out what `broker` receives. Without a `decoder` the usual limits hold.
+        """Hand out the messages of `broker`. Without a `decoder` the default limits hold.
 
-        `tells_ends` says that the broker sends an event at the end of a partition.
-
-        `before_serving` runs each time before librdkafka is served; `after_serving` afterwards,
-        when raising loses no record.
+        `tells_ends` says that the broker sends an event at the end of a partition. `before_serving`
+        runs each time before librdkafka is served, and `after_serving` when it may raise: no record
+        is lost by that.
         """
         self.lock = threading.RLock()  # guards the parts below, and the offset store
         self._turn = Turn(self.lock, clock)
         self._broker = broker
-        self._offsets = ledger
+        self._offsets = offsets
         self._decoder = decoder
         self.clock = clock
         self.after_serving = after_serving
-        self.starts = StartPositions(ledger)
-        self.buffer = FetchBuffer(ledger, self.starts, self._turn)
+        self.starts = StartPositions(offsets)
+        self.buffer = FetchBuffer(offsets, self.starts, self._turn)
         self.poller = Poller(
             broker,
             self.buffer,
             self.starts,
-            ledger,
+            offsets,
             lock=self.lock,
             turn=self._turn,
             clock=clock,
@@ -114,15 +113,15 @@ class Feed:
 
     @property
     def ledger(self) -> OffsetStore:
-        """What has been handed out up to now. For whoever holds the lock."""
+        """The offset store, which knows all that was handed out. The caller holds the lock."""
         self.buffer.note()
         return self._offsets
 
     def run_alone(self, function: Callable[[], T]) -> T:
-        """Run what calls librdkafka, and return what it returns; not for who holds the lock.
+        """Run a function that calls librdkafka, and return its result. The lock must not be held.
 
-        No other thread fetches messages then, which might be of before what this one does. A thread
-        that waits for one is waited for, a tenth of a second at most.
+        No other thread fetches messages meanwhile: they might be from before the function's change.
+        A thread that waits for a message is waited for, 0.1 s at most.
         """
         return self._turn.run_first(function)
 
@@ -143,7 +142,7 @@ class Feed:
         self.poller.begin(keys)
 
     def seek(self, partition: TopicPartition) -> None:
-        """Go on at another position of a partition that is assigned: librdkafka does already."""
+        """Go on at another position of an assigned partition. librdkafka was sought already."""
         with self.lock:
             key, at = key_of(partition), partition.offset
             self.buffer.drop(key)
@@ -156,11 +155,11 @@ class Feed:
         return self.starts.assigned_at(key)
 
     def serve_soon(self) -> None:
-        """Let librdkafka be heard before anything else is handed out: a rebalance may be due."""
+        """Serve librdkafka before anything else is handed out: a rebalance may be due."""
         self.poller.serve_soon()
 
     def interrupted(self) -> None:
-        """Note that an exception has cut short what is done in a rebalance."""
+        """Note that an exception has cut a rebalance's callback short."""
         self.poller.interrupted()
 
     def clear(self) -> None:
@@ -171,31 +170,31 @@ class Feed:
             self.poller.close()
 
     def revoke(self, keys: Iterable[Partition]) -> None:
-        """Forget partitions; what is buffered of them is somebody else's now."""
+        """Forget partitions and their messages: they belong to another consumer now."""
         with self.lock:
             self.buffer.revoke(keys)
 
     def pause(self, keys: Iterable[Partition]) -> None:
-        """Hand nothing of these partitions out until `resume`.
+        """Hand out nothing of these partitions until `resume`.
 
-        What is buffered of them waits, or is fetched again where that would be much, as librdkafka
-        does with what it buffers itself.
+        Their buffered messages wait. Where these are many, they are dropped and fetched again, as
+        librdkafka does with its own.
         """
         with self.lock:
             for key in keys:
                 self.poller.pause(key)
 
     def withhold(self, keys: Iterable[Partition]) -> None:
-        """Hand nothing more out of partitions that are about to go, but keep what is buffered.
+        """Hand out nothing more of partitions that are about to go, but keep what is buffered.
 
-        What another thread took after their last commit would be read again.
+        Records that another thread took after the last commit would be read again.
         """
         with self.lock:
             for key in keys:
                 self.buffer.park(key)
 
     def release(self, keys: Iterable[Partition]) -> None:
-        """Hand out what is withheld of partitions that have not gone, after all."""
+        """Hand out partitions again that were withheld and have not gone."""
         with self.lock:
             self.resume([key for key in keys if key not in self.buffer.paused])
 
@@ -213,10 +212,10 @@ class Feed:
         return messages[0] if messages else None
 
     def take(self, count: int, timeout: float, stops: Stops = never) -> list[Message]:
-        """Return up to `count`.
+        """Return up to `count` messages.
 
-        Fewer only when `timeout` seconds have passed, when it `stops`, when the next one raises
-        something, or when another thread has taken some of them at the last moment.
+        Fewer only when `timeout` seconds have passed, when it `stops`, when the next one would
+        raise, or when another thread has taken some of them at the last moment.
         """
         now = self.clock()
         if count == 1 and now < self.poller.due:
@@ -247,8 +246,8 @@ class Feed:
     def _prepare(self, count: int) -> tuple[bool, bool]:
         """Make messages ready until there are `count`, or librdkafka is to be served.
 
-        Returns whether there may be more at once, and whether those that are ready are to be handed
-        out: there are enough, or what comes next raises something.
+        Returns whether there may be more without waiting, and whether to hand out what is ready:
+        there are enough, or the next one would raise.
         """
         buffer = self.buffer
         ready = buffer.ready
@@ -269,9 +268,9 @@ class Feed:
         return is_more, len(messages) >= count
 
     def _prepare_next(self) -> bool:
-        """Make ready what comes next: a segment's next records, a plain message, or an event.
+        """Make ready what comes next: a segment's next records, plain messages, or an event.
 
-        False if there is nothing, or nothing of which it is known where to begin.
+        False if there is nothing, or if its partition awaits a lookup of where to begin.
         """
         buffer, starts = self.buffer, self.starts
         if buffer.open is not None:
@@ -300,7 +299,7 @@ class Feed:
         return True
 
     def _prepare_plain(self) -> None:
-        """Make the first message ready, and the plain ones behind it: it is cheaper than each."""
+        """Make the plain messages at the front ready together, which is cheaper than one by one."""
         buffered, starts = self.buffer.buffered, self.starts
         sources = [buffered[0]]
         if not starts.awaiting_lookup and not starts.has_any():
@@ -333,7 +332,7 @@ class Feed:
         self._offsets.opened(opened.key, segment.kafka_offset, segment.id, segment.rows)
 
     def awaits_lookup(self) -> bool:
-        """Say whether the next message waits for where its partition begins."""
+        """Say whether the next message's partition awaits a lookup of where it begins."""
         with self.lock:
             buffered = self.buffer.buffered
             if self.buffer.open is not None or not buffered:
@@ -342,9 +341,10 @@ class Feed:
             return source.error() is None and partition_of(source) in self.starts.awaiting_lookup
 
     def _wait(self, deadline: float, stops: Stops, *, may_raise: bool) -> bool:
-        """Wait for a message, for a short time; say whether the call may wait no longer.
+        """Wait a step for a message; say whether the call may wait no longer.
 
-        Not for all of the time at once: what a callback raised must not wait for a message.
+        A call does not wait all of its time at once: a callback's exception must not wait for a
+        message.
         """
         self.poller.serve(self.poller.step(deadline), resumes=True)
         self.poller.fetch_together()
@@ -357,12 +357,12 @@ class Feed:
     def segment(self, timeout: float) -> Segment | None:
         """Return the next segment whole; None after `timeout` seconds.
 
-        A segment some records of which, not all, were handed out already is returned whole again.
+        A segment is returned whole also where some of its records were handed out already.
 
         Raises:
             KafkaException: the next message is an error event (it is taken), or a plain message
                 (it stays, for `next`).
-            SegmentError: it is no segment that can be read; the next call goes on after it.
+            SegmentError: the segment cannot be read; the next call goes on after it.
         """
         deadline = self.clock() + timeout if timeout >= 0 else float("inf")
         self.poller.serve_if_due()
@@ -425,7 +425,7 @@ class Feed:
     # --- what there is --------------------------------------------------------------------------
 
     def catch_up(self, keys: Iterable[Partition] | None = None) -> None:
-        """Count as handed out what no user ever gets; see `Poller.catch_up`."""
+        """Pass what no user ever gets; see `Poller.catch_up`."""
         self.poller.catch_up(keys)
 
     def fetched(self, key: Partition) -> tuple[list[confluent_kafka.Message], int]:
@@ -438,12 +438,12 @@ class Feed:
         return self.starts.position_of(key) if delivered is None else delivered
 
     def at_end(self) -> set[Partition]:
-        """Return the partitions of which nothing was handed out since their end was told."""
+        """Return the partitions whose end was reached: nothing was handed out since."""
         with self.lock:
             return self.buffer.at_end()
 
     def forget_ends(self) -> None:
-        """Count no end that was told before, or is about to be: there may be more by now."""
+        """Forget the ends that were reached before: there may be more records by now."""
         self._turn.run_first(self._forget_ends)
 
     def _forget_ends(self) -> None:
@@ -453,7 +453,7 @@ class Feed:
 
 
 def _unreadable(source: confluent_kafka.Message, error: SegmentError) -> Message:
-    """Return the one report of a segment that cannot be read; it spans its whole Kafka offset."""
+    """Return the message that reports an unreadable segment; it stands for the whole segment."""
     topic, partition = partition_of(source)
     return Message(
         topic=topic,

@@ -63,7 +63,7 @@ class FetchBuffer:
         self.paused: set[Partition] = set()  # by the user, until resumed, as in librdkafka
         self.parked: dict[Partition, list[confluent_kafka.Message]] = {}  # buffered, but paused
         self.to_refetch: dict[Partition, int] = {}  # the offsets from which to fetch again
-        self._ends: dict[Partition, int | None] = {}  # what was handed out when the end was told
+        self._ends: dict[Partition, int | None] = {}  # what was handed out at the end
 
     def __str__(self) -> str:
         current = "no segment" if self.open is None else "a segment"
@@ -96,7 +96,7 @@ class FetchBuffer:
         return arrived
 
     def is_full(self, most: int = 0) -> bool:
-        """Say whether much is buffered, `most` messages or more than usual."""
+        """Say whether no more is to be fetched; `most` messages may be wanted at least."""
         count = len(self.buffered)
         return (count >= most and count >= MOST_MESSAGES) or self.nbytes >= MOST_BYTES
 
@@ -107,7 +107,7 @@ class FetchBuffer:
     # --- partitions -----------------------------------------------------------------------------
 
     def revoke(self, keys: Iterable[Partition]) -> None:
-        """Forget partitions; what is buffered of them is somebody else's now."""
+        """Forget partitions and their messages: they belong to another consumer now."""
         for key in list(keys):
             self._starts.revoke(key)
             self.forget(key)
@@ -137,7 +137,7 @@ class FetchBuffer:
         self.paused.clear()
 
     def park(self, key: Partition) -> None:
-        """Set aside what is buffered of a partition; or, where that is much, fetch it again."""
+        """Park a partition's messages; where they are many, have them fetched again instead."""
         self.put_back()
         mine = [message for message in self.buffered if partition_of(message) == key]
         opened = self.open
@@ -161,7 +161,7 @@ class FetchBuffer:
         self.paused.discard(key)
 
     def recount(self) -> None:
-        """Begin a generation, and count the bytes anew: a callback may have been cut short."""
+        """Count the bytes anew after an interruption, and begin a new generation."""
         self._replace(list(self.buffered), self.parked, self.open)
 
     def refetched(self, key: Partition) -> None:
@@ -222,7 +222,7 @@ class FetchBuffer:
             self.buffered.popleft()
 
     def add_plain(self, messages: list[Message], sources: list[confluent_kafka.Message]) -> None:
-        """Make the plain messages ready that are buffered first: one for each source."""
+        """Make the plain messages at the front ready: one for each source."""
         first = len(self.ready.messages)
         parts = [Part(n, n + 1, each, None, 0) for n, each in enumerate(sources, first)]
         left, nbytes = list(islice(self.buffered, len(sources), None)), bytes_of(sources)
@@ -234,7 +234,7 @@ class FetchBuffer:
         self.buffered.__init__(left)  # type: ignore[misc]
 
     def put_back(self) -> None:
-        """Buffer again what was made ready, or found, and nobody has taken."""
+        """Buffer again what is ready, or found, and was not taken."""
         if self.found is not None:
             self.found.withdraw()
         ready = self.ready
@@ -295,7 +295,7 @@ class FetchBuffer:
         self.buffered.__init__(left)  # type: ignore[misc]
 
     def note_skipped(self, positions: Iterable[tuple[Partition, int, int | None]]) -> None:
-        """Count as handed out, up to positions and leader epochs, what no user ever gets."""
+        """Count partitions as handed out up to positions, with leader epochs."""
         progress = Progress(None)
         for key, at, epoch in positions:
             progress.after[key], progress.epochs[key] = at, epoch
@@ -306,7 +306,7 @@ class FetchBuffer:
         self._ends |= progress.ends
 
     def pass_first(self, source: confluent_kafka.Message) -> Progress:
-        """Return what to note once the message that is open, or the first buffered, is whole."""
+        """Return what to note once the open segment, or else the first message, is passed whole."""
         progress = Progress(None)
         progress.messages = 0 if self.open is not None else 1
         if source.error() is None:
@@ -316,7 +316,7 @@ class FetchBuffer:
         return progress
 
     def _add_end(self, event: confluent_kafka.Message, progress: Progress) -> None:
-        """Add the end of a partition, if that is what an event tells."""
+        """Add the end of a partition, if the event says that."""
         if is_partition_end(event):
             key = partition_of(event)
             progress.ends[key] = progress.after.get(key, self._offsets.delivered.get(key))
@@ -342,13 +342,13 @@ class FetchBuffer:
         }
 
     def at_end(self) -> set[Partition]:
-        """Return the partitions of which nothing was handed out since their end was told."""
+        """Return the partitions whose end was reached: nothing was handed out since."""
         self.note()
         delivered = self._offsets.delivered
         return {key for key, after in self._ends.items() if delivered.get(key) == after}
 
     def forget_ends(self) -> bool:
-        """Forget every end that was told; say whether there was any."""
+        """Forget every end that was reached; say whether there was any."""
         self.put_back()
         left = [each for each in self.buffered if not is_partition_end(each)]
         if not self._ends and len(left) == len(self.buffered):

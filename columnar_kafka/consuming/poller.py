@@ -1,8 +1,8 @@
-"""Calls librdkafka for the feed: every 100 ms at least, so that its group takes it for alive.
+"""Calls librdkafka for the feed: every 100 ms at least, or its group would take it for dead.
 
-A message that was inside librdkafka's poll is destroyed by an exception, as a signal's handler
-raises it there. librdkafka's position is behind that message then, and what a rebalance's callbacks
-had to do may be undone. So before the next poll the poller recovers: see `Poller._recover`.
+An exception inside librdkafka's poll, as a signal's handler raises it, destroys the message that
+the poll had in hand. librdkafka's position is behind that message then, and a rebalance's callbacks
+may not have done all of their work. So the poller recovers before it polls again.
 """
 
 from __future__ import annotations
@@ -35,13 +35,16 @@ if TYPE_CHECKING:
 __all__ = ["PLAIN_TOGETHER", "Poller"]
 
 SERVE_EVERY: Final = 0.1
+"""Seconds after which librdkafka has to be served again."""
 _LONG_AGO: Final = -float("inf")
 
-_LOOKUP: Final = 1.0
+_SHORTEST_LOOKUP: Final = 1.0
 _LONGEST_LOOKUP: Final = 10.0
+"""Seconds that Kafka is given to tell committed offsets."""
+_AT_ONCE: Final = 10
+"""Plain messages that are fetched in one turn, at most."""
 PLAIN_TOGETHER: Final = 100
 """Plain messages that are fetched and made ready together, at most."""
-_AT_ONCE: Final = 10
 
 _RETRIABLE: Final = frozenset(
     {
@@ -88,19 +91,19 @@ class Poller:
         self._tells_ends = tells_ends
         self._before_serving = before_serving
         self._is_closed = False
-        self.is_interrupted = False  # in a poll of librdkafka's, or a callback of a rebalance's
-        self._throttled: dict[Partition, TopicPartition] = {}  # paused inside, not by the user
+        self.is_interrupted = False  # an exception cut a poll short, or a rebalance's callback
+        self._throttled: dict[Partition, TopicPartition] = {}  # paused here, not by the user
 
     def serve_soon(self) -> None:
         """Let librdkafka be heard before anything else is handed out: a rebalance may be due."""
         self.due = _LONG_AGO
 
     def interrupted(self) -> None:
-        """Note that an exception has cut short what is done in a poll or a rebalance."""
+        """Note that an exception has cut a poll short, or a callback of a rebalance."""
         self.is_interrupted, self.due = True, _LONG_AGO
 
     def close(self) -> None:
-        """Fetch nothing more: who waits for a message gets a RuntimeError."""
+        """Fetch nothing more: threads that wait for a message get a RuntimeError."""
         self._throttled.clear()
         self._is_closed, self.due = True, _LONG_AGO
 
@@ -116,17 +119,17 @@ class Poller:
             self.serve(0)
 
     def serve(self, timeout: float, *, resumes: bool = False) -> None:
-        """Let librdkafka run callbacks and fetch one message, which is buffered.
+        """Let librdkafka run callbacks, and buffer one message.
 
-        It is asked again after an event: a rebalance may follow, and take away what is buffered.
+        After an event it is polled again: a rebalance may follow, and take away what is buffered.
         """
         while (new := self.fetch(1, timeout, resumes=resumes)) and not has_offset(new[0]):
             timeout = 0
 
     def fetch_together(self) -> None:
-        """Fetch what has arrived behind a plain message: many cost little more than one.
+        """Fetch what librdkafka has behind a plain message: many cost little more than one.
 
-        A few at a time: there may be segments among them, which are large.
+        They are fetched a few at a time: some may be segments, which are large.
         """
         while (count := self._count_together()) > 0:
             if len(self.fetch(count, 0)) < count:
@@ -145,10 +148,10 @@ class Poller:
     def fetch(
         self, count: int, timeout: float, *, resumes: bool = False, throttles: bool = True
     ) -> list[confluent_kafka.Message]:
-        """Let librdkafka run callbacks and fetch up to `count` messages, which are buffered.
+        """Let librdkafka run callbacks, buffer up to `count` messages, and return them.
 
-        Each is waited for; or, while another thread has its turn, the end of that. When much is
-        buffered then it `throttles`: librdkafka fetches no more until a call `resumes`.
+        This waits up to `timeout` seconds for each; or for the end of another thread's turn. If the
+        buffer is full then, it `throttles`: librdkafka fetches no more until a call `resumes`.
         """
         fetched: list[confluent_kafka.Message] = []
 
@@ -158,9 +161,9 @@ class Poller:
                 if resumes:
                     self._unthrottle()
             try:
-                # No statement of Python's for each, which would take as long as the poll. Nor one
-                # call of librdkafka's for all: an exception in it would lose them, and what a
-                # callback in it takes away could not be told from what came after.
+                # Not a loop in Python, which would take as long as the polls do. Nor one batch call
+                # of librdkafka: an exception in it would lose all messages, and those from before
+                # a rebalance in it would look like those from after it.
                 polled = islice(iter(partial(self._broker.poll, timeout), None), count)
                 self._buffer.arrived.extend(polled)
                 with self._lock:
@@ -179,7 +182,7 @@ class Poller:
 
     def _prepare(self) -> None:
         """Do what has to be done before librdkafka is polled."""
-        if self._is_closed:  # by another thread, while this one waited
+        if self._is_closed:  # another thread closed it while this one waited
             raise RuntimeError("Consumer closed")
         self._before_serving()
         if self.is_interrupted:
@@ -191,10 +194,10 @@ class Poller:
             self._buffer.refetched(key)
 
     def _recover(self) -> None:
-        """Make up for an exception inside a poll: for the message it destroyed, and callbacks.
+        """Fetch again what an exception inside a poll destroyed, and catch up with rebalances.
 
-        Partitions are taken from librdkafka's assignment. One whose next message here is not at
-        librdkafka's position has lost messages: they are fetched again.
+        librdkafka's assignment is taken over. A partition whose buffered messages do not reach
+        librdkafka's position has lost some: librdkafka is sought back to them.
         """
         buffer, starts = self._buffer, self._starts
         buffer.accept_arrived()
@@ -203,10 +206,10 @@ class Poller:
         keys = set(map(key_of, assigned))
         buffer.revoke(starts.assigned - keys)
         self.begin(starts.assign_unseen(keys))
-        for key in list(buffer.paused):  # what came of them may not have been parked
+        for key in list(buffer.paused):  # their messages may not have been parked
             self.pause(key)
         expected = buffer.next_offsets()
-        if self._tells_ends:  # it may be what was lost
+        if self._tells_ends:  # the event may be what was lost
             self.refetch_ends()
         for each in self._broker.position(assigned):
             key, after = key_of(each), each.offset
@@ -214,7 +217,7 @@ class Poller:
                 expected[key] = position.unpack(self._offsets.delivered[key]).offset
             begin = expected.get(key, -1)
             if after >= 0 and begin != after:
-                # Of a partition that is begun, or whose log began anew, one message: the lost one.
+                # Where nothing is expected, or the log began anew, one message was lost.
                 begin = begin if 0 <= begin < after else after - 1
                 self._broker.seek(TopicPartition(*key, begin))
         buffer.recount()
@@ -229,15 +232,15 @@ class Poller:
         self._buffer.park(key)
 
     def refetch_ends(self) -> None:
-        """Have librdkafka tell the ends of all partitions again: it does where it fetches anew.
+        """Have librdkafka send the end events of all partitions again.
 
-        That may take it a second.
+        It does so where it fetches anew, which may take it a second.
         """
         self._throttle()
         self._unthrottle()
 
     def _throttle(self) -> None:
-        """Fetch no more; again, if a partition came or was resumed since."""
+        """Fetch no more. Called again, it includes partitions that came or were resumed since."""
         paused = self._buffer.paused
         assigned = [each for each in self._broker.assignment() if key_of(each) not in paused]
         self._throttled |= {key_of(each): each for each in assigned}
@@ -262,7 +265,7 @@ class Poller:
             back = self._starts.reassigned(keys)
         if back:
             with suppress(KafkaException):
-                self._broker.committed([TopicPartition(*each) for each in back], _LOOKUP)
+                self._broker.committed([TopicPartition(*each) for each in back], _SHORTEST_LOOKUP)
                 self.look_up(self._clock())
 
     def look_up(self, deadline: float) -> bool:
@@ -280,13 +283,13 @@ class Poller:
         with self._lock:
             keys = set(self._starts.awaiting_lookup)
         asked = [TopicPartition(*each) for each in keys]
-        timeout = max(_LOOKUP, min(_LONGEST_LOOKUP, deadline - self._clock()))
+        timeout = max(_SHORTEST_LOOKUP, min(_LONGEST_LOOKUP, deadline - self._clock()))
         try:
             found = self._broker.committed(asked, timeout)
         except KafkaException as error:
             if error.args[0].retriable() or error.args[0].code() in _RETRIABLE:
                 return False
-            found = []  # nothing can be known: the segment is read from its first row
+            found = []  # the offsets stay unknown: segments are read from their first row
         with self._lock:
             self._starts.looked_up(keys, found)
         return True
@@ -294,11 +297,11 @@ class Poller:
     def catch_up(self, keys: Iterable[Partition] | None = None) -> None:
         """Count as handed out what of these partitions, or all, no user ever gets.
 
-        That is the ends of transactions, and what was aborted. librdkafka's position is behind them
-        when it was polled; where nothing that was fetched before is left to hand out, so is ours.
-        For whoever has the turn and holds the lock.
+        These are the ends of transactions and aborted records. A poll moves librdkafka's position
+        past them. Where no fetched message is left to hand out, ours follows. The caller has the
+        turn and holds the lock.
         """
-        if self.is_interrupted or self._buffer.arrived:  # then it may be behind a record
+        if self.is_interrupted or self._buffer.arrived:  # librdkafka's may be past a record
             return
         self._buffer.note()
         waiting = set(map(partition_of, self._buffer.waiting()))
@@ -321,7 +324,7 @@ class Poller:
     def fetched(self, key: Partition) -> tuple[list[confluent_kafka.Message], int]:
         """Return a partition's messages that wait to be handed out, and the offset behind them.
 
-        For whoever has the turn and holds the lock.
+        The caller has the turn and holds the lock.
         """
         if self.is_interrupted or key in self._buffer.to_refetch:
             return [], -1
