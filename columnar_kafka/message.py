@@ -46,24 +46,24 @@ def _restore(parts: tuple[Any, ...], rows: int) -> Message:
 
 
 def event_error(event: confluent_kafka.Message) -> KafkaError:
-    """Return an event's error; the text of a partition's end names positions, as its offset is."""
+    """Return an event's error. At a partition's end its text names positions, not offsets."""
     error = event.error()
     assert error is not None
     if error.code() != KafkaError._PARTITION_EOF:
         return error
-    text = _OFFSET.sub(lambda found: str(position.start(int(found[0]))), error.str())
+    text = _OFFSET.sub(lambda match: str(position.start(int(match[0]))), error.str())
     return KafkaError(error.code(), text)
 
 
 def plain_message(source: confluent_kafka.Message) -> Message:
-    """Return a Kafka message that is no segment (or an error event), in positions."""
+    """Return a plain message or an error event with a position for its offset."""
     offset, value, error = source.offset(), source.value(), source.error()
     if offset is not None:
         # An end-of-partition event points at the offset that comes next, not at a message.
         at = position.start if error is not None else position.pack
         offset = at(offset)
-    if error is not None and (told := event_error(source)) is not error:
-        error, value = told, told.str().encode()
+    if error is not None and (in_positions := event_error(source)) is not error:
+        error, value = in_positions, in_positions.str().encode()
     return Message(
         topic=source.topic(),
         partition=or_unset(source.partition()),
@@ -79,5 +79,5 @@ def plain_message(source: confluent_kafka.Message) -> Message:
 
 
 def or_unset(value: Any) -> Any:
-    """Return what confluent-kafka's constructor wants for a value that is not there."""
+    """Return a value as confluent-kafka's constructor takes it: -1 for None."""
     return -1 if value is None else value

@@ -11,7 +11,16 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-__all__ = ["MAX_ROWS", "Unpacked", "commit_metadata", "pack", "resume", "start", "unpack"]
+__all__ = [
+    "MAX_ROWS",
+    "Unpacked",
+    "address",
+    "commit_metadata",
+    "pack",
+    "resume",
+    "start",
+    "unpack",
+]
 
 MAX_ROWS: Final = 1 << 20
 """The most rows one segment can hold, and the number of positions one Kafka offset spans."""
@@ -28,6 +37,11 @@ class Unpacked(NamedTuple):
 
     offset: int
     left: int
+
+
+def address(topic: str | None, partition: int | None, offset: int | None) -> str:
+    """Return how errors and logs name a Kafka message: ``topic[partition]@offset``."""
+    return f"{topic}[{partition}]@{offset}"
 
 
 def pack(offset: int, row: int = 0, rows: int = 1) -> int:

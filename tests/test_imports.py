@@ -52,10 +52,11 @@ FILES = {
         shutdown  producer
     """,
     "consuming": """
-        __init__  settings  record  offset_store  lag  turn  handout  feed  time_lookup
-        callback_errors  commits  group_membership
-        arrow  arrow.projection  arrow.pruning  arrow.table_builder  arrow.table_feed
-        arrow.batch_reader  arrow_output
+        __init__  settings  record  offset_store  lag  turn
+        kafka_message  open_segment  handout  start_positions  fetch_buffer  poller  feed
+        time_lookup  callback_errors  commits  group_membership
+        arrow  arrow.projection  arrow.pruning  arrow.table_builder  arrow.rows_ahead
+        arrow.table_feed  arrow.batch_reader  arrow_output
         positions  assembly  consumer
     """,
     "aio": "inbox  poller  producer  callback  cancellable  undelivered  consumer  __init__",

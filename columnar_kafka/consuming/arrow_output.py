@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from columnar_kafka.consuming.arrow.batch_reader import deadline_after, seconds_left, stream
 from columnar_kafka.consuming.arrow.projection import Projection
-from columnar_kafka.consuming.arrow.table_feed import TableRequest
+from columnar_kafka.consuming.arrow.table_feed import TableFeed, TableRequest
 from columnar_kafka.consuming.feed import never
 from columnar_kafka.consuming.group_membership import Phase
 from columnar_kafka.errors import ConfigError
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from columnar_kafka.broker.base import ConsumerBroker
     from columnar_kafka.config import DecodeLimits
     from columnar_kafka.consuming.arrow.batch_reader import OnError, OnSchemaChange
-    from columnar_kafka.consuming.arrow.table_feed import FoundTable, TableFeed
-    from columnar_kafka.consuming.feed import Stops
+    from columnar_kafka.consuming.arrow.table_feed import FoundTable
+    from columnar_kafka.consuming.feed import Feed, Stops
     from columnar_kafka.consuming.group_membership import GroupMembership
 
 __all__ = ["ArrowOutput"]
@@ -44,7 +44,7 @@ class ArrowOutput:
     def __init__(
         self,
         broker: ConsumerBroker,
-        feed: TableFeed,
+        feed: Feed,
         group: GroupMembership,
         limits: DecodeLimits,
         *,
@@ -52,7 +52,7 @@ class ArrowOutput:
     ) -> None:
         """Take tables from `feed`; `tells_ends` says that librdkafka reports ends of partitions."""
         self._broker = broker
-        self._feed = feed
+        self._feed, self._tables = feed, TableFeed(feed)
         self._group = group
         self._limits = limits
         self._tells_ends = tells_ends
@@ -92,7 +92,7 @@ class ArrowOutput:
         count = _checked_count(num_records)
         least = count if options.get("filter") is None else 1
         request = self._request(columns, least=least, most=count, **options)
-        return self._feed.find(request, timeout, stops)
+        return self._tables.find(request, timeout, stops)
 
     def stream(
         self,
@@ -116,7 +116,7 @@ class ArrowOutput:
             self._feed.forget_ends()
         most = _checked_count(num_records)
         found = stream(
-            self._feed,
+            self._tables,
             self._request(columns, schema=schema, least=1, most=most, single=True, **options),
             timeout=timeout,
             ends=self._is_read_to_end if until_end else self._is_closed,

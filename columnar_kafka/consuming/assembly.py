@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from columnar_kafka.consuming.arrow.table_feed import TableFeed
 from columnar_kafka.consuming.arrow_output import ArrowOutput
 from columnar_kafka.consuming.commits import Commits
+from columnar_kafka.consuming.feed import Feed
 from columnar_kafka.consuming.group_membership import GroupMembership
 from columnar_kafka.consuming.offset_store import OffsetStore
 from columnar_kafka.consuming.positions import Positions
@@ -47,7 +47,7 @@ class Parts(NamedTuple):
     """What a consumer that unwraps segments has, beside what every `Consumer` has."""
 
     decoder: Decoder
-    feed: TableFeed
+    feed: Feed
     commits: Commits
     group: GroupMembership
     positions: Positions
@@ -69,7 +69,7 @@ def assemble(
     if settings.unread is not None:
         raise settings.unread
     decoder: Decoder = (IsolatedDecoder if settings.isolated else InlineDecoder)(settings.limits)
-    feed = TableFeed(
+    feed = Feed(
         broker,
         OffsetStore(auto_store=settings.auto_store),
         decoder=decoder,

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaException, TopicPartition
 
     from columnar_kafka.broker.base import ConsumerBroker
-    from columnar_kafka.consuming.arrow.table_feed import TableFeed
     from columnar_kafka.consuming.arrow_output import ArrowOutput
     from columnar_kafka.consuming.commits import Commits
+    from columnar_kafka.consuming.feed import Feed
     from columnar_kafka.consuming.group_membership import GroupMembership
     from columnar_kafka.consuming.lag import Lag
     from columnar_kafka.consuming.positions import Positions
@@ -64,7 +64,7 @@ class Consumer(StockConsumer):
     _settings = ConsumerConfig.parse({})[0]
     _cooperative = False
     # None where segments are not unwrapped.
-    _feed: TableFeed | None = None
+    _feed: Feed | None = None
     _group: GroupMembership | None = None
     _commits: Commits | None = None
     _positions: Positions | None = None
@@ -129,8 +129,8 @@ class Consumer(StockConsumer):
         if feed is None:
             return super().poll(timeout)
         math.isfinite(timeout)  # or a TypeError, in confluent-kafka's words
-        if not self._errors and time.monotonic() < feed.due:
-            for message in feed.ready.left:  # in one step: see `handout`
+        if not self._errors and time.monotonic() < feed.poller.due:
+            for message in feed.buffer.ready.left:  # in one step: see `handout`
                 return message
         self._check_open()
         return feed.next(timeout)

@@ -342,7 +342,7 @@ class GroupMembership:
         if self._settings.is_static:  # stays a member: only a rebalance that waits is answered
             self._broker.poll(0)
             return
-        if self._feed.was_interrupted:  # a revocation cut short took partitions all the same
+        if self._feed.poller.was_interrupted:  # a revocation cut short took partitions all the same
             self._granted &= set(map(key_of, self._broker.assignment()))
         was_granted, member = bool(self._granted), self._base.consumer_group_metadata()
         try:

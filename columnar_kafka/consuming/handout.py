@@ -1,133 +1,54 @@
 """What is about to be handed out, and the one step in which that happens.
 
-What a consumer returns waits in an iterator of C's first. The last thing that a call does is to
-take it from there and to return it:
+**The rule about signals and threads.** CPython runs signal handlers (Ctrl-C raises in one) and
+changes threads at three places only: where a function written in Python begins, after a call of a
+function written in C, and where a loop begins again. All code of this room counts on it:
 
-    for message in ready.left:
-        return message
+* *Handing out is one step.* Records wait in an iterator written in C. The last thing a call does is
+  to take one from there and return it:
 
-Several are taken as one list, which is the only thing in an iterator.
+      for message in ready.left:
+          return message
 
-CPython changes threads and runs the handlers of signals after calls, and where loops begin again.
-Between taking and the user's own line there is neither. So a message is either still here or the
-user's, whichever thread takes it and whatever raises. How many were taken the iterator tells, and
-what follows from that (positions, offsets to be stored) the feed notes later.
+  There is none of the three places between the taking and the user's own line. So a message is
+  either still here or the user's, whichever thread takes it and whatever raises. Several messages
+  are taken as one list, the only item of an iterator. The iterator also tells how many were taken;
+  whoever needs the positions that follow from it notes them later.
+* *All of it or nothing.* A change of state that must be whole is computed first. Then it is written
+  with assignments only; one call may follow, as the last step, of a function written in C that does
+  the rest. Comments mark these steps with "all or nothing".
+* *Undo first.* Whatever changes the order of messages first takes back what was made ready and
+  nobody has taken (`FetchBuffer.put_back`).
+
+`tests/unit/consuming/test_interrupted.py` raises at each of these places.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from operator import length_hint
-from typing import TYPE_CHECKING, Any, Final
-
-from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
+from typing import TYPE_CHECKING, Any
 
 from columnar_kafka import position
-from columnar_kafka.consuming.record import RecordContext, records
-from columnar_kafka.segment.segment import record_slices
+from columnar_kafka.consuming.kafka_message import partition_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
 
     import confluent_kafka
-    import pyarrow as pa
     from confluent_kafka import KafkaException
 
+    from columnar_kafka.consuming.open_segment import OpenSegment
     from columnar_kafka.message import Message
     from columnar_kafka.offsets import Partition
-    from columnar_kafka.segment.segment import Segment
 
-__all__ = [
-    "MESSAGE_BYTES",
-    "Found",
-    "Handed",
-    "OpenSegment",
-    "Part",
-    "Ready",
-    "bytes_of",
-    "offset_of",
-    "partition_of",
-    "size_of",
-]
-
-MESSAGE_BYTES: Final = 200
-"""What a message takes besides its value, about."""
-
-_READS: Final = 2  # a call with a filter reads twice
-
-
-@dataclass(slots=True)
-class OpenSegment:
-    """The segment whose records are being made ready; the next one is at position `at`."""
-
-    key: Partition
-    source: confluent_kafka.Message
-    segment: Segment
-    at: int
-    columns: dict[tuple[str, ...], pa.Table] = field(default_factory=dict)
-    _messages: Iterator[list[Message]] | None = None
-    _made: list[Message] = field(default_factory=list)
-    _first: int = 0  # the position of the first that is made
-
-    @property
-    def row(self) -> int:
-        """The next record's row."""
-        return self._row(self.at)
-
-    def _row(self, at: int) -> int:
-        return self.segment.rows - (position.unpack(at).left or self.segment.rows)
-
-    def take(self) -> list[Message]:
-        """Return the next records as messages, one at least and as many as are made; `at` stays.
-
-        Raises:
-            SegmentError: it cannot be decoded.
-            ColumnarError: no process could be started to decode in.
-        """
-        first = self.at - self._first
-        if not 0 <= first < len(self._made):
-            self._make()
-            first = 0
-        return self._made[first:]
-
-    def _make(self) -> None:
-        messages, self._messages = self._messages, None  # an exception in it is the end of it
-        if messages is None or self.at != self._first + len(self._made):
-            self.columns.clear()
-            messages = _messages(self.segment, self.source, self.row)
-        self._made, self._first, self._messages = next(messages), self.at, messages
-
-    def read(self, names: list[str]) -> pa.Table:
-        """Return all rows in these columns, decoded once for calls one after the other."""
-        asked = tuple(names)
-        if asked not in self.columns:
-            if len(self.columns) >= _READS:
-                self.columns.clear()
-            self.columns[asked] = self.segment.to_table(names)
-        return self.columns[asked]
-
-
-def _messages(
-    segment: Segment, source: confluent_kafka.Message, start: int
-) -> Iterator[list[Message]]:
-    """Yield the records of a segment from row `start` on as messages, some at a time."""
-    kind, _ = stamp = source.timestamp()
-    place = RecordContext(
-        topic=segment.topic,
-        partition=segment.partition,
-        leader_epoch=source.leader_epoch(),
-        rows=segment.rows,
-        kind=kind,
-        appended=stamp if kind == TIMESTAMP_LOG_APPEND_TIME else None,
-    )
-    for row, found in record_slices(segment, start):
-        yield records(place, segment.offset + row, *found)
+__all__ = ["Found", "Part", "Progress", "Ready"]
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What is ready of one Kafka message: the messages `begin` to `end`.
+    """The messages `begin` to `end` of those that are ready: they come from one Kafka message.
 
     They are records from position `at` on of the segment that is `opened`, or it is None and the
     one message is the whole of its source.
@@ -166,19 +87,19 @@ class Ready:
         self.parts: list[Part] = []
         self.left: Iterator[Message] = iter(())
         self.many: Iterator[list[Message]] = iter(())
-        self.noted = 0  # of the messages that were taken
-        self.noted_parts = 0  # of those that were taken whole
+        self.noted = 0  # messages that were taken, and that is noted
+        self.noted_parts = 0  # parts all of whose messages are noted
         self.is_published = False  # now, or once
-        self._upto = 0  # of the messages that were taken, can be, or were withdrawn since
-        self._at_once = 0  # of these in `many`
+        self._upto = 0  # messages that were taken, can be taken, or were withdrawn since
+        self._at_once = 0  # how many of these are in `many`
         self._withdrawn: list[Message] = []
 
     def count_left(self) -> int:
-        """Return how many were not taken."""
+        """Return how many messages were not taken."""
         return len(self.messages) - self.count_taken()
 
     def count_taken(self) -> int:
-        """Return how many were."""
+        """Return how many messages were taken."""
         still = length_hint(self.left) + self._at_once * length_hint(self.many)
         return self._upto - still - len(self._withdrawn)
 
@@ -193,7 +114,7 @@ class Ready:
         batch, withdrawn = self.messages[begin:upto], list[Any]()
         left = iter(batch if count == 1 else ())
         many = iter((batch,) if batch and count > 1 else ())
-        # All of it or nothing: nothing is called from here on.
+        # All or nothing.
         self._upto, self._at_once, self._withdrawn = upto, upto - begin, withdrawn
         self.left, self.many, self.is_published = left, many, True
 
@@ -212,29 +133,29 @@ class Ready:
         self._withdrawn += many
 
 
-class Handed:
-    """What is noted when something has been handed out."""
+class Progress:
+    """What to note once something has been handed out."""
 
-    __slots__ = ("after", "at", "ends", "epochs", "moved", "opened")
+    __slots__ = ("after", "at", "ends", "epochs", "messages", "opened")
 
     def __init__(self, opened: OpenSegment | None) -> None:
-        """Begin in the segment that is open, or with what is held."""
-        self.opened = opened
+        """Begin in the segment that is open, or with the first buffered message."""
+        self.opened = opened  # the segment that is open afterwards, at position `at`
         self.at = 0 if opened is None else opened.at
-        self.moved = 0  # messages, from the first that is held on
+        self.messages = 0  # how many buffered messages are done with
         self.after: dict[Partition, int] = {}
         self.epochs: dict[Partition, int | None] = {}
         self.ends: dict[Partition, int | None] = {}
 
-    def upto(self, source: confluent_kafka.Message, after: int) -> None:
-        """Add what is of a Kafka message up to a position."""
+    def pass_message(self, source: confluent_kafka.Message, after: int) -> None:
+        """Add what comes of a Kafka message, up to a position."""
         key = partition_of(source)
         self.after[key] = after
         self.epochs[key] = source.leader_epoch()
 
-    def inside(self, opened: OpenSegment, at: int) -> None:
-        """Add a segment's records up to a position; the next one follows."""
-        self.upto(opened.source, at)
+    def pass_records(self, opened: OpenSegment, at: int) -> None:
+        """Add a segment's records up to a position; the next record follows there."""
+        self.pass_message(opened.source, at)
         self.at = at
         self.opened = opened if at % position.MAX_ROWS else None
 
@@ -244,12 +165,12 @@ class Found:
 
     def __init__(
         self,
-        handed: Handed | None,
+        progress: Progress | None,
         result: Any = None,
         error: KafkaException | None = None,
     ) -> None:
-        """`handed` is what is noted once it was taken; None for an error that stays."""
-        self.handed = handed
+        """`progress` is noted once the result was taken; None for an error that stays."""
+        self.progress = progress
         self.result = result
         self._error = error
         self._left = iter((None,))
@@ -260,7 +181,7 @@ class Found:
 
         None if it was withdrawn: another thread has done something with the consumer since.
         """
-        for _ in self._left:  # see above; a function of Python's is no call in between
+        for _ in self._left:  # one step, also for the caller: no call in C comes in between
             if self._error is not None:
                 raise self._error
             return self.result
@@ -275,24 +196,3 @@ class Found:
     def is_taken(self) -> bool:
         """Whether it was taken."""
         return not (length_hint(self._left) if self._withdrawn is None else self._withdrawn)
-
-
-def partition_of(message: confluent_kafka.Message) -> Partition:
-    """Return what identifies a message's partition."""
-    return message.topic() or "", -1 if (at := message.partition()) is None else at
-
-
-def offset_of(message: confluent_kafka.Message) -> int:
-    """Return a message's Kafka offset."""
-    offset = message.offset()
-    return 0 if offset is None else offset
-
-
-def size_of(message: confluent_kafka.Message) -> int:
-    """Return about how many bytes a message takes."""
-    return len(message) + MESSAGE_BYTES
-
-
-def bytes_of(messages: Collection[confluent_kafka.Message]) -> int:
-    """Return what `size_of` says of them together."""
-    return sum(map(len, messages)) + MESSAGE_BYTES * len(messages)

@@ -1,4 +1,4 @@
-"""The records of a segment as messages, whose parts are read when they are asked for."""
+"""The records of a segment as confluent-kafka messages, without filling in every field."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ __all__ = ["Record", "RecordContext", "records"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordContext:
-    """What the records of one segment have in common.
+    """What the records of one segment have in common; `rows` is how many they are.
 
-    `kind` is that of their timestamps; `appended` is the broker's time, where that is their own.
+    `append_time` is the broker's whole timestamp, where the topic takes that instead of theirs.
     """
 
     topic: str | None
     partition: int
     leader_epoch: int | None
     rows: int
-    kind: int
-    appended: tuple[int, int] | None
+    timestamp_type: int
+    append_time: tuple[int, int] | None
     error: KafkaError | None = None
 
 
 class Record(Message):
-    """A record of a segment, made of parts that are looked at when somebody asks.
+    """A record of a segment. Its fields stay in one tuple; each method returns its own.
 
-    To fill in all that confluent-kafka has of a message takes six times as long. It keeps its own
-    value, key and headers in memory and nothing else of the segment.
+    Filling in every field of confluent-kafka's message would take six times as long. A record keeps
+    its own value, key and headers in memory, and nothing else of the segment.
     """
 
     __slots__ = ("_parts",)
 
     _parts: tuple[
         RecordContext, int, Any, Any, int, Any
-    ]  # where, position, value, key, time, headers
+    ]  # context, position, value, key, time, headers
 
     def topic(self) -> str | None:
         """Return the topic."""
@@ -53,8 +53,8 @@ class Record(Message):
 
     def partition(self) -> int | None:
         """Return the partition."""
-        found = self._parts[0].partition
-        return None if found < 0 else found
+        partition = self._parts[0].partition
+        return None if partition < 0 else partition
 
     def offset(self) -> int:
         """Return the position."""
@@ -81,12 +81,12 @@ class Record(Message):
         return self._parts[3]
 
     def timestamp(self) -> tuple[int, int]:
-        """Return the record's own time, or the broker's where the topic takes that."""
-        place = self._parts[0]
-        return place.appended or (place.kind, self._parts[4])
+        """Return the record's own timestamp, or the broker's where the topic takes that."""
+        context = self._parts[0]
+        return context.append_time or (context.timestamp_type, self._parts[4])
 
     def error(self) -> KafkaError | None:
-        """Return None, if nobody has set an error."""
+        """Return None, unless an error was set."""
         return self._parts[0].error
 
     def leader_epoch(self) -> int | None:
@@ -94,7 +94,7 @@ class Record(Message):
         return self._parts[0].leader_epoch
 
     def latency(self) -> None:
-        """Return None: nobody has produced it here."""
+        """Return None: this client did not produce it."""
 
     def set_topic(self, value: Any) -> None:
         """Replace the topic that is shown."""
@@ -139,16 +139,20 @@ class Record(Message):
         return _record, (self._parts,)
 
     def _filled(self) -> Message:
-        """Return a message with everything where confluent-kafka has it."""
-        place, offset, value, key, _, headers = self._parts
-        given: Any = {"partition": place.partition, "offset": offset, "timestamp": self.timestamp()}
-        found: Any = Message(**given, latency=-1, leader_epoch=or_unset(place.leader_epoch))
-        found.set_topic(place.topic)
+        """Return a message that has every field filled in, as confluent-kafka compares them."""
+        context, offset, value, key, _, headers = self._parts
+        given: Any = {
+            "partition": context.partition,
+            "offset": offset,
+            "timestamp": self.timestamp(),
+        }
+        found: Any = Message(**given, latency=-1, leader_epoch=or_unset(context.leader_epoch))
+        found.set_topic(context.topic)
         found.set_value(value)
         found.set_key(key)
         found.set_headers(headers)
-        found.set_error(place.error)
-        found._rows = place.rows
+        found.set_error(context.error)
+        found._rows = context.rows
         return found  # type: ignore[no-any-return]
 
 
@@ -160,17 +164,17 @@ def _record(parts: Any) -> Record:
 
 
 def records(
-    place: RecordContext,
+    context: RecordContext,
     first: int,
     values: Iterable[Any],
     keys: Iterable[bytes | None],
     times: Iterable[int],
     headers: Iterable[Headers | None],
 ) -> list[Message]:
-    """Return records that lie one after the other, from the position `first` on."""
+    """Return consecutive records of a segment, from the position `first` on."""
     new = Record.__new__
     found: list[Message] = []
-    for parts in zip(repeat(place), count(first), values, keys, times, headers, strict=False):
+    for parts in zip(repeat(context), count(first), values, keys, times, headers, strict=False):
         record = new(Record)
         record._parts = parts
         found.append(record)

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 __all__ = ["Turn"]
 
 _LOOK_AGAIN: Final = 0.1
-"""Seconds after which a thread that waits looks for itself: a wake-up may meet an exception."""
-_REMEMBERED: Final = 10.0
+"""Seconds after which a waiting thread looks again: an exception may have lost its wakeup."""
+_CONTENDED: Final = 10.0
+"""Seconds for which waits stay short after a thread had to wait for its turn."""
 
 T = TypeVar("T")
 
@@ -21,46 +22,46 @@ T = TypeVar("T")
 class Turn:
     """Runs functions of which only one may run at a time; the thread that runs one may run more.
 
-    confluent-kafka lets one thread at a time call a consumer, from 2.16 on; who calls it meanwhile
-    waits for as long as the other waits for a message, and may be overtaken when that one begins
-    again. Here who waits for messages does so a `step` at a time, and lets the others go first.
+    From 2.16 on confluent-kafka lets one thread at a time call a consumer. Another caller waits as
+    long as the first one waits for a message, and may be overtaken when that one calls again. Here
+    a thread that waits for messages does so a `step` at a time, and lets the others go first.
 
-    It is not a lock: a signal's handler may raise after any call, and what ends a turn is no call,
-    but an assignment.
+    It is no lock, because releasing one is a call: a signal's handler may raise just before it. A
+    turn ends with an assignment.
     """
 
     def __init__(self, lock: threading.RLock, clock: Callable[[], float]) -> None:
-        """Decide under `lock`; who holds that may not wait for a turn."""
+        """Decide under `lock`; a thread that holds it must not wait for a turn."""
         self._lock = lock
         self._clock = clock
         self._owner: int | None = None
-        self._first: dict[int, None] = {}  # threads that are not to be overtaken
-        self._waiting: dict[int, threading.Lock] = {}  # by thread: it may ask often in a turn
-        self._wanted_until = -float("inf")
+        self._priority: dict[int, None] = {}  # threads that go first, in order
+        self._waiting: dict[int, threading.Lock] = {}  # by thread, which may ask often
+        self._contended_until = -float("inf")
 
     @property
     def is_mine(self) -> bool:
-        """Whether this thread runs a function, and so is in it or in a callback of librdkafka's."""
+        """Whether this thread has the turn: it is in its function, or a callback in it."""
         return self._owner == get_ident()
 
     def step(self, longest: float) -> float:
-        """Return for how many seconds to wait for messages at once: `longest`, if nobody waits.
+        """Return for how many seconds to wait for messages at once: up to `longest`.
 
-        Others wait, and will again, where one had to of late.
+        That is shorter where a thread had to wait of late: others will again.
         """
-        return longest / 20 if self._clock() < self._wanted_until else longest
+        return longest / 20 if self._clock() < self._contended_until else longest
 
     def run(self, function: Callable[[], object]) -> threading.Lock | None:
-        """Run a function, or return what is released when another thread's turn is over."""
+        """Run a function; or, in another thread's turn, return a lock that is released after it."""
         me, before = get_ident(), self._owner
         if before == me:
             function()
             return None
         try:
             with self._lock:
-                first = [*self._first, me][0]  # in one step: who begins to wait has no lock
+                first = [*self._priority, me][0]  # one step: threads are added without the lock
                 if self._owner is not None or first != me:
-                    return self._bell()
+                    return self._wakeup()
                 self._owner = me
             function()
         finally:
@@ -71,27 +72,27 @@ class Turn:
         return None
 
     def run_first(self, function: Callable[[], T]) -> T:
-        """Run a function as soon as the turn of now is over, and return what it returns."""
-        me, found = get_ident(), list[T]()
+        """Run a function as soon as the present turn is over, and return its result."""
+        me, result = get_ident(), list[T]()
         if self._owner == me:
             return function()
         try:
-            while (bell := self.run(lambda: found.append(function()))) is not None:
-                self._first[me] = None
-                self._wanted_until = self._clock() + _REMEMBERED
-                bell.acquire(timeout=_LOOK_AGAIN)
+            while (wakeup := self.run(lambda: result.append(function()))) is not None:
+                self._priority[me] = None
+                self._contended_until = self._clock() + _CONTENDED
+                wakeup.acquire(timeout=_LOOK_AGAIN)
         finally:
-            self._first.pop(me, None)
+            self._priority.pop(me, None)
             if self._waiting:
                 self._wake()
-        return found[0]
+        return result[0]
 
-    def _bell(self) -> threading.Lock:
-        if (bell := self._waiting.get(get_ident())) is None:
-            bell = threading.Lock()
-            bell.acquire()
-            self._waiting[get_ident()] = bell
-        return bell
+    def _wakeup(self) -> threading.Lock:
+        if (wakeup := self._waiting.get(get_ident())) is None:
+            wakeup = threading.Lock()
+            wakeup.acquire()
+            self._waiting[get_ident()] = wakeup
+        return wakeup
 
     def _wake(self) -> None:
         with self._lock:

@@ -15,6 +15,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from columnar_kafka import position
 from columnar_kafka.errors import LakeError
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class SourceMessage:
     value: Any
 
     def __str__(self) -> str:
-        return f"{self.topic}[{self.partition}]@{self.offset}"
+        return position.address(self.topic, self.partition, self.offset)
 
 
 class Count(NamedTuple):

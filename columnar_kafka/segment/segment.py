@@ -211,7 +211,7 @@ class Segment:
 
     @property
     def _where(self) -> str:
-        return f"{self.topic}[{self.partition}]@{self.kafka_offset}"
+        return position.address(self.topic, self.partition, self.kafka_offset)
 
     def _open(self) -> SegmentFile:
         if self._file is None:

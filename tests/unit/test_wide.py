@@ -18,7 +18,7 @@ from tables import begin, put
 
 from columnar_kafka.columns.cast import check_field_names
 from columnar_kafka.consuming.arrow import projection
-from columnar_kafka.consuming.arrow.table_builder import _holds
+from columnar_kafka.consuming.arrow.table_builder import _can_hold
 from columnar_kafka.schema.arrow import normalise
 from columnar_kafka.segment.segment import Segment
 from columnar_kafka.testing import FakeKafka
@@ -114,7 +114,7 @@ def checked(columns: int) -> Callable[[], Any]:
 def grown(columns: int) -> Callable[[], Any]:
     old: Any = Schema(columns)
     new: Any = Schema(columns)
-    return lambda: _holds(new, old)
+    return lambda: _can_hold(new, old)
 
 
 @pytest.mark.parametrize(
@@ -135,13 +135,13 @@ def test_the_work_for_a_column_is_the_same_among_many_columns(prepare) -> None:
 @pytest.mark.parametrize("columns", [FEW, MANY])
 def test_the_columns_of_a_filter_are_found_in_few_steps(columns, monkeypatch) -> None:
     asked: list[Any] = []
-    unbound = projection._unbound
+    unbound = projection._binding_error
 
     def counted(condition: Any, schema: Any) -> str:
         asked.append(schema)
         return unbound(condition, schema)
 
-    monkeypatch.setattr(projection, "_unbound", counted)
+    monkeypatch.setattr(projection, "_binding_error", counted)
     kafka = FakeKafka()
     put(kafka, table(columns))
     found = begin(kafka).consume_arrow(2, 0, ["c1"], filter=pc.field("c5") == 1)

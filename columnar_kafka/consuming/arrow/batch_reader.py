@@ -6,7 +6,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -31,6 +31,7 @@ _NOTHING: Final = "arrow_reader: at the end there is no record to take the schem
 OnError = Callable[[KafkaException], object] | None
 OnSchemaChange = Callable[[SchemaError], object] | None
 Ends = Callable[[set["Partition"]], bool]
+"""Says whether the stream ends, once these partitions have been read to their end."""
 
 
 def stream(
@@ -47,108 +48,124 @@ def stream(
     """Return the schema of a stream and its batches; None after `timeout` seconds without any.
 
     The schema is the request's, or that of the next record, which stays. A batch counts as handed
-    out when it is asked for. The batches end after `timeout` seconds without a record, when it
-    `stops`, when `ends` says so of the partitions whose end has been reached, and, where
-    `on_schema_change` is told, before a record that does not fit the schema.
+    out when it is requested. The batches end after `timeout` seconds without a record, when it
+    `stops`, when `ends` says so of the partitions whose end has been reached, and, where there is
+    an `on_schema_change`, before a record that does not fit the schema.
 
     Raises:
-        KafkaException: as `ArrowFeed.find`, where there is no `on_error` to be told; the batches
+        KafkaException: as `TableFeed.find`, where there is no `on_error` to be called; the batches
             too. ``_PARTITION_EOF`` where it ends before there is a record to take the schema from.
             By the batches, ``_TIMED_OUT``: `timeout` ended a stream that goes on `until_end`.
         SchemaError: by the batches: a record does not fit the schema, and it is the first, or there
             is no `on_schema_change`.
         RuntimeError: by the batches: a stream that goes on `until_end` stops before it.
     """
-    is_given = request.schema is not None
-    if not is_given:
-        schema = _first_schema(feed, request, timeout, ends, on_error, stops)
+    reading = _Stream(feed, timeout, ends, until_end, on_error, on_schema_change, stops)
+    fits = request.schema is None
+    if request.schema is None:
+        schema = reading.first_schema(request)
         if schema is None:
             return None
         request = replace(request, schema=schema.remove_metadata())
-    found = _batches(
-        feed,
-        request,
-        timeout,
-        ends,
-        on_error,
-        on_schema_change,
-        stops,
-        until_end=until_end,
-        fits=not is_given,
-    )
-    return request.schema, found
+    return request.schema, reading.batches(request, fits=fits)
 
 
-def _first_schema(
-    feed: TableFeed,
-    request: TableRequest,
-    timeout: float,
-    ends: Ends,
-    on_error: OnError,
-    stops: Stops,
-) -> pa.Schema | None:
-    # Whatever comes first has it: what a filter leaves out need not wait for more.
-    selection = Projection(request.selection.columns, promote=request.selection.promote)
-    request = replace(request, selection=selection)
-    is_at_end = _reaching(feed, ends)
-    deadline = deadline_after(timeout)
-    while True:
-        if is_at_end():
-            raise KafkaException(KafkaError(KafkaError._PARTITION_EOF, _NOTHING))
-        found = feed.find(request, seconds_left(deadline), stops)
-        if found is None:
-            return None
-        if found.table is not None:
-            return found.table.schema
-        _tell(found, on_error)
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    """How one stream waits, ends and reports errors; `stream` describes the fields."""
 
+    feed: TableFeed
+    timeout: float
+    ends: Ends
+    until_end: bool
+    on_error: OnError
+    on_schema_change: OnSchemaChange
+    stops: Stops
 
-def _batches(
-    feed: TableFeed,
-    request: TableRequest,
-    timeout: float,
-    ends: Ends,
-    on_error: OnError,
-    on_schema_change: OnSchemaChange,
-    stops: Stops,
-    *,
-    until_end: bool,
-    fits: bool,
-) -> Iterator[pa.RecordBatch]:
-    """Yield batches in the request's schema; `fits` if that is known to be a record's."""
-    assert request.schema is not None
-    is_at_end = _reaching(feed, ends)
-    deadline = deadline_after(timeout)
-    read = Counter[object]()  # rows that the reader has of a table that was withdrawn then
-    while not is_at_end():
-        try:
-            found = feed.find(request, seconds_left(deadline), stops)
-        except RuntimeError:
-            if ends(set()):  # another thread has closed the consumer
-                return
-            raise
-        if found is None:
-            if until_end and not is_at_end():  # its rows must not be taken for all there are
-                raise _unfinished(timeout, stops)
-            return
-        if found.table is None:
+    def first_schema(self, request: TableRequest) -> pa.Schema | None:
+        """Return the schema of the next record, which stays."""
+        # Without the filter: a record that it leaves out has the schema too.
+        projection = Projection(request.selection.columns, promote=request.selection.promote)
+        request = replace(request, selection=projection)
+        is_at_end = self._end_check()
+        deadline = deadline_after(self.timeout)
+        while True:
+            if is_at_end():
+                raise KafkaException(KafkaError(KafkaError._PARTITION_EOF, _NOTHING))
+            found = self.feed.find(request, seconds_left(deadline), self.stops)
+            if found is None:
+                return None
+            if found.table is not None:
+                return found.table.schema
+            self._report(found)
+
+    def batches(self, request: TableRequest, *, fits: bool) -> Iterator[pa.RecordBatch]:
+        """Yield batches in the request's schema; `fits` if that is known to be a record's."""
+        assert request.schema is not None
+        is_at_end = self._end_check()
+        deadline = deadline_after(self.timeout)
+        read = Counter[object]()  # rows that the reader has of a table that was withdrawn then
+        while not is_at_end():
             try:
-                _tell(found, on_error)
-            except MismatchError as error:
-                if on_schema_change is None or not fits:  # empty streams would follow for ever
-                    raise
-                on_schema_change(error)
+                found = self.feed.find(request, seconds_left(deadline), self.stops)
+            except RuntimeError:
+                if self.ends(set()):  # another thread has closed the consumer
+                    return
+                raise
+            if found is None:
+                if self.until_end and not is_at_end():  # these rows are not all there are
+                    raise self._unfinished()
                 return
-            continue
-        batches = _split(found.table.slice(read[found.begins]), request.schema)
-        yield from _counted(batches[:-1], read, found.begins)
-        last = batches[-1:]
-        if found.take() is None:  # the consumer was used meanwhile
-            continue
-        read.clear()
-        yield from last  # nothing that may be interrupted comes before the reader has it
-        fits = True
-        deadline = deadline_after(timeout)
+            if found.table is None:
+                try:
+                    self._report(found)
+                except MismatchError as error:
+                    if (
+                        self.on_schema_change is None or not fits
+                    ):  # or empty streams follow for ever
+                        raise
+                    self.on_schema_change(error)
+                    return
+                continue
+            batches = _split(found.table.slice(read[found.begins]), request.schema)
+            yield from _counted(batches[:-1], read, found.begins)
+            last = batches[-1:]
+            if found.take() is None:  # the consumer was used meanwhile
+                continue
+            read.clear()
+            yield from last  # nothing that may be interrupted comes before the reader has it
+            fits = True
+            deadline = deadline_after(self.timeout)
+
+    def _end_check(self) -> Callable[[], bool]:
+        """Return a function that says whether enough partitions were read to their end since."""
+        reached: set[Partition] = set()
+
+        def is_at_end() -> bool:
+            reached.update(self.feed.at_end())
+            return self.ends(reached)
+
+        return is_at_end
+
+    def _report(self, found: FoundTable) -> None:
+        """Tell the user what comes instead of a table: raise it, or call `on_error`."""
+        try:
+            found.take()
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError._PARTITION_EOF:
+                return
+            stays = isinstance(error, SchemaError)
+            if self.on_error is None or stays:
+                raise
+            self.on_error(error)
+
+    def _unfinished(self) -> Exception:
+        if self.stops():
+            return RuntimeError("Consumer closed")
+        reason = (
+            f"arrow_reader: no record in {self.timeout:g} s, and not every partition is at its end"
+        )
+        return KafkaException(KafkaError(KafkaError._TIMED_OUT, reason))
 
 
 def _counted(
@@ -174,42 +191,11 @@ def _in_one_piece(table: pa.Table) -> pa.Table:
         return table
 
 
-def _reaching(feed: TableFeed, ends: Ends) -> Callable[[], bool]:
-    """Return what says whether enough partitions have been read to their end since now."""
-    reached: set[Partition] = set()
-
-    def is_at_end() -> bool:
-        reached.update(feed.at_end())
-        return ends(reached)
-
-    return is_at_end
-
-
-def _tell(found: FoundTable, on_error: OnError) -> None:
-    """Tell the user of what comes instead of a table: raise it, or call `on_error`."""
-    try:
-        found.take()
-    except KafkaException as error:
-        if error.args[0].code() == KafkaError._PARTITION_EOF:
-            return
-        stays = isinstance(error, SchemaError)
-        if on_error is None or stays:
-            raise
-        on_error(error)
-
-
-def _unfinished(timeout: float, stops: Stops) -> Exception:
-    if stops():
-        return RuntimeError("Consumer closed")
-    reason = f"arrow_reader: no record in {timeout:g} s, and not every partition is at its end"
-    return KafkaException(KafkaError(KafkaError._TIMED_OUT, reason))
-
-
 def deadline_after(timeout: float) -> float:
-    """Return when a call ends, by the monotonic clock; for ever where `timeout` is negative."""
+    """Return when a call ends, by the monotonic clock; infinity where `timeout` is negative."""
     return math.inf if timeout < 0 else time.monotonic() + timeout
 
 
 def seconds_left(deadline: float) -> float:
-    """Return how many seconds are left; -1 for all the time there is."""
+    """Return how many seconds are left; -1 where there is no deadline."""
     return -1 if deadline == math.inf else max(0.0, deadline - time.monotonic())

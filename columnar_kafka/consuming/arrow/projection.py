@@ -1,6 +1,6 @@
-"""Which columns of which rows a call wants, and what is to be read and done for them.
+"""The columns and rows that a call asks for, and the plan for reading them. Pure.
 
-Names are those of columns, and of the members of `_kafka` with ``_kafka.`` before them. Pure.
+A name is that of a column, or of a member of `_kafka`, as ``_kafka.offset``.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from columnar_kafka.schema import KAFKA_COLUMN
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-__all__ = ["PLACE", "Projection", "ReadPlan", "SelectedRows"]
+__all__ = ["LOCATION_FIELDS", "Projection", "ReadPlan", "SelectedRows"]
 
-PLACE: Final = (
+LOCATION_FIELDS: Final = (
     pa.field("topic", pa.string(), nullable=False),
     pa.field("partition", pa.int32(), nullable=False),
     pa.field("offset", pa.int64(), nullable=False),
 )
-"""The members of `_kafka` that say where a record is; `offset` is its position."""
+"""The members of `_kafka` that locate a record; `offset` is its position."""
 
 _MEMBER: Final = f"{KAFKA_COLUMN}."
 _KAFKA: Final[Any] = KafkaColumn(METADATA_MEMBERS).field
-_ALL_MEMBERS: Final[list[pa.Field]] = [*_KAFKA.type, *PLACE]
+_ALL_MEMBERS: Final[list[pa.Field]] = [*_KAFKA.type, *LOCATION_FIELDS]
 _PLANS: Final = 100
 
 
 class SelectedRows(NamedTuple):
-    """The rows chosen, None for none, out of so many that were looked at."""
+    """The selected rows, None for none, of so many that were examined."""
 
     table: pa.Table | None
-    passed: int
+    examined: int
 
 
 class Projection:
@@ -52,7 +52,7 @@ class Projection:
         *,
         promote: bool = False,
     ) -> None:
-        """Take what users give.
+        """Check the arguments of a call.
 
         Raises:
             TypeError: `columns` is no list of names, or `condition` no expression.
@@ -70,7 +70,7 @@ class Projection:
         self._plans: dict[pa.Schema, ReadPlan] = {}
 
     def is_like(self, other: Projection) -> bool:
-        """Say whether the same is asked for: then it has planned what this one would, too."""
+        """Say whether `other` asks for the same: then its plans can be used again."""
         if (self.columns, self.promote) != (other.columns, other.promote):
             return False
         if self.condition is None or other.condition is None:
@@ -78,60 +78,62 @@ class Projection:
         return bool(self.condition.equals(other.condition))
 
     def plan(self, schema: pa.Schema) -> ReadPlan:
-        """Return what to do with columns of this schema, `_kafka` with its places among them.
+        """Return the plan for columns of this schema, whose `_kafka` has the location fields.
 
         Raises:
-            SchemaError: they lack a column that is asked for, or the filter does not fit them.
+            SchemaError: the schema lacks a column that is asked for, or does not fit the filter.
         """
         found = self._plans.get(schema)
         if found is None:
             if len(self._plans) >= _PLANS:
                 self._plans.clear()
-            found = self._plans[schema] = self._planned(schema)
+            found = self._plans[schema] = self._make_plan(schema)
         return found
 
-    def _planned(self, schema: pa.Schema) -> ReadPlan:
-        wanted = list(schema.names if self.columns is None else self.columns)
-        there = set(_leaves(schema))
-        absent = [each for each in wanted if each not in there]
+    def _make_plan(self, schema: pa.Schema) -> ReadPlan:
+        names = list(schema.names if self.columns is None else self.columns)
+        available = set(_available_names(schema))
+        absent = [each for each in names if each not in available]
         if absent and not self.promote:
             raise SchemaError(
                 f"no column {', '.join(map(repr, absent))}; there are {', '.join(schema.names)}. "
                 "With promote=True it would be null"
             )
         schema = _with_absent(schema, absent)
-        used = [] if self.condition is None else _used(self.condition, schema)
-        return ReadPlan(schema, wanted, used, absent, self.condition)
+        used = [] if self.condition is None else _filter_columns(self.condition, schema)
+        return ReadPlan(schema, names, used, absent, self.condition)
 
 
 class ReadPlan:
-    """What is to be read of columns with one schema, and what then becomes of them."""
+    """What to read of columns with one schema, and how to make the output of it."""
 
     def __init__(
         self,
         schema: pa.Schema,
-        wanted: Sequence[str],
-        used: Sequence[str],
+        output: Sequence[str],
+        filter_columns: Sequence[str],
         absent: Sequence[str],
         condition: pc.Expression | None,
     ) -> None:
-        """`wanted` comes out, the filter uses others; the `absent` of both are null."""
+        """The `output` columns come out; those that are `absent` from the data are null."""
         self.schema = schema
         self.condition = condition
-        self.used = used
+        self.filter_columns = filter_columns
         self._absent = set(absent)
-        self._names = list(dict.fromkeys(map(_top, wanted)))
+        self._names = list(dict.fromkeys(map(_top_level, output)))
         members = [each.name for each in schema.field(KAFKA_COLUMN).type]
-        self._shown = members if KAFKA_COLUMN in wanted else _members(wanted)
-        needed = {*self._shown, *(members if KAFKA_COLUMN in used else _members(used))}
+        self._output_members = members if KAFKA_COLUMN in output else _members(output)
+        filtered = members if KAFKA_COLUMN in filter_columns else _members(filter_columns)
+        needed = {*self._output_members, *filtered}
         self.members = [each for each in members if each in needed]
-        chosen = {*wanted, *used} - {KAFKA_COLUMN}
+        chosen = {*output, *filter_columns} - {KAFKA_COLUMN}
         self._fields = [each for each in schema if each.name in chosen]
 
     @cached_property
-    def probe(self) -> ReadPlan:
-        """The plan for what the filter uses and nothing else."""
-        return ReadPlan(self.schema, self.used, self.used, list(self._absent), self.condition)
+    def for_filter(self) -> ReadPlan:
+        """The plan that reads the filter's columns and no others."""
+        used = self.filter_columns
+        return ReadPlan(self.schema, used, used, list(self._absent), self.condition)
 
     @cached_property
     def casts(self) -> bool:
@@ -142,13 +144,15 @@ class ReadPlan:
         return "cast(" in str(self.condition)
 
     def to_read(self, columns: Collection[str], members: Collection[str]) -> list[str]:
-        """Return what is to be decoded, beside the columns and members of `_kafka` there are."""
+        """Return the names to decode, without the columns and members of `_kafka` given here."""
         names = [each.name for each in self._fields if each.name not in columns]
         names += [_MEMBER + each for each in self.members if each not in members]
         return [each for each in names if each not in self._absent]
 
-    def made(self, columns: Mapping[str, Any], members: Mapping[str, pa.Array], rows: int) -> Any:
-        """Return the columns and the members of `_kafka` that are read, as one table."""
+    def assemble(
+        self, columns: Mapping[str, Any], members: Mapping[str, pa.Array], rows: int
+    ) -> Any:
+        """Return one table of the columns and of the members of `_kafka` that were read."""
         fields = list(self._fields)
         arrays = [
             pa.nulls(rows, each.type) if each.name in self._absent else columns[each.name]
@@ -170,7 +174,7 @@ class ReadPlan:
         return pa.StructArray.from_arrays(arrays, fields=fields)
 
     def matching(self, table: pa.Table, most: int) -> tuple[pa.Array, int]:
-        """Return the numbers of up to `most` rows that match, and how many were looked at."""
+        """Return the indices of up to `most` rows that match, and how many were examined."""
         assert self.condition is not None
         found = _matching(table, self.condition)
         if len(found) <= most:
@@ -178,23 +182,23 @@ class ReadPlan:
         found = found.slice(0, most)
         return found, found[-1].as_py() + 1
 
-    def shaped(self, table: pa.Table, rows: pa.Array | None = None) -> pa.Table:
-        """Return all or some rows of a table that was `made` in the columns that come out."""
+    def project(self, table: pa.Table, rows: pa.Array | None = None) -> pa.Table:
+        """Return all or some rows of an assembled table, in the output columns."""
         if rows is not None:
             count = len(rows)
             is_first = rows[-1].as_py() == count - 1
-            table = table.slice(0, count) if is_first else filled_table(_rows_of(table, rows))
-        if self._shown != self.members:
+            table = table.slice(0, count) if is_first else filled_table(_take_rows(table, rows))
+        if self._output_members != self.members:
             kafka = one_array(table[KAFKA_COLUMN])
             table = table.drop_columns(KAFKA_COLUMN)
-            if self._shown:
-                parts = {each: kafka.field(each) for each in self._shown}
-                made = self._kafka(self._shown, parts, table.num_rows)
+            if self._output_members:
+                parts = {each: kafka.field(each) for each in self._output_members}
+                made = self._kafka(self._output_members, parts, table.num_rows)
                 table = table.append_column(pa.field(KAFKA_COLUMN, made.type, nullable=False), made)
         return table.select(self._names)
 
 
-def _rows_of(table: pa.Table, rows: pa.Array) -> pa.Table:
+def _take_rows(table: pa.Table, rows: pa.Array) -> pa.Table:
     columns = [take(each, rows) for each in table.columns]
     return pa.Table.from_arrays(columns, schema=table.schema)
 
@@ -202,7 +206,7 @@ def _rows_of(table: pa.Table, rows: pa.Array) -> pa.Table:
 # --- names ----------------------------------------------------------------------------------------
 
 
-def _top(name: str) -> str:
+def _top_level(name: str) -> str:
     return KAFKA_COLUMN if name.startswith(_MEMBER) else name
 
 
@@ -210,7 +214,7 @@ def _members(names: Iterable[str]) -> list[str]:
     return [each.removeprefix(_MEMBER) for each in names if each.startswith(_MEMBER)]
 
 
-def _leaves(schema: pa.Schema) -> list[str]:
+def _available_names(schema: pa.Schema) -> list[str]:
     """Return the names that can be asked for."""
     return [*schema.names, *(_MEMBER + each.name for each in schema.field(KAFKA_COLUMN).type)]
 
@@ -224,46 +228,48 @@ def _with_absent(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
     """Return a schema with columns of nulls, and with members that are null.
 
     Raises:
-        SchemaError: there never is such a member.
+        SchemaError: `_kafka` has no such member in any segment.
     """
     known = {_MEMBER + each.name: each.with_nullable(True) for each in _ALL_MEMBERS}
     columns = [pa.field(each, pa.null()) for each in names if not each.startswith(_MEMBER)]
     members = [each for each in names if each.startswith(_MEMBER)]
     for each in members:
         if each not in known:
-            raise SchemaError(f"no column {each!r}, ever")
+            there_are = ", ".join(member.name for member in _ALL_MEMBERS)
+            name = each.removeprefix(_MEMBER)
+            raise SchemaError(f"`{KAFKA_COLUMN}` has no member {name!r}; it has {there_are}")
     if members:
-        there = schema.field(KAFKA_COLUMN).type
-        schema = _with_members(schema, [*there, *(known[each] for each in members)])
+        present = schema.field(KAFKA_COLUMN).type
+        schema = _with_members(schema, [*present, *(known[each] for each in members)])
     return pa.schema([*schema, *columns], metadata=schema.metadata)
 
 
 # --- filters --------------------------------------------------------------------------------------
 
 
-def _used(condition: pc.Expression, schema: pa.Schema) -> list[str]:
-    """Return the columns that a filter names: those it cannot do without.
+def _filter_columns(condition: pc.Expression, schema: pa.Schema) -> list[str]:
+    """Return the columns that a filter names: those it cannot be evaluated without.
 
     Raises:
-        SchemaError: it cannot do with all of them.
+        SchemaError: it cannot be evaluated on all of them either.
     """
-    if error := _unbound(condition, schema):
+    if error := _binding_error(condition, schema):
         raise SchemaError(f"the filter {condition} does not fit: {error}")
-    used = _used_of(_leaves(schema), condition, list(schema))
+    used = _narrow(_available_names(schema), condition, list(schema))
     if _members(used):  # which cannot do without the column either
         used.remove(KAFKA_COLUMN)
     return used
 
 
-def _used_of(names: list[str], condition: pc.Expression, fields: Sequence[pa.Field]) -> list[str]:
-    """Return which of these names are a filter's; mostly few of many are."""
-    if not _unbound(condition, _without(fields, set(names))):
+def _narrow(names: list[str], condition: pc.Expression, fields: Sequence[pa.Field]) -> list[str]:
+    """Return which of these names a filter uses, by halving: mostly few of many are used."""
+    if not _binding_error(condition, _without(fields, set(names))):
         return []
     if len(names) == 1:
         return names
     half = len(names) // 2
     parts = names[:half], names[half:]
-    return [each for part in parts for each in _used_of(part, condition, fields)]
+    return [each for part in parts for each in _narrow(part, condition, fields)]
 
 
 def _without(fields: Sequence[pa.Field], names: set[str]) -> pa.Schema:
@@ -274,8 +280,8 @@ def _without(fields: Sequence[pa.Field], names: set[str]) -> pa.Schema:
     return _with_members(schema, [each for each in members if _MEMBER + each.name not in names])
 
 
-def _unbound(condition: pc.Expression, schema: pa.Schema) -> str:
-    """Return why a filter cannot be used on columns; empty where it can."""
+def _binding_error(condition: pc.Expression, schema: pa.Schema) -> str:
+    """Return why a filter cannot be evaluated on columns; empty where it can."""
     import pyarrow.dataset as ds  # noqa: PLC0415 - 50 ms, for filters only
 
     # No files: there are types of which Arrow can make no empty table.
@@ -289,7 +295,7 @@ def _unbound(condition: pc.Expression, schema: pa.Schema) -> str:
 
 
 def _matching(table: pa.Table, condition: pc.Expression) -> pa.Array:
-    """Return the numbers of the rows that match, ascending.
+    """Return the indices of the rows that match, ascending.
 
     Raises:
         SchemaError: the filter fails on a row.

@@ -1,8 +1,8 @@
-"""Whether a filter can match any row of a segment, told without decoding it.
+"""Whether a segment can be skipped, because a filter matches none of its rows: nothing is decoded.
 
-It is told by where the segment is, as Kafka says, and by what its producer says of all its rows:
-the times in its headers and the statistics in its footer. Those are believed as its values are, but
-not where it is decoded in another process, since its producer is not trusted.
+Kafka says where the segment is. Its producer says the range of its timestamps, in the headers, and
+statistics of its columns, in the footer. They are trusted as far as its values are: not where
+segments are decoded in another process, because their producers are not trusted.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ if TYPE_CHECKING:
     from columnar_kafka.segment.parquet.statistics import ColumnPath
     from columnar_kafka.segment.segment import Segment
 
-__all__ = ["rules_out"]
+__all__ = ["can_skip"]
 
 
-def rules_out(segment: Segment, plan: ReadPlan) -> bool:
+def can_skip(segment: Segment, plan: ReadPlan) -> bool:
     """Say whether no row of a segment can match the filter of a plan for its columns.
 
-    False where that cannot be told. The rows of a segment that is ruled out are not looked at: a
-    filter that would fail on one of them does not fail.
+    False where that is not known. The rows of a skipped segment are not examined: a filter that
+    would fail on one of them does not fail.
 
     Raises:
         SegmentError: as `Segment.verify`.
     """
     if plan.casts:
         return False
-    known = _known(segment, plan)
+    known = _known_bounds(segment, plan)
     if not known:
         return False
-    guarantee = reduce(and_, (_holds(pc.field(*path), each) for path, each in known.items()))
+    guarantee = reduce(and_, (_guarantee(pc.field(*path), each) for path, each in known.items()))
     return not _is_satisfiable(plan, guarantee)
 
 
-def _known(segment: Segment, plan: ReadPlan) -> dict[ColumnPath, Bounds]:
-    """Return the bounds of what the filter uses, as far as they are known."""
+def _known_bounds(segment: Segment, plan: ReadPlan) -> dict[ColumnPath, Bounds]:
+    """Return the known bounds of the columns that the filter uses."""
     first, header = segment.offset, segment.header
     members: dict[str, tuple[Any, Any, pa.DataType]] = {
         "topic": (segment.topic, segment.topic, pa.string()),
@@ -53,25 +53,25 @@ def _known(segment: Segment, plan: ReadPlan) -> dict[ColumnPath, Bounds]:
         "offset": (first, first + segment.rows - 1, pa.int64()),
     }
     known: dict[ColumnPath, Bounds] = {}
-    said = segment.statistics(plan.used)
-    if said is not None:
-        known |= said
+    statistics = segment.statistics(plan.filter_columns)
+    if statistics is not None:
+        known |= statistics
         if _has_times(segment.schema):
             members["timestamp"] = (header.timestamp_min, header.timestamp_max, TIMESTAMP)
     for name, (least, greatest, kind) in members.items():
-        if f"{KAFKA_COLUMN}.{name}" in plan.used:
+        if f"{KAFKA_COLUMN}.{name}" in plan.filter_columns:
             ends = pa.scalar(least, kind), pa.scalar(greatest, kind)
             known[KAFKA_COLUMN, name] = Bounds(*ends, has_nulls=False)
     return known
 
 
 def _has_times(schema: pa.Schema) -> bool:
-    place = schema.get_field_index(KAFKA_COLUMN)
-    return place >= 0 and bool(schema.field(place).type.get_field_index("timestamp") >= 0)
+    index = schema.get_field_index(KAFKA_COLUMN)
+    return index >= 0 and bool(schema.field(index).type.get_field_index("timestamp") >= 0)
 
 
-def _holds(field: pc.Expression, known: Bounds) -> pc.Expression:
-    """Return what is true of all values of a field, in the forms that Arrow makes use of."""
+def _guarantee(field: pc.Expression, known: Bounds) -> pc.Expression:
+    """Return what is true of all values of a field, written as Arrow can use it."""
     if known.least is None or known.greatest is None:
         return field.is_null()
     if known.has_nulls:
@@ -85,13 +85,13 @@ def _holds(field: pc.Expression, known: Bounds) -> pc.Expression:
 def _is_satisfiable(plan: ReadPlan, guarantee: pc.Expression) -> bool:
     """Say whether a filter can be true where the guarantee is.
 
-    Arrow can tell for the files of a dataset, which is asked for those that are to be opened.
+    Arrow decides that for the files of a dataset: which ones to open. So it is asked about a file.
     """
     import pyarrow.dataset as ds  # noqa: PLC0415 - 50 ms, for filters only
 
-    form, system = _nowhere()
-    fragment = form.make_fragment("", system, partition_expression=guarantee)
-    files = ds.FileSystemDataset([fragment], plan.schema, form, system)
+    file_format, system = _nowhere()
+    fragment = file_format.make_fragment("", system, partition_expression=guarantee)
+    files = ds.FileSystemDataset([fragment], plan.schema, file_format, system)
     try:
         return any(True for _ in files.get_fragments(filter=plan.condition))
     except (pa.ArrowException, ValueError, TypeError):  # it fails on a value: rows will tell

@@ -1,7 +1,6 @@
 """Rows of segments and plain messages → one Arrow table, of one topic and one schema.
 
-Nothing is copied that can be a slice: a segment's decoded columns become chunks of the table. Pure:
-what was handed out before is not known here.
+Nothing is copied that can be a slice: a segment's decoded columns become chunks of the table. Pure.
 """
 
 from __future__ import annotations
@@ -16,8 +15,9 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError
 from columnar_kafka import position
 from columnar_kafka.columns.kafka_column import HEADERS, TIMESTAMP, header_array
 from columnar_kafka.columns.layouts import filled, filled_table, one_array
-from columnar_kafka.consuming.arrow.projection import PLACE, SelectedRows
-from columnar_kafka.consuming.arrow.pruning import rules_out
+from columnar_kafka.consuming.arrow.projection import LOCATION_FIELDS, SelectedRows
+from columnar_kafka.consuming.arrow.pruning import can_skip
+from columnar_kafka.consuming.kafka_message import address_of
 from columnar_kafka.errors import RowError, SchemaError
 from columnar_kafka.plain.base import decode
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, check_growth
@@ -37,7 +37,7 @@ __all__ = ["TOPIC", "MismatchError", "TableBuilder", "plain_rows", "segment_rows
 TOPIC: Final = "columnar.topic"
 """The key of the topic's name in a table's metadata; the schema's are those of a segment."""
 
-_PLAIN: Final = (pa.field("timestamp", TIMESTAMP), pa.field("headers", HEADERS), *PLACE)
+_PLAIN: Final = (pa.field("timestamp", TIMESTAMP), pa.field("headers", HEADERS), *LOCATION_FIELDS)
 
 
 _SHOWN: Final = 10
@@ -60,40 +60,40 @@ def segment_rows(
     segment: Segment,
     start: int,
     most: int,
-    selection: Projection,
+    projection: Projection,
     read: Callable[[list[str]], pa.Table],
 ) -> SelectedRows:
-    """Return up to `most` chosen rows of a segment, from row `start` on.
+    """Return up to `most` selected rows of a segment, from row `start` on.
 
     `read` returns the segment's rows in some of its columns, as `Segment.to_table` does. Where no
-    row matches a filter, what that does not use is not decoded; nor is anything of a segment that
-    is ruled out by what is said of it.
+    row matches a filter, only the filter's columns are decoded; of a segment that can be skipped,
+    nothing is.
 
     Raises:
         SegmentError: the segment cannot be trusted, or not decoded.
-        SchemaError: as `Selection.plan`, with where.
+        SchemaError: as `Projection.plan`; the text names the segment.
     """
     try:
-        plan = selection.plan(_with_place(segment.schema))
+        plan = projection.plan(_with_location(segment.schema))
         rows = segment.rows - start
         if plan.condition is None:
             rows = min(rows, most)
-            return SelectedRows(plan.shaped(_Decoded(segment, start, rows, read).table(plan)), rows)
-        if not start and rules_out(segment, plan):
+            columns = _SegmentColumns(segment, start, rows, read)
+            return SelectedRows(plan.project(columns.table(plan)), rows)
+        if not start and can_skip(segment, plan):
             return SelectedRows(None, rows)
-        # What the filter uses comes first, and tells for certain.
-        decoded = _Decoded(segment, start, rows, read)
-        matching, passed = plan.matching(decoded.table(plan.probe), most)
+        columns = _SegmentColumns(segment, start, rows, read)
+        matching, examined = plan.matching(columns.table(plan.for_filter), most)
         if not len(matching):
-            return SelectedRows(None, passed)
-        return SelectedRows(plan.shaped(decoded.table(plan), matching), passed)
+            return SelectedRows(None, examined)
+        return SelectedRows(plan.project(columns.table(plan), matching), examined)
     except SchemaError as error:
-        where = f"{segment.topic}[{segment.partition}]@{segment.kafka_offset}"
+        where = position.address(segment.topic, segment.partition, segment.kafka_offset)
         raise SchemaError(f"segment at {where}: {error.reason}") from error
 
 
-class _Decoded:
-    """Some rows of a segment, in columns each of which is decoded when it is first needed."""
+class _SegmentColumns:
+    """Some rows of a segment, whose columns are decoded when they are first needed."""
 
     def __init__(
         self, segment: Segment, start: int, rows: int, read: Callable[[list[str]], pa.Table]
@@ -108,7 +108,7 @@ class _Decoded:
         }
 
     def table(self, plan: ReadPlan) -> pa.Table:
-        """Return them in the columns of a plan."""
+        """Return the rows in the columns of a plan."""
         if names := plan.to_read(self._columns, self._members):
             table = self._read(names).slice(self._start, self._rows)
             self._columns |= dict(zip(table.schema.names, table.columns, strict=True))
@@ -116,16 +116,16 @@ class _Decoded:
             if kafka is not None:
                 kafka = one_array(kafka)
                 self._members |= {each.name: kafka.field(each.name) for each in kafka.type}
-        return plan.made(self._columns, self._members, self._rows)
+        return plan.assemble(self._columns, self._members, self._rows)
 
 
 @lru_cache(maxsize=100)
-def _with_place(schema: pa.Schema) -> pa.Schema:
-    """Return a segment's schema, its `_kafka` with the places of its records."""
+def _with_location(schema: pa.Schema) -> pa.Schema:
+    """Return a segment's schema, with the location fields in its `_kafka`."""
     index = schema.get_field_index(KAFKA_COLUMN)
     if index < 0:
-        return schema.append(pa.field(KAFKA_COLUMN, pa.struct(PLACE), nullable=False))
-    members = [*schema.field(index).type, *PLACE]
+        return schema.append(pa.field(KAFKA_COLUMN, pa.struct(LOCATION_FIELDS), nullable=False))
+    members = [*schema.field(index).type, *LOCATION_FIELDS]
     return schema.set(index, pa.field(KAFKA_COLUMN, pa.struct(members), nullable=False))
 
 
@@ -133,21 +133,21 @@ def _with_place(schema: pa.Schema) -> pa.Schema:
 
 
 def plain_rows(
-    messages: Sequence[Message], formats: Formats, selection: Projection, limits: DecodeLimits
+    messages: Sequence[Message], formats: Formats, projection: Projection, limits: DecodeLimits
 ) -> SelectedRows:
-    """Return the chosen rows of plain messages of one topic; `passed` counts messages.
+    """Return the selected rows of plain messages of one topic; `examined` counts messages.
 
     They end before the first message that cannot be decoded, or does not go with those before it.
-    Where a message may be several rows there is one message.
+    Where the format is of tables, there is one message.
 
     Raises:
         RowError: the first message cannot be decoded.
-        SchemaError: as `Selection.plan`, with where.
+        SchemaError: as `Projection.plan`; the text names the message.
     """
     first = messages[0]
     topic = first.topic() or ""
     is_table = formats.are_tables(topic)
-    form: Any = formats.value(topic)
+    value_format: Any = formats.value(topic)
     if is_table and first.value() is None:
         return SelectedRows(None, 1)  # a tombstone: not even columns
     decoded = decode(formats.key(topic), [each.key() for each in messages])
@@ -155,9 +155,9 @@ def plain_rows(
     if not len(keys):
         raise _undecodable(first, "key", decoded.error)
     if is_table:
-        values, good = _table_of(form, first, limits), 1
+        values, good = _table_of(value_format, first, limits), 1
     else:
-        decoded = decode(form, [each.value() for each in messages[: len(keys)]])
+        decoded = decode(value_format, [each.value() for each in messages[: len(keys)]])
         good = len(decoded.array)
         if not good:
             raise _undecodable(first, "value", decoded.error)
@@ -167,30 +167,30 @@ def plain_rows(
     fields = [pa.field("key", keys.type), *_PLAIN]
     kafka = pa.field(KAFKA_COLUMN, pa.struct(fields), nullable=False)
     try:
-        plan = selection.plan(values.schema.append(kafka))
+        plan = projection.plan(values.schema.append(kafka))
         members = _plain_members(messages, keys.slice(0, good), plan.members)
         if is_table:
             same = pa.repeat(0, values.num_rows)
             members = {name: each.take(same) for name, each in members.items()}
         columns = dict(zip(values.schema.names, values.columns, strict=True))
-        table = plan.made(columns, members, values.num_rows)
+        table = plan.assemble(columns, members, values.num_rows)
         if plan.condition is None:
-            return SelectedRows(plan.shaped(table) if table.num_rows else None, good)
+            return SelectedRows(plan.project(table) if table.num_rows else None, good)
         matching, _ = plan.matching(table, table.num_rows)
-        return SelectedRows(plan.shaped(table, matching) if len(matching) else None, good)
+        return SelectedRows(plan.project(table, matching) if len(matching) else None, good)
     except SchemaError as error:
-        raise SchemaError(f"plain message at {_place(first)}: {error.reason}") from error
+        raise SchemaError(f"plain message at {address_of(first)}: {error.reason}") from error
 
 
-def _table_of(form: Any, message: Message, limits: DecodeLimits) -> pa.Table:
+def _table_of(value_format: Any, message: Message, limits: DecodeLimits) -> pa.Table:
     try:
-        return form.read(message.value(), limits)
+        return value_format.read(message.value(), limits)
     except (ValueError, pa.ArrowException) as error:
         raise _undecodable(message, "value", str(error)) from error
 
 
 def _columns(values: pa.Array) -> pa.Table:
-    """Return records' fields as columns, which are null where there is no record; or one column."""
+    """Return records' fields as nullable columns; of values that are no records, one column."""
     if not pa.types.is_struct(values.type):
         return pa.table({"value": values})
     fields = [each.with_nullable(True) for each in values.type]
@@ -200,12 +200,8 @@ def _columns(values: pa.Array) -> pa.Table:
 def _undecodable(message: Message, what: str, why: str | None) -> RowError:
     codes = {"key": KafkaError._KEY_DESERIALIZATION, "value": KafkaError._VALUE_DESERIALIZATION}
     at = position.pack(message.offset() or 0)
-    where = f"plain message at {_place(message)} (position {at})"
+    where = f"plain message at {address_of(message)} (position {at})"
     return RowError(f"{where}: its {what} cannot be decoded: {why}", code=codes[what])
-
-
-def _place(message: Message) -> str:
-    return f"{message.topic()}[{message.partition()}]@{message.offset()}"
 
 
 def _plain_members(
@@ -241,13 +237,13 @@ def _headers(found: list[Any]) -> pa.Array:
 
 
 class TableBuilder:
-    """Rows of one topic that go together, in the order in which they are added."""
+    """One table of rows of one topic, in the order in which they are added."""
 
     def __init__(
-        self, selection: Projection, *, most: int, nbytes: int, schema: pa.Schema | None = None
+        self, projection: Projection, *, most: int, nbytes: int, schema: pa.Schema | None = None
     ) -> None:
-        """Begin a table of up to `most` rows and about `nbytes`; in a `schema` that is fixed."""
-        self.selection = selection
+        """Begin a table of up to `most` rows and about `nbytes`; a `schema` given here is fixed."""
+        self.projection = projection
         self.rows = 0
         self.topic = ""
         self._most = most
@@ -263,14 +259,15 @@ class TableBuilder:
         return max(0, self._most - self.rows) if self._nbytes_left > 0 else 0
 
     def add(self, table: pa.Table, topic: str, names: dict[str, str], where: str) -> bool:
-        """Add rows, of a topic and of what a schema is called; False if they do not go with these.
+        """Add rows of a topic; False if they do not go with those that are there.
 
-        `where` names the message that they are of, in errors.
+        `names` are metadata of the table: what the rows' schema is called. Errors say `where` the
+        rows come from.
 
         Raises:
-            MismatchError: they are the first, and do not fit the schema that is fixed.
+            MismatchError: they are the first, and do not fit the fixed schema.
         """
-        schema = table.schema if self._schema is None else self._joint(table.schema)
+        schema = table.schema if self._schema is None else self._common_schema(table.schema)
         if schema is None and not self._tables:
             assert self._schema is not None
             differences = _differences(self._schema, table.schema)
@@ -278,8 +275,8 @@ class TableBuilder:
         if schema is None or topic != (self.topic or topic):
             return False
         if schema is not self._schema and self._tables:
-            self._tables = [_conformed(each, schema) for each in self._tables]
-        self._tables.append(_conformed(table, schema))
+            self._tables = [_promoted(each, schema) for each in self._tables]
+        self._tables.append(_promoted(table, schema))
         self._schema, self.topic = schema, topic
         self.rows += table.num_rows
         # Not `nbytes`, which ends the process where an empty chunk has a union in it.
@@ -288,16 +285,16 @@ class TableBuilder:
             self._names.setdefault(key, {})[name] = None
         return True
 
-    def _joint(self, other: pa.Schema) -> pa.Schema | None:
-        """Return the schema of these rows and others; None if there is none."""
+    def _common_schema(self, other: pa.Schema) -> pa.Schema | None:
+        """Return a schema for these rows and for those of `other`; None if there is none."""
         assert self._schema is not None
         if self._schema.equals(other):
             return self._schema
-        if not self.selection.promote:
+        if not self.projection.promote:
             return None
-        if _holds(self._schema, other):
+        if _can_hold(self._schema, other):
             return self._schema
-        return other if not self._fixed and _holds(other, self._schema) else None
+        return other if not self._fixed and _can_hold(other, self._schema) else None
 
     def table(self) -> pa.Table | None:
         """Return the rows; None where there are none."""
@@ -308,8 +305,8 @@ class TableBuilder:
         return found.replace_schema_metadata({TOPIC: self.topic, **names})
 
 
-def _holds(grown: pa.Schema, other: pa.Schema) -> bool:
-    """Say whether rows of `other` may have the schema that is `grown`."""
+def _can_hold(grown: pa.Schema, other: pa.Schema) -> bool:
+    """Say whether rows with the schema `other` can be promoted to the schema `grown`."""
     theirs = {each.name: each for each in other}
     same = {each.name for each in grown if each.name in theirs and each == theirs[each.name]}
     # Columns that were asked for and are not there are of type null.
@@ -324,18 +321,18 @@ def _holds(grown: pa.Schema, other: pa.Schema) -> bool:
     return True
 
 
-def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return a table in a schema that holds its own."""
+def _promoted(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return a table promoted to a schema that can hold its rows."""
     if table.schema.equals(schema):
         return table
-    there = {
+    present = {
         name: column
         for name, column in zip(table.schema.names, table.columns, strict=True)
         if not pa.types.is_null(column.type)  # of which pyarrow casts to few types
     }
     columns = [
-        there[each.name].cast(each.type)
-        if each.name in there
+        present[each.name].cast(each.type)
+        if each.name in present
         else pa.nulls(table.num_rows, each.type)
         for each in schema
     ]
@@ -347,9 +344,9 @@ def _differences(stream: pa.Schema, record: pa.Schema) -> str:
     both = KAFKA_COLUMN in stream.names and KAFKA_COLUMN in record.names
     ours, theirs = _fields(stream, members=both), _fields(record, members=both)
     found = [
-        f"{name} is {_shown(ours.get(name))} in the stream and {_shown(theirs.get(name))} here"
+        f"{name} is {_type_of(ours.get(name))} in the stream and {_type_of(theirs.get(name))} here"
         for name in {**ours, **theirs}
-        if _shown(ours.get(name)) != _shown(theirs.get(name))
+        if _type_of(ours.get(name)) != _type_of(theirs.get(name))
     ]
     more = [f"and {len(found) - _SHOWN} more differ"] if len(found) > _SHOWN else []
     return "; ".join(found[:_SHOWN] + more) or "its columns are in another order"
@@ -366,5 +363,5 @@ def _fields(schema: pa.Schema, *, members: bool) -> dict[str, pa.Field]:
     return found
 
 
-def _shown(each: pa.Field | None) -> str:
+def _type_of(each: pa.Field | None) -> str:
     return "missing" if each is None else f"{each.type}{'' if each.nullable else ' not null'}"

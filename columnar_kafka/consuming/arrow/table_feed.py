@@ -1,50 +1,51 @@
-"""The feed's second way out: records as Arrow tables, in the same order and from the same queue.
+"""The feed's second way out: records as Arrow tables, in the same order and from the same buffer.
 
-What is to become a table stays among the messages that are held, and counts as handed out when the
-table is taken. So a rebalance, a seek, another thread, an exception or a cancelled call meanwhile
-neither loses nor doubles a record, and what does not go with the rest just stays.
+What is to become a table stays among the messages that are buffered, and counts as handed out when
+the table is taken. So a rebalance, a seek, another thread, an exception or a cancelled call
+meanwhile neither loses nor doubles a record, and what does not go with the rest just stays.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaException
 
 from columnar_kafka import position
+from columnar_kafka.consuming.arrow.rows_ahead import RowsAhead
 from columnar_kafka.consuming.arrow.table_builder import TableBuilder, plain_rows, segment_rows
-from columnar_kafka.consuming.feed import HELD_BYTES, Feed, never
-from columnar_kafka.consuming.handout import Found, Handed, OpenSegment, offset_of, partition_of
+from columnar_kafka.consuming.feed import never
+from columnar_kafka.consuming.handout import Found, Progress
+from columnar_kafka.consuming.kafka_message import address_of, offset_of, partition_of
+from columnar_kafka.consuming.open_segment import OpenSegment
 from columnar_kafka.errors import ColumnarError, RowError, SegmentError
 from columnar_kafka.message import event_error
-from columnar_kafka.segment.headers import (
-    ENCODING_HEADER,
-    SCHEMA_HEADER,
-    SCHEMA_ID_HEADER,
-    is_segment,
-    parse_headers,
-)
+from columnar_kafka.segment.headers import SCHEMA_HEADER, SCHEMA_ID_HEADER, is_segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     import pyarrow as pa
     from confluent_kafka import Message, TopicPartition
 
     from columnar_kafka.config import DecodeLimits
     from columnar_kafka.consuming.arrow.projection import Projection
-    from columnar_kafka.consuming.feed import Stops
+    from columnar_kafka.consuming.feed import Feed, Stops
     from columnar_kafka.offsets import Partition
     from columnar_kafka.plain.base import Formats
 
 __all__ = ["FoundTable", "TableFeed", "TableRequest"]
 
-_RUN: Final = 1 << 20
+_LONGEST_SPAN: Final = 1 << 20
 """Plain messages that are decoded at once, at most."""
 
 _FETCH: Final = 200
+"""Messages that are fetched at once, at most."""
+
+Span = OpenSegment | list["Message"]
+"""What is decoded at once: the open segment, several plain messages, or one other message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,15 +70,15 @@ class FoundTable(Found):
 
     def __init__(
         self,
-        handed: Handed | None,
+        progress: Progress | None,
         table: pa.Table | None = None,
         error: KafkaException | None = None,
         *,
         is_all: bool = False,
         begins: tuple[Partition, int] | None = None,
     ) -> None:
-        """`is_all`: nothing is held that is not in the table, which `begins` at this position."""
-        super().__init__(handed, table, error)
+        """Hold a table that `begins` at a position; `is_all` says that nothing else is buffered."""
+        super().__init__(progress, table, error)
         self.rows = 0 if table is None else table.num_rows
         self.table = table
         self.is_all = is_all
@@ -86,22 +87,33 @@ class FoundTable(Found):
 
 
 @dataclass(slots=True)
-class _Pass:
-    """Kafka messages the rows of which are in a table, and the positions after these rows."""
+class _Slice:
+    """Kafka messages whose rows are in a table, and the positions after these rows."""
 
     messages: int
     after: dict[Partition, int]
     last: dict[Partition, Message]
     opened: OpenSegment | None = None
-    resumed: list[TopicPartition] = field(default_factory=list)
+    committed: list[TopicPartition] = field(default_factory=list)
 
 
-class TableFeed(Feed):
-    """Hands out messages one by one, and tables. Thread-safe."""
+class TableFeed:
+    """Hands out tables of what a feed has. Thread-safe, under the feed's lock."""
 
-    _run = _RUN
-    # So many messages in front of what is held are of one topic and plain; the last of them.
-    _known_plain: tuple[int, Message | None] = (0, None)
+    def __init__(self, feed: Feed) -> None:
+        """Take tables from where `feed` takes messages."""
+        self._feed = feed
+        self._lock = feed.lock
+        self._buffer = feed.buffer
+        self._starts = feed.starts
+        self._poller = feed.poller
+        self._longest_span = _LONGEST_SPAN
+        # How many messages at the front of the buffer are plain and of one topic; the last of them.
+        self._known_plain: tuple[int, Message | None] = (0, None)
+
+    def at_end(self) -> set[Partition]:
+        """Return the partitions of which nothing was handed out since their end was told."""
+        return self._feed.at_end()
 
     def find(
         self, request: TableRequest, timeout: float, stops: Stops = never
@@ -115,337 +127,278 @@ class TableFeed(Feed):
         * RowError: it is a plain message that cannot be decoded;
         * SchemaError: it does not have the columns that are asked for. Only this one stays.
         """
-        deadline = self._clock() + timeout if timeout >= 0 else float("inf")
-        with self.lock:
-            self._put_back()
+        clock = self._feed.clock
+        deadline = clock() + timeout if timeout >= 0 else float("inf")
+        with self._lock:
+            self._buffer.put_back()
         more = 0
         while not stops():
-            self._serve_if_due()
-            self._after_serving()
-            is_enough = self._hold_rows(request, more, deadline, stops)
+            self._poller.serve_if_due()
+            self._feed.after_serving()
+            is_enough = self._buffer_rows(request, more, deadline, stops)
             if stops():
                 break
-            found = self._find_next(request) if self._is_resolved(deadline) else None
+            found = self._find_next(request) if self._may_begin(deadline) else None
             if found is not None:
-                if found.rows < request.least and self._stopped() and self._resolve(deadline):
+                is_short = found.rows < request.least
+                if is_short and self._awaits_lookup() and self._poller.look_up(deadline):
                     continue
                 missing = request.least - found.rows if found.is_all else 0
                 if not is_enough or missing <= 0:
                     return found
                 more += missing  # segments that are begun in the middle were counted whole
-            elif self._clock() >= deadline:
+            elif clock() >= deadline:
                 break
         return None
 
     # --- waiting --------------------------------------------------------------------------------
 
-    def _hold_rows(self, request: TableRequest, more: int, deadline: float, stops: Stops) -> bool:
-        """Hold as many rows as are wanted and go together, or those that come by the deadline.
+    def _buffer_rows(self, request: TableRequest, more: int, deadline: float, stops: Stops) -> bool:
+        """Buffer as many rows as are wanted and go together, or those that come by the deadline.
 
         Returns whether there are as many as are wanted and so many `more`.
         """
-        most = min(request.most + more, self._run)
+        most = min(request.most + more, self._longest_span)
         wanted = request.least + more
         least = min(wanted, most)
-        run = self._count(None, request.selection, most)
+        ahead = self._count(None, request.selection, most)
         timeout = 0.0  # first what has arrived
-        while not (run.has(most) or self._is_full(most)):
-            run = self._fetch_rows(run, request.selection, most, timeout)
-            self._after_serving()
-            if run.has(least) or self._clock() >= deadline or stops():
+        while not (ahead.has(most) or self._buffer.is_full(most)):
+            ahead = self._fetch_rows(ahead, request.selection, most, timeout)
+            self._feed.after_serving()
+            if ahead.has(least) or self._feed.clock() >= deadline or stops():
                 break
-            timeout = self._step(deadline)
-        return run.rows >= wanted
+            timeout = self._poller.step(deadline)
+        return ahead.rows >= wanted
 
-    def _count(self, run: _Run | None, selection: Projection, most: int) -> _Run:
-        """Count the rows of what is held since a run was counted; all, if some was taken away."""
-        with self.lock:
-            if run is None or run.changes != self._changes:
-                self._put_back()
-                run = _Run(selection, self._open, self._changes)
-                run.add(list(islice(self._held, most)))
+    def _count(self, ahead: RowsAhead | None, projection: Projection, most: int) -> RowsAhead:
+        """Count the rows of what was buffered since; or of all, if some was taken away."""
+        buffer = self._buffer
+        with self._lock:
+            if ahead is None or ahead.generation != buffer.generation:
+                buffer.put_back()
+                ahead = RowsAhead(projection, buffer.open, buffer.generation)
+                ahead.add(list(islice(buffer.buffered, most)))
             else:
-                new = islice(reversed(self._held), len(self._held) - run.messages)
-                run.add(list(new)[::-1])
-            self._known_plain = run.plain, run.last
-            return run
+                new = islice(reversed(buffer.buffered), len(buffer.buffered) - ahead.messages)
+                ahead.add(list(new)[::-1])
+            self._known_plain = ahead.plain, ahead.last_plain
+            return ahead
 
-    def _fetch_rows(self, run: _Run, selection: Projection, most: int, timeout: float) -> _Run:
-        """Let librdkafka run callbacks, and hold what it has until there are `most` rows."""
-        count = 1
+    def _fetch_rows(
+        self, ahead: RowsAhead, projection: Projection, most: int, timeout: float
+    ) -> RowsAhead:
+        """Let librdkafka run callbacks, and buffer what it has until there are `most` rows."""
+        buffer, count = self._buffer, 1
         while True:
-            before, counted = self._held_bytes, run
-            missing = most - run.rows
-            fetched = self._fetch(min(count, missing), timeout, resumes=True, pauses=False)
-            run = self._count(counted, selection, most)
-            is_enough = run.has(most) or self._is_full(most)
-            if len(fetched) < count or is_enough or run is not counted:
-                return run
+            before, counted = buffer.nbytes, ahead
+            asked = min(count, most - ahead.rows)
+            fetched = self._poller.fetch(asked, timeout, resumes=True, throttles=False)
+            ahead = self._count(counted, projection, most)
+            is_enough = ahead.has(most) or buffer.is_full(most)
+            if len(fetched) < count or is_enough or ahead is not counted:
+                return ahead
             # Not much more than is wanted, and than there is room for.
-            each = max(1, (self._held_bytes - before) // len(fetched))
-            count = min(2 * count, _FETCH, 1 + (HELD_BYTES - self._held_bytes) // each)
+            each = max(1, (buffer.nbytes - before) // len(fetched))
+            count = min(2 * count, _FETCH, buffer.room_for(each))
             timeout = 0.0
 
-    def _plain_in_front(self) -> int:
-        """Return how many messages are known to be plain, if no callback has taken any of them."""
-        count, last = self._known_plain
-        if self._open is not None or self._unresolved or not 0 < count <= len(self._held):
-            return 0
-        return count if self._held[count - 1] is last else 0
-
-    def _is_resolved(self, deadline: float) -> bool:
-        """Learn where the group left off in the next message's partition, if need be."""
-        if not self._begins_next() or self._resolve(deadline):
+    def _may_begin(self, deadline: float) -> bool:
+        """Look up where the next message's partition begins, if need be; False to try again."""
+        if not self._feed.awaits_lookup() or self._poller.look_up(deadline):
             return True
-        self._serve(self._step(deadline))
+        self._poller.serve(self._poller.step(deadline))
         return False
 
-    def _stopped(self) -> bool:
-        """Say whether there is more, in partitions of which it is not known where they begin."""
-        with self.lock:
-            return bool(self._unresolved) and any(
-                each.error() is None and partition_of(each) in self._unresolved
-                for each in self._held
+    def _awaits_lookup(self) -> bool:
+        """Say whether any buffered message waits for where its partition begins."""
+        with self._lock:
+            awaiting = self._starts.awaiting_lookup
+            return bool(awaiting) and any(
+                each.error() is None and partition_of(each) in awaiting
+                for each in self._buffer.buffered
             )
 
     # --- one table ------------------------------------------------------------------------------
 
     def _find_next(self, request: TableRequest) -> FoundTable | None:
-        """Find a table of what is open and held, as far as it goes together; None of no rows."""
-        with self.lock:
-            self._put_back()
-            self._found = found = self._make(request)
+        """Find a table of what comes next, as far as it goes together; None of no rows."""
+        with self._lock:
+            self._buffer.put_back()
+            self._buffer.found = found = self._build(request)
             if found is not None and found.is_empty:  # a filter left nothing of what was looked at
                 found.take()
-                self._note()
+                self._buffer.note()
                 return None
             return found
 
-    def _make(self, request: TableRequest) -> FoundTable | None:
-        batch = TableBuilder(
+    def _build(self, request: TableRequest) -> FoundTable | None:
+        builder = TableBuilder(
             request.selection,
             most=request.most,
             nbytes=request.limits.decoded_bytes,
             schema=request.schema,
         )
-        passes: list[_Pass] = []
+        slices: list[_Slice] = []
         is_all = False
-        for run in self._runs(request):
-            if not batch.left or (request.single and batch.rows):
+        for span in self._spans(request):
+            if not builder.left or (request.single and builder.rows):
                 break
             try:
-                added = self._added(run, batch, request)
+                added = self._add(span, builder, request)
             except KafkaException as error:
-                if not passes:
-                    return self._failed(run, error)
+                if not slices:
+                    return self._failed(span, error)
                 break  # the next call will meet it
             if added is None:
                 break
-            passes.append(added)
-            if isinstance(run, list) and added.messages < len(run):
+            slices.append(added)
+            if isinstance(span, list) and added.messages < len(span):
                 break
         else:
-            count = sum(each.messages for each in passes)
             is_all = (
-                batch.left > 0
+                builder.left > 0
                 and request.selection.condition is None
-                and count == len(self._held)  # none of them is of a partition not begun as yet
+                # None of them waits for where its partition begins.
+                and sum(each.messages for each in slices) == len(self._buffer.buffered)
             )
-        if not passes:
+        if not slices:
             return None
-        opened = self._open
-        source = self._held[0] if opened is None else opened.source
-        at = position.start(offset_of(source)) if opened is None else opened.at
-        begins = partition_of(source), at
-        return FoundTable(self._pass_all(passes), batch.table(), is_all=is_all, begins=begins)
+        progress, begins = self._pass(slices), self._begins()
+        return FoundTable(progress, builder.table(), is_all=is_all, begins=begins)
 
-    def _runs(self, request: TableRequest) -> Iterator[OpenSegment | list[Message]]:
-        """Yield what is open, and then what is held: plain messages together, others alone."""
+    def _begins(self) -> tuple[Partition, int]:
+        """Return the partition and position of what comes next; there is something."""
+        opened = self._buffer.open
+        if opened is not None:
+            return partition_of(opened.source), opened.at
+        source = self._buffer.buffered[0]
+        return partition_of(source), position.start(offset_of(source))
+
+    def _spans(self, request: TableRequest) -> Iterator[Span]:
+        """Yield what is open, then what is buffered: plain messages together, others alone."""
+        if self._buffer.open is not None:
+            yield self._buffer.open
+        buffered = iter(self._buffer.buffered)
         known = self._plain_in_front()
-        if self._open is not None:
-            yield self._open
-        held = iter(self._held)
         while known > 0:
-            run = list(islice(held, min(known, self._longest(self._held[0].topic(), request))))
-            known -= len(run)
-            yield run
-        run = []
+            longest = self._longest(self._buffer.buffered[0].topic(), request)
+            span = list(islice(buffered, min(known, longest)))
+            known -= len(span)
+            yield span
+        span = []
         topic, room = None, 0
-        for message in held:
+        awaiting = self._starts.awaiting_lookup
+        for message in buffered:
             is_event = message.error() is not None
-            if self._unresolved and not is_event and partition_of(message) in self._unresolved:
-                break  # where it begins is asked when it is the first
+            if awaiting and not is_event and partition_of(message) in awaiting:
+                break  # where it begins is looked up when it is the first
             if is_event or is_segment(message.headers()):
-                if run:
-                    yield run
+                if span:
+                    yield span
                 yield [message]
-                run, room = [], 0
+                span, room = [], 0
             elif room and message.topic() == topic:
-                run.append(message)
+                span.append(message)
                 room -= 1
             else:
-                if run:
-                    yield run
-                run, topic = [message], message.topic()
+                if span:
+                    yield span
+                span, topic = [message], message.topic()
                 room = self._longest(topic, request) - 1
-        if run:
-            yield run
+        if span:
+            yield span
+
+    def _plain_in_front(self) -> int:
+        """Return how many messages are known to be plain, if no callback has taken any of them."""
+        (count, last), buffered = self._known_plain, self._buffer.buffered
+        if self._buffer.open is not None or self._starts.awaiting_lookup:
+            return 0
+        return count if 0 < count <= len(buffered) and buffered[count - 1] is last else 0
 
     def _longest(self, topic: str | None, request: TableRequest) -> int:
         """Return how many plain messages of a topic are decoded at once."""
-        return 1 if request.formats.are_tables(topic or "") else min(request.most, self._run)
+        return (
+            1 if request.formats.are_tables(topic or "") else min(request.most, self._longest_span)
+        )
 
-    def _added(
-        self, run: OpenSegment | list[Message], batch: TableBuilder, request: TableRequest
-    ) -> _Pass | None:
-        """Add a run's rows to a table; None if they do not go with it."""
-        if isinstance(run, OpenSegment):
-            return _add_segment(run, batch)
-        source = run[0]
+    def _add(self, span: Span, builder: TableBuilder, request: TableRequest) -> _Slice | None:
+        """Add a span's rows to a table; None if they do not go with it."""
+        if isinstance(span, OpenSegment):
+            return _add_segment(span, builder)
+        source = span[0]
         if source.error() is not None:
             raise KafkaException(event_error(source))
         if not is_segment(source.headers()):
-            return self._add_plain(run[: batch.left], batch, request)
+            return self._add_plain(span[: builder.left], builder, request)
         key = partition_of(source)
-        segment = self.read(source)
-        self._forget_start(key)
-        start, resumed = self._start(key, segment)
-        found = _add_segment(OpenSegment(key, source, segment, segment.offset + start), batch)
-        if found is not None:
-            found.messages, found.resumed = 1, resumed
-        return found
+        segment = self._feed.read(source)
+        self._starts.pass_start(key)
+        row, committed = self._starts.row_of(key, segment)
+        added = _add_segment(OpenSegment(key, source, segment, segment.offset + row), builder)
+        if added is not None:
+            added.messages, added.committed = 1, committed
+        return added
 
     def _add_plain(
-        self, run: list[Message], batch: TableBuilder, request: TableRequest
-    ) -> _Pass | None:
+        self, messages: list[Message], builder: TableBuilder, request: TableRequest
+    ) -> _Slice | None:
         formats = request.formats
         try:
-            rows = plain_rows(run, formats, batch.selection, request.limits)
+            rows = plain_rows(messages, formats, builder.projection, request.limits)
         except RowError:
-            self._run = 1  # many may be as bad: what one costs must not grow with what is held
+            # Many may be as bad: what one costs must not grow with what is buffered.
+            self._longest_span = 1
             raise
-        good = rows.passed
-        self._run = min(_RUN, 2 * max(self._run, good)) if good == len(run) else 2 * good
-        topic = run[0].topic() or ""
-        where = _where("plain message", run[0], position.pack(offset_of(run[0])))
-        if rows.table is not None and not batch.add(rows.table, topic, formats.name(topic), where):
+        good = rows.examined
+        is_good = good == len(messages)
+        longest = min(_LONGEST_SPAN, 2 * max(self._longest_span, good)) if is_good else 2 * good
+        self._longest_span = longest
+        topic = messages[0].topic() or ""
+        where = _where("plain message", messages[0], position.pack(offset_of(messages[0])))
+        names = formats.name(topic)
+        if rows.table is not None and not builder.add(rows.table, topic, names, where):
             return None
-        run = run[:good]
-        newest = dict(zip([each.partition() or 0 for each in run], run, strict=True))
+        messages = messages[:good]
+        newest = dict(zip([each.partition() or 0 for each in messages], messages, strict=True))
         last = {(topic, each): message for each, message in newest.items()}
         after = {key: position.start(offset_of(each) + 1) for key, each in last.items()}
-        return _Pass(good, after, last)
+        return _Slice(good, after, last)
 
     # --- what is handed out ---------------------------------------------------------------------
 
-    def _pass_all(self, passes: list[_Pass]) -> Handed:
-        """Return what is noted when what is in a table has been handed out."""
-        handed = Handed(self._open)
-        for each in passes:
+    def _pass(self, slices: list[_Slice]) -> Progress:
+        """Return what to note once a table of these slices has been handed out."""
+        progress = Progress(self._buffer.open)
+        for each in slices:
             for key, after in each.after.items():
-                handed.upto(each.last[key], after)
+                progress.pass_message(each.last[key], after)
             if each.opened is not None:
-                segment, [key] = each.opened.segment, each.after
-                self._ledger.mark_committed(each.resumed)
-                self._ledger.opened(key, segment.kafka_offset, segment.id, segment.rows)
-                handed.inside(each.opened, each.after[key])
-        handed.moved = sum(each.messages for each in passes)
-        return handed
+                self._feed.note_opened(each.opened, each.committed)
+                progress.pass_records(each.opened, each.after[each.opened.key])
+        progress.messages = sum(each.messages for each in slices)
+        return progress
 
-    def _failed(self, run: OpenSegment | list[Message], error: KafkaException) -> FoundTable:
+    def _failed(self, span: Span, error: KafkaException) -> FoundTable:
         """Go on after what is reported as an error; what is only asked for wrongly stays."""
-        source = run.source if isinstance(run, OpenSegment) else run[0]
+        source = span.source if isinstance(span, OpenSegment) else span[0]
         stays = isinstance(error, ColumnarError) and not isinstance(error, SegmentError | RowError)
-        return FoundTable(None if stays else self._whole(source), error=error)
+        return FoundTable(None if stays else self._buffer.pass_first(source), error=error)
 
 
-def _add_segment(opened: OpenSegment, batch: TableBuilder) -> _Pass | None:
+def _add_segment(opened: OpenSegment, builder: TableBuilder) -> _Slice | None:
     """Add the next rows of a segment to a table."""
     segment = opened.segment
-    rows = segment_rows(segment, opened.row, batch.left, batch.selection, opened.read)
+    rows = segment_rows(segment, opened.row, builder.left, builder.projection, opened.read)
     names = {SCHEMA_HEADER: segment.header.schema}
     if segment.header.schema_id is not None:
         names[SCHEMA_ID_HEADER] = str(segment.header.schema_id)
     where = _where("segment", opened.source, opened.at)
-    if rows.table is not None and not batch.add(rows.table, segment.topic, names, where):
+    if rows.table is not None and not builder.add(rows.table, segment.topic, names, where):
         return None
-    after = {opened.key: opened.at + rows.passed}
-    return _Pass(0, after, {opened.key: opened.source}, opened)
+    after = {opened.key: opened.at + rows.examined}
+    return _Slice(0, after, {opened.key: opened.source}, opened)
 
 
 def _where(what: str, source: Message, at: int) -> str:
-    topic, partition = partition_of(source)
-    return f"{what} at {topic}[{partition}]@{offset_of(source)} (position {at})"
-
-
-def _plain_topic(messages: Sequence[Message]) -> str | None:
-    """Return the topic of messages all of which are plain; None if they are not, or of several.
-
-    As a hundred thousand may be asked of, there are comprehensions and no calls of Python's.
-    """
-    topics = {each.topic() for each in messages}
-    found: Any = [each.headers() for each in messages]
-    names = {pair[0] for headers in found if headers for pair in headers}
-    errors = {each.error() for each in messages}
-    return (
-        topics.pop()
-        if len(topics) == 1 and errors == {None} and ENCODING_HEADER not in names
-        else None
-    )
-
-
-class _Run:
-    """Counts the rows that may become one table, as far as their headers tell."""
-
-    def __init__(self, selection: Projection, opened: OpenSegment | None, changes: int) -> None:
-        self.changes = changes  # until there are more of them
-        self.messages = 0
-        self.rows = 0
-        self.plain = 0
-        self.last: Message | None = None  # of the plain ones
-        self._may_differ = selection.promote or selection.columns is not None
-        self._is_ended = False
-        self._topic: str | None = None
-        self._schema = ""
-        if opened is not None:
-            segment = opened.segment
-            self._count(segment.topic, segment.header.schema, segment.rows - opened.row)
-
-    def has(self, rows: int) -> bool:
-        """Say whether there are so many, or there is something that cannot go with them."""
-        return self._is_ended or self.rows >= rows
-
-    def add(self, messages: Sequence[Message]) -> None:
-        """Count the rows of messages."""
-        self.messages += len(messages)
-        topic = _plain_topic(messages) if self.plain == self.rows else None
-        if topic is not None and self._topic in (None, topic):
-            self._topic = topic
-            self.plain += len(messages)
-            self.rows += len(messages)
-            self.last = messages[-1]
-            return
-        for message in messages:
-            if message.error() is not None:
-                self._is_ended = True
-            elif is_segment(message.headers()):
-                self._add_segment(message)
-            else:
-                self._count(message.topic(), "", 1)
-            if self._is_ended:
-                return
-
-    def _add_segment(self, message: Message) -> None:
-        try:
-            header, _ = parse_headers(message.headers())
-        except SegmentError:
-            self._is_ended = True
-        else:
-            self._count(message.topic(), header.schema, header.rows)
-
-    def _count(self, topic: str | None, schema: str, rows: int) -> None:
-        if self._topic is None:
-            self._topic, self._schema = topic, schema
-        if topic != self._topic or (schema != self._schema and not self._may_differ):
-            self._is_ended = True
-        self.rows += rows
+    return f"{what} at {address_of(source)} (position {at})"

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from segments import segment
 
 from columnar_kafka import SegmentError, position
-from columnar_kafka.consuming import feed
+from columnar_kafka.consuming import fetch_buffer, poller
 from columnar_kafka.testing import FakeKafka
 
 PARTITIONS = st.integers(0, 1)
@@ -216,14 +216,14 @@ class Group(RuleBasedStateMachine):
         self.committed: dict[int, int] = {}
         self.members: list[Member | None] = [None, None]
         self.numbers = iter(range(1_000_000))
-        self.before = feed._SERVE_EVERY, feed._HELD_MESSAGES
-        feed._SERVE_EVERY, feed._HELD_MESSAGES = 0, 3  # type: ignore[misc]
+        self.before = poller.SERVE_EVERY, fetch_buffer.MOST_MESSAGES
+        poller.SERVE_EVERY, fetch_buffer.MOST_MESSAGES = 0, 3  # type: ignore[misc]
 
     def teardown(self) -> None:
         for member in self.members:
             if member is not None:
                 member.consumer.close()
-        feed._SERVE_EVERY, feed._HELD_MESSAGES = self.before  # type: ignore[misc]
+        poller.SERVE_EVERY, fetch_buffer.MOST_MESSAGES = self.before  # type: ignore[misc]
 
     @initialize(auto=st.booleans(), by_hand=st.booleans())
     def begin(self, *, auto: bool, by_hand: bool) -> None:
@@ -474,7 +474,7 @@ class Group(RuleBasedStateMachine):
 
 def test_a_commit_that_cannot_be_begun_loses_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its error is raised when no record is in hand."""
-    monkeypatch.setattr(feed, "_SERVE_EVERY", 0)
+    monkeypatch.setattr(poller, "SERVE_EVERY", 0)
     kafka = FakeKafka()
     kafka.create_topic("t")
     for n in range(6):
@@ -499,7 +499,7 @@ def test_a_commit_that_cannot_be_begun_loses_no_record(monkeypatch: pytest.Monke
 
 def test_automatic_commits_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """And one that librdkafka sends again does not take back later ones."""
-    monkeypatch.setattr(feed, "_SERVE_EVERY", 0)
+    monkeypatch.setattr(poller, "SERVE_EVERY", 0)
     kafka = FakeKafka()
     kafka.create_topic("t")
     consumer = kafka.Consumer(

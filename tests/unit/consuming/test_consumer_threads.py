@@ -183,14 +183,14 @@ def test_several_threads_that_do_something_else_all_come_in_while_one_waits_for_
     run_all(wait, call, call, call)
 
 
-def test_a_thread_that_waits_for_its_turn_sleeps_and_has_one_bell_however_often_it_asks() -> None:
+def test_a_thread_that_waits_for_its_turn_sleeps_and_has_one_wakeup_however_often_it_asks() -> None:
     turn = Turn(threading.RLock(), time.monotonic)
 
     def ask() -> None:
-        bells = [turn.run(lambda: None) for _ in range(3)]
-        assert bells[0] is not None
-        assert bells == [bells[0]] * 3
-        assert bells[0].locked()
+        wakeups = [turn.run(lambda: None) for _ in range(3)]
+        assert wakeups[0] is not None
+        assert wakeups == [wakeups[0]] * 3
+        assert wakeups[0].locked()
 
     turn.run(lambda: run_all(ask))
 
@@ -240,7 +240,7 @@ class InPoll:
             function(self.consumer)
 
         def let_go() -> None:
-            support.eventually(lambda: self.consumer._feed._turn._first)
+            support.eventually(lambda: self.consumer._feed._turn._priority)
             self._go.set()
 
         run_all(self._take, call, let_go)

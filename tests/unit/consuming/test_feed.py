@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -25,7 +26,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from segments import segment
 
 from columnar_kafka import SegmentError, position
-from columnar_kafka.consuming import feed, handout
+from columnar_kafka.consuming import fetch_buffer, handout, kafka_message
 from columnar_kafka.consuming.feed import Feed
 from columnar_kafka.consuming.offset_store import OffsetStore
 from columnar_kafka.position import MAX_ROWS
@@ -551,9 +552,9 @@ def position_of(one: Reader) -> int | None:
 
 
 def fetch(one: Reader, times: int) -> None:
-    """Have librdkafka asked as often as that; what it has is held."""
+    """Have librdkafka asked as often as that; what it has is buffered."""
     for _ in range(times):
-        one.feed._serve(0)
+        one.feed.poller.serve(0)
 
 
 def test_the_end_of_a_transaction_is_passed() -> None:
@@ -595,11 +596,11 @@ def test_no_record_that_is_held_is_passed() -> None:
     assert position_of(one) == position.start(2)
 
 
-@pytest.mark.parametrize("nbytes", [feed.HELD_BYTES, 1], ids=["waiting", "fetched again"])
+@pytest.mark.parametrize("nbytes", [fetch_buffer.MOST_BYTES, 1], ids=["waiting", "fetched again"])
 def test_no_record_of_a_paused_partition_is_passed(
     monkeypatch: pytest.MonkeyPatch, nbytes: int
 ) -> None:
-    monkeypatch.setattr(feed, "HELD_BYTES", nbytes)
+    monkeypatch.setattr(fetch_buffer, "MOST_BYTES", nbytes)
     one = reader(ended(1, 2))
     fetch(one, 3)
     one.pause(P0)
@@ -784,7 +785,7 @@ def test_messages_held_when_their_partition_is_paused_wait_in_order() -> None:
     for _ in range(3):
         one.clock.now += 0.2
         one.numbers(1)  # and one more message is fetched
-    assert len(one.feed._held) > 1
+    assert len(one.feed.buffer.buffered) > 1
     one.pause(P0)
     assert one.numbers() == []
     one.resume(P0)
@@ -812,15 +813,15 @@ def test_what_is_too_much_to_wait_is_fetched_again(monkeypatch: pytest.MonkeyPat
     one = Reader(kafka).begin(*(start(key=key) for key in keys))
     taken = one.numbers(1)
     [part] = one.feed.ready.parts
-    monkeypatch.setattr(feed, "HELD_BYTES", 5 * handout.size_of(part.source))
+    monkeypatch.setattr(fetch_buffer, "MOST_BYTES", 5 * kafka_message.size_of(part.source))
     most = 0
     for key in keys:
         for _ in range(10):
             one.clock.now += 0.2
             taken += one.numbers(1)  # and one more message is fetched
         one.pause(key)
-        parked = [each for messages in one.feed._parked.values() for each in messages]
-        assert handout.bytes_of(parked) < feed.HELD_BYTES
+        parked = [each for messages in one.feed.buffer.parked.values() for each in messages]
+        assert kafka_message.bytes_of(parked) < fetch_buffer.MOST_BYTES
         most = max(most, len(parked))
     assert most > 2
     assert one.numbers() == []
@@ -891,7 +892,7 @@ def test_what_is_held_of_a_revoked_partition_is_dropped() -> None:
     one.numbers(2)
     for _ in range(3):
         one.clock.now += 0.2
-        one.feed._serve_if_due()
+        one.feed.poller.serve_if_due()
     one.feed.revoke([P0])
     one.broker.assign([start(key=P1)])
     assert [each for each in one.numbers() if each not in (5, 6)] == []
@@ -969,7 +970,7 @@ def test_a_closed_feed_holds_nothing() -> None:
     one.resume(P0)
     one.feed.clear()
     assert repr(one.feed) == (
-        "<Feed 0 messages ready, no segment open, 0 held, 0 partitions parked>"
+        "<Feed 0 messages ready, no segment open, 0 buffered, 0 partitions parked>"
     )
     assert one.ledger.uncommitted() == []
 
@@ -1009,10 +1010,31 @@ def test_what_was_taken_is_returned_before_a_callback_raises() -> None:
     one.broker.callbacks.append(failing(one))
     one.clock.now += 1
     one.raised.clear()
-    one.feed._serve_if_due()
+    one.feed.poller.serve_if_due()
     with pytest.raises(RuntimeError, match="callback"):
         one.numbers()
     assert one.numbers() == [2, 10, 11, 12]
+
+
+@pytest.mark.parametrize("nth", range(8))
+def test_a_callback_that_takes_a_record_inside_a_poll_loses_none(nth: int) -> None:
+    kafka = MemoryKafka()
+    kafka.create_topic("t", 1)
+    sent = [b"%d" % n for n in range(6)]
+    for value in sent:
+        kafka.append("t", 0, value)
+    one = reader(kafka)
+    numbers, poll, found = count(), one.broker.poll, list[Any]()
+
+    def polled(timeout: float) -> Message | None:
+        if next(numbers) == nth:
+            found.extend(one.numbers(1, 0))
+        return poll(timeout)
+
+    one.broker.poll = polled  # type: ignore[method-assign]
+    found += one.numbers()
+    assert found == sent
+    assert next(numbers) > nth
 
 
 def test_with_records_in_hand_a_callbacks_exception_waits_for_the_next_call() -> None:
@@ -1050,7 +1072,7 @@ def test_of_several_callbacks_that_raise_each_is_heard() -> None:
     assert one.numbers() == [0, 1, 2]
 
 
-# --- serving librdkafka, and what is held meanwhile -----------------------------------------------
+# --- serving librdkafka, and what is buffered meanwhile -------------------------------------------
 
 
 def test_librdkafka_is_served_every_100_ms_while_records_come_from_the_buffer() -> None:
@@ -1075,7 +1097,7 @@ def test_librdkafka_is_not_served_for_every_record() -> None:
 
 
 def test_what_is_held_is_bounded_and_goes_on_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "_HELD_MESSAGES", 3)
+    monkeypatch.setattr(fetch_buffer, "MOST_MESSAGES", 3)
     kafka = threes(0)
     put(kafka, range(100))
     for n in range(100, 120):
@@ -1086,7 +1108,7 @@ def test_what_is_held_is_bounded_and_goes_on_later(monkeypatch: pytest.MonkeyPat
     for _ in range(100):
         one.clock.now += 0.2
         got += one.numbers(1)
-        most = max(most, len(one.feed._held))
+        most = max(most, len(one.feed.buffer.buffered))
     assert most == 3
     assert one.broker._paused == {P0}
     got += one.numbers(100)
@@ -1095,7 +1117,7 @@ def test_what_is_held_is_bounded_and_goes_on_later(monkeypatch: pytest.MonkeyPat
 
 
 def test_what_is_held_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "HELD_BYTES", 100_000)
+    monkeypatch.setattr(fetch_buffer, "MOST_BYTES", 100_000)
     kafka = threes(0)
     put(kafka, range(100))
     for _ in range(10):
@@ -1104,14 +1126,14 @@ def test_what_is_held_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -
     for _ in range(50):
         one.clock.now += 0.2
         one.numbers(1)
-    assert len(one.feed._held) == 3
+    assert len(one.feed.buffer.buffered) == 3
     assert len(one.numbers(100)) == 60
 
 
 def test_a_partition_assigned_while_others_are_held_back_is_held_back_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(feed, "_HELD_MESSAGES", 2)
+    monkeypatch.setattr(fetch_buffer, "MOST_MESSAGES", 2)
     kafka = threes(0)
     put(kafka, range(100))
     for n in range(5):
@@ -1122,7 +1144,7 @@ def test_a_partition_assigned_while_others_are_held_back_is_held_back_too(
     one.feed.assign([start(key=P1)])
     one.broker._next[P1] = 0  # incrementally
     serve(one, 20)
-    assert len(one.feed._held) == 3
+    assert len(one.feed.buffer.buffered) == 3
     got = one.numbers(200)
     assert sorted(n for n in got if isinstance(n, int)) == [*range(23, 100), *range(1000, 1005)]
     assert [n for n in got if isinstance(n, bytes)] == [b"0", b"1", b"2", b"3", b"4"]
@@ -1137,7 +1159,7 @@ def serve(one: Reader, times: int) -> None:
 def test_a_partition_that_the_user_paused_stays_paused_when_holding_back_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(feed, "_HELD_MESSAGES", 2)
+    monkeypatch.setattr(fetch_buffer, "MOST_MESSAGES", 2)
     kafka = threes(0)
     put(kafka, range(10))
     for n in range(5):
@@ -1149,7 +1171,7 @@ def test_a_partition_that_the_user_paused_stays_paused_when_holding_back_ends(
     one.pause(P1)
     one.numbers(200)
     assert one.broker._paused == {P1}
-    assert sum(map(len, one.feed._parked.values())) <= 2
+    assert sum(map(len, one.feed.buffer.parked.values())) <= 2
     one.resume(P1)
     assert one.numbers()[-1:] == [b"4"]
 
@@ -1157,7 +1179,7 @@ def test_a_partition_that_the_user_paused_stays_paused_when_holding_back_ends(
 def test_a_partition_resumed_by_the_user_while_much_is_held_is_held_back_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(feed, "_HELD_MESSAGES", 2)
+    monkeypatch.setattr(fetch_buffer, "MOST_MESSAGES", 2)
     kafka = threes(0)
     put(kafka, range(100))
     for n in range(20):
@@ -1167,7 +1189,7 @@ def test_a_partition_resumed_by_the_user_while_much_is_held_is_held_back_again(
     one.pause(P0)
     one.resume(P0)
     serve(one, 30)
-    assert len(one.feed._held) <= 4
+    assert len(one.feed.buffer.buffered) <= 4
     assert one.numbers(200) == [*range(35, 100), *range(1000, 1020)]
 
 
@@ -1307,14 +1329,14 @@ class Reading(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.kafka, self.entries = build()
-        self.before = feed._HELD_MESSAGES, feed.HELD_BYTES
+        self.before = fetch_buffer.MOST_MESSAGES, fetch_buffer.MOST_BYTES
 
     def teardown(self) -> None:
-        feed._HELD_MESSAGES, feed.HELD_BYTES = self.before
+        fetch_buffer.MOST_MESSAGES, fetch_buffer.MOST_BYTES = self.before
 
     @initialize(nbytes=st.sampled_from([1, 5000, 1 << 20]))
     def begin(self, nbytes: int) -> None:
-        feed._HELD_MESSAGES, feed.HELD_BYTES = 2, nbytes
+        fetch_buffer.MOST_MESSAGES, fetch_buffer.MOST_BYTES = 2, nbytes
         self.stored = {P0: 0, P1: 0}
         self.restart(forget=False)
 
@@ -1427,7 +1449,7 @@ class Reading(RuleBasedStateMachine):
 
         Where a partition begins is asked with its first segment: what is committed before counts.
         """
-        if key in self.reader.feed._unresolved:
+        if key in self.reader.feed.starts.awaiting_lookup:
             return
         index = data.draw(st.integers(0, len(self.entries[key]) - 1))
         entry = self.entries[key][index]
@@ -1472,8 +1494,8 @@ class Reading(RuleBasedStateMachine):
 
     @invariant()
     def what_is_held_is_bounded(self) -> None:
-        parked = sum(map(len, self.reader.feed._parked.values()))
-        assert len(self.reader.feed._held) + parked <= 12
+        parked = sum(map(len, self.reader.feed.buffer.parked.values()))
+        assert len(self.reader.feed.buffer.buffered) + parked <= 12
 
 
 Reading.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)

@@ -24,15 +24,20 @@ from columnar_kafka.consuming import (
     callback_errors,
     commits,
     feed,
+    fetch_buffer,
     group_membership,
     handout,
     offset_store,
+    open_segment,
+    poller,
+    start_positions,
     turn,
 )
-from columnar_kafka.consuming.arrow import batch_reader, table_feed
+from columnar_kafka.consuming.arrow import batch_reader, rows_ahead, table_feed
 from columnar_kafka.consuming.arrow.batch_reader import stream
 from columnar_kafka.consuming.arrow.projection import Projection
 from columnar_kafka.consuming.arrow.table_feed import TableFeed, TableRequest
+from columnar_kafka.consuming.feed import Feed
 from columnar_kafka.consuming.offset_store import OffsetStore
 from columnar_kafka.plain.base import Formats
 from columnar_kafka.segment import segment as segment_module
@@ -45,7 +50,20 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 P0, P1 = ("t", 0), ("t", 1)
-MODULES = (feed, handout, turn, table_feed, batch_reader, offset_store, sys.modules[__name__])
+MODULES = (
+    open_segment,
+    handout,
+    start_positions,
+    fetch_buffer,
+    poller,
+    feed,
+    turn,
+    rows_ahead,
+    table_feed,
+    batch_reader,
+    offset_store,
+    sys.modules[__name__],
+)
 FIRST = position.pack(0, 1, 3)
 Script = list[tuple[Any, ...]]
 
@@ -116,13 +134,14 @@ class Reader:
 
     def __init__(self, kafka: MemoryKafka, places: set[int]) -> None:
         self.broker = Broker(kafka, end_events=True)
-        self.feed = TableFeed(
+        self.feed = Feed(
             self.broker,
             OffsetStore(auto_store=True),
             clock=self.broker.clock,
             decoder=DECODED,
             tells_ends=True,
         )
+        self.tables = TableFeed(self.feed)
         self.interrupter = Interrupter(*MODULES, places=places)
         self.found: dict[tuple[str, int], list[tuple[int, Any]]] = {P0: [], P1: []}
         self.feed.assign([TopicPartition(*P0, FIRST),
@@ -182,7 +201,7 @@ class Reader:
             self.note_rows(found)
 
     def _table(self, count: int) -> pa.Table | None:
-        found = self.feed.find(request(count), 0.2)
+        found = self.tables.find(request(count), 0.2)
         return None if found is None else found.take()
 
     def stream(self, count: int) -> None:
@@ -190,7 +209,7 @@ class Reader:
         try:
             schema = pa.schema([("n", pa.int64())])
             made = stream(
-                self.feed,
+                self.tables,
                 request(100, schema=schema, single=True),
                 timeout=0.2,
                 ends=lambda _: False,
@@ -266,10 +285,10 @@ def test_wherever_it_is_interrupted_each_record_comes_once(
     kafka: MemoryKafka, monkeypatch: pytest.MonkeyPatch, script: Script, again: int
 ) -> None:
     """It is interrupted at a place, and a second time so many places later; then at another."""
-    monkeypatch.setattr(feed, "_SERVE_EVERY", 0.02)  # so that much is held
-    monkeypatch.setattr(feed, "_HELD_MESSAGES", 3)  # and held back
+    monkeypatch.setattr(poller, "SERVE_EVERY", 0.02)  # so that much is held
+    monkeypatch.setattr(fetch_buffer, "MOST_MESSAGES", 3)  # and held back
     if script is SCRIPTS["fetched again"]:
-        monkeypatch.setattr(feed, "HELD_BYTES", 1500)  # a segment
+        monkeypatch.setattr(fetch_buffer, "MOST_BYTES", 1500)  # a segment
     monkeypatch.setattr(segment_module, "_SLICE_ROWS", 2)
     expected = Reader(kafka, set())
     expected.play(script)

@@ -13,14 +13,14 @@ from tables import CONFIG, begin, numbers, put
 from columnar_kafka import ConfigError, Lag, position
 from columnar_kafka.aio import AIOConsumer
 from columnar_kafka.aio.cancellable import CancellableConsumer
-from columnar_kafka.consuming import feed
+from columnar_kafka.consuming import poller
 from columnar_kafka.testing import FakeKafka
 
 
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> FakeKafka:
     """One whose messages are fetched when there is none to hand out, and not by time."""
-    monkeypatch.setattr(feed, "_SERVE_EVERY", 1e9)
+    monkeypatch.setattr(poller, "SERVE_EVERY", 1e9)
     found = FakeKafka()
     found.create_topic("t", 2)
     return found
@@ -68,7 +68,7 @@ def test_inside_the_last_segment_it_is_exact(kafka) -> None:
 
 
 def test_what_was_fetched_is_counted_and_the_rest_is_estimated_by_it(kafka, monkeypatch) -> None:
-    monkeypatch.setattr(feed, "_SERVE_EVERY", 0)
+    monkeypatch.setattr(poller, "SERVE_EVERY", 0)
     for rows in (10, 20, 30, 40):
         put(kafka, numbers(0, rows))
     consumer = begin(kafka)
@@ -89,7 +89,7 @@ def test_what_was_not_fetched_is_estimated_by_the_segments_before(kafka) -> None
 
 
 def test_plain_messages_between_segments_count_in_the_estimate(kafka, monkeypatch) -> None:
-    monkeypatch.setattr(feed, "_TOGETHER", 1)  # or the last ones were fetched, and known
+    monkeypatch.setattr(poller, "PLAIN_TOGETHER", 1)  # or the last ones were fetched, and known
     put(kafka, numbers(0, 10))
     plain(kafka, 8)
     put(kafka, numbers(0, 12))
@@ -124,7 +124,7 @@ def test_the_end_of_a_transaction_is_a_message_until_it_is_passed(kafka) -> None
 
 
 def test_a_segment_that_cannot_be_read_is_one_record(kafka, monkeypatch) -> None:
-    monkeypatch.setattr(feed, "_SERVE_EVERY", 0)
+    monkeypatch.setattr(poller, "SERVE_EVERY", 0)
     put(kafka, numbers(0, 2))
     kafka.append("t", 0, b"", headers=[("columnar.encoding", b"parquet")])
     consumer = begin(kafka)
@@ -164,7 +164,7 @@ def test_before_its_first_row_a_segment_has_all_its_records(kafka) -> None:
     put(kafka, numbers(0, 5))
     consumer = begin(kafka, at=3)  # the rows begin at 2^20 - 5
     assert lag(consumer) == (1, 1, False)
-    consumer._feed._serve(0)
+    consumer._feed.poller.serve(0)
     assert lag(consumer) == (1, 5, True)
 
 

@@ -73,20 +73,20 @@ def twins(draw: st.DrawFn) -> tuple[Any, Any]:
     kind = draw(st.sampled_from([TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME]))
     stamp, epoch = (kind, draw(st.integers(0, 2))), draw(st.sampled_from([None, 0, 5]))
     rows = draw(st.integers(1, 3))
-    place = RecordContext(
+    context = RecordContext(
         topic=draw(st.sampled_from(["t", "u"])),
         partition=draw(st.integers(-1, 1)),
         leader_epoch=epoch,
         rows=rows,
-        kind=kind,
-        appended=stamp if kind == TIMESTAMP_LOG_APPEND_TIME else None,
+        timestamp_type=kind,
+        append_time=stamp if kind == TIMESTAMP_LOG_APPEND_TIME else None,
     )
     at = position.pack(draw(st.integers(0, 1)), draw(st.integers(0, rows - 1)), rows)
     value = draw(st.sampled_from([{}, {"n": 1}, {"n": 2}, {"a": 1, "b": None}]))
     key = draw(st.sampled_from([None, b"", b"k"]))
     headers = draw(st.sampled_from([None, [], [("h", b"v")]]))
-    [record] = records(place, at, [value], [key], [stamp[1]], [headers])
-    parts: Any = (place.topic, place.partition, at, key, value, headers, None, stamp, -1,
+    [record] = records(context, at, [value], [key], [stamp[1]], [headers])
+    parts: Any = (context.topic, context.partition, at, key, value, headers, None, stamp, -1,
                   -1 if epoch is None else epoch)  # fmt: skip
     message = Message(*parts)
     message._rows = rows
@@ -140,8 +140,10 @@ def test_a_record_is_pickled_and_copied(pair: tuple[Any, Any]) -> None:
 
 
 def test_setting_a_records_topic_and_error_leaves_its_neighbours() -> None:
-    place = RecordContext(topic="t", partition=0, leader_epoch=None, rows=2, kind=1, appended=None)
-    one, two = records(place, 0, [{}, {}], [None, None], [0, 0], [None, None])
+    context = RecordContext(
+        topic="t", partition=0, leader_epoch=None, rows=2, timestamp_type=1, append_time=None
+    )
+    one, two = records(context, 0, [{}, {}], [None, None], [0, 0], [None, None])
     one.set_topic("u")  # type: ignore[attr-defined]
     one.set_error(KafkaError(KafkaError._FAIL))
     assert (one.topic(), two.topic(), two.error()) == ("u", "t", None)

@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException, TopicPartition
 
 import columnar_kafka
-from columnar_kafka.consuming import feed
+from columnar_kafka.consuming import poller
 from columnar_kafka.position import pack, start
 from columnar_kafka.testing import FakeKafka
 from columnar_kafka.testing.client import ClientOnMemory
@@ -788,7 +788,7 @@ def test_a_failed_record_makes_its_transaction_abort(fake: FakeKafka) -> None:
 def test_an_expelled_member_loses_its_partitions_and_joins_again(
     fake: FakeKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed, "_SERVE_EVERY", 60)  # else it may be heard before the second record
+    monkeypatch.setattr(poller, "SERVE_EVERY", 60)  # else it may be heard before the second record
     filled(fake, 1, 2)
     calls: list[str] = []
     consumer = fake.Consumer({"group.id": "g", "auto.offset.reset": "earliest", **PARQUET})

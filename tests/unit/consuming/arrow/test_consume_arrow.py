@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from tables import CONFIG, after, begin, numbers, put, watch
 
 from columnar_kafka import ConfigError, RowError, SchemaError, SegmentError, position
-from columnar_kafka.consuming import feed, handout
+from columnar_kafka.consuming import fetch_buffer, kafka_message, poller
 from columnar_kafka.plain import Avro, Ipc, Json
 from columnar_kafka.segment import decoder
 from columnar_kafka.testing import FakeKafka
@@ -103,7 +103,7 @@ def test_records_and_tables_take_turns(kafka) -> None:
 def test_what_is_too_much_to_wait_while_it_is_paused_is_fetched_again(kafka, monkeypatch) -> None:
     put(kafka, numbers(0, 6))
     put(kafka, numbers(6, 6))
-    monkeypatch.setattr(feed, "HELD_BYTES", 1)
+    monkeypatch.setattr(fetch_buffer, "MOST_BYTES", 1)
     consumer = begin(kafka)
     assert consumer.poll(0).value() == {"n": 0}
     consumer.pause([TopicPartition("t", 0)])
@@ -375,7 +375,7 @@ def test_an_interrupted_call_has_taken_nothing(kafka, monkeypatch) -> None:
 
 
 def test_what_a_callback_takes_away_while_it_waits_is_not_in_the_table(kafka, monkeypatch) -> None:
-    monkeypatch.setattr(feed, "_SERVE_EVERY", 0)
+    monkeypatch.setattr(poller, "SERVE_EVERY", 0)
     put(kafka, numbers(0))
     consumer = begin(kafka)
     poll, polls = consumer.memory.poll, []
@@ -454,8 +454,11 @@ def test_what_a_callback_does_while_many_are_fetched_is_done_at_once(
             table = consumer.consume_arrow(100, 0)
             for row in () if table is None else table.to_pylist():
                 found[row["_kafka"]["partition"]].append(int(row["value"]))
-        held = consumer._feed._held
-        assert consumer._feed._interrupted or consumer._feed._held_bytes == handout.bytes_of(held)
+        held = consumer._feed.buffer.buffered
+        assert (
+            consumer._feed.poller.is_interrupted
+            or consumer._feed.buffer.nbytes == kafka_message.bytes_of(held)
+        )
     assert len(polls) >= at
     assert found == {0: list(left), 1: list(range(15))}
     if left == ():
@@ -646,7 +649,9 @@ def test_members_that_plain_messages_lack_are_null_when_asked_for(kafka) -> None
         {"value": b"a", "_kafka": {"row": 0, "key": None}},
         {"value": b"b", "_kafka": {"row": None, "key": b"k"}},
     ]
-    with pytest.raises(SchemaError, match=r"no column '_kafka.x', ever"):
+    with pytest.raises(
+        SchemaError, match=r"`_kafka` has no member 'x'; it has segment, row, key, timestamp, "
+    ):
         begin(kafka).consume_arrow(9, 0, ["_kafka.x"], promote=True)
 
 

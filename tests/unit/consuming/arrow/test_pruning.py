@@ -38,12 +38,14 @@ def segment_of(made: hostile.Sent, decoder: Decoder | None = None) -> Segment:
     )
 
 
-def rules_out(
+def can_skip(
     made: hostile.Sent, condition: pc.Expression, decoder: Decoder | None = None, **asked: Any
 ) -> bool:
     segment = segment_of(made, decoder)
-    plan = Projection(condition=condition, **asked).plan(table_builder._with_place(segment.schema))
-    return pruning.rules_out(segment, plan)
+    plan = Projection(condition=condition, **asked).plan(
+        table_builder._with_location(segment.schema)
+    )
+    return pruning.can_skip(segment, plan)
 
 
 def rows_of(
@@ -54,7 +56,7 @@ def rows_of(
     return table_builder.segment_rows(segment, 0, 99, selection, segment.to_table)
 
 
-# --- what is ruled out ----------------------------------------------------------------------------
+# --- what can be skipped --------------------------------------------------------------------------
 
 UTC = dt.UTC
 ROWS = hostile.sent(
@@ -140,7 +142,7 @@ TINY = pa.scalar(2000, pa.timestamp("ms"))
     ids=str,
 )
 def test_a_segment_is_ruled_out_only_where_no_row_can_match(condition, is_out) -> None:
-    assert rules_out(ROWS, condition) == is_out
+    assert can_skip(ROWS, condition) == is_out
     found = rows_of(ROWS, ["n"], condition).table
     assert found is None or not is_out
 
@@ -148,37 +150,37 @@ def test_a_segment_is_ruled_out_only_where_no_row_can_match(condition, is_out) -
 def test_times_in_the_headers_tell_of_those_in_the_rows() -> None:
     made = hostile.ordinary("zstd")  # 0 to 39
     late = F("_kafka", "timestamp") > pa.scalar(39, UTC_MS)
-    assert rules_out(made, late)
-    assert rules_out(made, F("_kafka", "timestamp") > dt.datetime(2020, 1, 1, tzinfo=UTC))
-    assert not rules_out(made, F("_kafka", "timestamp") >= pa.scalar(39, UTC_MS))
+    assert can_skip(made, late)
+    assert can_skip(made, F("_kafka", "timestamp") > dt.datetime(2020, 1, 1, tzinfo=UTC))
+    assert not can_skip(made, F("_kafka", "timestamp") >= pa.scalar(39, UTC_MS))
 
 
 def test_rows_without_times_are_not_taken_to_have_those_of_the_headers() -> None:
     """Their timestamp is null, as asked for."""
     columns = ["_kafka.timestamp"]
     unknown = F("_kafka", "timestamp").is_null()
-    assert not rules_out(ROWS, unknown, columns=columns, promote=True)
+    assert not can_skip(ROWS, unknown, columns=columns, promote=True)
     assert rows_of(ROWS, columns, unknown).table.num_rows == 2
 
 
 def test_row_groups_are_taken_together() -> None:
     rows = {"n": [1, 2, None, None, 5, 6], "s": ["b", "é", "a", "", "z", "y"]}
     made = hostile.sent(pa.table(rows), group=2)
-    assert rules_out(made, F("n") < 1)
-    assert rules_out(made, F("n") > 6)
-    assert not rules_out(made, F("n") == 4)
-    assert not rules_out(made, F("n").is_null())
-    assert rules_out(made, F("s") > "é")
-    assert not rules_out(made, F("s") == "")
+    assert can_skip(made, F("n") < 1)
+    assert can_skip(made, F("n") > 6)
+    assert not can_skip(made, F("n") == 4)
+    assert not can_skip(made, F("n").is_null())
+    assert can_skip(made, F("s") > "é")
+    assert not can_skip(made, F("s") == "")
 
 
 def test_where_producers_are_not_trusted_only_the_place_counts() -> None:
     decoder = IsolatedDecoder()
     try:
         made = hostile.ordinary("zstd")
-        assert not rules_out(made, F("i") > 100, decoder)
-        assert not rules_out(made, F("_kafka", "timestamp") > pa.scalar(39, UTC_MS), decoder)
-        assert rules_out(made, F("_kafka", "partition") > 3, decoder)
+        assert not can_skip(made, F("i") > 100, decoder)
+        assert not can_skip(made, F("_kafka", "timestamp") > pa.scalar(39, UTC_MS), decoder)
+        assert can_skip(made, F("_kafka", "partition") > 3, decoder)
     finally:
         decoder.close()
 
@@ -202,7 +204,7 @@ DAY = dt.timedelta(days=1)
     ids=["float", "bool", "decimal", "duration", "fixed", "list"],
 )
 def test_types_without_an_order_that_all_writers_share_tell_nothing(values, condition) -> None:
-    assert not rules_out(hostile.sent(pa.table({"c": values})), condition)
+    assert not can_skip(hostile.sent(pa.table({"c": values})), condition)
 
 
 # --- statistics that are not as they should be ----------------------------------------------------
@@ -264,23 +266,23 @@ def other_type(file: hostile.File) -> None:
     ],
 )
 def test_statistics_that_are_malformed_or_vague_tell_nothing(change, condition) -> None:
-    assert rules_out(N, condition)
+    assert can_skip(N, condition)
     made = hostile.changed(N, change)
-    assert not rules_out(made, condition)
+    assert not can_skip(made, condition)
 
 
 def test_times_in_the_old_form_of_96_bits_tell_nothing() -> None:
     rows = pa.table({"t": pa.array([1, 2], pa.timestamp("ns"))})
     made = hostile.sent(rows, use_deprecated_int96_timestamps=True)
     late = F("t") > pa.scalar(2, pa.timestamp("ns"))
-    assert not rules_out(made, late)
-    assert rules_out(hostile.sent(rows), late)
+    assert not can_skip(made, late)
+    assert can_skip(hostile.sent(rows), late)
 
 
 def test_a_filter_that_fails_on_a_known_value_is_kept_for_the_rows_to_tell() -> None:
     made = hostile.sent(pa.table({"n": [5, 5]}))
     zero = pc.scalar(1) / (F("n") - 5) == 1
-    assert not rules_out(made, zero)
+    assert not can_skip(made, zero)
     with pytest.raises(SchemaError, match="divide by zero"):
         rows_of(made, ["n"], zero)
 
@@ -453,4 +455,4 @@ def test_what_is_ruled_out_has_no_row_that_matches(data: st.DataObject) -> None:
             continue
         got = expected.slice(0, 0) if found.table is None else found.table
         assert repr(got.to_pylist()) == repr(wanted.to_pylist()), condition  # NaN is not itself
-        assert found.passed == made.num_rows
+        assert found.examined == made.num_rows
