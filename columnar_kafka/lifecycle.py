@@ -17,7 +17,7 @@ import threading
 import time
 import weakref
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -86,6 +86,9 @@ class Client(Protocol):
         ...
 
 
+T = TypeVar("T")
+
+
 class Closable(Protocol):
     """The object that the user has, as far as this module is concerned."""
 
@@ -96,7 +99,7 @@ _clients: weakref.WeakKeyDictionary[Closable, Client] = weakref.WeakKeyDictionar
 _live: weakref.WeakSet[Closable] = weakref.WeakSet()
 """Those to be flushed at exit."""
 _dropped: set[Closable] = set()
-_inherited: set[weakref.WeakMethod[Callable[[], None]]] = set()
+_inherited: weakref.WeakKeyDictionary[Any, Callable[[Any], None]] = weakref.WeakKeyDictionary()
 """How to abandon a forked child's copies of clients that have nothing to flush."""
 _for_ever: list[object] = []
 ctypes.pythonapi.Py_IncRef(ctypes.py_object(_for_ever))  # or the interpreter's end would free it
@@ -119,11 +122,12 @@ def ended(owner: Closable) -> None:
     """Do that no more."""
     _live.discard(owner)
     _dropped.discard(owner)
+    _clients.pop(owner, None)
 
 
-def abandon_in_children(abandon: Callable[[], None]) -> None:
-    """Call this method of a client in forked children; there is nothing to flush at exit."""
-    _inherited.add(weakref.WeakMethod(abandon, _inherited.discard))
+def abandon_in_children(owner: T, abandon: Callable[[T], None]) -> None:
+    """Call `abandon` with a client in forked children; there is nothing to flush at exit."""
+    _inherited[owner] = abandon
 
 
 def flush_interrupted(owner: Closable) -> None:
@@ -244,7 +248,8 @@ def flush_fully(wait: Wait, failed: Callable[[BaseException], None]) -> None:
 def _flush_all(*threads: int) -> None:
     """Send all accepted records. Only reports and these threads may produce more."""
     owners = {*_live, *_dropped}  # kept meanwhile
-    clients = [_clients[owner] for owner in owners]
+    found = map(_clients.get, owners)
+    clients = [client for client in found if client is not None]  # not closed since
     for client in clients:
         client.accept_only(threading.get_ident(), *threads)
     wait = Wait(clients)
@@ -359,9 +364,10 @@ def _pause_all() -> None:
     """Stop all clients' threads between two steps, or the child's copies of locks stay locked."""
     _forking.acquire()
     for owner in {*_live, *_dropped}:
-        client = _clients[owner]
-        client.pause()
-        _paused.append((owner, client))
+        client = _clients.get(owner)
+        if client is not None:  # not closed since
+            client.pause()
+            _paused.append((owner, client))
 
 
 def _resume_all() -> None:
@@ -377,11 +383,9 @@ def _abandon_all() -> None:
     for owner, client in _paused:
         client.abandon()
         keep_for_ever(owner)
-    for reference in _inherited:
-        abandon = reference()
-        if abandon is not None:
-            abandon()
-            keep_for_ever(abandon)
+    for owner, abandon in [*_inherited.items()]:  # a client may be destroyed meanwhile
+        abandon(owner)
+        keep_for_ever(owner)
     _paused.clear()
     _live.clear()
     _dropped.clear()

@@ -89,7 +89,7 @@ class Consumer(StockConsumer):
         super().__init__(inner)
         client = ClientSettings.parse(inner)
         self._cooperative = client.is_cooperative
-        lifecycle.abandon_in_children(self._abandon)
+        lifecycle.abandon_in_children(self, Consumer._abandon)
         if settings.unwraps:
             self._broker = self._connect(inner)
             parts = assemble(self._base, self._broker, settings, client, self._errors)
@@ -469,7 +469,8 @@ class Consumer(StockConsumer):
     def __del__(self, _end: Callable[..., None] = end_unclosed) -> None:
         """Keep librdkafka from waiting for ever when nobody has closed this consumer."""
         if self._cooperative:
-            _end(self, self._base)  # bound: at the interpreter's end a module's names may be None
+            # Bound, and asked later: at the interpreter's end modules' names and builtins are None.
+            _end(self, lambda: self._base)
 
     @staticmethod
     def _needed(part: T | None, method: str) -> T:

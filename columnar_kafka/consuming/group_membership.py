@@ -172,8 +172,10 @@ class GroupMembership:
             _tell(callbacks, "on_revoke", partitions)
         finally:
             self._rebalance = before
-            self._commit(keys)
-            self._give_up(keys)
+            try:
+                self._commit(keys)
+            finally:
+                self._give_up(keys)
 
     def _lost(self, callbacks: Callbacks, _: Any, partitions: list[TopicPartition]) -> None:
         name = "on_lost" if "on_lost" in callbacks else "on_revoke"
@@ -376,7 +378,7 @@ def _tell(callbacks: Callbacks, name: str, partitions: list[TopicPartition]) -> 
 
 def end_unclosed(
     consumer: object,
-    base: StockConsumer,
+    base: Callable[[], StockConsumer],
     # Bound here: at the end of the interpreter a module's names may be None.
     _is_finalizing: Callable[[], bool] = sys.is_finalizing,
     _keep_for_ever: Callable[[object], None] = lifecycle.keep_for_ever,
@@ -392,6 +394,7 @@ def end_unclosed(
     if _is_finalizing():
         _keep_for_ever(consumer)
         return
-    for answer in (base.unsubscribe, partial(base.incremental_assign, [])):
+    stock = base()
+    for answer in (stock.unsubscribe, partial(stock.incremental_assign, [])):
         with suppress(KafkaException, RuntimeError):  # a fatal error; it is closed
             answer()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -111,5 +112,15 @@ class ClientSettings:
             is_cooperative="cooperative" in strategy or is_new_protocol,
             is_static="group.instance.id" in config,
             tells_ends=str(config.get("enable.partition.eof")).lower() in ("true", "1"),
-            max_poll_interval=int(config.get("max.poll.interval.ms", 300_000)) / 1000,
+            max_poll_interval=_integer(config.get("max.poll.interval.ms", 300_000)) / 1000,
         )
+
+
+_INTEGER: Final = re.compile(r"\s*(?:0x(?P<hexadecimal>[0-9a-f]+)|(?P<decimal>\d+))", re.IGNORECASE)
+
+
+def _integer(value: Any) -> int:
+    """Return a number as librdkafka reads it, which ignores what follows the digits."""
+    found = _INTEGER.match(str(value))
+    assert found is not None, value
+    return int(found["hexadecimal"], 16) if found["hexadecimal"] else int(found["decimal"])

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import logging
+import subprocess
+import sys
 import threading
 import weakref
 from typing import Any
@@ -162,3 +165,74 @@ def test_flushing_one_that_another_thread_has_closed_ends(embedded) -> None:
     producer.produce("dropped", {"n": 1})
     producer.close()
     assert producer._shutdown.flush_fully() == []
+
+
+def test_a_closed_producer_is_not_kept_by_a_callback_of_its_configuration() -> None:
+    class Service(logging.Logger):
+        def __init__(self) -> None:
+            super().__init__("service")
+            self.producer = Producer({"columnar.encoding": "parquet", "logger": self})
+
+    service = Service()
+    service.producer.close()
+    gone = weakref.ref(service)
+    del service
+    gc.collect()
+    assert gone() is None
+
+
+FORKED = """
+import gc, os, sys
+from columnar_kafka import Consumer, ForkError
+CONFIG = {"group.id": "g", "columnar.encoding": "parquet"}
+class Last(Consumer):
+    pass
+def last():
+    one = Last(CONFIG)
+    one.itself = one  # so that only a garbage collection ends it
+kept = [Consumer(CONFIG) for _ in range(4)]
+last()
+abandon = Consumer._abandon
+def collecting(self):
+    gc.collect()
+    abandon(self)
+Consumer._abandon = collecting
+from columnar_kafka import lifecycle
+for one in kept:
+    lifecycle.abandon_in_children(one, collecting)
+gc.disable()
+for _ in range(20):
+    last()
+pid = os.fork()
+if pid:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+for one in kept:
+    try:
+        one.poll(0)
+    except ForkError:
+        continue
+    os._exit(1)
+os._exit(0)
+"""
+
+
+def test_a_client_that_is_destroyed_in_a_fork_keeps_no_other_from_being_abandoned() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED], check=False, capture_output=True, timeout=60, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("encoding", ["none", "parquet"])
+def test_a_consumer_at_the_end_of_a_program_says_nothing(encoding: str) -> None:
+    program = f"""
+from columnar_kafka import Consumer
+config = {{"group.id": "g", "columnar.encoding": "{encoding}"}}
+with Consumer(config) as closed:
+    pass
+other = Consumer(config)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, timeout=60, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -132,8 +132,8 @@ class _Stream:
             last = batches[-1:]
             if found.take() is None:  # the consumer was used meanwhile
                 continue
-            read.clear()
             yield from last  # nothing that may be interrupted comes before the reader has it
+            read.clear()
             fits = True
             deadline = deadline_after(self.timeout)
 

@@ -11,6 +11,7 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, TopicPartition
 from support import eventually
 
 from columnar_kafka.consuming import commits as module
+from columnar_kafka.consuming.group_membership import end_unclosed
 from columnar_kafka.testing import FakeKafka
 from columnar_kafka.testing.consumer import ConsumerOnMemory
 
@@ -240,8 +241,9 @@ def test_a_close_that_is_interrupted_while_it_leaves_does_not_commit_any_more(
         consumer.poll(0)
 
 
+@pytest.mark.parametrize("within_close", [False, True])
 def test_closing_waits_for_no_partition_whose_revocation_was_interrupted(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, *, within_close: bool
 ) -> None:
     """A signal's handler raised in it: the partition has gone, and is not revoked again."""
     kafka = FakeKafka()
@@ -275,6 +277,22 @@ def test_closing_waits_for_no_partition_whose_revocation_was_interrupted(
     monkeypatch.setattr(
         one.memory, "poll", lambda seconds: (polls.append(seconds), poll(seconds))[1]
     )
+    if within_close:
+        monkeypatch.setattr(one.memory, "commit", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            one.close()
     one.close()
     other.close()
     assert len(polls) < 50
+
+
+def test_the_interpreters_end_asks_nothing_of_a_consumer_that_was_not_closed() -> None:
+    """Modules' names and builtins may be None by then."""
+    kept: list[object] = []
+    consumer = object()
+
+    def base() -> Any:
+        raise AssertionError
+
+    end_unclosed(consumer, base, lambda: True, kept.append)
+    assert kept == [consumer]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from columnar_kafka.config import DecodeLimits
-from columnar_kafka.consuming.settings import ConsumerConfig
+from columnar_kafka.consuming.settings import ClientSettings, ConsumerConfig
 from tests.support import setting_error
 
 
@@ -54,3 +54,8 @@ def test_librdkafka_stores_and_commits_no_offsets_if_segments_are_unwrapped() ->
     assert rest == {**off, "fetch.queue.backoff.ms": 50}
     _, rest = ConsumerConfig.parse({**config, "fetch.queue.backoff.ms": 1000})
     assert rest == {**off, "fetch.queue.backoff.ms": 1000}
+
+
+@pytest.mark.parametrize("value", [300_000, "300000", "0x493e0", 300_000.0, " 300000ms"])
+def test_an_interval_is_read_as_librdkafka_reads_it(value: Any) -> None:
+    assert ClientSettings.parse({"max.poll.interval.ms": value}).max_poll_interval == 300.0
