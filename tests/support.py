@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -36,7 +37,7 @@ from columnar_kafka.segment.segment import Segment
 from columnar_kafka.testing.memory import MemoryKafka, MemoryProducer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
 
     from confluent_kafka import KafkaError, Message
 
@@ -59,6 +60,20 @@ def set_topic_config(servers: str, topic: str, name: str, value: str) -> AdminCl
     admin = AdminClient({"bootstrap.servers": servers})
     admin.incremental_alter_configs([resource])[resource].result(60)
     return admin
+
+
+def run_coroutine(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a coroutine function to its end; what the loop's handler gets to know is an error."""
+    errors: list[Any] = []
+
+    async def watched() -> T:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+        async with asyncio.timeout(60):
+            return await main()
+
+    result = asyncio.run(watched())
+    assert errors == []
+    return result
 
 
 def gone(pid: int) -> bool:

@@ -24,7 +24,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from columnar_kafka import position
 from columnar_kafka.consuming.fetch_buffer import FetchBuffer
-from columnar_kafka.consuming.handout import Found, Ready
+from columnar_kafka.consuming.handout import Found
 from columnar_kafka.consuming.kafka_message import address_of, offset_of, partition_of
 from columnar_kafka.consuming.open_segment import OpenSegment
 from columnar_kafka.consuming.poller import PLAIN_TOGETHER, Poller
@@ -100,16 +100,6 @@ class Feed:
 
     def __repr__(self) -> str:
         return f"<Feed {self.buffer}>"
-
-    @property
-    def ready(self) -> Ready:
-        """What may be taken as `handout` says, while `due` is not reached."""
-        return self.buffer.ready
-
-    @property
-    def due(self) -> float:
-        """When librdkafka has to be served again."""
-        return self.poller.due
 
     @property
     def ledger(self) -> OffsetStore:

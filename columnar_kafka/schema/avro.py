@@ -10,9 +10,8 @@ import fastavro
 import pyarrow as pa
 
 from columnar_kafka.errors import SchemaError
-from columnar_kafka.schema import avro_default
 from columnar_kafka.schema.arrow import MAX_NESTING
-from columnar_kafka.schema.avro_default import is_decimal
+from columnar_kafka.schema.avro_default import is_decimal, read_default
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -130,7 +129,7 @@ class _Reader:
             raise SchemaError(f"field {path!r} has a dot in its name, which Avro does not allow")
         arrow, nullable = self._nullable(field["type"], path)
         if "default" in field:
-            self.defaults[path] = avro_default.read(field["type"], field["default"], path)
+            self.defaults[path] = read_default(field["type"], field["default"], path)
         return pa.field(field["name"], arrow, nullable)
 
     def _nullable(self, avro: Any, path: str) -> tuple[pa.DataType, bool]:

@@ -13,13 +13,13 @@ from columnar_kafka.errors import SchemaError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["is_decimal", "read"]
+__all__ = ["is_decimal", "read_default"]
 
 _SHOWN: Final = 80
 _DAY: Final = {("int", "time-millis"): 86_400_000, ("long", "time-micros"): 86_400_000_000}
 
 
-def read(avro: Any, value: Any, path: str) -> Any:
+def read_default(avro: Any, value: Any, path: str) -> Any:
     """Return a field's default as a row would hold it.
 
     The default of a union may fit any of its branches, as in Avro 1.12.

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from columnar_kafka.schema import avro
 from columnar_kafka.schema.arrow import normalise
+from columnar_kafka.schema.avro import read as read_avro
 
 if TYPE_CHECKING:
     from columnar_kafka.schema.avro import Symbols
@@ -51,7 +51,7 @@ class RecordSchema:
         if isinstance(schema, pa.Schema):
             return cls(normalise(schema))
         if isinstance(schema, str | Mapping | list):
-            parsed = avro.read(schema)
+            parsed = read_avro(schema)
             return cls(normalise(parsed.arrow), parsed.defaults, parsed.symbols, parsed.uuids)
         raise TypeError(
             "a schema must be a pyarrow.Schema, or an Avro schema as a dict, a list or JSON text, "

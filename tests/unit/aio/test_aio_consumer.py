@@ -15,6 +15,7 @@ import confluent_kafka.aio
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from support import run_coroutine
 
 from columnar_kafka import Consumer
 from columnar_kafka.aio import AIOConsumer
@@ -22,21 +23,15 @@ from columnar_kafka.aio.callback import Callback
 from columnar_kafka.aio.cancellable import CancellableConsumer
 from columnar_kafka.errors import ConfigError, SegmentError
 from columnar_kafka.position import pack, start
-from columnar_kafka.testing import FakeKafka
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from columnar_kafka.testing import FakeKafka
+
 SCHEMA = pa.schema([pa.field("n", pa.int64(), nullable=False)])
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
 ENCODINGS = ["parquet", "none"]
-
-
-@pytest.fixture
-def kafka() -> Any:
-    with FakeKafka() as made:
-        made.create_topic("t", 1)
-        yield made
 
 
 @pytest.fixture
@@ -63,30 +58,6 @@ def make(kafka: FakeKafka) -> Any:
         return made
 
     return factory
-
-
-@pytest.fixture(autouse=True)
-def no_thread_is_left() -> Any:
-    """Every test ends with the threads it began with."""
-    before = set(threading.enumerate())
-    yield
-    for each in set(threading.enumerate()) - before:
-        each.join(10)
-    assert set(threading.enumerate()) <= before
-
-
-def run(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    """Run a coroutine function to its end; what its loop's handler is told is an error."""
-    told: list[Any] = []
-
-    async def watched() -> Any:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
-        async with asyncio.timeout(60):
-            return await main()
-
-    result = asyncio.run(watched())
-    assert told == []
-    return result
 
 
 def send(kafka: FakeKafka, *numbers: int, topic: str = "t", rows: int = 3) -> None:
@@ -170,7 +141,7 @@ def test_settings_that_it_cannot_work_with_are_refused(setting: Any, match: str)
         with pytest.raises(ConfigError, match=match):
             AIOConsumer(NOWHERE | setting)
 
-    run(main)
+    run_coroutine(main)
 
 
 def test_the_configuration_it_was_given_is_not_changed() -> None:
@@ -181,7 +152,7 @@ def test_the_configuration_it_was_given_is_not_changed() -> None:
         async with AIOConsumer(given):
             assert given == copy
 
-    run(main)
+    run_coroutine(main)
 
 
 KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -229,7 +200,7 @@ def test_what_it_refuses_it_refuses_as_confluent_kafkas(kind: str) -> None:
             await refused(consumer.close),
         ]
 
-    assert run(main) == [
+    assert run_coroutine(main) == [
         *[TypeError, ValueError, ValueError, TypeError, TypeError, TypeError],
         *[KafkaException, KafkaException, TypeError, ValueError],
         *[(RuntimeError, "Consumer closed")] * 3,
@@ -269,7 +240,7 @@ def test_records_come_as_the_consumers_do(kafka: FakeKafka, make: Any, rows: int
             assert at.offset == six[-1].offset() + 1
             assert await consumer.get_watermark_offsets(place()) == (0, at.offset)
 
-    run(main)
+    run_coroutine(main)
 
 
 def test_with_encoding_none_a_segment_is_a_message(kafka: FakeKafka, make: Any) -> None:
@@ -284,7 +255,7 @@ def test_with_encoding_none_a_segment_is_a_message(kafka: FakeKafka, make: Any) 
             with pytest.raises(ConfigError):
                 await consumer.poll_segment(0)
 
-    run(main)
+    run_coroutine(main)
 
 
 def test_segments_come_whole(kafka: FakeKafka, make: Any) -> None:
@@ -298,7 +269,7 @@ def test_segments_come_whole(kafka: FakeKafka, make: Any) -> None:
             assert segment.to_table().column("n").to_pylist() == [1, 2, 3]
             assert await consumer.pollBuffer(0) is None
 
-    run(main)
+    run_coroutine(main)
 
 
 def test_a_bad_segment_is_an_error_and_the_next_call_goes_on(kafka: FakeKafka, make: Any) -> None:
@@ -319,7 +290,7 @@ def test_a_bad_segment_is_an_error_and_the_next_call_goes_on(kafka: FakeKafka, m
             assert bad.error().code() == KafkaError._BAD_MSG
             assert number(after) == 2
 
-    run(main)
+    run_coroutine(main)
 
 
 def test_calls_made_at_once_run_in_their_order(kafka: FakeKafka, make: Any) -> None:
@@ -339,7 +310,7 @@ def test_calls_made_at_once_run_in_their_order(kafka: FakeKafka, make: Any) -> N
             assert [number(each) for each in messages] == list(range(5))
             assert (await position)[0].offset == messages[-1].offset() + 1
 
-    run(main)
+    run_coroutine(main)
 
 
 # --- cancelled calls ------------------------------------------------------------------------------
@@ -389,7 +360,7 @@ def test_what_a_cancelled_poll_had_taken_comes_again(
             await gate.cancel(consumer.poll())
             assert [number(await consumer.poll()) for _ in range(4)] == [1, 2, 3, 4]
 
-    run(main)
+    run_coroutine(main)
 
 
 @pytest.mark.parametrize("rows", [3, 0], ids=["segments", "plain"])
@@ -418,7 +389,7 @@ def test_what_a_cancelled_consume_had_taken_is_not_committed(
                 (topic, n) for topic in ("t", "u") for n in range(4)
             } - {(one.topic(), 0)}
 
-    run(main)
+    run_coroutine(main)
 
 
 def test_what_was_taken_of_a_partition_that_is_gone_comes_all_the_same(
@@ -445,7 +416,7 @@ def test_what_was_taken_of_a_partition_that_is_gone_comes_all_the_same(
             assert [number(each) for each in found] == [0, 1, 2, 3]
             assert await consumer.consume(1, 0) == []
 
-    run(main)
+    run_coroutine(main)
 
 
 def test_what_a_cancelled_poll_segment_had_taken_comes_again(kafka: FakeKafka, make: Any) -> None:
@@ -459,7 +430,7 @@ def test_what_a_cancelled_poll_segment_had_taken_comes_again(kafka: FakeKafka, m
             found = [await consumer.poll_segment() for _ in range(2)]
             assert [each.kafka_offset for each in found] == [0, 1]
 
-    run(main)
+    run_coroutine(main)
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
@@ -485,7 +456,7 @@ def test_whenever_a_call_is_cancelled_nothing_is_lost_and_nothing_comes_twice(
                     found += await consumer.consume(1, 1)
         return [number(each) for each in found]
 
-    assert run(main) == list(range(300))
+    assert run_coroutine(main) == list(range(300))
 
 
 def test_what_a_cancelled_consume_had_taken_is_not_committed_while_it_waits(
@@ -502,7 +473,7 @@ def test_what_a_cancelled_consume_had_taken_is_not_committed_while_it_waits(
             await another.subscribe(["t"])
             assert [number(each) for each in await another.consume(3, 10)] == [0, 1, 2]
 
-    run(main)
+    run_coroutine(main)
 
 
 def test_a_timeout_around_poll_is_one(kafka: FakeKafka, make: Any) -> None:
@@ -514,7 +485,7 @@ def test_a_timeout_around_poll_is_one(kafka: FakeKafka, make: Any) -> None:
             await asyncio.to_thread(send, kafka, 1)
             assert number(await consumer.poll()) == 1
 
-    run(main)
+    run_coroutine(main)
 
 
 # --- callbacks ------------------------------------------------------------------------------------
@@ -546,7 +517,7 @@ def test_rebalance_callbacks_run_on_the_loop_with_this_consumer(
         assert [[at.topic for at in each[2]] for each in told] == [["t"], ["t"]]
         assert {each[3] for each in told} == {threading.get_ident()}
 
-    run(main)
+    run_coroutine(main)
 
 
 def test_a_callback_may_call_its_consumer_with_one_worker_only(kafka: FakeKafka, make: Any) -> None:
@@ -567,7 +538,7 @@ def test_a_callback_may_call_its_consumer_with_one_worker_only(kafka: FakeKafka,
                 assert number(await consumer.poll()) == 3
             assert executor.submit(int).result() == 0  # it is not this consumer's to shut down
 
-    run(main)
+    run_coroutine(main)
 
 
 def test_positions_can_be_committed_while_partitions_are_given_back(
@@ -586,7 +557,7 @@ def test_positions_can_be_committed_while_partitions_are_given_back(
             await consumer.subscribe(["t"])
             assert number(await consumer.poll()) == 1
 
-    run(main)
+    run_coroutine(main)
 
 
 def test_a_task_that_a_callback_left_behind_waits_for_its_turn(kafka: FakeKafka, make: Any) -> None:
@@ -609,7 +580,7 @@ def test_a_task_that_a_callback_left_behind_waits_for_its_turn(kafka: FakeKafka,
             ended.set()
             assert number(await left[0]) == 2
 
-    run(main)
+    run_coroutine(main)
 
 
 def test_what_a_callback_raises_a_later_poll_raises(kafka: FakeKafka, make: Any) -> None:
@@ -625,7 +596,7 @@ def test_what_a_callback_raises_a_later_poll_raises(kafka: FakeKafka, make: Any)
                 await consumer.poll()
             assert number(await consumer.poll()) == 1
 
-    run(main)
+    run_coroutine(main)
 
 
 def test_what_is_raised_when_records_were_taken_comes_with_the_next_call(make: Any) -> None:
@@ -644,7 +615,7 @@ def test_what_is_raised_when_records_were_taken_comes_with_the_next_call(make: A
                 await consumer.consume(3)
             assert await consumer.consume(2) == ["b", "c"]
 
-    run(main)
+    run_coroutine(main)
 
 
 def test_on_commit_is_told_on_the_loop(kafka: FakeKafka, make: Any) -> None:
@@ -662,7 +633,7 @@ def test_on_commit_is_told_on_the_loop(kafka: FakeKafka, make: Any) -> None:
             assert len(await consumer.consume(3, 0.3)) == 2
             assert told == [(None, message.offset() + 1, threading.get_ident())]
 
-    run(main)
+    run_coroutine(main)
 
 
 def test_the_logger_is_used_on_the_loop(make: Any) -> None:
@@ -680,7 +651,7 @@ def test_the_logger_is_used_on_the_loop(make: Any) -> None:
             await asyncio.sleep(0)
             assert told == [((4, "text"), threading.get_ident())]
 
-    run(main)
+    run_coroutine(main)
 
 
 def test_a_callback_that_is_cancelled_is_no_cancelled_poll(kafka: FakeKafka, make: Any) -> None:
@@ -695,7 +666,7 @@ def test_a_callback_that_is_cancelled_is_no_cancelled_poll(kafka: FakeKafka, mak
             with pytest.raises(RuntimeError, match="was cancelled"):
                 await consumer.poll()
 
-    run(main)
+    run_coroutine(main)
 
 
 def test_a_thread_does_not_wait_for_a_loop_that_is_closed() -> None:
@@ -729,7 +700,7 @@ def test_close_commits_what_was_handed_out(kafka: FakeKafka, make: Any) -> None:
                 found = await consumer.consume(len(expected), 10)
                 assert [number(each) for each in found] == expected
 
-    run(main)
+    run_coroutine(main)
 
 
 def test_close_ends_who_waits(make: Any) -> None:
@@ -742,7 +713,7 @@ def test_close_ends_who_waits(make: Any) -> None:
         found = await asyncio.gather(*waiting, return_exceptions=True)
         assert [str(each) for each in found] == ["Consumer closed"] * 2
 
-    run(main)
+    run_coroutine(main)
 
 
 def test_a_cancelled_close_goes_on(kafka: FakeKafka, make: Any) -> None:
@@ -759,7 +730,7 @@ def test_a_cancelled_close_goes_on(kafka: FakeKafka, make: Any) -> None:
             await other.subscribe(["t"])
             assert number(await other.poll()) == 1
 
-    run(main)
+    run_coroutine(main)
 
 
 def test_close_raises_what_a_callback_raised_and_is_closed(kafka: FakeKafka, make: Any) -> None:
@@ -777,7 +748,7 @@ def test_close_raises_what_a_callback_raised_and_is_closed(kafka: FakeKafka, mak
         with pytest.raises(RuntimeError, match="Consumer closed"):
             await consumer.poll(0)
 
-    run(main)
+    run_coroutine(main)
 
 
 def test_a_program_may_end_while_a_poll_waits(make: Any) -> None:
@@ -791,7 +762,7 @@ def test_a_program_may_end_while_a_poll_waits(make: Any) -> None:
         return consumer
 
     left: list[asyncio.Task[Any]] = []
-    consumer = run(main)
+    consumer = run_coroutine(main)
     assert left[0].cancelled()
     consumer.executor.shutdown()
     consumer._consumer.close()

@@ -8,28 +8,24 @@ import inspect
 import logging
 import threading
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import confluent_kafka.aio
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from support import run_coroutine
 
 from columnar_kafka.aio import AIOProducer
 from columnar_kafka.aio.producer import _PAUSE
 from columnar_kafka.errors import ConfigError, RowError, SchemaError
 from columnar_kafka.position import pack
-from columnar_kafka.testing import FakeKafka
+
+if TYPE_CHECKING:
+    from columnar_kafka.testing import FakeKafka
 
 SCHEMA = pa.schema([pa.field("n", pa.int64(), nullable=False)])
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
-
-
-@pytest.fixture
-def kafka() -> Any:
-    with FakeKafka() as made:
-        made.create_topic("t", 1)
-        yield made
 
 
 @pytest.fixture
@@ -46,29 +42,6 @@ def make(kafka: FakeKafka) -> Any:
         return made
 
     return factory
-
-
-@pytest.fixture(autouse=True)
-def no_thread_is_left() -> Any:
-    """Every test ends with the threads it began with."""
-    before = set(threading.enumerate())
-    yield
-    for each in set(threading.enumerate()) - before:
-        each.join(10)
-    assert set(threading.enumerate()) <= before
-
-
-def run(main: Any) -> Any:
-    """Run a coroutine function to its end; what its loop's handler is told is an error."""
-    told: list[Any] = []
-
-    async def watched() -> Any:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
-        return await main()
-
-    result = asyncio.run(watched())
-    assert told == []
-    return result
 
 
 def numbers(kafka: FakeKafka, topic: str = "t") -> list[Any]:
@@ -125,7 +98,7 @@ def test_settings_that_it_cannot_work_with_are_refused(setting: Any, match: str)
         with pytest.raises(ConfigError, match=match):
             AIOProducer(NOWHERE | setting)
 
-    run(main)
+    run_coroutine(main)
 
 
 def test_the_configuration_it_was_given_is_not_changed() -> None:
@@ -136,7 +109,7 @@ def test_the_configuration_it_was_given_is_not_changed() -> None:
         async with AIOProducer(given):
             assert given == copy
 
-    run(main)
+    run_coroutine(main)
 
 
 # --- futures --------------------------------------------------------------------------------------
@@ -156,7 +129,7 @@ def test_confluent_kafkas_buffer_arguments_are_settings_here(
         async with on_memory(conf, batch_size=7, buffer_timeout=2.0) as producer:
             return producer._producer._settings
 
-    settings = run(main)
+    settings = run_coroutine(main)
     assert (settings.segment_rows, settings.linger) == (rows, linger)
 
 
@@ -179,7 +152,7 @@ def test_a_future_is_the_records_message(kafka: FakeKafka, make: Any) -> None:
                 assert (message.topic(), message.partition()) == ("t", 0)
                 assert message.offset() == pack(0, n, 3)
 
-    run(main)
+    run_coroutine(main)
     assert numbers(kafka) == [0, 1, 2]
 
 
@@ -193,7 +166,7 @@ def test_plain_messages_have_futures_too(kafka: FakeKafka, make: Any, encoding: 
             assert message.headers() == [("h", b"1")]
             assert message.timestamp()[1] == 7
 
-    run(main)
+    run_coroutine(main)
     assert [each.value() for each in kafka.records("t")] == [b"v"]
 
 
@@ -212,7 +185,7 @@ def test_a_row_that_does_not_fit_fails_its_future_alone(kafka: FakeKafka, make: 
             with pytest.raises(TypeError):
                 await producer.produce("t", object())
 
-    run(main)
+    run_coroutine(main)
     assert numbers(kafka) == [1, 2]
 
 
@@ -228,7 +201,7 @@ def test_what_the_broker_refuses_fails_the_futures(kafka: FakeKafka, make: Any) 
             await producer.flush()
             assert code(unknown) == KafkaError._UNKNOWN_PARTITION
 
-    run(main)
+    run_coroutine(main)
     assert numbers(kafka) == []
 
 
@@ -242,7 +215,7 @@ def test_a_cancelled_future_changes_nothing_sent(kafka: FakeKafka, make: Any) ->
             assert [each.cancelled() for each in futures] == [False, True, False]
             assert futures[2].result().value() == {"n": 2}
 
-    run(main)
+    run_coroutine(main)
     assert numbers(kafka) == [0, 1, 2]
 
 
@@ -260,7 +233,7 @@ def test_arrow_data_has_one_future(kafka: FakeKafka, make: Any) -> None:
             with pytest.raises(TypeError):
                 await producer.produce_arrow("t", [1, 2])
 
-    run(main)
+    run_coroutine(main)
     assert numbers(kafka) == [1, 2, 3]
 
 
@@ -279,7 +252,7 @@ def test_a_stream_is_read_once_though_there_was_no_room_at_first(make: Any) -> N
         async with make({"produce_arrow": produce_arrow}) as producer:
             assert await (await producer.produce_arrow("t", stream)) == "report"
 
-    run(main)
+    run_coroutine(main)
     assert tried == [2, 2, 2]
 
 
@@ -302,7 +275,7 @@ def test_produce_waits_for_room_and_who_waits_is_served_in_order(
             messages = await asyncio.gather(*futures)
             assert [each.value()["n"] for each in messages] == list(range(10))
 
-    run(main)
+    run_coroutine(main)
     assert numbers(kafka) == list(range(10))
 
 
@@ -322,7 +295,7 @@ def test_who_comes_when_there_is_room_again_comes_after_who_waited(
             await producer.produce("t", {"n": 2})
             assert waiting.done()
 
-    run(main)
+    run_coroutine(main)
     assert numbers(kafka) == [0, 1, 2]
 
 
@@ -339,7 +312,7 @@ def test_who_is_cancelled_while_it_waits_for_room_is_not_taken(kafka: FakeKafka,
             await (await tasks[3])
             assert [each.cancelled() for each in tasks] == [False, True, True, False]
 
-    run(main)
+    run_coroutine(main)
     assert numbers(kafka) == [0, 3]
 
 
@@ -349,7 +322,7 @@ def test_the_queue_of_librdkafka_is_waited_for_too(kafka: FakeKafka, make: Any) 
             kafka.refuse_next(count=2)
             await (await producer.produce("t", b"v"))
 
-    run(main)
+    run_coroutine(main)
     assert [each.value() for each in kafka.records("t")] == [b"v"]
 
 
@@ -371,7 +344,7 @@ def test_a_loop_that_produces_all_the_time_lets_others_run(make: Any) -> None:
             task.cancel()
             assert turns >= 10
 
-    run(main)
+    run_coroutine(main)
 
 
 def test_reports_of_many_records_are_few_wake_ups(kafka: FakeKafka, make: Any) -> None:
@@ -392,7 +365,7 @@ def test_reports_of_many_records_are_few_wake_ups(kafka: FakeKafka, make: Any) -
             assert all(each.done() for each in futures)
             assert sum(wakes.values()) < 500
 
-    run(main)
+    run_coroutine(main)
     assert len(kafka.messages("t")) == 1
 
 
@@ -419,7 +392,7 @@ def test_a_delivery_callback_runs_on_the_loop_before_the_future_is_done(
             future = await producer.produce("t", {"n": 1}, **given)
             await future
 
-    run(main)
+    run_coroutine(main)
     assert seen == [(None, {"n": 1}, threading.get_ident(), False)]
 
 
@@ -435,7 +408,7 @@ def test_an_async_delivery_callback_has_ended_when_close_returns(make: Any) -> N
             await producer.set_schema("t", SCHEMA)
             await producer.produce("t", {"n": 1}, on_delivery=report)
 
-    run(main)
+    run_coroutine(main)
     assert seen == [(None, {"n": 1})]
 
 
@@ -452,7 +425,7 @@ def test_a_delivery_callback_that_raises_harms_no_future(make: Any) -> None:
             await asyncio.gather(*futures)
         assert [type(each["exception"]) for each in told] == [ZeroDivisionError] * 3
 
-    run(main)
+    run_coroutine(main)
 
 
 def test_an_async_delivery_callback_may_produce_flush_and_close(
@@ -476,7 +449,7 @@ def test_an_async_delivery_callback_may_produce_flush_and_close(
         await closed.wait()
         await producer.close()
 
-    run(main)
+    run_coroutine(main)
     assert numbers(kafka) == [0, 1, 2, 3]
 
 
@@ -504,7 +477,7 @@ def test_librdkafkas_callbacks_run_on_the_loop(
         async with AIOProducer({"log_level": 0, name: chosen} | setting | NOWHERE):
             assert await called == threading.get_ident()
 
-    run(main)
+    run_coroutine(main)
 
 
 def test_a_logger_is_called_on_the_loop() -> None:
@@ -521,7 +494,7 @@ def test_a_logger_is_called_on_the_loop() -> None:
         async with AIOProducer({"logger": Logger("aio")} | NOWHERE):
             assert await called == threading.get_ident()
 
-    run(main)
+    run_coroutine(main)
 
 
 def test_a_callback_that_cannot_be_called_is_confluent_kafkas_error() -> None:
@@ -529,7 +502,7 @@ def test_a_callback_that_cannot_be_called_is_confluent_kafkas_error() -> None:
         with pytest.raises(TypeError, match="callable"):
             AIOProducer({"error_cb": 1} | NOWHERE)
 
-    run(main)
+    run_coroutine(main)
 
 
 # --- threads --------------------------------------------------------------------------------------
@@ -572,7 +545,7 @@ def test_what_blocks_runs_in_the_executor(make: Any, name: str) -> None:
             await getattr(producer, name)(*BLOCKING[name])
             await producer.close()
 
-    run(main)
+    run_coroutine(main)
     thread, args = called[0]
     assert thread == "mine_0"
     if name != "flush":
@@ -600,7 +573,7 @@ def test_produce_runs_on_the_loop_reports_do_not_and_the_end_does_not(make: Any)
         assert isinstance(poller, int)
         return poller
 
-    poller = run(main)
+    poller = run_coroutine(main)
     assert threads == {"produce": {threading.get_ident()}, "poll": {poller}, "close": {poller}}
 
 
@@ -619,7 +592,7 @@ def test_a_poll_that_fails_is_logged_and_the_next_one_is_made(
             await producer.set_schema("t", SCHEMA)
             await (await producer.produce("t", {"n": 1}))
 
-    run(main)
+    run_coroutine(main)
     assert [str(each.exc_info[1]) for each in caplog.records if each.exc_info] == ["once", "twice"]
 
 
@@ -637,7 +610,7 @@ def test_poll_returns_how_many_were_served_since_the_last(make: Any) -> None:
             assert await producer.poll(-1) == 3
             assert await producer.poll() == 0
 
-    run(main)
+    run_coroutine(main)
 
 
 def test_flush_sends_and_waits_no_longer_than_it_may(kafka: FakeKafka, make: Any) -> None:
@@ -653,7 +626,7 @@ def test_flush_sends_and_waits_no_longer_than_it_may(kafka: FakeKafka, make: Any
             assert all(each.done() for each in futures)
             assert len(producer) == 0
 
-    run(main)
+    run_coroutine(main)
 
 
 def test_a_record_is_outstanding_until_its_future_is_done(make: Any) -> None:
@@ -667,7 +640,7 @@ def test_a_record_is_outstanding_until_its_future_is_done(make: Any) -> None:
             await future
             assert len(producer) == 0
 
-    run(main)
+    run_coroutine(main)
 
 
 def test_what_is_purged_fails_its_futures(kafka: FakeKafka, make: Any) -> None:
@@ -680,7 +653,7 @@ def test_what_is_purged_fails_its_futures(kafka: FakeKafka, make: Any) -> None:
             await asyncio.wait(futures)
             assert {code(each) for each in futures} == {KafkaError._PURGE_QUEUE}
 
-    run(main)
+    run_coroutine(main)
     assert numbers(kafka) == []
 
 
@@ -700,7 +673,7 @@ def test_transactions_commit_and_abort(kafka: FakeKafka, make: Any) -> None:
             await producer.abort_transaction()
             assert code(aborted) == KafkaError._PURGE_QUEUE
 
-    run(main)
+    run_coroutine(main)
     assert numbers(kafka) == [1]
 
 
@@ -717,7 +690,7 @@ def test_a_transaction_with_a_failed_record_does_not_commit(make: Any) -> None:
             assert code(bad) == KafkaError._VALUE_SERIALIZATION
             await producer.abort_transaction()
 
-    run(main)
+    run_coroutine(main)
 
 
 # --- the end --------------------------------------------------------------------------------------
@@ -741,7 +714,7 @@ def test_close_sends_what_is_outstanding_and_its_futures_are_done(
         with pytest.raises(RuntimeError, match="closed"):
             await flushing
 
-    run(main)
+    run_coroutine(main)
     assert numbers(kafka) == [0, 1, 2]
 
 
@@ -757,7 +730,7 @@ def test_a_closed_producer_refuses_everything_but_close(make: Any) -> None:
             with pytest.raises(RuntimeError, match="Producer has been closed"):
                 await call
 
-    run(main)
+    run_coroutine(main)
 
 
 def test_a_flush_that_is_under_way_ends_with_close(
@@ -780,7 +753,7 @@ def test_a_flush_that_is_under_way_ends_with_close(
         assert future.result().value() == {"n": 1}
         await closing
 
-    run(main)
+    run_coroutine(main)
 
 
 def test_who_waits_for_room_when_it_is_closed_is_told(kafka: FakeKafka, make: Any) -> None:
@@ -797,7 +770,7 @@ def test_who_waits_for_room_when_it_is_closed_is_told(kafka: FakeKafka, make: An
         kafka.release()
         await closing
 
-    run(main)
+    run_coroutine(main)
     assert numbers(kafka) == [0]
 
 
@@ -821,7 +794,7 @@ def test_close_waits_for_calls_that_use_the_producer(make: Any) -> None:
         go_on.set()
         await closing
 
-    run(main)
+    run_coroutine(main)
     assert closed == [False]
 
 
@@ -837,7 +810,7 @@ def test_a_cancelled_close_goes_on_and_can_be_waited_for_again(kafka: FakeKafka,
         await producer.close()
         assert future.result().value() == {"n": 1}
 
-    run(main)
+    run_coroutine(main)
 
 
 def test_an_error_while_closing_is_raised(make: Any) -> None:
@@ -852,7 +825,7 @@ def test_an_error_while_closing_is_raised(make: Any) -> None:
                 await producer.close()
         producer.executor.shutdown()
 
-    run(main)
+    run_coroutine(main)
 
 
 def test_an_executor_that_was_given_is_not_shut_down(kafka: FakeKafka) -> None:
@@ -879,7 +852,7 @@ def test_a_dropped_producer_sends_what_it_has_and_ends(kafka: FakeKafka, make: A
         await asyncio.to_thread(poller.join, 10)
         assert not poller.is_alive()
 
-    run(main)
+    run_coroutine(main)
     assert numbers(kafka) == [1]
 
 
@@ -890,7 +863,7 @@ def test_a_loop_that_is_closed_loses_no_record(kafka: FakeKafka, make: Any) -> N
         await producer.produce("t", {"n": 1})
         return producer
 
-    producer = run(main)
+    producer = run_coroutine(main)
     poller = producer._poller._thread
     del producer
     poller.join(10)

@@ -812,7 +812,7 @@ def test_what_is_too_much_to_wait_is_fetched_again(monkeypatch: pytest.MonkeyPat
             put(kafka, range(n, n + 20), partition=partition)
     one = Reader(kafka).begin(*(start(key=key) for key in keys))
     taken = one.numbers(1)
-    [part] = one.feed.ready.parts
+    [part] = one.feed.buffer.ready.parts
     monkeypatch.setattr(fetch_buffer, "MOST_BYTES", 5 * kafka_message.size_of(part.source))
     most = 0
     for key in keys:
