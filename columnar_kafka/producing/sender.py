@@ -32,6 +32,7 @@ _log = logging.getLogger(__name__)
 
 _FAILURE_WAIT: Final = 0.02
 _LOOKUP_TIMEOUT: Final = 1.0
+_PROGRESS_WAIT: Final = 0.01
 
 
 class Sender:
@@ -64,10 +65,11 @@ class Sender:
             progressed=self._progressed,
         )
         self._clock = clock
-        # Unlike an Event it may be used by a signal handler that has interrupted its use.
+        # Unlike an Event or a Condition, these may be used by a signal handler that has
+        # interrupted their use, and raise nothing but what the handler raises.
         self._wakeup: SimpleQueue[None] = SimpleQueue()
         self._wakeup_pending = False
-        self._progress = threading.Condition()
+        self._progress: SimpleQueue[None] = SimpleQueue()
         self.step = threading.Lock()
         """Held while the thread converts, encodes and sends: not a moment to fork in."""
         self._flushing = False
@@ -111,27 +113,29 @@ class Sender:
         self.wake()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
-        self._progressed()  # for those who wait for a purge
 
     def purge(self) -> None:
         """Give up everything that librdkafka does not have; return when that is done."""
-        with self._progress:
-            self._purging = True
-            self.wake()
-            self._progress.wait_for(lambda: not self._purging or self._stopping)
+        self._purging = True
+        self.wake()
+        while self._purging and not self._stopping:
+            self.wait_progress(_PROGRESS_WAIT)
 
     def topics(self) -> set[str]:
         """Return the topics that something waits for or is in flight for. For any thread."""
         return self._dispatcher.topics() | self._accumulator.topics()
 
     def wait_progress(self, timeout: float) -> None:
-        """Wait until the thread has handed something over, at most `timeout` seconds."""
-        with self._progress:
-            self._progress.wait(timeout)
+        """Wait until the thread has handed something over, at most `timeout` seconds or 10 ms.
+
+        If several threads wait, only one of them is woken.
+        """
+        with suppress(Empty):
+            self._progress.get(timeout=min(timeout, _PROGRESS_WAIT))
 
     def _progressed(self) -> None:
-        with self._progress:
-            self._progress.notify_all()
+        if self._progress.empty():
+            self._progress.put(None)
 
     def _run(self) -> None:
         while not self._stopping:

@@ -80,7 +80,7 @@ class Shutdown:
             left = max(0.0, min(LONGEST_STEP, deadline - time.monotonic()))
             inside = stock_flush(left)
             if not inside:
-                sender.wait_progress(0.0 if not len(self) else min(left, 0.01))
+                sender.wait_progress(left if len(self) else 0.0)
             sender.collect()
             # Here, for it has just served its own events, which count too.
             self._plain_left = max(0, inside - delivery.in_librdkafka)

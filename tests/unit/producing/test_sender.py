@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from contextlib import suppress
 from typing import Any
 
@@ -12,7 +13,10 @@ from confluent_kafka import KafkaError
 
 from columnar_kafka.columns.rows_to_columns import CHUNK_ROWS
 from columnar_kafka.position import pack
+from columnar_kafka.producing import sender
+from columnar_kafka.producing.sender import Sender
 from columnar_kafka.segment.headers import parse_headers
+from tests.interrupting import Interrupted, Interrupter
 from tests.support import Pipeline, Reported
 
 BLOBS = pa.schema([("v", pa.binary())])
@@ -387,6 +391,24 @@ def test_a_header_that_is_no_text_does_not_take_its_chunk_along() -> None:
     pipeline.numbers(2)
     pipeline.flush()
     assert pipeline.segments() == [rows(0, 2)]
+
+
+@pytest.mark.parametrize("wait", [lambda sender: sender.wait_progress(0.001), Sender.purge])
+def test_wherever_a_wait_for_the_thread_is_interrupted_that_is_what_it_raises(wait: Any) -> None:
+    pipeline = Pipeline()
+    pipeline.sender.start()
+
+    def places(interrupted: set[int]) -> int:
+        interrupter = Interrupter(sender, threading, places=interrupted)
+        with suppress(Interrupted):
+            interrupter.run(lambda: wait(pipeline.sender))
+        return interrupter.count
+
+    try:
+        for place in range(places(set())):
+            places({place})
+    finally:
+        pipeline.sender.stop()
 
 
 # --- a purge ------------------------------------------------------------------------------------
