@@ -20,6 +20,7 @@ from confluent_kafka import KafkaError
 from columnar_kafka.producing.arrow_batch import ArrowBatch, Item, Unplaced
 from columnar_kafka.producing.batch import AcceptedRecord, Batch, Chunk
 from columnar_kafka.producing.in_flight import PlainMessage
+from columnar_kafka.producing.native_batch import NativeBatch
 from columnar_kafka.producing.topic_format import TopicFormat
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ _FIRST_RATIO: Final = 0.1
 _LOOKUP_RETRY: Final = 1.0
 
 
-Sealed = Batch | PlainMessage | ArrowBatch
+OpenBatch = Batch | NativeBatch
+Sealed = OpenBatch | PlainMessage | ArrowBatch
 
 
 @dataclass(slots=True)
@@ -50,7 +52,7 @@ class _Topic:
     unusable: KafkaError | None = None  # why, and since when Kafka says so
     unusable_since: float = float("inf")
     ratio: float | None = None
-    open: dict[int, Batch] = field(default_factory=dict)  # by partition, oldest first
+    open: dict[int, OpenBatch] = field(default_factory=dict)  # by partition, oldest first
     waiting: deque[Unplaced] = field(default_factory=deque)  # for the number of partitions
 
     @property
@@ -94,8 +96,6 @@ class Accumulator:
         self._topics: dict[str, _Topic] = {}
         self._chunks: list[Chunk] = []
         self._sealed: deque[Sealed] = deque()
-        self._open_bytes = 0
-        self._open_rows = 0
 
     def __repr__(self) -> str:
         topics = self._topics.values()
@@ -149,7 +149,9 @@ class Accumulator:
             self._set_format(item, now)
             return
         topic = self._topics[item[0].topic if isinstance(item, tuple) else item.topic]
-        if topic.partitions is None:
+        if isinstance(item, NativeBatch):
+            self._open(topic, item)
+        elif topic.partitions is None:
             topic.waiting.append(item)
         else:
             self._place(topic, item)
@@ -183,20 +185,30 @@ class Accumulator:
         if partition < 0:
             partition = self._choose(topic, metadata[0])
         batch = topic.open.get(partition)
-        if batch is None or batch.topic_format is not topic_format:
+        if not isinstance(batch, Batch) or batch.topic_format is not topic_format:
             if batch is not None:
                 self._seal(topic, batch)
-            max_bytes = min(topic_format.limits.target / (topic.ratio or _FIRST_RATIO), MOST_BYTES)
-            batch = topic.open[partition] = Batch(
-                topic_format, partition, accepted_at, max_bytes=max_bytes
-            )
+            max_bytes = self.max_bytes(topic_format)
+            batch = Batch(topic_format, partition, accepted_at, max_bytes=max_bytes)
+            topic.open[partition] = batch
         chunk = batch.append(values, metadata, nbytes)
-        self._open_bytes += nbytes
-        self._open_rows += 1
         if chunk is not None:
             self._chunks.append(chunk)
-        if batch.rows >= topic_format.limits.rows or batch.taken_bytes >= batch.max_bytes:
+        if batch.is_full:
             self._seal(topic, batch)
+
+    def max_bytes(self, topic_format: TopicFormat) -> float:
+        """Return at how many bytes in memory to seal a batch. For any thread."""
+        topic = self._topics.get(topic_format.topic)
+        ratio = None if topic is None else topic.ratio
+        return min(topic_format.limits.target / (ratio or _FIRST_RATIO), MOST_BYTES)
+
+    def _open(self, topic: _Topic, batch: NativeBatch) -> None:
+        """Take over a batch that goes on filling."""
+        before = topic.open.get(batch.partition)
+        if before is not None:
+            self._seal(topic, before)
+        topic.open[batch.partition] = batch
 
     def _append_plain(self, topic: _Topic, plain: PlainMessage) -> None:
         if plain.partition < 0:
@@ -236,17 +248,16 @@ class Accumulator:
 
     def relieve(self) -> None:
         """Seal the largest open batch because memory is scarce, if that helps."""
-        if self._open_bytes < self._worthwhile and self._open_rows < self._worthwhile_rows:
-            return
         topics = self._topics.values()
         opened = [(topic, batch) for topic in topics for batch in topic.open.values()]
-        if opened:
+        nbytes = sum(batch.taken_bytes for _, batch in opened)
+        rows = sum(batch.rows for _, batch in opened)
+        if opened and (nbytes >= self._worthwhile or rows >= self._worthwhile_rows):
             self._seal(*max(opened, key=lambda each: each[1].taken_bytes))
 
-    def _seal(self, topic: _Topic, batch: Batch) -> None:
+    def _seal(self, topic: _Topic, batch: OpenBatch) -> None:
         del topic.open[batch.partition]
-        self._open_bytes -= batch.taken_bytes
-        self._open_rows -= batch.rows
+        batch.seal()
         self._sealed.append(batch)
         if topic.sticky == batch.partition:
             topic.sticky = None
@@ -278,9 +289,8 @@ class Accumulator:
         """Seal batches that are old enough; return all work, in the order in which to send it."""
         for topic in self._topics.values():
             for batch in list(topic.open.values()):
-                if batch.accepted_at + self._linger > now:
-                    break  # the others are younger
-                self._seal(topic, batch)
+                if batch.is_full or batch.accepted_at + self._linger <= now:
+                    self._seal(topic, batch)
         return self._take(list(self._give_up(now)))
 
     def take_all(self, error: KafkaError) -> Work:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from columnar_kafka.columns.arrow_input import ArrowRows
 from columnar_kafka.producing.batch import AcceptedRecord
 from columnar_kafka.producing.in_flight import PlainMessage
+from columnar_kafka.producing.native_batch import NativeBatch
 from columnar_kafka.producing.record_block import RecordBlock
 from columnar_kafka.producing.topic_format import TopicFormat
 
@@ -83,5 +84,5 @@ class ArrowBatch:
 
 Unplaced = AcceptedRecord | PlainMessage | ArrowBatch
 """What is accepted, and has no partition yet."""
-Item = Unplaced | TopicFormat
-"""What comes in, in that order: a topic's new format too."""
+Item = Unplaced | NativeBatch | TopicFormat
+"""What comes in, in that order: batches that go on filling, and a topic's new format too."""

@@ -107,6 +107,14 @@ class Batch:
         where = f"{self.topic_format.topic}[{self.partition}]"
         return f"<Batch {where}: {self.rows} rows, {self.taken_bytes} bytes>"
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it is to be sealed."""
+        return self.rows >= self.topic_format.limits.rows or self.taken_bytes >= self.max_bytes
+
+    def seal(self) -> None:
+        """Do nothing: only its owner appends."""
+
     def append(self, values: tuple[Any, ...], metadata: Metadata, nbytes: int) -> Chunk | None:
         """Add one record; return the chunk that it filled, to be converted."""
         chunk = self.chunks[-1]

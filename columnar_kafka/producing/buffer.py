@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from columnar_kafka import native
 from columnar_kafka.producing.accumulator import Accumulator
 from columnar_kafka.producing.arrow_batch import ArrowBatch
 from columnar_kafka.producing.delivery import Delivery
 from columnar_kafka.producing.in_flight import ArrowCall, PlainMessage
-from columnar_kafka.producing.record_queue import RecordQueue
+from columnar_kafka.producing.native_batch import NativeBatch
+from columnar_kafka.producing.record_queue import GATHER_SECONDS, RecordQueue
 from columnar_kafka.producing.sender import Sender
 from columnar_kafka.producing.topic_format import TopicFormat, TopicFormats
 from columnar_kafka.producing.transaction import Transaction
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
     from columnar_kafka.broker.base import ProducerBroker
     from columnar_kafka.columns.arrow_input import ArrowRows
+    from columnar_kafka.native._core import OpenBatches
     from columnar_kafka.producing.arrow_batch import Item
     from columnar_kafka.producing.batch import Metadata
     from columnar_kafka.producing.partitioner import Partitioner
@@ -55,7 +59,9 @@ class Buffer:
             limit_bytes=settings.queue_bytes,
             limit_records=settings.queue_records,
             segment_rows=settings.segment_rows,
+            gather_seconds=min(GATHER_SECONDS, settings.linger),
         )
+        self.open_batches: OpenBatches | None = None
         self.delivery = Delivery(
             self.queue,
             sends_again=not settings.transactional,
@@ -69,35 +75,119 @@ class Buffer:
     ) -> None:
         """Make the thread that sends what is buffered to `broker`; it is yet to be started."""
         self._broker = broker
+        self._accumulator = Accumulator(
+            partitioner=partitioner,
+            linger=settings.linger,
+            message_timeout=settings.message_timeout,
+            refresh=settings.metadata_refresh,
+            propagation=settings.metadata_propagation,
+            memory=settings.queue_bytes,
+            records=settings.queue_records,
+        )
         self.sender = Sender(
             queue=self.queue,
-            accumulator=Accumulator(
-                partitioner=partitioner,
-                linger=settings.linger,
-                message_timeout=settings.message_timeout,
-                refresh=settings.metadata_refresh,
-                propagation=settings.metadata_propagation,
-                memory=settings.queue_bytes,
-                records=settings.queue_records,
-            ),
+            accumulator=self._accumulator,
             broker=broker,
             delivery=self.delivery,
             message_timeout=settings.message_timeout,
+            partitions_known=self._partitions_known,
         )
+        if native.enabled:
+            self.open_batches = native.core.OpenBatches(
+                self.queue.usage, settings.partitioner, self.sender.wake, settings.on_delivery
+            )
 
     def close(self) -> None:
         """Stop the sender's thread. Records that are still buffered are lost."""
         self.sender.stop()
-        self.unusable = RuntimeError("Producer has been closed")
+        self.end(RuntimeError("Producer has been closed"))
+
+    def end(self, error: Exception) -> None:
+        """Raise `error` at every use from now on."""
+        self.unusable = error
+        self.queue.usage.stop()
 
     def set_schema(self, topic: str, schema: Any) -> None:
         """See `Producer.set_schema`."""
         records = RecordSchema.parse(schema)
         config = self._broker.limits(topic, _TOPIC_CONFIG_TIMEOUT)
         self.formats.set_schema(topic, records, config, self._announce)
+        if config.partitions is not None:
+            self._partitions_known(topic, config.partitions)
 
     def _announce(self, topic_format: TopicFormat) -> None:
         self._accept(topic_format, 0, 0)
+
+    def _partitions_known(self, topic: str, partitions: int) -> None:
+        """Let the native core append a topic's records."""
+        topic_format = self.formats.get(topic)
+        if self.open_batches is None or topic_format is None or topic_format.row_format is None:
+            return
+        members = topic_format.kafka.members
+        self.open_batches.set_topic(
+            topic,
+            partitions,
+            row_format=topic_format.row_format,
+            stores_keys="key" in members,
+            stores_headers="headers" in members,
+        )
+
+    def accept_row(
+        self,
+        topic_format: TopicFormat,
+        partition: int,
+        values: tuple[Any, ...],
+        metadata: Metadata,
+        nbytes: int,
+    ) -> None:
+        """Accept a record, whose `values` `Columns.take` has returned.
+
+        Raises:
+            BufferError, KafkaException, RuntimeError: as `RecordQueue.put`.
+        """
+        now = time.monotonic()
+        try:
+            if self._append(topic_format, partition, values, metadata, nbytes, now):
+                self.sender.wake()
+        except BufferError:
+            self.sender.wake()  # to make room
+            raise
+        if not self.queue.usage.accepts:
+            self._accept_natively()
+
+    def _accept_natively(self) -> None:
+        """Let the native core accept records itself, if nothing speaks against it now."""
+        stops = self.queue.usage.stops
+        if self.unusable is None and self.queue.accepts and self.transaction.accepts:
+            self.queue.usage.resume(stops)  # unless something has changed meanwhile
+
+    def _append(
+        self,
+        topic_format: TopicFormat,
+        partition: int,
+        values: tuple[Any, ...],
+        metadata: Metadata,
+        nbytes: int,
+        now: float,
+    ) -> bool:
+        """Append a record to an open batch of the native core's, or queue it; see `put`."""
+        key, timestamp, headers, callback = metadata
+        topic, row_format, opened = topic_format.topic, topic_format.row_format, self.open_batches
+        if opened is not None and row_format is not None:
+            place = opened.place(topic, partition, key, row_format)
+            if place is not None:
+                with self.queue.lock:
+                    self.queue.check(nbytes, 1)
+                    batch, wake = opened.batch(topic, place), False
+                    if batch is None:
+                        max_bytes = self._accumulator.max_bytes(topic_format)
+                        item = NativeBatch(topic_format, place, now, max_bytes=max_bytes)
+                        batch = item.records
+                        wake = self.queue.open(partial(opened.open, topic, place, batch, item), now)
+                    if batch.append(values, key, timestamp, headers, callback, self.queue.usage):
+                        return wake or batch.is_full
+        record = (topic_format, partition, values, metadata, nbytes, now)
+        return self.queue.put(record, nbytes, now)
 
     def accept_plain(
         self,
@@ -112,6 +202,9 @@ class Buffer:
         Raises:
             BufferError, KafkaException, RuntimeError: as `RecordQueue.put`.
         """
+        if self.open_batches is not None:
+            # The records after it go to another batch.
+            partition = self.open_batches.close(topic_format.topic, partition, metadata[0])
         data = value.encode() if isinstance(value, str) else value
         nbytes += len(data or b"") + _PLAIN_BYTES
         key, timestamp, headers, callback = metadata
@@ -142,6 +235,8 @@ class Buffer:
         if not count:
             self.delivery.empty_call(call)
             return
+        if self.open_batches is not None:
+            self.open_batches.close_all(topic_format.topic)
         nbytes = sum(column.nbytes for column in rows)
         batch = ArrowBatch(topic_format, partition, rows, call, time.monotonic(), nbytes)
         self._accept(batch, nbytes, count)

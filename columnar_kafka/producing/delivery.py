@@ -165,6 +165,8 @@ class Delivery:
         self._queue.release_encoded(message)
         outcome = outcome_of(message, error, source)
         failures, rejections = outcome.failures()
+        if rejections or self.fatal:
+            self._queue.usage.stop()  # a transaction takes no more records
         attempt.handled = True  # no call from here on, but the one that adds the outcome
         self._failures += failures
         self._rejections += rejections
@@ -220,6 +222,8 @@ class Delivery:
 
     def _add(self, outcome: Outcome) -> None:
         failures, rejections = outcome.failures()
+        if rejections:
+            self._queue.usage.stop()
         with self._lock:
             self._failures += failures
             self._rejections += rejections
@@ -297,7 +301,9 @@ class Delivery:
         start = outcome.reported
         quiet = self._errors_only and outcome.error is None
         self._queue.begin_reporting(outcome)
-        for index in range(start, outcome.reports):
+        if outcome.is_silent:
+            outcome.reported = outcome.reports
+        for index in range(outcome.reported, outcome.reports):
             callback = outcome.callback(index)
             if callback is None or quiet:
                 outcome.reported = index + 1

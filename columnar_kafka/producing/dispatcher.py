@@ -21,6 +21,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from columnar_kafka.producing.batch import Batch
 from columnar_kafka.producing.in_flight import InFlight, PlainMessage
+from columnar_kafka.producing.native_batch import NativeBatch
 from columnar_kafka.segment.headers import HEADER_BYTES
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ class Dispatcher:
         self._busy.clear()
 
     def _give_up(self, item: Sealed, error: KafkaError) -> None:
-        if isinstance(item, Batch):
+        if isinstance(item, Batch | NativeBatch):
             for segment in self._segmenter.unsent(item):
                 self._delivery.message_failed(segment, error)
         else:
@@ -225,7 +226,7 @@ class Dispatcher:
                 item.encoded_bytes = item.nbytes  # librdkafka's copy
                 self._queue.charge_encoded(item.encoded_bytes)
                 partition.ready.append(item)
-            elif isinstance(item, Batch):
+            elif isinstance(item, Batch | NativeBatch):
                 partition.ready.extend(self._segmenter.encode(item))
             else:
                 partition.ready.extend(self._segmenter.encode_some(item))

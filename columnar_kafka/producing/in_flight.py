@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
     from columnar_kafka.columns.kafka_column import RecordHeaders
-    from columnar_kafka.producing.record_block import Callback, RecordBlock
+    from columnar_kafka.producing.record_block import Block, Callback
     from columnar_kafka.producing.report import OneRow
     from columnar_kafka.producing.topic_format import SegmentLimits, TopicFormat
     from columnar_kafka.segment.headers import SegmentHeader
@@ -68,7 +68,7 @@ class EncodedSegment(Outgoing):
     """
 
     topic_format: TopicFormat
-    block: RecordBlock
+    block: Block
     header: SegmentHeader | None
     data: Any
     call: ArrowCall | None = None

@@ -41,6 +41,11 @@ class Outcome:
         self.records = reports * self.records_per_report
 
     @property
+    def is_silent(self) -> bool:
+        """Whether there is no callback to call."""
+        return False
+
+    @property
     def reported_records(self) -> int:
         """How many records are reported whose memory is not released yet."""
         return min(self.reported * self.records_per_report, self.records)
@@ -83,8 +88,12 @@ class _SegmentOutcome(Outcome):
             latency=_age(segment.accepted_at),
         )
 
+    @property
+    def is_silent(self) -> bool:
+        return self._block.is_silent
+
     def callback(self, index: int) -> Callback:
-        return self._block.callbacks[index]
+        return self._block.callback(index)
 
     def report(self, index: int) -> tuple[KafkaError | None, Any]:
         return self.error, self._message(index)

@@ -7,7 +7,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from columnar_kafka import lifecycle
+from columnar_kafka import lifecycle, native
 from columnar_kafka.broker.client_classes import StockProducer, traced
 from columnar_kafka.broker.confluent import ConfluentProducer
 from columnar_kafka.columns.arrow_input import conform
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from confluent_kafka import TopicPartition
 
     from columnar_kafka.broker.base import ProducerBroker
+    from columnar_kafka.native._core import OpenBatches
     from columnar_kafka.producing.record_block import Callback
 
 __all__ = ["Producer"]
@@ -63,6 +64,10 @@ class Producer(StockProducer):
 
     Any number of threads may produce and poll. Source: KIP-1008, and confluent-kafka 2.16.
     """
+
+    # For the native core, which finds its own part of a producer without a look into a dict.
+    __slots__ = ("__dict__", "__weakref__", "_open_batches")
+    _open_batches: OpenBatches
 
     # What a subclass that does not call __init__ has: confluent-kafka's own errors.
     _settings = ProducerConfig.parse({})[0]
@@ -106,6 +111,8 @@ class Producer(StockProducer):
         buffer.connect(self._settings, self._connect(inner), partitioner)
         self._inner = inner
         self._buffer = buffer
+        if buffer.open_batches is not None:
+            self._open_batches = buffer.open_batches
         self._shutdown = Shutdown(self, Producer, buffer, self._settings, inner)
         buffer.sender.start()
         lifecycle.started(self, self._shutdown)
@@ -202,15 +209,7 @@ class Producer(StockProducer):
         if not topic_format.kafka.has_all:
             check_metadata(topic_format, key=key, headers=pairs)
         values, more = topic_format.columns.take(value)
-        nbytes += more
-        now = time.monotonic()
-        record = (topic_format, partition, values, metadata, nbytes, now)
-        try:
-            if buffer.queue.put(record, nbytes, now):
-                buffer.sender.wake()
-        except BufferError:
-            buffer.sender.wake()  # to make room
-            raise
+        buffer.accept_row(topic_format, partition, values, metadata, nbytes + more)
 
     def produce_arrow(
         self,
@@ -493,3 +492,10 @@ class Producer(StockProducer):
     def _relayed(self, callback: Callback) -> Callback:
         """Return a callback for librdkafka by which the report runs later, in positions."""
         return callback if self._relay is None else partial(self._relay, callback)
+
+
+if native.enabled:
+    # Appends a row in one native call; whatever is not the common case it leaves to `produce`.
+    Producer.produce = native.core.produce_method(  # type: ignore[method-assign]
+        Producer, "_open_batches", Producer.produce
+    )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from confluent_kafka import KafkaError
 
 from columnar_kafka.columns import kafka_column
@@ -13,8 +14,10 @@ from columnar_kafka.columns.columns_to_rows import to_rows
 
 if TYPE_CHECKING:
     from columnar_kafka.columns.kafka_column import RecordHeaders
+    from columnar_kafka.producing.topic_format import TopicFormat
+    from columnar_kafka.segment.headers import SegmentHeader
 
-__all__ = ["Callback", "RecordBlock"]
+__all__ = ["Block", "Callback", "RecordBlock"]
 
 Callback = Callable[[KafkaError | None, Any], Any] | None
 
@@ -22,6 +25,54 @@ _REPORT_ROWS: Final = 64
 _POOL: Final = pa.system_memory_pool()
 """For what stays: among what the default pool allocates for a moment it would keep pages in use."""
 _RECORD_BYTES: Final = 16  # what a record costs besides its columns: its callback, its place
+
+
+class Block(Protocol):
+    """Records of one topic-partition: a segment is encoded from them, and reports read them."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int:
+        """What they hold in memory."""
+        ...
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether no record has a callback."""
+        ...
+
+    def slice(self, start: int, stop: int) -> Block:
+        """Return the records from `start` to `stop`, not copied."""
+        ...
+
+    def time_bounds(self) -> tuple[int, int]:
+        """Return the earliest and the latest time of a record, in milliseconds."""
+        ...
+
+    def encode(self, topic_format: TopicFormat, header: SegmentHeader) -> Any:
+        """Return the records as a segment's bytes."""
+        ...
+
+    def callback(self, row: int) -> Callback:
+        """Return one record's callback."""
+        ...
+
+    def value(self, row: int) -> dict[str, Any]:
+        """Return one record as a dict."""
+        ...
+
+    def key(self, row: int) -> bytes | None:
+        """Return one record's key."""
+        ...
+
+    def timestamp(self, row: int) -> int:
+        """Return one record's time in milliseconds."""
+        ...
+
+    def headers(self, row: int) -> RecordHeaders | None:
+        """Return one record's headers."""
+        ...
 
 
 class RecordBlock:
@@ -39,7 +90,7 @@ class RecordBlock:
         self.keys = keys
         self.timestamps = timestamps
         self._headers = headers
-        self.callbacks = callbacks
+        self._callbacks = callbacks
         self._window: tuple[int, list[dict[str, Any]]] = (-1, [])
 
     def __len__(self) -> int:
@@ -52,6 +103,15 @@ class RecordBlock:
         arrays = (self.columns, self.keys, self.timestamps, self._headers)
         columns: int = sum(each.nbytes for each in arrays)
         return columns + _RECORD_BYTES * len(self)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether no record has a callback."""
+        return not any(self._callbacks)
+
+    def callback(self, row: int) -> Callback:
+        """Return one record's callback."""
+        return self._callbacks[row]
 
     @property
     def header_column(self) -> pa.Array:
@@ -68,7 +128,7 @@ class RecordBlock:
             pa.concat_arrays([each.keys for each in blocks], _POOL),
             pa.concat_arrays([each.timestamps for each in blocks], _POOL),
             pa.concat_arrays([each.header_column for each in blocks], _POOL),
-            [callback for each in blocks for callback in each.callbacks],
+            [callback for each in blocks for callback in each._callbacks],
         )
 
     def slice(self, start: int, stop: int) -> RecordBlock:
@@ -79,8 +139,24 @@ class RecordBlock:
             self.keys.slice(start, count),
             self.timestamps.slice(start, count),
             self._headers.slice(start, count),
-            self.callbacks[start:stop],
+            self._callbacks[start:stop],
         )
+
+    def time_bounds(self) -> tuple[int, int]:
+        """Return the earliest and the latest time of a record, in milliseconds."""
+        bounds = pc.min_max(self.timestamps.cast("int64")).as_py()
+        return bounds["min"], bounds["max"]
+
+    def encode(self, topic_format: TopicFormat, header: SegmentHeader) -> pa.Buffer:
+        """Return the block as a segment's bytes."""
+        columns = topic_format.kafka.append_to(
+            self.columns,
+            segment=header.segment,
+            timestamps=self.timestamps,
+            keys=self.keys,
+            headers=self._headers,
+        )
+        return topic_format.encoder.encode(columns, header.footer())
 
     def value(self, row: int) -> dict[str, Any]:
         """Return one record as a dict; neighbours are read along with it."""

@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from confluent_kafka import KafkaError, KafkaException
 
+from columnar_kafka import native
 from columnar_kafka.errors import produce_error
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from columnar_kafka.native._core import Usage
     from columnar_kafka.producing.arrow_batch import Item
 
-__all__ = ["RecordQueue"]
+__all__ = ["GATHER_SECONDS", "RecordQueue"]
 
 _GATHER_ROWS: Final = 512
-_GATHER_SECONDS: Final = 0.02
+GATHER_SECONDS: Final = 0.02
 _NOW: Final = float("-inf")
 
 
@@ -43,6 +47,28 @@ class HoldsEncoded(Protocol):
     encoded_bytes: int
 
 
+class _Usage:
+    """The memory and the number of accepted records, against their bounds."""
+
+    def __init__(self, max_bytes: int, max_records: int | None) -> None:
+        self.max_bytes = max_bytes
+        self.max_records = max_records
+        self.bytes = 0
+        self.records = 0
+        self.accepts = False
+        self.stops = 0
+
+    def stop(self) -> None:
+        """Do nothing: every record is checked."""
+
+    def resume(self, stops: int) -> None:
+        """Do nothing, as `stop`."""
+
+
+_USAGE: Final[Any] = native.core.Usage if native.enabled else _Usage
+"""The native core counts the records that it appends itself."""
+
+
 class RecordQueue:
     """Owns accepted records until the sender takes them, and the memory bound. For any thread.
 
@@ -57,7 +83,7 @@ class RecordQueue:
         limit_bytes: int,
         limit_records: int | None = None,
         segment_rows: int = _GATHER_ROWS,
-        gather_seconds: float = _GATHER_SECONDS,
+        gather_seconds: float = GATHER_SECONDS,
     ) -> None:
         """Bound the records' bytes and, if the user asks for it, their number.
 
@@ -65,42 +91,42 @@ class RecordQueue:
         `gather_seconds`. A full segment (`segment_rows`) does not wait.
         """
         self.limit_bytes = limit_bytes
-        self.limit_records = limit_records
         self._encoded_limit = limit_bytes // 4
-        self._records_limit = limit_bytes - self._encoded_limit - limit_bytes // 8
+        self.usage: Usage = _USAGE(
+            limit_bytes - self._encoded_limit - limit_bytes // 8, limit_records
+        )
         self._gather_rows = min(_GATHER_ROWS, segment_rows)
         self._gather_seconds = gather_seconds
         # Reentrant, as a signal handler may produce too.
-        self._lock = threading.RLock()  # guards the rest
+        self.lock = threading.RLock()  # guards the rest
         self._items: deque[Item] = deque()
         self._first_at = 0.0
         self._closed = False
         self._suspended = False
         self._allowed_threads: tuple[int, ...] = ()
-        self._bytes = 0
-        self._records = 0
         self._encoded = 0
         self._reporting: dict[HoldsRecords, None] = {}
 
     def __repr__(self) -> str:
-        return f"<RecordQueue {self.used_bytes}/{self.limit_bytes} bytes, {self._records} records>"
+        used, records = self.used_bytes, self.usage.records
+        return f"<RecordQueue {used}/{self.limit_bytes} bytes, {records} records>"
 
     @property
     def used_bytes(self) -> int:
         """The bytes charged now, encoded ones too."""
-        return self._bytes + self._encoded
+        return self.usage.bytes + self._encoded
 
     @property
     def records(self) -> int:
         """The records accepted and not yet reported."""
         reporting = list(self._reporting)  # no lock: a report's callback may ask
-        return self._records - sum(each.reported_records for each in reporting)
+        return self.usage.records - sum(each.reported_records for each in reporting)
 
     @property
     def under_pressure(self) -> bool:
         """Whether half of a bound is used, so that open batches should be sealed."""
-        return 2 * self._bytes >= self._records_limit or (
-            self.limit_records is not None and 2 * self._records >= self.limit_records
+        return 2 * self.usage.bytes >= self.usage.max_bytes or (
+            self.usage.max_records is not None and 2 * self.usage.records >= self.usage.max_records
         )
 
     @property
@@ -123,52 +149,68 @@ class RecordQueue:
             KafkaException: between `suspend` and `resume`.
             RuntimeError: after `close`.
         """
-        with self._lock:
-            if self._closed and threading.get_ident() not in self._allowed_threads:
-                raise RuntimeError("Producer has been closed")
-            if self._suspended and records:
-                raise KafkaException(produce_error(KafkaError._STATE))
-            # A record larger than the whole bound is accepted when there is no other: it is for
-            # librdkafka's size limit to reject it, not for this one.
-            if (
-                records
-                and self._records
-                and (
-                    self._bytes + nbytes > self._records_limit
-                    or (
-                        self.limit_records is not None
-                        and self._records + records > self.limit_records
-                        and self.records + records > self.limit_records
-                    )
-                )
-            ):
-                raise BufferError(self._full(nbytes, records))
+        with self.lock:
+            self.check(nbytes, records)
             waiting = len(self._items)
             if urgent or not waiting:
                 self._first_at = _NOW if urgent else now
             # No call between these: see above.
-            self._bytes += nbytes
-            self._records += records
+            self.usage.bytes += nbytes
+            self.usage.records += records
             self._items.append(item)
         return urgent or not waiting or waiting + 1 >= self._gather_rows
 
+    def check(self, nbytes: int, records: int) -> None:
+        """Raise as `put` does, which accepts what passes; the caller holds the lock."""
+        if self._closed and threading.get_ident() not in self._allowed_threads:
+            raise RuntimeError("Producer has been closed")
+        if self._suspended and records:
+            raise KafkaException(produce_error(KafkaError._STATE))
+        # A record larger than the whole bound is accepted when there is no other: it is for
+        # librdkafka's size limit to reject it, not for this one.
+        if (
+            records
+            and self.usage.records
+            and (
+                self.usage.bytes + nbytes > self.usage.max_bytes
+                or (
+                    self.usage.max_records is not None
+                    and self.usage.records + records > self.usage.max_records
+                    and self.records + records > self.usage.max_records
+                )
+            )
+        ):
+            raise BufferError(self._full(nbytes, records))
+
+    def open(self, place: Callable[[deque[Item]], None], now: float) -> bool:
+        """Accept a batch that goes on filling, after `check`; the caller holds the lock.
+
+        `place` appends it to the queue as its last step. Returns whether to wake the sender.
+        """
+        waiting = len(self._items)
+        if not waiting:
+            self._first_at = now
+        place(self._items)
+        return not waiting
+
     def _full(self, nbytes: int, records: int) -> str:
         advice = "poll() to serve delivery reports, or raise it"
-        if self._bytes + nbytes > self._records_limit:
+        if self.usage.bytes + nbytes > self.usage.max_bytes:
             return (
-                f"Local: Queue full: {self._bytes} bytes are buffered, this needs {nbytes}, "
+                f"Local: Queue full: {self.usage.bytes} bytes are buffered, this needs {nbytes}, "
                 f"queue.buffering.max.kbytes allows {self.limit_bytes} bytes, five eighths of it "
                 f"for records; {advice}"
             )
         return (
             f"Local: Queue full: {self.records} records are buffered, this is {records} more, "
-            f"queue.buffering.max.messages allows {self.limit_records}; {advice}"
+            f"queue.buffering.max.messages allows {self.usage.max_records}; {advice}"
         )
 
     def suspend(self) -> None:
         """Refuse records until `resume`: a transaction ends with those it has."""
-        with self._lock:
+        with self.lock:
             self._suspended = True
+            self.usage.stop()
 
     def resume(self) -> None:
         """Accept records again."""
@@ -178,6 +220,12 @@ class RecordQueue:
         """Refuse new records, except from the threads with the identifiers `allowed_threads`."""
         self._allowed_threads = allowed_threads
         self._closed = True
+        self.usage.stop()
+
+    @property
+    def accepts(self) -> bool:
+        """Whether records are accepted from any thread."""
+        return not (self._closed or self._suspended)
 
     # --- the sender's side ----------------------------------------------------------------------
 
@@ -192,23 +240,23 @@ class RecordQueue:
 
     def drain(self) -> deque[Item]:
         """Remove and return all items, in the order in which they were accepted."""
-        with self._lock:
+        with self.lock:
             items, self._items = self._items, deque()
             return items
 
     def adjust_charge(self, nbytes: int) -> None:
         """Charge `nbytes` more (or fewer) for accepted records: they have been converted."""
-        with self._lock:
-            self._bytes += nbytes
+        with self.lock:
+            self.usage.bytes += nbytes
 
     def charge_encoded(self, nbytes: int) -> None:
         """Charge encoded bytes, our copy and librdkafka's."""
-        with self._lock:
+        with self.lock:
             self._encoded += nbytes
 
     def release_encoded(self, message: HoldsEncoded) -> None:
         """Give a message's encoded bytes back."""
-        with self._lock:
+        with self.lock:
             self._encoded -= message.encoded_bytes
             message.encoded_bytes = 0
 
@@ -220,8 +268,8 @@ class RecordQueue:
 
     def release_records(self, reported: HoldsRecords) -> None:
         """Give back the memory of records that are all reported."""
-        with self._lock:
-            self._bytes -= reported.charged_bytes
-            self._records -= reported.records
+        with self.lock:
+            self.usage.bytes -= reported.charged_bytes
+            self.usage.records -= reported.records
             reported.charged_bytes = reported.records = 0
             self._reporting.pop(reported, None)

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-import pyarrow.compute as pc
 from confluent_kafka import KafkaError
 
 from columnar_kafka.producing.accumulator import MOST_BYTES
 from columnar_kafka.producing.in_flight import EncodedSegment
+from columnar_kafka.producing.native_batch import NativeBatch
 from columnar_kafka.producing.record_block import RecordBlock
 from columnar_kafka.segment.headers import SegmentHeader
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from columnar_kafka.producing.batch import Batch, Chunk
     from columnar_kafka.producing.delivery import Delivery
     from columnar_kafka.producing.in_flight import ArrowCall
+    from columnar_kafka.producing.record_block import Block
     from columnar_kafka.producing.record_queue import RecordQueue
     from columnar_kafka.producing.topic_format import TopicFormat
 
@@ -77,7 +78,7 @@ class Segmenter:
         for each in bad:
             self._delivery.record_failed(each, share)
 
-    def encode(self, batch: Batch) -> Iterator[EncodedSegment]:
+    def encode(self, batch: Batch | NativeBatch) -> Iterator[EncodedSegment]:
         """Yield the segments of a sealed batch."""
         origin = _Origin(
             batch.topic_format,
@@ -118,7 +119,7 @@ class Segmenter:
         pieces = max(2, math.ceil(len(rejected.data) / topic_format.limits.most))
         yield from self._cut_into(pieces, origin, rejected.block, rejected.charged_bytes)
 
-    def unsent(self, batch: Batch) -> Iterator[EncodedSegment]:
+    def unsent(self, batch: Batch | NativeBatch) -> Iterator[EncodedSegment]:
         """Yield the records of a sealed batch that is given up, not encoded."""
         for block, charged_bytes in self._blocks(batch):
             yield EncodedSegment(
@@ -131,8 +132,12 @@ class Segmenter:
                 charged_bytes=charged_bytes,
             )
 
-    def _blocks(self, batch: Batch) -> Iterator[tuple[RecordBlock, int]]:
+    def _blocks(self, batch: Batch | NativeBatch) -> Iterator[tuple[Block, int]]:
         """Yield a batch's columns and their charged bytes: as one block, if that is possible."""
+        if isinstance(batch, NativeBatch):
+            if batch.block is not None and batch.rows:
+                yield batch.block, batch.taken_bytes
+            return
         for chunk in batch.chunks:
             self.convert(chunk)
         blocks = [chunk.block for chunk in batch.chunks if chunk.block is not None and chunk.block]
@@ -144,9 +149,7 @@ class Segmenter:
         else:
             yield from ((each, charged_bytes) for each in whole)
 
-    def _cut(
-        self, origin: _Origin, block: RecordBlock, charged_bytes: int
-    ) -> Iterator[EncodedSegment]:
+    def _cut(self, origin: _Origin, block: Block, charged_bytes: int) -> Iterator[EncodedSegment]:
         """Yield the segments of `block`, each below what client and topic accept."""
         try:
             segment = self._to_segment(origin, block, charged_bytes)
@@ -173,7 +176,7 @@ class Segmenter:
             self._fail_one(origin, block, charged_bytes, too_large)
 
     def _cut_into(
-        self, pieces: int, origin: _Origin, block: RecordBlock, charged_bytes: int
+        self, pieces: int, origin: _Origin, block: Block, charged_bytes: int
     ) -> Iterator[EncodedSegment]:
         bounds = [len(block) * i // pieces for i in range(pieces + 1)]
         for start, stop in pairwise(bounds):
@@ -181,13 +184,14 @@ class Segmenter:
             if stop > start:
                 yield from self._cut(origin, block.slice(start, stop), share)
 
-    def _learn(self, origin: _Origin, block: RecordBlock, size: int) -> None:
+    def _learn(self, origin: _Origin, block: Block, size: int) -> None:
         """Learn how well this topic's records compress; warn once when segments are too small."""
         topic, rows = origin.topic_format.topic, len(block)
         if origin.taken_per_row is not None:
             taken = int(origin.taken_per_row * rows)
             self._accumulator.learn(topic, taken_bytes=taken, encoded_bytes=size)
         elif origin.call is not None:
+            assert isinstance(block, RecordBlock)  # Arrow data
             seen = size / max(1, block.columns.nbytes)
             self._density[topic] = 0.5 * (self._density.get(topic, seen) + seen)
         small = rows < _SMALL_ROWS and size < _SMALL_BYTES
@@ -205,7 +209,7 @@ class Segmenter:
                 )
 
     def _unencodable(
-        self, origin: _Origin, block: RecordBlock, charged_bytes: int, error: Exception
+        self, origin: _Origin, block: Block, charged_bytes: int, error: Exception
     ) -> None:
         """Report a record that fits its schema and yet cannot be written."""
         reason = f"the record cannot be written as Parquet: {type(error).__name__}: {error}"
@@ -213,7 +217,7 @@ class Segmenter:
         self._fail_one(origin, block, charged_bytes, KafkaError(code, reason))
 
     def _fail_one(
-        self, origin: _Origin, block: RecordBlock, charged_bytes: int, error: KafkaError
+        self, origin: _Origin, block: Block, charged_bytes: int, error: KafkaError
     ) -> None:
         failed = EncodedSegment(
             topic_format=origin.topic_format,
@@ -227,26 +231,17 @@ class Segmenter:
         )
         self._delivery.message_failed(failed, error)
 
-    def _to_segment(
-        self, origin: _Origin, block: RecordBlock, charged_bytes: int
-    ) -> EncodedSegment:
+    def _to_segment(self, origin: _Origin, block: Block, charged_bytes: int) -> EncodedSegment:
         topic_format = origin.topic_format
-        bounds = pc.min_max(block.timestamps.cast("int64")).as_py()
+        earliest, latest = block.time_bounds()
         header = SegmentHeader(
             rows=len(block),
             segment=next(self._ids),
             schema=topic_format.fingerprint,
-            timestamp_min=bounds["min"],
-            timestamp_max=bounds["max"],
+            timestamp_min=earliest,
+            timestamp_max=latest,
         )
-        columns = topic_format.kafka.append_to(
-            block.columns,
-            segment=header.segment,
-            timestamps=block.timestamps,
-            keys=block.keys,
-            headers=block.header_column,
-        )
-        data = topic_format.encoder.encode(columns, header.footer())
+        data = block.encode(topic_format, header)
         return EncodedSegment(
             topic_format=topic_format,
             partition=origin.partition,

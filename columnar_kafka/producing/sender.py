@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import KafkaError, KafkaException
 
 from columnar_kafka.producing.dispatcher import Dispatcher
+from columnar_kafka.producing.native_batch import NativeBatch
 from columnar_kafka.producing.segmenter import Segmenter
 from columnar_kafka.producing.topic_format import TopicFormat
 
@@ -46,10 +47,15 @@ class Sender:
         broker: ProducerBroker,
         delivery: Delivery,
         message_timeout: float,
+        partitions_known: Callable[[str, int], None] = lambda _topic, _partitions: None,
         clock: Callable[[], float] = time.monotonic,
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        """Send the records of `queue` to `broker`; `message_timeout` is in seconds."""
+        """Send the records of `queue` to `broker`; `message_timeout` is in seconds.
+
+        `partitions_known` is called with a topic and its number of partitions, after the records
+        that waited for it are in their batches.
+        """
         self._queue = queue
         self._accumulator = accumulator
         self._delivery = delivery
@@ -65,6 +71,7 @@ class Sender:
             progressed=self._progressed,
         )
         self._clock = clock
+        self._partitions_known = partitions_known
         # Unlike an Event or a Condition, these may be used by a signal handler that has
         # interrupted their use, and raise nothing but what the handler raises.
         self._wakeup: SimpleQueue[None] = SimpleQueue()
@@ -179,8 +186,10 @@ class Sender:
         for item in self._queue.drain():
             try:
                 self._accumulator.add(item, now)
+                if isinstance(item, TopicFormat) and item.limits.partitions is not None:
+                    self._partitions_known(item.topic, item.limits.partitions)
             except Exception as error:
-                if isinstance(item, TopicFormat):
+                if isinstance(item, TopicFormat | NativeBatch):
                     raise
                 self._delivery.never_batched(item, KafkaError(KafkaError._FAIL, repr(error)))
 
@@ -204,5 +213,6 @@ class Sender:
             else:
                 if partitions is not None:
                     self._accumulator.set_partitions(topic, partitions, now)
+                    self._partitions_known(topic, partitions)
                 elif self._clock() - began >= _LOOKUP_TIMEOUT:
                     return  # nobody answers: the others would take as long

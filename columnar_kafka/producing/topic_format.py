@@ -7,11 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from columnar_kafka.columns.kafka_column import KafkaColumn
+from columnar_kafka.columns.native_format import row_format
 from columnar_kafka.columns.rows_to_columns import RowColumns
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.schema import check_growth, fingerprint
 from columnar_kafka.segment.encoder import ParquetEncoder
 from columnar_kafka.segment.headers import HEADER_BYTES
+from columnar_kafka.segment.native_encoder import native_encoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
     from columnar_kafka.broker.base import TopicLimits
     from columnar_kafka.columns.protocol import Columns
+    from columnar_kafka.native._core import Encoder as NativeEncoder
+    from columnar_kafka.native._core import RowFormat
     from columnar_kafka.producing.settings import ProducerConfig
     from columnar_kafka.schema import RecordSchema
     from columnar_kafka.segment.encoder import Encoder
@@ -84,6 +88,9 @@ class TopicFormat:
     schema: pa.Schema
     encoder: Encoder
     limits: SegmentLimits
+    row_format: RowFormat | None = None
+    """The native core's columns, where it has them all."""
+    native_encoder: NativeEncoder | None = None
     fingerprint: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -95,14 +102,19 @@ class TopicFormat:
     ) -> TopicFormat:
         """Return the format of a topic by a producer's settings."""
         kafka = KafkaColumn(settings.metadata)
+        schema = kafka.schema(records.arrow)
+        columns = row_format(records)
+        encoder = None if columns is None else native_encoder(schema, kafka, settings.compression)
         return cls(
             topic=topic,
             records=records,
             columns=RowColumns(records),
             kafka=kafka,
-            schema=kafka.schema(records.arrow),
+            schema=schema,
             encoder=ParquetEncoder(settings.compression),
             limits=limits,
+            row_format=None if encoder is None else columns,
+            native_encoder=encoder,
         )
 
 

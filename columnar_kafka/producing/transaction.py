@@ -35,12 +35,16 @@ class Transaction:
             KafkaException: ``_STATE``: there is no transaction, or Kafka has rejected one of its
                 messages, so that it can only be aborted; ``_FATAL``: there can be no other.
         """
-        if self._delivery.fatal:
-            raise KafkaException(produce_error(KafkaError._FATAL))
-        if not self._required:
-            return
-        if not self.open or self._delivery.rejections > self._rejections_before:
-            raise KafkaException(produce_error(KafkaError._STATE))
+        if not self.accepts:
+            code = KafkaError._FATAL if self._delivery.fatal else KafkaError._STATE
+            raise KafkaException(produce_error(code))
+
+    @property
+    def accepts(self) -> bool:
+        """Whether records are accepted now."""
+        if self._delivery.fatal or not self._required:
+            return not self._delivery.fatal
+        return self.open and self._delivery.rejections <= self._rejections_before
 
     def began(self) -> None:
         """Note that a transaction has begun."""

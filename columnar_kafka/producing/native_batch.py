@@ -1,0 +1,100 @@
+"""Batches that the native core fills, and their records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from columnar_kafka import native
+
+if TYPE_CHECKING:
+    from columnar_kafka.native import _core as core
+    from columnar_kafka.producing.topic_format import TopicFormat
+    from columnar_kafka.segment.headers import SegmentHeader
+
+__all__ = ["NativeBatch", "NativeBlock"]
+
+_REPORT_ROWS: Final = 64
+
+
+class NativeBatch:
+    """Records of one topic-partition. It fills while the accumulator has it, until it is sealed."""
+
+    def __init__(
+        self, topic_format: TopicFormat, partition: int, accepted_at: float, *, max_bytes: float
+    ) -> None:
+        """See `Batch`."""
+        assert topic_format.row_format is not None
+        rows, nbytes = topic_format.limits.rows, int(max_bytes)
+        self.topic_format = topic_format
+        self.partition = partition
+        self.accepted_at = accepted_at
+        self.records = native.core.Batch(topic_format.row_format, rows, nbytes)
+        self.block: NativeBlock | None = None
+
+    @property
+    def topic(self) -> str:
+        """Its topic."""
+        return self.topic_format.topic
+
+    @property
+    def rows(self) -> int:
+        """How many records it has."""
+        return len(self.records if self.block is None else self.block)
+
+    @property
+    def taken_bytes(self) -> int:
+        """What they take in memory, as it was charged."""
+        return self.records.nbytes
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it takes no more records."""
+        return self.records.is_full
+
+    def seal(self) -> None:
+        """Take no more records from now on."""
+        if self.block is None:
+            self.block = NativeBlock(self.records.seal())
+
+
+class NativeBlock:
+    """The records of a sealed batch, or some of them. See `RecordBlock`."""
+
+    def __init__(self, records: core.Block) -> None:
+        self._records = records
+        self._window: tuple[int, list[dict[str, Any]]] = (-1, [])
+        self.callback = records.callback
+        self.key = records.key
+        self.timestamp = records.timestamp
+        self.headers = records.headers
+        self.is_silent = records.is_silent
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @property
+    def nbytes(self) -> int:
+        """What the block holds in memory."""
+        return self._records.nbytes
+
+    def slice(self, start: int, stop: int) -> NativeBlock:
+        """Return the records from `start` to `stop`, not copied."""
+        return NativeBlock(self._records.slice(start, stop))
+
+    def value(self, row: int) -> dict[str, Any]:
+        """Return one record as a dict; neighbours are read along with it."""
+        at, rows = self._window
+        start = row - row % _REPORT_ROWS
+        if at != start:
+            rows = self._records.values(start, min(start + _REPORT_ROWS, len(self)))
+            self._window = (start, rows)
+        return rows[row - start]
+
+    def time_bounds(self) -> tuple[int, int]:
+        """Return the earliest and the latest time of a record, in milliseconds."""
+        return self._records.time_bounds()
+
+    def encode(self, topic_format: TopicFormat, header: SegmentHeader) -> bytes:
+        """Return the block as a segment's bytes."""
+        assert topic_format.native_encoder is not None
+        return topic_format.native_encoder.encode(self._records, header.segment, header.footer())

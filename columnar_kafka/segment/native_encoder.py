@@ -1,0 +1,84 @@
+"""The native core's encoder of a topic, made from what pyarrow writes for the same schema."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from columnar_kafka import native
+from columnar_kafka.columns.kafka_column import KafkaColumn
+from columnar_kafka.schema import KAFKA_COLUMN
+from columnar_kafka.schema.families import family
+from columnar_kafka.segment.parquet.field_ids import FileMetaDataField
+from columnar_kafka.segment.parquet.page_walk import footer_bytes
+from columnar_kafka.segment.parquet.thrift import LIST, Cursor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from columnar_kafka.native._core import Encoder
+
+__all__ = ["native_encoder"]
+
+_ORDERS: Final = {"boolean": "unsigned", "float": "float", "string": "bytes", "binary": "bytes"}
+_COMPRESSIONS: Final = ("none", "snappy", "lz4", "zstd")
+
+
+def native_encoder(schema: pa.Schema, kafka: KafkaColumn, compression: str) -> Encoder | None:
+    """Return an encoder of segments with this schema; None for a compression it does not have.
+
+    Args:
+        schema: the segments', with the column `_kafka`.
+        kafka: that column.
+        compression: the name of ``columnar.encoding.compression``.
+    """
+    if compression not in _COMPRESSIONS:
+        return None
+    empty = pa.BufferOutputStream()
+    with pq.ParquetWriter(empty, schema):
+        pass
+    footer = footer_bytes(empty.getvalue().to_pybytes())
+    leaves = [leaf for field in schema for leaf in _leaves(field, (field.name,))]
+    file = pq.read_metadata(pa.BufferReader(empty.getvalue()))
+    return native.core.Encoder(
+        leaves,
+        _schema_elements(footer),
+        list(file.metadata.items()),
+        file.created_by,
+        compression,
+        kafka.members,
+    )
+
+
+def _schema_elements(footer: bytes) -> bytes:
+    """Return a footer's list of schema elements, as it stands there."""
+    cursor = Cursor(footer)
+    for field, kind in cursor.fields({FileMetaDataField.SCHEMA: LIST}):
+        start = cursor.pos
+        cursor.skip(kind)
+        if field == FileMetaDataField.SCHEMA:
+            return footer[start : cursor.pos]
+    raise ValueError("the footer has no schema")
+
+
+def _leaves(field: pa.Field, path: tuple[str, ...]) -> Iterator[tuple[list[str], str, bool]]:
+    """Yield the path, the order and the wish for statistics of each leaf."""
+    arrow = field.type
+    if pa.types.is_struct(arrow):
+        children = [(child, (child.name,)) for child in arrow]
+    elif pa.types.is_map(arrow):
+        children = [(arrow.key_field, ("key_value", "key"))]
+        children.append((arrow.item_field, ("key_value", "value")))
+    elif family(arrow) == "list":
+        children = [(arrow.value_field, ("list", "element"))]
+    else:
+        order = _ORDERS.get(family(arrow) or "", "signed")
+        if pa.types.is_unsigned_integer(arrow):
+            order = "unsigned"
+        in_kafka = path[0] == KAFKA_COLUMN and path != (KAFKA_COLUMN, "timestamp")
+        yield list(path), order, not in_kafka
+        return
+    for child, names in children:
+        yield from _leaves(child, path + names)

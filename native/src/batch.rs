@@ -1,0 +1,436 @@
+//! Batches: rows that are appended one by one, and then the same rows as an immutable block.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+use pyo3::exceptions::{PyIndexError, PyRuntimeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+
+use crate::clock;
+use crate::columns::{Appending, Column, NotTaken, append_dict, append_tuple};
+use crate::leaf::{Leaf, Values};
+use crate::objects::{RowReader, new_bytes};
+use crate::py::{Owned, Ref};
+use crate::row::Template;
+use crate::schema::{Field, Type};
+use crate::strings::Strings;
+use crate::usage::Usage;
+
+/// How many columns may be on the stack while a row is appended.
+const ROW_FIELDS: usize = 256;
+/// What a row takes besides its columns: its time, and its places in other buffers.
+const ROW_BYTES: usize = 16;
+
+/// The columns of one topic. For any thread.
+#[pyclass(frozen, module = "columnar_kafka.native._core")]
+pub struct RowFormat {
+    fields: Vec<Field>,
+    names: Vec<Box<str>>,
+    row_bytes: usize,
+    /// Whether a dictionary paid for each column of strings of the last batch.
+    dictionaries: Mutex<Vec<bool>>,
+}
+
+#[pymethods]
+impl RowFormat {
+    /// Describe each column as `(name, nullable, type, details, children)`.
+    #[new]
+    fn new(columns: Vec<Bound<'_, PyAny>>) -> PyResult<Self> {
+        let fields = columns.iter().map(Field::read).collect::<PyResult<Vec<_>>>()?;
+        let names = fields.iter().map(|field| field.name.clone()).collect();
+        let row_bytes = ROW_BYTES + fields.iter().map(Field::width).sum::<usize>();
+        Ok(Self { fields, names, row_bytes, dictionaries: Mutex::default() })
+    }
+}
+
+impl RowFormat {
+    fn columns(&self) -> Vec<Column> {
+        let known = self.dictionaries.lock().expect("nothing panics with it").clone();
+        let mut known = known.into_iter();
+        let mut dictionary = || known.next().unwrap_or(true);
+        self.fields.iter().map(|field| Column::new(field, &mut dictionary)).collect()
+    }
+
+    fn learn(&self, columns: &[Column]) {
+        let mut leaves = Vec::new();
+        columns.iter().for_each(|column| column.leaves(&mut leaves));
+        let strings = leaves.into_iter().filter_map(|leaf| match &leaf.values {
+            Values::Strings(strings) => Some(strings.indices().is_some()),
+            _ => None,
+        });
+        *self.dictionaries.lock().expect("nothing panics with it") = strings.collect();
+    }
+}
+
+/// The records of a batch, as columns.
+pub struct Records {
+    format: Py<RowFormat>,
+    pub columns: Vec<Column>,
+    pub keys: Leaf,
+    pub times: Leaf,
+    pub headers: Column,
+    callbacks: Callbacks,
+    rows: usize,
+}
+
+/// The callbacks of records, by runs: mostly there is none, or one for all.
+#[derive(Default)]
+struct Callbacks {
+    /// The row at which each run begins.
+    runs: Vec<(usize, Option<Owned>)>,
+}
+
+impl Callbacks {
+    #[inline(always)]
+    fn push(&mut self, row: usize, callback: Ref<'_>) {
+        let last = self.runs.last().and_then(|(_, callback)| callback.as_ref());
+        let same = match last {
+            Some(last) => last.as_ptr() == callback.as_ptr(),
+            None => callback.is_none(),
+        };
+        if !same {
+            self.runs.push((row, (!callback.is_none()).then(|| callback.to_owned())));
+        }
+    }
+
+    fn get(&self, row: usize) -> Option<Ref<'_>> {
+        let run = self.runs.partition_point(|(start, _)| *start <= row).checked_sub(1)?;
+        self.runs[run].1.as_ref().map(Owned::borrow)
+    }
+
+    fn nbytes(&self) -> usize {
+        24 * self.runs.len()
+    }
+}
+
+/// An open batch: rows are appended until it is sealed. Any thread may, one at a time.
+#[pyclass(module = "columnar_kafka.native._core")]
+pub struct Batch {
+    records: Option<Records>,
+    template: Template,
+    appending: Appending,
+    /// The bytes of all rows as they were appended.
+    nbytes: usize,
+    max_rows: usize,
+    max_bytes: usize,
+}
+
+#[pymethods]
+impl Batch {
+    /// Take records until there are `max_rows`, or they take `max_bytes`.
+    #[new]
+    fn new(py: Python<'_>, format: Py<RowFormat>, max_rows: usize, max_bytes: usize) -> Self {
+        let shared = format.get();
+        let template = Template::new(shared.names.iter().map(|name| &**name));
+        let records = Records {
+            columns: shared.columns(),
+            keys: Leaf::new(Values::Strings(Strings::new(true)), 1, 0, true),
+            times: Leaf::new(Values::I64(Vec::new()), 0, 0, true),
+            headers: Column::new(&headers_field(), &mut || true),
+            callbacks: Callbacks::default(),
+            rows: 0,
+            format: format.clone_ref(py),
+        };
+        let appending = Appending::default();
+        Self { records: Some(records), template, appending, nbytes: 0, max_rows, max_bytes }
+    }
+
+    fn __len__(&self) -> usize {
+        self.records.as_ref().map_or(0, |records| records.rows)
+    }
+
+    /// The memory of the rows, in bytes.
+    #[getter]
+    fn nbytes(&self) -> usize {
+        self.nbytes
+    }
+
+    /// Whether the batch takes no more records.
+    #[getter]
+    pub fn is_full(&self) -> bool {
+        self.nbytes >= self.max_bytes || self.__len__() >= self.max_rows
+    }
+
+    /// Append a record, and count it in `usage`; False: it does not fit the columns.
+    ///
+    /// `row` has a tuple of values, as `Columns.take` returns it. The caller has seen to the bounds.
+    fn append(
+        &mut self,
+        row: &Bound<'_, PyAny>,
+        key: &Bound<'_, PyAny>,
+        timestamp: i64,
+        headers: &Bound<'_, PyAny>,
+        callback: &Bound<'_, PyAny>,
+        usage: &mut Usage,
+    ) -> bool {
+        let record = NewRecord {
+            row: Ref::of(row),
+            key: Ref::of(key),
+            timestamp,
+            headers: Ref::of(headers),
+            callback: Ref::of(callback),
+        };
+        self.appending.plain = true;
+        let appended = self.add(record, |_| true);
+        self.appending.plain = false;
+        if let Some(nbytes) = appended {
+            usage.charge(nbytes);
+        }
+        appended.is_some()
+    }
+
+    /// End the batch, and return its records.
+    fn seal(&mut self) -> PyResult<Block> {
+        let Some(mut records) = self.records.take() else {
+            return Err(PyRuntimeError::new_err("the batch is sealed"));
+        };
+        records.columns.iter_mut().for_each(Column::finish);
+        records.headers.finish();
+        if let Values::Strings(keys) = &mut records.keys.values {
+            keys.finish();
+        }
+        records.format.get().learn(&records.columns);
+        let rows = 0..records.rows;
+        Ok(Block { records: Arc::new(records), rows })
+    }
+}
+
+/// The arguments of one `produce`.
+pub struct NewRecord<'a> {
+    pub row: Ref<'a>,
+    pub key: Ref<'a>,
+    /// In milliseconds; 0: now.
+    pub timestamp: i64,
+    pub headers: Ref<'a>,
+    pub callback: Ref<'a>,
+}
+
+impl Batch {
+    /// Whether the batch takes records: it is neither full nor sealed.
+    pub fn is_open(&self) -> bool {
+        self.records.is_some() && !self.is_full()
+    }
+
+    /// Append a record wholly, and return the bytes that it takes, or not at all.
+    #[inline(always)]
+    pub fn add(
+        &mut self,
+        record: NewRecord<'_>,
+        has_room: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
+        let records = self.records.as_mut()?;
+        let rows = records.rows;
+        self.appending.nbytes = records.format.get().row_bytes;
+        let taken = self.append_parts(&record).is_ok();
+        let nbytes = self.appending.nbytes;
+        if !taken || !has_room(nbytes) {
+            self.undo(rows);
+            return None;
+        }
+        let records = self.records.as_mut()?;
+        records.callbacks.push(rows, record.callback);
+        records.rows = rows + 1;
+        self.nbytes += nbytes;
+        Some(nbytes)
+    }
+
+    #[inline(always)]
+    fn append_parts(&mut self, record: &NewRecord<'_>) -> Result<(), NotTaken> {
+        let Some(records) = &mut self.records else { return Err(NotTaken) };
+        let (columns, appending) = (&mut records.columns[..], &mut self.appending);
+        if appending.plain {
+            append_tuple(columns, record.row, 0, appending)?;
+        } else {
+            append_dict::<ROW_FIELDS>(columns, &mut self.template, record.row, 0, appending)?;
+        }
+        append_key(&mut records.keys, record.key, appending)?;
+        append_headers(&mut records.headers, record.headers, appending)?;
+        let time = if record.timestamp == 0 { clock::now_ms() } else { record.timestamp };
+        if let Values::I64(times) = &mut records.times.values {
+            times.push(time);
+        }
+        records.times.present(0);
+        Ok(())
+    }
+
+    #[cold]
+    fn undo(&mut self, rows: usize) {
+        if let Some(records) = &mut self.records {
+            records.columns.iter_mut().for_each(|column| column.truncate(rows));
+            records.keys.truncate(rows);
+            records.headers.truncate(rows);
+            records.times.truncate(rows);
+        }
+    }
+}
+
+#[inline(always)]
+fn append_key(keys: &mut Leaf, key: Ref<'_>, appending: &mut Appending) -> Result<(), NotTaken> {
+    if key.is_none() {
+        keys.absent(0, 0);
+        return Ok(());
+    }
+    let Values::Strings(strings) = &mut keys.values else { return Err(NotTaken) };
+    let nbytes = match key.text() {
+        Some(text) => strings.push_text(text, &mut appending.scratch, |_| true),
+        None => key.bytes().and_then(|bytes| strings.push_bytes(bytes)),
+    };
+    appending.nbytes += nbytes.ok_or(NotTaken)?;
+    keys.present(0);
+    Ok(())
+}
+
+/// Append headers: a list of pairs, each a text and bytes or None. Other forms are Python's to read.
+#[inline(always)]
+fn append_headers(
+    headers: &mut Column,
+    value: Ref<'_>,
+    appending: &mut Appending,
+) -> Result<(), NotTaken> {
+    if value.is_none() {
+        return headers.append(value, 0, appending);
+    }
+    if value.is_tuple() || value.items().is_none_or(<[_]>::is_empty) {
+        return Err(NotTaken);
+    }
+    let plain = std::mem::replace(&mut appending.plain, true); // pairs are tuples
+    let result = headers.append(value, 0, appending);
+    appending.plain = plain;
+    result
+}
+
+fn headers_field() -> Field {
+    let field = |name: &str, nullable, data_type| Field { name: name.into(), nullable, data_type };
+    let pair = Type::Struct(vec![
+        field("key", true, Type::Text { symbols: None }),
+        field("value", true, Type::Binary),
+    ]);
+    field("headers", true, Type::List(Box::new(field("item", false, pair))))
+}
+
+/// Consecutive records of a sealed batch. For any thread.
+#[pyclass(frozen, module = "columnar_kafka.native._core")]
+pub struct Block {
+    pub records: Arc<Records>,
+    pub rows: Range<usize>,
+}
+
+#[pymethods]
+impl Block {
+    fn __len__(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The memory of the records, in bytes.
+    #[getter]
+    fn nbytes(&self) -> usize {
+        let records = &self.records;
+        let mut leaves = vec![&records.keys, &records.times];
+        records.columns.iter().for_each(|column| column.leaves(&mut leaves));
+        records.headers.leaves(&mut leaves);
+        let all = leaves.into_iter().map(Leaf::nbytes).sum::<usize>() + records.callbacks.nbytes();
+        (all as u128 * self.rows.len() as u128 / records.rows.max(1) as u128) as usize
+    }
+
+    /// The records from `start` to `stop`, not copied.
+    fn slice(&self, start: usize, stop: usize) -> PyResult<Self> {
+        if start > stop || stop > self.rows.len() {
+            return Err(PyIndexError::new_err(format!("{start} to {stop} of {}", self.rows.len())));
+        }
+        let rows = self.rows.start + start..self.rows.start + stop;
+        Ok(Self { records: Arc::clone(&self.records), rows })
+    }
+
+    /// The records from `start` to `stop` as dicts.
+    fn values<'py>(
+        &self,
+        py: Python<'py>,
+        start: usize,
+        stop: usize,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let rows = self.slice(start, stop)?.rows;
+        let mut leaves = Vec::new();
+        self.records.columns.iter().for_each(|column| column.leaves(&mut leaves));
+        let fields = &self.records.format.get().fields;
+        let mut reader = RowReader::new(py, fields, &mut leaves.into_iter(), rows.start)?;
+        let list = PyList::empty(py);
+        for _ in rows {
+            list.append(reader.next(py)?.into_bound(py))?;
+        }
+        Ok(list)
+    }
+
+    /// The key of a record, or None.
+    fn key<'py>(&self, py: Python<'py>, row: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let row = self.row(row)?;
+        let keys = &self.records.keys;
+        let (_, value) = keys.position(row);
+        let Values::Strings(strings) = &keys.values else { return Ok(None) };
+        if keys.position(row + 1).1 == value {
+            return Ok(None);
+        }
+        Ok(Some(new_bytes(py, strings.get(value))?.into_bound(py)))
+    }
+
+    /// The time of a record, in milliseconds since 1970.
+    fn timestamp(&self, row: usize) -> PyResult<i64> {
+        let row = self.row(row)?;
+        Ok(self.times()[row])
+    }
+
+    /// The headers of a record, a list of pairs, or None.
+    fn headers<'py>(&self, py: Python<'py>, row: usize) -> PyResult<Option<Bound<'py, PyList>>> {
+        let row = self.row(row)?;
+        let mut leaves = Vec::new();
+        self.records.headers.leaves(&mut leaves);
+        let fields = [headers_field()];
+        let mut reader = RowReader::new(py, &fields, &mut leaves.into_iter(), row)?;
+        let read = reader.next(py)?.into_bound(py).get_item("headers")?;
+        if read.is_none() {
+            return Ok(None);
+        }
+        let pairs = PyList::empty(py);
+        for pair in read.try_iter()? {
+            let pair = pair?;
+            pairs.append(PyTuple::new(py, [pair.get_item("key")?, pair.get_item("value")?])?)?;
+        }
+        Ok(Some(pairs))
+    }
+
+    /// Whether no record has a callback.
+    #[getter]
+    fn is_silent(&self) -> bool {
+        self.records.callbacks.runs.iter().all(|(_, callback)| callback.is_none())
+    }
+
+    /// The callback of a record, or None.
+    fn callback<'py>(&self, py: Python<'py>, row: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let row = self.row(row)?;
+        Ok(self.records.callbacks.get(row).map(|callback| callback.to_owned().into_bound(py)))
+    }
+
+    /// The earliest and the latest time of a record.
+    fn time_bounds(&self) -> (i64, i64) {
+        let times = &self.times()[self.rows.clone()];
+        times
+            .iter()
+            .fold((i64::MAX, i64::MIN), |(least, most), &time| (least.min(time), most.max(time)))
+    }
+}
+
+impl Block {
+    fn row(&self, row: usize) -> PyResult<usize> {
+        if row >= self.rows.len() {
+            return Err(PyIndexError::new_err(format!("record {row} of {}", self.rows.len())));
+        }
+        Ok(self.rows.start + row)
+    }
+
+    fn times(&self) -> &[i64] {
+        match &self.records.times.values {
+            Values::I64(times) => times,
+            _ => &[],
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Times: Python's datetimes as Parquet's numbers, and the time of now.
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use crate::objects::int;
+use crate::py::{Int, Owned, Ref};
+use crate::schema::Unit;
+
+/// A date, or its number of days since 1970.
+pub fn days(value: Ref<'_>) -> Option<i32> {
+    if let Some(int) = value.int() {
+        return match int {
+            Int::Fits(days) => i32::try_from(days).ok(),
+            Int::TooLarge => None,
+        };
+    }
+    // SAFETY: the class, which is exact, says that the fields are there.
+    unsafe {
+        let api = ffi::PyDateTimeAPI();
+        let ptr = value.as_ptr();
+        if api.is_null() || ffi::Py_TYPE(ptr) != (*api).DateType {
+            return None;
+        }
+        let (year, month) = (ffi::PyDateTime_GET_YEAR(ptr), ffi::PyDateTime_GET_MONTH(ptr));
+        i32::try_from(days_from_civil(year, month, ffi::PyDateTime_GET_DAY(ptr))).ok()
+    }
+}
+
+/// A datetime in UTC, or without a zone, or its number of units since 1970.
+///
+/// A naive one in a column with a zone is UTC. Other zones are Python's to ask.
+pub fn ticks(value: Ref<'_>, unit: Unit, has_zone: bool) -> Option<i64> {
+    if let Some(int) = value.int() {
+        return match int {
+            Int::Fits(ticks) => Some(ticks),
+            Int::TooLarge => None,
+        };
+    }
+    // SAFETY: the class, which is exact, says that the fields are there.
+    let micros = unsafe {
+        let api = ffi::PyDateTimeAPI();
+        let ptr = value.as_ptr();
+        if api.is_null() || ffi::Py_TYPE(ptr) != (*api).DateTimeType {
+            return None;
+        }
+        let zone = ffi::PyDateTime_DATE_GET_TZINFO(ptr);
+        if zone != ffi::Py_None() && !(has_zone && zone == (*api).TimeZone_UTC) {
+            return None;
+        }
+        let (year, month) = (ffi::PyDateTime_GET_YEAR(ptr), ffi::PyDateTime_GET_MONTH(ptr));
+        let days = days_from_civil(year, month, ffi::PyDateTime_GET_DAY(ptr));
+        let (hour, minute) =
+            (ffi::PyDateTime_DATE_GET_HOUR(ptr), ffi::PyDateTime_DATE_GET_MINUTE(ptr));
+        let seconds = i64::from(hour * 3600 + minute * 60 + ffi::PyDateTime_DATE_GET_SECOND(ptr));
+        (days * 86_400 + seconds) * 1_000_000 + i64::from(ffi::PyDateTime_DATE_GET_MICROSECOND(ptr))
+    };
+    match unit {
+        Unit::Milli => Some(micros.div_euclid(1_000)),
+        Unit::Micro => Some(micros),
+        Unit::Nano => micros.checked_mul(1_000),
+    }
+}
+
+/// The days since 1970 of a date of the Gregorian calendar (Howard Hinnant's algorithm).
+fn days_from_civil(year: i32, month: i32, day: i32) -> i64 {
+    let year = i64::from(year) - i64::from(month <= 2);
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year =
+        (153 * (i64::from(month) + if month > 2 { -3 } else { 9 }) + 2) / 5 + i64::from(day) - 1;
+    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
+}
+
+/// The date so many days after 1970, or the number where Python has none.
+pub fn date(py: Python<'_>, days: i32) -> PyResult<Owned> {
+    let (year, month, day) = civil_from_days(i64::from(days));
+    if !(1..=9999).contains(&year) {
+        return int(py, i64::from(days));
+    }
+    // SAFETY: the C API is there, as `import` has seen; a new reference, or null with an exception.
+    unsafe {
+        let api = ffi::PyDateTimeAPI();
+        let object = ((*api).Date_FromDate)(year as i32, month, day, (*api).DateType);
+        Owned::steal(object).ok_or_else(|| PyErr::fetch(py))
+    }
+}
+
+/// The datetime so many microseconds after 1970, in UTC or without a zone; None outside its years.
+pub fn datetime(py: Python<'_>, micros: i64, has_zone: bool) -> Option<PyResult<Owned>> {
+    let (seconds, micro) = (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000) as i32);
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400) as i32);
+    let (year, month, day) = civil_from_days(days);
+    if !(1..=9999).contains(&year) {
+        return None;
+    }
+    // SAFETY: as in `date`.
+    unsafe {
+        let api = ffi::PyDateTimeAPI();
+        let zone = if has_zone { (*api).TimeZone_UTC } else { ffi::Py_None() };
+        let object = ((*api).DateTime_FromDateAndTime)(
+            year as i32,
+            month,
+            day,
+            second / 3600,
+            second / 60 % 60,
+            second % 60,
+            micro,
+            zone,
+            (*api).DateTimeType,
+        );
+        Some(Owned::steal(object).ok_or_else(|| PyErr::fetch(py)))
+    }
+}
+
+/// Year, month and day of the Gregorian calendar (the same algorithm, backwards).
+fn civil_from_days(days: i64) -> (i64, i32, i32) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = (day_of_year - (153 * shifted_month + 2) / 5 + 1) as i32;
+    let month = (shifted_month + if shifted_month < 10 { 3 } else { -9 }) as i32;
+    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
+}
+
+/// Load the C API of datetimes.
+pub fn import(py: Python<'_>) -> PyResult<()> {
+    // SAFETY: the GIL is held; without the API an exception is set.
+    unsafe {
+        ffi::PyDateTime_IMPORT();
+        if ffi::PyDateTimeAPI().is_null() { Err(PyErr::fetch(py)) } else { Ok(()) }
+    }
+}
+
+/// The time of now, in milliseconds since 1970.
+pub fn now_ms() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as i64)
+}

@@ -1,0 +1,118 @@
+//! Blocks of records to segments.
+
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use crate::batch::Block;
+use crate::columns::Column;
+use crate::parquet::{Compression, LeafPlan, Order, Source, Writer};
+
+/// Encodes the segments of one topic. One thread owns it.
+#[pyclass(module = "columnar_kafka.native._core")]
+pub struct Encoder {
+    writer: Writer,
+    members: Vec<Member>,
+    /// The key-value metadata that all files have.
+    key_values: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// What a segment stores of the records' metadata, in the order of the column `_kafka`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Member {
+    Id,
+    Key,
+    Timestamp,
+    Headers,
+}
+
+#[pymethods]
+impl Encoder {
+    /// `leaves` has path, order and whether there are statistics; `schema_elements` is the footer's
+    /// list in Thrift, as pyarrow writes it for the same schema.
+    #[new]
+    fn new(
+        leaves: Vec<(Vec<String>, String, bool)>,
+        schema_elements: Vec<u8>,
+        key_values: Vec<(Vec<u8>, Vec<u8>)>,
+        created_by: String,
+        compression: &str,
+        members: Vec<String>,
+    ) -> PyResult<Self> {
+        let plans = leaves.into_iter().map(|(path, order, statistics)| {
+            let order = match order.as_str() {
+                "signed" => Order::Signed,
+                "unsigned" => Order::Unsigned,
+                "float" => Order::Float,
+                "bytes" => Order::Bytes,
+                "undefined" => Order::Undefined,
+                _ => return Err(PyValueError::new_err(format!("no order {order:?}"))),
+            };
+            Ok(LeafPlan { path, order, statistics })
+        });
+        let compression = match compression {
+            "none" => Compression::None,
+            "snappy" => Compression::Snappy,
+            "lz4" => Compression::Lz4Raw,
+            "zstd" => Compression::Zstd,
+            _ => return Err(PyValueError::new_err(format!("no compression {compression:?}"))),
+        };
+        let members = members.iter().map(|member| match member.as_str() {
+            "id" => Ok(Member::Id),
+            "key" => Ok(Member::Key),
+            "timestamp" => Ok(Member::Timestamp),
+            "headers" => Ok(Member::Headers),
+            _ => Err(PyValueError::new_err(format!("no metadata {member:?}"))),
+        });
+        let plans = plans.collect::<PyResult<_>>()?;
+        let writer = Writer::new(plans, schema_elements, created_by, compression)
+            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok(Self { writer, members: members.collect::<PyResult<_>>()?, key_values })
+    }
+
+    /// Return a block as a Parquet file. The GIL is released meanwhile.
+    fn encode<'py>(
+        &mut self,
+        py: Python<'py>,
+        block: &Bound<'py, Block>,
+        segment: &str,
+        key_values: &Bound<'py, PyDict>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let block = block.get();
+        let pairs: Vec<(String, String)> = (key_values.iter())
+            .map(|(key, value)| Ok((key.extract()?, value.extract()?)))
+            .collect::<PyResult<_>>()?;
+        let pairs: Vec<(&[u8], &[u8])> = (self.key_values.iter())
+            .map(|(key, value)| (&key[..], &value[..]))
+            .chain(pairs.iter().map(|(key, value)| (key.as_bytes(), value.as_bytes())))
+            .collect();
+        let sources = sources(&self.members, block, segment);
+        let writer = &mut self.writer;
+        let file = py.detach(|| writer.write(&sources, block.rows.clone(), &pairs));
+        let file = file.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+        Ok(PyBytes::new(py, &file))
+    }
+}
+
+fn sources<'b>(members: &[Member], block: &'b Block, segment: &'b str) -> Vec<Source<'b>> {
+    let records = &block.records;
+    let leaves = |column: &'b Column, sources: &mut Vec<Source<'b>>| {
+        let mut leaves = Vec::new();
+        column.leaves(&mut leaves);
+        sources.extend(leaves.into_iter().map(Source::Leaf));
+    };
+    let mut sources = Vec::new();
+    records.columns.iter().for_each(|column| leaves(column, &mut sources));
+    for member in members {
+        match member {
+            Member::Id => {
+                sources.push(Source::Constant(segment.as_bytes()));
+                sources.push(Source::RowNumbers);
+            }
+            Member::Key => sources.push(Source::Leaf(&records.keys)),
+            Member::Timestamp => sources.push(Source::Leaf(&records.times)),
+            Member::Headers => leaves(&records.headers, &mut sources),
+        }
+    }
+    sources
+}

@@ -1,0 +1,223 @@
+//! A Parquet leaf in memory: its values without nulls, and its levels.
+
+use crate::strings::Strings;
+
+/// Bits, the first in the lowest place of the first byte, as Arrow and Parquet have them.
+#[derive(Default, Clone)]
+pub struct Bits {
+    bytes: Vec<u8>,
+    len: usize,
+}
+
+impl Bits {
+    #[inline(always)]
+    pub fn push(&mut self, bit: bool) {
+        let place = self.len % 8;
+        if place == 0 {
+            self.bytes.push(u8::from(bit));
+        } else if let Some(last) = self.bytes.last_mut() {
+            *last |= u8::from(bit) << place;
+        }
+        self.len += 1;
+    }
+
+    #[inline(always)]
+    pub fn get(&self, i: usize) -> bool {
+        self.bytes[i / 8] >> (i % 8) & 1 == 1
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub fn truncate(&mut self, len: usize) {
+        if len >= self.len {
+            return;
+        }
+        self.len = len;
+        self.bytes.truncate(len.div_ceil(8));
+        if len % 8 != 0 {
+            if let Some(last) = self.bytes.last_mut() {
+                *last &= (1 << (len % 8)) - 1;
+            }
+        }
+    }
+}
+
+/// The values of a leaf, without its nulls, in Parquet's physical types.
+pub enum Values {
+    Bool(Bits),
+    I32(Vec<i32>),
+    I64(Vec<i64>),
+    F32(Vec<f32>),
+    F64(Vec<f64>),
+    Strings(Strings),
+    Fixed { width: usize, bytes: Vec<u8> },
+}
+
+impl Values {
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Bool(bits) => bits.len(),
+            Self::I32(values) => values.len(),
+            Self::I64(values) => values.len(),
+            Self::F32(values) => values.len(),
+            Self::F64(values) => values.len(),
+            Self::Strings(strings) => strings.len(),
+            Self::Fixed { width, bytes } => bytes.len() / width,
+        }
+    }
+
+    pub fn truncate(&mut self, len: usize) {
+        match self {
+            Self::Bool(bits) => bits.truncate(len),
+            Self::I32(values) => values.truncate(len),
+            Self::I64(values) => values.truncate(len),
+            Self::F32(values) => values.truncate(len),
+            Self::F64(values) => values.truncate(len),
+            Self::Strings(strings) => strings.truncate(len),
+            Self::Fixed { width, bytes } => bytes.truncate(*width * len),
+        }
+    }
+
+    pub fn nbytes(&self) -> usize {
+        match self {
+            Self::Bool(bits) => bits.bytes().len(),
+            Self::I32(values) => 4 * values.len(),
+            Self::I64(values) => 8 * values.len(),
+            Self::F32(values) => 4 * values.len(),
+            Self::F64(values) => 8 * values.len(),
+            Self::Strings(strings) => strings.nbytes(),
+            Self::Fixed { bytes, .. } => bytes.len(),
+        }
+    }
+}
+
+/// Where a leaf's values stand in its rows, and where there are none.
+pub enum Levels {
+    /// One value in each row.
+    Required,
+    /// One value in each row but these, in ascending order: a nullable column at the top.
+    Flat { nulls: Vec<u32> },
+    /// The definition levels, and the repetition levels of a leaf inside a list or map.
+    Nested { def: Vec<u8>, rep: Option<Vec<u8>> },
+}
+
+/// One leaf of some rows.
+pub struct Leaf {
+    pub values: Values,
+    pub levels: Levels,
+    /// The definition level of a value.
+    pub max_def: u8,
+    pub max_rep: u8,
+    pub rows: usize,
+}
+
+impl Leaf {
+    pub fn new(values: Values, max_def: u8, max_rep: u8, is_top: bool) -> Self {
+        let levels = match (max_def, is_top) {
+            (0, _) => Levels::Required,
+            (_, true) => Levels::Flat { nulls: Vec::new() },
+            _ => Levels::Nested { def: Vec::new(), rep: (max_rep > 0).then(Vec::new) },
+        };
+        Self { values, levels, max_def, max_rep, rows: 0 }
+    }
+
+    /// Note that a value was appended to `values`.
+    #[inline(always)]
+    pub fn present(&mut self, rep: u8) {
+        match &mut self.levels {
+            Levels::Required | Levels::Flat { .. } => self.rows += 1,
+            Levels::Nested { def, rep: reps } => {
+                def.push(self.max_def);
+                self.rows += usize::from(rep == 0);
+                if let Some(reps) = reps {
+                    reps.push(rep);
+                }
+            }
+        }
+    }
+
+    /// Append no value: something is null, or a list empty, at this definition level.
+    #[inline(always)]
+    pub fn absent(&mut self, rep: u8, def: u8) {
+        match &mut self.levels {
+            Levels::Required => unreachable!("a required leaf has no nulls"),
+            Levels::Flat { nulls } => {
+                nulls.push(self.rows as u32);
+                self.rows += 1;
+            }
+            Levels::Nested { def: defs, rep: reps } => {
+                defs.push(def);
+                self.rows += usize::from(rep == 0);
+                if let Some(reps) = reps {
+                    reps.push(rep);
+                }
+            }
+        }
+    }
+
+    /// Remove all but the first `rows` rows.
+    pub fn truncate(&mut self, rows: usize) {
+        let values = match &mut self.levels {
+            Levels::Required => rows,
+            Levels::Flat { nulls } => {
+                nulls.truncate(nulls.partition_point(|&null| (null as usize) < rows));
+                rows - nulls.len()
+            }
+            Levels::Nested { def, rep } => {
+                let mut values = self.values.len();
+                let mut left = self.rows;
+                while left > rows {
+                    values -= usize::from(def.pop() == Some(self.max_def));
+                    left -= usize::from(rep.as_mut().is_none_or(|rep| rep.pop() == Some(0)));
+                }
+                values
+            }
+        };
+        self.values.truncate(values);
+        self.rows = self.rows.min(rows);
+    }
+
+    /// The slot and the value at which a row begins.
+    pub fn position(&self, row: usize) -> (usize, usize) {
+        match &self.levels {
+            Levels::Required => (row, row),
+            Levels::Flat { nulls } => {
+                (row, row - nulls.partition_point(|&null| (null as usize) < row))
+            }
+            Levels::Nested { def, rep } => {
+                let slot = match rep {
+                    None => row,
+                    Some(rep) => {
+                        let starts = rep.iter().enumerate().filter(|&(_, &level)| level == 0);
+                        starts.map(|(slot, _)| slot).nth(row).unwrap_or(rep.len())
+                    }
+                };
+                (slot, def[..slot].iter().filter(|&&level| level == self.max_def).count())
+            }
+        }
+    }
+
+    /// How many levels there are, and so slots of values and nulls.
+    pub fn slots(&self) -> usize {
+        match &self.levels {
+            Levels::Required | Levels::Flat { .. } => self.rows,
+            Levels::Nested { def, .. } => def.len(),
+        }
+    }
+
+    /// What this takes in memory.
+    pub fn nbytes(&self) -> usize {
+        let levels = match &self.levels {
+            Levels::Required => 0,
+            Levels::Flat { nulls } => 4 * nulls.len(),
+            Levels::Nested { def, rep } => def.len() + rep.as_ref().map_or(0, Vec::len),
+        };
+        self.values.nbytes() + levels
+    }
+}

@@ -1,0 +1,35 @@
+//! The native core of columnar-kafka: rows to columns, columns to Parquet, and back.
+
+mod batch;
+mod clock;
+mod columns;
+mod encoder;
+mod leaf;
+mod objects;
+mod open_batches;
+mod parquet;
+mod partitioner;
+mod py;
+mod row;
+mod schema;
+mod strings;
+mod usage;
+
+#[pyo3::pymodule]
+mod _core {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::batch::{Batch, Block, RowFormat};
+    #[pymodule_export]
+    use crate::encoder::Encoder;
+    #[pymodule_export]
+    use crate::open_batches::{OpenBatches, produce_method};
+    #[pymodule_export]
+    use crate::usage::Usage;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::clock::import(module.py())
+    }
+}

@@ -1,0 +1,347 @@
+//! Columns to rows: Python objects from Parquet leaves, the same as `columns_to_rows` makes.
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use crate::clock;
+use crate::leaf::{Leaf, Levels, Values};
+use crate::py::Owned;
+use crate::schema::{Field, Type, Unit};
+
+/// Reads the rows of some columns one after the other.
+///
+/// It makes objects that the garbage collector tracks, so Python code may run between any two of
+/// them. That is why it only borrows leaves, which do not change.
+pub struct RowReader<'l> {
+    names: Vec<Owned>,
+    columns: Vec<ColumnReader<'l>>,
+}
+
+impl<'l> RowReader<'l> {
+    /// Read from row `start` on. `leaves` are those of all fields, in order.
+    pub fn new(
+        py: Python<'_>,
+        fields: &[Field],
+        leaves: &mut impl Iterator<Item = &'l Leaf>,
+        start: usize,
+    ) -> PyResult<Self> {
+        let names = names(py, fields)?;
+        let columns = fields
+            .iter()
+            .map(|field| ColumnReader::new(py, field, 0, 0, leaves, start))
+            .collect::<PyResult<_>>()?;
+        Ok(Self { names, columns })
+    }
+
+    /// The next row, as a dict.
+    pub fn next(&mut self, py: Python<'_>) -> PyResult<Owned> {
+        record(py, &self.names, &mut self.columns)
+    }
+}
+
+fn names(py: Python<'_>, fields: &[Field]) -> PyResult<Vec<Owned>> {
+    fields
+        .iter()
+        .map(|field| {
+            let mut name = new_text(py, field.name.as_bytes())?.into_ptr();
+            // SAFETY: the reference is owned before and after; the GIL is held.
+            unsafe {
+                ffi::PyUnicode_InternInPlace(&raw mut name);
+                owned(py, name)
+            }
+        })
+        .collect()
+}
+
+/// Take over a new reference, or the error that came instead.
+///
+/// # Safety
+/// `ptr` is what a function of CPython returned: null with an exception set, or a new reference.
+unsafe fn owned(py: Python<'_>, ptr: *mut ffi::PyObject) -> PyResult<Owned> {
+    // SAFETY: by the contract.
+    unsafe { Owned::steal(ptr) }.ok_or_else(|| PyErr::fetch(py))
+}
+
+fn record(py: Python<'_>, names: &[Owned], columns: &mut [ColumnReader<'_>]) -> PyResult<Owned> {
+    // SAFETY: a new dict; names and values are alive while they are set.
+    unsafe {
+        let dict = owned(py, ffi::PyDict_New())?;
+        for (name, column) in names.iter().zip(columns) {
+            let value = column.next(py)?;
+            if ffi::PyDict_SetItem(dict.as_ptr(), name.as_ptr(), value.as_ptr()) != 0 {
+                return Err(PyErr::fetch(py));
+            }
+        }
+        Ok(dict)
+    }
+}
+
+/// Reads one column, or a part of one.
+struct ColumnReader<'l> {
+    nullable: bool,
+    /// The definition level of what is there.
+    def: u8,
+    node: NodeReader<'l>,
+}
+
+enum NodeReader<'l> {
+    Leaf(LeafReader<'l>),
+    List { rep: u8, item: Box<ColumnReader<'l>> },
+    Map { rep: u8, key: Box<ColumnReader<'l>>, value: Box<ColumnReader<'l>> },
+    Struct { names: Vec<Owned>, fields: Vec<ColumnReader<'l>> },
+}
+
+impl<'l> ColumnReader<'l> {
+    fn new(
+        py: Python<'_>,
+        field: &Field,
+        def: u8,
+        rep: u8,
+        leaves: &mut impl Iterator<Item = &'l Leaf>,
+        start: usize,
+    ) -> PyResult<Self> {
+        let def = def + u8::from(field.nullable);
+        let mut inner =
+            |child: &Field, def, rep| Self::new(py, child, def, rep, leaves, start).map(Box::new);
+        let node = match &field.data_type {
+            Type::List(item) => {
+                NodeReader::List { rep: rep + 1, item: inner(item, def + 1, rep + 1)? }
+            }
+            Type::Map(key, value) => NodeReader::Map {
+                rep: rep + 1,
+                key: inner(key, def + 1, rep + 1)?,
+                value: inner(value, def + 1, rep + 1)?,
+            },
+            Type::Struct(fields) => NodeReader::Struct {
+                names: names(py, fields)?,
+                fields: fields
+                    .iter()
+                    .map(|child| Self::new(py, child, def, rep, leaves, start))
+                    .collect::<PyResult<_>>()?,
+            },
+            data_type => {
+                let leaf = leaves.next().expect("there is a leaf for each field");
+                NodeReader::Leaf(LeafReader::new(leaf, data_type.clone(), start))
+            }
+        };
+        Ok(Self { nullable: field.nullable, def, node })
+    }
+
+    fn next(&mut self, py: Python<'_>) -> PyResult<Owned> {
+        if let NodeReader::Leaf(leaf) = &mut self.node {
+            return leaf.next(py);
+        }
+        let found = self.first().def();
+        if self.nullable && found < self.def {
+            self.skip();
+            return Ok(none(py));
+        }
+        let def = self.def;
+        match &mut self.node {
+            NodeReader::Leaf(_) => unreachable!("leaves are read above"),
+            NodeReader::Struct { names, fields } => record(py, names, fields),
+            NodeReader::List { rep, item } => {
+                // SAFETY: a new list, to which new references are appended.
+                unsafe {
+                    let list = owned(py, ffi::PyList_New(0))?;
+                    if found == def {
+                        item.skip();
+                        return Ok(list);
+                    }
+                    loop {
+                        let value = item.next(py)?;
+                        if ffi::PyList_Append(list.as_ptr(), value.as_ptr()) != 0 {
+                            return Err(PyErr::fetch(py));
+                        }
+                        if item.first().rep() != Some(*rep) {
+                            return Ok(list);
+                        }
+                    }
+                }
+            }
+            NodeReader::Map { rep, key, value } => {
+                // SAFETY: a new dict; keys and values are alive while they are set.
+                unsafe {
+                    let dict = owned(py, ffi::PyDict_New())?;
+                    if found == def {
+                        key.skip();
+                        value.skip();
+                        return Ok(dict);
+                    }
+                    loop {
+                        let (key_object, item) = (key.next(py)?, value.next(py)?);
+                        let (dict_ptr, key_ptr) = (dict.as_ptr(), key_object.as_ptr());
+                        if ffi::PyDict_SetItem(dict_ptr, key_ptr, item.as_ptr()) != 0 {
+                            return Err(PyErr::fetch(py));
+                        }
+                        if key.first().rep() != Some(*rep) {
+                            return Ok(dict);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Pass one slot, which has no value, in all leaves.
+    fn skip(&mut self) {
+        match &mut self.node {
+            NodeReader::Leaf(leaf) => leaf.slot += 1,
+            NodeReader::List { item, .. } => item.skip(),
+            NodeReader::Map { key, value, .. } => {
+                key.skip();
+                value.skip();
+            }
+            NodeReader::Struct { fields, .. } => fields.iter_mut().for_each(Self::skip),
+        }
+    }
+
+    /// The first leaf: its levels tell what there is.
+    fn first(&self) -> &LeafReader<'l> {
+        match &self.node {
+            NodeReader::Leaf(leaf) => leaf,
+            NodeReader::List { item, .. } => item.first(),
+            NodeReader::Map { key, .. } => key.first(),
+            NodeReader::Struct { fields, .. } => fields[0].first(),
+        }
+    }
+}
+
+struct LeafReader<'l> {
+    leaf: &'l Leaf,
+    data_type: Type,
+    slot: usize,
+    value: usize,
+    /// Of a flat leaf: the nulls that are passed.
+    nulls: usize,
+    /// The objects of strings that are stored once.
+    objects: Vec<Option<Owned>>,
+}
+
+impl<'l> LeafReader<'l> {
+    fn new(leaf: &'l Leaf, data_type: Type, start: usize) -> Self {
+        let (slot, value) = leaf.position(start);
+        let objects = match &leaf.values {
+            Values::Strings(strings) if strings.indices().is_some() => strings.distinct(),
+            _ => 0,
+        };
+        let objects = (0..objects).map(|_| None).collect();
+        Self { leaf, data_type, slot, value, nulls: slot - value, objects }
+    }
+
+    /// The definition level of the next slot.
+    fn def(&self) -> u8 {
+        match &self.leaf.levels {
+            Levels::Nested { def, .. } => def[self.slot],
+            Levels::Required | Levels::Flat { .. } => self.leaf.max_def,
+        }
+    }
+
+    /// The repetition level of the next slot; None at the end.
+    fn rep(&self) -> Option<u8> {
+        match &self.leaf.levels {
+            Levels::Nested { rep: Some(rep), .. } => rep.get(self.slot).copied(),
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    fn next(&mut self, py: Python<'_>) -> PyResult<Owned> {
+        let is_null = match &self.leaf.levels {
+            Levels::Required => false,
+            Levels::Flat { nulls } => {
+                let is_null = nulls.get(self.nulls).is_some_and(|&null| null as usize == self.slot);
+                self.nulls += usize::from(is_null);
+                is_null
+            }
+            Levels::Nested { def, .. } => def[self.slot] < self.leaf.max_def,
+        };
+        self.slot += 1;
+        if is_null {
+            return Ok(none(py));
+        }
+        let value = self.value;
+        self.value += 1;
+        self.object(py, value)
+    }
+
+    fn object(&mut self, py: Python<'_>, value: usize) -> PyResult<Owned> {
+        // SAFETY: each function returns a new reference, or null with an exception set.
+        unsafe {
+            match &self.leaf.values {
+                Values::Bool(bits) => owned(py, ffi::PyBool_FromLong(i64::from(bits.get(value)))),
+                Values::I32(values) => match &self.data_type {
+                    Type::Date => clock::date(py, values[value]),
+                    Type::UnsignedInt => int(py, i64::from(values[value] as u32)),
+                    _ => int(py, i64::from(values[value])),
+                },
+                Values::I64(values) => match &self.data_type {
+                    Type::Timestamp { unit, has_zone } => time(py, values[value], *unit, *has_zone),
+                    Type::UnsignedLong => {
+                        owned(py, ffi::PyLong_FromUnsignedLongLong(values[value] as u64))
+                    }
+                    _ => int(py, values[value]),
+                },
+                Values::F32(values) => owned(py, ffi::PyFloat_FromDouble(f64::from(values[value]))),
+                Values::F64(values) => owned(py, ffi::PyFloat_FromDouble(values[value])),
+                Values::Fixed { width, bytes } => new_bytes(py, &bytes[width * value..][..*width]),
+                Values::Strings(strings) => {
+                    let index = strings.indices().map(|indices| indices[value] as usize);
+                    if let Some(Some(object)) = index.map(|index| &self.objects[index]) {
+                        return Ok(object.borrow().to_owned());
+                    }
+                    let string = strings.get(value);
+                    let object = match self.data_type {
+                        Type::Text { .. } => new_text(py, string)?,
+                        _ => new_bytes(py, string)?,
+                    };
+                    if let Some(index) = index {
+                        self.objects[index] = Some(object.borrow().to_owned());
+                    }
+                    Ok(object)
+                }
+            }
+        }
+    }
+}
+
+fn none(py: Python<'_>) -> Owned {
+    // SAFETY: None is an object; the reference is new.
+    unsafe {
+        let none = ffi::Py_None();
+        ffi::Py_INCREF(none);
+        owned(py, none).expect("None is an object")
+    }
+}
+
+pub fn int(py: Python<'_>, value: i64) -> PyResult<Owned> {
+    // SAFETY: a new reference, or null with an exception set.
+    unsafe { owned(py, ffi::PyLong_FromLongLong(value)) }
+}
+
+pub fn new_text(py: Python<'_>, utf8: &[u8]) -> PyResult<Owned> {
+    // SAFETY: the text is `len` bytes long; a new reference, or null with an exception set.
+    unsafe {
+        owned(py, ffi::PyUnicode_FromStringAndSize(utf8.as_ptr().cast(), utf8.len() as isize))
+    }
+}
+
+pub fn new_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Owned> {
+    // SAFETY: there are `len` bytes; a new reference, or null with an exception set.
+    unsafe {
+        owned(py, ffi::PyBytes_FromStringAndSize(bytes.as_ptr().cast(), bytes.len() as isize))
+    }
+}
+
+/// A datetime, or the number where Python has none that is exact.
+fn time(py: Python<'_>, ticks: i64, unit: Unit, has_zone: bool) -> PyResult<Owned> {
+    let micros = match unit {
+        Unit::Milli => ticks.checked_mul(1_000),
+        Unit::Micro => Some(ticks),
+        Unit::Nano => (ticks % 1_000 == 0).then_some(ticks / 1_000),
+    };
+    match micros.and_then(|micros| clock::datetime(py, micros, has_zone)) {
+        Some(object) => object,
+        None => int(py, ticks),
+    }
+}

@@ -1,0 +1,272 @@
+//! Columns of byte strings, of any length or of one.
+
+use super::column::{Bounds, Choice, Column, Order};
+use super::delta::{self, Widths};
+use super::dictionary::{self, Dictionary, Scratch};
+use super::format::{Encoding, PhysicalType};
+use crate::strings::Strings;
+
+/// Longer values have no statistics, which hold the least and the greatest one.
+const LONGEST_BOUND: usize = 64;
+
+const DICTIONARIES: [Choice; 2] =
+    [Choice::DICTIONARY, Choice::new(Encoding::RleDictionary, Widths::Bytes)];
+
+/// Byte strings from one place in a leaf to another.
+#[derive(Clone, Copy)]
+pub struct ByteStrings<'a> {
+    strings: &'a Strings,
+    from: usize,
+    to: usize,
+}
+
+impl<'a> ByteStrings<'a> {
+    pub fn new(strings: &'a Strings) -> Self {
+        Self { strings, from: 0, to: strings.len() }
+    }
+
+    fn iter(self) -> impl Iterator<Item = &'a [u8]> + Clone {
+        (self.from..self.to).map(move |i| self.strings.get(i))
+    }
+}
+
+impl<'a> Column for ByteStrings<'a> {
+    type Value = &'a [u8];
+
+    const CANDIDATES: &'static [Choice] = &[
+        DICTIONARIES[0],
+        DICTIONARIES[1],
+        Choice::new(Encoding::DeltaLengthByteArray, Widths::Bytes),
+        Choice::new(Encoding::DeltaByteArray, Widths::Bytes),
+    ];
+
+    fn physical_type(self) -> PhysicalType {
+        PhysicalType::ByteArray
+    }
+
+    fn len(self) -> usize {
+        self.to - self.from
+    }
+
+    fn slice(self, from: usize, to: usize) -> Self {
+        Self { from: self.from + from, to: self.from + to, ..self }
+    }
+
+    fn plain_size(self) -> usize {
+        self.iter().map(|value| 4 + value.len()).sum()
+    }
+
+    fn put(self, value: &'a [u8], out: &mut Vec<u8>) {
+        put(value, out);
+    }
+
+    fn encode(self, choice: Choice, scratch: &mut Scratch, out: &mut Vec<u8>) -> Encoding {
+        let lengths = &mut scratch.lengths;
+        match choice.encoding {
+            Encoding::DeltaLengthByteArray => {
+                delta::put_lengths_and_bytes(self.iter(), lengths, out);
+            }
+            Encoding::DeltaByteArray => delta::put_suffixes(self.iter(), lengths, out),
+            _ => {
+                self.iter().for_each(|value| put(value, out));
+                return Encoding::Plain;
+            }
+        }
+        choice.encoding
+    }
+
+    fn dictionary(self, most: usize, scratch: &mut Scratch) -> Option<Dictionary<&'a [u8]>> {
+        let Some(indices) = self.strings.indices() else {
+            return dictionary::of_bytes(self.iter(), most, scratch);
+        };
+        let indices = &indices[self.from..self.to];
+        let used = dictionary::of_stored(indices, self.strings.distinct(), most, scratch)?;
+        let values = used.into_iter().map(|index| self.strings.stored(index as usize)).collect();
+        Some(Dictionary { values })
+    }
+
+    fn bounds(self, order: Order) -> Option<Bounds> {
+        (order == Order::Bytes).then(|| extremes(self.iter())).flatten()
+    }
+
+    fn bounds_of(self, values: &[&'a [u8]], order: Order) -> Option<Bounds> {
+        (order == Order::Bytes).then(|| extremes(values.iter().copied())).flatten()
+    }
+}
+
+fn put(value: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&(value.len() as u32).to_le_bytes());
+    out.extend_from_slice(value);
+}
+
+fn extremes<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Option<Bounds> {
+    let first = values.next()?;
+    let (mut min, mut max) = (first, first);
+    let mut longest = first.len();
+    // Mostly the first bytes tell.
+    let (mut min_start, mut max_start) = (start(first), start(first));
+    for value in values {
+        longest = longest.max(value.len());
+        let this = start(value);
+        if this <= min_start && value < min {
+            (min, min_start) = (value, this);
+        } else if this >= max_start && value > max {
+            (max, max_start) = (value, this);
+        }
+    }
+    (longest <= LONGEST_BOUND).then(|| Bounds { min: min.to_vec(), max: max.to_vec() })
+}
+
+/// The first eight bytes, which compare as the values do unless they are equal.
+fn start(value: &[u8]) -> u64 {
+    if let Some(first) = value.first_chunk::<8>() {
+        return u64::from_be_bytes(*first);
+    }
+    let mut first = [0; 8];
+    first[..value.len()].copy_from_slice(value);
+    u64::from_be_bytes(first)
+}
+
+/// Byte strings of one length.
+#[derive(Clone, Copy)]
+pub struct FixedBytes<'a> {
+    width: usize,
+    bytes: &'a [u8],
+}
+
+impl<'a> FixedBytes<'a> {
+    pub fn new(width: usize, bytes: &'a [u8]) -> Self {
+        Self { width: width.max(1), bytes }
+    }
+}
+
+impl<'a> Column for FixedBytes<'a> {
+    type Value = &'a [u8];
+
+    const CANDIDATES: &'static [Choice] = &DICTIONARIES;
+
+    fn physical_type(self) -> PhysicalType {
+        PhysicalType::FixedLenByteArray
+    }
+
+    fn len(self) -> usize {
+        self.bytes.len() / self.width
+    }
+
+    fn slice(self, from: usize, to: usize) -> Self {
+        Self { bytes: &self.bytes[self.width * from..self.width * to], ..self }
+    }
+
+    fn plain_size(self) -> usize {
+        self.bytes.len()
+    }
+
+    fn put(self, value: &'a [u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(value);
+    }
+
+    fn encode(self, _: Choice, _: &mut Scratch, out: &mut Vec<u8>) -> Encoding {
+        out.extend_from_slice(self.bytes);
+        Encoding::Plain
+    }
+
+    fn dictionary(self, most: usize, scratch: &mut Scratch) -> Option<Dictionary<&'a [u8]>> {
+        dictionary::of_bytes(self.bytes.chunks_exact(self.width), most, scratch)
+    }
+
+    fn bounds(self, order: Order) -> Option<Bounds> {
+        (order == Order::Bytes).then(|| extremes(self.bytes.chunks_exact(self.width))).flatten()
+    }
+
+    fn bounds_of(self, values: &[&'a [u8]], order: Order) -> Option<Bounds> {
+        (order == Order::Bytes).then(|| extremes(values.iter().copied())).flatten()
+    }
+}
+
+/// One byte string in each row.
+#[derive(Clone, Copy)]
+pub struct Constant<'a> {
+    value: &'a [u8],
+    rows: usize,
+}
+
+impl<'a> Constant<'a> {
+    pub fn new(value: &'a [u8], rows: usize) -> Self {
+        Self { value, rows }
+    }
+}
+
+impl<'a> Column for Constant<'a> {
+    type Value = &'a [u8];
+
+    const CANDIDATES: &'static [Choice] = &[];
+
+    fn physical_type(self) -> PhysicalType {
+        PhysicalType::ByteArray
+    }
+
+    fn len(self) -> usize {
+        self.rows
+    }
+
+    fn slice(self, from: usize, to: usize) -> Self {
+        Self { rows: to - from, ..self }
+    }
+
+    fn plain_size(self) -> usize {
+        self.rows * (4 + self.value.len())
+    }
+
+    fn put(self, value: &'a [u8], out: &mut Vec<u8>) {
+        put(value, out);
+    }
+
+    fn encode(self, _: Choice, _: &mut Scratch, out: &mut Vec<u8>) -> Encoding {
+        (0..self.rows).for_each(|_| put(self.value, out));
+        Encoding::Plain
+    }
+
+    fn dictionary(self, most: usize, scratch: &mut Scratch) -> Option<Dictionary<&'a [u8]>> {
+        scratch.indices.clear();
+        scratch.indices.resize(self.rows, 0);
+        (self.rows > 0 && most > 0).then(|| Dictionary { values: vec![self.value] })
+    }
+
+    fn bounds(self, order: Order) -> Option<Bounds> {
+        let values = [self.value];
+        self.bounds_of(&values[..self.rows.min(1)], order)
+    }
+
+    fn bounds_of(self, values: &[&'a [u8]], order: Order) -> Option<Bounds> {
+        (order == Order::Bytes).then(|| extremes(values.iter().copied())).flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bounds(values: &[&[u8]]) -> Option<(Vec<u8>, Vec<u8>)> {
+        extremes(values.iter().copied()).map(|bounds| (bounds.min, bounds.max))
+    }
+
+    #[test]
+    fn byte_strings_compare_as_unsigned_bytes() {
+        let (ascii, latin, empty) = (&b"z"[..], &b"\xc3\xa4"[..], &b""[..]);
+        assert_eq!(bounds(&[latin, ascii]), Some((ascii.into(), latin.into())));
+        assert_eq!(bounds(&[ascii, empty]), Some((empty.into(), ascii.into())));
+        assert_eq!(bounds(&[b"\0", empty]), Some((empty.into(), b"\0".into())));
+        assert_eq!(bounds(&[b"\0", empty, b"\0\0"]), Some((empty.into(), b"\0\0".into())));
+        assert_eq!(
+            bounds(&[b"12345678b", b"12345678", b"12345678a"]),
+            Some((b"12345678".into(), b"12345678b".into()))
+        );
+        assert_eq!(bounds(&[]), None);
+    }
+
+    #[test]
+    fn columns_with_long_values_have_no_bounds() {
+        assert!(bounds(&[&[b'b'; 64], b"a"]).is_some());
+        assert_eq!(bounds(&[b"a", &[b'b'; 65], b"c"]), None);
+    }
+}

@@ -1,0 +1,75 @@
+//! What the writer needs of a leaf's values, whatever their type.
+
+use super::Widths;
+use super::dictionary::{Dictionary, Scratch};
+use super::format::{Encoding, PhysicalType};
+
+/// How a leaf's values compare, for its statistics.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    Signed,
+    Unsigned,
+    Float,
+    Bytes,
+    /// The type has no order, or readers differ on it.
+    Undefined,
+}
+
+/// The least and the greatest of some values, as statistics have them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Bounds {
+    pub min: Vec<u8>,
+    pub max: Vec<u8>,
+}
+
+/// How values are to be encoded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Choice {
+    pub encoding: Encoding,
+    /// Of packed integers: indices into the dictionary, or differences.
+    pub widths: Widths,
+}
+
+impl Choice {
+    pub const PLAIN: Self = Self::new(Encoding::Plain, Widths::Bits);
+    pub const DICTIONARY: Self = Self::new(Encoding::RleDictionary, Widths::Bits);
+
+    pub const fn new(encoding: Encoding, widths: Widths) -> Self {
+        Self { encoding, widths }
+    }
+}
+
+/// Values of one physical type, without nulls.
+pub trait Column: Copy {
+    type Value: Copy;
+
+    /// The choices besides `PLAIN` that may suit values of this type.
+    const CANDIDATES: &'static [Choice];
+
+    fn physical_type(self) -> PhysicalType;
+
+    fn len(self) -> usize;
+
+    /// The values from one place to another.
+    fn slice(self, from: usize, to: usize) -> Self;
+
+    /// The bytes of the values in `PLAIN`.
+    fn plain_size(self) -> usize;
+
+    /// Append a value in `PLAIN`.
+    fn put(self, value: Self::Value, out: &mut Vec<u8>);
+
+    /// Append all values; return the encoding, which is `PLAIN` where the type lacks the wanted one.
+    fn encode(self, choice: Choice, scratch: &mut Scratch, out: &mut Vec<u8>) -> Encoding;
+
+    /// Find the distinct values, and each value's index among them, which is left in `scratch`.
+    ///
+    /// None if there are more than `most` distinct ones.
+    fn dictionary(self, most: usize, scratch: &mut Scratch) -> Option<Dictionary<Self::Value>>;
+
+    /// The bounds of all values; None if there are none, or none that would be true and short.
+    fn bounds(self, order: Order) -> Option<Bounds>;
+
+    /// The bounds of the values in a dictionary.
+    fn bounds_of(self, values: &[Self::Value], order: Order) -> Option<Bounds>;
+}

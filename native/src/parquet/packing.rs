@@ -1,0 +1,155 @@
+//! Integers in as many bits as they need.
+
+use super::thrift::varint;
+
+/// A run of equal values shorter than this stays among the packed ones.
+const SHORTEST_RUN: usize = 8;
+/// In whole bytes, the compressor does better with one long stretch of packed values.
+const SHORTEST_RUN_OF_BYTES: usize = 64;
+
+/// The bits that `greatest` needs.
+pub fn bit_width(greatest: u64) -> usize {
+    64 - greatest.leading_zeros() as usize
+}
+
+/// An unsigned integer that is packed.
+pub trait Code: Copy + PartialEq {
+    fn wide(self) -> u64;
+}
+
+macro_rules! codes {
+    ($($code:ty)*) => {$(
+        impl Code for $code {
+            #[inline(always)]
+            fn wide(self) -> u64 {
+                self as u64
+            }
+        }
+    )*};
+}
+
+codes!(u8 u16 u32 u64);
+
+/// Append values of `width` bits, the first in the lowest bits of the first byte, filled up with
+/// zeros to a multiple of `multiple` values, which is one of 8.
+pub fn pack<C: Code>(values: &[C], width: usize, multiple: usize, out: &mut Vec<u8>) {
+    let nbytes = values.len().next_multiple_of(multiple) / 8 * width;
+    let end = out.len() + nbytes;
+    match width {
+        0 => {}
+        8 => out.extend(values.iter().map(|value| value.wide() as u8)),
+        16 => put_each(values, out, |value| (value as u16).to_le_bytes()),
+        32 => put_each(values, out, |value| (value as u32).to_le_bytes()),
+        64 => put_each(values, out, u64::to_le_bytes),
+        _ => pack_bits(values, width, nbytes, out),
+    }
+    out.resize(end, 0);
+}
+
+/// Append each value in `N` bytes.
+pub fn put_each<C: Code, const N: usize>(
+    values: &[C],
+    out: &mut Vec<u8>,
+    bytes: impl Fn(u64) -> [u8; N],
+) {
+    let start = out.len();
+    out.resize(start + N * values.len(), 0);
+    for (place, value) in out[start..].as_chunks_mut::<N>().0.iter_mut().zip(values) {
+        *place = bytes(value.wide());
+    }
+}
+
+fn pack_bits<C: Code>(values: &[C], width: usize, nbytes: usize, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.resize(start + nbytes.next_multiple_of(8), 0);
+    let mut words = out[start..].as_chunks_mut::<8>().0.iter_mut();
+    let (mut word, mut used) = (0u64, 0);
+    for value in values {
+        let value = value.wide();
+        word |= value << used;
+        used += width;
+        if used >= 64 {
+            if let Some(place) = words.next() {
+                *place = word.to_le_bytes();
+            }
+            used -= 64;
+            word = if used == 0 { 0 } else { value >> (width - used) };
+        }
+    }
+    if let Some(place) = words.next() {
+        *place = word.to_le_bytes();
+    }
+}
+
+/// Append values of `width` bits as Parquet's hybrid of runs and packed groups of eight.
+pub fn hybrid<C: Code>(values: &[C], width: usize, out: &mut Vec<u8>) {
+    let shortest = if width.is_multiple_of(8) { SHORTEST_RUN_OF_BYTES } else { SHORTEST_RUN };
+    let (mut packed_from, mut at) = (0, 0);
+    while let Some(group) = values.get(at..at + 8) {
+        let first = group[0];
+        if !group.iter().fold(true, |equal, &value| equal & (value == first)) {
+            at += 8;
+            continue;
+        }
+        let rest = &values[at + 8..];
+        let length = 8 + rest.iter().position(|&value| value != first).unwrap_or(rest.len());
+        if length >= shortest || packed_from == at && length == values.len() - at {
+            put_packed(&values[packed_from..at], width, out);
+            put_run(first, length, width, out);
+            at += length;
+            packed_from = at;
+        } else {
+            at += length / 8 * 8; // packed values come in groups of eight
+        }
+    }
+    put_packed(&values[packed_from..], width, out);
+}
+
+fn put_packed<C: Code>(values: &[C], width: usize, out: &mut Vec<u8>) {
+    if !values.is_empty() {
+        varint(out, (values.len().div_ceil(8) as u64) << 1 | 1);
+        pack(values, width, 8, out);
+    }
+}
+
+/// Append a run of equal values.
+pub fn put_run<C: Code>(value: C, length: usize, width: usize, out: &mut Vec<u8>) {
+    varint(out, (length as u64) << 1);
+    out.extend_from_slice(&value.wide().to_le_bytes()[..width.div_ceil(8)]);
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::parquet::naive::unhybrid;
+
+    #[test]
+    fn packed_values_have_the_bits_of_the_specification() {
+        let mut out = Vec::new();
+        pack(&[0u8, 1, 2, 3, 4, 5, 6, 7], 3, 8, &mut out);
+        assert_eq!(out, [0b1000_1000, 0b1100_0110, 0b1111_1010]);
+    }
+
+    #[test]
+    fn the_hybrid_of_any_values_is_read_back() {
+        for width in 1..=32 {
+            let mask = u32::MAX >> (32 - width);
+            for run in [1, 3, 7, 8, 9, 20, 63, 64, 200] {
+                for length in [0, 1, 7, 8, 9, 64, 65, 1000] {
+                    let value = |i: usize| (i / run) as u32 % 5 * 0x1234_5679 & mask;
+                    let values: Vec<u32> = (0..length).map(value).collect();
+                    let mut out = Vec::new();
+                    hybrid(&values, width, &mut out);
+                    assert_eq!(unhybrid(&out, width, length), values, "{width} {run} {length}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn equal_values_are_one_run() {
+        let mut out = Vec::new();
+        hybrid(&[9u8; 10], 8, &mut out);
+        assert_eq!(out, [20, 9]);
+    }
+}

@@ -1,0 +1,155 @@
+//! The pages of one column chunk: first as they are encoded, then compressed behind their headers.
+
+use std::ops::Range;
+
+use super::Error;
+use super::compression::Compressor;
+use super::format::{Codec, Encoding, PageType};
+use super::thrift::Struct;
+
+/// A page whose compression would save nothing worth the time of those who read it.
+const TOO_SMALL_TO_COMPRESS: usize = 32;
+
+struct Page {
+    page_type: PageType,
+    encoding: Encoding,
+    /// Slots of a data page, entries of a dictionary.
+    count: i32,
+    /// Where its bytes are.
+    encoded: Range<usize>,
+    compressed: Range<usize>,
+}
+
+/// The pages of one column chunk, and the buffers that those of the next one use.
+#[derive(Default)]
+pub struct Pages {
+    pages: Vec<Page>,
+    encoded: Vec<u8>,
+    compressed: Vec<u8>,
+}
+
+/// Where in a file a column chunk's pages were put, and how.
+pub struct Placed {
+    pub codec: Codec,
+    /// Bytes before and after compression, headers included.
+    pub encoded_size: i64,
+    pub compressed_size: i64,
+    pub dictionary_offset: Option<i64>,
+    pub data_offset: i64,
+    pub data_pages: i32,
+}
+
+impl Pages {
+    pub fn clear(&mut self) {
+        self.pages.clear();
+        self.encoded.clear();
+        self.compressed.clear();
+    }
+
+    /// Add a page, whose bytes `encode` appends; it returns their encoding.
+    pub fn add(
+        &mut self,
+        page_type: PageType,
+        count: usize,
+        encode: impl FnOnce(&mut Vec<u8>) -> Encoding,
+    ) -> Result<(), Error> {
+        let start = self.encoded.len();
+        let encoding = encode(&mut self.encoded);
+        let encoded = start..self.encoded.len();
+        if i32::try_from(encoded.len()).is_err() {
+            return Err(Error::TooLarge);
+        }
+        let count = i32::try_from(count).map_err(|_| Error::TooLarge)?;
+        self.pages.push(Page { page_type, encoding, count, encoded, compressed: 0..0 });
+        Ok(())
+    }
+
+    /// The encoding of the data pages.
+    pub fn encoding(&self) -> Encoding {
+        self.pages.last().map_or(Encoding::Plain, |page| page.encoding)
+    }
+
+    pub fn has_dictionary(&self) -> bool {
+        self.pages.first().is_some_and(|page| page.page_type == PageType::Dictionary)
+    }
+
+    /// Compress all pages; return whether that makes them smaller.
+    fn compress(&mut self, compressor: &mut Compressor) -> Result<bool, Error> {
+        if compressor.codec() == Codec::Uncompressed || self.encoded.len() < TOO_SMALL_TO_COMPRESS {
+            return Ok(false);
+        }
+        for page in &mut self.pages {
+            let start = self.compressed.len();
+            compressor.compress(&self.encoded[page.encoded.clone()], &mut self.compressed)?;
+            page.compressed = start..self.compressed.len();
+        }
+        Ok(self.compressed.len() < self.encoded.len())
+    }
+
+    /// The bytes that all pages will take, but for their headers.
+    pub fn compressed_size(&mut self, compressor: &mut Compressor) -> Result<usize, Error> {
+        let is_compressed = self.compress(compressor)?;
+        Ok(if is_compressed { self.compressed.len() } else { self.encoded.len() })
+    }
+
+    /// Compress all pages and append them to a file.
+    pub fn place(
+        &mut self,
+        compressor: &mut Compressor,
+        file: &mut Vec<u8>,
+    ) -> Result<Placed, Error> {
+        let is_compressed = self.compress(compressor)?;
+        let start = file.len();
+        let mut encoded_size = 0;
+        let (mut dictionary_offset, mut data_offset) = (None, None);
+        for page in &self.pages {
+            let at = file.len() as i64;
+            match page.page_type {
+                PageType::Dictionary => dictionary_offset = Some(at),
+                PageType::Data => data_offset = data_offset.or(Some(at)),
+            }
+            let bytes = match is_compressed {
+                true => &self.compressed[page.compressed.clone()],
+                false => &self.encoded[page.encoded.clone()],
+            };
+            let before = file.len();
+            page.put_header(bytes, file)?;
+            encoded_size += (file.len() - before + page.encoded.len()) as i64;
+            file.extend_from_slice(bytes);
+        }
+        Ok(Placed {
+            codec: if is_compressed { compressor.codec() } else { Codec::Uncompressed },
+            encoded_size,
+            compressed_size: (file.len() - start) as i64,
+            dictionary_offset,
+            data_offset: data_offset.unwrap_or(start as i64),
+            data_pages: (self.pages.len() - usize::from(self.has_dictionary())) as i32,
+        })
+    }
+}
+
+impl Page {
+    fn put_header(&self, bytes: &[u8], file: &mut Vec<u8>) -> Result<(), Error> {
+        let size = i32::try_from(bytes.len()).map_err(|_| Error::TooLarge)?;
+        let crc32 = crc32fast::hash(bytes);
+        Struct::append(file, |header| {
+            header.i32(1, self.page_type as i32);
+            header.i32(2, self.encoded.len() as i32); // checked when it was added
+            header.i32(3, size);
+            header.i32(4, crc32 as i32);
+            match self.page_type {
+                PageType::Data => header.structure(5, |data| {
+                    data.i32(1, self.count);
+                    data.i32(2, self.encoding as i32);
+                    data.i32(3, Encoding::Rle as i32);
+                    data.i32(4, Encoding::Rle as i32);
+                }),
+                PageType::Dictionary => header.structure(7, |dictionary| {
+                    dictionary.i32(1, self.count);
+                    dictionary.i32(2, self.encoding as i32);
+                }),
+            }
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,422 @@
+//! The boundary to CPython's objects: borrowed references, read without running Python code.
+//!
+//! Everything here is read under the GIL and from exact builtin types only, whose C functions call
+//! nothing of the user's. So nobody else runs between two of these calls, and what a row refers to
+//! stays alive and unchanged until the row has been read. All other modules rely on that.
+
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::slice;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+/// A reference that its owner keeps alive for `'a`, during which the GIL is held.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Ref<'a>(NonNull<ffi::PyObject>, PhantomData<&'a ffi::PyObject>);
+
+/// An exact `int`.
+pub enum Int {
+    Fits(i64),
+    TooLarge,
+}
+
+impl<'a> Ref<'a> {
+    /// Borrow from a reference of PyO3's.
+    #[inline(always)]
+    pub fn of(object: &'a Bound<'_, PyAny>) -> Self {
+        // SAFETY: `object` owns a reference, and holds the GIL, for `'a`.
+        unsafe { Self::from_ptr(object.as_ptr()) }
+    }
+
+    /// # Safety
+    /// `ptr` is not null, and its object outlives `'a`, during which the GIL is held.
+    #[inline(always)]
+    pub unsafe fn from_ptr(ptr: *mut ffi::PyObject) -> Self {
+        debug_assert!(!ptr.is_null());
+        // SAFETY: by the contract.
+        Self(unsafe { NonNull::new_unchecked(ptr) }, PhantomData)
+    }
+
+    #[inline(always)]
+    pub fn as_ptr(self) -> *mut ffi::PyObject {
+        self.0.as_ptr()
+    }
+
+    #[inline(always)]
+    fn class(self) -> *mut ffi::PyTypeObject {
+        // SAFETY: the object is alive.
+        unsafe { ffi::Py_TYPE(self.as_ptr()) }
+    }
+
+    #[inline(always)]
+    pub fn is_none(self) -> bool {
+        // SAFETY: None lives for ever.
+        self.as_ptr() == unsafe { ffi::Py_None() }
+    }
+
+    /// Whether more than one reference to the object exists.
+    #[inline(always)]
+    pub fn is_shared(self) -> bool {
+        // SAFETY: the object is alive.
+        unsafe { ffi::Py_REFCNT(self.as_ptr()) > 1 }
+    }
+
+    /// An owned reference.
+    #[inline(always)]
+    pub fn to_owned(self) -> Owned {
+        // SAFETY: the object is alive, and the GIL is held.
+        unsafe { ffi::Py_INCREF(self.as_ptr()) };
+        Owned(self.0)
+    }
+
+    /// An exact `bool`.
+    #[inline(always)]
+    pub fn boolean(self) -> Option<bool> {
+        // SAFETY: True and False live for ever.
+        unsafe {
+            if self.as_ptr() == ffi::Py_True() {
+                Some(true)
+            } else if self.as_ptr() == ffi::Py_False() {
+                Some(false)
+            } else {
+                None
+            }
+        }
+    }
+
+    /// An exact `float`.
+    #[inline(always)]
+    pub fn float(self) -> Option<f64> {
+        if self.class() != &raw mut ffi::PyFloat_Type {
+            return None;
+        }
+        // SAFETY: its class says that it is a float.
+        Some(unsafe { ffi::PyFloat_AS_DOUBLE(self.as_ptr()) })
+    }
+
+    /// An exact `int`; not a `bool`.
+    #[inline(always)]
+    pub fn int(self) -> Option<Int> {
+        if self.class() != &raw mut ffi::PyLong_Type {
+            return None;
+        }
+        // SAFETY: its class says that it is an int, so its digits are laid out as `digits` reads.
+        Some(match unsafe { short_int(self.as_ptr()) } {
+            Some(value) => Int::Fits(value),
+            None => self.long_int(),
+        })
+    }
+
+    #[inline(never)]
+    fn long_int(self) -> Int {
+        let mut overflow = 0;
+        // SAFETY: it is an exact int: no exception but overflow, which is told, not raised.
+        let value = unsafe { ffi::PyLong_AsLongLongAndOverflow(self.as_ptr(), &raw mut overflow) };
+        if overflow == 0 { Int::Fits(value) } else { Int::TooLarge }
+    }
+
+    /// An exact `int` that lies in an unsigned 64-bit one.
+    #[inline(never)]
+    pub fn unsigned(self) -> Option<u64> {
+        match self.int()? {
+            Int::Fits(value) => u64::try_from(value).ok(),
+            Int::TooLarge => {
+                // SAFETY: it is an exact int; an exception is cleared at once.
+                unsafe {
+                    let value = ffi::PyLong_AsUnsignedLongLong(self.as_ptr());
+                    if value == u64::MAX && !ffi::PyErr_Occurred().is_null() {
+                        ffi::PyErr_Clear();
+                        return None;
+                    }
+                    Some(value)
+                }
+            }
+        }
+    }
+
+    /// Exact `bytes`.
+    #[inline(always)]
+    pub fn bytes(self) -> Option<&'a [u8]> {
+        if self.class() != &raw mut ffi::PyBytes_Type {
+            return None;
+        }
+        // SAFETY: its class says that it is bytes, which never change.
+        unsafe {
+            let data = ffi::PyBytes_AsString(self.as_ptr());
+            let len = ffi::Py_SIZE(self.as_ptr());
+            Some(slice::from_raw_parts(data.cast(), len as usize))
+        }
+    }
+
+    /// An exact `str`.
+    #[inline(always)]
+    pub fn text(self) -> Option<Text<'a>> {
+        if self.class() != &raw mut ffi::PyUnicode_Type {
+            return None;
+        }
+        Some(Text(self))
+    }
+
+    /// The items of an exact `list` or `tuple`.
+    #[inline(always)]
+    pub fn items(self) -> Option<&'a [Ref<'a>]> {
+        // SAFETY: the class says where the items are. They stay as they are while no Python code
+        // runs; a `Ref` has a pointer's layout.
+        unsafe {
+            let first = if self.class() == &raw mut ffi::PyList_Type {
+                (*self.as_ptr().cast::<ffi::PyListObject>()).ob_item
+            } else if self.class() == &raw mut ffi::PyTuple_Type {
+                (&raw mut (*self.as_ptr().cast::<ffi::PyTupleObject>()).ob_item).cast()
+            } else {
+                return None;
+            };
+            let len = ffi::Py_SIZE(self.as_ptr()) as usize;
+            Some(if len == 0 { &[] } else { slice::from_raw_parts(first.cast(), len) })
+        }
+    }
+
+    /// Whether this is an exact `tuple`.
+    #[inline(always)]
+    pub fn is_tuple(self) -> bool {
+        self.class() == &raw mut ffi::PyTuple_Type
+    }
+
+    /// An exact `dict`.
+    #[inline(always)]
+    pub fn dict(self) -> Option<Dict<'a>> {
+        (self.class() == &raw mut ffi::PyDict_Type).then_some(Dict(self))
+    }
+}
+
+/// A reference that is owned. It may only be dropped while the GIL is held.
+pub struct Owned(NonNull<ffi::PyObject>);
+
+// SAFETY: a pointer may go from thread to thread; its object is touched under the GIL only.
+unsafe impl Send for Owned {}
+// SAFETY: as above.
+unsafe impl Sync for Owned {}
+
+impl Owned {
+    /// # Safety
+    /// `ptr` is null or a reference that the caller gives away.
+    pub unsafe fn steal(ptr: *mut ffi::PyObject) -> Option<Self> {
+        NonNull::new(ptr).map(Self)
+    }
+
+    #[inline(always)]
+    pub fn as_ptr(&self) -> *mut ffi::PyObject {
+        self.0.as_ptr()
+    }
+
+    #[inline(always)]
+    pub fn borrow(&self) -> Ref<'_> {
+        Ref(self.0, PhantomData)
+    }
+
+    /// Hand the reference over to PyO3.
+    pub fn into_bound(self, py: Python<'_>) -> Bound<'_, PyAny> {
+        // SAFETY: the reference is owned, and is given away.
+        unsafe { Bound::from_owned_ptr(py, self.into_ptr()) }
+    }
+
+    /// Give the reference away.
+    #[inline(always)]
+    pub fn into_ptr(self) -> *mut ffi::PyObject {
+        let ptr = self.as_ptr();
+        std::mem::forget(self);
+        ptr
+    }
+}
+
+impl Drop for Owned {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: the reference is owned, and the GIL is held, as the type demands.
+        unsafe { ffi::Py_DECREF(self.as_ptr()) }
+    }
+}
+
+/// An exact `str`.
+#[derive(Clone, Copy)]
+pub struct Text<'a>(Ref<'a>);
+
+impl<'a> Text<'a> {
+    #[inline(always)]
+    pub fn object(self) -> Ref<'a> {
+        self.0
+    }
+
+    /// Its UTF-8, if the object has it: ASCII, or encoded before.
+    #[inline(always)]
+    fn stored(self) -> Option<&'a [u8]> {
+        // SAFETY: it is an exact str; one that is compact and ASCII has its text behind its head.
+        unsafe {
+            let head = self.0.as_ptr().cast::<ffi::PyASCIIObject>();
+            if (*head).ascii() == 1 && (*head).compact() == 1 {
+                let data = head.add(1).cast::<u8>();
+                return Some(slice::from_raw_parts(data, (*head).length as usize));
+            }
+            if (*head).compact() == 1 {
+                let wide = head.cast::<ffi::PyCompactUnicodeObject>();
+                if !(*wide).utf8.is_null() {
+                    let len = (*wide).utf8_length as usize;
+                    return Some(slice::from_raw_parts((*wide).utf8.cast(), len));
+                }
+            }
+            None
+        }
+    }
+
+    /// Its UTF-8, encoded into `scratch` where the object has none; None for a lone surrogate.
+    ///
+    /// CPython would keep what it encodes in the object, and so in the caller's memory.
+    #[inline(always)]
+    pub fn utf8<'s>(self, scratch: &'s mut Vec<u8>) -> Option<&'s [u8]>
+    where
+        'a: 's,
+    {
+        match self.stored() {
+            Some(bytes) => Some(bytes),
+            None => self.encode(scratch),
+        }
+    }
+
+    #[inline(never)]
+    fn encode(self, scratch: &mut Vec<u8>) -> Option<&[u8]> {
+        scratch.clear();
+        // SAFETY: it is an exact str, whose kind says how wide its characters are.
+        unsafe {
+            let ptr = self.0.as_ptr();
+            let len = ffi::PyUnicode_GET_LENGTH(ptr) as usize;
+            let data = ffi::PyUnicode_DATA(ptr);
+            let valid = match ffi::PyUnicode_KIND(ptr) {
+                ffi::PyUnicode_1BYTE_KIND => {
+                    to_utf8(slice::from_raw_parts(data.cast::<u8>(), len), scratch)
+                }
+                ffi::PyUnicode_2BYTE_KIND => {
+                    to_utf8(slice::from_raw_parts(data.cast::<u16>(), len), scratch)
+                }
+                _ => to_utf8(slice::from_raw_parts(data.cast::<u32>(), len), scratch),
+            };
+            valid.then_some(scratch.as_slice())
+        }
+    }
+
+    /// Whether its UTF-8 is this.
+    #[inline(always)]
+    pub fn is(self, utf8: &[u8], scratch: &mut Vec<u8>) -> bool {
+        self.utf8(scratch).is_some_and(|bytes| bytes == utf8)
+    }
+}
+
+fn to_utf8<C: Copy + Into<u32>>(text: &[C], out: &mut Vec<u8>) -> bool {
+    out.reserve(3 * text.len());
+    let mut buffer = [0; 4];
+    for &code in text {
+        let Some(character) = char::from_u32(code.into()) else {
+            return false;
+        };
+        out.extend_from_slice(character.encode_utf8(&mut buffer).as_bytes());
+    }
+    true
+}
+
+/// An exact `dict`.
+#[derive(Clone, Copy)]
+pub struct Dict<'a>(Ref<'a>);
+
+impl<'a> Dict<'a> {
+    #[inline(always)]
+    pub fn len(self) -> usize {
+        // SAFETY: it is an exact dict.
+        unsafe { (*self.0.as_ptr().cast::<ffi::PyDictObject>()).ma_used as usize }
+    }
+
+    /// Its keys and values, in order. Nothing may change it meanwhile.
+    #[inline(always)]
+    pub fn iter(self) -> DictItems<'a> {
+        DictItems { dict: self.0, position: 0 }
+    }
+}
+
+pub struct DictItems<'a> {
+    dict: Ref<'a>,
+    position: ffi::Py_ssize_t,
+}
+
+impl<'a> Iterator for DictItems<'a> {
+    type Item = (Ref<'a>, Ref<'a>);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        let (mut key, mut value) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: it is an exact dict that stays as it is; the references are the dict's own.
+        unsafe {
+            let dict = self.dict.as_ptr();
+            if ffi::PyDict_Next(dict, &raw mut self.position, &raw mut key, &raw mut value) == 0 {
+                return None;
+            }
+            Some((Ref::from_ptr(key), Ref::from_ptr(value)))
+        }
+    }
+}
+
+/// Have the processor load what `object` points to.
+#[inline(always)]
+pub fn prefetch(object: Ref<'_>) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads nothing.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(object.as_ptr().cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = object;
+}
+
+const DIGIT: u32 = 30;
+
+/// An int of at most two digits; None for a longer one.
+///
+/// # Safety
+/// `ptr` is an exact int.
+#[cfg(not(Py_3_12))]
+#[inline(always)]
+unsafe fn short_int(ptr: *mut ffi::PyObject) -> Option<i64> {
+    // SAFETY: an int is a head with the signed number of its digits, and then the digits.
+    unsafe {
+        let size = ffi::Py_SIZE(ptr);
+        let digits = ptr.cast::<u8>().add(size_of::<ffi::PyVarObject>()).cast::<u32>();
+        match size {
+            0 => Some(0),
+            1 => Some(i64::from(*digits)),
+            -1 => Some(-i64::from(*digits)),
+            2 => Some(i64::from(*digits) | i64::from(*digits.add(1)) << DIGIT),
+            _ => None,
+        }
+    }
+}
+
+/// An int of at most two digits; None for a longer one.
+///
+/// # Safety
+/// `ptr` is an exact int.
+#[cfg(Py_3_12)]
+#[inline(always)]
+unsafe fn short_int(ptr: *mut ffi::PyObject) -> Option<i64> {
+    // SAFETY: an int is a head, a word with its sign (two bits) and number of digits (from the
+    // fourth bit on), and then the digits.
+    unsafe {
+        let tag = *ptr.cast::<u8>().add(size_of::<ffi::PyObject>()).cast::<usize>();
+        let digits = ptr.cast::<u8>().add(size_of::<ffi::PyObject>() + size_of::<usize>());
+        let digits = digits.cast::<u32>();
+        let magnitude = match tag >> 3 {
+            0 | 1 => i64::from(*digits),
+            2 => i64::from(*digits) | i64::from(*digits.add(1)) << DIGIT,
+            _ => return None,
+        };
+        Some((1 - (tag & 3) as i64) * magnitude)
+    }
+}

@@ -1,0 +1,127 @@
+//! A topic's columns, as the package describes them: a tree of tuples.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyTuple};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unit {
+    Milli,
+    Micro,
+    Nano,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Type {
+    Bool,
+    /// A signed integer of at most 32 bits, from its least to its greatest value.
+    Int {
+        least: i32,
+        most: i32,
+    },
+    Long,
+    /// An unsigned integer of 8 or 16 bits is an `Int`.
+    UnsignedInt,
+    UnsignedLong,
+    Float,
+    Double,
+    /// Text; with symbols, one of them, which are sorted.
+    Text {
+        symbols: Option<Vec<Box<str>>>,
+    },
+    Binary,
+    Fixed {
+        width: usize,
+    },
+    Date,
+    Timestamp {
+        unit: Unit,
+        has_zone: bool,
+    },
+    List(Box<Field>),
+    Map(Box<Field>, Box<Field>),
+    Struct(Vec<Field>),
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Field {
+    pub name: Box<str>,
+    pub nullable: bool,
+    pub data_type: Type,
+}
+
+impl Field {
+    /// Read `(name, nullable, type name, details, children)`.
+    pub fn read(described: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let (name, nullable, type_name, details, children): (
+            Bound<'_, PyString>,
+            bool,
+            Bound<'_, PyString>,
+            Bound<'_, PyAny>,
+            Bound<'_, PyTuple>,
+        ) = described.extract()?;
+        let name = name.to_str()?.into();
+        let type_name = type_name.to_str()?;
+        let mut children =
+            children.iter().map(|child| Self::read(&child)).collect::<PyResult<Vec<_>>>()?;
+        let int = |least, most| Type::Int { least, most };
+        let mut child = || {
+            let none = || PyValueError::new_err(format!("{type_name} {name:?} lacks a child"));
+            if children.is_empty() { Err(none()) } else { Ok(Box::new(children.remove(0))) }
+        };
+        let data_type = match type_name {
+            "bool" => Type::Bool,
+            "int8" => int(i32::from(i8::MIN), i32::from(i8::MAX)),
+            "int16" => int(i32::from(i16::MIN), i32::from(i16::MAX)),
+            "int32" => int(i32::MIN, i32::MAX),
+            "int64" => Type::Long,
+            "uint8" => int(0, i32::from(u8::MAX)),
+            "uint16" => int(0, i32::from(u16::MAX)),
+            "uint32" => Type::UnsignedInt,
+            "uint64" => Type::UnsignedLong,
+            "float32" => Type::Float,
+            "float64" => Type::Double,
+            "string" => Type::Text { symbols: symbols(&details)? },
+            "binary" => Type::Binary,
+            "fixed_size_binary" => Type::Fixed { width: details.extract()? },
+            "date32" => Type::Date,
+            "timestamp" => {
+                let (unit, has_zone): (String, bool) = details.extract()?;
+                let unit = match unit.as_str() {
+                    "ms" => Unit::Milli,
+                    "us" => Unit::Micro,
+                    "ns" => Unit::Nano,
+                    _ => return Err(PyValueError::new_err(format!("no unit {unit:?}"))),
+                };
+                Type::Timestamp { unit, has_zone }
+            }
+            "list" => Type::List(child()?),
+            "map" => Type::Map(child()?, child()?),
+            "struct" => Type::Struct(children),
+            _ => return Err(PyValueError::new_err(format!("no type {type_name:?}"))),
+        };
+        Ok(Self { name, nullable, data_type })
+    }
+}
+
+fn symbols(details: &Bound<'_, PyAny>) -> PyResult<Option<Vec<Box<str>>>> {
+    let names: Option<Vec<String>> = details.extract()?;
+    Ok(names.map(|mut names| {
+        names.sort();
+        names.into_iter().map(String::into_boxed_str).collect()
+    }))
+}
+
+impl Field {
+    /// The bytes that each value takes, whatever it is.
+    pub fn width(&self) -> usize {
+        match &self.data_type {
+            Type::Bool => 1,
+            Type::Int { .. } | Type::UnsignedInt | Type::Float | Type::Date => 4,
+            Type::Long | Type::UnsignedLong | Type::Double | Type::Timestamp { .. } => 8,
+            Type::Fixed { width } => *width,
+            Type::Text { .. } | Type::Binary | Type::List(_) | Type::Map(..) => 0, // as it comes
+            Type::Struct(fields) => fields.iter().map(|field| 2 + field.width()).sum(),
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Strings of one column: while it pays, each distinct one is stored once, and rows hold its index.
+
+use crate::py::{Owned, Text};
+
+/// Strings compared by their object: what many rows share is mostly the same object.
+const CACHE: usize = 256;
+/// A dictionary is kept while it has fewer entries than a half of the rows; asked after so many.
+const FIRST_LOOK: usize = 2_048;
+const MAX_HEAP: usize = i32::MAX as usize;
+
+/// Values of one column: texts as UTF-8, or bytes.
+#[derive(Default)]
+pub struct Strings {
+    heap: Vec<u8>,
+    ends: Vec<u32>,
+    /// Each value's index in `ends`; None when `ends` has one entry for each value.
+    indices: Option<Vec<u32>>,
+    lookup: Lookup,
+    next_look: usize,
+}
+
+/// Finds a string's index; needed while the column grows.
+#[derive(Default)]
+struct Lookup {
+    table: Vec<u32>, // index + 1
+    hashes: Vec<u32>,
+    cache: Vec<Option<(Owned, u32)>>,
+}
+
+impl Strings {
+    pub fn new(dictionary: bool) -> Self {
+        Self { indices: dictionary.then(Vec::new), next_look: FIRST_LOOK, ..Self::default() }
+    }
+
+    /// Strings read elsewhere: `ends[i]` is where the i-th ends in `heap`.
+    pub fn from_parts(heap: Vec<u8>, ends: Vec<u32>, indices: Option<Vec<u32>>) -> Self {
+        Self { heap, ends, indices, ..Self::default() }
+    }
+
+    /// How many values there are.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.indices.as_ref().map_or(self.ends.len(), Vec::len)
+    }
+
+    /// The indices of the values among the `distinct` ones, if there is a dictionary.
+    pub fn indices(&self) -> Option<&[u32]> {
+        self.indices.as_deref()
+    }
+
+    /// How many strings are stored: the distinct ones, or all.
+    pub fn distinct(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// A stored string.
+    #[inline(always)]
+    pub fn stored(&self, index: usize) -> &[u8] {
+        let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
+        &self.heap[start..self.ends[index] as usize]
+    }
+
+    /// The string of one value.
+    #[inline(always)]
+    pub fn get(&self, value: usize) -> &[u8] {
+        self.stored(self.indices.as_ref().map_or(value, |indices| indices[value] as usize))
+    }
+
+    /// The bytes of all strings that are stored.
+    pub fn stored_bytes(&self) -> usize {
+        self.heap.len()
+    }
+
+    /// What all this takes in memory.
+    pub fn nbytes(&self) -> usize {
+        let words = self.ends.len() + self.lookup.table.len() + self.lookup.hashes.len();
+        let indices = self.indices.as_ref().map_or(0, Vec::len);
+        self.heap.len() + 4 * (words + indices)
+    }
+
+    /// Append a text; returns the bytes it takes, or None if it is no UTF-8 or not `allowed`.
+    #[inline(always)]
+    pub fn push_text(
+        &mut self,
+        text: Text<'_>,
+        scratch: &mut Vec<u8>,
+        allowed: impl Fn(&[u8]) -> bool,
+    ) -> Option<usize> {
+        let Some(indices) = &mut self.indices else {
+            return self.push_stored(text.utf8(scratch)?, allowed);
+        };
+        let object = text.object();
+        let slot = cache_slot(object.as_ptr() as usize);
+        if let Some(Some((known, index))) = self.lookup.cache.get(slot) {
+            if known.as_ptr() == object.as_ptr() {
+                indices.push(*index);
+                return Some(4);
+            }
+        }
+        let (index, nbytes) = self.intern(text.utf8(scratch)?, allowed)?;
+        // Nobody else has this object, so it does not come again.
+        if object.is_shared() {
+            if self.lookup.cache.is_empty() {
+                self.lookup.cache.resize_with(CACHE, || None);
+            }
+            self.lookup.cache[slot] = Some((object.to_owned(), index));
+        }
+        self.push_index(index);
+        Some(nbytes + 4)
+    }
+
+    /// Append bytes; returns what they take, or None if there is no room.
+    #[inline(always)]
+    pub fn push_bytes(&mut self, bytes: &[u8]) -> Option<usize> {
+        if self.indices.is_none() {
+            return self.push_stored(bytes, |_| true);
+        }
+        let (index, nbytes) = self.intern(bytes, |_| true)?;
+        self.push_index(index);
+        Some(nbytes + 4)
+    }
+
+    #[inline(always)]
+    fn push_stored(&mut self, bytes: &[u8], allowed: impl Fn(&[u8]) -> bool) -> Option<usize> {
+        if self.heap.len() + bytes.len() > MAX_HEAP || !allowed(bytes) {
+            return None;
+        }
+        self.heap.extend_from_slice(bytes);
+        self.ends.push(self.heap.len() as u32);
+        Some(bytes.len() + 4)
+    }
+
+    #[inline(always)]
+    fn push_index(&mut self, index: u32) {
+        let Some(indices) = &mut self.indices else { unreachable!("there is a dictionary") };
+        indices.push(index);
+        if indices.len() == self.next_look {
+            self.look();
+        }
+    }
+
+    /// Give the dictionary up where most values are distinct.
+    #[cold]
+    fn look(&mut self) {
+        self.next_look *= 2;
+        if 2 * self.distinct() <= self.len() {
+            return;
+        }
+        let mut plain = Self::new(false);
+        plain.heap.reserve(2 * self.heap.len());
+        plain.ends.reserve(2 * self.len());
+        for value in 0..self.len() {
+            if plain.push_stored(self.get(value), |_| true).is_none() {
+                return; // as a dictionary they fit
+            }
+        }
+        *self = plain;
+    }
+
+    /// Find a string's index, or store it; returns the index and the bytes that are new.
+    #[inline(always)]
+    fn intern(&mut self, bytes: &[u8], allowed: impl Fn(&[u8]) -> bool) -> Option<(u32, usize)> {
+        if self.lookup.table.len() < 2 * (self.ends.len() + 1) {
+            self.grow();
+        }
+        let hash = hash(bytes);
+        let mask = self.lookup.table.len() - 1;
+        let mut slot = (hash >> 32) as usize & mask;
+        loop {
+            match self.lookup.table[slot] {
+                0 => break,
+                entry => {
+                    let index = entry - 1;
+                    if self.lookup.hashes[index as usize] == hash as u32
+                        && self.stored(index as usize) == bytes
+                    {
+                        return Some((index, 0));
+                    }
+                }
+            }
+            slot = (slot + 1) & mask;
+        }
+        let nbytes = self.push_stored(bytes, allowed)?;
+        let index = self.ends.len() as u32 - 1;
+        self.lookup.hashes.push(hash as u32);
+        self.lookup.table[slot] = index + 1;
+        Some((index, nbytes + 12)) // its hash, and about two slots
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let size = (2 * self.lookup.table.len()).max(64);
+        let mut table = vec![0; size];
+        for index in 0..self.ends.len() {
+            let mut slot = (hash(self.stored(index)) >> 32) as usize & (size - 1);
+            while table[slot] != 0 {
+                slot = (slot + 1) & (size - 1);
+            }
+            table[slot] = index as u32 + 1;
+        }
+        self.lookup.table = table;
+    }
+
+    /// Remove all but the first `len` values; what only they used may stay stored.
+    pub fn truncate(&mut self, len: usize) {
+        match &mut self.indices {
+            Some(indices) => indices.truncate(len),
+            None => {
+                self.ends.truncate(len);
+                self.heap.truncate(self.ends.last().map_or(0, |&end| end as usize));
+            }
+        }
+    }
+
+    /// Drop what only appending needs. The GIL has to be held: the cache owns objects.
+    pub fn finish(&mut self) {
+        self.lookup = Lookup::default();
+    }
+}
+
+#[inline(always)]
+fn cache_slot(address: usize) -> usize {
+    (address >> 4 ^ address >> 12) & (CACHE - 1)
+}
+
+/// A hash that is as good as its speed demands. It is seeded by chance once a process, so that
+/// nobody can choose strings that collide.
+#[inline(always)]
+pub fn hash(bytes: &[u8]) -> u64 {
+    const A: u64 = 0xA076_1D64_78BD_642F;
+    const B: u64 = 0xE703_7ED1_A0B4_28DB;
+    const C: u64 = 0x8EBC_6AF0_9C88_C6E3;
+    let len = bytes.len();
+    let mut state = *SEED ^ (len as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    if len >= 8 {
+        let mut rest = bytes;
+        while let Some((head, tail)) = rest.split_first_chunk::<16>() {
+            let (low, high) = (word(&head[..8]), word(&head[8..]));
+            state = fold(low ^ state, high ^ A);
+            rest = tail;
+        }
+        if rest.len() >= 8 {
+            state = fold(word(&rest[..8]) ^ state, B);
+        }
+        fold(state ^ word(&bytes[len - 8..]), C)
+    } else if len >= 4 {
+        let (low, high) = (half(&bytes[..4]), half(&bytes[len - 4..]));
+        fold(state ^ (low << 32 | high), C)
+    } else if len > 0 {
+        let (first, middle, last) = (bytes[0], bytes[len / 2], bytes[len - 1]);
+        fold(state ^ (u64::from(first) << 16 | u64::from(middle) << 8 | u64::from(last)), C)
+    } else {
+        fold(state, C)
+    }
+}
+
+static SEED: std::sync::LazyLock<u64> = std::sync::LazyLock::new(|| {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    RandomState::new().build_hasher().finish() | 1
+});
+
+#[inline(always)]
+pub fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
+}
+
+#[inline(always)]
+fn word(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes.try_into().expect("8 bytes"))
+}
+
+#[inline(always)]
+fn half(bytes: &[u8]) -> u64 {
+    u64::from(u32::from_le_bytes(bytes.try_into().expect("4 bytes")))
+}
