@@ -66,6 +66,12 @@ impl Strings {
         self.stored(self.indices.as_ref().map_or(value, |indices| indices[value] as usize))
     }
 
+    /// The bytes of the values from one to another, if every value is stored.
+    pub fn stretch(&self, from: usize, to: usize) -> Option<&[u8]> {
+        let start = |value: usize| if value == 0 { 0 } else { self.ends[value - 1] as usize };
+        self.indices.is_none().then(|| &self.heap[start(from)..start(to)])
+    }
+
     /// The bytes of all strings that are stored.
     pub fn stored_bytes(&self) -> usize {
         self.heap.len()

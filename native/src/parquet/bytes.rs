@@ -2,7 +2,7 @@
 
 use super::column::{Bounds, Choice, Column, Order};
 use super::delta::{self, Widths};
-use super::dictionary::{self, Dictionary, Scratch};
+use super::dictionary::{self, Scratch};
 use super::format::{Encoding, PhysicalType};
 use crate::strings::Strings;
 
@@ -36,7 +36,9 @@ impl<'a> Column for ByteStrings<'a> {
     const CANDIDATES: &'static [Choice] = &[
         DICTIONARIES[0],
         DICTIONARIES[1],
+        Choice::new(Encoding::DeltaLengthByteArray, Widths::Bits),
         Choice::new(Encoding::DeltaLengthByteArray, Widths::Bytes),
+        Choice::new(Encoding::DeltaByteArray, Widths::Bits),
         Choice::new(Encoding::DeltaByteArray, Widths::Bytes),
     ];
 
@@ -53,7 +55,10 @@ impl<'a> Column for ByteStrings<'a> {
     }
 
     fn plain_size(self) -> usize {
-        self.iter().map(|value| 4 + value.len()).sum()
+        match self.strings.stretch(self.from, self.to) {
+            Some(bytes) => 4 * self.len() + bytes.len(),
+            None => self.iter().map(|value| 4 + value.len()).sum(),
+        }
     }
 
     fn put(self, value: &'a [u8], out: &mut Vec<u8>) {
@@ -64,9 +69,15 @@ impl<'a> Column for ByteStrings<'a> {
         let lengths = &mut scratch.lengths;
         match choice.encoding {
             Encoding::DeltaLengthByteArray => {
-                delta::put_lengths_and_bytes(self.iter(), lengths, out);
+                delta::put_lengths(self.iter(), choice.widths, lengths, out);
+                match self.strings.stretch(self.from, self.to) {
+                    Some(bytes) => out.extend_from_slice(bytes),
+                    None => self.iter().for_each(|value| out.extend_from_slice(value)),
+                }
             }
-            Encoding::DeltaByteArray => delta::put_suffixes(self.iter(), lengths, out),
+            Encoding::DeltaByteArray => {
+                delta::put_suffixes(self.iter(), choice.widths, lengths, out);
+            }
             _ => {
                 self.iter().for_each(|value| put(value, out));
                 return Encoding::Plain;
@@ -75,14 +86,11 @@ impl<'a> Column for ByteStrings<'a> {
         choice.encoding
     }
 
-    fn dictionary(self, most: usize, scratch: &mut Scratch) -> Option<Dictionary<&'a [u8]>> {
+    fn dictionary(self, most: usize, scratch: &mut Scratch) -> Option<Vec<&'a [u8]>> {
         let Some(indices) = self.strings.indices() else {
             return dictionary::of_bytes(self.iter(), most, scratch);
         };
-        let indices = &indices[self.from..self.to];
-        let used = dictionary::of_stored(indices, self.strings.distinct(), most, scratch)?;
-        let values = used.into_iter().map(|index| self.strings.stored(index as usize)).collect();
-        Some(Dictionary { values })
+        dictionary::of_stored(&indices[self.from..self.to], self.strings, most, scratch)
     }
 
     fn bounds(self, order: Order) -> Option<Bounds> {
@@ -118,7 +126,7 @@ fn extremes<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Option<Bounds> {
 }
 
 /// The first eight bytes, which compare as the values do unless they are equal.
-fn start(value: &[u8]) -> u64 {
+pub fn start(value: &[u8]) -> u64 {
     if let Some(first) = value.first_chunk::<8>() {
         return u64::from_be_bytes(*first);
     }
@@ -170,7 +178,7 @@ impl<'a> Column for FixedBytes<'a> {
         Encoding::Plain
     }
 
-    fn dictionary(self, most: usize, scratch: &mut Scratch) -> Option<Dictionary<&'a [u8]>> {
+    fn dictionary(self, most: usize, scratch: &mut Scratch) -> Option<Vec<&'a [u8]>> {
         dictionary::of_bytes(self.bytes.chunks_exact(self.width), most, scratch)
     }
 
@@ -226,10 +234,10 @@ impl<'a> Column for Constant<'a> {
         Encoding::Plain
     }
 
-    fn dictionary(self, most: usize, scratch: &mut Scratch) -> Option<Dictionary<&'a [u8]>> {
+    fn dictionary(self, most: usize, scratch: &mut Scratch) -> Option<Vec<&'a [u8]>> {
         scratch.indices.clear();
         scratch.indices.resize(self.rows, 0);
-        (self.rows > 0 && most > 0).then(|| Dictionary { values: vec![self.value] })
+        (self.rows > 0 && most > 0).then(|| vec![self.value])
     }
 
     fn bounds(self, order: Order) -> Option<Bounds> {

@@ -4,7 +4,8 @@ use super::Error;
 use super::chunk::Chunk;
 use super::column::{Choice, Column, Order};
 use super::compression::Compressor;
-use super::format::{Encoding, PhysicalType};
+use super::delta::Widths;
+use super::format::{Codec, Encoding, PhysicalType};
 use super::levels::{Slots, Span};
 
 /// Reading text takes six times as long without a dictionary. Another encoding must save a byte for
@@ -20,20 +21,41 @@ pub fn choose<C: Column>(
     span: &Span,
 ) -> Result<Choice, Error> {
     let is_text = column.physical_type() == PhysicalType::ByteArray;
+    let compresses = compressor.codec() != Codec::Uncompressed;
     let mut best = Choice::PLAIN;
     let mut least = usize::MAX;
+    let mut last = Trial { encoding: Encoding::Plain, encoded_size: 0, size: 0 };
     for &choice in [Choice::PLAIN].iter().chain(C::CANDIDATES) {
+        let is_wider = choice.widths == Widths::Bytes;
+        // Only a compressor makes up for wider integers, and not for a bad encoding.
+        if is_wider
+            && (!compresses || last.encoding != choice.encoding || last.size / 5 > least / 4)
+        {
+            continue;
+        }
         chunk.encode(column, slots, span, choice, Order::Undefined)?;
         if choice.encoding == Encoding::RleDictionary && !chunk.pages.has_dictionary() {
             continue;
+        }
+        let encoded_size = chunk.pages.encoded_size();
+        if is_wider && encoded_size == last.encoded_size {
+            continue; // the narrowest widths are whole bytes
         }
         let mut size = chunk.pages.compressed_size(compressor)?;
         if is_text && choice.encoding != Encoding::RleDictionary {
             size += span.slots.len() / WORTH_ROWS;
         }
+        last = Trial { encoding: choice.encoding, encoded_size, size };
         if size < least {
             (best, least) = (choice, size);
         }
     }
     Ok(best)
+}
+
+/// How a candidate did.
+struct Trial {
+    encoding: Encoding,
+    encoded_size: usize,
+    size: usize,
 }

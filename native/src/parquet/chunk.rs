@@ -6,7 +6,7 @@ use super::column::{Bounds, Choice, Column, Order};
 use super::dictionary::Scratch;
 use super::format::{Encoding, PageType};
 use super::levels::{Slots, Span};
-use super::packing::{bit_width, hybrid};
+use super::packing::{Runs, bit_width, hybrid};
 use super::page::Pages;
 
 /// Readers decode a page at a time; a longer column chunk has several, as Arrow's have.
@@ -17,9 +17,9 @@ const LARGE_DICTIONARY: usize = 1 << 20;
 const DICTIONARY_OVERHEAD: usize = 30;
 
 /// The pages of a column chunk, and what encoding them needs.
-#[derive(Default)]
 pub struct Chunk {
     pub pages: Pages,
+    runs: Runs,
     scratch: Scratch,
     levels: Vec<u8>,
     narrow: Narrow,
@@ -33,6 +33,16 @@ struct Narrow {
 }
 
 impl Chunk {
+    pub fn new(runs: Runs) -> Self {
+        Self {
+            pages: Pages::default(),
+            runs,
+            scratch: Scratch::default(),
+            levels: Vec::new(),
+            narrow: Narrow::default(),
+        }
+    }
+
     /// Encode the slots of a span, whose values are `column`; return the bounds of the values.
     pub fn encode<C: Column>(
         &mut self,
@@ -43,15 +53,16 @@ impl Chunk {
         order: Order,
     ) -> Result<Option<Bounds>, Error> {
         self.pages.clear();
-        if choice.encoding == Encoding::RleDictionary {
-            if let Some(values) = self.dictionary(column, choice.widths)? {
-                self.put_indices(slots, span, values.len(), choice.widths)?;
-                return Ok(column.bounds_of(&values, order));
-            }
+        if choice.encoding == Encoding::RleDictionary
+            && let Some(values) = self.dictionary(column, choice.widths)?
+        {
+            self.put_indices(slots, span, values.len(), choice.widths)?;
+            return Ok(column.bounds_of(&values, order));
         }
-        let Self { pages, scratch, levels, .. } = self;
+        let Self { pages, scratch, levels, runs, .. } = self;
         let bytes = if span.slots.len() > PAGE_BYTES / 16 { column.plain_size() } else { 0 };
-        put_pages(pages, slots, span, levels, bytes, |from, to, out| {
+        let layout = Layout { slots, span, runs: *runs, bytes };
+        put_pages(pages, &layout, levels, |from, to, out| {
             column.slice(from, to).encode(choice, scratch, out)
         })?;
         Ok(column.bounds(order))
@@ -63,10 +74,9 @@ impl Chunk {
         column: C,
         widths: Widths,
     ) -> Result<Option<Vec<C::Value>>, Error> {
-        let Some(dictionary) = column.dictionary(column.len(), &mut self.scratch) else {
+        let Some(values) = column.dictionary(column.len(), &mut self.scratch) else {
             return Ok(None);
         };
-        let values = dictionary.values;
         let mut entries = std::mem::take(&mut self.scratch.bytes);
         entries.clear();
         values.iter().for_each(|&value| column.put(value, &mut entries));
@@ -92,13 +102,14 @@ impl Chunk {
         entries: usize,
         widths: Widths,
     ) -> Result<(), Error> {
-        let Self { pages, scratch, levels, narrow } = self;
+        let Self { pages, scratch, levels, narrow, runs } = self;
         let indices = &scratch.indices[..];
         let width = index_width(entries, widths);
         let bytes = span.slots.len() * width / 8;
-        put_pages(pages, slots, span, levels, bytes, |from, to, out| {
+        let layout = Layout { slots, span, runs: *runs, bytes };
+        put_pages(pages, &layout, levels, |from, to, out| {
             out.push(width as u8);
-            narrow.put(&indices[from..to], width, out);
+            narrow.put(&indices[from..to], width, layout.runs, out);
             Encoding::RleDictionary
         })
     }
@@ -110,41 +121,49 @@ fn index_width(entries: usize, widths: Widths) -> usize {
 }
 
 impl Narrow {
-    fn put(&mut self, indices: &[u32], width: usize, out: &mut Vec<u8>) {
+    fn put(&mut self, indices: &[u32], width: usize, runs: Runs, out: &mut Vec<u8>) {
         match width {
             0..=8 => {
                 self.bytes.clear();
                 self.bytes.extend(indices.iter().map(|&index| index as u8));
-                hybrid(&self.bytes, width, out);
+                hybrid(&self.bytes, width, runs, out);
             }
             9..=16 => {
                 self.shorts.clear();
                 self.shorts.extend(indices.iter().map(|&index| index as u16));
-                hybrid(&self.shorts, width, out);
+                hybrid(&self.shorts, width, runs, out);
             }
-            _ => hybrid(indices, width, out),
+            _ => hybrid(indices, width, runs, out),
         }
     }
 }
 
-/// Add data pages of about `PAGE_BYTES` with all slots of a span, which take `bytes` in all.
+/// What is put into the data pages of a column chunk besides its values.
+struct Layout<'a> {
+    slots: Slots<'a>,
+    span: &'a Span,
+    runs: Runs,
+    /// What the values take in all.
+    bytes: usize,
+}
+
+/// Add data pages of about `PAGE_BYTES`.
 ///
 /// `encode` appends the values from one to another, counted from the first one of the span.
 fn put_pages(
     pages: &mut Pages,
-    slots: Slots<'_>,
-    span: &Span,
+    layout: &Layout<'_>,
     levels: &mut Vec<u8>,
-    bytes: usize,
     mut encode: impl FnMut(usize, usize, &mut Vec<u8>) -> Encoding,
 ) -> Result<(), Error> {
+    let Layout { slots, span, runs, bytes } = *layout;
     let number = bytes.div_ceil(PAGE_BYTES).max(1);
     let per_page = span.slots.len().div_ceil(number);
     let mut rest = span.clone();
     loop {
         let page = slots.first(&rest, per_page);
         pages.add(PageType::Data, page.slots.len(), |out| {
-            slots.encode(&page, levels, out);
+            slots.encode(&page, runs, levels, out);
             let first = span.values.start;
             encode(page.values.start - first, page.values.end - first, out)
         })?;

@@ -1,7 +1,7 @@
 //! What the writer needs of a leaf's values, whatever their type.
 
 use super::Widths;
-use super::dictionary::{Dictionary, Scratch};
+use super::dictionary::Scratch;
 use super::format::{Encoding, PhysicalType};
 
 /// How a leaf's values compare, for its statistics.
@@ -62,10 +62,10 @@ pub trait Column: Copy {
     /// Append all values; return the encoding, which is `PLAIN` where the type lacks the wanted one.
     fn encode(self, choice: Choice, scratch: &mut Scratch, out: &mut Vec<u8>) -> Encoding;
 
-    /// Find the distinct values, and each value's index among them, which is left in `scratch`.
+    /// Find the distinct values, and leave each value's index among them in `scratch`.
     ///
     /// None if there are more than `most` distinct ones.
-    fn dictionary(self, most: usize, scratch: &mut Scratch) -> Option<Dictionary<Self::Value>>;
+    fn dictionary(self, most: usize, scratch: &mut Scratch) -> Option<Vec<Self::Value>>;
 
     /// The bounds of all values; None if there are none, or none that would be true and short.
     fn bounds(self, order: Order) -> Option<Bounds>;

@@ -17,7 +17,7 @@ const ZSTD_LEVEL: i32 = 1;
 /// Compresses pages, and keeps what that needs.
 pub enum Compressor {
     None,
-    Snappy(snap::raw::Encoder),
+    Snappy(Box<snap::raw::Encoder>),
     Lz4Raw,
     Zstd(zstd::bulk::Compressor<'static>),
 }
@@ -26,7 +26,7 @@ impl Compressor {
     pub fn new(compression: Compression) -> Result<Self, Error> {
         Ok(match compression {
             Compression::None => Self::None,
-            Compression::Snappy => Self::Snappy(snap::raw::Encoder::new()),
+            Compression::Snappy => Self::Snappy(Box::new(snap::raw::Encoder::new())),
             Compression::Lz4Raw => Self::Lz4Raw,
             Compression::Zstd => {
                 Self::Zstd(zstd::bulk::Compressor::new(ZSTD_LEVEL).map_err(failed)?)
@@ -43,28 +43,35 @@ impl Compressor {
         }
     }
 
-    /// Append a page's compressed bytes.
-    pub fn compress(&mut self, page: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
-        let start = out.len();
+    /// Compress a page to a place in a buffer, which grows as needed; return the number of bytes.
+    ///
+    /// The buffer is never made shorter, so that its bytes need not be cleared again for each page.
+    pub fn compress(
+        &mut self,
+        page: &[u8],
+        buffer: &mut Vec<u8>,
+        at: usize,
+    ) -> Result<usize, Error> {
         let most = match self {
-            Self::None => {
-                out.extend_from_slice(page);
-                return Ok(());
-            }
+            Self::None => page.len(),
             Self::Snappy(_) => snap::raw::max_compress_len(page.len()),
             Self::Lz4Raw => lz4_flex::block::get_maximum_output_size(page.len()),
             Self::Zstd(_) => zstd::zstd_safe::compress_bound(page.len()),
         };
-        out.resize(start.checked_add(most).ok_or(Error::TooLarge)?, 0);
-        let place = &mut out[start..];
-        let size = match self {
-            Self::None => 0,
-            Self::Snappy(encoder) => encoder.compress(page, place).map_err(failed)?,
-            Self::Lz4Raw => lz4_flex::block::compress_into(page, place).map_err(failed)?,
-            Self::Zstd(compressor) => compressor.compress_to_buffer(page, place).map_err(failed)?,
-        };
-        out.truncate(start + size);
-        Ok(())
+        let end = at.checked_add(most).ok_or(Error::TooLarge)?;
+        if buffer.len() < end {
+            buffer.resize(end, 0);
+        }
+        let place = &mut buffer[at..end];
+        match self {
+            Self::None => {
+                place.copy_from_slice(page);
+                Ok(page.len())
+            }
+            Self::Snappy(encoder) => encoder.compress(page, place).map_err(failed),
+            Self::Lz4Raw => lz4_flex::block::compress_into(page, place).map_err(failed),
+            Self::Zstd(compressor) => compressor.compress_to_buffer(page, place).map_err(failed),
+        }
     }
 }
 

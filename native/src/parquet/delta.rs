@@ -93,35 +93,38 @@ fn put_block(deltas: &[i64], widths: Widths, out: &mut Vec<u8>) {
     }
 }
 
-/// Append byte strings in DELTA_LENGTH_BYTE_ARRAY.
-pub fn put_lengths_and_bytes<'a>(
-    values: impl Iterator<Item = &'a [u8]> + Clone,
+/// Append the lengths with which DELTA_LENGTH_BYTE_ARRAY begins; the bytes follow.
+pub fn put_lengths<'a>(
+    values: impl Iterator<Item = &'a [u8]>,
+    widths: Widths,
     lengths: &mut Vec<i32>,
     out: &mut Vec<u8>,
 ) {
     lengths.clear();
-    lengths.extend(values.clone().map(|value| value.len() as i32));
-    put_integers(lengths, Widths::Bytes, out);
-    values.for_each(|value| out.extend_from_slice(value));
+    lengths.extend(values.map(|value| value.len() as i32));
+    put_integers(lengths, widths, out);
 }
 
 /// Append byte strings in DELTA_BYTE_ARRAY: each without what it begins with like the one before.
 pub fn put_suffixes<'a>(
-    values: impl Iterator<Item = &'a [u8]> + Clone,
+    values: impl Iterator<Item = &'a [u8]>,
+    widths: Widths,
     lengths: &mut Vec<i32>,
     out: &mut Vec<u8>,
 ) {
     lengths.clear();
-    lengths.extend(prefixes(values.clone()).map(|(shared, _)| shared as i32));
-    put_integers(lengths, Widths::Bytes, out);
-    let suffixes = prefixes(values).map(|(shared, value)| &value[shared..]);
-    put_lengths_and_bytes(suffixes, lengths, out);
+    let mut suffixes = Vec::with_capacity(values.size_hint().0);
+    for (shared, value) in prefixes(values) {
+        lengths.push(shared as i32);
+        suffixes.push(&value[shared..]);
+    }
+    put_integers(lengths, widths, out);
+    put_lengths(suffixes.iter().copied(), widths, lengths, out);
+    suffixes.iter().for_each(|suffix| out.extend_from_slice(suffix));
 }
 
 /// Byte strings, and how many of their first bytes are those of the one before.
-pub fn prefixes<'a>(
-    values: impl Iterator<Item = &'a [u8]> + Clone,
-) -> impl Iterator<Item = (usize, &'a [u8])> + Clone {
+fn prefixes<'a>(values: impl Iterator<Item = &'a [u8]>) -> impl Iterator<Item = (usize, &'a [u8])> {
     values.scan(&[][..], |last: &mut &'a [u8], value| {
         let shared = shared_prefix(last, value);
         *last = value;
@@ -180,11 +183,14 @@ mod tests {
             vec![b"", b"", b"abcdefghij", b"abcdefghxy", b"abc", &long, &long, b""];
         for values in [&values[..], &values[..1], &[]] {
             let (mut lengths, mut out) = (Vec::new(), Vec::new());
-            put_lengths_and_bytes(values.iter().copied(), &mut lengths, &mut out);
+            put_lengths(values.iter().copied(), Widths::Bits, &mut lengths, &mut out);
+            values.iter().for_each(|value| out.extend_from_slice(value));
             assert_eq!(undelta_lengths(&out), values);
-            out.clear();
-            put_suffixes(values.iter().copied(), &mut lengths, &mut out);
-            assert_eq!(undelta_bytes(&out), values);
+            for widths in [Widths::Bits, Widths::Bytes] {
+                out.clear();
+                put_suffixes(values.iter().copied(), widths, &mut lengths, &mut out);
+                assert_eq!(undelta_bytes(&out), values);
+            }
         }
     }
 }

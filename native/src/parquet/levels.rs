@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use super::Error;
-use super::packing::{bit_width, hybrid, put_run};
+use super::packing::{Runs, bit_width, hybrid, put_run};
 use crate::leaf::{Leaf, Levels};
 
 /// Some of a leaf's slots, and the values in them.
@@ -86,11 +86,14 @@ impl<'a> Slots<'a> {
             let rest = &rep[to..span.slots.end];
             to += rest.iter().position(|&level| level == 0).unwrap_or(rest.len());
         }
+        if to == span.slots.end {
+            return span.clone();
+        }
         self.span(span.values.start, span.slots.start, to)
     }
 
     /// Append the levels of some slots as a data page has them.
-    pub fn encode(self, span: &Span, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
+    pub fn encode(self, span: &Span, runs: Runs, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
         let slots = span.slots.clone();
         match self.levels {
             Levels::Required => {}
@@ -104,15 +107,15 @@ impl<'a> Slots<'a> {
                 for &null in &nulls[first..first + slots.len() - span.values.len()] {
                     scratch[null as usize - slots.start] = 0;
                 }
-                put_levels(out, |out| hybrid(scratch, 1, out));
+                put_levels(out, |out| hybrid(scratch, 1, runs, out));
             }
             Levels::Nested { def, rep } => {
                 if let Some(rep) = rep {
                     let width = bit_width(self.max_rep.into());
-                    put_levels(out, |out| hybrid(&rep[slots.clone()], width, out));
+                    put_levels(out, |out| hybrid(&rep[slots.clone()], width, runs, out));
                 }
                 let width = bit_width(self.max_def.into());
-                put_levels(out, |out| hybrid(&def[slots], width, out));
+                put_levels(out, |out| hybrid(&def[slots], width, runs, out));
             }
         }
     }
@@ -177,7 +180,7 @@ mod tests {
         let span = Slots::of_rows(&leaf, 1..6).unwrap();
         assert_eq!(span, Span { slots: 1..6, values: 1..3 });
         let mut out = Vec::new();
-        Slots::new(&leaf).encode(&span, &mut Vec::new(), &mut out);
+        Slots::new(&leaf).encode(&span, Runs::Short, &mut Vec::new(), &mut out);
         assert_eq!(out[..4], [2, 0, 0, 0]);
         assert_eq!(unhybrid(&out[4..], 1, 5), [0, 0, 1, 1, 0]);
     }

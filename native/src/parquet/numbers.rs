@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::column::{Bounds, Choice, Column, Order};
 use super::delta::{self, Integer, Widths};
-use super::dictionary::{self, Dictionary, Scratch};
+use super::dictionary::{self, Scratch};
 use super::format::{Encoding, PhysicalType};
 use super::packing;
 use crate::leaf::Bits;
@@ -30,6 +30,9 @@ pub trait Number: Copy + PartialOrd + 'static {
     /// What compares as the unsigned number of the same bits does.
     fn unsigned(self) -> Self;
 
+    /// The order of the type, in which every number has a place.
+    fn compare(self, other: Self) -> Ordering;
+
     fn is_nan(self) -> bool;
 
     /// The number itself, or the zero that compares as the least and the greatest zero do.
@@ -46,7 +49,7 @@ const INTEGERS: &[Choice] = &[
 ];
 
 macro_rules! numbers {
-    ($number:ty, $physical:ident, $candidates:expr, $bits:ty; $($method:item)*) => {
+    ($number:ty, $physical:ident, $candidates:expr; $($method:item)*) => {
         impl Number for $number {
             const PHYSICAL_TYPE: PhysicalType = PhysicalType::$physical;
             const CANDIDATES: &'static [Choice] = $candidates;
@@ -68,7 +71,7 @@ macro_rules! numbers {
 
 macro_rules! integers {
     ($number:ty, $physical:ident) => {
-        numbers! { $number, $physical, INTEGERS, $number;
+        numbers! { $number, $physical, INTEGERS;
             fn put_deltas(values: &[Self], widths: Widths, out: &mut Vec<u8>) -> bool {
                 delta::put_integers(values, widths, out);
                 true
@@ -87,6 +90,10 @@ macro_rules! integers {
                 self ^ <$number>::MIN
             }
 
+            fn compare(self, other: Self) -> Ordering {
+                self.cmp(&other)
+            }
+
             #[inline(always)]
             fn is_nan(self) -> bool {
                 false
@@ -101,7 +108,7 @@ macro_rules! integers {
 
 macro_rules! floats {
     ($number:ty, $physical:ident, $bits:ty) => {
-        numbers! { $number, $physical, &DICTIONARIES, $bits;
+        numbers! { $number, $physical, &DICTIONARIES;
             fn put_deltas(_: &[Self], _: Widths, _: &mut Vec<u8>) -> bool {
                 false
             }
@@ -117,6 +124,10 @@ macro_rules! floats {
 
             fn unsigned(self) -> Self {
                 self
+            }
+
+            fn compare(self, other: Self) -> Ordering {
+                self.total_cmp(&other)
             }
 
             #[inline(always)]
@@ -174,7 +185,7 @@ impl<N: Number> Column for &[N] {
         Encoding::Plain
     }
 
-    fn dictionary(self, most: usize, scratch: &mut Scratch) -> Option<Dictionary<N>> {
+    fn dictionary(self, most: usize, scratch: &mut Scratch) -> Option<Vec<N>> {
         dictionary::of_numbers(self, most, scratch)
     }
 
@@ -265,7 +276,7 @@ impl Column for Booleans<'_> {
         Encoding::Plain
     }
 
-    fn dictionary(self, _: usize, _: &mut Scratch) -> Option<Dictionary<bool>> {
+    fn dictionary(self, _: usize, _: &mut Scratch) -> Option<Vec<bool>> {
         None
     }
 

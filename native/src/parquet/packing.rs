@@ -2,10 +2,24 @@
 
 use super::thrift::varint;
 
-/// A run of equal values shorter than this stays among the packed ones.
-const SHORTEST_RUN: usize = 8;
-/// In whole bytes, the compressor does better with one long stretch of packed values.
-const SHORTEST_RUN_OF_BYTES: usize = 64;
+/// Which runs of equal values are written as runs. The others stay among the packed values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Runs {
+    /// Those that are shorter so.
+    Short,
+    /// Long ones: a compressor does better with one long stretch of packed values.
+    Long,
+}
+
+impl Runs {
+    /// The bytes that a run must have when it is packed.
+    fn shortest(self) -> usize {
+        match self {
+            Self::Short => 4,
+            Self::Long => 128,
+        }
+    }
+}
 
 /// The bits that `greatest` needs.
 pub fn bit_width(greatest: u64) -> usize {
@@ -82,8 +96,8 @@ fn pack_bits<C: Code>(values: &[C], width: usize, nbytes: usize, out: &mut Vec<u
 }
 
 /// Append values of `width` bits as Parquet's hybrid of runs and packed groups of eight.
-pub fn hybrid<C: Code>(values: &[C], width: usize, out: &mut Vec<u8>) {
-    let shortest = if width.is_multiple_of(8) { SHORTEST_RUN_OF_BYTES } else { SHORTEST_RUN };
+pub fn hybrid<C: Code>(values: &[C], width: usize, runs: Runs, out: &mut Vec<u8>) {
+    let shortest = (8 * runs.shortest()).div_ceil(width).max(8);
     let (mut packed_from, mut at) = (0, 0);
     while let Some(group) = values.get(at..at + 8) {
         let first = group[0];
@@ -136,11 +150,13 @@ pub mod tests {
             let mask = u32::MAX >> (32 - width);
             for run in [1, 3, 7, 8, 9, 20, 63, 64, 200] {
                 for length in [0, 1, 7, 8, 9, 64, 65, 1000] {
-                    let value = |i: usize| (i / run) as u32 % 5 * 0x1234_5679 & mask;
+                    let value = |i: usize| ((i / run) as u32 % 5 * 0x1234_5679) & mask;
                     let values: Vec<u32> = (0..length).map(value).collect();
-                    let mut out = Vec::new();
-                    hybrid(&values, width, &mut out);
-                    assert_eq!(unhybrid(&out, width, length), values, "{width} {run} {length}");
+                    for runs in [Runs::Short, Runs::Long] {
+                        let mut out = Vec::new();
+                        hybrid(&values, width, runs, &mut out);
+                        assert_eq!(unhybrid(&out, width, length), values, "{width} {run} {length}");
+                    }
                 }
             }
         }
@@ -149,7 +165,7 @@ pub mod tests {
     #[test]
     fn equal_values_are_one_run() {
         let mut out = Vec::new();
-        hybrid(&[9u8; 10], 8, &mut out);
+        hybrid(&[9u8; 10], 8, Runs::Long, &mut out);
         assert_eq!(out, [20, 9]);
     }
 }

@@ -43,7 +43,6 @@ impl Pages {
     pub fn clear(&mut self) {
         self.pages.clear();
         self.encoded.clear();
-        self.compressed.clear();
     }
 
     /// Add a page, whose bytes `encode` appends; it returns their encoding.
@@ -73,23 +72,30 @@ impl Pages {
         self.pages.first().is_some_and(|page| page.page_type == PageType::Dictionary)
     }
 
-    /// Compress all pages; return whether that makes them smaller.
-    fn compress(&mut self, compressor: &mut Compressor) -> Result<bool, Error> {
+    /// Compress all pages; return their bytes if these are fewer.
+    fn compress(&mut self, compressor: &mut Compressor) -> Result<Option<usize>, Error> {
         if compressor.codec() == Codec::Uncompressed || self.encoded.len() < TOO_SMALL_TO_COMPRESS {
-            return Ok(false);
+            return Ok(None);
         }
+        let mut end = 0;
         for page in &mut self.pages {
-            let start = self.compressed.len();
-            compressor.compress(&self.encoded[page.encoded.clone()], &mut self.compressed)?;
-            page.compressed = start..self.compressed.len();
+            let encoded = &self.encoded[page.encoded.clone()];
+            let size = compressor.compress(encoded, &mut self.compressed, end)?;
+            page.compressed = end..end + size;
+            end += size;
         }
-        Ok(self.compressed.len() < self.encoded.len())
+        Ok((end < self.encoded.len()).then_some(end))
+    }
+
+    /// The bytes of all pages before they are compressed.
+    pub fn encoded_size(&self) -> usize {
+        self.encoded.len()
     }
 
     /// The bytes that all pages will take, but for their headers.
     pub fn compressed_size(&mut self, compressor: &mut Compressor) -> Result<usize, Error> {
-        let is_compressed = self.compress(compressor)?;
-        Ok(if is_compressed { self.compressed.len() } else { self.encoded.len() })
+        let size = self.compress(compressor)?;
+        Ok(size.unwrap_or(self.encoded.len()))
     }
 
     /// Compress all pages and append them to a file.
@@ -98,7 +104,7 @@ impl Pages {
         compressor: &mut Compressor,
         file: &mut Vec<u8>,
     ) -> Result<Placed, Error> {
-        let is_compressed = self.compress(compressor)?;
+        let is_compressed = self.compress(compressor)?.is_some();
         let start = file.len();
         let mut encoded_size = 0;
         let (mut dictionary_offset, mut data_offset) = (None, None);

@@ -1,7 +1,5 @@
 //! Thrift's compact protocol, as much as page headers and footers need. It only writes.
 
-const TRUE: u8 = 1;
-const FALSE: u8 = 2;
 const I32: u8 = 5;
 const I64: u8 = 6;
 const BINARY: u8 = 8;
@@ -21,10 +19,6 @@ impl<'o> Struct<'o> {
     pub fn append(out: &'o mut Vec<u8>, write: impl FnOnce(&mut Struct<'_>)) {
         write(&mut Struct { out, last_id: 0 });
         out.push(0);
-    }
-
-    pub fn boolean(&mut self, id: u8, value: bool) {
-        self.head(id, if value { TRUE } else { FALSE });
     }
 
     pub fn i32(&mut self, id: u8, value: i32) {
@@ -117,11 +111,10 @@ mod tests {
         let mut out = Vec::new();
         Struct::append(&mut out, |fields| {
             fields.i32(1, -1);
-            fields.boolean(3, true);
             fields.structure(7, |inner| inner.binary(2, b"ab"));
             fields.i64(9, 300);
         });
-        assert_eq!(out, [0x15, 1, 0x21, 0x4c, 0x28, 2, b'a', b'b', 0, 0x26, 0xd8, 4, 0]);
+        assert_eq!(out, [0x15, 1, 0x6c, 0x28, 2, b'a', b'b', 0, 0x26, 0xd8, 4, 0]);
     }
 
     #[test]

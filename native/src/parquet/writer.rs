@@ -12,6 +12,7 @@ use super::footer::{ColumnChunk, File, Statistics, put_footer};
 use super::format::Encoding;
 use super::levels::{Slots, Span};
 use super::numbers::Booleans;
+use super::packing::Runs;
 use super::{Error, LeafPlan, Source};
 use crate::leaf::{Leaf, Values};
 
@@ -21,7 +22,7 @@ const SAMPLE_ROWS: usize = 20_000;
 /// Encodings are chosen again when a file has so many times the rows of the one they are from.
 const RELEARN: usize = 8;
 /// With fewer rows everything is `PLAIN`: what other encodings save is less than what they add.
-const FEW_ROWS: usize = 32;
+const FEW_ROWS: usize = 8;
 
 /// Writes the files of one topic. One thread at a time has it.
 pub struct Writer {
@@ -60,7 +61,10 @@ impl Writer {
         let columns = Columns {
             choices: vec![Choice::DICTIONARY; plans.len()],
             compressor: Compressor::new(compression)?,
-            chunk: Chunk::default(),
+            chunk: Chunk::new(match compression {
+                Compression::None => Runs::Short,
+                _ => Runs::Long,
+            }),
             row_numbers: Vec::new(),
         };
         Ok(Self { plans, schema_elements, created_by, learned_rows: 0, columns })
@@ -70,11 +74,6 @@ impl Writer {
     pub fn prefers_dictionary(&self, leaf: usize) -> bool {
         let choice = self.columns.choices.get(leaf);
         choice.is_some_and(|choice| choice.encoding == Encoding::RleDictionary)
-    }
-
-    #[doc(hidden)]
-    pub fn choice(&self, leaf: usize) -> String {
-        format!("{:?}", self.columns.choices[leaf])
     }
 
     /// Return a file with some rows of all leaves, which are in the order of the plans.
