@@ -1,4 +1,4 @@
-"""Arrow data of every type, honest and with lies, read in child processes."""
+"""Arrow data of every type, honest and forged, read in child processes."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ if TYPE_CHECKING:
 TRIALS, SEGMENTS = 20_000, 5_000
 
 
-def test_arrow_data_is_read_as_it_was_sent_or_refused_by_its_place(
+def test_arrow_data_is_read_as_it_was_sent_or_refused_with_its_address(
     record_property: Callable[[str, object], None],
 ) -> None:
-    """Each message lies between two honest ones, which are read whole.
+    """Every message lies between two honest ones, which are read completely.
 
-    No trial ends its process, takes long, hands out what is not valid, or raises anything but the
-    package's error of the message's place; an honest message is read as it was sent.
+    No trial aborts its process, takes too long, returns invalid data, or raises anything but the
+    package's error with the message's address. An honest message is read as it was sent.
     """
     _check(*hostile_arrow.run(0, TRIALS), TRIALS, record_property)
 
 
-def test_a_segment_whose_footer_lies_of_its_types_is_read_or_refused_by_its_place(
+def test_a_segment_with_false_types_in_its_footer_is_read_or_refused_with_its_address(
     record_property: Callable[[str, object], None],
 ) -> None:
-    found, wrong = hostile_arrow.run(0, SEGMENTS, hostile_schema.__file__)
-    _check(found, wrong, SEGMENTS, record_property)
+    outcomes, wrong = hostile_arrow.run(0, SEGMENTS, hostile_schema.__file__)
+    _check(outcomes, wrong, SEGMENTS, record_property)
 
 
 def _check(
-    found: Counter[str],
+    outcomes: Counter[str],
     wrong: list[str],
     trials: int,
     record_property: Callable[[str, object], None],
 ) -> None:
-    record_property("trials", dict(found))
-    print(dict(found))  # noqa: T201 - how many trials came to what
+    record_property("trials", dict(outcomes))
+    print(dict(outcomes))  # noqa: T201 - the number of trials by outcome
     assert wrong == []
-    assert found.total() == trials
-    assert min(found["honest"], found["reported"], found["read"]) > trials // 20
+    assert outcomes.total() == trials
+    assert min(outcomes["honest"], outcomes["reported"], outcomes["read"]) > trials // 20

@@ -410,7 +410,7 @@ def test_every_optional_field_may_be_left_out(version: str, index: bool) -> None
         file = File.load(of.value)
         _, struct, each = list(optional(file))[number]
         struct.remove(each)
-        one = replace(of, value=file.settle().bytes())
+        one = replace(of, value=file.correct().bytes())
         assert segment(one).to_table().equals(table), (name, fid)
         found = segment(one).statistics(["n", "s"])
         assert found is not None
@@ -512,7 +512,7 @@ def read(data: bytes, start: int) -> tuple[page_header.PageHeader, int] | None:
 
 def test_a_topic_full_of_damage_is_a_stream_of_reports_among_good_records() -> None:
     """The long form of this is in tests/faults."""
-    outcome = hostile.main(400, 200)["found"]
+    outcome = hostile.main(400, 200)["outcomes"]
     for name, counts in outcome.items():
         cases = counts.get("reported", 0) + counts.get("harmless", 0)
         assert counts == {**counts, "neighbours": cases + 1}, name
