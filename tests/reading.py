@@ -21,12 +21,11 @@ def everything(
     retries: bool = False,
     **settings: Any,
 ) -> Iterator[Any]:
-    """Yield each message that a topic, or some of its partitions, holds now.
+    """Yield all messages of a topic, or of some of its partitions, up to their ends.
 
-    Those of a partition come in the order of their offsets.
-
-    This package's consumer yields records. An error other than a partition's end fails the test;
-    with `retries` only one that librdkafka does not retry.
+    Messages of one partition come in the order of their offsets. This package's consumer yields
+    records. An error other than a partition's end fails the test; with `retries` only an error that
+    librdkafka does not retry.
     """
     config = {
         "bootstrap.servers": servers,
@@ -59,5 +58,5 @@ def everything(
 
 
 def numbers(servers: str, topic: str) -> list[int]:
-    """Return the numbers that the records of a topic hold in their column `n`, sorted."""
+    """Return the values of a topic's column `n`, sorted."""
     return sorted(each.value()["n"] for each in everything(servers, topic))

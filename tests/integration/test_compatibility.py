@@ -29,16 +29,16 @@ pytestmark = pytest.mark.kafka
 
 @pytest.fixture(scope="module")
 def topics(kafka: LocalKafka) -> dict[tuple[str, str], str]:
-    """A topic of each kind from each producer."""
+    """Topics of every producer with every content."""
     return fill_all(kafka, "matrix")
 
 
 @pytest.mark.parametrize("consumer", CONSUMERS)
-@pytest.mark.parametrize(("producer", "kind"), CELLS)
+@pytest.mark.parametrize(("producer", "content"), CELLS)
 def test_every_consumer_reads_what_every_producer_wrote(
-    kafka: LocalKafka, topics: Any, producer: str, kind: str, consumer: str
+    kafka: LocalKafka, topics: Any, producer: str, content: str, consumer: str
 ) -> None:
-    check(kafka.bootstrap_servers, consumer, topics[producer, kind], kind)
+    check(kafka.bootstrap_servers, consumer, topics[producer, content], content)
 
 
 @pytest.mark.parametrize(("before", "after"), list(itertools.product(CONSUMERS, repeat=2)))

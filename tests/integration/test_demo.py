@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import psutil
 import pytest
 from confluent_kafka.admin import AdminClient
-from support import eventually, gone
+from support import eventually, has_ended
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +77,7 @@ class Demo:
             self.look()
 
     def leaves_nothing(self) -> bool:
-        eventually(lambda: all(map(gone, self.seen)), seconds=10)
+        eventually(lambda: all(map(has_ended, self.seen)), seconds=10)
         return bool(self.seen) and not list((self.folder / "temporary").iterdir())
 
 

@@ -19,7 +19,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
-from support import eventually, gone
+from support import eventually, has_ended
 
 from columnar_kafka.local import EmbeddedKafka, LocalKafka, LocalKafkaError
 from columnar_kafka.local import kafka as local_kafka
@@ -90,9 +90,9 @@ def test_a_topic_has_the_partitions_and_configuration_asked_for(kafka: LocalKafk
 def test_nothing_is_left_after_close() -> None:
     with LocalKafka() as kafka:
         pid, directory = kafka.nodes[0].pid, kafka.directory
-        assert not gone(pid)
+        assert not has_ended(pid)
         assert directory.exists()
-    assert gone(pid)
+    assert has_ended(pid)
     assert not directory.exists()
     kafka.close()
 
@@ -105,9 +105,9 @@ def test_nothing_is_left_after_kill_9_of_the_process_that_started_them() -> None
     ) as starter:
         assert starter.stdout is not None
         pids, directory = json.loads(starter.stdout.readline())
-        assert not any(gone(pid) for pid in pids)
+        assert not any(has_ended(pid) for pid in pids)
         starter.kill()
-    eventually(lambda: all(gone(pid) for pid in pids))
+    eventually(lambda: all(has_ended(pid) for pid in pids))
     eventually(lambda: not Path(directory).exists())
 
 
@@ -119,7 +119,7 @@ def test_a_killed_node_comes_back_with_its_address_and_data() -> None:
         send(kafka, "kept", b"before the crash")
         crashed = node.pid
         node.kill()
-        assert gone(crashed)
+        assert has_ended(crashed)
         assert not node.running
         node.start()
         assert receive(kafka, "kept", 1) == [b"before the crash"]
@@ -137,7 +137,7 @@ def test_a_suspended_node_answers_nothing_until_it_is_resumed_and_can_be_closed(
         node.resume()
         assert admin.list_topics(timeout=10).brokers
         node.suspend()
-    assert gone(node.pid)
+    assert has_ended(node.pid)
 
 
 @pytest.mark.kafka
@@ -222,7 +222,7 @@ def test_the_embedded_kafka_says_why_it_made_no_topic(embedded: EmbeddedKafka) -
 def test_the_embedded_kafka_is_gone_after_close() -> None:
     with EmbeddedKafka() as embedded:
         pid = embedded.pid
-    assert gone(pid)
+    assert has_ended(pid)
     embedded.close()
     with pytest.raises(RuntimeError, match="not started"):
         _ = embedded.bootstrap_servers

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from support import eventually, gone
+from support import eventually, has_ended
 
 from columnar_kafka.local import guard
 from columnar_kafka.local.process import GuardedProcess
@@ -85,7 +85,7 @@ def test_end_of_stdin_ends_the_command(guarded: Start) -> None:
     child = child_of(process)
     close_stdin(process)
     assert process.wait(10) == 128 + signal.SIGTERM
-    assert gone(child.pid)
+    assert has_ended(child.pid)
 
 
 def test_a_command_that_ignores_term_is_killed_after_the_grace_period(guarded: Start) -> None:
@@ -102,7 +102,7 @@ def test_a_suspended_command_is_ended_too(guarded: Start) -> None:
     child.suspend()
     close_stdin(process)
     assert process.wait(10) == 128 + signal.SIGKILL
-    assert gone(child.pid)
+    assert has_ended(child.pid)
 
 
 def test_what_the_command_started_ends_with_it(guarded: Start) -> None:
@@ -110,7 +110,7 @@ def test_what_the_command_started_ends_with_it(guarded: Start) -> None:
     grandchild = int(first_line(process))
     close_stdin(process)
     process.wait(10)
-    eventually(lambda: gone(grandchild))
+    eventually(lambda: has_ended(grandchild))
 
 
 def test_term_to_the_guard_ends_the_command(guarded: Start) -> None:
@@ -118,7 +118,7 @@ def test_term_to_the_guard_ends_the_command(guarded: Start) -> None:
     child = child_of(process)
     process.terminate()
     assert process.wait(10) == 128 + signal.SIGTERM
-    assert gone(child.pid)
+    assert has_ended(child.pid)
 
 
 def test_ctrl_c_in_the_terminal_reaches_neither_guard_nor_command(guarded: Start) -> None:
@@ -156,14 +156,14 @@ def test_a_killed_starter_takes_the_command_with_it(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as starter:
         pid = int(first_line(starter))
         starter.kill()
-    eventually(lambda: gone(pid))
+    eventually(lambda: has_ended(pid))
 
 
 def test_close_ends_the_command_even_when_its_guard_was_killed(tmp_path: Path) -> None:
     process = GuardedProcess(SLEEP, log=tmp_path / "log")
     psutil.Process(psutil.Process(process.pid).ppid()).kill()
     process.close()
-    assert gone(process.pid)
+    assert has_ended(process.pid)
 
 
 def test_close_twice_is_harmless(tmp_path: Path) -> None:

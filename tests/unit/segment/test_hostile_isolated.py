@@ -304,7 +304,7 @@ def parent(code: str) -> subprocess.Popen[str]:
     )
 
 
-def gone(pid: int) -> bool:
+def has_ended(pid: int) -> bool:
     """Wait for the end of a process that is not our child; False if it does not come."""
     deadline = time.monotonic() + 60
     while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
@@ -324,7 +324,7 @@ def test_nothing_is_left_when_the_parent_ends(end: str) -> None:
     with parent(f"segment(decoder).verify()\n{SHOW}\n{end}") as process:
         out, _ = process.communicate(timeout=60)
     assert process.returncode == 0
-    assert gone(int(out))
+    assert has_ended(int(out))
 
 
 def test_nothing_is_left_when_the_parent_is_killed() -> None:
@@ -333,7 +333,7 @@ def test_nothing_is_left_when_the_parent_is_killed() -> None:
         child = int(process.stdout.readline())
         process.kill()
         process.wait()
-    assert gone(child)
+    assert has_ended(child)
 
 
 def test_nothing_is_left_when_the_parent_is_killed_while_it_waits() -> None:
@@ -356,7 +356,7 @@ def test_nothing_is_left_when_the_parent_is_killed_while_it_waits() -> None:
     with parent(code) as process:
         out, _ = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL
-    assert gone(int(out))
+    assert has_ended(int(out))
 
 
 def test_a_fork_is_refused_and_holds_nothing() -> None:
@@ -387,6 +387,6 @@ def test_a_fork_is_refused_and_holds_nothing() -> None:
     try:
         assert refused == "a consumer cannot be used in a forked child: make another there"
         assert child == same_child
-        assert gone(int(child))
+        assert has_ended(int(child))
     finally:
         os.kill(int(copy), signal.SIGKILL)
