@@ -45,14 +45,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def examples(count: int) -> int:
-    """Return how many examples a test tries: `count` with ``--hypothesis-profile long``.
+def is_long() -> bool:
+    """Whether tests try all they can: `make faults` has ``--hypothesis-profile long``."""
+    return settings.get_current_profile_name() == "long"
 
-    Otherwise a quarter, as in `make test`, and at least 5.
-    """
-    if settings.get_current_profile_name() == "long":
-        return count
-    return max(5, count // 4)
+
+def examples(count: int) -> int:
+    """Return how many examples a test tries: `count`, or in `make test` a quarter of them."""
+    return count if is_long() else max(5, count // 4)
+
+
+def places(count: int) -> range:
+    """Return at which of `count` places a test does harm: all, or in `make test` every fourth."""
+    return range(0, count, 1 if is_long() else 4)
 
 
 def eventually(condition: Callable[[], T], *, seconds: float = 20.0) -> T:

@@ -15,7 +15,7 @@ import tables
 from confluent_kafka import OFFSET_STORED, KafkaError, KafkaException, TopicPartition
 from interrupting import Interrupted, Interrupter
 from segments import segment
-from support import examples
+from support import examples, places
 
 from columnar_kafka import SegmentError, position
 from columnar_kafka.config import DecodeLimits
@@ -279,6 +279,7 @@ SCRIPTS: dict[str, Script] = {
 PLACES = examples(25)  # of hundreds
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("again", [0, 1, 3, 17])
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
 def test_wherever_it_is_interrupted_each_record_comes_once(
@@ -318,6 +319,7 @@ MOVES: dict[str, tuple[Any, list[int], list[int]]] = {  # read next: when it is 
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MOVES)
 def test_wherever_it_is_interrupted_a_consumer_has_moved_or_not(name: str) -> None:
     move, done, not_done = MOVES[name]
@@ -326,7 +328,7 @@ def test_wherever_it_is_interrupted_a_consumer_has_moved_or_not(name: str) -> No
     for start in (0, 3, 6):
         tables.put(fake, tables.numbers(start))
 
-    def moved(places: set[int]) -> int:
+    def moved(at: set[int]) -> int:
         consumer = tables.begin(fake, **{"enable.auto.commit": False})
         assert [each.value()["n"] for each in consumer.consume(4, 5)] == [0, 1, 2, 3]
         if name == "resume":
@@ -336,18 +338,18 @@ def test_wherever_it_is_interrupted_a_consumer_has_moved_or_not(name: str) -> No
             sys.modules["columnar_kafka.consuming.consumer"],
             commits,
             group_membership,
-            places=places,
+            places=at,
         )
         with suppress(Interrupted):
             interrupter.run(lambda: move(consumer))
         left = [each.value()["n"] for each in consumer.consume(9, 0.02)]
-        assert left in ((done, not_done) if places else (done,)), places
+        assert left in ((done, not_done) if at else (done,)), at
         consumer.close()
         return interrupter.count
 
     count = moved(set())
     assert count > 3
-    for place in range(count):
+    for place in places(count):
         moved({place})
 
 
@@ -369,6 +371,7 @@ def values_of(taken: Any) -> list[int]:
     return [each.value()["n"] for each in messages]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", TAKES)
 def test_wherever_a_consumers_call_is_interrupted_it_loses_nothing(name: str) -> None:
     """A callback has raised before: that is raised, or kept, and costs no record either."""
@@ -377,7 +380,7 @@ def test_wherever_a_consumers_call_is_interrupted_it_loses_nothing(name: str) ->
     for start in (0, 3, 6):
         tables.put(fake, tables.numbers(start))
 
-    def took(places: set[int]) -> int:
+    def took(at: set[int]) -> int:
         consumer = tables.begin(fake, **{"enable.auto.commit": False})
         consumer._errors.append(ZeroDivisionError("of a callback"))
         interrupter = Interrupter(
@@ -385,7 +388,7 @@ def test_wherever_a_consumers_call_is_interrupted_it_loses_nothing(name: str) ->
             sys.modules["columnar_kafka.consuming.consumer"],
             arrow_output,
             callback_errors,
-            places=places,
+            places=at,
         )
         taken = []
         for _ in range(2):
@@ -393,11 +396,11 @@ def test_wherever_a_consumers_call_is_interrupted_it_loses_nothing(name: str) ->
                 taken += values_of(interrupter.run(lambda: TAKES[name](consumer)))
         consumer._errors.clear()
         left = [each.value()["n"] for each in consumer.consume(99, 0.02)]
-        assert taken + left == list(range(9)), places
+        assert taken + left == list(range(9)), at
         consumer.close()
         return interrupter.count
 
     count = took(set())
     assert count > 3
-    for place in range(count):
+    for place in places(count):
         took({place})
