@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import TopicPartition
 from hostile import sent
+from support import places
 
 from columnar_kafka import ColumnarError, ConfigError, SegmentError
 from columnar_kafka.config import DecodeLimits
@@ -206,9 +207,12 @@ def test_a_limit_that_is_none_is_refused(key: str, value: Any, says: str) -> Non
 
 
 @LINUX
+@pytest.mark.long
 def test_a_hostile_topic_in_a_child_is_a_stream_of_reports() -> None:
     decoder = IsolatedDecoder()
-    bombs = (bomb() for bomb in hostile.BOMBS.values())
-    found = hostile.consume(hostile.ordinary("zstd"), bombs, decoder=decoder)
+    bombs = list(hostile.BOMBS.values())
+    some = places(len(bombs))
+    cases = (bombs[place]() for place in some)
+    found = hostile.consume(hostile.ordinary("zstd"), cases, decoder=decoder)
     decoder.close()
-    assert found == {"neighbours": len(hostile.BOMBS) + 1, "reported": len(hostile.BOMBS)}
+    assert found == {"neighbours": len(some) + 1, "reported": len(some)}
