@@ -88,7 +88,7 @@ class Cluster:
         assert producer.flush(20) == 0
 
     def transactions_ended(self, topic: str) -> None:
-        """Wait until no transaction is open: Kafka answers a commit before its marker is written."""
+        """Wait until no transaction is open: Kafka answers a commit before it writes the marker."""
         readers = [self.consumer(isolation__level=f"read_{how}committed") for how in ("", "un")]
         at = TopicPartition(topic, 0)
         eventually(lambda: len({each.get_watermark_offsets(at, 20) for each in readers}) == 1)
