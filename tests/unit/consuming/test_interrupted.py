@@ -323,14 +323,20 @@ MOVES: dict[str, tuple[Any, list[int], list[int]]] = {  # read next: when it is 
 }
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", MOVES)
-def test_wherever_it_is_interrupted_a_consumer_has_moved_or_not(name: str) -> None:
-    move, done, not_done = MOVES[name]
+def three_segments() -> FakeKafka:
+    """Return a cluster with the numbers 0 to 8."""
     fake = FakeKafka()
     fake.create_topic("t", 1)
     for start in (0, 3, 6):
         tables.put(fake, tables.numbers(start))
+    return fake
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", MOVES)
+def test_wherever_it_is_interrupted_a_consumer_has_moved_or_not(name: str) -> None:
+    move, done, not_done = MOVES[name]
+    fake = three_segments()
 
     def moved(at: set[int]) -> int:
         consumer = tables.begin(fake, **{"enable.auto.commit": False})
@@ -379,10 +385,7 @@ def values_of(taken: Any) -> list[int]:
 @pytest.mark.parametrize("name", TAKES)
 def test_wherever_a_consumers_call_is_interrupted_it_loses_nothing(name: str) -> None:
     """A callback has raised before: that is raised, or kept, and costs no record either."""
-    fake = FakeKafka()
-    fake.create_topic("t", 1)
-    for start in (0, 3, 6):
-        tables.put(fake, tables.numbers(start))
+    fake = three_segments()
 
     def took(at: set[int]) -> int:
         consumer = tables.begin(fake, **{"enable.auto.commit": False})
