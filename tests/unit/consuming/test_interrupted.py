@@ -340,7 +340,7 @@ def test_wherever_it_is_interrupted_a_consumer_has_moved_or_not(name: str) -> No
 
     def moved(at: set[int]) -> int:
         consumer = tables.begin(fake, **{"enable.auto.commit": False})
-        assert [each.value()["n"] for each in consumer.consume(4, 5)] == [0, 1, 2, 3]
+        assert [each.value()["n"] for each in consumer.consume(4, 60)] == [0, 1, 2, 3]
         if name == "resume":
             consumer.pause([T0])
         interrupter = Interrupter(

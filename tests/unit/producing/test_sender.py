@@ -526,7 +526,7 @@ def test_the_thread_outlives_what_one_look_did_to_it(caplog: pytest.LogCaptureFi
     pipeline.numbers(0)
     pipeline.sender.start()
     try:
-        assert pipeline.broker.poll(10) == 1
+        assert pipeline.broker.poll(60) == 1
     finally:
         pipeline.sender.stop()
     assert "columnar-kafka's sender failed; it goes on" in caplog.text
