@@ -231,7 +231,7 @@ def test_records_come_as_the_consumers_do(kafka: FakeKafka, make: Any, rows: int
     async def main() -> None:
         async with make() as consumer:
             await consumer.subscribe(["t"])
-            one = await consumer.poll(10)
+            one = await consumer.poll(60)
             six = await consumer.consume(10, timeout=0.3)
             assert [number(each) for each in [one, *six]] == list(range(7))
             assert one.offset() == (pack(0, 0, 3) if rows else pack(0))
@@ -249,7 +249,7 @@ def test_with_encoding_none_a_segment_is_a_message(kafka: FakeKafka, make: Any) 
     async def main() -> None:
         async with make(columnar__encoding="none") as consumer:
             await consumer.subscribe(["t"])
-            message = await consumer.poll(10)
+            message = await consumer.poll(60)
             assert message.value()[:4] == b"PAR1"
             assert message.offset() == 0
             with pytest.raises(ConfigError):
@@ -284,9 +284,9 @@ def test_a_bad_segment_is_an_error_and_the_next_call_goes_on(kafka: FakeKafka, m
             assert await consumer.poll_segment(10) is not None
             with pytest.raises(SegmentError):
                 await consumer.poll_segment(10)
-            assert number(await consumer.poll(10)) == 2
+            assert number(await consumer.poll(60)) == 2
             await consumer.seek(place(start(1)))
-            bad, after = await consumer.consume(2, 10)
+            bad, after = await consumer.consume(2, 60)
             assert bad.error().code() == KafkaError._BAD_MSG
             assert number(after) == 2
 
@@ -329,7 +329,7 @@ class Gate:
             if not self.shut:
                 return method(*args)
             self.entered.set()
-            assert self.go.wait(20)
+            assert self.go.wait(60)
             self.shut = False
             return method(*args)
 
@@ -376,7 +376,7 @@ def test_what_a_cancelled_consume_had_taken_is_not_committed(
         async with make(gate.over, auto__commit__interval__ms=0) as consumer:
             await consumer.subscribe(["t", "u"])
             one = await consumer.poll()
-            await gate.cancel(consumer.consume(7, 10))
+            await gate.cancel(consumer.consume(7, 60))
             await consumer.commit(asynchronous=False)
             other = {"t": "u", "u": "t"}[one.topic()]
             places = await consumer.committed([place(topic=one.topic()), place(topic=other)])
@@ -384,7 +384,7 @@ def test_what_a_cancelled_consume_had_taken_is_not_committed(
             assert places[1].offset <= start(0)
         async with make() as consumer:
             await consumer.subscribe(["t", "u"])
-            again = await consumer.consume(7, 10)
+            again = await consumer.consume(7, 60)
             assert {(each.topic(), number(each)) for each in again} == {
                 (topic, n) for topic in ("t", "u") for n in range(4)
             } - {(one.topic(), 0)}
@@ -410,9 +410,9 @@ def test_what_was_taken_of_a_partition_that_is_gone_comes_all_the_same(
     async def main() -> None:
         async with make({"consume": taken_away}) as consumer:
             await consumer.assign([place()])
-            await gate.cancel(consumer.consume(4, 10))
+            await gate.cancel(consumer.consume(4, 60))
             assert [at.offset for at in await consumer.committed([place()])] == [pack(1, 1, 2)]
-            found = [*await consumer.consume(3, 10), await consumer.poll()]
+            found = [*await consumer.consume(3, 60), await consumer.poll()]
             assert [number(each) for each in found] == [0, 1, 2, 3]
             assert await consumer.consume(1, 0) == []
 
@@ -471,7 +471,7 @@ def test_what_a_cancelled_consume_had_taken_is_not_committed_while_it_waits(
                 await asyncio.wait_for(consumer.consume(1000), 0.5)
         async with make() as another:
             await another.subscribe(["t"])
-            assert [number(each) for each in await another.consume(3, 10)] == [0, 1, 2]
+            assert [number(each) for each in await another.consume(3, 60)] == [0, 1, 2]
 
     run_coroutine(main)
 

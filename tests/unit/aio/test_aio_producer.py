@@ -866,7 +866,7 @@ def test_a_loop_that_is_closed_loses_no_record(kafka: FakeKafka, make: Any) -> N
     producer = run_coroutine(main)
     poller = producer._poller._thread
     del producer
-    poller.join(10)
+    poller.join(60)
     assert numbers(kafka) == [1]
 
 

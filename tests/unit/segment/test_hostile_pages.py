@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hostile import MIB, File, Sent, changed, field, sent
+from support import examples
 
 from columnar_kafka import Segment, SegmentError
 from columnar_kafka.config import DecodeLimits
@@ -510,9 +511,10 @@ def read(data: bytes, start: int) -> tuple[page_header.PageHeader, int] | None:
 # --- a topic of them ------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_topic_full_of_damage_is_a_stream_of_reports_among_good_records() -> None:
-    """The long form of this is in tests/faults."""
-    outcome = hostile.main(400, 200)["outcomes"]
+    """In tests/faults there are many more, and they may take little memory."""
+    outcome = hostile.main(examples(400), examples(200))["outcomes"]
     for name, counts in outcome.items():
         cases = counts.get("reported", 0) + counts.get("harmless", 0)
         assert counts == {**counts, "neighbours": cases + 1}, name

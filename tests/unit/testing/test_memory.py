@@ -117,7 +117,7 @@ def test_a_poll_that_waits_is_woken_by_an_acknowledgement(
     polling = threading.Thread(target=producer.poll, args=(-1,))
     polling.start()
     send(producer, acks)
-    polling.join(10)
+    polling.join(60)
     assert acks == [(None, b"v", 0)]
 
 
@@ -335,7 +335,7 @@ def test_a_poll_that_waits_is_woken_by_a_message(
     polling = threading.Thread(target=lambda: found.append(consumer.poll(-1)))
     polling.start()
     kafka.append("t", 1, b"v")
-    polling.join(10)
+    polling.join(60)
     assert [message.value() for message in found] == [b"v"]
 
 
