@@ -192,6 +192,26 @@ def test_a_producer_that_waits_keeps_no_other_from_sending(embedded: EmbeddedKaf
     assert numbers(servers, "exit-healthy") == list(range(1000))
 
 
+def test_the_first_conversion_may_take_longer_than_kafka_may(embedded: EmbeddedKafka) -> None:
+    """As it does on a busy machine, where pyarrow imports pandas in it."""
+    servers = embedded.bootstrap_servers
+    code = """
+        from columnar_kafka.producing.segmenter import Segmenter
+        convert = Segmenter.convert
+        def slow(*args):
+            time.sleep(3 * lifecycle._GRACE)
+            return convert(*args)
+        Segmenter.convert = slow
+        producer = send(make(sys.argv[1]))
+        when_it_flushes(signal.raise_signal, signal.SIGINT)
+        producer.flush()
+    """
+    with Program(code, servers) as program:
+        status, _, errors = program.end()
+    assert status in (-signal.SIGINT, 1), errors
+    assert numbers(servers, "orders") == list(range(1000)), errors
+
+
 def test_closing_after_an_interrupted_flush_reports_every_record() -> None:
     """Also where the program goes on: what nobody takes is purged."""
     code = """

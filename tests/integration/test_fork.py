@@ -87,7 +87,7 @@ USES = {
     "produce, no schema": "producer.produce('another', b'plain')",
     "produce_batch": "producer.produce_batch(sys.argv[2], [{'value': {'n': 1}}])",
     "produce_batch, no schema": "producer.produce_batch('another', [{'value': b'plain'}])",
-    "produce_arrow": "producer.produce_arrow(sys.argv[2], pa.table({'n': [1]}))",
+    "produce_arrow": "producer.produce_arrow(sys.argv[2], table)",
     "poll": "producer.poll(10)",
     "flush": "producer.flush(10)",
     "len": "len(producer)",
@@ -114,12 +114,13 @@ IN_CHILDREN = """
     metadata = consumer.consumer_group_metadata()
     consumer.close()
     send(producer, range(100))
+    table = pa.table({"n": [1]})  # imports pandas, once for all children
     for use in sys.argv[3:]:
         child = os.fork()
         if child:
             wait_for(child)
             continue
-        signal.alarm(5)  # it may hang
+        signal.alarm(60)  # it may hang
         seconds = []
         for _ in range(3):
             since = time.monotonic()
