@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from columnar_kafka.demo import flights as flights_data
@@ -19,16 +19,19 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
+    from support import TopicFactory
 
 _numbers = itertools.count(1)
 
-settings.register_profile("long", max_examples=300)
-
-
-class TopicFactory(Protocol):
-    """Creates a topic and returns its name; for the annotations of tests."""
-
-    def __call__(self, partitions: int = 1, config: Mapping[str, str] | None = None) -> str: ...
+# No deadline and no health check of speed: they fail on a busy machine.
+for _name, _examples in (("short", 25), ("long", 300)):
+    settings.register_profile(
+        _name,
+        max_examples=_examples,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+settings.load_profile("short")
 
 
 _SPARK = {"test_spark.py", "test_local_spark.py", "test_demo.py", "test_docs.py"}

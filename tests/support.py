@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import psutil
 import pyarrow as pa
@@ -17,6 +17,7 @@ from confluent_kafka.admin import (
     ConfigResource,
     ResourceType,
 )
+from hypothesis import settings
 
 from columnar_kafka.columns.kafka_column import KafkaColumn
 from columnar_kafka.columns.rows_to_columns import RowColumns
@@ -37,11 +38,21 @@ from columnar_kafka.segment.segment import Segment
 from columnar_kafka.testing.memory import MemoryKafka, MemoryProducer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine, Iterator, Mapping
 
     from confluent_kafka import KafkaError, Message
 
 T = TypeVar("T")
+
+
+def examples(count: int) -> int:
+    """Return how many examples a test tries: `count` with ``--hypothesis-profile long``.
+
+    Otherwise a quarter, as in `make test`, and at least 5.
+    """
+    if settings.get_current_profile_name() == "long":
+        return count
+    return max(5, count // 4)
 
 
 def eventually(condition: Callable[[], T], *, seconds: float = 20.0) -> T:
@@ -82,6 +93,12 @@ def gone(pid: int) -> bool:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
+
+
+class TopicFactory(Protocol):
+    """The `topic` fixture: creates a topic and returns its name."""
+
+    def __call__(self, partitions: int = 1, config: Mapping[str, str] | None = None) -> str: ...
 
 
 class Reported(NamedTuple):

@@ -18,8 +18,9 @@ from columnar_kafka import Consumer
 from columnar_kafka.aio import AIOProducer
 
 if TYPE_CHECKING:
+    from support import TopicFactory
+
     from columnar_kafka.local import LocalKafka
-    from tests.conftest import TopicFactory
 
 SCHEMA = pa.schema([pa.field("n", pa.int64(), nullable=False), ("text", pa.string())])
 COUNT = 20_000

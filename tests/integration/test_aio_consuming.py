@@ -15,8 +15,9 @@ from columnar_kafka import Producer
 from columnar_kafka.aio import AIOConsumer, AIOProducer
 
 if TYPE_CHECKING:
+    from support import TopicFactory
+
     from columnar_kafka.local import LocalKafka
-    from tests.conftest import TopicFactory
 
 pytestmark = pytest.mark.kafka
 

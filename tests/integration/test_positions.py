@@ -16,8 +16,9 @@ from columnar_kafka import position
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from support import TopicFactory
+
     from columnar_kafka.local import LocalKafka
-    from tests.conftest import TopicFactory
 
 pytestmark = pytest.mark.kafka
 

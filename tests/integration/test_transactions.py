@@ -18,8 +18,9 @@ import columnar_kafka
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from support import TopicFactory
+
     from columnar_kafka.local import LocalKafka
-    from tests.conftest import TopicFactory
 
 pytestmark = pytest.mark.kafka
 

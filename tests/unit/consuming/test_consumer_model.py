@@ -526,5 +526,5 @@ def test_automatic_commits_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> No
     assert sent == [1, 5]
 
 
-Group.TestCase.settings = settings(stateful_step_count=50, deadline=None)
+Group.TestCase.settings = settings(stateful_step_count=50)
 TestGroup = Group.TestCase

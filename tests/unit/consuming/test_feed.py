@@ -24,6 +24,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from segments import segment
+from support import examples
 
 from columnar_kafka import SegmentError, position
 from columnar_kafka.consuming import fetch_buffer, handout, kafka_message
@@ -1498,5 +1499,5 @@ class Reading(RuleBasedStateMachine):
         assert len(self.reader.feed.buffer.buffered) + parked <= 12
 
 
-Reading.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+Reading.TestCase.settings = settings(max_examples=examples(100), stateful_step_count=40)
 TestReading = Reading.TestCase

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 import tables
 from confluent_kafka import OFFSET_STORED, KafkaError, KafkaException, TopicPartition
-from hypothesis import settings
 from interrupting import Interrupted, Interrupter
 from segments import segment
+from support import examples
 
 from columnar_kafka import SegmentError, position
 from columnar_kafka.config import DecodeLimits
@@ -276,7 +276,7 @@ SCRIPTS: dict[str, Script] = {
     "fetched again": [("take", 4), ("pause", P0), ("pause", P1), ("resume", P0), ("table", 2),
                       ("take", 1), ("pause", P0), ("resume", P1), ("resume", P0), ("table", 9)],
 }  # fmt: skip
-PLACES = 25 if settings.get_current_profile_name() == "long" else 5  # of hundreds
+PLACES = examples(25)  # of hundreds
 
 
 @pytest.mark.parametrize("again", [0, 1, 3, 17])

@@ -14,13 +14,13 @@ import confluent_kafka
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from support import Sent, _records
 
 from columnar_kafka import Producer
 from columnar_kafka.errors import ConfigError, RowError, SchemaError
 from columnar_kafka.position import pack
 from columnar_kafka.producing.arguments import encode_headers
 from columnar_kafka.testing.memory import MemoryKafka, MemoryProducer
-from tests.support import Sent, _records
 
 SCHEMA = pa.schema([pa.field("n", pa.int64(), nullable=False), ("tags", pa.list_(pa.string()))])
 

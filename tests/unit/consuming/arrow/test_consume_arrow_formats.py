@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import examples
 
 from columnar_kafka import SchemaError
 from columnar_kafka.config import DecodeLimits
@@ -249,7 +250,7 @@ def test_types_that_json_cannot_have_are_refused_at_once() -> None:
         Json(pa.schema([("m", pa.map_(pa.string(), pa.int64()))]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     st.lists(
         st.fixed_dictionaries(
@@ -343,7 +344,7 @@ def test_compressed_arrow_data_is_refused_before_it_is_decompressed() -> None:
     assert pa.total_allocated_bytes() == before
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(st.data())
 def test_arrow_data_that_was_changed_is_a_table_or_refused(data) -> None:
     table = pa.table({"n": [1, 2], "s": ["x", None], "l": [[1], []]})
@@ -357,7 +358,7 @@ def test_arrow_data_that_was_changed_is_a_table_or_refused(data) -> None:
 # --- several at once ------------------------------------------------------------------------------
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(st.lists(st.sampled_from([b"\x02", b"\x04", None, b"", b"\x02\x02"]), max_size=30))
 def test_the_first_wrong_value_is_found(values) -> None:
     bad = [n for n, each in enumerate(values) if each in (b"", b"\x02\x02")]
