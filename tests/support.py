@@ -45,14 +45,28 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+WITHOUT_PANDAS = """
+import sys
+class NoPandas:
+    def find_spec(self, name, path=None, target=None):
+        if name == "pandas":
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, NoPandas())
+"""
+"""The beginning of a program in a test: pyarrow imports pandas where it can, for half a second."""
+
+
 def examples(count: int) -> int:
     """Return how many examples a test tries: `count` with ``--hypothesis-profile long``.
 
     Otherwise a quarter, as in `make test`, and at least 5.
     """
-    if settings.get_current_profile_name() == "long":
-        return count
-    return max(5, count // 4)
+    return by_profile(max(5, count // 4), count)
+
+
+def by_profile(short: T, long: T) -> T:
+    """Return `long` with ``--hypothesis-profile long``, as in `make faults`; otherwise `short`."""
+    return long if settings.get_current_profile_name() == "long" else short
 
 
 def eventually(condition: Callable[[], T], *, seconds: float = 20.0) -> T:

@@ -12,6 +12,7 @@ import confluent_kafka
 import pyarrow as pa
 import pytest
 from reading import numbers
+from support import WITHOUT_PANDAS
 
 from columnar_kafka import Producer
 
@@ -61,7 +62,9 @@ def test_a_program_that_just_ends_has_sent_its_records(embedded, topics: list[st
 
 
 # Everything is still buffered when the program ends.
-BEGINNING = """
+BEGINNING = (
+    WITHOUT_PANDAS
+    + """
 import atexit, os, signal, sys, threading, time
 BEFORE
 import pyarrow as pa
@@ -83,6 +86,7 @@ def send(producer, numbers=range(1000)):
     for n in numbers:
         producer.produce(sys.argv[2], {"n": n}, on_delivery=report)
 """
+)
 SENDS = "producer = make(); send(producer)\n"
 STOPPED = """
 def stop(number, frame):

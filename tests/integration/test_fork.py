@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from reading import numbers
+from support import WITHOUT_PANDAS
 
 from columnar_kafka import Consumer
 
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from columnar_kafka.local import EmbeddedKafka
 
 # Python 3.12 and later warn of a fork with threads: librdkafka's and the sender's are there.
-BEGINNING = """
+BEGINNING = (
+    WITHOUT_PANDAS
+    + """
 import multiprocessing, os, signal, sys, time, warnings
 import confluent_kafka
 import pyarrow as pa
@@ -43,6 +46,7 @@ def wait_for(child):
     pid, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0, status
 """
+)
 
 
 def run(servers: str, topic: str, program: str, *arguments: str) -> str:
@@ -114,7 +118,7 @@ IN_CHILDREN = """
     metadata = consumer.consumer_group_metadata()
     consumer.close()
     send(producer, range(100))
-    table = pa.table({"n": [1]})  # imports pandas, once for all children
+    table = pa.table({"n": [1]})
     for use in sys.argv[3:]:
         child = os.fork()
         if child:
