@@ -115,6 +115,12 @@ class TopicFactory(Protocol):
     def __call__(self, partitions: int = 1, config: Mapping[str, str] | None = None) -> str: ...
 
 
+class OnSpark(Protocol):
+    """The `on_spark` fixture: calls a function that uses Spark, and returns its result."""
+
+    def __call__(self, function: Callable[[], T], /) -> T: ...
+
+
 class Reported(NamedTuple):
     """A delivery report, all of it read while its callback ran."""
 

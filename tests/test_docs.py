@@ -22,13 +22,19 @@ def snippets(language: str, page: str = README) -> list[str]:
 
 @pytest.mark.kafka
 @pytest.mark.spark
-def test_the_readmes_snippets_run_one_after_the_other(kafka, spark, tmp_path, capsys) -> None:
+def test_the_readmes_snippets_run_one_after_the_other_on_spark(
+    kafka, spark, on_spark, tmp_path, capsys
+) -> None:
     kafka.create_topic("flights", 1)
     namespace = {"spark": spark}
     for text in snippets("python"):
         there = text.replace("localhost:9092", kafka.bootstrap_servers)
-        there = there.replace('"/lake', f'"{tmp_path}/lake')
-        exec(compile(there, "README.md", "exec"), namespace)
+        there = there.replace('"/lake', f'"{tmp_path}/lake').replace("poll(10)", "poll(60)")
+        code = compile(there, "README.md", "exec")
+        if "spark_sink" in there:
+            on_spark(lambda code=code: exec(code, namespace))
+        else:
+            exec(code, namespace)
     namespace["producer"].close()
     printed = capsys.readouterr().out
     assert "not delivered" not in printed

@@ -11,14 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import (
-    OFFSET_BEGINNING,
-    Consumer,
     KafkaException,
-    Message,
-    Producer,
-    TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from stock_clients import receive, send
 from support import eventually, gone
 
 from columnar_kafka.local import EmbeddedKafka, LocalKafka, LocalKafkaError
@@ -27,7 +23,6 @@ from columnar_kafka.local import kafka as local_kafka
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from columnar_kafka.local.base import KafkaServers
 
 HOLD_BOTH = """
 import json, sys
@@ -38,35 +33,6 @@ with LocalKafka() as kafka, EmbeddedKafka() as embedded:
     print(json.dumps([pids, str(kafka.directory)]), flush=True)
     sys.stdin.read()
 """
-
-
-def send(servers: KafkaServers, topic: str, value: bytes) -> None:
-    """Produce one value with acks=all; an AssertionError tells why it was not stored."""
-    errors: list[object] = []
-    with Producer({"bootstrap.servers": servers.bootstrap_servers, "log_level": 0}) as producer:
-        producer.produce(topic, value, on_delivery=lambda error, _: errors.append(error))
-        producer.flush(30)
-    assert errors == [None]
-
-
-def receive(servers: KafkaServers, topic: str, count: int) -> list[bytes | None]:
-    """The values of the topic's first messages."""
-    config = {
-        "bootstrap.servers": servers.bootstrap_servers,
-        "group.id": "test",
-        "log_level": 0,
-    }
-    messages: list[Message] = []
-
-    def all_there() -> bool:
-        messages.extend(consumer.consume(count, 0.2))
-        return len(messages) >= count
-
-    with Consumer(config) as consumer:
-        found = consumer.list_topics(topic, timeout=30).topics[topic].partitions
-        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in found])
-        eventually(all_there)
-    return [message.value() for message in messages]
 
 
 @pytest.mark.kafka
@@ -109,21 +75,6 @@ def test_nothing_is_left_after_kill_9_of_the_process_that_started_them() -> None
         starter.kill()
     eventually(lambda: all(gone(pid) for pid in pids))
     eventually(lambda: not Path(directory).exists())
-
-
-@pytest.mark.kafka
-def test_a_killed_node_comes_back_with_its_address_and_data() -> None:
-    with LocalKafka() as kafka:
-        node, servers = kafka.nodes[0], kafka.bootstrap_servers
-        kafka.create_topic("kept")
-        send(kafka, "kept", b"before the crash")
-        crashed = node.pid
-        node.kill()
-        assert gone(crashed)
-        assert not node.running
-        node.start()
-        assert receive(kafka, "kept", 1) == [b"before the crash"]
-        assert kafka.bootstrap_servers == servers
 
 
 @pytest.mark.kafka
@@ -179,23 +130,6 @@ def test_a_given_directory_is_kept(tmp_path: Path) -> None:
     with pytest.raises(LocalKafkaError), kafka:
         pass
     assert (tmp_path / "kafka" / "node-1" / "data" / "meta.properties").exists()
-
-
-@pytest.mark.kafka
-def test_three_nodes_store_with_one_of_them_killed(kafka_cluster: LocalKafka) -> None:
-    """Three replicas, two in sync are enough: acks=all works on while a node is down."""
-    kafka_cluster.create_topic("replicated")
-    admin = AdminClient({"bootstrap.servers": kafka_cluster.bootstrap_servers, "log_level": 0})
-    partition = admin.list_topics("replicated", timeout=10).topics["replicated"].partitions[0]
-    assert sorted(partition.replicas) == [1, 2, 3]
-    follower = next(node for node in kafka_cluster.nodes if node.id != partition.leader)
-    follower.kill()
-    try:
-        send(kafka_cluster, "replicated", b"stored by two")
-        assert receive(kafka_cluster, "replicated", 1) == [b"stored by two"]
-    finally:
-        follower.start()
-    assert all(node.running for node in kafka_cluster.nodes)
 
 
 def test_the_embedded_kafka_serves_stock_clients(embedded: EmbeddedKafka) -> None:
