@@ -36,7 +36,7 @@ for _name, _examples in (("short", 25), ("long", 300)):
 settings.load_profile("short")
 
 
-_SPARK = ("/test_spark.py", "/test_local_spark.py", "_on_spark")
+_SPARK = ("/test_spark.py", "/test_local_spark.py", "/test_demo_runs.py", "_on_spark")
 """What the ids of tests have in which a Spark runs."""
 
 
@@ -48,7 +48,11 @@ class OneSpark(LoadScopeScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return "spark" if any(each in nodeid for each in _SPARK) else nodeid
+        if any(each in nodeid for each in _SPARK):
+            return "spark"
+        file = nodeid.partition("::")[0]
+        # Long tests share what their file has started, such as MirrorMaker.
+        return file if "faults/" in file else nodeid
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
@@ -105,11 +109,15 @@ def spark() -> Iterator[SparkSession]:
     _require_java()
     from columnar_kafka.local.spark import local_spark  # noqa: PLC0415 - half a second
 
-    with local_spark() as session:
+    with local_spark(config=_SPARK_CONFIG) as session:
         yield session
     assert not [child for child in psutil.Process().children() if child.name() == "java"]
 
 
+# Compiling for speed takes longer than the tests run.
+_SPARK_CONFIG = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
 # Spark gives each of its Python processes ten seconds to start; no setting changes that.
 _TOO_LATE = (
     "Timed out while waiting for the Python worker to connect back",
