@@ -123,7 +123,7 @@ _TOO_LATE = (
     "Timed out while waiting for the Python worker to connect back",
     "Python worker failed to connect back",
 )
-_SPARK_TRIES = 4
+_SPARK_TRIES = 12
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ def send(servers: KafkaServers, topic: str, value: bytes) -> None:
     errors: list[object] = []
     with Producer({"bootstrap.servers": servers.bootstrap_servers, "log_level": 0}) as producer:
         producer.produce(topic, value, on_delivery=lambda error, _: errors.append(error))
-        producer.flush(30)
+        producer.flush(120)
     assert errors == [None]
 
 
@@ -34,7 +34,7 @@ def receive(servers: KafkaServers, topic: str, count: int) -> list[bytes | None]
         return len(messages) >= count
 
     with Consumer(config) as consumer:
-        found = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+        found = consumer.list_topics(topic, timeout=120).topics[topic].partitions
         consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in found])
         eventually(all_there)
     return [message.value() for message in messages]

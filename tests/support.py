@@ -69,7 +69,7 @@ def by_profile(short: T, long: T) -> T:
     return long if settings.get_current_profile_name() == "long" else short
 
 
-def eventually(condition: Callable[[], T], *, seconds: float = 20.0) -> T:
+def eventually(condition: Callable[[], T], *, seconds: float = 120.0) -> T:
     """Ask until the answer is true, and return it; AssertionError after `seconds`."""
     deadline = time.monotonic() + seconds
     while not (answer := condition()):
@@ -93,7 +93,7 @@ def run_coroutine(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
     async def watched() -> T:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             return await main()
 
     result = asyncio.run(watched())

@@ -91,7 +91,7 @@ def numbers(servers: dict[str, Any], topic: str) -> dict[int, list[int]]:
     with Consumer(servers | config) as consumer:
         consumer.subscribe([topic])
         for _ in range(RECORDS):
-            message = consumer.poll(60)
+            message = consumer.poll(120)
             assert message.error() is None
             found[message.partition()].append(message.value()["n"])
     return dict(found)

@@ -95,12 +95,12 @@ def test_a_share_group_gets_a_segment_as_one_message(
     resource = ConfigResource(ResourceType.GROUP, members, incremental_configs=[earliest])
     servers = {"bootstrap.servers": kafka.bootstrap_servers}
     with AdminClient(servers) as admin:
-        admin.incremental_alter_configs([resource])[resource].result(20)
+        admin.incremental_alter_configs([resource])[resource].result(120)
     found: list[Any] = []
     with cls({**servers, "group.id": members}) as consumer:
         consumer.subscribe([name])
         while len(found) < 3:
-            polled = list(consumer.poll(30))
+            polled = list(consumer.poll(120))
             assert polled, "nothing came any more"
             found += polled
     assert [each.error() for each in found] == [None] * 3

@@ -100,7 +100,7 @@ class Program:
 
     def end(self) -> tuple[int, str, str]:
         """Wait for the end; return the exit status, and what is left of output and errors."""
-        output, errors = self._process.communicate(timeout=60)
+        output, errors = self._process.communicate(timeout=240)
         return self._process.returncode, output, errors
 
 

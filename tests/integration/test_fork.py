@@ -58,7 +58,7 @@ def run(servers: str, topic: str, program: str, *arguments: str) -> str:
         command, stdout=pipe, stderr=pipe, text=True, start_new_session=True
     ) as process:
         try:
-            output, errors = process.communicate(timeout=120)
+            output, errors = process.communicate(timeout=280)
         finally:
             with suppress(ProcessLookupError):  # all have ended
                 os.killpg(process.pid, signal.SIGKILL)
@@ -124,7 +124,7 @@ IN_CHILDREN = """
         if child:
             wait_for(child)
             continue
-        signal.alarm(60)  # it may hang
+        signal.alarm(240)  # it may hang
         seconds = []
         for _ in range(3):
             since = time.monotonic()
@@ -164,7 +164,7 @@ def test_a_child_forked_in_a_report_runs_none_of_its_parents(embedded: EmbeddedK
                 children.append(os.fork())
         send(producer, range(10), on_delivery=report)
         try:
-            producer.poll(20)
+            producer.poll(200)
         except ForkError:
             assert children == [0]
             print(len(reports), flush=True)
@@ -348,7 +348,7 @@ IN_A_CHILD = """
     settings = {"bootstrap.servers": sys.argv[1], "columnar.encoding": "parquet"}
     consumer = Consumer({**settings, "group.id": sys.argv[2], "auto.offset.reset": "earliest"})
     consumer.subscribe([sys.argv[2]])
-    found = [consumer.poll(30).value()["n"] for _ in range(4)]
+    found = [consumer.poll(200).value()["n"] for _ in range(4)]
     child = os.fork()
     if not child:
         for name in sys.argv[4:]:
@@ -363,7 +363,7 @@ IN_A_CHILD = """
         del consumer
         sys.exit()
     wait_for(child)
-    found += [consumer.poll(30).value()["n"] for _ in range(6)]
+    found += [consumer.poll(200).value()["n"] for _ in range(6)]
     assert found == list(range(10)), found
     consumer.close()
 """

@@ -47,9 +47,9 @@ def test_a_topic_has_the_partitions_and_configuration_asked_for(kafka: LocalKafk
     kafka.create_topic("configured", 3, {"retention.ms": "77"})
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     resource = ConfigResource(ResourceType.TOPIC, "configured")
-    config = admin.describe_configs([resource])[resource].result(10)
+    config = admin.describe_configs([resource])[resource].result(60)
     assert config["retention.ms"].value == "77"
-    assert len(admin.list_topics("configured", timeout=10).topics["configured"].partitions) == 3
+    assert len(admin.list_topics("configured", timeout=60).topics["configured"].partitions) == 3
 
 
 @pytest.mark.kafka
@@ -86,7 +86,7 @@ def test_a_suspended_node_answers_nothing_until_it_is_resumed_and_can_be_closed(
         with pytest.raises(KafkaException):
             admin.list_topics(timeout=0.3)
         node.resume()
-        assert admin.list_topics(timeout=10).brokers
+        assert admin.list_topics(timeout=60).brokers
         node.suspend()
     assert gone(node.pid)
 
@@ -142,7 +142,7 @@ def test_the_embedded_kafka_has_the_partitions_and_brokers_asked_for() -> None:
     with EmbeddedKafka(nodes=3) as embedded:
         embedded.create_topic("five", 5)
         admin = AdminClient({"bootstrap.servers": embedded.bootstrap_servers, "log_level": 0})
-        metadata = admin.list_topics("five", timeout=10)
+        metadata = admin.list_topics("five", timeout=60)
         assert len(metadata.topics["five"].partitions) == 5
         assert len(metadata.brokers) == 3
 

@@ -112,7 +112,7 @@ def test_verbatim_files_are_the_bytes_that_were_sent(kafka, land, topic, tmp_pat
         }
     )
     consumer.subscribe([name])
-    sent = [consumer.poll(10).value() for _ in range(3)]
+    sent = [consumer.poll(120).value() for _ in range(3)]
     consumer.close()
     files = sorted((tmp_path / "lake" / name).iterdir())
     assert [path.read_bytes() for path in files] == sent

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.kafka
 
 SCHEMA = pa.schema([pa.field("n", pa.int64(), nullable=False), ("blob", pa.binary())])
 GOOD = range(200)
-TIMEOUT = 30.0
+TIMEOUT = 120.0
 
 
 @dataclass(frozen=True)
