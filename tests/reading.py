@@ -37,13 +37,13 @@ def everything(
     own = {"columnar.encoding": "parquet"} if issubclass(cls, Consumer) else {}
     with cls(config | own | settings) as consumer:
         if partitions is None:
-            partitions = consumer.list_topics(topic, 30).topics[topic].partitions
+            partitions = consumer.list_topics(topic, 60).topics[topic].partitions
         consumer.assign([TopicPartition(topic, each, 0) for each in partitions])
         last: dict[int, int] = {}
         ended: set[int] = set()
         while len(ended) < len(partitions):
-            message = consumer.poll(60)
-            assert message is not None, f"nothing more of {topic} within 60 s"
+            message = consumer.poll(200)
+            assert message is not None, f"nothing more of {topic} within 200 s"
             error = message.error()
             if error is None:
                 partition, offset = message.partition(), message.offset()

@@ -45,23 +45,32 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def is_long() -> bool:
-    """Whether tests try all they can: `make faults` has ``--hypothesis-profile long``."""
-    return settings.get_current_profile_name() == "long"
+WITHOUT_PANDAS = """
+import sys
+class NoPandas:
+    def find_spec(self, name, path=None, target=None):
+        if name == "pandas":
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, NoPandas())
+"""
+"""The beginning of a program in a test: pyarrow imports pandas where it can, for half a second."""
 
 
 def examples(count: int) -> int:
-    """Return how many examples a test tries: `count`, or in `make test` a quarter of them."""
-    return count if is_long() else max(5, count // 4)
+    """Return how many examples a test tries: `count` with ``--hypothesis-profile long``.
+
+    Otherwise a quarter, as in `make test`, and at least 5.
+    """
+    return by_profile(max(5, count // 4), count)
 
 
-def places(count: int) -> range:
-    """Return at which of `count` places a test does harm: all, or in `make test` every fourth."""
-    return range(0, count, 1 if is_long() else 4)
+def by_profile(short: T, long: T) -> T:
+    """Return `long` with ``--hypothesis-profile long``, as in `make faults`; otherwise `short`."""
+    return long if settings.get_current_profile_name() == "long" else short
 
 
-def eventually(condition: Callable[[], T], *, seconds: float = 20.0) -> T:
-    """Call `condition` until its result is true; return that. AssertionError after `seconds`."""
+def eventually(condition: Callable[[], T], *, seconds: float = 120.0) -> T:
+    """Ask until the answer is true, and return it; AssertionError after `seconds`."""
     deadline = time.monotonic() + seconds
     while not (answer := condition()):
         assert time.monotonic() < deadline, f"not within {seconds} s: {condition}"
@@ -84,7 +93,7 @@ def run_coroutine(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
     async def watched() -> T:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             return await main()
 
     result = asyncio.run(watched())
@@ -104,6 +113,12 @@ class TopicFactory(Protocol):
     """The `topic` fixture: creates a topic and returns its name."""
 
     def __call__(self, partitions: int = 1, config: Mapping[str, str] | None = None) -> str: ...
+
+
+class OnSpark(Protocol):
+    """The `on_spark` fixture: calls a function that uses Spark, and returns its result."""
+
+    def __call__(self, function: Callable[[], T], /) -> T: ...
 
 
 class Reported(NamedTuple):

@@ -190,7 +190,7 @@ def thread(make: Callable[[], Any]) -> None:
         threading.Event().wait()
 
     threading.Thread(target=hold, daemon=True).start()
-    assert ready.wait(60)
+    assert ready.wait(240)
 
 
 def raised(make: Callable[[], Any]) -> None:

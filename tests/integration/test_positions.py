@@ -24,7 +24,7 @@ pytestmark = pytest.mark.kafka
 
 PARQUET = {"columnar.encoding": "parquet"}
 SCHEMA = pa.schema([("n", pa.int64())])
-TIMEOUT = 30.0
+TIMEOUT = 120.0
 
 
 def transact(kafka: LocalKafka, topic: str, ends: str, *, segments: bool = False) -> None:

@@ -31,4 +31,4 @@ def test_a_process_ends_whatever_its_group_has_granted_to_a_consumer_that_is_not
 ) -> None:
     """librdkafka waits for ever for what a cooperative group grants to be taken up."""
     name = with_segments(kafka, topic(partitions=2))
-    assert failures_of(kafka.bootstrap_servers, name, CASES, seconds=60) == []
+    assert failures_of(kafka.bootstrap_servers, name, CASES, seconds=240) == []
