@@ -56,17 +56,24 @@ sys.meta_path.insert(0, NoPandas())
 """The beginning of a program in a test: pyarrow imports pandas where it can, for half a second."""
 
 
-def examples(count: int) -> int:
-    """Return how many examples a test tries: `count` with ``--hypothesis-profile long``.
-
-    Otherwise a quarter, as in `make test`, and at least 5.
-    """
-    return by_profile(max(5, count // 4), count)
+def is_long() -> bool:
+    """Whether tests try all they can: `make faults` has ``--hypothesis-profile long``."""
+    return settings.get_current_profile_name() == "long"
 
 
 def by_profile(short: T, long: T) -> T:
     """Return `long` with ``--hypothesis-profile long``, as in `make faults`; otherwise `short`."""
-    return long if settings.get_current_profile_name() == "long" else short
+    return long if is_long() else short
+
+
+def examples(count: int) -> int:
+    """Return how many examples a test tries: `count`, or in `make test` a quarter of them."""
+    return by_profile(max(5, count // 4), count)
+
+
+def places(count: int) -> range:
+    """Return at which of `count` places a test does harm: all, or in `make test` every fourth."""
+    return range(0, count, by_profile(4, 1))
 
 
 def eventually(condition: Callable[[], T], *, seconds: float = 120.0) -> T:
