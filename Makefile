@@ -5,7 +5,7 @@ LOCK := requirements/dev.lock
 CODE := columnar_kafka spark_sink tests benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo check format test integration faults third-parties bench docs lock
+.PHONY: help install demo check format test integration faults mutants third-parties bench docs lock
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ faults: install  ## the long ones: processes killed, servers stopped, 10,000 ste
 	$(BIN)/python -m pytest tests/faults --timeout 1800
 	$(BIN)/python -m pytest tests/unit/consuming/test_consumer_model.py tests/unit/producing/test_sender_model.py \
 		tests/unit/consuming/test_interrupted.py --hypothesis-profile long
+
+mutants: install  ## change the code in 200 places, one at a time: does a test fail? (an hour or more)
+	$(BIN)/python tests/mutants/run.py $(MUTANTS)
 
 third-parties: install  ## tracers and frameworks around our clients, each in an environment of its own
 	$(BIN)/pip install --quiet uv
