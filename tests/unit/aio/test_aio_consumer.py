@@ -207,6 +207,48 @@ def test_what_it_refuses_it_refuses_as_confluent_kafkas(kind: str) -> None:
     ]
 
 
+FORWARDED = [
+    *["assign", "assignment", "cluster_id", "commit", "committed", "consumer_group_metadata"],
+    *["get_watermark_offsets", "incremental_assign", "incremental_unassign", "lag", "list_topics"],
+    *["offsets_for_times", "pause", "position", "resume", "seek", "set_sasl_credentials"],
+    *["store_offsets", "unassign", "unsubscribe"],
+]
+WITHOUT_RESULT = {"assign", "incremental_assign", "incremental_unassign", "pause", "resume"} | {
+    *("seek", "set_sasl_credentials", "store_offsets", "unassign", "unsubscribe")
+}
+WITHOUT_ARGUMENTS = {"assignment", "consumer_group_metadata", "unassign", "unsubscribe"}
+
+
+@pytest.mark.parametrize("name", FORWARDED)
+def test_a_call_returns_what_the_consumers_own_returns(make: Any, name: str) -> None:
+    """Each of these only passes its arguments on; most tests look at one or two of them."""
+    result = object()
+    calls = []
+
+    def method(_: Any, *args: Any, **kwargs: Any) -> object:
+        calls.append((args, kwargs))
+        return result
+
+    async def main() -> None:
+        consumer = make({name: method})
+        args, kwargs = ((), {}) if name in WITHOUT_ARGUMENTS else ((1, "two"), {"three": 3})
+        returned = await getattr(consumer, name)(*args, **kwargs)
+        assert returned is (None if name in WITHOUT_RESULT else result)
+        assert calls == [(args, kwargs)]
+        await consumer.close()
+
+    run_coroutine(main)
+
+
+def test_a_timeout_that_is_no_number_is_refused_without_waiting_for_a_turn(make: Any) -> None:
+    async def main() -> None:
+        async with make() as consumer, consumer._turn:
+            with pytest.raises(TypeError, match="must be real number"):
+                await asyncio.wait_for(consumer.poll("1"), 10)
+
+    run_coroutine(main)
+
+
 def test_another_loop_is_told_so(make: Any) -> None:
     consumer = run_and_return(make)
     with pytest.raises(RuntimeError, match="belongs to another event loop"):
@@ -654,6 +696,28 @@ def test_the_logger_is_used_on_the_loop(make: Any) -> None:
     run_coroutine(main)
 
 
+def test_a_line_is_logged_while_a_poll_waits(make: Any) -> None:
+    """The poll's thread wakes the loop: librdkafka's own threads only leave the line."""
+
+    async def main() -> None:
+        logged = asyncio.Event()
+
+        class Logger:
+            def log(self, *_: Any) -> None:
+                logged.set()
+
+        async with make() as consumer:
+            waiting = asyncio.create_task(consumer.poll())
+            logger = consumer._for_threads({"logger": Logger()})["logger"]
+            await asyncio.to_thread(logger.log, 4, "text")
+            await asyncio.wait_for(logged.wait(), 10)
+            assert not waiting.done()
+        with pytest.raises(RuntimeError, match="Consumer closed"):
+            await waiting
+
+    run_coroutine(main)
+
+
 def test_a_callback_that_is_cancelled_is_no_cancelled_poll(kafka: FakeKafka, make: Any) -> None:
     send(kafka, 1)
 
@@ -712,6 +776,20 @@ def test_close_ends_who_waits(make: Any) -> None:
         await consumer.close()
         found = await asyncio.gather(*waiting, return_exceptions=True)
         assert [str(each) for each in found] == ["Consumer closed"] * 2
+
+    run_coroutine(main)
+
+
+def test_close_waits_for_nobody_elses_work_in_its_threads(make: Any) -> None:
+    """The loop would stand still meanwhile."""
+
+    async def main() -> None:
+        consumer = make()
+        closed = threading.Event()
+        running = consumer.executor.submit(closed.wait, 10)
+        await consumer.close()
+        closed.set()
+        assert running.result()
 
     run_coroutine(main)
 

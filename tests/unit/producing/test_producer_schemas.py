@@ -169,6 +169,14 @@ def test_a_topic_without_a_schema_takes_no_arrow_data(kafka: FakeKafka) -> None:
         stock.produce_arrow("t", pa.table({"n": [1]}))
 
 
+def test_a_closed_producer_takes_no_arrow_data(kafka: FakeKafka) -> None:
+    """Not even a topic it has no schema of is what it complains about."""
+    producer = make(kafka)
+    producer.close()
+    with pytest.raises(RuntimeError, match="Producer has been closed"):
+        producer.produce_arrow("plain", pa.table({"n": [1]}))
+
+
 def test_keys_without_a_place_are_refused(kafka: FakeKafka) -> None:
     producer = make(kafka, columnar__metadata="timestamp")
     with pytest.raises(

@@ -373,6 +373,20 @@ def test_close_flushes_and_ends_the_thread(kafka: MemoryKafka, make: Any) -> Non
         producer.produce("t", row(2))
 
 
+def test_a_report_that_raises_while_it_closes_is_heard_once_it_is_closed(make: Any) -> None:
+    producer = make()
+
+    def raises(*_: Any) -> None:
+        raise LookupError
+
+    producer.produce("t", row(0), on_delivery=raises)
+    with pytest.raises(LookupError):
+        producer.close()
+    assert not producer._buffer.sender._thread.is_alive()
+    with pytest.raises(RuntimeError, match="Producer has been closed"):
+        producer.produce("t", row(1))
+
+
 def test_with_closes(kafka: MemoryKafka, make: Any) -> None:
     with make() as producer:
         producer.produce("t", row(1))

@@ -137,6 +137,47 @@ def test_what_decoding_takes_is_known_before(column: pa.Array, options: dict[str
     assert segment(of, decoded_bytes=5 * table.nbytes + 5000).to_table().num_rows == len(column)
 
 
+TAKES = [
+    # kept for rows, values and text, and then the largest page, which is there while it is decoded
+    (pa.array([1, 2, 3]), {}, 3 * 8 + 30),
+    (pa.array([[1, 2], [3]], pa.list_(pa.int32())), {}, 2 * 8 + 3 * (4 + 4) + 24),
+    (pa.array([[[1, 2]]], pa.list_(pa.list_(pa.int16()))), {}, 8 + 2 * (4 + 8 + 4 + 2) + 21),
+    (pa.array([[1, 2]] * 3, pa.list_(pa.int64(), 2)), {}, 3 * 2 * 2 * 8 + 60),
+    (
+        pa.array([[[1, 2]], [[3, 4]]], pa.list_(pa.list_(pa.int32(), 2))),
+        {},
+        2 * 8 + 4 * (4 + 2 * 2 * 4) + 29,
+    ),
+    (pa.array(["ab", "c"]), {}, 2 * 8 + 17 + 17),
+    (pa.array(["ab", "c", "ab"]), {"use_dictionary": True}, 3 * 8 + 11 + 2 * 16 + 11),
+]
+
+
+@pytest.mark.parametrize(("column", "options", "nbytes"), TAKES, ids=str)
+def test_what_each_type_takes_is_counted(
+    column: pa.Array, options: dict[str, Any], nbytes: int
+) -> None:
+    """Byte for byte: a count that is too small only shows where the limit is near."""
+    sink = io.BytesIO()
+    plain = {"use_dictionary": False, "compression": "none", "write_page_checksum": True}
+    pq.write_table(pa.table({"c": column}), sink, **plain | options)
+    file = pq.ParquetFile(sink)
+    assert walk(sink.getvalue(), file, DecodeLimits()).nbytes == nbytes
+
+
+def test_the_bytes_of_an_arrow_schema_are_all_base64() -> None:
+    """Arrow and we would skip what is not, each in its own way, and see two schemas."""
+
+    def change(file: File) -> None:
+        for pair in field(file.footer, 5)[2][1]:
+            if field(pair, 1)[2] == b"ARROW:schema":
+                value = field(pair, 2)
+                value[2] = value[2][:8] + b"!" + value[2][8:]
+
+    of = changed(sent(pa.table({"n": [1, 2, 3]})), change)
+    assert refusal(of).startswith("the Parquet metadata is damaged: ")
+
+
 def test_one_long_value_among_many_short_ones_is_no_bomb() -> None:
     """A dictionary's largest value times the rows would be 10 GB; it is 200 KB."""
     table = pa.table({"s": ["short", "also short"] * 5000 + ["x" * MIB]})
