@@ -41,7 +41,7 @@ format: install  ## write the format
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix $(CODE)
 
-test: install  ## all tests but the long ones, in five minutes
+test: install  ## all tests but the long ones
 	$(BIN)/python -m pytest --ignore tests/faults --ignore tests/third_parties $(PARALLEL)
 
 integration: install  ## only the tests on real servers
