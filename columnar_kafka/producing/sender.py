@@ -109,6 +109,11 @@ class Sender:
             self.wake()  # there is room again
         return count
 
+    @property
+    def working(self) -> bool:
+        """Whether the thread converts, encodes or sends at this moment. For any thread."""
+        return self.step.locked()
+
     def seal(self) -> None:
         """Make the thread send all that is accepted, however little. Never blocks."""
         self._flushing = True

@@ -10,14 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError
+from interrupting import Interrupted, Interrupter
+from support import Pipeline, Reported
 
 from columnar_kafka.columns.rows_to_columns import CHUNK_ROWS
 from columnar_kafka.position import pack
 from columnar_kafka.producing import sender
 from columnar_kafka.producing.sender import Sender
 from columnar_kafka.segment.headers import parse_headers
-from tests.interrupting import Interrupted, Interrupter
-from tests.support import Pipeline, Reported
 
 BLOBS = pa.schema([("v", pa.binary())])
 HUGE = 1 << 63  # an integer that only its conversion finds to be too large
@@ -526,7 +526,7 @@ def test_the_thread_outlives_what_one_look_did_to_it(caplog: pytest.LogCaptureFi
     pipeline.numbers(0)
     pipeline.sender.start()
     try:
-        assert pipeline.broker.poll(10) == 1
+        assert pipeline.broker.poll(60) == 1
     finally:
         pipeline.sender.stop()
     assert "columnar-kafka's sender failed; it goes on" in caplog.text
