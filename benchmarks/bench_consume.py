@@ -37,7 +37,7 @@ BATCH = 10_000
 SMALL = 100_000
 COPIES = 32  # of the flights, where only bytes are moved
 TENTHS = 10  # segments of the flights in their order of time
-LATE = pa.scalar(dt.datetime(2013, 12, 31, 12, tzinfo=dt.UTC), pa.timestamp("ms", "UTC"))
+LATE = pa.scalar(dt.datetime(2013, 12, 31, 12, tzinfo=dt.timezone.utc), pa.timestamp("ms", "UTC"))
 ROWS, SEGMENTS, MANY, LITTLE, IN_TIME = "rows", "segments", "many-segments", "little", "in-time"
 AVRO = json.loads(records.avro_schema())
 PARQUET = {"columnar.encoding": "parquet"}

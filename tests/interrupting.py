@@ -12,11 +12,13 @@ import signal
 import sys
 from abc import ABC, abstractmethod
 from functools import cache
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import CodeType, FrameType, ModuleType
+
+    from typing_extensions import Self
 
 _CALLS = {code for name, code in dis.opmap.items() if name.startswith("CALL")}
 _LOOPS = {code for name, code in dis.opmap.items() if name.startswith("JUMP_BACKWARD")}

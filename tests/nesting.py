@@ -149,7 +149,7 @@ def _leaves() -> Iterator[tuple[pa.DataType, Sequence[Any]]]:
 def _zone(name: str | None) -> dt.tzinfo | None:
     if name is None or name.startswith("+"):
         return name and dt.timezone(dt.timedelta(hours=2))  # type: ignore[return-value]
-    return dt.UTC if name == "UTC" else zoneinfo.ZoneInfo(name)
+    return dt.timezone.utc if name == "UTC" else zoneinfo.ZoneInfo(name)
 
 
 LEAVES = list(_leaves())

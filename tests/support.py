@@ -68,8 +68,7 @@ def run_coroutine(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
     async def watched() -> T:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
-        async with asyncio.timeout(60):
-            return await main()
+        return await asyncio.wait_for(main(), 60)
 
     result = asyncio.run(watched())
     assert errors == []

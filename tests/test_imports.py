@@ -99,6 +99,9 @@ USE_HASHES = "producing.partitioner"
 EVERYWHERE = {"confluent_kafka", "pyarrow", "fastavro"}
 """The packages that are installed with this one; every other belongs to an extra."""
 
+FOR_TYPE_CHECKERS = "typing_extensions"
+"""The package that only type checkers import; they all have it."""
+
 EXTRAS = {
     "pyspark": "spark_sink  local.spark  demo",
     "typer": "cli",
@@ -422,13 +425,24 @@ def test_the_lake_knows_nothing_of_confluent_kafka() -> None:
 
 
 def test_a_module_imports_what_is_installed_where_it_runs() -> None:
-    everywhere = {*sys.stdlib_module_names, *PACKAGES, *EVERYWHERE}
+    everywhere = {*sys.stdlib_module_names, *PACKAGES, *EVERYWHERE, FOR_TYPE_CHECKERS}
     wrong = [
         f"{module}:{each.line} {root}"
         for module in MODULES
         for each in IMPORTS[module]
         if (root := each.module.split(".")[0]) not in everywhere
         and not within(module, EXTRAS.get(root, ""))
+    ]
+    assert wrong == []
+
+
+def test_what_only_type_checkers_have_is_not_imported_at_run_time() -> None:
+    wrong = [
+        module
+        for module, tree in TREES.items()
+        for statement in tree.body
+        if not (isinstance(statement, ast.If) and ast.unparse(statement.test) == "TYPE_CHECKING")
+        and any(each.module == FOR_TYPE_CHECKERS for each in imports(statement))
     ]
     assert wrong == []
 

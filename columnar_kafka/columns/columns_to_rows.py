@@ -20,7 +20,7 @@ Texts = Mapping[str, list[Any]]
 """The values of each dictionary column by its name, with None added as the last."""
 
 _NO_TEXTS: Final[Texts] = {}
-_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 _MAX_SHARED_KEYS: Final = 30
 """Up to this many attributes, objects of one class share their keys; beyond it they are slow."""
 _LOOP: Final = """
@@ -35,7 +35,7 @@ def build(rows):
 
 
 def to_rows(batch: pa.RecordBatch, texts: Texts = _NO_TEXTS) -> list[dict[str, Any]]:
-    """Return the rows of `batch` as dicts; maps are dicts too, and UTC times have `datetime.UTC`.
+    """Return the rows of `batch` as dicts; maps are dicts too, and UTC times have Python's `utc`.
 
     A time for which Python has no exact object is a number, which `produce` accepts as well.
 

@@ -25,7 +25,7 @@ _CODES: Final = {
     pa.uint32(): "I",
     pa.uint64(): "Q",
 }
-_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 _DATETIMES: Final = {datetime.datetime, type(None)}
 
 Convert = Callable[[Sequence[Any]], pa.Array]

@@ -52,7 +52,7 @@ def number(value: Any, kind: pa.DataType) -> int:
     if pa.types.is_date(kind):
         return (value - dt.date(1970, 1, 1)).days
     if isinstance(value, dt.datetime):
-        value -= dt.datetime(1970, 1, 1, tzinfo=dt.UTC if value.tzinfo else None)
+        value -= dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc if value.tzinfo else None)
     if isinstance(value, dt.time):
         value = dt.timedelta(
             hours=value.hour,

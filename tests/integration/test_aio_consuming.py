@@ -75,8 +75,7 @@ def test_members_come_and_go_and_each_record_comes_once(
                 mine += len(messages)
 
     async def main() -> None:
-        async with asyncio.timeout(100):
-            await asyncio.gather(read(COUNT), read(400), read(700))
+        await asyncio.wait_for(asyncio.gather(read(COUNT), read(400), read(700)), 100)
 
     asyncio.run(main())
     assert sorted(found) == list(range(COUNT))

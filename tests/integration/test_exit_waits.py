@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import textwrap
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import pytest
 from reading import numbers
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from columnar_kafka.local import EmbeddedKafka
 
 NOBODY = "127.0.0.1:1"

@@ -215,9 +215,9 @@ def test_polars_types_are_accepted() -> None:
             "struct": [{"y": "t", "x": 1}, {"y": None, "x": 2}, {"y": "u", "x": None}],
             "null": [None, None, None],
             "dec": pl.Series([D("1.50"), D("-2.25"), None], dtype=pl.Decimal(20, 2)),
-            "zoned": pl.Series([dt.datetime(2020, 2, 29, tzinfo=dt.UTC)] * 3).dt.convert_time_zone(
-                "Europe/Berlin"
-            ),
+            "zoned": pl.Series(
+                [dt.datetime(2020, 2, 29, tzinfo=dt.timezone.utc)] * 3
+            ).dt.convert_time_zone("Europe/Berlin"),
         }
     )
     schema = pa.schema(
@@ -363,7 +363,7 @@ BEFORE = dt.datetime(1960, 2, 29, 1, 2, 3)  # noqa: DTZ001
         (pa.time64("ns"), [dt.time(0, 0, 0, 5000)], pa.time32("ms")),
         (pa.timestamp("ns"), [BEFORE], pa.timestamp("ms")),
         (pa.timestamp("s"), [BEFORE], pa.timestamp("ns")),
-        (pa.timestamp("us", "Europe/Berlin"), [BEFORE.replace(tzinfo=dt.UTC)], MS),
+        (pa.timestamp("us", "Europe/Berlin"), [BEFORE.replace(tzinfo=dt.timezone.utc)], MS),
         (pa.timestamp("ms", "UTC"), [5], pa.timestamp("ms", "Asia/Tokyo")),
         (pa.duration("s"), [dt.timedelta(1, 2)], pa.duration("ns")),
         (pa.duration("ns"), [dt.timedelta(-1, 0, 2)], pa.duration("us")),
@@ -875,7 +875,7 @@ def maps(keys: list[Any], key: pa.DataType, offsets: list[int]) -> pa.Array:
 
 
 BERLIN = pa.timestamp("us", "Europe/Berlin")
-AUTUMN = [dt.datetime(2020, 10, 25, hour, 30, tzinfo=dt.UTC) for hour in (0, 1)]
+AUTUMN = [dt.datetime(2020, 10, 25, hour, 30, tzinfo=dt.timezone.utc) for hour in (0, 1)]
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,9 @@ FLAT = pa.table(
         "id": pa.array(range(1000), pa.int64()),
         "carrier": pa.array([("UA", "AA", None)[i % 3] for i in range(1000)]),
         "delay": pa.array([None if i % 7 == 0 else i / 3 for i in range(1000)]),
-        "at": pa.array([dt.datetime(2013, 1, 1, i % 24, tzinfo=dt.UTC) for i in range(1000)]),
+        "at": pa.array(
+            [dt.datetime(2013, 1, 1, i % 24, tzinfo=dt.timezone.utc) for i in range(1000)]
+        ),
         "nothing": pa.nulls(1000, pa.int32()),
     }
 )
@@ -558,7 +560,7 @@ SCALARS = st.sampled_from(
         (pa.binary(), st.binary(max_size=200)),
         (pa.decimal128(9, 2), st.decimals(-9999, 9999, places=2)),
         (pa.date32(), st.dates()),
-        (pa.timestamp("us", "UTC"), st.datetimes(timezones=st.just(dt.UTC))),
+        (pa.timestamp("us", "UTC"), st.datetimes(timezones=st.just(dt.timezone.utc))),
         (pa.duration("ms"), st.integers(0, 2**40).map(lambda ms: dt.timedelta(milliseconds=ms))),
     ]
 )

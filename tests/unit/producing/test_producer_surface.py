@@ -179,11 +179,11 @@ def test_poll_reports_what_age_has_sealed(make: Any) -> None:
 
 
 def test_a_timestamp_of_nothing_is_now(kafka: MemoryKafka, make: Any) -> None:
-    before = int(dt.datetime.now(dt.UTC).timestamp() * 1000)
+    before = int(dt.datetime.now(dt.timezone.utc).timestamp() * 1000)
     producer = make()
     producer.produce("t", row(1))
     producer.flush(10)
-    after = int(dt.datetime.now(dt.UTC).timestamp() * 1000)
+    after = int(dt.datetime.now(dt.timezone.utc).timestamp() * 1000)
     assert before <= sent(kafka)[0].timestamp <= after
 
 

@@ -23,7 +23,7 @@ from columnar_kafka.plain import Avro, Ipc, Json
 from columnar_kafka.plain.base import decode
 from columnar_kafka.schema import RecordSchema
 
-TIME = datetime.datetime(2020, 1, 1, 12, tzinfo=datetime.UTC)
+TIME = datetime.datetime(2020, 1, 1, 12, tzinfo=datetime.timezone.utc)
 INNER = {"type": "record", "name": "Inner", "fields": [{"name": "q", "type": ["null", "string"]}]}
 
 
