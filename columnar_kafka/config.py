@@ -95,12 +95,13 @@ class ConfigReader:
     """Reads keys out of one configuration; the rest goes to librdkafka.
 
     Attributes:
-        unread: the error of a librdkafka key whose value we cannot read; None if there is none.
+        deferred_error: the error of a librdkafka key with a value that we cannot use, to be raised
+            if librdkafka accepts that value; None if there is no such key.
     """
 
     def __init__(self, config: Config) -> None:
         self._rest = dict(config)
-        self.unread: ConfigError | None = None
+        self.deferred_error: ConfigError | None = None
 
     def own(self, key: str, default: Any, parse: Callable[[str, Any], T]) -> T:
         """Parse one of this package's keys, and take it out of the configuration.
@@ -114,7 +115,7 @@ class ConfigReader:
         """Parse one of librdkafka's keys, by any of its names, and leave it in the configuration.
 
         librdkafka should refuse a value that is not allowed; in case it does not, the error is kept
-        in `unread`.
+        in `deferred_error`.
         """
         nested = self._rest.get("default.topic.config")
         for source in (self._rest, nested if isinstance(nested, Mapping) else {}):
@@ -123,7 +124,7 @@ class ConfigReader:
                     try:
                         return parse(key, source[key])
                     except ConfigError as error:
-                        self.unread = error
+                        self.deferred_error = error
         return parse(keys[0], default)
 
     def rest(self, own_keys: tuple[str, ...]) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class ColumnarError(KafkaException):
         return error
 
 
-def unable(code: int) -> KafkaError:
+def produce_error(code: int) -> KafkaError:
     """Return the error that confluent-kafka's `produce` raises for this code."""
     return KafkaError(code, f"Unable to produce message: {KafkaError(code).str()}")
 

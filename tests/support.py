@@ -328,5 +328,5 @@ def setting_error(settings: Any, key: str, value: Any) -> ConfigError:
         return raised.value
     parsed, rest = settings.parse({key: value})
     assert rest == {key: value}
-    assert isinstance(parsed.unread, ConfigError)
-    return parsed.unread
+    assert isinstance(parsed.deferred_error, ConfigError)
+    return parsed.deferred_error

@@ -19,7 +19,7 @@ PACKAGES = ("columnar_kafka", "spark_sink")
 
 ROOMS = """
 errors  position  config  schema  columns  segment  lake  plain
-message  offsets  lifecycle  broker
+message  offsets  deadline  lifecycle  broker
 producing  consuming
 serializing  share  __init__
 aio  testing

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaException, TopicPartition
 
 from columnar_kafka.consuming.consumer import Consumer
-from columnar_kafka.consuming.feed import never
+from columnar_kafka.consuming.feed import never_cancelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from columnar_kafka.consuming.arrow.table_feed import FoundTable
-    from columnar_kafka.consuming.feed import Stops
+    from columnar_kafka.consuming.feed import Cancelled
 
 __all__ = ["STEP", "CancellableConsumer"]
 
@@ -26,34 +26,36 @@ STEP: Final = 0.1
 class CancellableConsumer(Consumer):
     """The `Consumer` inside an AIOConsumer: one thread at a time calls the methods below.
 
-    `stops` is asked while a call waits, several times a second; the call ends when it is true.
+    While a call waits it asks `cancelled` several times a second, and returns when that is true.
     """
 
-    _stops: Stops = staticmethod(never)
+    _cancelled: Cancelled = staticmethod(never_cancelled)
 
-    def consume_until(self, stops: Stops, num_messages: int, timeout: float) -> list[Any]:
-        """Return what `consume` returns, or what there is when it `stops`."""
+    def consume_until(self, cancelled: Cancelled, num_messages: int, timeout: float) -> list[Any]:
+        """Return the result of `consume`, or the records there are when it is `cancelled`."""
         if self._feed is None:
             return self.consume(num_messages, min(timeout, STEP))
         # All at once: what a step had taken would be committed in the next one.
-        self._stops = stops
+        self._cancelled = cancelled
         try:
             return self.consume(num_messages, timeout)
         finally:
-            self._stops = never
+            self._cancelled = never_cancelled
 
     def _is_stopped(self) -> bool:
-        return self._stops() or super()._is_stopped()
+        return self._cancelled() or super()._is_stopped()
 
-    def find_table(self, *args: Any, stops: Stops, **kwargs: Any) -> FoundTable | None:
-        """Return what `consume_arrow` returns, not handed out yet; None when it `stops`."""
-        return self._needed(self._arrow, "consume_arrow").find(*args, stops=stops, **kwargs)
+    def find_table(self, *args: Any, cancelled: Cancelled, **kwargs: Any) -> FoundTable | None:
+        """Return the result of `consume_arrow`, not handed out yet; None when it is `cancelled`."""
+        return self._needed(self._arrow, "consume_arrow").find(*args, cancelled=cancelled, **kwargs)
 
     def open_stream(
-        self, *args: Any, stops: Stops, **kwargs: Any
+        self, *args: Any, cancelled: Cancelled, **kwargs: Any
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Return the schema and the batches of an `arrow_reader` that also ends when it `stops`."""
-        return self._needed(self._arrow, "arrow_reader").stream(*args, stops=stops, **kwargs)
+        """Return the schema and the batches of `arrow_reader`; `cancelled` ends them too."""
+        return self._needed(self._arrow, "arrow_reader").stream(
+            *args, cancelled=cancelled, **kwargs
+        )
 
     def go_back(self, place: TopicPartition) -> bool:
         """Read on at a record that was taken and not used; False if its partition has gone."""

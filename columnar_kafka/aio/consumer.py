@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from columnar_kafka.aio.undelivered import Take
     from columnar_kafka.consuming.arrow.table_feed import FoundTable
-    from columnar_kafka.consuming.feed import Stops
+    from columnar_kafka.consuming.feed import Cancelled
     from columnar_kafka.consuming.lag import Lag
     from columnar_kafka.errors import SchemaError
     from columnar_kafka.segment.segment import Segment
@@ -104,7 +104,7 @@ class AIOConsumer:
             TypeError, Exception: as `Consumer.poll`.
         """
 
-        def poll(_: int, timeout: float, __: Stops) -> list[Any]:
+        def poll(_: int, timeout: float, __: Cancelled) -> list[Any]:
             found = self._consumer.poll(min(timeout, STEP))
             return [] if found is None else [found]
 
@@ -125,8 +125,8 @@ class AIOConsumer:
             ValueError, RuntimeError, TypeError: as `Consumer.consume`, and `poll`.
         """
 
-        def consume(count: int, timeout: float, stops: Stops) -> list[Any]:
-            return self._consumer.consume_until(stops, count, timeout)
+        def consume(count: int, timeout: float, cancelled: Cancelled) -> list[Any]:
+            return self._consumer.consume_until(cancelled, count, timeout)
 
         return await self._take(
             partial(self._undelivered.take_kept_first, consume), num_messages, timeout
@@ -138,7 +138,7 @@ class AIOConsumer:
     ) -> Segment | None:
         """Return the next segment, verified and not decoded; see `Consumer.poll_segment`."""
 
-        def poll(_: int, timeout: float, __: Stops) -> list[Segment]:
+        def poll(_: int, timeout: float, __: Cancelled) -> list[Segment]:
             found = self._consumer.poll_segment(min(timeout, STEP))
             return [] if found is None else [found]
 
@@ -195,7 +195,7 @@ class AIOConsumer:
         def wait() -> Any:
             self._undelivered.raise_pending()
             try:
-                found = function(stops=partial(self._stops, cancelled))
+                found = function(cancelled=partial(self._is_cancelled, cancelled))
             except KafkaException:
                 if not self._closing:
                     raise
@@ -210,7 +210,7 @@ class AIOConsumer:
             cancelled.set()
             raise
 
-    def _stops(self, cancelled: threading.Event) -> bool:
+    def _is_cancelled(self, cancelled: threading.Event) -> bool:
         return self._is_closing() or cancelled.is_set()
 
     def _is_closing(self) -> bool:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import TopicPartition
 
+from columnar_kafka.deadline import deadline_after
 from columnar_kafka.segment.segment import Segment
 
 if TYPE_CHECKING:
     from columnar_kafka.aio.cancellable import CancellableConsumer
-    from columnar_kafka.consuming.feed import Stops
+    from columnar_kafka.consuming.feed import Cancelled
 
 __all__ = ["Take", "Undelivered"]
 
-Take = Callable[[int, float, "Stops"], list[Any]]
-"""Takes up to so many messages, within so many seconds, until it stops."""
+Take = Callable[[int, float, "Cancelled"], list[Any]]
+"""Takes up to so many messages, within so many seconds or until cancelled."""
 
 
 class Undelivered:
@@ -40,7 +40,7 @@ class Undelivered:
             raise error
 
     def take(
-        self, take: Take, count: int, timeout: float, *, cancelled: Stops, closing: Stops
+        self, take: Take, count: int, timeout: float, *, cancelled: Cancelled, closing: Cancelled
     ) -> list[Any]:
         """Take up to `count` messages, until `timeout` seconds have passed or either says so.
 
@@ -49,7 +49,7 @@ class Undelivered:
             Exception: what `take` raises; the next call raises it where there are messages.
         """
         self.raise_pending()
-        deadline = math.inf if timeout < 0 else time.monotonic() + timeout
+        deadline = deadline_after(timeout)
         found: list[Any] = []
         while True:
             left = max(0.0, deadline - time.monotonic())
@@ -70,10 +70,12 @@ class Undelivered:
         self._taken = found
         return found
 
-    def take_kept_first(self, take: Take, count: int, timeout: float, stops: Stops) -> list[Any]:
+    def take_kept_first(
+        self, take: Take, count: int, timeout: float, cancelled: Cancelled
+    ) -> list[Any]:
         """Return the messages that were kept, or else what `take` takes."""
         if not self._kept:
-            return take(count, timeout, stops)
+            return take(count, timeout, cancelled)
         found, self._kept = self._kept[:count], self._kept[count:]
         return found
 

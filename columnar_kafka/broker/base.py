@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from confluent_kafka import KafkaError, Message, TopicPartition
 
 if TYPE_CHECKING:
-    from columnar_kafka.columns.kafka_column import Headers
+    from columnar_kafka.columns.kafka_column import RecordHeaders
 
 __all__ = ["Acknowledge", "ConsumerBroker", "ProducerBroker", "SideReader", "TopicLimits"]
 
@@ -35,7 +35,7 @@ class ProducerBroker(Protocol):
         value: Any,
         *,
         key: bytes | None,
-        headers: Headers | None,
+        headers: RecordHeaders | None,
         timestamp: int,
         acknowledge: Acknowledge,
     ) -> None:
@@ -127,6 +127,6 @@ class ConsumerBroker(Protocol):
         """
         ...
 
-    def aside(self, partitions: Sequence[TopicPartition]) -> SideReader:
+    def side_reader(self, partitions: Sequence[TopicPartition]) -> SideReader:
         """Return a reader of these partitions, from their offsets on, that reports their ends."""
         ...

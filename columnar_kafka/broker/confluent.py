@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from columnar_kafka.broker.base import SideReader
-    from columnar_kafka.columns.kafka_column import Headers
+    from columnar_kafka.columns.kafka_column import RecordHeaders
 
 __all__ = ["ConfluentConsumer", "ConfluentProducer"]
 
@@ -75,7 +75,7 @@ class ConfluentProducer:
         value: Any,
         *,
         key: bytes | None,
-        headers: Headers | None,
+        headers: RecordHeaders | None,
         timestamp: int,
         acknowledge: Acknowledge,
     ) -> None:
@@ -190,8 +190,8 @@ class ConfluentConsumer:
         """See `ConsumerBroker.seek`."""
         self._base.seek(partition)
 
-    def aside(self, partitions: Sequence[TopicPartition]) -> SideReader:
-        """See `ConsumerBroker.aside`: a client of its own, outside the group."""
+    def side_reader(self, partitions: Sequence[TopicPartition]) -> SideReader:
+        """See `ConsumerBroker.side_reader`: a client of its own, outside the group."""
         reader = StockConsumer({**self._config, **_ASIDE})
         reader.assign(list(partitions))
         return reader

@@ -14,7 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from columnar_kafka.columns.layouts import as_lists, filled, offsets, regroup, repeat, unencoded
+from columnar_kafka.columns.layouts import (
+    as_lists,
+    fill_hidden_nulls,
+    offsets,
+    regroup,
+    repeat,
+    unencoded,
+)
 from columnar_kafka.errors import RowError
 from columnar_kafka.schema.families import family
 
@@ -94,7 +101,9 @@ class Caster:
         if _same(array.type, to) and all(map(operator.is_, cast, children.values())):
             return array
         # Parquet's writer refuses nulls in required fields, even under nulls, where it writes none.
-        cast = [filled(child, field, nulls) for child, field in zip(cast, to, strict=True)]
+        cast = [
+            fill_hidden_nulls(child, field, nulls) for child, field in zip(cast, to, strict=True)
+        ]
         return pa.StructArray.from_arrays(cast, fields=list(to), mask=nulls)
 
     def _list(self, array: pa.Array, to: pa.DataType, path: str) -> pa.Array:
@@ -104,7 +113,7 @@ class Caster:
             return array
         if not types.is_fixed_size_list(to):
             return regroup(array, cast, to)
-        cast = filled(cast, to.value_field)  # or pyarrow refuses to cast the lists
+        cast = fill_hidden_nulls(cast, to.value_field)  # or pyarrow refuses to cast the lists
         lists = regroup(array, cast, pa.large_list(to.value_field))
         try:
             return lists.cast(to)

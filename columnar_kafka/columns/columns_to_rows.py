@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
     Build = Callable[[Iterable[tuple[Any, ...]]], list[dict[str, Any]]]
 
-__all__ = ["Texts", "read_texts", "to_rows"]
+__all__ = ["DictionaryValues", "dictionary_values", "to_rows"]
 
-Texts = Mapping[str, list[Any]]
+DictionaryValues = Mapping[str, list[Any]]
 """The values of each dictionary column by its name, with None added as the last."""
 
-_NO_TEXTS: Final[Texts] = {}
+_NO_DICTIONARIES: Final[DictionaryValues] = {}
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 _MAX_SHARED_KEYS: Final = 30
 """Up to this many attributes, objects of one class share their keys; beyond it they are slow."""
@@ -34,7 +34,9 @@ def build(rows):
 """
 
 
-def to_rows(batch: pa.RecordBatch, texts: Texts = _NO_TEXTS) -> list[dict[str, Any]]:
+def to_rows(
+    batch: pa.RecordBatch, texts: DictionaryValues = _NO_DICTIONARIES
+) -> list[dict[str, Any]]:
     """Return the rows of `batch` as dicts; maps are dicts too, and UTC times have Python's `utc`.
 
     A time for which Python has no exact object is a number, which `produce` accepts as well.
@@ -54,7 +56,7 @@ def to_rows(batch: pa.RecordBatch, texts: Texts = _NO_TEXTS) -> list[dict[str, A
     return _builder(tuple(names))(zip(*columns, strict=True))
 
 
-def read_texts(batch: pa.RecordBatch) -> Texts:
+def dictionary_values(batch: pa.RecordBatch) -> DictionaryValues:
     """Return the values of dictionary columns, so that rows share one object for each value."""
     return {
         name: [*column.dictionary.to_pylist(), None]

@@ -17,15 +17,15 @@ __all__ = [
     "HEADERS",
     "KEY",
     "TIMESTAMP",
-    "Headers",
     "KafkaColumn",
+    "RecordHeaders",
     "header_array",
     "key_array",
     "read_headers",
     "timestamp_array",
 ]
 
-Headers = list[tuple[str, bytes | None]]
+RecordHeaders = list[tuple[str, bytes | None]]
 
 KEY: Final = pa.binary()
 TIMESTAMP: Final = pa.timestamp("ms", "UTC")
@@ -91,7 +91,7 @@ def timestamp_array(timestamps: Sequence[int]) -> pa.Array:
     return pa.array(timestamps, type=pa.int64()).cast(TIMESTAMP)
 
 
-def header_array(headers: Sequence[Headers | None]) -> pa.Array:
+def header_array(headers: Sequence[RecordHeaders | None]) -> pa.Array:
     """Return records' headers as a column."""
     # There may be a hundred thousand records: the work for each is done in C.
     pairs = list(chain.from_iterable(filter(None, headers)))
@@ -113,7 +113,7 @@ def header_array(headers: Sequence[Headers | None]) -> pa.Array:
     )
 
 
-def read_headers(column: pa.ListArray) -> list[Headers | None]:
+def read_headers(column: pa.ListArray) -> list[RecordHeaders | None]:
     """Return records' headers as confluent-kafka has them: lists of pairs, or None."""
     if column.null_count == len(column):
         return [None] * len(column)

@@ -15,8 +15,8 @@ from columnar_kafka.schema.families import family
 __all__ = [
     "as_lists",
     "can_be_joined",
-    "filled",
-    "filled_table",
+    "fill_hidden_nulls",
+    "fill_hidden_nulls_in_table",
     "offsets",
     "one_array",
     "regroup",
@@ -148,17 +148,19 @@ def _run_of(numbered: tuple[int, int | None]) -> int | None:
 # --- nulls under nulls ----------------------------------------------------------------------------
 
 
-def filled_table(table: pa.Table, schema: pa.Schema | None = None) -> pa.Table:
-    """Return a table with each column `filled` as the field of a schema, or of its own schema."""
+def fill_hidden_nulls_in_table(table: pa.Table, schema: pa.Schema | None = None) -> pa.Table:
+    """Return a table with `fill_hidden_nulls` done to each column, as `schema` or as its own."""
     schema = schema or table.schema
     columns = [
-        pa.chunked_array([filled(chunk, field) for chunk in column.chunks], field.type)
+        pa.chunked_array([fill_hidden_nulls(chunk, field) for chunk in column.chunks], field.type)
         for column, field in zip(table.columns, schema, strict=True)
     ]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def filled(array: pa.Array, to: pa.Field, hidden: pa.BooleanArray | None = None) -> pa.Array:
+def fill_hidden_nulls(
+    array: pa.Array, to: pa.Field, hidden: pa.BooleanArray | None = None
+) -> pa.Array:
     """Return an array as the field `to`, its dictionaries decoded and its hidden nulls filled.
 
     Under a null record or null fixed-size list, Parquet's reader and Arrow's `take` leave nulls in
@@ -197,7 +199,10 @@ def _filled_struct(
     fields = list(to)
     children = [array.field(i) for i in range(len(fields))]
     below = _either(hidden, nulls)
-    full = [filled(child, field, below) for child, field in zip(children, fields, strict=True)]
+    full = [
+        fill_hidden_nulls(child, field, below)
+        for child, field in zip(children, fields, strict=True)
+    ]
     is_same = keeps_nulls and array.type.equals(to) and all(map(operator.is_, full, children))
     required = [child for child, field in zip(children, fields, strict=True) if not field.nullable]
     if is_same and (not required or _has_no_nulls_outside(array, required)):
@@ -230,7 +235,7 @@ def _filled_fixed(
     below = _either(hidden, nulls)
     if below is not None:
         below = below.take(pc.divide(pa.arange(0, len(items)), to.list_size))
-    full = filled(items, to.value_field, below)
+    full = fill_hidden_nulls(items, to.value_field, below)
     is_same = keeps_nulls and array.type.equals(to) and full is items
     if is_same and (to.value_field.nullable or len(items) == len(array.values)):
         return array
@@ -243,9 +248,9 @@ def _filled_list(array: pa.Array, to: pa.DataType, *, keeps_nulls: bool) -> pa.A
     items, (validity, ends) = array.values, array.buffers()[:2]
     if types.is_map(to):
         entry = pa.struct([to.key_field, to.item_field])
-        full = filled(items, pa.field("", entry, nullable=False))
+        full = fill_hidden_nulls(items, pa.field("", entry, nullable=False))
     else:
-        full = filled(items, to.value_field)
+        full = fill_hidden_nulls(items, to.value_field)
     if keeps_nulls and array.type.equals(to) and full is items:
         return array
     buffers = [validity if keeps_nulls else None, ends]

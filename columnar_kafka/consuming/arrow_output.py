@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from columnar_kafka.consuming.arrow.batch_reader import deadline_after, seconds_left, stream
+from columnar_kafka.consuming.arrow.batch_reader import stream
 from columnar_kafka.consuming.arrow.projection import Projection
 from columnar_kafka.consuming.arrow.table_feed import TableFeed, TableRequest
-from columnar_kafka.consuming.feed import never
+from columnar_kafka.consuming.feed import never_cancelled
 from columnar_kafka.consuming.group_membership import Phase
+from columnar_kafka.deadline import deadline_after, seconds_left
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.offsets import Partition, key_of
 from columnar_kafka.plain.base import Formats
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from columnar_kafka.config import DecodeLimits
     from columnar_kafka.consuming.arrow.batch_reader import OnError, OnSchemaChange
     from columnar_kafka.consuming.arrow.table_feed import FoundTable
-    from columnar_kafka.consuming.feed import Feed, Stops
+    from columnar_kafka.consuming.feed import Cancelled, Feed
     from columnar_kafka.consuming.group_membership import GroupMembership
 
 __all__ = ["ArrowOutput"]
@@ -48,14 +49,14 @@ class ArrowOutput:
         group: GroupMembership,
         limits: DecodeLimits,
         *,
-        tells_ends: bool,
+        partition_eof: bool,
     ) -> None:
-        """Take tables from `feed`; `tells_ends` says that librdkafka reports ends of partitions."""
+        """Take tables from `feed`; with `partition_eof` librdkafka reports ends of partitions."""
         self._broker = broker
         self._feed, self._tables = feed, TableFeed(feed)
         self._group = group
         self._limits = limits
-        self._tells_ends = tells_ends
+        self._partition_eof = partition_eof
         self._projection = Projection()
 
     def take(
@@ -83,16 +84,16 @@ class ArrowOutput:
         timeout: float = -1,
         columns: Sequence[str] | None = None,
         *,
-        stops: Stops = never,
+        cancelled: Cancelled = never_cancelled,
         **options: Any,
     ) -> FoundTable | None:
-        """Return the result of `consume_arrow`, not handed out yet; None when it `stops`."""
+        """Return the result of `consume_arrow`, not handed out yet; None when it is `cancelled`."""
         math.isfinite(timeout)
         self._group.check_open()
         count = _checked_count(num_records)
         least = count if options.get("filter") is None else 1
         request = self._request(columns, least=least, most=count, **options)
-        return self._tables.find(request, timeout, stops)
+        return self._tables.find(request, timeout, cancelled)
 
     def stream(
         self,
@@ -104,13 +105,13 @@ class ArrowOutput:
         until_end: bool = False,
         on_error: OnError = None,
         on_schema_change: OnSchemaChange = None,
-        stops: Stops = never,
+        cancelled: Cancelled = never_cancelled,
         **options: Any,
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Return the schema and the batches of `arrow_reader`, which also end when it `stops`."""
+        """Return the schema and the batches of `arrow_reader`; `cancelled` ends them too."""
         math.isfinite(timeout)
         self._group.check_open()
-        if until_end and not self._tells_ends:
+        if until_end and not self._partition_eof:
             raise ConfigError("arrow_reader: until_end needs enable.partition.eof=true")
         if until_end:
             self._feed.forget_ends()
@@ -119,11 +120,11 @@ class ArrowOutput:
             self._tables,
             self._request(columns, schema=schema, least=1, most=most, single=True, **options),
             timeout=timeout,
-            ends=self._is_read_to_end if until_end else self._is_closed,
+            is_finished=self._is_read_to_end if until_end else self._is_closed,
             until_end=until_end,
             on_error=on_error,
             on_schema_change=on_schema_change,
-            stops=stops,
+            cancelled=cancelled,
         )
         if found is None:
             reason = f"arrow_reader: no record in {timeout:g} s to take the schema from"
@@ -154,7 +155,7 @@ class ArrowOutput:
         else:
             self._projection = projection
         return TableRequest(
-            selection=projection,
+            projection=projection,
             formats=Formats(key, value),
             limits=self._limits,
             **more,

@@ -66,19 +66,19 @@ def assemble(
     Raises:
         ConfigError: librdkafka has accepted a setting that this package cannot use.
     """
-    if settings.unread is not None:
-        raise settings.unread
+    if settings.deferred_error is not None:
+        raise settings.deferred_error
     decoder: Decoder = (IsolatedDecoder if settings.isolated else InlineDecoder)(settings.limits)
     feed = Feed(
         broker,
         OffsetStore(auto_store=settings.auto_store),
         decoder=decoder,
-        tells_ends=client.tells_ends,
+        partition_eof=client.partition_eof,
         before_serving=errors.guard(lambda: commits.commit_if_due()),  # noqa: PLW0108 - set below
         after_serving=errors.raise_pending,
     )
     commits = Commits(base, broker, feed, settings, errors)
     group = GroupMembership(base, broker, feed, commits, client, errors)
-    arrow = ArrowOutput(broker, feed, group, settings.limits, tells_ends=client.tells_ends)
+    arrow = ArrowOutput(broker, feed, group, settings.limits, partition_eof=client.partition_eof)
     positions = Positions(base, broker, feed, group.check_open)
     return Parts(decoder, feed, commits, group, positions, arrow)

@@ -80,14 +80,14 @@ class Commits:
         if asynchronous:
             return None
         with self._feed.lock:
-            self._feed.ledger.mark_committed(done or ())
+            self._feed.offsets.mark_committed(done or ())
         return to_positions(done)
 
     def _commit_places(
         self, places: list[TopicPartition] | None, *, asynchronous: bool
     ) -> list[TopicPartition] | None:
         with self._feed.lock:
-            wanted = self._stored() if places is None else self._feed.ledger.committables(places)
+            wanted = self._stored() if places is None else self._feed.offsets.committables(places)
         return self._broker.commit(wanted, asynchronous=asynchronous)
 
     def store_offsets(
@@ -105,13 +105,13 @@ class Commits:
             raise KafkaException(KafkaError(error.code(), f"StoreOffsets failed: {error.str()}"))
         with self._feed.lock:
             for place in places:
-                self._feed.ledger.store(place)
+                self._feed.offsets.store(place)
 
     def take_back(self, place: TopicPartition) -> None:
         """Store the position of a record that was handed out in vain, if storing is automatic."""
         if self._settings.auto_store:
             with self._feed.lock:
-                self._feed.ledger.store(place)
+                self._feed.offsets.store(place)
 
     # --- automatically --------------------------------------------------------------------------
 
@@ -135,7 +135,7 @@ class Commits:
         """Note the result of a commit, and call the user's `on_commit`."""
         if error is None:
             with self._feed.lock:
-                self._feed.ledger.mark_committed(offsets)
+                self._feed.offsets.mark_committed(offsets)
         if self._settings.on_commit is not None:
             self._settings.on_commit(error, to_positions(offsets))
 
@@ -181,8 +181,8 @@ class Commits:
 
     def _uncommitted(self, keys: Iterable[Partition] | None = None) -> list[TopicPartition]:
         with self._feed.lock:
-            self._feed.catch_up()
-            return self._feed.ledger.uncommitted(keys)
+            self._feed.skip_gaps()
+            return self._feed.offsets.uncommitted(keys)
 
     def _stored(self) -> list[TopicPartition]:
         """Return all assigned partitions, as librdkafka does; without an offset if none is due."""

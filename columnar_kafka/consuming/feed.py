@@ -45,15 +45,15 @@ if TYPE_CHECKING:
     from columnar_kafka.consuming.offset_store import OffsetStore
     from columnar_kafka.segment.decoder import Decoder
 
-__all__ = ["Feed", "Stops", "never"]
+__all__ = ["Cancelled", "Feed", "never_cancelled"]
 
 T = TypeVar("T")
-Stops = Callable[[], bool]
-"""Asked while a call waits: whether it is cancelled, and returns without a record."""
+Cancelled = Callable[[], bool]
+"""Asked while a call waits: if true, the call returns with the records that it has."""
 
 
-def never() -> bool:
-    """Be the `Stops` of a call that only its timeout ends."""
+def never_cancelled() -> bool:
+    """Be the `Cancelled` of a call that ends only at its timeout."""
     return False
 
 
@@ -66,16 +66,16 @@ class Feed:
         offsets: OffsetStore,
         *,
         decoder: Decoder | None = None,
-        tells_ends: bool = False,
+        partition_eof: bool = False,
         clock: Callable[[], float] = time.monotonic,
         before_serving: Callable[[], None] = lambda: None,
         after_serving: Callable[[], None] = lambda: None,
     ) -> None:
         """Hand out the messages of `broker`. Without a `decoder` the default limits hold.
 
-        `tells_ends` says that the broker sends an event at the end of a partition. `before_serving`
-        runs each time before librdkafka is served, and `after_serving` when it may raise: no record
-        is lost by that.
+        `partition_eof` says that librdkafka sends an event at the end of a partition.
+        `before_serving` runs each time before librdkafka is served, and `after_serving` when it may
+        raise: no record is lost by that.
         """
         self.lock = threading.RLock()  # guards the parts below, and the offset store
         self._turn = Turn(self.lock, clock)
@@ -94,7 +94,7 @@ class Feed:
             lock=self.lock,
             turn=self._turn,
             clock=clock,
-            tells_ends=tells_ends,
+            partition_eof=partition_eof,
             before_serving=before_serving,
         )
 
@@ -102,7 +102,7 @@ class Feed:
         return f"<Feed {self.buffer}>"
 
     @property
-    def ledger(self) -> OffsetStore:
+    def offsets(self) -> OffsetStore:
         """The offset store, which knows all that was handed out. The caller holds the lock."""
         self.buffer.note()
         return self._offsets
@@ -127,9 +127,9 @@ class Feed:
                 self.buffer.forget(key_of(each))
                 self.starts.assign(each)
 
-    def begin(self, keys: Iterable[Partition]) -> None:
-        """Have librdkafka begin partitions that come back; see `Poller.begin`."""
-        self.poller.begin(keys)
+    def ask_committed(self, keys: Iterable[Partition]) -> None:
+        """Ask for the committed offsets of reassigned partitions; see `Poller.ask_committed`."""
+        self.poller.ask_committed(keys)
 
     def seek(self, partition: TopicPartition) -> None:
         """Go on at another position of an assigned partition. librdkafka was sought already."""
@@ -140,7 +140,7 @@ class Feed:
             if at >= 0:
                 self.starts.seek(key, at)
 
-    def begun_at(self, key: Partition) -> int | None:
+    def assigned_at(self, key: Partition) -> int | None:
         """Return the position that a partition was assigned with; None where it had none."""
         return self.starts.assigned_at(key)
 
@@ -174,7 +174,7 @@ class Feed:
             for key in keys:
                 self.poller.pause(key)
 
-    def withhold(self, keys: Iterable[Partition]) -> None:
+    def park(self, keys: Iterable[Partition]) -> None:
         """Hand out nothing more of partitions that are about to go, but keep what is buffered.
 
         Records that another thread took after the last commit would be read again.
@@ -183,8 +183,8 @@ class Feed:
             for key in keys:
                 self.buffer.park(key)
 
-    def release(self, keys: Iterable[Partition]) -> None:
-        """Hand out partitions again that were withheld and have not gone."""
+    def unpark(self, keys: Iterable[Partition]) -> None:
+        """Hand out parked partitions again, except those that the user has paused."""
         with self.lock:
             self.resume([key for key in keys if key not in self.buffer.paused])
 
@@ -201,11 +201,13 @@ class Feed:
         messages = self.take(1, timeout)
         return messages[0] if messages else None
 
-    def take(self, count: int, timeout: float, stops: Stops = never) -> list[Message]:
+    def take(
+        self, count: int, timeout: float, cancelled: Cancelled = never_cancelled
+    ) -> list[Message]:
         """Return up to `count` messages.
 
-        Fewer only when `timeout` seconds have passed, when it `stops`, when the next one would
-        raise, or when another thread has taken some of them at the last moment.
+        Fewer only when `timeout` seconds have passed, when the call is `cancelled`, when the next
+        message would raise, or when another thread has taken some of them at the last moment.
         """
         now = self.clock()
         if count == 1 and now < self.poller.due:
@@ -230,7 +232,7 @@ class Feed:
             elif is_more:
                 self.poller.serve_if_due()
             elif not (awaits_lookup := self.awaits_lookup()) or not self.poller.look_up(deadline):
-                is_late = self._wait(deadline, stops, may_raise=not ready.messages)
+                is_late = self._wait(deadline, cancelled, may_raise=not ready.messages)
                 is_over = is_late and (awaits_lookup or not self.buffer.buffered)
 
     def _prepare(self, count: int) -> tuple[bool, bool]:
@@ -330,7 +332,7 @@ class Feed:
             source = buffered[0]
             return source.error() is None and partition_of(source) in self.starts.awaiting_lookup
 
-    def _wait(self, deadline: float, stops: Stops, *, may_raise: bool) -> bool:
+    def _wait(self, deadline: float, cancelled: Cancelled, *, may_raise: bool) -> bool:
         """Wait a step for a message; say whether the call may wait no longer.
 
         A call does not wait all of its time at once: a callback's exception must not wait for a
@@ -340,7 +342,7 @@ class Feed:
         self.poller.fetch_together()
         if may_raise:
             self.after_serving()
-        return self.clock() >= deadline or stops()
+        return self.clock() >= deadline or cancelled()
 
     # --- whole segments -------------------------------------------------------------------------
 
@@ -369,7 +371,7 @@ class Feed:
             elif is_over:
                 return None
             else:
-                is_late = self._wait(deadline, never, may_raise=True)
+                is_late = self._wait(deadline, never_cancelled, may_raise=True)
                 is_over = is_late and not self.buffer.buffered
 
     def _find_segment(self) -> Found | None:
@@ -414,17 +416,17 @@ class Feed:
 
     # --- what there is --------------------------------------------------------------------------
 
-    def catch_up(self, keys: Iterable[Partition] | None = None) -> None:
-        """Pass what no user ever gets; see `Poller.catch_up`."""
-        self.poller.catch_up(keys)
+    def skip_gaps(self, keys: Iterable[Partition] | None = None) -> None:
+        """Move past offsets that have no record for the user; see `Poller.skip_gaps`."""
+        self.poller.skip_gaps(keys)
 
     def fetched(self, key: Partition) -> tuple[list[confluent_kafka.Message], int]:
         """Return a partition's messages that wait to be handed out; see `Poller.fetched`."""
         return self.poller.fetched(key)
 
-    def next_at(self, key: Partition) -> int | None:
+    def next_position(self, key: Partition) -> int | None:
         """Return a position not behind a partition's next record; None where its group says it."""
-        delivered = self.ledger.delivered.get(key)
+        delivered = self.offsets.delivered.get(key)
         return self.starts.position_of(key) if delivered is None else delivered
 
     def at_end(self) -> set[Partition]:

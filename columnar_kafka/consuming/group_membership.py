@@ -162,13 +162,13 @@ class GroupMembership:
         else:
             with suppress(KafkaException):  # as confluent-kafka
                 self._base.assign(granted)
-        self._feed.begin(map(key_of, granted))
+        self._feed.ask_committed(map(key_of, granted))
 
     def _revoked(self, callbacks: Callbacks, _: Any, partitions: list[TopicPartition]) -> None:
         keys = list(map(key_of, partitions))
         before, self._rebalance = self._rebalance, Rebalance.REVOKING
         try:
-            self._feed.withhold(keys)
+            self._feed.park(keys)
             _tell(callbacks, "on_revoke", partitions)
         finally:
             self._rebalance = before
@@ -201,7 +201,7 @@ class GroupMembership:
         """Return the partitions that are assigned, with the positions they were assigned with."""
         found = self._feed.run_alone(self._base.assignment)
         for each in found:
-            begun = self._feed.begun_at(key_of(each))
+            begun = self._feed.assigned_at(key_of(each))
             each.offset = position.start(each.offset) if begun is None else begun
         return found
 
@@ -228,8 +228,8 @@ class GroupMembership:
             self._feed.revoke(before)  # as librdkafka, which reads nothing any more
             raise
         finally:
-            self._feed.release(before)
-        self._feed.begin(map(key_of, partitions))
+            self._feed.unpark(before)
+        self._feed.ask_committed(map(key_of, partitions))
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
         """Read these partitions too, from positions where they have one."""
@@ -239,7 +239,7 @@ class GroupMembership:
         self._answer()
         assign = partial(self._base.incremental_assign, to_kafka_offsets(partitions))
         together(assign, partial(self._feed.assign, partitions))
-        self._feed.begin(map(key_of, partitions))
+        self._feed.ask_committed(map(key_of, partitions))
 
     def unassign(self) -> None:
         """Read nothing."""
@@ -254,7 +254,7 @@ class GroupMembership:
             self._withdraw(before)
             together(unassign, partial(self._feed.revoke, before))
         finally:
-            self._feed.release(before)
+            self._feed.unpark(before)
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         """Read these partitions no more."""
@@ -268,7 +268,7 @@ class GroupMembership:
 
         def follow() -> None:
             gone = [key for key in map(key_of, partitions) if key in before]
-            self._feed.withhold(gone)
+            self._feed.park(gone)
             self._commit(gone, asynchronous=True)
             self._feed.revoke(gone)
 
@@ -282,7 +282,7 @@ class GroupMembership:
 
     def _withdraw(self, keys: list[Partition]) -> None:
         """Hand out nothing more of partitions that are about to go, and commit their positions."""
-        self._feed.withhold(keys)
+        self._feed.park(keys)
         self._commit(keys, asynchronous=self._rebalance is not Rebalance.REVOKING)
 
     # --- within the assignment ------------------------------------------------------------------
@@ -320,7 +320,7 @@ class GroupMembership:
         before, self.phase = self.phase, Phase.CLOSING
         try:
             assigned_by_hand = {*map(key_of, self._broker.assignment())} - self._granted
-            self._feed.withhold(assigned_by_hand)
+            self._feed.park(assigned_by_hand)
             self._commit(assigned_by_hand)
             if before is Phase.MEMBER:
                 self._leave_group()

@@ -76,10 +76,10 @@ class Poller:
         lock: threading.RLock,
         turn: Turn,
         clock: Callable[[], float],
-        tells_ends: bool,
+        partition_eof: bool,
         before_serving: Callable[[], None],
     ) -> None:
-        """Fetch from `broker`. The feed describes `tells_ends` and `before_serving`."""
+        """Fetch from `broker`. The feed describes `partition_eof` and `before_serving`."""
         self.due = clock() + SERVE_EVERY
         self._broker = broker
         self._buffer = buffer
@@ -88,7 +88,7 @@ class Poller:
         self._lock = lock
         self._turn = turn
         self._clock = clock
-        self._tells_ends = tells_ends
+        self._partition_eof = partition_eof
         self._before_serving = before_serving
         self._is_closed = False
         self.is_interrupted = False  # an exception cut a poll short, or a rebalance's callback
@@ -189,7 +189,7 @@ class Poller:
         if self.is_interrupted:
             self._recover()
         if self._starts.stale:  # until librdkafka has been seen without them
-            self.catch_up(list(self._starts.stale))
+            self.skip_gaps(list(self._starts.stale))
         for key, offset in list(self._buffer.to_refetch.items()):
             self._broker.seek(TopicPartition(*key, offset))
             self._buffer.refetched(key)
@@ -206,11 +206,11 @@ class Poller:
         assigned = self._broker.assignment()
         keys = set(map(key_of, assigned))
         buffer.revoke(starts.assigned - keys)
-        self.begin(starts.assign_unseen(keys))
+        self.ask_committed(starts.assign_unseen(keys))
         for key in list(buffer.paused):  # their messages may not have been parked
             self.pause(key)
         expected = buffer.next_offsets()
-        if self._tells_ends:  # the event may be what was lost
+        if self._partition_eof:  # the event may be what was lost
             self.refetch_ends()
         for each in self._broker.position(assigned):
             key, after = key_of(each), each.offset
@@ -254,7 +254,7 @@ class Poller:
 
     # --- what librdkafka knows ------------------------------------------------------------------
 
-    def begin(self, keys: Iterable[Partition]) -> None:
+    def ask_committed(self, keys: Iterable[Partition]) -> None:
         """Ask for the committed offsets twice before polling reassigned partitions.
 
         librdkafka may have gone on fetching them, and hands out what that was until it has learnt
@@ -295,12 +295,12 @@ class Poller:
             self._starts.looked_up(keys, found)
         return True
 
-    def catch_up(self, keys: Iterable[Partition] | None = None) -> None:
-        """Count as handed out what of these partitions, or all, no user ever gets.
+    def skip_gaps(self, keys: Iterable[Partition] | None = None) -> None:
+        """Move past offsets that have no record for the user, in these partitions or in all.
 
-        These are the ends of transactions and aborted records. A poll moves librdkafka's position
-        past them. Where no fetched message is left to hand out, ours follows. The caller has the
-        turn and holds the lock.
+        They hold control records (the ends of transactions) and aborted records. A poll moves
+        librdkafka's position past them. In a partition without a fetched message that waits to be
+        handed out, our position follows. The caller has the turn and holds the lock.
         """
         if self.is_interrupted or self._buffer.arrived:  # librdkafka's may be past a record
             return

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 
 from columnar_kafka import position
-from columnar_kafka.consuming.arrow.batch_reader import deadline_after, seconds_left
 from columnar_kafka.consuming.lag import Lag, lag_of
 from columnar_kafka.consuming.time_lookup import first_records
+from columnar_kafka.deadline import deadline_after, seconds_left
 from columnar_kafka.offsets import GroupMetadata, Partition, key_of, to_positions
 
 if TYPE_CHECKING:
@@ -51,8 +50,8 @@ class Positions:
     def _position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         found = self._base.position(partitions)
         with self._feed.lock:
-            self._feed.catch_up(map(key_of, found))
-            delivered = self._feed.ledger.delivered
+            self._feed.skip_gaps(map(key_of, found))
+            delivered = self._feed.offsets.delivered
             for each in found:
                 each.offset = delivered.get(key_of(each), OFFSET_INVALID)
         return found
@@ -87,20 +86,19 @@ class Positions:
         """See `Consumer.consumer_group_metadata`."""
         inner = self._feed.run_alone(self._base.consumer_group_metadata)
         with self._feed.lock:
-            return GroupMetadata(inner, self._feed.ledger.committables)
+            return GroupMetadata(inner, self._feed.offsets.committables)
 
     def lag(self, partitions: list[TopicPartition] | None = None, timeout: float = -1) -> list[Lag]:
         """See `Consumer.lag`."""
-        math.isfinite(timeout)
-        self._check_open()
         deadline = deadline_after(timeout)
+        self._check_open()
         return self._feed.run_alone(partial(self._lags, partitions, deadline))
 
     def _lags(self, partitions: list[TopicPartition] | None, deadline: float) -> list[Lag]:
         keys = list(map(key_of, self._broker.assignment() if partitions is None else partitions))
         with self._feed.lock:
-            self._feed.catch_up(keys)
-            starts = {key: at for key in keys if (at := self._feed.next_at(key)) is not None}
+            self._feed.skip_gaps(keys)
+            starts = {key: at for key in keys if (at := self._feed.next_position(key)) is not None}
         if unknown := [TopicPartition(*key) for key in keys if key not in starts]:
             found = to_positions(self._broker.committed(unknown, seconds_left(deadline)))
             starts |= {key_of(each): each.offset for each in found if each.offset >= 0}
@@ -113,7 +111,7 @@ class Positions:
         low, high = found
         with self._feed.lock:
             fetched, fetched_to = self._feed.fetched(key)
-            offset_store = self._feed.ledger
+            offset_store = self._feed.offsets
             return lag_of(
                 key,
                 max(at, position.start(low)),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import KafkaError
 
-    from columnar_kafka.columns.kafka_column import Headers
+    from columnar_kafka.columns.kafka_column import RecordHeaders
 
 __all__ = ["Record", "RecordContext", "records"]
 
@@ -169,7 +169,7 @@ def records(
     values: Iterable[Any],
     keys: Iterable[bytes | None],
     times: Iterable[int],
-    headers: Iterable[Headers | None],
+    headers: Iterable[RecordHeaders | None],
 ) -> list[Message]:
     """Return consecutive records of a segment, from the position `first` on."""
     new = Record.__new__

@@ -49,7 +49,7 @@ class ConsumerConfig:
     auto_commit_interval: float
     auto_store: bool
     on_commit: Callable[..., Any] | None
-    unread: ConfigError | None = None
+    deferred_error: ConfigError | None = None
     """The fault of a setting that librdkafka accepts and this package cannot use."""
 
     @property
@@ -80,7 +80,7 @@ class ConsumerConfig:
             / 1000,
             auto_store=read.shared(("enable.auto.offset.store",), True, boolean),
             on_commit=config.get("on_commit"),
-            unread=read.unread,
+            deferred_error=read.deferred_error,
         )
         rest = read.rest(_CONSUMER_KEYS)
         if parsed.unwraps:
@@ -99,7 +99,7 @@ class ClientSettings:
     """The group assigns and revokes partitions incrementally."""
     is_static: bool
     """The consumer stays a member of its group when it is closed."""
-    tells_ends: bool
+    partition_eof: bool
     """The end of a partition is an event."""
     max_poll_interval: float
 
@@ -111,7 +111,7 @@ class ClientSettings:
         return cls(
             is_cooperative="cooperative" in strategy or is_new_protocol,
             is_static="group.instance.id" in config,
-            tells_ends=str(config.get("enable.partition.eof")).lower() in ("true", "1"),
+            partition_eof=str(config.get("enable.partition.eof")).lower() in ("true", "1"),
             max_poll_interval=_integer(config.get("max.poll.interval.ms", 300_000)) / 1000,
         )
 

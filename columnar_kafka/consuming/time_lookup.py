@@ -48,7 +48,7 @@ def first_records(
     wanted = {key_of(each): each for each in found if each.offset >= 0 and each.error is None}
     if not wanted:
         return
-    with closing(broker.aside(list(wanted.values()))) as reader:
+    with closing(broker.side_reader(list(wanted.values()))) as reader:
         while wanted:
             left = deadline - time.monotonic()
             if left <= 0:

@@ -11,7 +11,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from columnar_kafka.columns.layouts import filled
+from columnar_kafka.columns.layouts import fill_hidden_nulls
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.plain.base import check_column_names
 from columnar_kafka.schema import RecordSchema
@@ -77,7 +77,7 @@ class Avro:
         value = pa.field("value", read["value"].type)
         # pyruhvro makes all fields nullable, and null under a null: fill the required ones.
         required = _with_nulls_of(pa.field("value", self._type), value)
-        array = filled(read["value"], required).cast(self._type)
+        array = fill_hidden_nulls(read["value"], required).cast(self._type)
         array.validate(full=True)  # pyruhvro does not check that text is UTF-8
         return array
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import operator
-import time
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from columnar_kafka.errors import RowError, unable
+from columnar_kafka.errors import RowError, produce_error
 
 if TYPE_CHECKING:
-    from columnar_kafka.columns.kafka_column import Headers
+    from columnar_kafka.columns.kafka_column import RecordHeaders
     from columnar_kafka.producing.topic_format import TopicFormat
 
 __all__ = [
     "check_metadata",
-    "deadline_after",
     "encode_headers",
     "encode_key",
     "partition_and_timestamp",
@@ -43,7 +40,7 @@ def encode_key(key: Any) -> bytes | None:
     raise TypeError(f"a bytes-like object is required, not '{type(key).__name__}'")
 
 
-def encode_headers(headers: Any) -> tuple[Headers | None, int]:
+def encode_headers(headers: Any) -> tuple[RecordHeaders | None, int]:
     """Return the headers, a list of pairs or a dict, as bytes, and an estimate of their memory.
 
     Empty headers become None. A key that is not text is stored as its `str`, as in confluent-kafka.
@@ -60,7 +57,7 @@ def encode_headers(headers: Any) -> tuple[Headers | None, int]:
             "expected headers to be dict or list of (key, value) tuples, "
             f"not {type(headers).__name__}"
         )
-    pairs: Headers = []
+    pairs: RecordHeaders = []
     nbytes = 0
     for pair in headers:
         if not isinstance(pair, tuple) or len(pair) != _PAIR:
@@ -96,7 +93,7 @@ def partition_and_timestamp(
     if not -_INT64 <= timestamp < _INT64:
         raise OverflowError("int too big to convert")
     if partition < -1 or partition >= (topic_format.limits.partitions or _INT32):
-        raise KafkaException(unable(KafkaError._UNKNOWN_PARTITION))
+        raise KafkaException(produce_error(KafkaError._UNKNOWN_PARTITION))
     return partition, timestamp
 
 
@@ -113,9 +110,3 @@ def check_metadata(topic_format: TopicFormat, **metadata: Any) -> None:
                 f"columnar.metadata={','.join(members) or 'none'} does not store a record's "
                 f"{name}: add {name!r} to it, or produce without"
             )
-
-
-def deadline_after(timeout: float) -> float:
-    """Return when `timeout` seconds from now have passed; never, where it is negative."""
-    math.isfinite(timeout)  # or a TypeError, in confluent-kafka's words
-    return float("inf") if timeout < 0 else time.monotonic() + timeout

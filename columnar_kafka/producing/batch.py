@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError
 
 from columnar_kafka.columns import kafka_column
-from columnar_kafka.columns.kafka_column import Headers
+from columnar_kafka.columns.kafka_column import RecordHeaders
 from columnar_kafka.producing.in_flight import FailedRecord
 from columnar_kafka.producing.record_block import Callback, RecordBlock
 from columnar_kafka.producing.report import OneRow
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AcceptedRecord", "Batch", "Chunk", "Metadata"]
 
-Metadata = tuple[bytes | None, int, Headers | None, Callback]
+Metadata = tuple[bytes | None, int, RecordHeaders | None, Callback]
 """A record's key, timestamp, headers and callback."""
 
 AcceptedRecord = tuple["TopicFormat", int, tuple[Any, ...], Metadata, int, float]

@@ -85,6 +85,11 @@ class Buffer:
             message_timeout=settings.message_timeout,
         )
 
+    def close(self) -> None:
+        """Stop the sender's thread. Records that are still buffered are lost."""
+        self.sender.stop()
+        self.unusable = RuntimeError("Producer has been closed")
+
     def set_schema(self, topic: str, schema: Any) -> None:
         """See `Producer.set_schema`."""
         records = RecordSchema.parse(schema)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import confluent_kafka
     from confluent_kafka import KafkaError
 
-    from columnar_kafka.columns.kafka_column import Headers
+    from columnar_kafka.columns.kafka_column import RecordHeaders
     from columnar_kafka.producing.record_block import Callback, RecordBlock
     from columnar_kafka.producing.report import OneRow
     from columnar_kafka.producing.topic_format import SegmentLimits, TopicFormat
@@ -50,7 +50,7 @@ class PlainMessage(Outgoing):
     value: Any
     key: bytes | None
     timestamp: int
-    headers: Headers | None
+    headers: RecordHeaders | None
     callback: Callback
     limits: SegmentLimits
 

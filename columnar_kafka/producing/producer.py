@@ -12,11 +12,11 @@ from columnar_kafka.broker.client_classes import StockProducer, traced
 from columnar_kafka.broker.confluent import ConfluentProducer
 from columnar_kafka.columns.arrow_input import conform
 from columnar_kafka.config import merge_arguments
+from columnar_kafka.deadline import deadline_after, seconds_left
 from columnar_kafka.errors import ConfigError, ForkError, SchemaError
 from columnar_kafka.offsets import GroupMetadata
 from columnar_kafka.producing.arguments import (
     check_metadata,
-    deadline_after,
     encode_headers,
     encode_key,
     partition_and_timestamp,
@@ -93,8 +93,8 @@ class Producer(StockProducer):
             if callable(settings.on_delivery):
                 inner["on_delivery"] = self._relayed(settings.on_delivery)
         super().__init__(inner)
-        if buffer is not None and settings.unread is not None:
-            raise settings.unread
+        if buffer is not None and settings.deferred_error is not None:
+            raise settings.deferred_error
         self._settings = settings
         if buffer is not None:
             self._start(buffer, inner)
@@ -374,8 +374,7 @@ class Producer(StockProducer):
         if buffer.transaction.open:
             Producer.purge(self)  # closing aborts it, and its records with it
         failures = self._shutdown.flush_fully()
-        buffer.sender.stop()
-        buffer.unusable = RuntimeError("Producer has been closed")
+        buffer.close()
         lifecycle.ended(self)
         closed = super().close()
         # Reports of messages that other threads have meanwhile produced without a schema.
@@ -435,8 +434,7 @@ class Producer(StockProducer):
             self._buffer.queue.suspend()
             transaction.check_flushed(Producer.flush(self, timeout))
         with transaction.ending():
-            left = -1 if timeout < 0 else max(0.0, deadline - time.monotonic())
-            super().commit_transaction(left)
+            super().commit_transaction(seconds_left(deadline))
 
     def abort_transaction(self, timeout: float = -1) -> None:
         """Give up all that is buffered and abort; see confluent-kafka."""

@@ -12,7 +12,7 @@ from columnar_kafka.columns import kafka_column
 from columnar_kafka.columns.columns_to_rows import to_rows
 
 if TYPE_CHECKING:
-    from columnar_kafka.columns.kafka_column import Headers
+    from columnar_kafka.columns.kafka_column import RecordHeaders
 
 __all__ = ["Callback", "RecordBlock"]
 
@@ -100,6 +100,6 @@ class RecordBlock:
         """Return one record's time in milliseconds."""
         return int(self.timestamps[row].value)
 
-    def headers(self, row: int) -> Headers | None:
+    def headers(self, row: int) -> RecordHeaders | None:
         """Return one record's headers."""
         return kafka_column.read_headers(self._headers.slice(row, 1))[0]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from confluent_kafka import KafkaError, KafkaException
 
-from columnar_kafka.errors import unable
+from columnar_kafka.errors import produce_error
 
 if TYPE_CHECKING:
     from columnar_kafka.producing.arrow_batch import Item
@@ -127,7 +127,7 @@ class RecordQueue:
             if self._closed and threading.get_ident() not in self._allowed_threads:
                 raise RuntimeError("Producer has been closed")
             if self._suspended and records:
-                raise KafkaException(unable(KafkaError._STATE))
+                raise KafkaException(produce_error(KafkaError._STATE))
             # A record larger than the whole bound is accepted when there is no other: it is for
             # librdkafka's size limit to reject it, not for this one.
             if (

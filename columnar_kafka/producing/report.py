@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import confluent_kafka
 
-    from columnar_kafka.columns.kafka_column import Headers
+    from columnar_kafka.columns.kafka_column import RecordHeaders
 
 __all__ = [
     "ArrowReport",
@@ -87,7 +87,7 @@ class Rows(Protocol):
         """Return a record's key."""
         ...
 
-    def headers(self, row: int) -> Headers | None:
+    def headers(self, row: int) -> RecordHeaders | None:
         """Return a record's headers."""
         ...
 
@@ -100,7 +100,7 @@ class Rows(Protocol):
 class OneRow:
     """Value, key, timestamp and headers of one record, for a report without columns to read."""
 
-    parts: tuple[Any, bytes | None, int, Headers | None]
+    parts: tuple[Any, bytes | None, int, RecordHeaders | None]
 
     def value(self, row: int) -> Any:
         """Return the record's value."""
@@ -114,7 +114,7 @@ class OneRow:
         """Return the record's time."""
         return self.parts[2]
 
-    def headers(self, row: int) -> Headers | None:
+    def headers(self, row: int) -> RecordHeaders | None:
         """Return the record's headers."""
         return self.parts[3]
 
@@ -158,7 +158,7 @@ class Report(Message):
         parts = self._parts()
         self._source, self._index = OneRow((*parts[:part], by, *parts[part + 1 :])), 0
 
-    def _parts(self) -> tuple[Any, bytes | None, int, Headers | None]:
+    def _parts(self) -> tuple[Any, bytes | None, int, RecordHeaders | None]:
         row = self._index
         source = self._source
         return source.value(row), source.key(row), source.timestamp(row), source.headers(row)

@@ -76,7 +76,7 @@ class ProducerConfig:
     transactional: bool
     on_delivery: Callable[..., Any] | None
     errors_only: bool
-    unread: ConfigError | None = None
+    deferred_error: ConfigError | None = None
     """Why a setting of librdkafka's cannot be read here; raised unless librdkafka raises first."""
 
     @classmethod
@@ -125,7 +125,7 @@ class ProducerConfig:
             transactional=bool(config.get("transactional.id")),
             on_delivery=config.get("on_delivery"),
             errors_only=config.get(_ERRORS_ONLY) is True,  # confluent-kafka takes nothing else
-            unread=read.unread,
+            deferred_error=read.deferred_error,
         )
         rest = read.rest(_PRODUCER_KEYS)
         if encoding != "none" and parsed.message_timeout <= linger_ms / 1000:

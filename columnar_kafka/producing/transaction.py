@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException
 
-from columnar_kafka.errors import unable
+from columnar_kafka.errors import produce_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,11 +36,11 @@ class Transaction:
                 messages, so that it can only be aborted; ``_FATAL``: there can be no other.
         """
         if self._delivery.fatal:
-            raise KafkaException(unable(KafkaError._FATAL))
+            raise KafkaException(produce_error(KafkaError._FATAL))
         if not self._required:
             return
         if not self.open or self._delivery.rejections > self._rejections_before:
-            raise KafkaException(unable(KafkaError._STATE))
+            raise KafkaException(produce_error(KafkaError._STATE))
 
     def began(self) -> None:
         """Note that a transaction has begun."""

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from columnar_kafka.columns.kafka_column import KafkaColumn
-from columnar_kafka.columns.layouts import filled_table
+from columnar_kafka.columns.layouts import fill_hidden_nulls_in_table
 from columnar_kafka.config import METADATA_MEMBERS, DecodeLimits
 from columnar_kafka.errors import SchemaError, SegmentError
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, fingerprint
@@ -170,7 +170,7 @@ class _InlineFile:
             else:
                 table = self._file.read(columns=names, use_threads=self._fits(size))
                 table.validate(full=True)
-                table = filled_table(table)
+                table = fill_hidden_nulls_in_table(table)
             if table.num_rows != self._rows:
                 raise SegmentError(
                     f"{table.num_rows} rows decoded; {ROWS_HEADER} is {self._rows} in the headers"
@@ -205,7 +205,7 @@ class _InlineFile:
         _check_expanded(tables, size.nbytes, self._limits)
         if encoded:
             schema = _with_dictionaries(schema, tables)
-        return pa.concat_tables([filled_table(table, schema) for table in tables])
+        return pa.concat_tables([fill_hidden_nulls_in_table(table, schema) for table in tables])
 
 
 def _with_dictionaries(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Schema:

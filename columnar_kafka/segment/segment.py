@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from columnar_kafka import position
-from columnar_kafka.columns.columns_to_rows import Texts, read_texts, to_rows
-from columnar_kafka.columns.kafka_column import Headers, read_headers
+from columnar_kafka.columns.columns_to_rows import DictionaryValues, dictionary_values, to_rows
+from columnar_kafka.columns.kafka_column import RecordHeaders, read_headers
 from columnar_kafka.errors import SchemaError, SegmentError
 from columnar_kafka.schema import KAFKA_COLUMN
 from columnar_kafka.schema.canonical import children
@@ -48,7 +48,7 @@ class SegmentRecord(NamedTuple):
     value: dict[str, Any]
     key: bytes | None
     timestamp: int
-    headers: Headers | None
+    headers: RecordHeaders | None
 
 
 class RecordColumns(NamedTuple):
@@ -57,7 +57,7 @@ class RecordColumns(NamedTuple):
     values: list[dict[str, Any]]
     keys: list[bytes | None]
     timestamps: list[int]
-    headers: list[Headers | None]
+    headers: list[RecordHeaders | None]
 
 
 class Segment:
@@ -269,10 +269,10 @@ def _has_map(arrow: pa.DataType) -> bool:
     )
 
 
-def _slices(table: pa.Table) -> Iterator[tuple[pa.RecordBatch, Texts]]:
+def _slices(table: pa.Table) -> Iterator[tuple[pa.RecordBatch, DictionaryValues]]:
     """Yield a table's rows in slices whose Python objects take little memory."""
     for batch in table.to_batches():
-        texts = read_texts(batch)
+        texts = dictionary_values(batch)
         shared = sum(batch[name].dictionary.nbytes for name in texts)
         for part in _halved(batch, _SLICE_BYTES + shared):
             yield part, texts
@@ -289,7 +289,9 @@ def _halved(batch: pa.RecordBatch, nbytes: int) -> Iterator[pa.RecordBatch]:
         yield from _halved(batch.slice(rows // 2), nbytes)
 
 
-def _record_columns(batch: pa.RecordBatch, texts: Texts, timestamp: int) -> RecordColumns:
+def _record_columns(
+    batch: pa.RecordBatch, texts: DictionaryValues, timestamp: int
+) -> RecordColumns:
     """Return a batch's records; `timestamp` stands in for a missing timestamp member."""
     names = batch.schema.names
     values = to_rows(batch.select([name for name in names if name != KAFKA_COLUMN]), texts)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import time
 from operator import index
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +16,7 @@ from confluent_kafka import (
 )
 
 from columnar_kafka.broker.client_classes import StockConsumer
+from columnar_kafka.deadline import deadline_after, seconds_left
 from columnar_kafka.testing.client import ClientOnMemory, number, setting
 from columnar_kafka.testing.memory import MemoryConsumer
 
@@ -69,15 +69,13 @@ class ConsumerOnMemory(ClientOnMemory[MemoryConsumer], StockConsumer):
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Any]:
         """See confluent-kafka."""
-        math.isfinite(timeout)
+        deadline = deadline_after(timeout)
         memory = self.memory
         if not 0 <= index(num_messages) <= _MAX_CONSUME:
             raise ValueError("num_messages must be between 0 and 1000000 (1M)")
-        deadline = time.monotonic() + timeout
         found: list[Any] = []
         while len(found) < num_messages:
-            left = -1 if timeout < 0 else max(0.0, deadline - time.monotonic())
-            message = memory.poll(left)
+            message = memory.poll(seconds_left(deadline))
             if message is None:
                 break
             found.append(message)

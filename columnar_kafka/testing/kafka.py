@@ -59,8 +59,7 @@ class FakeProducer(Producer, ProducerOnMemory):
     def _drop(self) -> None:
         """Stop the thread; buffered records are lost."""
         if self._settings.encoding != "none":
-            self._buffer.sender.stop()
-            self._buffer.unusable = RuntimeError("Producer has been closed")
+            self._buffer.close()
         self._memory = None
 
 

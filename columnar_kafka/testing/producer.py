@@ -125,10 +125,10 @@ class ProducerOnMemory(ClientOnMemory[MemoryProducer], StockProducer):
                     "Message timestamps are not currently supported in batch mode"
                 )
         return sum(
-            self._taken(topic, each, partition, callback or on_delivery) for each in messages
+            self._accepted(topic, each, partition, callback or on_delivery) for each in messages
         )
 
-    def _taken(self, topic: str, message: dict[str, Any], partition: int, callback: Any) -> bool:
+    def _accepted(self, topic: str, message: dict[str, Any], partition: int, callback: Any) -> bool:
         arguments: dict[str, Any] = {"partition": partition, "callback": callback}
         arguments |= {
             k: message[k] for k in ("value", "key", "partition", "callback") if k in message

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,23 +13,24 @@ from confluent_kafka import KafkaError, KafkaException
 from columnar_kafka.columns.layouts import can_be_joined
 from columnar_kafka.consuming.arrow.projection import Projection
 from columnar_kafka.consuming.arrow.table_builder import MismatchError
+from columnar_kafka.deadline import deadline_after, seconds_left
 from columnar_kafka.errors import SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from columnar_kafka.consuming.arrow.table_feed import FoundTable, TableFeed, TableRequest
-    from columnar_kafka.consuming.feed import Stops
+    from columnar_kafka.consuming.feed import Cancelled
     from columnar_kafka.offsets import Partition
 
-__all__ = ["OnError", "OnSchemaChange", "deadline_after", "seconds_left", "stream"]
+__all__ = ["OnError", "OnSchemaChange", "stream"]
 
 _NOTHING: Final = "arrow_reader: at the end there is no record to take the schema from; give one"
 
 OnError = Callable[[KafkaException], object] | None
 OnSchemaChange = Callable[[SchemaError], object] | None
-Ends = Callable[[set["Partition"]], bool]
-"""Says whether the stream ends, once these partitions have been read to their end."""
+IsFinished = Callable[[set["Partition"]], bool]
+"""Says whether the stream is finished, once these partitions have been read to their end."""
 
 
 def stream(
@@ -39,18 +38,18 @@ def stream(
     request: TableRequest,
     *,
     timeout: float,
-    ends: Ends,
+    is_finished: IsFinished,
     until_end: bool,
     on_error: OnError,
     on_schema_change: OnSchemaChange,
-    stops: Stops,
+    cancelled: Cancelled,
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]] | None:
     """Return the schema of a stream and its batches; None after `timeout` seconds without any.
 
     The schema is the request's, or that of the next record, which stays. A batch counts as handed
     out when it is requested. The batches end after `timeout` seconds without a record, when it
-    `stops`, when `ends` says so of the partitions whose end has been reached, and, where there is
-    an `on_schema_change`, before a record that does not fit the schema.
+    is `cancelled`, when it `is_finished` with the partitions whose end has been reached, and, where
+    there is an `on_schema_change`, before a record that does not fit the schema.
 
     Raises:
         KafkaException: as `TableFeed.find`, where there is no `on_error` to be called; the batches
@@ -58,9 +57,9 @@ def stream(
             By the batches, ``_TIMED_OUT``: `timeout` ended a stream that goes on `until_end`.
         SchemaError: by the batches: a record does not fit the schema, and it is the first, or there
             is no `on_schema_change`.
-        RuntimeError: by the batches: a stream that goes on `until_end` stops before it.
+        RuntimeError: by the batches: a stream that goes on `until_end` was cancelled before it.
     """
-    reading = _Stream(feed, timeout, ends, until_end, on_error, on_schema_change, stops)
+    reading = _Stream(feed, timeout, is_finished, until_end, on_error, on_schema_change, cancelled)
     fits = request.schema is None
     if request.schema is None:
         schema = reading.first_schema(request)
@@ -76,23 +75,23 @@ class _Stream:
 
     feed: TableFeed
     timeout: float
-    ends: Ends
+    is_finished: IsFinished
     until_end: bool
     on_error: OnError
     on_schema_change: OnSchemaChange
-    stops: Stops
+    cancelled: Cancelled
 
     def first_schema(self, request: TableRequest) -> pa.Schema | None:
         """Return the schema of the next record, which stays."""
         # Without the filter: a record that it leaves out has the schema too.
-        projection = Projection(request.selection.columns, promote=request.selection.promote)
-        request = replace(request, selection=projection)
+        projection = Projection(request.projection.columns, promote=request.projection.promote)
+        request = replace(request, projection=projection)
         is_at_end = self._end_check()
         deadline = deadline_after(self.timeout)
         while True:
             if is_at_end():
                 raise KafkaException(KafkaError(KafkaError._PARTITION_EOF, _NOTHING))
-            found = self.feed.find(request, seconds_left(deadline), self.stops)
+            found = self.feed.find(request, seconds_left(deadline), self.cancelled)
             if found is None:
                 return None
             if found.table is not None:
@@ -107,9 +106,9 @@ class _Stream:
         read = Counter[object]()  # rows that the reader has of a table that was withdrawn then
         while not is_at_end():
             try:
-                found = self.feed.find(request, seconds_left(deadline), self.stops)
+                found = self.feed.find(request, seconds_left(deadline), self.cancelled)
             except RuntimeError:
-                if self.ends(set()):  # another thread has closed the consumer
+                if self.is_finished(set()):  # another thread has closed the consumer
                     return
                 raise
             if found is None:
@@ -143,7 +142,7 @@ class _Stream:
 
         def is_at_end() -> bool:
             reached.update(self.feed.at_end())
-            return self.ends(reached)
+            return self.is_finished(reached)
 
         return is_at_end
 
@@ -160,7 +159,7 @@ class _Stream:
             self.on_error(error)
 
     def _unfinished(self) -> Exception:
-        if self.stops():
+        if self.cancelled():
             return RuntimeError("Consumer closed")
         reason = (
             f"arrow_reader: no record in {self.timeout:g} s, and not every partition is at its end"
@@ -189,13 +188,3 @@ def _in_one_piece(table: pa.Table) -> pa.Table:
         return table.combine_chunks()
     except pa.ArrowNotImplementedError:  # extension types inside of some others
         return table
-
-
-def deadline_after(timeout: float) -> float:
-    """Return when a call ends, by the monotonic clock; infinity where `timeout` is negative."""
-    return math.inf if timeout < 0 else time.monotonic() + timeout
-
-
-def seconds_left(deadline: float) -> float:
-    """Return how many seconds are left; -1 where there is no deadline."""
-    return -1 if deadline == math.inf else max(0.0, deadline - time.monotonic())

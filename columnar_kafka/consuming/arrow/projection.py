@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from columnar_kafka.columns.kafka_column import KafkaColumn
-from columnar_kafka.columns.layouts import filled_table, one_array, take
+from columnar_kafka.columns.layouts import fill_hidden_nulls_in_table, one_array, take
 from columnar_kafka.config import METADATA_MEMBERS
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.schema import KAFKA_COLUMN
@@ -187,7 +187,11 @@ class ReadPlan:
         if rows is not None:
             count = len(rows)
             is_first = rows[-1].as_py() == count - 1
-            table = table.slice(0, count) if is_first else filled_table(_take_rows(table, rows))
+            table = (
+                table.slice(0, count)
+                if is_first
+                else fill_hidden_nulls_in_table(_take_rows(table, rows))
+            )
         if self._output_members != self.members:
             kafka = one_array(table[KAFKA_COLUMN])
             table = table.drop_columns(KAFKA_COLUMN)

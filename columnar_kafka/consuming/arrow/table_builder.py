@@ -14,7 +14,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError
 
 from columnar_kafka import position
 from columnar_kafka.columns.kafka_column import HEADERS, TIMESTAMP, header_array
-from columnar_kafka.columns.layouts import filled, filled_table, one_array
+from columnar_kafka.columns.layouts import fill_hidden_nulls, fill_hidden_nulls_in_table, one_array
 from columnar_kafka.consuming.arrow.projection import LOCATION_FIELDS, SelectedRows
 from columnar_kafka.consuming.arrow.pruning import can_skip
 from columnar_kafka.consuming.kafka_message import address_of
@@ -151,7 +151,7 @@ def plain_rows(
     if is_table and first.value() is None:
         return SelectedRows(None, 1)  # a tombstone: not even columns
     decoded = decode(formats.key(topic), [each.key() for each in messages])
-    keys = filled(decoded.array, pa.field("key", decoded.array.type))
+    keys = fill_hidden_nulls(decoded.array, pa.field("key", decoded.array.type))
     if not len(keys):
         raise _undecodable(first, "key", decoded.error)
     if is_table:
@@ -162,7 +162,7 @@ def plain_rows(
         if not good:
             raise _undecodable(first, "value", decoded.error)
         values = _columns(decoded.array)
-    values = filled_table(values)
+    values = fill_hidden_nulls_in_table(values)
     messages = messages[:good]
     fields = [pa.field("key", keys.type), *_PLAIN]
     kafka = pa.field(KAFKA_COLUMN, pa.struct(fields), nullable=False)
@@ -336,7 +336,7 @@ def _promoted(table: pa.Table, schema: pa.Schema) -> pa.Table:
         else pa.nulls(table.num_rows, each.type)
         for each in schema
     ]
-    return filled_table(pa.Table.from_arrays(columns, schema=schema))
+    return fill_hidden_nulls_in_table(pa.Table.from_arrays(columns, schema=schema))
 
 
 def _differences(stream: pa.Schema, record: pa.Schema) -> str:

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException
 from columnar_kafka import position
 from columnar_kafka.consuming.arrow.rows_ahead import RowsAhead
 from columnar_kafka.consuming.arrow.table_builder import TableBuilder, plain_rows, segment_rows
-from columnar_kafka.consuming.feed import never
+from columnar_kafka.consuming.feed import never_cancelled
 from columnar_kafka.consuming.handout import Found, Progress
 from columnar_kafka.consuming.kafka_message import address_of, offset_of, partition_of
 from columnar_kafka.consuming.open_segment import OpenSegment
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from columnar_kafka.config import DecodeLimits
     from columnar_kafka.consuming.arrow.projection import Projection
-    from columnar_kafka.consuming.feed import Feed, Stops
+    from columnar_kafka.consuming.feed import Cancelled, Feed
     from columnar_kafka.offsets import Partition
     from columnar_kafka.plain.base import Formats
 
@@ -56,7 +56,7 @@ class TableRequest:
     `single` they are out of one segment, or out of plain messages.
     """
 
-    selection: Projection
+    projection: Projection
     formats: Formats
     limits: DecodeLimits
     least: int
@@ -116,9 +116,9 @@ class TableFeed:
         return self._feed.at_end()
 
     def find(
-        self, request: TableRequest, timeout: float, stops: Stops = never
+        self, request: TableRequest, timeout: float, cancelled: Cancelled = never_cancelled
     ) -> FoundTable | None:
-        """Return the next records; None after `timeout` seconds without any, or when it `stops`.
+        """Return the next records; None after `timeout` seconds without any, or if `cancelled`.
 
         `FoundTable.take` hands them out, or raises:
 
@@ -132,11 +132,11 @@ class TableFeed:
         with self._lock:
             self._buffer.put_back()
         more = 0
-        while not stops():
+        while not cancelled():
             self._poller.serve_if_due()
             self._feed.after_serving()
-            is_enough = self._buffer_rows(request, more, deadline, stops)
-            if stops():
+            is_enough = self._buffer_rows(request, more, deadline, cancelled)
+            if cancelled():
                 break
             found = self._find_next(request) if self._may_begin(deadline) else None
             if found is not None:
@@ -153,7 +153,9 @@ class TableFeed:
 
     # --- waiting --------------------------------------------------------------------------------
 
-    def _buffer_rows(self, request: TableRequest, more: int, deadline: float, stops: Stops) -> bool:
+    def _buffer_rows(
+        self, request: TableRequest, more: int, deadline: float, cancelled: Cancelled
+    ) -> bool:
         """Buffer as many rows as are wanted and go together, or those that come by the deadline.
 
         Returns whether there are as many as are wanted and so many `more`.
@@ -161,12 +163,12 @@ class TableFeed:
         most = min(request.most + more, self._longest_span)
         wanted = request.least + more
         least = min(wanted, most)
-        ahead = self._count(None, request.selection, most)
+        ahead = self._count(None, request.projection, most)
         timeout = 0.0  # first what has arrived
         while not (ahead.has(most) or self._buffer.is_full(most)):
-            ahead = self._fetch_rows(ahead, request.selection, most, timeout)
+            ahead = self._fetch_rows(ahead, request.projection, most, timeout)
             self._feed.after_serving()
-            if ahead.has(least) or self._feed.clock() >= deadline or stops():
+            if ahead.has(least) or self._feed.clock() >= deadline or cancelled():
                 break
             timeout = self._poller.step(deadline)
         return ahead.rows >= wanted
@@ -234,7 +236,7 @@ class TableFeed:
 
     def _build(self, request: TableRequest) -> FoundTable | None:
         builder = TableBuilder(
-            request.selection,
+            request.projection,
             most=request.most,
             nbytes=request.limits.decoded_bytes,
             schema=request.schema,
@@ -258,7 +260,7 @@ class TableFeed:
         else:
             is_all = (
                 builder.left > 0
-                and request.selection.condition is None
+                and request.projection.condition is None
                 # None of them waits for where its partition begins.
                 and sum(each.messages for each in slices) == len(self._buffer.buffered)
             )

@@ -17,7 +17,7 @@ from columnar_kafka.testing.memory.log import MemoryTransaction, PartitionLog, S
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from columnar_kafka.columns.kafka_column import Headers
+    from columnar_kafka.columns.kafka_column import RecordHeaders
 
 __all__ = ["Fault", "MemoryKafka", "copy_of"]
 
@@ -167,7 +167,7 @@ class MemoryKafka:
         value: bytes | None = None,
         *,
         key: bytes | None = None,
-        headers: Headers | None = None,
+        headers: RecordHeaders | None = None,
         timestamp: int = 0,
     ) -> Message:
         """Store a message without a producer; if the broker refuses it, the result has an error."""

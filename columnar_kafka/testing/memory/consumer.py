@@ -16,6 +16,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from columnar_kafka.deadline import deadline_after
 from columnar_kafka.offsets import key_of
 from columnar_kafka.testing.memory.cluster import MemoryKafka, copy_of
 from columnar_kafka.testing.memory.membership import Membership
@@ -107,8 +108,8 @@ class MemoryConsumer:
         """Let the group remove this member: its partitions are lost, and it joins again."""
         self.membership.expel()
 
-    def aside(self, partitions: Sequence[TopicPartition]) -> MemoryConsumer:
-        """See `ConsumerBroker.aside`."""
+    def side_reader(self, partitions: Sequence[TopicPartition]) -> MemoryConsumer:
+        """See `ConsumerBroker.side_reader`."""
         reader = MemoryConsumer(
             self._kafka, self._group, committed_only=self._committed_only, end_events=True
         )
@@ -274,7 +275,7 @@ class MemoryConsumer:
 
     def poll(self, timeout: float) -> Message | None:
         """See `ConsumerBroker.poll`: partitions take turns; for ever when `timeout` is negative."""
-        deadline = float("inf") if timeout < 0 else time.monotonic() + timeout
+        deadline = deadline_after(timeout)
         while True:
             self._commit_if_due()
             self._run_commit_callbacks()

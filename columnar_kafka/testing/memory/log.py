@@ -11,7 +11,7 @@ from confluent_kafka import OFFSET_END, TIMESTAMP_CREATE_TIME, KafkaError, Messa
 if TYPE_CHECKING:
     from confluent_kafka import TopicPartition
 
-    from columnar_kafka.columns.kafka_column import Headers
+    from columnar_kafka.columns.kafka_column import RecordHeaders
 
 __all__ = ["MemoryTransaction", "PartitionLog", "StoredMessage"]
 
@@ -37,7 +37,7 @@ class StoredMessage(NamedTuple):
 
     key: bytes | None
     value: bytes | None
-    headers: Headers | None
+    headers: RecordHeaders | None
     timestamp: int
     transaction: MemoryTransaction | None = None
 
@@ -46,7 +46,7 @@ class StoredMessage(NamedTuple):
         cls,
         key: bytes | None,
         value: Any,
-        headers: Headers | None,
+        headers: RecordHeaders | None,
         timestamp: int,
         transaction: MemoryTransaction | None = None,
     ) -> StoredMessage:

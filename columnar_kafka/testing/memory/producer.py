@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Message, TopicPartition
 
+from columnar_kafka.deadline import deadline_after
 from columnar_kafka.segment.headers import message_bytes
 from columnar_kafka.testing.memory.cluster import Fault, MemoryKafka, copy_of
 from columnar_kafka.testing.memory.log import MemoryTransaction, StoredMessage
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from columnar_kafka.broker.base import Acknowledge, TopicLimits
-    from columnar_kafka.columns.kafka_column import Headers
+    from columnar_kafka.columns.kafka_column import RecordHeaders
 
 __all__ = ["MemoryProducer"]
 
@@ -115,7 +116,7 @@ class MemoryProducer:
         value: Any,
         *,
         key: bytes | None,
-        headers: Headers | None,
+        headers: RecordHeaders | None,
         timestamp: int,
         acknowledge: Acknowledge,
     ) -> None:
@@ -176,7 +177,7 @@ class MemoryProducer:
 
         It waits for `timeout` seconds at most, for ever when negative.
         """
-        deadline = _deadline(timeout)
+        deadline = deadline_after(timeout)
         while True:
             self.poll(0)
             left = deadline - time.monotonic()
@@ -328,7 +329,3 @@ def _parsed(group_metadata: bytes) -> tuple[str, str, int]:
 
 def _failure(code: int, reason: str, **kind: bool) -> KafkaException:
     return KafkaException(KafkaError(code, reason, **kind))
-
-
-def _deadline(timeout: float) -> float:
-    return float("inf") if timeout < 0 else time.monotonic() + timeout

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from columnar_kafka.columns.layouts import filled
+from columnar_kafka.columns.layouts import fill_hidden_nulls
 
 
 def required(name: str, kind: pa.DataType) -> pa.Field:
@@ -33,7 +33,7 @@ LEAVES = {
 @pytest.mark.parametrize("leaf", LEAVES, ids=str)
 def test_a_hidden_null_becomes_its_types_empty_value(leaf: pa.DataType) -> None:
     kind = pa.struct([required("r", pa.struct([required("x", leaf), ("y", leaf)]))])
-    found = filled(pa.nulls(2, kind), pa.field("s", kind))
+    found = fill_hidden_nulls(pa.nulls(2, kind), pa.field("s", kind))
     found.validate(full=True)
     assert found.to_pylist() == [None, None]
     assert found.field("r").to_pylist() == [{"x": LEAVES[leaf], "y": None}] * 2
@@ -44,7 +44,7 @@ def test_a_hidden_null_becomes_its_types_empty_value(leaf: pa.DataType) -> None:
 )
 def test_a_hidden_time_becomes_the_first_one(leaf: pa.DataType) -> None:
     kind = pa.struct([required("x", leaf)])
-    found = filled(pa.nulls(1, kind), pa.field("s", kind)).field("x")
+    found = fill_hidden_nulls(pa.nulls(1, kind), pa.field("s", kind)).field("x")
     assert found.view(pa.int32() if leaf.bit_width == 32 else pa.int64()).to_pylist() == [0]
 
 
@@ -66,7 +66,7 @@ def test_slices_keep_their_rows(kind: pa.DataType) -> None:
     parts = [pa.array([row], kind) if row is not None else pa.nulls(1, kind) for row in rows]
     whole = pa.concat_arrays(parts)
     for start in range(11):
-        found = filled(whole.slice(start, 9), pa.field("c", kind))
+        found = fill_hidden_nulls(whole.slice(start, 9), pa.field("c", kind))
         found.validate(full=True)
         assert found.to_pylist() == rows[start : start + 9]
         assert found.cast(kind).equals(found)
@@ -83,7 +83,7 @@ def test_a_slice_has_no_hidden_nulls_outside_of_it(size: int, bounds: slice) -> 
         children = [pa.array([None, 1, 2, 3, 4, 5, 6, None], pa.int8())]
     whole = pa.Array.from_buffers(kind, 4, [validity], children=children)
     part = whole[bounds]
-    found = filled(part, pa.field("c", kind))
+    found = fill_hidden_nulls(part, pa.field("c", kind))
     assert found.to_pylist() == part.to_pylist()
     assert found.cast(kind).equals(found)
 
@@ -97,7 +97,7 @@ def test_a_required_null_that_is_not_hidden_stays() -> None:
         [pa.py_buffer(b"\3")],
         children=[pa.array([1, None, None], pa.int32()), pa.array([1, 2, None], pa.int32())],
     )
-    found = filled(given, pa.field("s", kind))
+    found = fill_hidden_nulls(given, pa.field("s", kind))
     assert found.to_pylist() == [{"n": 1, "m": 1}, {"n": None, "m": 2}, None]
     assert found.field("m").to_pylist() == [1, 2, 0]
 
@@ -117,4 +117,4 @@ def test_a_required_null_that_is_not_hidden_stays() -> None:
     ids=lambda array: str(array.type),
 )
 def test_an_array_with_nothing_to_fill_is_returned_itself(array: pa.Array) -> None:
-    assert filled(array, pa.field("c", array.type)) is array
+    assert fill_hidden_nulls(array, pa.field("c", array.type)) is array

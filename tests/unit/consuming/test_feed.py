@@ -76,7 +76,7 @@ class Broker(MemoryConsumer):
 
 
 class Reader:
-    """Feed, ledger and broker as `Consumer` wires them, and what it does with positions."""
+    """Feed, offsets and broker as `Consumer` wires them, and what it does with positions."""
 
     def __init__(self, kafka: MemoryKafka, *, auto_store: bool = True) -> None:
         self.clock = Clock()
@@ -90,8 +90,8 @@ class Reader:
         )
 
     @property
-    def ledger(self) -> OffsetStore:
-        return self.feed.ledger
+    def offsets(self) -> OffsetStore:
+        return self.feed.offsets
 
     def _raise_pending(self) -> None:
         if self.raised:
@@ -118,9 +118,9 @@ class Reader:
         self.feed.resume(keys)
 
     def commit(self) -> None:
-        wanted = self.ledger.uncommitted()
+        wanted = self.offsets.uncommitted()
         if wanted:
-            self.ledger.mark_committed(self.broker.commit(wanted, asynchronous=False) or ())
+            self.offsets.mark_committed(self.broker.commit(wanted, asynchronous=False) or ())
 
     def take(self, count: int, timeout: float = 0.5) -> list[Any]:
         return [shown(each) for each in self.feed.take(count, timeout)]
@@ -283,7 +283,7 @@ def test_an_error_event_is_handed_out_in_between() -> None:
     assert one.numbers(2) == [0, 1]
     one.broker.event(KafkaError(KafkaError._ALL_BROKERS_DOWN))
     assert one.numbers() == [2, "_ALL_BROKERS_DOWN", 10, 11, 12, 20, 21, 22]
-    assert one.ledger.delivered == {P0: 3 * MAX_ROWS}
+    assert one.offsets.delivered == {P0: 3 * MAX_ROWS}
 
 
 def test_the_end_of_a_partition_is_an_event_at_the_next_offsets_start() -> None:
@@ -292,19 +292,19 @@ def test_the_end_of_a_partition_is_an_event_at_the_next_offsets_start() -> None:
     one.numbers(3)
     one.broker._events.append(Message(topic="t", partition=0, offset=1, error=end))
     assert one.take(1) == [(MAX_ROWS, "_PARTITION_EOF")]
-    assert one.ledger.delivered == {P0: MAX_ROWS}
+    assert one.offsets.delivered == {P0: MAX_ROWS}
     one.seek(P0, MAX_ROWS)
     one.broker._events.append(Message(topic="t", partition=0, offset=1, error=end))
     assert one.take(1) == [(MAX_ROWS, "_PARTITION_EOF")]
-    assert one.ledger.delivered == {}
+    assert one.offsets.delivered == {}
 
 
 def test_what_was_handed_out_is_noted_as_the_position_after_it() -> None:
     one = reader()
     one.numbers(2)
-    assert one.ledger.delivered == {P0: at(0, 2)}
+    assert one.offsets.delivered == {P0: at(0, 2)}
     one.numbers(1)
-    assert one.ledger.delivered == {P0: MAX_ROWS}
+    assert one.offsets.delivered == {P0: MAX_ROWS}
 
 
 # --- bad segments ---------------------------------------------------------------------------------
@@ -329,7 +329,7 @@ def test_after_a_bad_segment_its_end_is_committed() -> None:
     put(kafka, [10, 11], damage=True)
     one = reader(kafka)
     assert one.numbers(1) == ["_BAD_MSG"]
-    assert one.ledger.delivered == {P0: MAX_ROWS}
+    assert one.offsets.delivered == {P0: MAX_ROWS}
 
 
 @pytest.mark.parametrize(
@@ -436,7 +436,7 @@ def test_what_the_group_has_committed_is_known_with_the_first_message() -> None:
     assert one.numbers() == [b"2"]
     one.seek(P0, 0)
     assert one.numbers(1) == [b"0"]
-    assert one.ledger.uncommitted() == []
+    assert one.offsets.uncommitted() == []
     assert len(one.broker.lookups) == 1
 
 
@@ -444,17 +444,17 @@ def test_a_partition_that_comes_again_is_begun_before_librdkafka_is_polled() -> 
     kafka = threes(2)
     committed(kafka, 0, "1:1:p-0")
     one = Reader(kafka).begin(start(OFFSET_STORED))
-    one.feed.begin([P0])
+    one.feed.ask_committed([P0])
     assert one.broker.lookups == []  # it had none before, of which something might be left
     one.feed.revoke([P0])
-    one.begin(start(OFFSET_STORED), start(OFFSET_STORED, P1)).feed.begin([P1])
+    one.begin(start(OFFSET_STORED), start(OFFSET_STORED, P1)).feed.ask_committed([P1])
     assert one.broker.lookups == []
-    one.feed.begin([P0])
+    one.feed.ask_committed([P0])
     assert len(one.broker.lookups) == 2
     assert one.broker.polls == 0
     assert one.numbers() == [2, 10, 11, 12]
     one.feed.revoke([P0])
-    one.begin(start(at(0))).feed.begin([P0])
+    one.begin(start(at(0))).feed.ask_committed([P0])
     assert one.numbers() == [0, 1, 2, 10, 11, 12]
     assert len(one.broker.lookups) == 2
 
@@ -465,7 +465,7 @@ def test_if_the_group_cannot_be_asked_then_it_is_with_the_first_message() -> Non
     one = Reader(kafka).begin(start(OFFSET_STORED))
     one.feed.revoke([P0])
     one.broker.fail_next(KafkaError(KafkaError._TRANSPORT))
-    one.begin(start(OFFSET_STORED)).feed.begin([P0])
+    one.begin(start(OFFSET_STORED)).feed.ask_committed([P0])
     assert one.numbers() == [2, 10, 11, 12]
     assert len(one.broker.lookups) == 2
 
@@ -547,8 +547,8 @@ def mark(kafka: MemoryKafka) -> None:
 
 
 def position_of(one: Reader) -> int | None:
-    one.feed.catch_up()
-    return one.ledger.delivered.get(P0)
+    one.feed.skip_gaps()
+    return one.offsets.delivered.get(P0)
 
 
 def fetch(one: Reader, times: int) -> None:
@@ -560,7 +560,7 @@ def fetch(one: Reader, times: int) -> None:
 def test_the_end_of_a_transaction_is_passed() -> None:
     one = reader(ended(1, 2))
     assert one.numbers() == [1, 2]
-    assert one.ledger.delivered == {P0: position.start(1)}
+    assert one.offsets.delivered == {P0: position.start(1)}
     assert position_of(one) == position.start(2)
     mark(one.broker.kafka)
     assert one.numbers() == []
@@ -578,7 +578,7 @@ def test_it_is_committed_and_nothing_is_read_again() -> None:
     kafka = ended(1, 2)
     one = reader(kafka)
     assert one.numbers() == [1, 2]
-    one.feed.catch_up()
+    one.feed.skip_gaps()
     one.commit()
     found = kafka.committed("group", "t", 0)
     assert (found.offset, found.metadata) == (2, None)
@@ -669,7 +669,7 @@ def test_the_end_of_a_partition_stays_reached_when_it_goes_on() -> None:
     one = Reader(kafka)
     one.broker = Broker(kafka, one.clock)
     one.broker._end_events = True
-    one.feed = Feed(one.broker, one.ledger, clock=one.clock, tells_ends=True)
+    one.feed = Feed(one.broker, one.offsets, clock=one.clock, partition_eof=True)
     one.begin(start())
     assert one.numbers(4) == [0, 1, 2, "_PARTITION_EOF"]
     mark(kafka)
@@ -738,8 +738,8 @@ def test_after_a_seek_there_is_no_position_and_what_was_handed_out_stays_stored(
     one = reader()
     one.numbers(5)
     one.seek(P0, at(0, 1))
-    assert one.ledger.delivered == {}
-    [stored] = one.ledger.uncommitted()
+    assert one.offsets.delivered == {}
+    [stored] = one.offsets.uncommitted()
     assert (stored.offset, stored.metadata) == (1, "1:1:p-1")
 
 
@@ -896,7 +896,7 @@ def test_what_is_held_of_a_revoked_partition_is_dropped() -> None:
     one.feed.revoke([P0])
     one.broker.assign([start(key=P1)])
     assert [each for each in one.numbers() if each not in (5, 6)] == []
-    assert P0 not in one.ledger.delivered
+    assert P0 not in one.offsets.delivered
 
 
 def test_a_partition_that_comes_back_starts_where_its_group_committed() -> None:
@@ -951,7 +951,7 @@ def test_somebody_elses_row_does_not_stop_commits() -> None:
     committed(kafka, 0, "1:1:somebody-elses")
     one = Reader(kafka).begin(start(OFFSET_STORED))
     assert one.numbers(1) == [0]
-    [wanted] = one.ledger.uncommitted()
+    [wanted] = one.offsets.uncommitted()
     assert (wanted.offset, wanted.metadata) == (0, "1:2:p-0")
 
 
@@ -972,7 +972,7 @@ def test_a_closed_feed_holds_nothing() -> None:
     assert repr(one.feed) == (
         "<Feed 0 messages ready, no segment open, 0 buffered, 0 partitions parked>"
     )
-    assert one.ledger.uncommitted() == []
+    assert one.offsets.uncommitted() == []
 
 
 # --- callbacks ------------------------------------------------------------------------------------
@@ -1210,14 +1210,14 @@ def test_segments_come_whole_and_verified() -> None:
 def test_a_segment_handed_out_counts_as_delivered() -> None:
     one = reader(threes(2))
     one.feed.segment(1)
-    assert one.ledger.delivered == {P0: MAX_ROWS}
+    assert one.offsets.delivered == {P0: MAX_ROWS}
     assert one.numbers() == [10, 11, 12]
 
 
 def test_a_row_of_a_segment_handed_out_whole_can_be_committed() -> None:
     one = reader(threes(2))
     one.feed.segment(1)
-    found = one.ledger.committable(start(at(0, 1)))
+    found = one.offsets.committable(start(at(0, 1)))
     assert (found.offset, found.metadata) == (0, "1:2:p-0")
 
 
@@ -1268,7 +1268,7 @@ def test_a_bad_segment_is_raised_once_and_the_next_is_handed_out(how: str) -> No
     one = reader(kafka)
     with pytest.raises(SegmentError, match=r"segment at t\[0\]@0"):
         one.feed.segment(1)
-    assert one.ledger.delivered == {P0: MAX_ROWS}
+    assert one.offsets.delivered == {P0: MAX_ROWS}
     assert one.feed.segment(1).kafka_offset == 1
 
 
@@ -1453,11 +1453,11 @@ class Reading(RuleBasedStateMachine):
             return
         index = data.draw(st.integers(0, len(self.entries[key]) - 1))
         entry = self.entries[key][index]
-        wanted = self.reader.ledger.committables([start(entry.at, key)])
+        wanted = self.reader.offsets.committables([start(entry.at, key)])
         self.reader.broker._faults.clear()
         self.reader.broker.commit(wanted, asynchronous=False)
-        self.reader.ledger.mark_committed(wanted)
-        known = self.reader.ledger._segments.get(key, {})
+        self.reader.offsets.mark_committed(wanted)
+        known = self.reader.offsets._segments.get(key, {})
         self.stored[key] = index if entry.offset in known else self.first_of(key, index)
         self.known[key] = self.stored[key]
 

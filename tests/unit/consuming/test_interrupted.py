@@ -139,7 +139,7 @@ class Reader:
             OffsetStore(auto_store=True),
             clock=self.broker.clock,
             decoder=DECODED,
-            tells_ends=True,
+            partition_eof=True,
         )
         self.tables = TableFeed(self.feed)
         self.interrupter = Interrupter(*MODULES, places=places)
@@ -162,9 +162,9 @@ class Reader:
 
     def check(self) -> None:
         """What counts as handed out, and so may be committed, is what was handed out."""
-        self.feed.catch_up()
+        self.feed.skip_gaps()
         after = {key: found[-1][0] + 1 for key, found in self.found.items() if found}
-        assert self.feed.ledger.delivered == after
+        assert self.feed.offsets.delivered == after
 
     def take(self, count: int) -> int:
         found = self.interrupter.run(partial(self.feed.take, count, 0.2))
@@ -176,8 +176,8 @@ class Reader:
                 self.found["t", each.partition()].append((each.offset(), value))
         return len(found)
 
-    def catch_up(self) -> None:
-        self.interrupter.run(self.feed.catch_up)
+    def skip_gaps(self) -> None:
+        self.interrupter.run(self.feed.skip_gaps)
 
     def segment(self) -> None:
         try:
@@ -212,11 +212,11 @@ class Reader:
                 self.tables,
                 request(100, schema=schema, single=True),
                 timeout=0.2,
-                ends=lambda _: False,
+                is_finished=lambda _: False,
                 until_end=False,
                 on_error=self.note,
                 on_schema_change=None,
-                stops=lambda: False,
+                cancelled=lambda: False,
             )
             assert made is not None
             for _ in range(count):
@@ -253,7 +253,7 @@ class Reader:
 def request(count: int, **more: Any) -> TableRequest:
     least = 1 if more else count
     return TableRequest(
-        selection=Projection(),
+        projection=Projection(),
         formats=Formats(),
         limits=DecodeLimits(),
         least=least,
@@ -266,7 +266,7 @@ SCRIPTS: dict[str, Script] = {
     "one by one": [("take", 1)] * 15,
     "some at once": [("take", 4)] * 4,
     "all at once": [("take", 100)],
-    "caught up with": [("take", 2), ("catch_up",)] * 6,
+    "caught up with": [("take", 2), ("skip_gaps",)] * 6,
     "segments": [("segment",)] * 10,
     "a segment that was begun": [("take", 1), ("segment",), ("take", 1), ("segment",)],
     "tables": [("table", 2)] * 8,

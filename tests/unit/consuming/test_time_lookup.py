@@ -37,7 +37,7 @@ class Given:
         self.asked: list[int] = []
         self.closed = False
 
-    def aside(self, partitions: Any) -> Given:
+    def side_reader(self, partitions: Any) -> Given:
         self.asked = [each.offset for each in partitions]
         return self
 

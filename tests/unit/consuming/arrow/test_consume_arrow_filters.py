@@ -249,8 +249,8 @@ def read(
     segment = Segment(
         topic="t", partition=0, offset=0, headers=headers, value=made.value, decoder=decoder
     )
-    selection = Projection(ROWS.schema.names, condition)
-    found = segment_rows(segment, 0, 9, selection, segment.to_table)
+    projection = Projection(ROWS.schema.names, condition)
+    found = segment_rows(segment, 0, 9, projection, segment.to_table)
     return ROWS.schema.empty_table() if found.table is None else found.table
 
 

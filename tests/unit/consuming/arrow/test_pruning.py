@@ -52,8 +52,8 @@ def rows_of(
     made: hostile.Sent, columns: list[str], condition: pc.Expression | None = None
 ) -> SelectedRows:
     segment = segment_of(made)
-    selection = Projection(columns, condition, promote=True)
-    return table_builder.segment_rows(segment, 0, 99, selection, segment.to_table)
+    projection = Projection(columns, condition, promote=True)
+    return table_builder.segment_rows(segment, 0, 99, projection, segment.to_table)
 
 
 # --- what can be skipped --------------------------------------------------------------------------

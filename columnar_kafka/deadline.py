@@ -1,0 +1,23 @@
+"""Deadlines by the monotonic clock: when a call with a `timeout` must return."""
+
+from __future__ import annotations
+
+import math
+import time
+
+__all__ = ["deadline_after", "seconds_left"]
+
+
+def deadline_after(timeout: float) -> float:
+    """Return the time `timeout` seconds from now; infinity where `timeout` is negative.
+
+    Raises:
+        TypeError: `timeout` is not a number, in confluent-kafka's words.
+    """
+    math.isfinite(timeout)  # raises that TypeError
+    return math.inf if timeout < 0 else time.monotonic() + timeout
+
+
+def seconds_left(deadline: float) -> float:
+    """Return the seconds until `deadline`, not below 0; -1, which is for ever, for infinity."""
+    return -1 if deadline == math.inf else max(0.0, deadline - time.monotonic())
