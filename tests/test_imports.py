@@ -360,7 +360,8 @@ PRIVATE = {
     # Subclasses, of what their base keeps for itself.
     "aio.cancellable": "_feed  _commits  _needed  _arrow",
     "producing.report": "_rows",
-    "serializing": "_key_serializer  _key_deserializer  _closed  _buffer  _settings",
+    "serializing": """_key_serializer  _key_deserializer  _value_deserializer
+        _buffer  _settings  _check_usable""",
     "testing.kafka": "_settings  _buffer",
 }
 """The private attributes of others that a file may use."""

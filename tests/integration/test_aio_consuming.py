@@ -101,7 +101,7 @@ def test_cancelled_calls_lose_nothing(
     async def main() -> None:
         async with make(kafka, group(), **{"columnar.encoding": encoding}) as consumer:
             await consumer.assign([TopicPartition(name, 0, 0)])
-            with pytest.raises(TimeoutError):
+            with pytest.raises(asyncio.TimeoutError):
                 await asyncio.wait_for(consumer.consume(3), 0.05)
             await asyncio.to_thread(write)
             while len(found) < count:
