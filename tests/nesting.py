@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from arrow_types import optional
 from confluent_kafka import TopicPartition
 
 from columnar_kafka import Segment
@@ -141,9 +142,9 @@ def _leaves() -> Iterator[tuple[pa.DataType, Sequence[Any]]]:
     for unit, tick in (("s", 10**6), ("ms", 1000), ("us", 1)):
         yield pa.duration(unit), [dt.timedelta(microseconds=tick * n) for n in range(-10, 10)]
     yield pa.duration("ns"), [1 + 1_000_000 * n for n in range(-10, 10)]
-    for number, digits in ((pa.decimal32, 9), (pa.decimal64, 18), (pa.decimal128, 38),
-                           (pa.decimal256, 76)):  # fmt: skip
-        yield number(digits, 2), [decimal.Decimal(n).scaleb(-2) for n in range(-90, 90, 7)]
+    for bits, digits in ((32, 9), (64, 18), (128, 38), (256, 76)):
+        for kind in optional(f"decimal{bits}", digits, 2):
+            yield kind, [decimal.Decimal(n).scaleb(-2) for n in range(-90, 90, 7)]
 
 
 def _zone(name: str | None) -> dt.tzinfo | None:

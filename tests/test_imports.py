@@ -30,14 +30,15 @@ spark_sink  local  demo  cli
 FILES = {
     "schema": "flatbuffer  families  canonical  arrow  avro_default  avro  base  growth  __init__",
     "columns": """
-        __init__  protocol  range_checks  accepted_types  row_objects  copying  converters
-        columns_to_rows  kafka_column  rows_to_columns  layouts  chunked  cast  arrow_input
+        __init__  older_arrow  protocol  range_checks  accepted_types  row_objects  copying
+        converters  columns_to_rows  kafka_column  rows_to_columns  layouts  chunked  cast
+        arrow_input
     """,
     "segment": """
         __init__  headers
         parquet  parquet.thrift  parquet.field_ids  parquet.arrow_patterns  parquet.metadata
         parquet.statistics  parquet.page_header  parquet.delta  parquet.page_walk
-        encoder  decoder  isolated  segment
+        encoder  fixed_lists  decoder  isolated  segment
     """,
     "lake": """
         __init__  model  plan  row_groups  parquet_footer  stitch  stage

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
+from columnar_kafka.columns.older_arrow import arange
 from columnar_kafka.schema.families import family
 
 __all__ = [
@@ -53,7 +54,7 @@ def unencoded(array: pa.Array) -> pa.Array:
             len(array),
             [None],
             offset=array.offset,
-            children=[ends, pa.arange(0, len(values))],
+            children=[ends, arange(0, len(values))],
         )
         return values.take(pc.run_end_decode(runs))
     return _large(array) if types.is_string_view(arrow) or types.is_binary_view(arrow) else array
@@ -234,7 +235,7 @@ def _filled_fixed(
     items = array.values.slice(array.offset * to.list_size, len(array) * to.list_size)
     below = _either(hidden, nulls)
     if below is not None:
-        below = below.take(pc.divide(pa.arange(0, len(items)), to.list_size))
+        below = below.take(pc.divide(arange(0, len(items)), to.list_size))
     full = fill_hidden_nulls(items, to.value_field, below)
     is_same = keeps_nulls and array.type.equals(to) and full is items
     if is_same and (to.value_field.nullable or len(items) == len(array.values)):

@@ -16,9 +16,15 @@ import pyarrow.parquet as pq
 
 from columnar_kafka.columns.kafka_column import KafkaColumn
 from columnar_kafka.columns.layouts import fill_hidden_nulls_in_table
+from columnar_kafka.columns.older_arrow import READS_NULL_FIXED_LISTS
 from columnar_kafka.config import METADATA_MEMBERS, DecodeLimits
 from columnar_kafka.errors import SchemaError, SegmentError
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, fingerprint
+from columnar_kafka.segment.fixed_lists import (
+    file_with_lists,
+    has_fixed_lists,
+    with_fixed_lists,
+)
 from columnar_kafka.segment.headers import ROWS_HEADER, SCHEMA_HEADER, SegmentHeader, check_value
 from columnar_kafka.segment.parquet.page_walk import (
     check_arrow_schema,
@@ -132,9 +138,9 @@ class _InlineFile:
         self._data = bytes(value)  # copies only what is not bytes
         self._limits = limits
         self._rows = header.rows
-        elements = max_list_elements(self._data, limits)
+        self._elements = max_list_elements(self._data, limits)
         check_arrow_schema(self._data, limits)
-        self._file = self._parquet_file(thrift_container_size_limit=elements)
+        self._file = self._parquet_file(thrift_container_size_limit=self._elements)
         self._decoded_size: DecodedSize | None = None
         header.check_footer(self._file.metadata.metadata)
         if self._file.metadata.num_rows != header.rows:
@@ -144,6 +150,7 @@ class _InlineFile:
             )
         self.schema = self._file.schema_arrow
         _check_columns(self.schema)
+        self._has_lists_instead = not READS_NULL_FIXED_LISTS and has_fixed_lists(self.schema)
         actual = _fingerprint(self.schema)
         if actual != header.schema:
             raise SegmentError(
@@ -165,7 +172,7 @@ class _InlineFile:
             if self._decoded_size is None:
                 self._decoded_size = walk(self._data, self._file, self._limits)
             size = self._decoded_size
-            if size.dictionaries:
+            if size.dictionaries or self._has_lists_instead:
                 table = self._read_dictionaries(names, size, encoded=encoded)
             else:
                 table = self._file.read(columns=names, use_threads=self._fits(size))
@@ -193,7 +200,7 @@ class _InlineFile:
         schema = self.schema
         if names is not None:
             schema = self._file.read_row_groups([], columns=names).schema
-        metadata = self._file.metadata
+        metadata = self._metadata_with_lists() if self._has_lists_instead else self._file.metadata
         file = self._parquet_file(metadata=metadata, read_dictionary=size.dictionaries)
         use_threads = self._fits(size)
         tables = [
@@ -202,10 +209,17 @@ class _InlineFile:
         ]
         for table in tables:
             table.validate(full=True)
+        if self._has_lists_instead:
+            tables = [with_fixed_lists(table, schema) for table in tables]
         _check_expanded(tables, size.nbytes, self._limits)
         if encoded:
             schema = _with_dictionaries(schema, tables)
         return pa.concat_tables([fill_hidden_nulls_in_table(table, schema) for table in tables])
+
+    def _metadata_with_lists(self) -> pq.FileMetaData:
+        file = file_with_lists(footer_bytes(self._data), self.schema)
+        limit = self._elements
+        return pq.ParquetFile(pa.BufferReader(file), thrift_container_size_limit=limit).metadata
 
 
 def _with_dictionaries(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Schema:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from columnar_kafka.columns.older_arrow import HAS_PAGE_ROWS
 from columnar_kafka.position import MAX_ROWS
 from columnar_kafka.schema import KAFKA_COLUMN
 from columnar_kafka.schema.families import family
@@ -30,6 +31,10 @@ _STATISTICS_BYTES: Final = 64
 # vectorised reader, Trino, duckdb and polars.
 _NUMBERS: Final = ("PLAIN", "DELTA_BINARY_PACKED")
 _STRINGS: Final = ("PLAIN", "DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY")
+
+
+# Pages end by size only: readers look at every page.
+_PAGES: Final = {"max_rows_per_page": MAX_ROWS} if HAS_PAGE_ROWS else {}
 
 
 class Encoder(Protocol):
@@ -75,7 +80,7 @@ class ParquetEncoder:
             or None,
             write_statistics=[p for p in choices if p not in long and _wants_statistics(p)],
             write_page_checksum=True,
-            max_rows_per_page=MAX_ROWS,  # pages end by size only: readers look at every page
+            **_PAGES,
         ) as writer:
             writer.write_batch(batch, row_group_size=max(1, batch.num_rows))
             writer.add_key_value_metadata(dict(footer))

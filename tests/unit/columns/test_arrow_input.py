@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from arrow_types import needs, optional
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_columns_roundtrip import comparable, tables
@@ -356,7 +357,7 @@ BEFORE = dt.datetime(1960, 2, 29, 1, 2, 3)  # noqa: DTZ001
         (pa.float16(), [0.5], pa.float64()),
         (pa.decimal128(10, 4), [D("1.5000"), None], pa.decimal128(2, 1)),
         (pa.decimal256(60, 2), [D("1.50")], pa.decimal128(38, 20)),
-        (pa.decimal32(4, 2), [D("1.50")], pa.decimal128(3, 2)),
+        *((narrow, [D("1.50")], pa.decimal128(3, 2)) for narrow in optional("decimal32", 4, 2)),
         (pa.decimal128(4, -2), [D("1200")], pa.decimal128(4, 0)),
         (pa.date64(), [dt.date(2020, 2, 29)], pa.date32()),
         (pa.time32("s"), [dt.time(23, 59, 59)], pa.time64("ns")),
@@ -457,6 +458,7 @@ def test_dictionaries_of_views_with_nulls_in_both_places_are_decoded() -> None:
     assert column(array.slice(1), pa.string()) == [None, None, "x"]
 
 
+@needs("json_")
 def test_an_extension_types_storage_is_accepted_where_it_fits() -> None:
     assert column(pa.ExtensionArray.from_storage(pa.json_(), pa.array(["{}"])), pa.string()) == [
         "{}"
@@ -762,7 +764,9 @@ def test_a_slice_of_lists_becomes_fixed_size_lists() -> None:
     assert column(lists.slice(1), pa.list_(records.type, 2)) == [[{name: 2}, {name: 3}]]
 
 
-@pytest.mark.parametrize("kind", [pa.decimal32(9, 2), pa.decimal64(18, 2)], ids=str)
+@pytest.mark.parametrize(
+    "kind", [*optional("decimal32", 9, 2), *optional("decimal64", 18, 2)], ids=str
+)
 def test_maps_may_have_narrow_decimals_as_keys(kind: pa.DataType) -> None:
     to = pa.map_(kind, pa.int8())
     values = [[(D("1.50"), 1), (D("-2.25"), 2)], None]

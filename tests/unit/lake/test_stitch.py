@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from columnar_kafka.columns.older_arrow import HAS_PAGE_ROWS
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake import stitch as stitch_module
 from columnar_kafka.lake.row_groups import RowGroupCopier
@@ -142,7 +143,7 @@ def column_fields(data: bytes, index: int = 0, *, group: int = 0) -> tuple[Field
         {"data_page_version": "2.0"},
         {"version": "1.0", "compression": "none"},
         {"write_page_index": True},
-        {"max_rows_per_page": 20, "write_page_index": True},
+        *([{"max_rows_per_page": 20, "write_page_index": True}] if HAS_PAGE_ROWS else []),
         {"store_schema": False},
     ],
     ids=str,

@@ -14,6 +14,7 @@ import fastavro
 import polars
 import pyarrow as pa
 import pytest
+from arrow_types import to_pylist
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -125,7 +126,7 @@ def test_a_record_with_required_fields_may_be_null(schema, value, change) -> Non
     form = change(Avro(["null", schema]))
     found = form.decode([datum(["null", schema], each) for each in (None, value, None)])
     assert found.cast(found.type).equals(found)
-    assert found.to_pylist(maps_as_pydicts="strict") == [None, value, None]
+    assert to_pylist(found) == [None, value, None]
 
 
 @pytest.mark.parametrize("change", [slow, lambda form: form], ids=["fastavro", "pyruhvro"])
