@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from columnar_kafka.columns.older_arrow import HAS_MAPS_AS_DICTS
+from columnar_kafka.columns.older_arrow import HAS_HALF_FLOATS, HAS_MAPS_AS_DICTS, with_doubles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -106,6 +106,8 @@ def _to_list(column: pa.Array) -> list[Any]:
         # Times repeat, and each costs pyarrow microseconds: convert distinct ones only.
         encoded = column.dictionary_encode()
         return _look_up(encoded, [*_times(encoded.dictionary), None])
+    if not HAS_HALF_FLOATS:
+        column = column.cast(with_doubles(column.type))
     # Asked for dicts, pyarrow leaves its fast path for columns of any type.
     if not pa.types.is_nested(column.type):
         return list(column.to_pylist())

@@ -16,14 +16,15 @@ import pyarrow.parquet as pq
 
 from columnar_kafka.columns.kafka_column import KafkaColumn
 from columnar_kafka.columns.layouts import fill_hidden_nulls_in_table
-from columnar_kafka.columns.older_arrow import READS_NULL_FIXED_LISTS
 from columnar_kafka.config import METADATA_MEMBERS, DecodeLimits
 from columnar_kafka.errors import SchemaError, SegmentError
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, fingerprint
-from columnar_kafka.segment.fixed_lists import (
+from columnar_kafka.segment.declared_types import (
+    declared_schema,
     file_with_lists,
-    has_fixed_lists,
-    with_fixed_lists,
+    needs_help,
+    with_declared_types,
+    younger_types,
 )
 from columnar_kafka.segment.headers import ROWS_HEADER, SCHEMA_HEADER, SegmentHeader, check_value
 from columnar_kafka.segment.parquet.page_walk import (
@@ -150,7 +151,9 @@ class _InlineFile:
             )
         self.schema = self._file.schema_arrow
         _check_columns(self.schema)
-        self._has_lists_instead = not READS_NULL_FIXED_LISTS and has_fixed_lists(self.schema)
+        self._needs_help = needs_help(self.schema)
+        if self._needs_help:
+            self.schema = declared_schema(footer_bytes(self._data), self.schema)
         actual = _fingerprint(self.schema)
         if actual != header.schema:
             raise SegmentError(
@@ -172,7 +175,7 @@ class _InlineFile:
             if self._decoded_size is None:
                 self._decoded_size = walk(self._data, self._file, self._limits)
             size = self._decoded_size
-            if size.dictionaries or self._has_lists_instead:
+            if size.dictionaries or self._needs_help:
                 table = self._read_dictionaries(names, size, encoded=encoded)
             else:
                 table = self._file.read(columns=names, use_threads=self._fits(size))
@@ -200,7 +203,7 @@ class _InlineFile:
         schema = self.schema
         if names is not None:
             schema = self._file.read_row_groups([], columns=names).schema
-        metadata = self._metadata_with_lists() if self._has_lists_instead else self._file.metadata
+        metadata = self._metadata_with_lists() if self._needs_help else self._file.metadata
         file = self._parquet_file(metadata=metadata, read_dictionary=size.dictionaries)
         use_threads = self._fits(size)
         tables = [
@@ -209,15 +212,16 @@ class _InlineFile:
         ]
         for table in tables:
             table.validate(full=True)
-        if self._has_lists_instead:
-            tables = [with_fixed_lists(table, schema) for table in tables]
+        if self._needs_help:
+            schema = declared_schema(footer_bytes(self._data), schema)
+            tables = [with_declared_types(table, schema) for table in tables]
         _check_expanded(tables, size.nbytes, self._limits)
         if encoded:
             schema = _with_dictionaries(schema, tables)
         return pa.concat_tables([fill_hidden_nulls_in_table(table, schema) for table in tables])
 
     def _metadata_with_lists(self) -> pq.FileMetaData:
-        file = file_with_lists(footer_bytes(self._data), self.schema)
+        file = file_with_lists(footer_bytes(self._data))
         limit = self._elements
         return pq.ParquetFile(pa.BufferReader(file), thrift_container_size_limit=limit).metadata
 
@@ -277,7 +281,7 @@ def _as_segment_errors(schema: pa.Schema | None = None) -> Iterator[None]:
 
 def undecodable(error: BaseException) -> str:
     """Return the text for an exception of pyarrow's."""
-    return f"cannot be decoded: {type(error).__name__}: {error}"
+    return f"cannot be decoded: {type(error).__name__}: {error}{younger_types(error)}"
 
 
 def _schema_trouble(schema: pa.Schema | None) -> str:
