@@ -5,7 +5,7 @@ LOCK := requirements/dev.lock
 CODE := columnar_kafka spark_sink tests benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo check format test integration faults third-parties bench docs lock
+.PHONY: help install demo check format test integration faults third-parties bench docs lock versions
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,10 @@ faults: install  ## the long ones: processes killed, servers stopped, 10,000 ste
 third-parties: install  ## tracers and frameworks around our clients, each in an environment of its own
 	$(BIN)/pip install --quiet uv
 	$(BIN)/python tests/third_parties/run.py
+
+versions: install  ## the tests with the oldest and newest Python, pyarrow, confluent-kafka, fastavro
+	$(BIN)/pip install --quiet uv
+	$(BIN)/python tests/versions.py
 
 bench: install  ## the benchmarks
 	for each in benchmarks/bench_*.py; do echo "== $$each"; $(BIN)/python $$each || exit 1; done

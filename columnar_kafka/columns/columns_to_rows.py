@@ -106,8 +106,8 @@ def _to_list(column: pa.Array) -> list[Any]:
         # Times repeat, and each costs pyarrow microseconds: convert distinct ones only.
         encoded = column.dictionary_encode()
         return _look_up(encoded, [*_times(encoded.dictionary), None])
-    if not HAS_HALF_FLOATS:
-        column = column.cast(with_doubles(column.type))
+    if not HAS_HALF_FLOATS and (wide := with_doubles(column.type)) != column.type:
+        column = column.cast(wide)
     # Asked for dicts, pyarrow leaves its fast path for columns of any type.
     if not pa.types.is_nested(column.type):
         return list(column.to_pylist())

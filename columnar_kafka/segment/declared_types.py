@@ -9,13 +9,13 @@ and what it reads becomes the declared types here.
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from columnar_kafka.columns.layouts import one_array, take
+from columnar_kafka.columns.layouts import as_lists, one_array, take
 from columnar_kafka.columns.older_arrow import VERSION, arange
 from columnar_kafka.schema.families import family
 from columnar_kafka.segment.parquet.metadata import arrow_schemas
@@ -25,15 +25,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
+    "cannot_be_written",
     "declared_schema",
     "file_with_lists",
     "needs_help",
     "with_declared_types",
+    "with_sizes",
+    "without_sizes",
     "younger_types",
 ]
 
-_RESTORES_MAPS = VERSION >= (24, 0)
-_READS_NULL_FIXED_LISTS = VERSION >= (26, 0)
+_MAGIC: Final = b"PAR1"
+_WRITES_HIDDEN_ITEMS: Final = VERSION >= (25, 0)
+_RESTORES_MAPS: Final = VERSION >= (24, 0)
+_READS_NULL_FIXED_LISTS: Final = VERSION >= (26, 0)
 
 
 def younger_types(error: BaseException) -> str:
@@ -78,10 +83,18 @@ def file_with_lists(footer: bytes) -> bytes:
     """Return a file without data that has this Parquet metadata, but lists without a size in it."""
     for encoded in arrow_schemas(footer):
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(encoded)))
-        fields = [field.with_type(_without_sizes(field.type)) for field in schema]
-        instead = base64.b64encode(pa.schema(fields, schema.metadata).serialize())
-        footer = footer.replace(encode_binary(encoded), encode_binary(instead))
-    return b"".join([b"PAR1", footer, len(footer).to_bytes(4, "little"), b"PAR1"])
+        footer = _declaring(footer, encoded, _schema_without_sizes(schema))
+    return _MAGIC + _ending(footer)
+
+
+def _declaring(footer: bytes, encoded: bytes, schema: pa.Schema) -> bytes:
+    """Return Parquet metadata with another Arrow schema for the encoded one."""
+    instead = base64.b64encode(schema.serialize())
+    return footer.replace(encode_binary(encoded), encode_binary(instead))
+
+
+def _ending(footer: bytes) -> bytes:
+    return b"".join([footer, len(footer).to_bytes(4, "little"), _MAGIC])
 
 
 def with_declared_types(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -99,6 +112,65 @@ def with_declared_types(table: pa.Table, schema: pa.Schema) -> pa.Table:
         for column, field in zip(table.columns, schema, strict=True)
     ]
     return pa.Table.from_arrays(columns, table.schema.names)
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def cannot_be_written(schema: pa.Schema) -> bool:
+    """Say whether there are lists, which pyarrow up to 24 cannot write if a null one has items."""
+    return not _WRITES_HIDDEN_ITEMS and any(map(_has_lists, schema.types))
+
+
+def without_sizes(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return columns with lists for the fixed-size lists in them, and no items of null ones."""
+    columns = [_writable(column, None) for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=_schema_without_sizes(batch.schema))
+
+
+def with_sizes(file: pa.Buffer, schema: pa.Schema) -> pa.Buffer:
+    """Return a file that was written `without_sizes`; it declares the types that they had."""
+    data = file.to_pybytes()
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    footer = data[start:-8]
+    [encoded] = arrow_schemas(footer)
+    return pa.py_buffer(data[:start] + _ending(_declaring(footer, encoded, schema)))
+
+
+def _schema_without_sizes(schema: pa.Schema) -> pa.Schema:
+    fields = [field.with_type(_without_sizes(field.type)) for field in schema]
+    return pa.schema(fields, schema.metadata)
+
+
+def _has_lists(arrow: pa.DataType) -> bool:
+    return family(arrow) in ("list", "map") or any(_has_lists(each.type) for each in _inner(arrow))
+
+
+def _writable(array: pa.Array, hidden: pa.BooleanArray | None) -> pa.Array:
+    """Return values with lists for fixed-size lists; lists have no items where nobody sees them.
+
+    Args:
+        array: the values.
+        hidden: where a record around the array is null; None if nowhere.
+    """
+    arrow = array.type
+    if not types.is_nested(arrow):
+        return array
+    nulls = array.is_null() if array.null_count else None
+    gone = hidden if nulls is None or hidden is None else pc.or_(nulls, hidden)
+    gone = nulls if gone is None else gone
+    to = _without_sizes(arrow)
+    if types.is_struct(arrow):
+        children = [_writable(array.field(i), gone) for i in range(arrow.num_fields)]
+        return pa.Array.from_buffers(to, len(array), [_validity(array)], children=children)
+    lists = as_lists(array)
+    lengths = pc.list_value_length(lists).cast(pa.int64())
+    if gone is not None:
+        lists, lengths = lists.filter(pc.invert(gone)), pc.if_else(gone, 0, lengths)
+    ends = pa.concat_arrays([pa.array([0]), pc.cumulative_sum(lengths)])
+    ends = ends.cast(pa.int64() if types.is_large_list(to) else pa.int32())
+    buffers, items = [_validity(array), ends.buffers()[1]], _writable(lists.flatten(), None)
+    return pa.Array.from_buffers(to, len(array), buffers, children=[items])
 
 
 # --- types ----------------------------------------------------------------------------------------
@@ -131,10 +203,10 @@ def _without_sizes(arrow: pa.DataType) -> pa.DataType:
 
 def _declared(found: pa.DataType, declared: pa.DataType) -> pa.DataType:
     """Return the declared type, of a struct only the members that were found."""
-    stored = family(found)
-    if stored != family(declared):
-        if types.is_int64(found) and types.is_duration(declared):
-            return declared
+    stored, meant = family(found), family(declared)
+    if meant is None or (types.is_int64(found) and types.is_duration(declared)):
+        return declared  # None: the schema will be refused
+    if stored != meant:
         raise pa.ArrowInvalid(f"{found} is stored where {declared} is declared")
     if stored == "struct":
         members = [(field, declared.field(field.name)) for field in found]

@@ -13,6 +13,7 @@ from columnar_kafka.columns.older_arrow import HAS_PAGE_ROWS
 from columnar_kafka.position import MAX_ROWS
 from columnar_kafka.schema import KAFKA_COLUMN
 from columnar_kafka.schema.families import family
+from columnar_kafka.segment.declared_types import cannot_be_written, with_sizes, without_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -65,6 +66,13 @@ class ParquetEncoder:
         return self._write(batch, self._choices, footer)
 
     def _write(
+        self, batch: pa.RecordBatch, choices: Mapping[str, str], footer: Mapping[str, str]
+    ) -> pa.Buffer:
+        if not cannot_be_written(batch.schema):
+            return self._write_columns(batch, choices, footer)
+        return with_sizes(self._write_columns(without_sizes(batch), choices, footer), batch.schema)
+
+    def _write_columns(
         self, batch: pa.RecordBatch, choices: Mapping[str, str], footer: Mapping[str, str]
     ) -> pa.Buffer:
         sink = pa.BufferOutputStream(pa.system_memory_pool())  # as `Block.concat`

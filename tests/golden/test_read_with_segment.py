@@ -113,16 +113,12 @@ def test_what_is_written_today_means_the_same(name: str) -> None:
     assert json.loads(json.dumps(meaning)) == expected
 
 
-@pytest.mark.parametrize("name", sorted({*NAMES} - {*READABLE}))
-def test_a_type_that_this_pyarrow_does_not_have_is_named_with_the_version_that_has(
-    name: str,
-) -> None:
-    segment, _ = golden(name)
-    with pytest.raises(SegmentError) as raised:
-        segment.to_table()
-    assert str(raised.value).endswith(
-        f"; decimal32 and decimal64 need pyarrow 19 or later, and {pa.__version__} is installed"
-    )
+def test_a_type_that_this_pyarrow_does_not_have_is_named_with_the_version_that_has() -> None:
+    needed = "decimal32 and decimal64 need pyarrow 19 or later"
+    for name in {*NAMES} - {*READABLE}:
+        with pytest.raises(SegmentError) as raised:
+            golden(name)[0].to_table()
+        assert str(raised.value).endswith(f"; {needed}, and {pa.__version__} is installed")
 
 
 @pytest.mark.parametrize("name", READABLE)

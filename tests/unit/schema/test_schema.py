@@ -15,6 +15,7 @@ from arrow_types import optional
 from confluent_kafka import KafkaException
 
 from columnar_kafka.columns.kafka_column import KafkaColumn
+from columnar_kafka.columns.older_arrow import VERSION
 from columnar_kafka.config import METADATA_MEMBERS
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.schema import RecordSchema, canonical, fingerprint
@@ -372,8 +373,9 @@ def test_the_deepest_schema_that_parquet_reads_is_accepted_and_one_level_more_re
             assert pq.read_table(file).schema == schema
         else:
             assert "deeper than the 100 levels" in refusal(schema)
-            with pytest.raises(OSError, match="too deeply nested"):
-                pq.read_table(file)
+            if VERSION >= (26, 0):  # others read more
+                with pytest.raises(OSError, match="too deeply nested"):
+                    pq.read_table(file)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from arrow_types import needs, optional, to_pylist
 
 from columnar_kafka import Segment, SegmentError
 from columnar_kafka.columns import kafka_column
+from columnar_kafka.columns.older_arrow import VERSION
 from columnar_kafka.schema import fingerprint
 from columnar_kafka.segment.encoder import ParquetEncoder
 from columnar_kafka.segment.headers import SegmentHeader
@@ -458,7 +459,10 @@ NOT_TAKEN: dict[str, tuple[pa.DataType, Any, pa.DataType]] = {
 @pytest.mark.parametrize("path", NOT_TAKEN)
 def test_a_type_that_version_1_does_not_have_is_named(path: str) -> None:
     kind, value, inner = NOT_TAKEN[path]
-    segment = foreign(pa.array([value, value], kind))
+    try:
+        segment = foreign(pa.array([value, value], kind))
+    except pa.ArrowNotImplementedError as error:  # an older pyarrow
+        pytest.skip(str(error))
     shown = str(inner).replace("item:", "element:")  # as Parquet calls them
     for read in (
         segment.verify,
@@ -654,7 +658,8 @@ def test_flipped_bits_with_an_honest_checksum_are_found_or_change_nothing() -> N
         else:
             harmless += 1
             assert found == expected, (at, bit)
-    assert refused > 2 * harmless > 0
+    # Older versions of pyarrow write more that nobody reads.
+    assert refused > (2 if VERSION >= (23, 0) else 1) * harmless > 0
 
 
 def test_garbage_between_parquets_marks_raises_nothing_but_segment_errors() -> None:
