@@ -137,6 +137,7 @@ def build() -> Path:
 def run(line: Line, wheel: Path) -> Result:
     began = time.monotonic()
     folder = FOLDER / line.name
+    log = FOLDER / f"{line.name}.log"
     python = folder / "bin/python"
 
     def result(outcome: str, imports: str = "", versions: dict[str, str] | None = None) -> Result:
@@ -151,9 +152,9 @@ def run(line: Line, wheel: Path) -> Result:
     frozen = folder / "installed.txt"
     frozen.write_text(uv("pip", "freeze", "--exclude", "columnar-kafka", "--python", python).stdout)
     versions = dict(re.findall(r"^([\w-]+)==(\S+)", frozen.read_text(), flags=re.MULTILINE))
-    snippets = in_environment([python, __file__, "--snippets"], folder.with_suffix(".log"))
+    snippets = in_environment([python, __file__, "--snippets"], log)
     if snippets:
-        return result(f"failed: the README's snippets, see {folder.name}.log", "", versions)
+        return result(f"failed: the README's snippets, see {log.name}", "", versions)
     ours, theirs = (import_ms(python, name) for name in ("columnar_kafka", "confluent_kafka"))
     imports = f"import {ours:.0f} ms; confluent_kafka's {theirs:.0f}"
     made = uv(*base, "--constraint", frozen, *TOOLS)
@@ -161,7 +162,6 @@ def run(line: Line, wheel: Path) -> Result:
         return result(f"failed: {made.stderr.strip()}", imports, versions)
     ignored = [f"--ignore={each}" for each in LEFT_OUT]
     pytest = [folder / "bin/pytest", "-q", "-p", "no:cacheprovider", "--numprocesses", "2"]
-    log = folder.with_suffix(".log")
     code = in_environment([*pytest, "--max-worker-restart", "0", *ignored, *TESTS[line.tests]], log)
     last = log.read_text().strip().splitlines()[-1]
     outcome = ", ".join(re.findall(r"\d+ (?:passed|failed|skipped|errors?)", last))

@@ -29,6 +29,7 @@ __all__ = [
     "declared_schema",
     "file_with_lists",
     "needs_help",
+    "projected",
     "with_declared_types",
     "with_sizes",
     "without_sizes",
@@ -42,8 +43,9 @@ _READS_NULL_FIXED_LISTS: Final = VERSION >= (26, 0)
 
 
 def younger_types(error: BaseException) -> str:
-    """Return what to add to an exception of pyarrow's that comes of a type it does not have yet."""
-    if VERSION < (19, 0) and "only supports 128-bit or 256-bit decimal" in str(error):
+    """Return what to add to an error that comes of a type which pyarrow does not have yet."""
+    named = ("only supports 128-bit or 256-bit decimal", "decimal32(", "decimal64(")
+    if VERSION < (19, 0) and any(text in str(error) for text in named):
         needed = "decimal32 and decimal64 need pyarrow 19 or later"
         return f"; {needed}, and {pa.__version__} is installed"
     return ""
@@ -63,18 +65,23 @@ def _needs_help(arrow: pa.DataType) -> bool:
 
 
 def declared_schema(footer: bytes, found: pa.Schema) -> pa.Schema:
-    """Return what pyarrow has found, all or some of a file's columns, in the declared types.
-
-    Args:
-        footer: the file's Parquet metadata.
-        found: columns and members of columns as pyarrow says they are.
+    """Return a file's schema as pyarrow has found it, in the types that its footer declares.
 
     Raises:
         pa.ArrowInvalid: a column is stored in another form than its declared type.
     """
     declared = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(arrow_schemas(footer)[0])))
+    return projected(declared, found)
+
+
+def projected(schema: pa.Schema, found: pa.Schema) -> pa.Schema:
+    """Return a schema with the columns, and in them the members, of another one only.
+
+    Raises:
+        pa.ArrowInvalid: a column has another form in it, other than a dictionary.
+    """
     fields = [
-        field.with_type(_declared(field.type, declared.field(field.name).type)) for field in found
+        field.with_type(_declared(field.type, schema.field(field.name).type)) for field in found
     ]
     return pa.schema(fields, found.metadata)
 
@@ -204,12 +211,17 @@ def _without_sizes(arrow: pa.DataType) -> pa.DataType:
 def _declared(found: pa.DataType, declared: pa.DataType) -> pa.DataType:
     """Return the declared type, of a struct only the members that were found."""
     stored, meant = family(found), family(declared)
-    if meant is None or (types.is_int64(found) and types.is_duration(declared)):
+    if meant is None or types.is_dictionary(found):
         return declared  # None: the schema will be refused
+    if types.is_int64(found) and types.is_duration(declared):
+        return declared
     if stored != meant:
         raise pa.ArrowInvalid(f"{found} is stored where {declared} is declared")
     if stored == "struct":
-        members = [(field, declared.field(field.name)) for field in found]
+        whole = found.num_fields == declared.num_fields
+        members = [
+            (field, declared.field(i if whole else field.name)) for i, field in enumerate(found)
+        ]
         return pa.struct(
             [other.with_type(_declared(field.type, other.type)) for field, other in members]
         )

@@ -23,6 +23,7 @@ from columnar_kafka.segment.declared_types import (
     declared_schema,
     file_with_lists,
     needs_help,
+    projected,
     with_declared_types,
     younger_types,
 )
@@ -200,9 +201,6 @@ class _InlineFile:
         Arrow's reader, which cannot read nested dictionaries of several row groups at once. With
         `encoded`, dictionaries whose values repeat are kept.
         """
-        schema = self.schema
-        if names is not None:
-            schema = self._file.read_row_groups([], columns=names).schema
         metadata = self._metadata_with_lists() if self._needs_help else self._file.metadata
         file = self._parquet_file(metadata=metadata, read_dictionary=size.dictionaries)
         use_threads = self._fits(size)
@@ -212,8 +210,8 @@ class _InlineFile:
         ]
         for table in tables:
             table.validate(full=True)
+        schema = self.schema if names is None else projected(self.schema, tables[0].schema)
         if self._needs_help:
-            schema = declared_schema(footer_bytes(self._data), schema)
             tables = [with_declared_types(table, schema) for table in tables]
         _check_expanded(tables, size.nbytes, self._limits)
         if encoded:
@@ -298,10 +296,11 @@ def _fingerprint(schema: pa.Schema) -> str:
     try:
         return fingerprint(schema)
     except SchemaError as error:
-        raise SegmentError(
-            f"{error.reason}: its producer has to store another type; "
+        otherwise = (
+            ": its producer has to store another type; "
             "with fetch.raw.bytes=true the consumer hands out the file as it is"
-        ) from None
+        )
+        raise SegmentError(f"{error.reason}{younger_types(error) or otherwise}") from None
 
 
 def _check_columns(schema: pa.Schema) -> None:
