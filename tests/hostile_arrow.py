@@ -30,7 +30,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from tables import after, begin
 
 from columnar_kafka import RowError, SchemaError, position
-from columnar_kafka.columns.older_arrow import arange
+from columnar_kafka.columns.older_arrow import arange, array
 from columnar_kafka.plain import Ipc
 from columnar_kafka.testing import FakeKafka
 
@@ -604,7 +604,10 @@ def _known() -> Iterator[tuple[str, bytes]]:
     dense = pa.UnionArray.from_dense(codes, pa.array([0, 0], pa.int32()), members)
     runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array(["x", "y"]))
     views = pa.array(["x", None, "y"], pa.string_view())
-    halves = [pa.array(each, pa.float16()).dictionary_encode() for each in ([1.5], [2.5, 1.5])]
+    halves = [
+        pa.DictionaryArray.from_arrays(pa.array(range(len(each))), array(each, pa.float16()))
+        for each in ([1.5], [2.5, 1.5])
+    ]
     nulls = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["x", None]))
     flags = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0], pa.int8()))
     lists = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), flags)

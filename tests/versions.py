@@ -161,7 +161,7 @@ def run(line: Line, wheel: Path) -> Result:
     if made.returncode:
         return result(f"failed: {made.stderr.strip()}", imports, versions)
     ignored = [f"--ignore={each}" for each in LEFT_OUT]
-    pytest = [folder / "bin/pytest", "-q", "-p", "no:cacheprovider", "--numprocesses", "2"]
+    pytest = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--numprocesses", "2"]
     code = in_environment([*pytest, "--max-worker-restart", "0", *ignored, *TESTS[line.tests]], log)
     last = log.read_text().strip().splitlines()[-1]
     outcome = ", ".join(re.findall(r"\d+ (?:passed|failed|skipped|errors?)", last))
