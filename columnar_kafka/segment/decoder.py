@@ -31,6 +31,7 @@ from columnar_kafka.segment.headers import ROWS_HEADER, SCHEMA_HEADER, SegmentHe
 from columnar_kafka.segment.parquet.page_walk import (
     check_arrow_schema,
     check_decoded,
+    check_depth,
     exceeds,
     footer_bytes,
     max_list_elements,
@@ -142,6 +143,7 @@ class _InlineFile:
         self._rows = header.rows
         self._elements = max_list_elements(self._data, limits)
         check_arrow_schema(self._data, limits)
+        check_depth(self._data)
         self._file = self._parquet_file(thrift_container_size_limit=self._elements)
         self._decoded_size: DecodedSize | None = None
         header.check_footer(self._file.metadata.metadata)

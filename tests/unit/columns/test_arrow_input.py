@@ -1263,7 +1263,7 @@ def test_any_rows_are_equal_from_any_layout(
     drawn: tuple[pa.Schema, pa.Schema, list[dict[str, Any]]], data: st.DataObject
 ) -> None:
     schema, wide, values = drawn
-    assume(older_arrow.HAS_HALF_FLOATS or "halffloat" not in str(wide))
+    assume(VERSION >= (26, 0) or "halffloat" not in str(wide))
     wanted = [comparable(row) for row in values]
     same = _table(values, RecordSchema.parse(schema).arrow)
     assert [comparable(row) for row in rows(same, schema)] == wanted
