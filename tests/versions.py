@@ -72,11 +72,13 @@ class Line(NamedTuple):
 
     @property
     def resolution(self) -> list[str]:
-        """The arguments of uv that choose these versions."""
-        ways = {"oldest": "lowest-direct", "newest": "highest"}
-        return (
-            ["--resolution", ways[self.versions[0]]] if self.versions[0] in ways else self.versions
-        )
+        """The arguments of uv for the oldest or newest versions; the newest beside pins."""
+        return ["--resolution", "lowest-direct" if self.versions == ["oldest"] else "highest"]
+
+    @property
+    def pins(self) -> list[str]:
+        """The versions that are given."""
+        return [each for each in self.versions if "==" in each]
 
 
 class Result(NamedTuple):
@@ -145,19 +147,22 @@ def run(line: Line, wheel: Path) -> Result:
 
     if uv("venv", "--clear", "--python", line.python, folder).returncode:
         return result("untested")
-    base = ["pip", "install", "--python", python, "--no-build"]
-    made = uv(*base, *line.resolution, wheel)
-    if made.returncode:
-        return result(f"failed: {made.stderr.strip()}")
-    frozen = folder / "installed.txt"
-    frozen.write_text(uv("pip", "freeze", "--exclude", "columnar-kafka", "--python", python).stdout)
+    pins, frozen = folder / "pins.txt", folder / "frozen.txt"
+    pins.write_text("\n".join(line.pins))
+    chosen = uv("pip", "compile", "--python", python, "--no-build", *line.resolution,
+                "--no-annotate", "pyproject.toml", pins)  # fmt: skip
+    frozen.write_text(chosen.stdout)
+    base = ["pip", "install", "--python", python, "--no-build", "--constraint", frozen]
+    made = uv(*base, wheel)
+    if chosen.returncode or made.returncode:
+        return result(f"failed: {chosen.stderr or made.stderr}")
     versions = dict(re.findall(r"^([\w-]+)==(\S+)", frozen.read_text(), flags=re.MULTILINE))
     snippets = in_environment([python, __file__, "--snippets"], log)
     if snippets:
         return result(f"failed: the README's snippets, see {log.name}", "", versions)
     ours, theirs = (import_ms(python, name) for name in ("columnar_kafka", "confluent_kafka"))
     imports = f"import {ours:.0f} ms; confluent_kafka's {theirs:.0f}"
-    made = uv(*base, "--constraint", frozen, *TOOLS)
+    made = uv(*base, *TOOLS)
     if made.returncode:
         return result(f"failed: {made.stderr.strip()}", imports, versions)
     ignored = [f"--ignore={each}" for each in LEFT_OUT]

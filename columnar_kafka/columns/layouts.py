@@ -18,6 +18,7 @@ __all__ = [
     "can_be_joined",
     "fill_hidden_nulls",
     "fill_hidden_nulls_in_table",
+    "map_entries",
     "offsets",
     "one_array",
     "regroup",
@@ -262,8 +263,25 @@ def _filled_list(array: pa.Array, to: pa.DataType, *, keeps_nulls: bool) -> pa.A
         full = fill_hidden_nulls(items, to.value_field)
     if keeps_nulls and array.type.equals(to) and full is items:
         return array
+    if types.is_map(to):
+        full = map_entries(full)
     buffers = [validity if keeps_nulls else None, ends]
     return pa.Array.from_buffers(to, len(array), buffers, offset=array.offset, children=[full])
+
+
+def map_entries(entries: pa.StructArray) -> pa.StructArray:
+    """Return structs of key and value that can become a map.
+
+    pyarrow up to 25 ends the process where keys have nulls, or nobody has counted them.
+
+    Raises:
+        pa.ArrowInvalid: a key is null.
+    """
+    keys = entries.field(0)
+    if keys.null_count:
+        raise pa.ArrowInvalid("a key of a map is null")
+    children = [keys, entries.field(1)]
+    return pa.Array.from_buffers(entries.type, len(entries), [None], children=children)
 
 
 def _either(one: pa.BooleanArray | None, other: pa.BooleanArray | None) -> pa.BooleanArray | None:

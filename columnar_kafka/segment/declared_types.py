@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from columnar_kafka.columns.layouts import as_lists, one_array, take
+from columnar_kafka.columns.layouts import as_lists, map_entries, one_array, take
 from columnar_kafka.columns.older_arrow import VERSION, arange
 from columnar_kafka.schema.families import family
 from columnar_kafka.segment.parquet.metadata import arrow_schemas
@@ -177,6 +177,7 @@ def _writable(array: pa.Array, hidden: pa.BooleanArray | None) -> pa.Array:
     ends = pa.concat_arrays([pa.array([0]), pc.cumulative_sum(lengths)])
     ends = ends.cast(pa.int64() if types.is_large_list(to) else pa.int32())
     buffers, items = [_validity(array), ends.buffers()[1]], _writable(lists.flatten(), None)
+    items = map_entries(items) if types.is_map(to) else items
     return pa.Array.from_buffers(to, len(array), buffers, children=[items])
 
 
@@ -251,6 +252,7 @@ def _restored(array: pa.Array, to: pa.DataType) -> pa.Array:
         return pa.Array.from_buffers(arrow, len(array), [_validity(array)], children=[items])
     if types.is_large_list(to) and not types.is_large_list(array.type):
         array = array.cast(pa.large_list(array.type.value_field))
+    items = map_entries(items) if types.is_map(to) else items
     buffers = array.buffers()[:2]
     return pa.Array.from_buffers(arrow, len(array), buffers, offset=array.offset, children=[items])
 

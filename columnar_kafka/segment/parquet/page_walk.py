@@ -106,8 +106,11 @@ def check_depth(data: bytes) -> None:
     Raises:
         SegmentError: it has more levels than later versions read, or it is damaged.
     """
+    footer = footer_bytes(data)
+    if VERSION >= (26, 0) or not footer:
+        return
     try:
-        is_deep = VERSION < (26, 0) and metadata.schema_depth(footer_bytes(data)) > _MAX_DEPTH
+        is_deep = metadata.schema_depth(footer) > _MAX_DEPTH
     except (ThriftError, IndexError) as error:
         raise SegmentError(f"the Parquet metadata is damaged: {error}") from None
     if is_deep:
