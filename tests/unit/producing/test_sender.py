@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -409,6 +410,25 @@ def test_wherever_a_wait_for_the_thread_is_interrupted_that_is_what_it_raises(wa
             places({place})
     finally:
         pipeline.sender.stop()
+
+
+def test_every_wait_for_progress_ends_however_many_threads_wait() -> None:
+    signal = sender._Signal()
+    waits = [threading.Thread(target=wait_often, args=(signal,), daemon=True) for _ in range(3)]
+    for thread in waits:
+        thread.start()
+    deadline = time.monotonic() + 60
+    while any(thread.is_alive() for thread in waits) and time.monotonic() < deadline:
+        signal.set()
+        time.sleep(0.00005)
+    for thread in waits:
+        thread.join(10)
+    assert not [thread for thread in waits if thread.is_alive()]
+
+
+def wait_often(signal: Any) -> None:
+    for _ in range(1000):
+        signal.wait(0.0002)
 
 
 # --- a purge ------------------------------------------------------------------------------------
