@@ -413,22 +413,25 @@ def test_wherever_a_wait_for_the_thread_is_interrupted_that_is_what_it_raises(wa
 
 
 def test_every_wait_for_progress_ends_however_many_threads_wait() -> None:
+    """Those that wait when it is set for the last time as well."""
     signal = sender._Signal()
-    waits = [threading.Thread(target=wait_often, args=(signal,), daemon=True) for _ in range(3)]
-    for thread in waits:
-        thread.start()
-    deadline = time.monotonic() + 60
-    while any(thread.is_alive() for thread in waits) and time.monotonic() < deadline:
-        signal.set()
-        time.sleep(0.00005)
-    for thread in waits:
-        thread.join(10)
-    assert not [thread for thread in waits if thread.is_alive()]
+    for _ in range(100):
+        done = threading.Event()
+        waits = [threading.Thread(target=wait, args=(signal, done), daemon=True) for _ in range(3)]
+        for thread in waits:
+            thread.start()
+        for _ in range(50):
+            signal.set()
+            time.sleep(0.00002)
+        done.set()
+        for thread in waits:
+            thread.join(60)
+        assert not any(thread.is_alive() for thread in waits)
 
 
-def wait_often(signal: Any) -> None:
-    for _ in range(1000):
-        signal.wait(0.0002)
+def wait(signal: Any, done: threading.Event) -> None:
+    while not done.is_set():
+        signal.wait(0.0001)
 
 
 # --- a purge ------------------------------------------------------------------------------------
