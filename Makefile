@@ -4,8 +4,18 @@ BIN := $(VENV)/bin
 LOCK := requirements/dev.lock
 CODE := columnar_kafka spark_sink tests benchmarks
 
+PARALLEL := --numprocesses 3 --dist loadscope
+PATIENT := --timeout 1800 --override-ini faulthandler_timeout=1860
+# Tests that run fewer combinations of their parameters in `make test`.
+COMBINED := $(addprefix tests/integration/test_, \
+	before_kafka.py compatibility.py partitions.py transactions.py)
+# Minutes each: hundreds of kills, restarts and rebalances, a million records, every metadata.
+SOAKS := brokers_fail consumer_killed consumer_metadata deep_nesting producer_killed rebalances \
+	threads unclosed_while_rebalancing
+
 .DEFAULT_GOAL := help
-.PHONY: help install demo check format test integration faults third-parties bench docs lock versions
+.PHONY: help install demo check format test integration faults faults-short mutants third-parties \
+	bench docs lock versions
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,15 +42,22 @@ format: install  ## write the format
 	$(BIN)/ruff check --fix $(CODE)
 
 test: install  ## all tests but the long ones
-	$(BIN)/python -m pytest --ignore tests/faults --ignore tests/third_parties --numprocesses 3 --dist loadscope --max-worker-restart 0
+	$(BIN)/python -m pytest --ignore tests/faults --ignore tests/third_parties $(PARALLEL)
 
 integration: install  ## only the tests on real servers
 	$(BIN)/python -m pytest tests/integration
 
-faults: install  ## the long ones: processes killed, servers stopped, 10,000 steps against a model
-	$(BIN)/python -m pytest tests/faults --timeout 1800
-	$(BIN)/python -m pytest tests/unit/consuming/test_consumer_model.py tests/unit/producing/test_sender_model.py \
-		tests/unit/consuming/test_interrupted.py --hypothesis-profile long
+faults: install  ## the long ones: processes killed, servers stopped, all examples, all combinations
+	$(BIN)/python -m pytest tests/faults $(PATIENT)
+	$(BIN)/python -m pytest tests/unit -m 'hypothesis or long' --hypothesis-profile long $(PATIENT)
+	$(BIN)/python -m pytest $(COMBINED) --hypothesis-profile long $(PATIENT)
+
+faults-short: install  ## the long ones without the soaks (SOAKS above) and without all examples
+	$(BIN)/python -m pytest tests/faults $(SOAKS:%=--ignore tests/faults/test_%.py) $(PARALLEL) $(PATIENT)
+	$(BIN)/python -m pytest $(COMBINED) --hypothesis-profile long $(PARALLEL)
+
+mutants: install  ## change the code in 200 places, one at a time: does a test fail? (an hour or more)
+	$(BIN)/python tests/mutants/run.py $(MUTANTS)
 
 third-parties: install  ## tracers and frameworks around our clients, each in an environment of its own
 	$(BIN)/pip install --quiet uv

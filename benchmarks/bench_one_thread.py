@@ -1,11 +1,11 @@
-"""What a consumer costs one thread, against an earlier revision of this project.
+"""How much does reading in one thread cost, compared with an earlier revision of this project?
 
 python benchmarks/bench_one_thread.py [REVISION [ROUNDS]]
 
-By default it is the last revision whose consumer was for one thread only. Both read the same
-records from memory, each in a process of its own that is told when to go on: the rounds are
-interleaved. The figures are this tree's divided by the revision's: instructions, where valgrind is
-installed to count them, and CPU time, the median and its 95 % interval (from the ranks).
+The default is the last revision with a consumer that was not thread-safe. Both revisions read the
+same records from memory, in two processes that take turns. A figure is this tree's divided by the
+revision's: the number of instructions, if valgrind is installed to count them, and the CPU time, as
+the median and its 95 % confidence interval (from ranks).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ WAYS: Final = {
 
 
 def topics() -> Any:
-    """Return a Kafka in memory with the records, and stop Python's garbage collector."""
+    """Return a Kafka in memory that has the records, and turn garbage collection off."""
     import pyarrow as pa  # noqa: PLC0415 - the other revision's, in its own process
 
     from columnar_kafka.testing import FakeKafka  # noqa: PLC0415
@@ -60,7 +60,7 @@ def topics() -> Any:
 
 
 def serve() -> None:
-    """Read once for each line of standard input; answer with the CPU seconds that it took."""
+    """Read once for every line of standard input; print the CPU seconds that it took."""
     kafka = topics()
     for line in sys.stdin:
         gc.collect()
@@ -68,7 +68,7 @@ def serve() -> None:
 
 
 def count(way: str) -> None:
-    """Read once more after a first time, and let valgrind count that."""
+    """Read twice, and let valgrind count the second time."""
     kafka = topics()
     read(kafka, *WAYS[way])
     gc.collect()
@@ -79,7 +79,7 @@ def count(way: str) -> None:
 
 
 def read(kafka: Any, is_segments: bool, way: str | int) -> float:
-    """Return the CPU seconds that all records of a topic take."""
+    """Return the CPU seconds that reading all records of a topic takes."""
     topic = "segments" if is_segments else "plain"
     config = {"group.id": "g", "columnar.encoding": "parquet", "enable.auto.commit": False}
     consumer = kafka.Consumer(config)
@@ -105,7 +105,7 @@ def read(kafka: Any, is_segments: bool, way: str | int) -> float:
 
 
 def ask(process: subprocess.Popen[str], way: str) -> float:
-    """Have one process read."""
+    """Have a process read once; return the CPU seconds that it took."""
     stdin: IO[str] | None = process.stdin
     assert stdin is not None
     assert process.stdout is not None
@@ -115,7 +115,7 @@ def ask(process: subprocess.Popen[str], way: str) -> float:
 
 
 def start(tree: Path) -> subprocess.Popen[str]:
-    """Start a process that reads with the package in a tree."""
+    """Start a process that reads with the package of a working tree."""
     return subprocess.Popen(
         [sys.executable, __file__, "--serve"],
         env={"PYTHONPATH": str(tree), "PATH": ""},
@@ -127,15 +127,15 @@ def start(tree: Path) -> subprocess.Popen[str]:
 
 
 def instructions(tree: Path, way: str) -> int:
-    """Return how many instructions a record takes, as valgrind counts them: the fewest of some.
+    """Return how many instructions a record takes, by valgrind: the lowest of several counts.
 
-    Threads of Arrow's that wait for each other take more at one time than at another.
+    The counts differ because Arrow's threads wait for each other for different times.
     """
     return min(instructions_once(tree, way) for _ in range(COUNTS))
 
 
 def instructions_once(tree: Path, way: str) -> int:
-    """Return what one run takes."""
+    """Return how many instructions a record takes in one run."""
     counted = subprocess.run(
         [
             *(
@@ -152,9 +152,9 @@ def instructions_once(tree: Path, way: str) -> int:
         capture_output=True,
         text=True,
     )
-    found = re.search(r"Collected : (\d+)", counted.stderr)
-    assert found is not None, counted.stderr
-    return int(found[1]) // RECORDS
+    collected = re.search(r"Collected : (\d+)", counted.stderr)
+    assert collected is not None, counted.stderr
+    return int(collected[1]) // RECORDS
 
 
 def main(revision: str, rounds: int) -> None:
@@ -175,7 +175,7 @@ def main(revision: str, rounds: int) -> None:
 
 
 def instructions_of(way: str, tree: Path) -> str:
-    """Return the ratio of the instructions, if there is a valgrind to count them."""
+    """Return the ratio of the instructions, if valgrind is installed."""
     if shutil.which("valgrind") is None:
         return "valgrind is not installed"
     ours, theirs = instructions(ROOT, way), instructions(tree, way)
@@ -183,7 +183,7 @@ def instructions_of(way: str, tree: Path) -> str:
 
 
 def times_of(way: str, tree: Path, rounds: int) -> str:
-    """Return the ratio of the CPU times, of several pairs of processes: no two are alike."""
+    """Return the ratio of the CPU times over several pairs of processes, as no two are alike."""
     pairs = []
     for n in range(PAIRS):
         before, now = start(tree), start(ROOT)

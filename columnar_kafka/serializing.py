@@ -1,7 +1,7 @@
 """`confluent_kafka.SerializingProducer` and `DeserializingConsumer`, on this package's clients.
 
-A segment is its records' serialization: value serializers and deserializers are for plain messages
-only, those of keys for both.
+The segment format is itself the serialization of records' values. So serializers and deserializers
+of values are called for plain messages only; those of keys are called for records too.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class SerializingProducer(  # type: ignore[misc]  # confluent-kafka's produce ha
 ):
     """`confluent_kafka.SerializingProducer`, and `set_schema`.
 
-    For a topic with a schema ``value.serializer`` is not called: a value is a row, or bytes, str or
-    None for a plain message. ``key.serializer`` is, for every topic.
+    On a topic with a schema ``value.serializer`` is not called: a value is a row, or it is bytes,
+    str or None for a plain message. ``key.serializer`` is called on every topic.
     """
 
     _stock = serializing_producer.SerializingProducer
@@ -61,10 +61,10 @@ class SerializingProducer(  # type: ignore[misc]  # confluent-kafka's produce ha
         timestamp: int = 0,
         headers: Any = None,
     ) -> None:
-        """Serialize what is to be, and accept one record; see `Producer.produce`.
+        """Serialize the key, and the value of a topic without a schema; see `Producer.produce`.
 
         Raises:
-            KeySerializationError, ValueSerializationError: a serializer has failed.
+            KeySerializationError, ValueSerializationError: a serializer raised an exception.
             RuntimeError, TypeError: as confluent-kafka, before a serializer is called.
             RowError, BufferError, KafkaException: as `Producer.produce`.
         """
@@ -97,8 +97,8 @@ class DeserializingConsumer(  # type: ignore[misc]  # confluent-kafka has no `co
 ):
     """`confluent_kafka.DeserializingConsumer`, on a `Consumer`.
 
-    ``value.deserializer`` is not called for the records of segments, nor, with
-    ``fetch.raw.bytes=true``, for segments; ``key.deserializer`` is called for every message.
+    ``value.deserializer`` is called for plain messages only: not for records, and not for segments
+    (with ``fetch.raw.bytes=true``). ``key.deserializer`` is called for every message.
     `consume` is not implemented, as in confluent-kafka.
     """
 

@@ -1,7 +1,7 @@
-"""Segments by a producer that means harm: Parquet files taken apart, changed and put together.
+"""Segments from a malicious producer: Parquet files that were parsed, changed and written again.
 
-Run as a program it is a consumer of a hostile topic, whose memory is measured:
-`hostile.py KIND NUMBER SEED`, with a kind of `KINDS`.
+As a program it consumes a hostile topic and prints its results and its peak memory as JSON:
+`hostile.py FLIPS MUTATIONS`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ MIB = 1 << 20
 # --- Thrift as trees ------------------------------------------------------------------------------
 
 Struct = list[list[Any]]
-"""Its fields: id, kind and value; a list's value is the kind of its elements, and these."""
+"""A list of fields: id, type and value. A list's value is the type of its elements, and they."""
 
 
 def parse(cursor: Cursor) -> Struct:
@@ -101,15 +101,15 @@ def _encoded(kind: int, value: Any) -> bytes:
 
 
 def field(struct: Struct, *path: int) -> list[Any]:
-    """The field at a path of ids; an entry of a list is counted from 0."""
-    found = next(each for each in struct if each[0] == path[0])
+    """The field at a path of field ids; in a list, a step is an index."""
+    current = next(each for each in struct if each[0] == path[0])
     for step in path[1:]:
-        inner = found[2]
-        if found[1] == LIST:
-            found = [step, inner[0], inner[1][step]]
+        inner = current[2]
+        if current[1] == LIST:
+            current = [step, inner[0], inner[1][step]]
         else:
-            found = next(each for each in inner if each[0] == step)
-    return found
+            current = next(each for each in inner if each[0] == step)
+    return current
 
 
 # --- files as pages -------------------------------------------------------------------------------
@@ -117,18 +117,18 @@ def field(struct: Struct, *path: int) -> list[Any]:
 
 @dataclass
 class Page:
-    """A header and what follows it."""
+    """A page header and the bytes of its page."""
 
     header: Struct
     body: bytes
 
     def put(self, value: int, *path: int) -> Page:
-        """Change a number of the header."""
+        """Change a number in the header."""
         field(self.header, *path)[2] = value
         return self
 
     def fill(self, body: bytes, size: int | None = None) -> Page:
-        """Change the body, compressed from `size` bytes; sizes and checksum are honest."""
+        """Replace the body, which has `size` bytes uncompressed; sizes and checksum are right."""
         self.body = body
         checksum = zlib.crc32(body)
         self.put(len(body) if size is None else size, 2).put(len(body), 3)
@@ -156,8 +156,8 @@ class File:
         """The footer's metadata of a column chunk."""
         return _metas(field(self.footer, 4)[2][1][group])[column]
 
-    def settle(self) -> File:
-        """Let the footer tell the truth of where pages are."""
+    def correct(self) -> File:
+        """Correct the footer's offsets and sizes of pages."""
         position = 4
         for number, group in enumerate(self.chunks):
             start = position
@@ -188,13 +188,13 @@ def _metas(group: Struct) -> list[Struct]:
 
 def _pages(data: bytes, meta: Struct) -> list[Page]:
     start = min(each[2] for each in meta if each[0] in (9, 11))
-    cursor, end, found = Cursor(data, start), start + field(meta, 7)[2], []
+    cursor, end, pages = Cursor(data, start), start + field(meta, 7)[2], []
     while cursor.pos < end:
         header = parse(cursor)
         size = field(header, 3)[2]
-        found.append(Page(header, data[cursor.pos : cursor.pos + size]))
+        pages.append(Page(header, data[cursor.pos : cursor.pos + size]))
         cursor.pos += size
-    return found
+    return pages
 
 
 # --- segments -------------------------------------------------------------------------------------
@@ -202,25 +202,25 @@ def _pages(data: bytes, meta: Struct) -> list[Page]:
 
 @dataclass(frozen=True)
 class Sent:
-    """A segment as it is sent; `crc32` when its checksum is not its value's."""
+    """A segment to be sent; `crc32` replaces the right checksum of `value`."""
 
     header: SegmentHeader
     value: bytes
     crc32: int | None = None
 
     def headers(self) -> list[tuple[str, bytes | None]]:
-        found = self.header.headers(self.value)
+        headers = self.header.headers(self.value)
         if self.crc32 is not None:
-            found[-1] = (found[-1][0], str(self.crc32).encode())
-        return found
+            headers[-1] = (headers[-1][0], str(self.crc32).encode())
+        return headers
 
 
 def sent(
     table: pa.Table, *, schema: pa.Schema | None = None, group: int | None = None, **options: Any
 ) -> Sent:
-    """A segment with just these columns, as somebody else writes it.
+    """A segment with these columns, as another producer may write it.
 
-    `schema` as it is read, if that is another; so many rows in a `group`.
+    `schema` is the one that a reader gets, if it differs; `group` is the rows in a row group.
     """
     header = SegmentHeader(
         rows=table.num_rows,
@@ -238,14 +238,14 @@ def sent(
 
 
 def changed(original: Sent, change: Callable[[File], object]) -> Sent:
-    """A segment whose file was changed; its footer knows where the pages are now."""
+    """A segment after a change of its file, with a footer that is right about its pages."""
     file = File.load(original.value)
     change(file)
-    return replace(original, value=file.settle().bytes())
+    return replace(original, value=file.correct().bytes())
 
 
 def ordinary(compression: str, rows: int = 40) -> Sent:
-    """A segment of our own producer with one of each kind of column."""
+    """A segment of our own producer with a column of every family of types."""
     table = pa.table(
         {
             "i": pa.array(range(rows), pa.int64()),
@@ -296,7 +296,7 @@ def packed(values: Sequence[int]) -> bytes:
 
 
 def zeros(count: int) -> bytes:
-    """So many zeros as DELTA_BINARY_PACKED, in one block: a dozen bytes."""
+    """`count` zeros as DELTA_BINARY_PACKED, in one block: a dozen bytes."""
     block = -(-count // 128) * 128
     return b"".join([*map(_varint, (block, 1, count)), bytes(3)])
 
@@ -310,20 +310,20 @@ def _varint(value: int) -> bytes:
 
 
 def _levels(*runs: tuple[int, int]) -> bytes:
-    """Levels in RLE: (how many, which), with their length before them."""
+    """Runs (count, level) as RLE levels, after their length."""
     body = b"".join(_varint(count << 1) + bytes([level]) for count, level in runs)
     return len(body).to_bytes(4, "little") + body
 
 
 def dictionary(rows: int = 1_000_000) -> Sent:
-    """2 KB: a million rows, each of them the one value of 1 MiB."""
+    """2 KB: a million rows that all have the same value of 1 MiB."""
     indices = pa.repeat(pa.scalar(0, pa.int32()), rows)
     column = pa.DictionaryArray.from_arrays(indices, pa.array(["x" * MIB]))
     return sent(pa.table({"s": column}), schema=pa.schema({"s": pa.string()}))
 
 
 def nested_dictionary(rows: int = 1_000_000) -> Sent:
-    """The same in the list of one row."""
+    """The same million values in a list, in one row."""
     indices = pa.repeat(pa.scalar(0, pa.int32()), rows)
     values = pa.DictionaryArray.from_arrays(indices, pa.array([b"x" * MIB]))
     column = pa.ListArray.from_arrays(pa.array([0, rows], pa.int32()), values)
@@ -351,12 +351,12 @@ def elements(count: int = 200_000_000) -> Sent:
 
 
 def page_of_a_gib() -> Sent:
-    """A page that is a GiB of zeros, of which the footer says nothing."""
+    """A page of a GiB of zeros, which the footer does not mention."""
     return _page_of_a_gib("PLAIN")
 
 
 def lengths_of_a_gib() -> Sent:
-    """The same, in an encoding that has to be looked into."""
+    """The same, in an encoding whose lengths have to be read."""
     return _page_of_a_gib("DELTA_LENGTH_BYTE_ARRAY")
 
 
@@ -372,7 +372,7 @@ def _page_of_a_gib(encoding: str) -> Sent:
 
 
 def _delta(encoding: str, rows: int, body: bytes) -> Sent:
-    """A column of bytes, not null, of so many rows, with these bytes for its page."""
+    """A required binary column of `rows` rows, with `body` as its page."""
     schema = pa.schema([pa.field("s", pa.binary(), nullable=False)])
     table = pa.table([pa.array([b"x"] * rows)], schema)
     plain = sent(table, use_dictionary=False, column_encoding={"s": encoding})
@@ -381,29 +381,29 @@ def _delta(encoding: str, rows: int, body: bytes) -> Sent:
 
 
 def prefixes(rows: int = 4096) -> Sent:
-    """Values that repeat the MiB of the one before: 4 GiB."""
+    """4,096 values that share a prefix of 1 MiB: 4 GiB."""
     lengths = packed([0] + [MIB] * (rows - 1)) + packed([MIB] + [0] * (rows - 1))
     return _delta("DELTA_BYTE_ARRAY", rows, lengths + b"x" * MIB)
 
 
 def hidden_prefixes() -> Sent:
-    """The same, hidden behind a length that makes up for them."""
+    """The same, with a negative length that makes their sum look right."""
     lengths = packed([0] + [MIB] * 2000 + [-MIB * 2000]) + packed([MIB] + [0] * 2001)
     return _delta("DELTA_BYTE_ARRAY", 2002, lengths + b"x" * MIB)
 
 
 def lengths() -> Sent:
-    """A page of three values that has 2,000,000,000 lengths: 8 GB."""
+    """A page of three values with 2,000,000,000 lengths: 8 GB."""
     return _delta("DELTA_LENGTH_BYTE_ARRAY", 3, zeros(2_000_000_000))
 
 
 def suffixes() -> Sent:
-    """A page of three values with as many prefixes, and 2,000,000,000 suffixes."""
+    """A page of three values with three prefixes and 2,000,000,000 suffixes."""
     return _delta("DELTA_BYTE_ARRAY", 3, packed([0, 0, 0]) + zeros(2_000_000_000))
 
 
 def null_lists(rows: int = 1000) -> Sent:
-    """A thousand null lists of a million places each."""
+    """A thousand null lists of a million elements each."""
     fixed = pa.schema({"l": pa.list_(pa.int32(), 1_000_000)})
     one = sent(pa.table([pa.nulls(1, fixed.types[0])], fixed))
     pairs = field(File.load(one.value).footer, 5)[2][1]
@@ -430,7 +430,7 @@ def many_entries() -> Sent:
 
 
 def many_chunks() -> Sent:
-    """A footer with a row group of a million column chunks, none of which is there: 680 MB."""
+    """A footer with a million column chunks that do not exist in one row group: 680 MB."""
     plain = sent(pa.table({"n": [1, 2, 3]}))
     footer = File.load(plain.value).footer
     group = field(footer, 4, 0)
@@ -443,7 +443,7 @@ def many_chunks() -> Sent:
 
 
 def deep() -> Sent:
-    """A schema of 50,000 structs, one in the other."""
+    """A schema of 50,000 nested structs."""
     plain = sent(pa.table({"n": [1, 2, 3]}))
 
     def change(file: File) -> None:
@@ -454,7 +454,7 @@ def deep() -> Sent:
 
 
 def no_codec() -> Sent:
-    """A compression that does not exist; asked for it, pyarrow ends the process."""
+    """A compression codec that does not exist, at which pyarrow aborts the process."""
     plain = sent(pa.table({"n": [1, 2, 3]}))
 
     def change(file: File) -> None:
@@ -464,7 +464,7 @@ def no_codec() -> Sent:
 
 
 def shared_name() -> Sent:
-    """A footer of 1 MB with a schema of 90,000 fields, all of which have one name: 34 GB."""
+    """A footer of 1 MB with a schema of 90,000 fields that share one name: 34 GB."""
     schema = base64.b64encode(hostile_arrow.shared_name(380_000, 90_000))
 
     def change(file: File) -> None:
@@ -476,7 +476,7 @@ def shared_name() -> Sent:
 
 
 def unusual_name() -> Sent:
-    """The same, where the key comes after its value."""
+    """The same, with the metadata's key after its value."""
     plain = shared_name()
     key = b"\x18\x0cARROW:schema\x18"
     at = plain.value.index(key)
@@ -509,14 +509,14 @@ BOMBS = {
         unusual_name,
     )
 }
-"""What takes all memory, or the process, where it is decoded as it comes."""
+"""Segments that exhaust memory or abort the process when they are decoded without checks."""
 
 
 # --- damage ---------------------------------------------------------------------------------------
 
 
 def flips(original: Sent, count: int, rng: random.Random, *, honest: bool) -> Iterator[Sent]:
-    """Segments with one bit flipped; `honest` if the checksum was taken afterwards."""
+    """Segments with one bit flipped; if `honest`, with the checksum of the result."""
     crc32 = None if honest else zlib.crc32(original.value)
     for place in rng.sample(range(8 * len(original.value)), count):
         value = bytearray(original.value)
@@ -525,14 +525,14 @@ def flips(original: Sent, count: int, rng: random.Random, *, honest: bool) -> It
 
 
 def mutations(original: Sent, count: int, rng: random.Random) -> Iterator[Sent]:
-    """Segments with one or two entries of page headers and footer changed, all else honest."""
+    """Segments with one or two changed fields in page headers and footer, otherwise right."""
     for _ in range(count):
         file = File.load(original.value)
         headers = [page.header for group in file.chunks for pages in group for page in pages]
         in_headers = rng.choice([0, 1, 1, 2])
         for _ in range(in_headers):
             _mutate(rng.choice(headers), rng)
-        file.settle()
+        file.correct()
         for _ in range(rng.choice([0, 1]) if in_headers else rng.choice([1, 2])):
             _mutate(file.footer, rng)
         yield replace(original, value=file.bytes())
@@ -551,7 +551,7 @@ def _mutate(tree: Struct, rng: random.Random) -> None:
 
 
 def _fields(struct: Struct) -> Iterator[tuple[Struct, list[Any]]]:
-    """All fields of a tree, each with the struct that it is of."""
+    """All fields of a tree, each with the struct that contains it."""
     for entry in struct:
         yield struct, entry
         _, kind, value = entry
@@ -566,7 +566,7 @@ _NUMBERS = (0, 1, -1, 2, 3, 6, 8, 127, 1 << 15, (1 << 31) - 1, -(1 << 31), 1 << 
 
 
 def _other(kind: int, value: Any, rng: random.Random) -> list[Any]:
-    """Another value; of the same kind, but for a truth and now and then a number."""
+    """Another type and value. The type stays, but booleans flip and integers may change width."""
     if kind in (TRUE, FALSE):
         return [TRUE + FALSE - kind, None]
     if kind in (I16, I32, I64):
@@ -586,7 +586,7 @@ def _other(kind: int, value: Any, rng: random.Random) -> list[Any]:
 
 
 class Topic:
-    """Messages as they are asked for: a `ConsumerBroker` of one partition."""
+    """A `ConsumerBroker` of one partition with these messages, created on demand."""
 
     def __init__(self, messages: Iterator[confluent_kafka.Message]) -> None:
         self._messages = messages
@@ -615,14 +615,14 @@ class Topic:
 
 
 def consume(good: Sent, cases: Iterator[Sent], *, decoder: Decoder | None = None) -> Counter[str]:
-    """Read cases, each between two good segments; return how many came to what.
+    """Read every case between two good segments; return the number of cases by outcome.
 
-    `reported` once, and no row of it; `harmless`: read as what it was made of; `wrong` else.
-    `neighbours` are the good ones that were read.
+    `reported`: one error and no row; `harmless`: read as the original; `wrong`: anything else.
+    `neighbours` counts the good segments that were read.
     """
     expected = [each.value() for each in _read(iter([good]))]
     assert len(expected) == good.header.rows
-    found: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
     pairs = ((good, case) for case in cases)
     messages = _read(itertools.chain(itertools.chain.from_iterable(pairs), [good]), decoder)
     for offset, group in itertools.groupby(messages, lambda each: each.kafka_offset()):
@@ -630,12 +630,12 @@ def consume(good: Sent, cases: Iterator[Sent], *, decoder: Decoder | None = None
         errors = [each.error().name() for each in read if each.error() is not None]
         is_equal = not errors and [each.value() for each in read] == expected
         if offset % 2 == 0:
-            found["neighbours" if is_equal else "wrong"] += 1
+            outcomes["neighbours" if is_equal else "wrong"] += 1
         elif is_equal:
-            found["harmless"] += 1
+            outcomes["harmless"] += 1
         else:
-            found["reported" if errors == ["_BAD_MSG"] and len(read) == 1 else "wrong"] += 1
-    return found
+            outcomes["reported" if errors == ["_BAD_MSG"] and len(read) == 1 else "wrong"] += 1
+    return outcomes
 
 
 def _read(segments: Iterator[Sent], decoder: Decoder | None = None) -> Iterator[Any]:
@@ -656,20 +656,20 @@ def _read(segments: Iterator[Sent], decoder: Decoder | None = None) -> Iterator[
 
 
 def main(flipped: int, mutated: int) -> dict[str, Any]:
-    """Consume all there is; return what came of it, and the most memory it took, in bytes."""
+    """Consume all cases; return their outcomes and the peak memory in bytes."""
     rng = random.Random(1)  # the same damage each time
-    found = {}
+    outcomes = {}
     for compression in ("zstd", "none"):
         good = ordinary(compression)
         for honest in (False, True):
             cases = flips(good, flipped // 4, rng, honest=honest)
-            name = f"flips, {compression}, {'checksum taken after' if honest else 'checksum'}"
-            found[name] = consume(good, cases)
+            name = f"flips, {compression}, {'right' if honest else 'old'} checksum"
+            outcomes[name] = consume(good, cases)
         cases = mutations(good, mutated // 2, rng)
-        found[f"mutations, {compression}"] = consume(good, cases)
-    found["bombs"] = consume(good, (bomb() for bomb in BOMBS.values()))
+        outcomes[f"mutations, {compression}"] = consume(good, cases)
+    outcomes["bombs"] = consume(good, (bomb() for bomb in BOMBS.values()))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {"found": found, "peak": peak}
+    return {"outcomes": outcomes, "peak": peak}
 
 
 if __name__ == "__main__":

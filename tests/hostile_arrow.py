@@ -1,8 +1,8 @@
-"""Arrow data as anybody may send it: of every type, honest or with lies, read by a consumer.
+"""Arrow data from unknown senders: of every type, honest or forged, read by a consumer.
 
-Run as a program it makes trials and prints what each came to, a line of JSON each:
-`hostile_arrow.py FIRST COUNT`. Before each it prints its number, so that the end of the process
-tells which trial was the end of it; one that takes longer than `SECONDS` ends it, too.
+As a program it runs trials and prints their outcomes, one line of JSON per trial:
+`hostile_arrow.py FIRST COUNT`. It prints a trial's number before the trial begins, so that a crash
+can be attributed to it. A trial that takes longer than `SECONDS` ends the process too.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 
 SECONDS: Final = 20
 MEMORY: Final = 3 << 30
-"""Bytes of address space that the trials may take."""
+"""The address space that the trials may use, in bytes."""
 
 # --- columns of any type --------------------------------------------------------------------------
 
 Make = "Callable[[int], pa.Array]"
-"""Returns so many values of one type."""
+"""Returns as many values as it is asked for, all of one type."""
 
 _DAY = datetime.date(2020, 1, 1)
 _TIME = datetime.datetime(2020, 1, 1, 12, 30)  # noqa: DTZ001 - for columns without a zone
-_TEXTS = ("", "a", "of twelve b.", "so long that a view has it elsewhere", "é")
+_TEXTS = ("", "a", "of twelve b.", "too long to be inline in a view", "é")
 _LEAVES: list[tuple[pa.DataType, Sequence[Any]]] = [
     (pa.null(), (None,)),
     (pa.bool_(), (True, False)),
@@ -79,14 +79,14 @@ _LEAVES: list[tuple[pa.DataType, Sequence[Any]]] = [
 
 
 def column(rng: random.Random, depth: int = 3) -> Make:
-    """What makes columns of a type that is drawn; some of them begin inside their buffers."""
+    """Draw a type; return a maker of such columns, some of which are slices of their buffers."""
     make = rng.choice((_leaf, _leaf, *_NESTED) if depth else (_leaf,))(rng, depth - 1)
 
-    def made(rows: int) -> pa.Array:
+    def make_slice(rows: int) -> pa.Array:
         before, after = rng.choice((0, 0, 2)), rng.choice((0, 0, 2))
         return make(before + rows + after).slice(before, rows)
 
-    return made
+    return make_slice
 
 
 def _leaf(rng: random.Random, _depth: int) -> Make:
@@ -187,7 +187,7 @@ def _runs(rng: random.Random, depth: int) -> Make:
 
 
 def _dictionaries(rng: random.Random, _depth: int) -> Make:
-    # Of leaves: a dictionary of dictionaries pyarrow writes, and does not read.
+    # Of leaves only: pyarrow writes a dictionary of dictionaries, but cannot read it.
     values, kind = column(rng, 0), rng.choice((pa.int8(), pa.uint16(), pa.int32(), pa.int64()))
     grows, known = rng.random() < 0.5, []
 
@@ -216,7 +216,7 @@ def _extensions(rng: random.Random, depth: int) -> Make:
         ),
     }
     any_storage = column(rng, depth)
-    if isinstance(any_storage(0).type, pa.BaseExtensionType):  # of which IPC keeps the outer one
+    if isinstance(any_storage(0).type, pa.BaseExtensionType):  # IPC keeps only the outer of two
         any_storage = _leaf(rng, 0)
     for opaque in optional("opaque", any_storage(0).type, "name", "vendor"):
         storages[opaque] = any_storage
@@ -231,7 +231,7 @@ _NESTED = (
 
 
 def table(rng: random.Random) -> pa.Table:
-    """A table of some batches, some of which are empty: `n` counts its rows, `x` is of any type."""
+    """A table of batches, some of them empty: `n` numbers its rows, `x` has any type."""
     make, batches, count = column(rng), [], 0
     for _ in range(rng.choice((1, 1, 2, 4))):
         rows = rng.choice((0, 1, 2, 5))
@@ -262,7 +262,7 @@ def _written(rows: pa.Table, form: Any, options: pa.ipc.IpcWriteOptions) -> byte
     return bytes(sink.getvalue())
 
 
-# --- lies -----------------------------------------------------------------------------------------
+# --- forgeries ------------------------------------------------------------------------------------
 
 _MARK = b"\xff\xff\xff\xff"
 _NUMBERS = (0, 1, -1, 2, 3, 5, 8, 64, 127, 128, 255, 1000, 32767, 65536, (1 << 31) - 1, -(1 << 31))
@@ -280,29 +280,29 @@ class Message:
 
 
 def _messages(value: bytes) -> list[Message]:
-    found, at = [], 8 if value.startswith(b"ARROW1") else 0
+    messages, at = [], 8 if value.startswith(b"ARROW1") else 0
     while value[at : at + 4] == _MARK and (size := _long(value, at + 4, 4)):
         body = at + 8 + size
         message = pa.ipc.read_message(pa.py_buffer(value[at:]))
         end = body + (message.body.size if message.body is not None else 0)
-        found.append(Message(value[at + 8 : body], value[body:end]))
+        messages.append(Message(value[at + 8 : body], value[body:end]))
         at = end
-    return found
+    return messages
 
 
 def _long(value: bytes, at: int, width: int) -> int:
     return int.from_bytes(value[at : at + width], "little", signed=True)
 
 
-def lie(rng: random.Random, value: bytes) -> bytes:
-    """A stream or file that is changed so that it says what is not so."""
+def forge(rng: random.Random, value: bytes) -> bytes:
+    """Return a stream or file with some of its claims changed."""
     messages = _messages(value)
     for _ in range(rng.choice((1, 1, 2, 4))):
-        messages = rng.choice(_LIES)(rng, messages)
-    found = b"".join(each.bytes() for each in messages)
+        messages = rng.choice(_FORGERIES)(rng, messages)
+    stream = b"".join(each.bytes() for each in messages)
     if rng.random() < 0.05:
-        return found[: rng.randrange(len(found))]
-    return found + _MARK + bytes(4)
+        return stream[: rng.randrange(len(stream))]
+    return stream + _MARK + bytes(4)
 
 
 def _flip(rng: random.Random, messages: list[Message]) -> list[Message]:
@@ -312,66 +312,66 @@ def _flip(rng: random.Random, messages: list[Message]) -> list[Message]:
     return messages
 
 
-def _lie_in_body(rng: random.Random, messages: list[Message]) -> list[Message]:
-    """Of offsets, sizes, codes, indices, run ends or values."""
+def _change_body(rng: random.Random, messages: list[Message]) -> list[Message]:
+    """Change offsets, sizes, codes, indices, run ends or values."""
     bodies = [each.body for each in messages if each.body]
     if bodies:
         put(rng, rng.choice(bodies))
     return messages
 
 
-def _lie_in_metadata(rng: random.Random, messages: list[Message]) -> list[Message]:
-    """Of lengths, nulls, places of buffers, flags, types."""
+def _change_metadata(rng: random.Random, messages: list[Message]) -> list[Message]:
+    """Change lengths, null counts, places of buffers, flags or types."""
     put(rng, rng.choice(messages).metadata)
     return messages
 
 
 def put(rng: random.Random, data: bytearray) -> None:
-    """Put another number in the place of one; mostly where it is not zero."""
+    """Overwrite a number, mostly one that is not zero."""
     width = rng.choice((1, 2, 4, 4, 8, 8))
     places = range(0, len(data) - width + 1, width)
-    telling = [place for place in places if any(data[place : place + width])]
+    not_zero = [place for place in places if any(data[place : place + width])]
     if not places:
         return
-    place = rng.choice(telling if telling and rng.random() < 0.7 else places)
+    place = rng.choice(not_zero if not_zero and rng.random() < 0.7 else places)
     number = rng.choice(
         (rng.choice(_LONGS), _long(data, place, width) + rng.choice((-8, -1, 1, 8, 64)))
     )
     data[place : place + width] = (number % (1 << 8 * width)).to_bytes(width, "little")
 
 
-def _lie_in_order(rng: random.Random, messages: list[Message]) -> list[Message]:
-    """Leave a message out, have it twice, or elsewhere."""
-    found = list(messages)
-    one = found.pop(rng.randrange(len(found)))
+def _change_order(rng: random.Random, messages: list[Message]) -> list[Message]:
+    """Drop, duplicate or move a message."""
+    others = list(messages)
+    one = others.pop(rng.randrange(len(others)))
     for _ in range(rng.choice((0, 1, 2))):
-        found.insert(rng.randint(0, len(found)), Message(one.metadata, one.body))
-    return found or messages
+        others.insert(rng.randint(0, len(others)), Message(one.metadata, one.body))
+    return others or messages
 
 
-def _lie_in_schema(rng: random.Random, messages: list[Message]) -> list[Message]:
-    """Have the schema, or anything else, of another table."""
+def _change_schema(rng: random.Random, messages: list[Message]) -> list[Message]:
+    """Replace the schema, or another message, by one of another table."""
     others = _messages(encoded(rng, table(rng)))
     place = 0 if rng.random() < 0.7 else rng.randrange(len(messages))
     return [*messages[:place], rng.choice((others[0], rng.choice(others))), *messages[place + 1 :]]
 
 
-_LIES = (
-    *(_flip, _lie_in_body, _lie_in_body, _lie_in_metadata, _lie_in_metadata),
-    *(_lie_in_order, _lie_in_schema),
+_FORGERIES = (
+    *(_flip, _change_body, _change_body, _change_metadata, _change_metadata),
+    *(_change_order, _change_schema),
 )
 
 # --- bombs ----------------------------------------------------------------------------------------
 
 
 class _Flat:
-    """A flatbuffer, written from its beginning: places are pointed at what comes next."""
+    """A flatbuffer, written from its start: offsets are filled in when their target is written."""
 
     def __init__(self) -> None:
         self.data = bytearray(8)
 
     def table(self, pointed: list[int], numbers: Sequence[int | None]) -> list[int]:
-        """Write a table; return the places of its fields, of which None is not there."""
+        """Write a table; return the places of its fields. A field that is None is left out."""
         self._point([])
         vtable, count = len(self.data), len(numbers)
         slots = [0 if each is None else 8 * place for place, each in enumerate(numbers, 1)]
@@ -402,19 +402,19 @@ class _Flat:
 
 
 def _schema(fields: int) -> tuple[_Flat, list[int]]:
-    """A message with a schema of so many fields; and their places."""
+    """Return a message with a schema of `fields` fields, and the places of these."""
     flat = _Flat()
     message = flat.table([0], (4, _SCHEMA, 0, 0))
     schema = flat.table([message[2]], (None, 0))
     return flat, flat.vector([schema[1]], fields)
 
 
-_SCHEMA, _BATCH = 1, 3  # kinds of messages
-_NULL, _STRUCT = 1, 13  # kinds of types
+_SCHEMA, _BATCH = 1, 3  # types of messages
+_NULL, _STRUCT = 1, 13  # types of fields
 
 
 def shared_name(size: int = 400_000, fields: int = 100_000) -> bytes:
-    """800 KB: a hundred thousand fields are one field, whose name is of 400 KB: 40 GB."""
+    """800 KB: 100,000 fields are the same field, with a name of 400 KB: 40 GB."""
     flat, places = _schema(fields)
     field = flat.table(places, (0, None, _NULL, 0))
     flat.table([field[3]], ())
@@ -423,11 +423,11 @@ def shared_name(size: int = 400_000, fields: int = 100_000) -> bytes:
 
 
 def shared_fields(levels: int = 19, size: int = 300_000) -> bytes:
-    """300 KB: each field is a struct of twice the next one, a million fields in all: 0.5 GB."""
+    """300 KB: every struct has the next one as both of its fields, a million in all: 0.5 GB."""
     flat, places = _schema(1)
     for level in range(levels):
         field = flat.table(places, (0, None, _STRUCT, 0, None, 0))
-        flat.text([field[0]], 1 if level else size)  # Arrow allows eight tables for each byte
+        flat.text([field[0]], 1 if level else size)  # Arrow allows eight tables per byte
         flat.table([field[3]], ())
         places = flat.vector([field[5]], 2)
     field = flat.table(places, (0, None, _NULL, 0))
@@ -437,7 +437,7 @@ def shared_fields(levels: int = 19, size: int = 300_000) -> bytes:
 
 
 def shared_metadata(size: int = 400_000, entries: int = 100_000) -> bytes:
-    """800 KB: a message with metadata of a hundred thousand entries, all of which are one."""
+    """800 KB: a message with 100,000 entries of metadata, which are the same entry."""
     flat = _Flat()
     message = flat.table([0], (4, _BATCH, 0, 0, 0))
     flat.table([message[2]], ())
@@ -448,7 +448,7 @@ def shared_metadata(size: int = 400_000, entries: int = 100_000) -> bytes:
 
 
 def shared_entries(fields: int = 50_000, entries: int = 50_000) -> bytes:
-    """400 KB: fifty thousand fields are one, whose fifty thousand entries of metadata are one."""
+    """400 KB: 50,000 fields are the same, and so are the 50,000 entries of its metadata."""
     flat, places = _schema(fields)
     field = flat.table(places, (0, None, _NULL, 0, None, None, 0))
     flat.text([field[0]], 1)
@@ -460,7 +460,7 @@ def shared_entries(fields: int = 50_000, entries: int = 50_000) -> bytes:
 
 
 def deltas(size: int = 300_000, batches: int = 1200) -> bytes:
-    """700 KB: a dictionary of 300 KB grows by a byte, again and again, each time anew: 0.4 GB."""
+    """700 KB: a dictionary of 300 KB grows by a byte 1,200 times, and every one is kept: 0.4 GB."""
     kind = pa.dictionary(pa.int32(), pa.binary())
     options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
     sink = pa.BufferOutputStream()
@@ -474,7 +474,7 @@ def deltas(size: int = 300_000, batches: int = 1200) -> bytes:
 
 BOMBS: Final = (shared_name, shared_fields, shared_metadata, shared_entries, deltas)
 
-# --- a consumer of them ---------------------------------------------------------------------------
+# --- trials ---------------------------------------------------------------------------------------
 
 CONFIG: Final = {
     "columnar.max.rows": 1000,
@@ -484,13 +484,12 @@ CONFIG: Final = {
 
 
 def trial(number: int) -> str:
-    """Read a message between two honest ones in one of several ways; say what came of it.
+    """Read a message between two honest ones in one of several ways; return the outcome.
 
     Raises:
-        AssertionError: a row is not what was sent, a good one is missing, or a good message is
-            reported.
-        Exception: a bad message is reported by something else than the package's error of its
-            place.
+        AssertionError: a row is not as it was sent, an honest row is missing, or an honest message
+            is reported.
+        Exception: a forged message raises anything but the package's error with its address.
     """
     rng = random.Random(number)
     rows, is_honest = table(rng), rng.random() < 0.3
@@ -500,7 +499,7 @@ def trial(number: int) -> str:
     if rng.random() < 0.3:
         options["columns"] = ["x", "n", "_kafka.offset"]
     way = rng.choice((_in_tables, _in_tables, _in_readers))
-    messages = (honest, honest if is_honest else lie(rng, honest), honest)
+    messages = (honest, honest if is_honest else forge(rng, honest), honest)
     return _compare(messages, rows, way, options, least, is_honest=is_honest)
 
 
@@ -514,7 +513,7 @@ def _compare(
     is_honest: bool,
     limits: Mapping[str, int] = CONFIG,
 ) -> str:
-    """Read three messages of the same rows, of which the second may have others."""
+    """Read three messages with the same rows; the second one may be forged."""
     kafka, read = FakeKafka(), Read(is_honest=is_honest)
     for value in messages:
         assert kafka.append("t", 0, value).error() is None
@@ -531,7 +530,7 @@ def _compare(
 
 
 class Read:
-    """What a consumer of the three messages has been told."""
+    """The rows and errors that a consumer of the three messages has returned."""
 
     def __init__(self, *, is_honest: bool) -> None:
         self.rows: dict[int, list[str]] = {0: [], 1: [], 2: []}
@@ -539,18 +538,18 @@ class Read:
         self._is_honest = is_honest
 
     def add(self, rows: pa.Table) -> None:
-        """Add rows to those of their messages, each value as text."""
+        """Add rows to the messages that they come from, with values as text."""
         rows.validate(full=True)
         kafka = rows["_kafka"].combine_chunks()
         starts = [position.unpack(each).offset for each in kafka.field("offset").to_pylist()]
         for offset, count in Counter(starts).items():
             part = rows.slice(starts.index(offset), count)
             may_fail = () if self._is_honest or offset != 1 else (Exception,)
-            with contextlib.suppress(*may_fail):  # Python may have no such value
+            with contextlib.suppress(*may_fail):  # Python may have no object for a value
                 self.rows[offset] += map(repr, part["x"].to_pylist())
 
     def fail(self, error: KafkaException) -> None:
-        """Add an error, if it is one of the package's that says where."""
+        """Add an error of the package with the message's address; raise any other."""
         if not isinstance(error, RowError | SchemaError) or "t[0]@1" not in str(error):
             raise error
         self.errors.append(str(error))
@@ -568,7 +567,7 @@ def _in_tables(consumer: Any, options: dict[str, Any], read: Read) -> None:
 
 
 def _in_readers(consumer: Any, options: dict[str, Any], read: Read) -> None:
-    """One after the other, for each ends before what does not fit its schema."""
+    """Read with one reader after another: a reader ends before rows of another schema."""
     while after(consumer) < position.start(3):
         try:
             for batch in consumer.arrow_reader(**options, on_error=read.fail):
@@ -582,15 +581,15 @@ def _in_readers(consumer: Any, options: dict[str, Any], read: Read) -> None:
 
 def _pass(consumer: Any, error: KafkaException, read: Read) -> None:
     read.fail(error)
-    if isinstance(error, SchemaError):  # which stays
+    if isinstance(error, SchemaError):  # the message stays
         consumer.seek(TopicPartition("t", 0, position.start(2)))
 
 
-# --- what is known to be bad ----------------------------------------------------------------------
+# --- cases that were read wrong once --------------------------------------------------------------
 
 
 def _batches(*columns: pa.Array) -> bytes:
-    """A stream of a batch for each: of `n`, which counts all rows, and `x`."""
+    """A stream with a batch per column: `n`, which numbers all rows, and `x`."""
     count, batches = 0, []
     for each in columns:
         batches.append(pa.record_batch([arange(count, count + len(each)), each], ["n", "x"]))
@@ -609,8 +608,6 @@ def _known() -> Iterator[tuple[str, bytes]]:
         for each in ([1.5], [2.5, 1.5])
     ]
     nulls = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["x", None]))
-    flags = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0], pa.int8()))
-    lists = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), flags)
     for union in (sparse, dense):
         yield f"{union.type.mode} union", _batches(union[:0], union)
         lists = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), union)
@@ -619,11 +616,14 @@ def _known() -> Iterator[tuple[str, bytes]]:
     yield "views", _batches(views, views)
     yield "dictionaries of half floats", _batches(*halves)
     yield "dictionaries with a null", _batches(nulls, pa.concat_arrays([nulls, nulls]))
-    yield "lists of an extension type", _batches(lists, lists[:0], lists)
+    for kind in optional("bool8"):
+        flags = pa.ExtensionArray.from_storage(kind, pa.array([1, 0], pa.int8()))
+        lists = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), flags)
+        yield "lists of an extension type", _batches(lists, lists[:0], lists)
 
 
 def known() -> Iterator[tuple[str, str]]:
-    """Read what has been the end of a process, or was read wrong; yield what came of each."""
+    """Read data that once crashed a process or was read wrong; yield names and outcomes."""
     for name, value in _known():
         rows = pa.ipc.open_stream(value).read_all()
         for way in (_in_tables, _in_readers):
@@ -636,42 +636,44 @@ def known() -> Iterator[tuple[str, str]]:
     rows = pa.ipc.open_stream(honest).read_all()
     for bomb in BOMBS:
         messages, way = (honest, bomb(), honest), _in_tables
-        came = _compare(messages, rows, way, {"num_records": 9}, None, is_honest=False, limits={})
-        yield bomb.__name__, came
+        outcome = _compare(
+            messages, rows, way, {"num_records": 9}, None, is_honest=False, limits={}
+        )
+        yield bomb.__name__, outcome
 
 
 # --- processes ------------------------------------------------------------------------------------
 
 
 def run(first: int, count: int, program: str = __file__) -> tuple[Counter[str], list[str]]:
-    """Make trials in child processes; return how many came to what, and all that went wrong.
+    """Run trials in child processes; return the number of trials by outcome, and all failures.
 
-    A `program` calls `main` with its own `trial`. A child that ends names the trial it had begun;
-    the next one goes on after that.
+    A `program` calls `main` with its own `trial`. After a child has crashed in a trial, the next
+    child continues with the trial after it.
     """
-    found: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
     wrong: list[str] = []
     end = first + count
     while first < end:
         lines, why = _child(program, str(first), str(end - first))
-        found.update(each["came"] for each in lines if "came" in each)
+        outcomes.update(each["outcome"] for each in lines if "outcome" in each)
         wrong += [f"{each['begun']}: {each['wrong']}" for each in lines if "wrong" in each]
         begun = [each["begun"] for each in lines]
         if why:
             wrong.append(f"{begun[-1:]} ended its process: {why}")
         first = begun[-1] + 1 if begun and why else end
-    return found, wrong
+    return outcomes, wrong
 
 
 def run_known() -> tuple[Counter[str], list[str]]:
-    """Read in a child process what is known to be bad; return as `run`."""
+    """Read the `known` cases in a child process; return as `run`."""
     lines, why = _child(__file__, "known")
-    found = Counter(each["came"] for each in lines if "came" in each)
-    return found, [why] if why else []
+    outcomes = Counter(each["outcome"] for each in lines if "outcome" in each)
+    return outcomes, [why] if why else []
 
 
 def _child(*arguments: str) -> tuple[list[dict[str, Any]], str]:
-    """Return what a child says, and why it ended before it was done."""
+    """Return the lines that a child has printed, and why it crashed, if it did."""
     done = subprocess.run(
         [sys.executable, *arguments],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
@@ -684,21 +686,21 @@ def _child(*arguments: str) -> tuple[list[dict[str, Any]], str]:
 
 
 def main(arguments: Sequence[str], make: Callable[[int], str] = trial) -> None:
-    """Make trials in this process, which they may be the end of."""
+    """Run trials in this process, which may crash in one."""
     space = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     limit = space * resource.getpagesize() + MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     if arguments == ["known"]:
         faulthandler.dump_traceback_later(5 * SECONDS, exit=True)
-        for name, came in known():
-            _print(begun=name, came=came)
+        for name, outcome in known():
+            _print(begun=name, outcome=outcome)
         return
     first, count = map(int, arguments)
     for number in range(first, first + count):
         _print(begun=number)
         faulthandler.dump_traceback_later(SECONDS, exit=True)
         try:
-            _print(begun=number, came=make(number))
+            _print(begun=number, outcome=make(number))
         except BaseException as error:  # noqa: BLE001 - a panic of Rust's is no Exception
             _print(begun=number, wrong="".join(traceback.format_exception(error))[-1500:])
     faulthandler.cancel_dump_traceback_later()

@@ -1,6 +1,6 @@
-"""Segments whose footer says that their columns are of any Arrow type, truly or not.
+"""Segments with a footer that claims any Arrow type for their columns, truly or falsely.
 
-Run as a program it makes trials: see `hostile_arrow`.
+As a program it runs trials: see `hostile_arrow`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _COLUMNS: Final = [
 
 
 def _claims(kind: pa.DataType) -> list[pa.DataType]:
-    """Types that Arrow may take for another, or make of it."""
+    """Types that Arrow may confuse with this type, or convert it to."""
     return [
         *(pa.string_view(), pa.binary_view(), pa.large_string(), pa.large_binary()),
         *(pa.dictionary(pa.int32(), pa.string()), pa.dictionary(pa.int8(), kind)),
@@ -57,11 +57,11 @@ def _claims(kind: pa.DataType) -> list[pa.DataType]:
 
 
 def trial(number: int) -> str:
-    """Read a segment of another schema in several ways; say what came of it.
+    """Read a segment with a forged or honest schema in several ways; return the outcome.
 
     Raises:
-        AssertionError: an honest one is not read as it was sent.
-        Exception: it is refused by something else than the package's error of its place.
+        AssertionError: an honest segment is not read as it was sent.
+        Exception: the segment is refused with anything but the package's error with its address.
     """
     rng = random.Random(number)
     column = rng.choice(_COLUMNS)
@@ -72,17 +72,17 @@ def trial(number: int) -> str:
     is_honest = kind == column.type and rng.random() < 0.5
     if not is_honest and rng.random() < 0.5:
         hostile_arrow.put(rng, schema)
-    made = _forged(pa.table({"x": column}), bytes(schema))
-    came = [_read(made, way) for way in _WAYS]
+    segment = _forged(pa.table({"x": column}), bytes(schema))
+    results = [_read(segment, way) for way in _WAYS]
     if is_honest:
         values, records = column.to_pylist(), to_pylist(column)
-        assert came == [None, values, values, records], came
+        assert results == [None, values, values, records], results
         return "honest"
-    return "reported" if came[1] == "refused" else "read"
+    return "reported" if results[1] == "refused" else "read"
 
 
 def _forged(rows: pa.Table, schema: bytes) -> Sent:
-    """A segment with another Arrow schema, with which its headers agree as far as can be."""
+    """A segment with another Arrow schema, which its headers name if it has a fingerprint."""
 
     def forge(values: dict[bytes, bytes]) -> Callable[[File], None]:
         def change(file: File) -> None:
@@ -93,13 +93,13 @@ def _forged(rows: pa.Table, schema: bytes) -> Sent:
         return change
 
     values, honest = {b"ARROW:schema": base64.b64encode(schema)}, sent(rows)
-    made = changed(honest, forge(values))
+    forged = changed(honest, forge(values))
     try:
-        name = fingerprint(pq.ParquetFile(io.BytesIO(made.value)).schema_arrow)
-    except Exception:  # noqa: BLE001 - it cannot be read, or is of no type that has a name
-        return made
-    made = changed(honest, forge(values | {b"columnar.schema": name.encode()}))
-    return replace(made, header=replace(made.header, schema=name))
+        name = fingerprint(pq.ParquetFile(io.BytesIO(forged.value)).schema_arrow)
+    except Exception:  # noqa: BLE001 - it cannot be read, or has a type that no segment has
+        return forged
+    forged = changed(honest, forge(values | {b"columnar.schema": name.encode()}))
+    return replace(forged, header=replace(forged.header, schema=name))
 
 
 _WAYS: Final[tuple[Callable[[Segment], object], ...]] = (
@@ -110,8 +110,14 @@ _WAYS: Final[tuple[Callable[[Segment], object], ...]] = (
 )
 
 
-def _read(made: Sent, way: Callable[[Segment], object]) -> object:
-    segment = Segment(topic="t", partition=0, offset=5, headers=made.headers(), value=made.value)
+def _read(sent_segment: Sent, way: Callable[[Segment], object]) -> object:
+    segment = Segment(
+        topic="t",
+        partition=0,
+        offset=5,
+        headers=sent_segment.headers(),
+        value=sent_segment.value,
+    )
     try:
         return way(segment)
     except SegmentError as error:

@@ -1,4 +1,4 @@
-"""Raises in the code under test: at one place after the other, or as signals come, at random."""
+"""Raises in the code under test: at chosen places, or at random by real signals."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ _LOOPS = {code for name, code in dis.opmap.items() if "JUMP_BACKWARD" in name}
 
 
 class Interrupted(BaseException):
-    """As KeyboardInterrupt is."""
+    """Stands for KeyboardInterrupt, and is not an `Exception` either."""
 
 
 class Interrupter:
-    """Raises `Interrupted` at chosen places of a run of the functions of some modules.
+    """Raises `Interrupted` at chosen places while functions of some modules run.
 
-    CPython looks for signals where a function of Python's begins, after a call of any other, and
-    where a loop begins again: those are the places, counted from 0 in the order of the run. (3.10
-    looks in more places, for example after every call.)
+    CPython runs signal handlers where a function written in Python begins, after a call to a
+    function written in C, and where a loop starts its next round. These are the places, numbered
+    from 0 in the order of execution. (Python 3.10 has more places, such as after every call.)
     """
 
     def __init__(self, *modules: ModuleType, places: set[int]) -> None:
         self.count = 0
         self._files = {inspect.getsourcefile(each) for each in modules}
         self._places = places
-        self._running: dict[FrameType, int] = {}  # with the instruction that was the last
-        self._inlined: set[FrameType] = set()  # whose last one called a function of Python's
+        self._running: dict[FrameType, int] = {}  # with their last instruction
+        self._inlined: set[FrameType] = set()  # their last one called a function written in Python
 
     def run(self, function: Callable[[], Any]) -> Any:
-        """Return what a function returns, or raise."""
+        """Call a function; return its result, or raise `Interrupted`."""
         if self._places and self.count > max(self._places):
             return function()
         before = sys.gettrace()
-        gc.disable()  # it would run what is not of this run
+        gc.disable()  # it would call functions at random places
         sys.settrace(self._begun)
         try:
             return function()
@@ -70,7 +70,9 @@ class Interrupter:
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         self._running[frame] = -1
-        if not frame.f_code.co_flags & inspect.CO_GENERATOR:  # that begins also to be closed
+        if (
+            not frame.f_code.co_flags & inspect.CO_GENERATOR
+        ):  # a generator also begins in order to be closed
             self._look()
         return self._step
 
@@ -115,7 +117,7 @@ def _calls(code: CodeType, at: int, name: str) -> bool:
 
 
 class Signals(ABC):
-    """Real signals, the handler of which raises `Interrupted` where a subclass has it."""
+    """Sends real signals, with a handler that raises `Interrupted` where a subclass decides."""
 
     def __init__(self, seed: int) -> None:
         self.armed = False
@@ -129,7 +131,7 @@ class Signals(ABC):
 
     @abstractmethod
     def _come(self, frame: FrameType) -> None:
-        """Raise, or not, where the program is; it is `armed`."""
+        """Decide whether to `_raise` where the program is; called only while `armed`."""
 
     def _raise(self) -> None:
         self.armed = False
@@ -137,7 +139,7 @@ class Signals(ABC):
         raise Interrupted
 
     def _arm(self, seconds: float) -> None:
-        """Have one come so many seconds from now."""
+        """Send a signal in `seconds`."""
         self.armed = True
         signal.setitimer(signal.ITIMER_REAL, seconds)
 

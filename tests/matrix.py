@@ -1,4 +1,4 @@
-"""KIP-1008's compatibility matrix: who may have written a topic, what is in it, who reads it."""
+"""KIP-1008's compatibility matrix: producers, contents of a topic, and consumers."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = pa.schema([pa.field("n", pa.int64(), nullable=False), ("text", pa.string())])
 TIME: Final = 1_700_000_000_000
-KINDS: Final[dict[str, list[list[int] | int]]] = {
+CONTENTS: Final[dict[str, list[list[int] | int]]] = {
     "plain": [0, 1, 2, 3, 4],
     "segments": [[0, 1, 2], [3, 4, 5], [6]],
     "mixed": [0, [1, 2, 3], 4, 5, [6, 7, 8], [9, 10]],
 }
-"""What a topic holds: the numbers of plain messages, and of the records of segments."""
+"""Contents of a topic: numbers of plain messages, and lists of the numbers in a segment."""
 
 PRODUCERS: Final = ("stock", "ours")
 _PARQUET: Final = {"columnar.encoding": "parquet"}
@@ -40,7 +40,7 @@ CONSUMERS: Final[dict[str, tuple[Any, dict[str, Any]]]] = {
     "ours, raw": (columnar_kafka.Consumer, {**_PARQUET, "fetch.raw.bytes": True}),
     "ours, parquet": (columnar_kafka.Consumer, _PARQUET),
 }
-CELLS: Final = list(itertools.product(PRODUCERS, KINDS))
+CELLS: Final = list(itertools.product(PRODUCERS, CONTENTS))
 _groups = itertools.count(1)
 
 
@@ -58,11 +58,11 @@ def record(number: int, *, row: bool) -> Record:
     return Record(value, b"k%d" % number, [("h", b"%d" % number)], TIME + number)
 
 
-def records(kind: str) -> list[Record]:
-    """All that a topic of this kind holds, in order."""
+def records(content: str) -> list[Record]:
+    """Return all records of a topic with this content, in order."""
     return [
         record(number, row=isinstance(each, list))
-        for each in KINDS[kind]
+        for each in CONTENTS[content]
         for number in (each if isinstance(each, list) else [each])
     ]
 
@@ -70,14 +70,14 @@ def records(kind: str) -> list[Record]:
 # --- writing --------------------------------------------------------------------------------------
 
 
-def fill(servers: str, producer: str, topic: str, kind: str) -> None:
-    """Let a producer write a topic of this kind."""
+def fill(servers: str, producer: str, topic: str, content: str) -> None:
+    """Write this content to a topic, with one of `PRODUCERS`."""
     if producer == "ours":
-        made = columnar_kafka.Producer({"bootstrap.servers": servers, **_OURS})
-        _produce(made, topic, kind)
+        ours = columnar_kafka.Producer({"bootstrap.servers": servers, **_OURS})
+        _produce(ours, topic, content)
         return
     stock = confluent_kafka.Producer({"bootstrap.servers": servers})
-    for message in relayed(kind):
+    for message in relayed(content):
         stock.produce(
             topic,
             message.value(),
@@ -85,25 +85,25 @@ def fill(servers: str, producer: str, topic: str, kind: str) -> None:
             headers=message.headers(),
             timestamp=message.timestamp()[1],
         )
-    assert stock.flush(30) == 0
+    assert stock.flush(200) == 0
 
 
 _OURS: Final = {**_PARQUET, "columnar.segment.rows": 3, "columnar.linger.ms": 60_000}
 
 
 @cache
-def relayed(kind: str) -> list[Message]:
-    """The Kafka messages of a kind, as a tool has them that copies topics with a stock producer."""
+def relayed(content: str) -> list[Message]:
+    """Return the Kafka messages of this content, for a stock producer to copy them."""
     with FakeKafka() as kafka:
-        _produce(kafka.Producer(_OURS), "t", kind)
+        _produce(kafka.Producer(_OURS), "t", content)
         return kafka.messages("t")
 
 
-def _produce(producer: Any, topic: str, kind: str) -> None:
+def _produce(producer: Any, topic: str, content: str) -> None:
     errors: list[Any] = []
-    if kind != "plain":
+    if content != "plain":
         producer.set_schema(topic, SCHEMA)
-    for each in records(kind):
+    for each in records(content):
         producer.produce(
             topic,
             each.value,
@@ -112,8 +112,8 @@ def _produce(producer: Any, topic: str, kind: str) -> None:
             timestamp=each.timestamp,
             on_delivery=lambda error, _: errors.append(error),
         )
-    assert producer.flush(30) == 0
-    assert errors == [None] * len(records(kind))
+    assert producer.flush(200) == 0
+    assert errors == [None] * len(records(content))
     producer.close()
 
 
@@ -121,14 +121,14 @@ def _produce(producer: Any, topic: str, kind: str) -> None:
 
 
 def group() -> str:
-    """A group of a test's own."""
+    """Return a new consumer group."""
     return f"matrix-{next(_groups)}"
 
 
 def reader(servers: str, consumer: str, topic: str, group: str, **config: Any) -> Any:
-    """Make a consumer of this kind that is subscribed to a topic."""
+    """Return one of `CONSUMERS`, subscribed to a topic."""
     cls, own = CONSUMERS[consumer]
-    made = cls(
+    subscribed = cls(
         {
             "bootstrap.servers": servers,
             "group.id": group,
@@ -139,14 +139,14 @@ def reader(servers: str, consumer: str, topic: str, group: str, **config: Any) -
             **config,
         }
     )
-    made.subscribe([topic])
-    return made
+    subscribed.subscribe([topic])
+    return subscribed
 
 
 def messages(consumer: Any) -> Iterator[Message]:
-    """Yield what comes until the end of the one partition; none of it is an error."""
+    """Yield messages until the end of the one partition; an error fails the test."""
     while True:
-        message = consumer.poll(30)
+        message = consumer.poll(120)
         assert message is not None, "nothing came any more"
         error = message.error()
         if error is not None:
@@ -158,58 +158,58 @@ def messages(consumer: Any) -> Iterator[Message]:
 def read(servers: str, consumer: str, topic: str, *, group: str, until: int) -> list[Message]:
     """Read a topic up to message `until`, commit, leave; a second member reads the rest."""
     with reader(servers, consumer, topic, group) as first:
-        found = list(itertools.islice(messages(first), until))
-        done = first.commit(message=found[-1], asynchronous=False)
+        read_messages = list(itertools.islice(messages(first), until))
+        done = first.commit(message=read_messages[-1], asynchronous=False)
         assert done[0].error is None
     with reader(servers, consumer, topic, group) as second:
-        return found + list(messages(second))
+        return read_messages + list(messages(second))
 
 
-def as_records(found: Iterable[Message]) -> list[Record]:
-    """What an unwrapping consumer has found."""
-    return [Record(m.value(), m.key(), m.headers(), m.timestamp()[1]) for m in found]
+def as_records(read_messages: Iterable[Message]) -> list[Record]:
+    """Return the messages of a consumer that unwraps segments."""
+    return [Record(m.value(), m.key(), m.headers(), m.timestamp()[1]) for m in read_messages]
 
 
-def as_bytes(found: Iterable[Message]) -> list[tuple[Any, ...]]:
-    """What any other consumer has found."""
+def as_bytes(read_messages: Iterable[Message]) -> list[tuple[Any, ...]]:
+    """Return the messages of any other consumer, to be compared."""
     return [
         (m.topic(), m.partition(), m.offset(), m.key(), m.value(), m.headers(), m.timestamp())
-        for m in found
+        for m in read_messages
     ]
 
 
-def check(servers: str, consumer: str, topic: str, kind: str) -> None:
-    """Read a topic with this consumer, a restart in the middle included: all that is due is there.
+def check(servers: str, consumer: str, topic: str, content: str) -> None:
+    """Read a topic with this consumer and a restart in the middle; check all messages.
 
-    Whoever unwraps segments finds the records; everybody else bytes, which are Parquet files, and
-    headers. Nobody finds an error.
+    A consumer that unwraps segments gets the records. Every other one gets bytes, which are Parquet
+    files, and headers. None gets an error.
     """
-    found = read(servers, consumer, topic, group=group(), until=2)
+    read_messages = read(servers, consumer, topic, group=group(), until=2)
     if consumer == "ours, parquet":
-        assert as_records(found) == records(kind)
-        _check_positions(found)
+        assert as_records(read_messages) == records(content)
+        _check_positions(read_messages)
         return
-    assert [type(each) for each in found] == [confluent_kafka.Message] * len(found)
-    assert [_unwrapped(each) for each in found] == [
+    assert [type(each) for each in read_messages] == [confluent_kafka.Message] * len(read_messages)
+    assert [_unwrapped(each) for each in read_messages] == [
         [record(n, row=True) for n in each] if isinstance(each, list) else record(each, row=False)
-        for each in KINDS[kind]
+        for each in CONTENTS[content]
     ]
     stock = read(servers, "stock", topic, group=group(), until=1)
-    assert as_bytes(found) == as_bytes(stock)
+    assert as_bytes(read_messages) == as_bytes(stock)
 
 
-def _check_positions(found: list[Any]) -> None:
+def _check_positions(read_messages: list[Any]) -> None:
     rows = {
         offset: len(list(each))
-        for offset, each in itertools.groupby(m.kafka_offset() for m in found)
+        for offset, each in itertools.groupby(m.kafka_offset() for m in read_messages)
     }
-    assert [m.offset() for m in found] == [
-        position.pack(m.kafka_offset(), m.row(), rows[m.kafka_offset()]) for m in found
+    assert [m.offset() for m in read_messages] == [
+        position.pack(m.kafka_offset(), m.row(), rows[m.kafka_offset()]) for m in read_messages
     ]
 
 
 def _unwrapped(message: Any) -> list[Record] | Record:
-    """What a Parquet reader finds in a segment; a plain message as it is."""
+    """Return a segment's records as a Parquet reader sees them, or a plain message."""
     headers = dict(message.headers())
     if headers.get("columnar.encoding") != b"parquet":
         [plain] = as_records([message])
@@ -230,9 +230,9 @@ def _unwrapped(message: Any) -> list[Record] | Record:
 
 
 def fill_all(kafka: LocalKafka, prefix: str) -> dict[tuple[str, str], str]:
-    """Let each producer write a topic of each kind; return their names."""
-    names = {(producer, kind): f"{prefix}-{producer}-{kind}" for producer, kind in CELLS}
-    for (producer, kind), name in names.items():
+    """Write a topic with every producer and content; return the topics' names."""
+    names = {(producer, content): f"{prefix}-{producer}-{content}" for producer, content in CELLS}
+    for (producer, content), name in names.items():
         kafka.create_topic(name, 1, {"retention.ms": "-1"})
-        fill(kafka.bootstrap_servers, producer, name, kind)
+        fill(kafka.bootstrap_servers, producer, name, content)
     return names

@@ -1,6 +1,6 @@
-"""Random schemas and rows, sent as segments and read by every reader there is.
+"""Random schemas and rows, sent as segments and read with every reader.
 
-Run as a program it prints what came of so many trials: `nesting.py TRIALS SEED`.
+As a program it prints the outcomes of trials: `nesting.py TRIALS SEED`.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
 DEPTH = 4
 CLIENTS = 0.1
-"""In so many trials they are sent through a producer as well."""
+"""The share of trials that also send the rows through a producer."""
 ROWS = 250
-"""Fewer hide what only a dictionary brings out, and the encoder makes none of few values."""
+"""Enough for the encoder to write dictionaries, which are read differently."""
 
 TEXTS = ["carrier", "flight", "origin", "", "ü"]
 CONFIG = {"group.id": "g", "columnar.encoding": "parquet", "auto.offset.reset": "earliest"}
@@ -54,8 +54,8 @@ Make = Callable[[], Any]
 # --- schemas and rows -----------------------------------------------------------------------------
 
 
-class Drawn:
-    """A schema, and rows that fit it, by a seed."""
+class RandomRows:
+    """A random schema and rows that fit it, from a seed."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -154,28 +154,28 @@ def _zone(name: str | None) -> dt.tzinfo | None:
 
 
 LEAVES = list(_leaves())
-"""Every type of one value that a producer takes, and values of it."""
+"""Every type that is not nested and that a producer accepts, with values."""
 
 
 # --- segments -------------------------------------------------------------------------------------
 
 
-class Made:
-    """A segment of rows, as a producer sends it or as somebody else writes it."""
+class SentSegment:
+    """A segment with these rows, as our producer or as another writer encodes it."""
 
-    def __init__(self, drawn: Drawn) -> None:
-        self.rows, self.schema = drawn.rows, drawn.schema
-        parsed = RecordSchema.parse(drawn.schema)
-        self.way = drawn.rng.choice(["rows", "rows", "arrow", "arrow again", "foreign"])
+    def __init__(self, data: RandomRows) -> None:
+        self.rows, self.schema = data.rows, data.schema
+        parsed = RecordSchema.parse(data.schema)
+        self.way = data.rng.choice(["rows", "rows", "arrow", "arrow again", "foreign"])
         batch = self._from_rows(parsed)
         if self.way.startswith("arrow"):
             table = pa.Table.from_batches([batch])
-            if self.way == "arrow again":  # as Parquet's reader leaves it
+            if self.way == "arrow again":  # in the layout that Parquet's reader returns
                 out = io.BytesIO()
                 pq.write_table(table, out)
                 table = pq.read_table(out)
-            made = conform(table, parsed, now_ms=0).columns.combine_chunks()
-            [batch] = made.to_batches()
+            columns = conform(table, parsed, now_ms=0).columns.combine_chunks()
+            [batch] = columns.to_batches()
         count = len(self.rows)
         whole = kafka_column.KafkaColumn(METADATA_MEMBERS).append_to(
             batch,
@@ -191,15 +191,15 @@ class Made:
             timestamp_min=0,
             timestamp_max=count - 1,
         )
-        self.value = self._encode(whole, header.footer(), drawn.rng)
+        self.value = self._encode(whole, header.footer(), data.rng)
         self.headers = header.headers(self.value)
 
     def _from_rows(self, parsed: RecordSchema) -> pa.RecordBatch:
         columns = RowColumns(parsed)
         builder = columns.builder()
-        taken = {id(row): columns.take(row)[0] for row in self.rows}
+        values = {id(row): columns.take(row)[0] for row in self.rows}
         for row in self.rows:
-            builder.append(taken[id(row)])
+            builder.append(values[id(row)])
         batch, refused = builder.finish()
         assert not refused
         return batch
@@ -223,41 +223,41 @@ class Made:
 # --- readers --------------------------------------------------------------------------------------
 
 
-def read(made: Made, rng: random.Random) -> Iterator[tuple[str, bool]]:
-    """Yield each reader's name, and whether it returned what was produced."""
-    segment = Segment(topic="t", partition=0, offset=0, headers=made.headers, value=made.value)
+def read(sent: SentSegment, rng: random.Random) -> Iterator[tuple[str, bool]]:
+    """Yield the name of every reader, and whether it returned the rows that were produced."""
+    segment = Segment(topic="t", partition=0, offset=0, headers=sent.headers, value=sent.value)
     names = [each for each in segment.schema.names if each != "_kafka"]
     some, text = rng.sample(names, rng.randint(1, len(names))), rng.choice(TEXTS)
-    yield "records", made.rows == [each.value for each in segment.records()]
-    messages = _consumer(made).consume(2 * ROWS, 0)
-    yield "poll", made.rows == [each.error() or each.value() for each in messages]
+    yield "records", sent.rows == [each.value for each in segment.records()]
+    messages = _consumer(sent).consume(2 * ROWS, 0)
+    yield "poll", sent.rows == [each.error() or each.value() for each in messages]
     table = segment.to_table()
     rows = [row for batch in table.select(names).to_batches() for row in to_rows(batch)]
-    yield "to_table", made.rows == rows and _is_sound(table)
-    table = table.select(names)  # what all others must return, or part of it
+    yield "to_table", sent.rows == rows and _is_sound(table)
+    table = table.select(names)  # the other readers return this, or a part of it
     end = rng.choice(_ends(segment.schema))
     found = segment.to_table([*some, "_kafka.key", end])
     others = [each for each in some if each != end.partition(".")[0]]
     is_same = found.select(others).equals(table.select(others))
     yield f"to_table of {end} and columns", is_same and _is_sound(found)
-    found = _consumer(made).consume_arrow(ROWS, 0)
+    found = _consumer(sent).consume_arrow(ROWS, 0)
     yield "consume_arrow", found.select(names).equals(table) and _is_sound(found)
     condition = pc.field("text") == text
-    found = _consumer(made).consume_arrow(ROWS, 0, columns=some, filter=condition)
+    found = _consumer(sent).consume_arrow(ROWS, 0, columns=some, filter=condition)
     chosen = table.filter(condition).select(some)
     is_same = found.equals(chosen) and _is_sound(found) if found else not len(chosen)
     yield "consume_arrow with a filter", is_same
-    found = _consumer(made).arrow_reader(some, timeout=0, num_records=ROWS // 2).read_all()
+    found = _consumer(sent).arrow_reader(some, timeout=0, num_records=ROWS // 2).read_all()
     yield "arrow_reader", found.equals(table.select(some)) and _is_sound(found)
-    found = _stitched([made.value, made.value]).select(names)
+    found = _stitched([sent.value, sent.value]).select(names)
     yield "stitched", found.equals(pa.concat_tables([table, table]))
     if rng.random() < CLIENTS:
-        yield "clients, rows", _sent(made, None) == list(enumerate(made.rows))
-        yield "clients, Arrow", _sent(made, table) == list(enumerate(made.rows))
+        yield "clients, rows", _sent(sent, None) == list(enumerate(sent.rows))
+        yield "clients, Arrow", _sent(sent, table) == list(enumerate(sent.rows))
 
 
 def _ends(schema: pa.Schema) -> list[str]:
-    """Return the members of records at top level, as columns may be asked for."""
+    """Return the paths of the members of top-level records, which select columns."""
     return [
         f"{each.name}.{inner.name}"
         for each in schema
@@ -267,28 +267,28 @@ def _ends(schema: pa.Schema) -> list[str]:
 
 
 def _is_sound(table: pa.Table) -> bool:
-    """Say whether a table that is handed out is valid, and can be cast as users do."""
+    """Say whether a table is valid, and can be cast as users do."""
     table.validate(full=True)
     return bool(table.cast(table.schema).equals(table))
 
 
-def _consumer(made: Made) -> Any:
+def _consumer(sent: SentSegment) -> Any:
     topic = FakeKafka()
     topic.create_topic("t")
-    topic.append("t", 0, made.value, headers=made.headers)
+    topic.append("t", 0, sent.value, headers=sent.headers)
     consumer = topic.Consumer(CONFIG)
     consumer.assign([TopicPartition("t", 0, 0)])
     return consumer
 
 
-def _sent(made: Made, table: pa.Table | None) -> list[tuple[int, Row]]:
+def _sent(sent: SentSegment, table: pa.Table | None) -> list[tuple[int, Row]]:
     """Send rows, or a table of them, through a producer; return what arrived, by row."""
     topic = FakeKafka()
     topic.create_topic("t", 3)
     with topic.Producer({"columnar.encoding": "parquet"}) as producer:
-        producer.set_schema("t", made.schema)
+        producer.set_schema("t", sent.schema)
         if table is None:
-            for number, row in enumerate(made.rows):
+            for number, row in enumerate(sent.rows):
                 producer.produce("t", row, key=str(number))
         else:
             keys = pa.array(map(str, range(ROWS)))
@@ -308,24 +308,24 @@ def _stitched(values: Iterable[bytes]) -> pa.Table:
 
 
 def trial(seed: int) -> str:
-    """Send and read rows; return what is wrong, empty if nothing is."""
-    drawn = Drawn(seed)
-    place = "produced"
+    """Send and read rows; return the failure, or empty text."""
+    data = RandomRows(seed)
+    place = "nothing"
     try:
-        made = Made(drawn)
-        place = f"{made.way}, made"
-        for reader, is_right in read(made, drawn.rng):
-            place = f"{made.way}, {reader}"
+        sent = SentSegment(data)
+        place = f"{sent.way}, encoded"
+        for reader, is_right in read(sent, data.rng):
+            place = f"{sent.way}, {reader}"
             if not is_right:
                 return f"different: {seed} ({place})"
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is counted
+    except Exception as error:  # noqa: BLE001 - any failure is counted
         last = traceback.extract_tb(error.__traceback__)[-1]
         return f"unreadable: {seed} (after {place}): {error!r:.300} in {last.name}"
     return ""
 
 
 def main(trials: int, seed: int) -> dict[str, Any]:
-    """Return how many trials there were, what was wrong, and the seconds it took."""
+    """Run trials; return their number, the failures and the seconds."""
     start = time.perf_counter()
     wrong = [each for number in range(seed, seed + trials) if (each := trial(number))]
     seconds = round(time.perf_counter() - start)

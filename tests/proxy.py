@@ -1,4 +1,4 @@
-"""A proxy before one Kafka node: answers come late through it, or are others than the node's."""
+"""Proxies in front of one Kafka node that delay responses or replace them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOT_LEADER: Final = 6
 
 
 class Api(IntEnum):
-    """Kinds of requests, as Kafka's protocol numbers them."""
+    """API keys of Kafka's protocol."""
 
     PRODUCE = 0
     LIST_OFFSETS = 2
@@ -80,7 +80,7 @@ class Proxy(ABC):
         _shut(node)
 
     def _responses(self, node: socket.socket, client: socket.socket) -> None:
-        # Clients are told where the node is: here.
+        # Responses say where the node is: replace that by the proxy's address.
         host = self._host.encode()
         real = host + struct.pack(">i", self._port)
         ours = host + struct.pack(">i", self._server.getsockname()[1])
@@ -91,10 +91,10 @@ class Proxy(ABC):
 
     @abstractmethod
     def _passes(self, client: socket.socket, request: bytes) -> bool:
-        """Say whether the node is to have a request of this client."""
+        """Say whether to pass a client's request on to the node."""
 
     def _hold(self, client: socket.socket, response: bytes) -> None:  # noqa: B027
-        """Return when this client is to have a response."""
+        """Block until this response may be passed on."""
 
     def _send(self, to: socket.socket, frame: bytes) -> None:
         with self._lock:
@@ -105,11 +105,11 @@ class Proxy(ABC):
 
 
 class Refusing(Proxy):
-    """Answers a partition's first produce request with an error; the node never has it.
+    """Answers a partition's first produce request with an error; the node never receives it.
 
-    As where a leader has only just been elected: it knows nothing of the producer when the next
-    request comes. `refused` counts the requests that are answered here, after `wait` seconds or
-    when another one has come: those count as `behind`.
+    That imitates a leader that was only just elected, and does not know the producer when the next
+    request comes. `refused` counts the requests that the proxy answers: after `wait` seconds, or
+    when a second request has come. `behind` counts the second ones.
     """
 
     def __init__(self, bootstrap_servers: str, *, wait: float) -> None:
@@ -124,7 +124,7 @@ class Refusing(Proxy):
         (key,) = struct.unpack_from(">h", request)
         if key == Api.PRODUCE and self._answering is None:
             self.refused += 1
-            # It is answered later: whether another request is sent meanwhile is the question.
+            # Answered later: the question is whether the client sends another request meanwhile.
             self._answering = self._start(self._refuse, client, request)
             return False
         if key == Api.PRODUCE and self._answering is not None and self._answering.is_alive():
@@ -139,7 +139,7 @@ class Refusing(Proxy):
 
 
 class Late(Proxy):
-    """Has the answers to some kinds of requests come so many seconds late, by `Api`."""
+    """Delays the responses to some API keys, by `seconds`."""
 
     def __init__(self, bootstrap_servers: str, seconds: Mapping[Api, float]) -> None:
         super().__init__(bootstrap_servers)

@@ -21,12 +21,11 @@ def everything(
     retries: bool = False,
     **settings: Any,
 ) -> Iterator[Any]:
-    """Yield each message that a topic, or some of its partitions, holds now.
+    """Yield all messages of a topic, or of some of its partitions, up to their ends.
 
-    Those of a partition come in the order of their offsets.
-
-    This package's consumer yields records. An error other than a partition's end fails the test;
-    with `retries` only one that librdkafka does not retry.
+    Messages of one partition come in the order of their offsets. This package's consumer yields
+    records. An error other than a partition's end fails the test; with `retries` only an error that
+    librdkafka does not retry.
     """
     config = {
         "bootstrap.servers": servers,
@@ -38,13 +37,13 @@ def everything(
     own = {"columnar.encoding": "parquet"} if issubclass(cls, Consumer) else {}
     with cls(config | own | settings) as consumer:
         if partitions is None:
-            partitions = consumer.list_topics(topic, 30).topics[topic].partitions
+            partitions = consumer.list_topics(topic, 60).topics[topic].partitions
         consumer.assign([TopicPartition(topic, each, 0) for each in partitions])
         last: dict[int, int] = {}
         ended: set[int] = set()
         while len(ended) < len(partitions):
-            message = consumer.poll(60)
-            assert message is not None, f"nothing more of {topic} within 60 s"
+            message = consumer.poll(200)
+            assert message is not None, f"nothing more of {topic} within 200 s"
             error = message.error()
             if error is None:
                 partition, offset = message.partition(), message.offset()
@@ -59,5 +58,5 @@ def everything(
 
 
 def numbers(servers: str, topic: str) -> list[int]:
-    """Return the numbers that the records of a topic hold in their column `n`, sorted."""
+    """Return the values of a topic's column `n`, sorted."""
     return sorted(each.value()["n"] for each in everything(servers, topic))

@@ -1,4 +1,4 @@
-"""Segments as Kafka would deliver them, made without Kafka."""
+"""Segments as Kafka would deliver them, created without Kafka."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 ROWS = 3
-"""Records in each of `segments`; record `row` of offset `o` has n = o * 10 + row."""
+"""The number of records in a segment of `segments`; row `r` at offset `o` has n = o * 10 + r."""
 
 _encoder = ParquetEncoder("zstd")
 
@@ -25,7 +25,7 @@ _encoder = ParquetEncoder("zstd")
 def segment(
     table: pa.Table, *, topic: str = "t", partition: int = 0, offset: int = 0, number: int = 0
 ) -> SourceMessage:
-    """One segment with the user's columns of `table`, from producer "p" and with that number."""
+    """Return a segment with the columns of `table` and the id "p-<number>"."""
     column = kafka_column.KafkaColumn(["id", "timestamp"])
     rows, name = table.num_rows, f"p-{number}"
     batch = column.append_to(
@@ -54,17 +54,17 @@ def segment(
 
 @cache
 def numbered(offset: int, *, topic: str = "t", partition: int = 0) -> SourceMessage:
-    """The segment at an offset: the same bytes whenever it is asked for."""
+    """Return the segment at an offset, always with the same bytes."""
     numbers = pa.array([offset * 10 + row for row in range(ROWS)], pa.int64())
     table = pa.table({"n": numbers})
     return segment(table, topic=topic, partition=partition, offset=offset, number=offset)
 
 
 def segments(offsets: Iterable[int], **place: Any) -> list[SourceMessage]:
-    """The segments at these offsets."""
+    """Return the segments at these offsets."""
     return [numbered(offset, **place) for offset in offsets]
 
 
 def numbers(offsets: Iterable[int]) -> list[int]:
-    """The records of the segments at these offsets, ascending."""
+    """Return the values of n in the segments at these offsets, ascending."""
     return sorted(offset * 10 + row for offset in offsets for row in range(ROWS))

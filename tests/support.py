@@ -1,11 +1,11 @@
-"""Small helpers shared by tests."""
+"""Helpers that many tests use."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import psutil
 import pyarrow as pa
@@ -17,6 +17,7 @@ from confluent_kafka.admin import (
     ConfigResource,
     ResourceType,
 )
+from hypothesis import settings
 
 from columnar_kafka.columns.kafka_column import KafkaColumn
 from columnar_kafka.columns.rows_to_columns import RowColumns
@@ -37,14 +38,45 @@ from columnar_kafka.segment.segment import Segment
 from columnar_kafka.testing.memory import MemoryKafka, MemoryProducer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine, Iterator, Mapping
 
     from confluent_kafka import KafkaError, Message
 
 T = TypeVar("T")
 
 
-def eventually(condition: Callable[[], T], *, seconds: float = 20.0) -> T:
+WITHOUT_PANDAS = """
+import sys
+class NoPandas:
+    def find_spec(self, name, path=None, target=None):
+        if name == "pandas":
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, NoPandas())
+"""
+"""The beginning of a program in a test: pyarrow imports pandas where it can, for half a second."""
+
+
+def is_long() -> bool:
+    """Whether tests try all they can: `make faults` has ``--hypothesis-profile long``."""
+    return settings.get_current_profile_name() == "long"
+
+
+def by_profile(short: T, long: T) -> T:
+    """Return `long` with ``--hypothesis-profile long``, as in `make faults`; otherwise `short`."""
+    return long if is_long() else short
+
+
+def examples(count: int) -> int:
+    """Return how many examples a test tries: `count`, or in `make test` a quarter of them."""
+    return by_profile(max(5, count // 4), count)
+
+
+def places(count: int) -> range:
+    """Return at which of `count` places a test does harm: all, or in `make test` every fourth."""
+    return range(0, count, by_profile(4, 1))
+
+
+def eventually(condition: Callable[[], T], *, seconds: float = 120.0) -> T:
     """Ask until the answer is true, and return it; AssertionError after `seconds`."""
     deadline = time.monotonic() + seconds
     while not (answer := condition()):
@@ -54,7 +86,7 @@ def eventually(condition: Callable[[], T], *, seconds: float = 20.0) -> T:
 
 
 def set_topic_config(servers: str, topic: str, name: str, value: str) -> AdminClient:
-    """Change one of a topic's settings; return the client that did. Brokers learn of it later."""
+    """Change a setting of a topic; return the client. Brokers apply it some time later."""
     entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     admin = AdminClient({"bootstrap.servers": servers})
@@ -63,19 +95,19 @@ def set_topic_config(servers: str, topic: str, name: str, value: str) -> AdminCl
 
 
 def run_coroutine(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a coroutine function to its end; what the loop's handler gets to know is an error."""
+    """Run a coroutine function to its end; calls of the loop's exception handler fail the test."""
     errors: list[Any] = []
 
     async def watched() -> T:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
-        return await asyncio.wait_for(main(), 60)
+        return await asyncio.wait_for(main(), 240)
 
     result = asyncio.run(watched())
     assert errors == []
     return result
 
 
-def gone(pid: int) -> bool:
+def has_ended(pid: int) -> bool:
     """Whether a process has ended; a zombie counts as ended."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
@@ -83,8 +115,20 @@ def gone(pid: int) -> bool:
         return True
 
 
+class TopicFactory(Protocol):
+    """The `topic` fixture: creates a topic and returns its name."""
+
+    def __call__(self, partitions: int = 1, config: Mapping[str, str] | None = None) -> str: ...
+
+
+class OnSpark(Protocol):
+    """The `on_spark` fixture: calls a function that uses Spark, and returns its result."""
+
+    def __call__(self, function: Callable[[], T], /) -> T: ...
+
+
 class Reported(NamedTuple):
-    """A delivery report, all of it read while its callback ran."""
+    """A delivery report, read completely while its callback ran."""
 
     tag: Any
     error: int | None
@@ -98,7 +142,7 @@ class Reported(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """A record as a consumer finds it; `segment` is None for a plain message."""
+    """A record as a consumer would read it; `segment` is None for a plain message."""
 
     value: Any
     key: bytes | None
@@ -111,9 +155,9 @@ NUMBERS = pa.schema([pa.field("n", pa.int64(), nullable=False)])
 
 
 class Pipeline:
-    """The producer's stages wired as `Producer` wires them, on a memory broker.
+    """The producer's stages, wired as in `Producer`, on a broker in memory.
 
-    Time is the number `now`; nothing runs but by `run` and `poll`.
+    The time is `now`. Nothing runs except in calls of `run` and `poll`.
     """
 
     def __init__(
@@ -196,7 +240,7 @@ class Pipeline:
         tag: Any = None,
         on_delivery: Callable[..., Any] | None = None,
     ) -> bool:
-        """Accept one record as `Producer.produce` does; return whether the sender is woken."""
+        """Accept one record as `Producer.produce` does; return whether to wake the sender."""
         report = on_delivery or self.reporter(value if tag is None else tag)
         pairs, nbytes = encode_headers(headers)
         nbytes += len(key or b"")
@@ -223,7 +267,7 @@ class Pipeline:
         return self.queue.put(record, nbytes, self.now)
 
     def numbers(self, *numbers: int, **place: Any) -> None:
-        """Produce rows {"n": number}, each with its number as its tag."""
+        """Produce rows {"n": number}, tagged with their numbers."""
         for n in numbers:
             self.produce({"n": n}, tag=n, **place)
 
@@ -247,14 +291,14 @@ class Pipeline:
         return report
 
     def run(self, now: float | None = None) -> float:
-        """Let the sender do what there is to do at `now`; return when it wants to look again."""
+        """Run the sender until it has nothing to do at `now`; return how long it would wait."""
         self.now = self.now if now is None else now
         while not (wait := self.sender.run_once(self.now)):
             pass
         return wait
 
     def acknowledge(self) -> int:
-        """Serve acknowledgements; return how many there were."""
+        """Serve acknowledgements; return their number."""
         self.broker.poll(0)
         return self.delivery.collect()
 
@@ -264,25 +308,25 @@ class Pipeline:
         return self.delivery.run()
 
     def flush(self) -> None:
-        """Seal, send and report all that the broker takes."""
+        """Seal all batches, send what the broker accepts, and run reports."""
         self.sender.seal()
         self.run()
         self.poll()
 
     def segments(self, partition: int = 0, topic: str = "t") -> list[list[Any]]:
-        """Return what a partition holds: the rows of each segment; plain messages bare."""
-        found: list[list[Any]] = []
+        """Return a partition's segments as lists of rows, and its plain messages as values."""
+        segments: list[list[Any]] = []
         for sent in self.sent(partition, topic):
             if sent.segment is None:
-                found.append(sent.value)
-            elif isinstance(found[-1] if found else None, _Rows) and found[-1].id == sent.segment:
-                found[-1].append(sent.value)
+                segments.append(sent.value)
+            elif segments and isinstance(segments[-1], _Rows) and segments[-1].id == sent.segment:
+                segments[-1].append(sent.value)
             else:
-                found.append(_Rows([sent.value], sent.segment))
-        return found
+                segments.append(_Rows([sent.value], sent.segment))
+        return segments
 
     def sent(self, partition: int = 0, topic: str = "t") -> list[Sent]:
-        """Return all records that a partition holds, as a consumer would find them."""
+        """Return all records of a partition, as a consumer would read them."""
         return [
             record for each in self.kafka.messages(topic, partition) for record in _records(each)
         ]
@@ -315,7 +359,8 @@ def _records(message: Message) -> Iterator[Sent]:
 def setting_error(settings: Any, key: str, value: Any) -> ConfigError:
     """Return the error of a wrong value.
 
-    Our own keys raise it; of librdkafka's keys it is kept, for librdkafka refuses those itself.
+    `parse` raises it for our own keys. For librdkafka's it defers the error: librdkafka should
+    refuse the value itself.
 
     Args:
         settings: `ProducerConfig` or `ConsumerConfig`.

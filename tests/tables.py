@@ -1,4 +1,4 @@
-"""What the tests of `consume_arrow` and `arrow_reader` begin with: topics of segments in memory."""
+"""Topics of segments in memory, for the tests of `consume_arrow` and `arrow_reader`."""
 
 from __future__ import annotations
 
@@ -30,37 +30,37 @@ def put(
     partition: int = 0,
     damage: bool = False,
 ) -> Any:
-    """Append a segment; return it as Kafka has it."""
+    """Append a segment to a topic; return it as a `SourceMessage`."""
     offset = kafka.end(topic, partition)
-    made = segment(
+    appended = segment(
         table, topic=topic, partition=partition, offset=offset, number=offset + 100 * partition
     )
-    value = made.value[:-1] + b"?" if damage else made.value
-    kafka.append(topic, partition, value, headers=list(made.headers))
-    return made
+    value = appended.value[:-1] + b"?" if damage else appended.value
+    kafka.append(topic, partition, value, headers=list(appended.headers))
+    return appended
 
 
 def begin(kafka: FakeKafka, *topics: str, at: int = 0, **config: Any) -> Any:
-    """A consumer of partition 0 of these topics."""
+    """Return a consumer with partition 0 of these topics assigned, from position `at` on."""
     consumer = kafka.Consumer({**CONFIG, **config})
     consumer.assign([TopicPartition(each, 0, at) for each in topics or ("t",)])
     return consumer
 
 
 def after(consumer: Any, topic: str = "t") -> int:
-    """The position after what was handed out."""
+    """Return the position after the last record handed out."""
     [place] = consumer.position([TopicPartition(topic, 0)])
     return int(place.offset)
 
 
 def watch(monkeypatch: pytest.MonkeyPatch) -> list[list[str] | None]:
-    """The columns that are decoded, of one segment after the other."""
-    asked: list[list[str] | None] = []
+    """Return a list to which every decoded segment adds the columns that are decoded."""
+    decoded: list[list[str] | None] = []
     read = decoder._InlineFile.read
 
     def watched(self: Any, columns: Any, **options: Any) -> pa.Table:
-        asked.append(columns)
+        decoded.append(columns)
         return read(self, columns, **options)
 
     monkeypatch.setattr(decoder._InlineFile, "read", watched)
-    return asked
+    return decoded

@@ -16,7 +16,7 @@ import psutil
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
-from support import eventually, gone
+from support import eventually, has_ended
 
 import columnar_kafka
 
@@ -38,7 +38,7 @@ ENCODINGS: Final[dict[str, dict[str, Any]]] = {
 
 
 class Case(NamedTuple):
-    """How one process ends, by the names below."""
+    """One process: names of the entries of the tables in this file."""
 
     protocol: str
     encoding: str
@@ -46,8 +46,8 @@ class Case(NamedTuple):
     ending: str
 
 
-def filled(kafka: LocalKafka, topic: str) -> str:
-    """Return a topic of this name, which has a few segments now."""
+def with_segments(kafka: LocalKafka, topic: str) -> str:
+    """Write a few segments to a topic; return its name."""
     config = {"bootstrap.servers": kafka.bootstrap_servers, "columnar.encoding": "parquet"}
     with columnar_kafka.Producer(config) as producer:
         producer.set_schema(topic, pa.schema([("n", pa.int64())]))
@@ -56,9 +56,9 @@ def filled(kafka: LocalKafka, topic: str) -> str:
     return topic
 
 
-def left_over(servers: str, topic: str, cases: Iterable[Case], *, seconds: float) -> list[str]:
-    """Run all cases side by side; return what they did but end within `seconds`."""
-    found = []
+def failures_of(servers: str, topic: str, cases: Iterable[Case], *, seconds: float) -> list[str]:
+    """Run all cases side by side; return those that did not end cleanly within `seconds`."""
+    failures = []
     running = []
     with ExitStack() as stack:
         for case in cases:
@@ -70,15 +70,15 @@ def left_over(servers: str, topic: str, cases: Iterable[Case], *, seconds: float
             try:
                 output, errors = process.communicate(timeout=deadline - time.monotonic())
             except subprocess.TimeoutExpired:
-                found.append(f"{case}: does not end")
+                failures.append(f"{case}: does not end")
                 continue
             status = int(case.ending == "raised")
             children = [int(pid) for pid in output.partition("children:")[2].split()]
             if process.returncode != status or "Exception ignored" in errors or not output:
-                found.append(f"{case}: {process.returncode} {output} {errors}")
-            if not all(map(gone, children)):
-                found.append(f"{case}: leaves a process behind")
-    return found
+                failures.append(f"{case}: {process.returncode} {output} {errors}")
+            if not all(map(has_ended, children)):
+                failures.append(f"{case}: leaves a process behind")
+    return failures
 
 
 def _start(servers: str, topic: str, case: Case) -> subprocess.Popen[str]:
@@ -97,11 +97,11 @@ def _start(servers: str, topic: str, case: Case) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True)
 
 
-# --- what has become of the consumer by then ------------------------------------------------------
+# --- the states of the consumer when the program ends ---------------------------------------------
 
 
 def granted(_: Any, config: dict[str, Any]) -> None:
-    """The group has granted partitions, which no poll has taken up as yet."""
+    """The group has granted partitions, and no poll has accepted them yet."""
     members = _members(config)
     for _ in range(2):  # at the second answer the consumer has got its own
         eventually(lambda: any(each.assignment.topic_partitions for each in members() or ()))
@@ -114,7 +114,7 @@ def read(consumer: Any, _: dict[str, Any]) -> None:
 
 
 def exceeded(consumer: Any, config: dict[str, Any]) -> None:
-    """No poll has come within `max.poll.interval.ms`, and the next one has said so."""
+    """`max.poll.interval.ms` passed without a poll, and the next poll reported it."""
     read(consumer, config)
     _wait_for_log("MAXPOLL")
 
@@ -138,7 +138,7 @@ def _wait_for_log(name: str) -> None:
 
 
 def _members(config: dict[str, Any]) -> Callable[[], list[Any] | None]:
-    """Return what asks who is in the group; None while its broker does not know."""
+    """Return a function that lists the group's members; None while its broker does not know."""
     admin = AdminClient({"bootstrap.servers": config["bootstrap.servers"]})
 
     def members() -> list[Any] | None:
@@ -153,7 +153,7 @@ def _members(config: dict[str, Any]) -> Callable[[], list[Any] | None]:
 
 STATES: Final = {each.__name__: each for each in (granted, read, exceeded)}
 
-# --- who has it at the end ------------------------------------------------------------------------
+# --- what refers to the consumer at the end -------------------------------------------------------
 
 _all: Final[list[Any]] = []
 
@@ -165,8 +165,8 @@ def module(make: Callable[[], Any]) -> None:
 
 def cycle(make: Callable[[], Any]) -> None:
     """A reference cycle."""
-    found = [make()]
-    found.append(found)
+    items = [make()]
+    items.append(items)
 
 
 def function(make: Callable[[], Any]) -> None:
@@ -175,7 +175,7 @@ def function(make: Callable[[], Any]) -> None:
 
 
 def nobody(make: Callable[[], Any]) -> None:
-    """Nobody: it is gone long before the end."""
+    """Nothing: it is collected long before the end."""
     make()
     gc.collect()
 
@@ -190,27 +190,27 @@ def thread(make: Callable[[], Any]) -> None:
         threading.Event().wait()
 
     threading.Thread(target=hold, daemon=True).start()
-    assert ready.wait(60)
+    assert ready.wait(240)
 
 
 def raised(make: Callable[[], Any]) -> None:
     """The traceback of an exception that nobody catches."""
     consumer = make()
-    _say_children()
+    _print_children()
     raise LookupError(consumer)
 
 
 ENDINGS: Final = {each.__name__: each for each in (module, cycle, function, nobody, thread, raised)}
 
 
-def _say_children() -> None:
+def _print_children() -> None:
     children = [str(each.pid) for each in psutil.Process().children()]
     sys.stdout.write(f"children: {' '.join(children)}\n")
     sys.stdout.flush()
 
 
 def main(topic: str, state: str, ending: str, config: dict[str, Any]) -> None:
-    """Make the consumer, have it come into a state, and end."""
+    """Create the consumer, bring it into a state, and end."""
 
     def make() -> Any:
         consumer: Any = columnar_kafka.Consumer(config)
@@ -219,7 +219,7 @@ def main(topic: str, state: str, ending: str, config: dict[str, Any]) -> None:
         return consumer
 
     ENDINGS[ending](make)
-    _say_children()
+    _print_children()
 
 
 if __name__ == "__main__":

@@ -24,11 +24,12 @@ PARTITIONERS: Final = frozenset({"random", *_HASHES})
 
 
 class Partitioner:
-    """Chooses partitions for one client. Stateless: what sticks, sticks with the caller's batch.
+    """Chooses partitions for one client. Stateless.
 
-    Hashed keys go exactly where librdkafka puts them. Where librdkafka is free to choose (null
-    keys of the ``random`` forms, empty keys of ``consistent_random``) the answer is None: the
-    caller keeps to one partition for a batch, so that segments fill.
+    A record with a hashed key goes exactly where librdkafka would put it. If librdkafka may choose
+    any partition (null keys of the ``random`` partitioners, empty keys of ``consistent_random``),
+    `choose` returns None: the caller then keeps one partition for a whole batch, as Kafka's sticky
+    partitioner does, so that segments fill.
     """
 
     def __init__(self, name: str) -> None:
@@ -37,7 +38,7 @@ class Partitioner:
         self._empty_hashes = name != "consistent_random"
 
     def choose(self, key: bytes | None, partitions: int) -> int | None:
-        """Return the partition of `key` among `partitions`, or None where any will do."""
+        """Return the partition of `key`, from 0 to `partitions` - 1, or None where any will do."""
         if self._hash is None:
             return None
         if key is None:
@@ -48,5 +49,5 @@ class Partitioner:
 
     @staticmethod
     def any(partitions: int) -> int:
-        """Return a partition at random, for a batch of records that may go anywhere."""
-        return random.randrange(partitions)  # noqa: S311 - spreads load, guards nothing
+        """Return a random partition, for a batch of records that may go anywhere."""
+        return random.randrange(partitions)  # noqa: S311 - spreads load, protects nothing

@@ -1,4 +1,4 @@
-"""Records as columns: what a batch becomes, a segment is encoded from, and reports read."""
+"""Records as columns: a batch is converted to them, segments are encoded from them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,21 @@ __all__ = ["Callback", "RecordBlock"]
 
 Callback = Callable[[KafkaError | None, Any], Any] | None
 
-_REPORT_ROWS: Final = 64
+_WINDOW_ROWS: Final = 64
+"""How many neighbouring records are converted together for reports."""
 _POOL: Final = pa.system_memory_pool()
-"""For what stays: among what the default pool allocates for a moment it would keep pages in use."""
-_RECORD_BYTES: Final = 16  # what a record costs besides its columns: its callback, its place
+"""The allocator of blocks, which live long.
+
+In the default pool they would lie between short-lived allocations and keep those pages in use.
+"""
+_RECORD_BYTES: Final = 16  # the memory of a record beside its columns: its callback and its index
 
 
 class RecordBlock:
-    """Records as columns: the user's, keys, timestamps and headers, each `len` long."""
+    """Records as columns of equal length: the user's columns, keys, timestamps and headers.
+
+    Delivery reports read their records from it. Immutable, but for a cache of rows.
+    """
 
     def __init__(
         self,
@@ -48,7 +55,7 @@ class RecordBlock:
 
     @property
     def nbytes(self) -> int:
-        """What the block holds in memory."""
+        """The memory of the block, in bytes."""
         arrays = (self.columns, self.keys, self.timestamps, self._headers)
         columns: int = sum(each.nbytes for each in arrays)
         return columns + _RECORD_BYTES * len(self)
@@ -60,7 +67,7 @@ class RecordBlock:
 
     @classmethod
     def concat(cls, blocks: Sequence[RecordBlock]) -> RecordBlock:
-        """Return one block of the records of all `blocks`, of which there is at least one."""
+        """Return one block with the records of all `blocks`, at least one, in order."""
         if len(blocks) == 1:
             return blocks[0]
         return cls(
@@ -72,7 +79,7 @@ class RecordBlock:
         )
 
     def slice(self, start: int, stop: int) -> RecordBlock:
-        """Return the records from `start` to `stop`, not copied."""
+        """Return the records from `start` to `stop`, which share this block's memory."""
         count = stop - start
         return RecordBlock(
             self.columns.slice(start, count),
@@ -83,18 +90,18 @@ class RecordBlock:
         )
 
     def value(self, row: int) -> dict[str, Any]:
-        """Return one record as a dict; neighbours are read along with it."""
+        """Return one record as a dict; its neighbours are converted with it, for later reports."""
         at, rows = self._window
-        start = row - row % _REPORT_ROWS
+        start = row - row % _WINDOW_ROWS
         if at != start:
-            rows = to_rows(self.columns.slice(start, _REPORT_ROWS))
+            rows = to_rows(self.columns.slice(start, _WINDOW_ROWS))
             self._window = (start, rows)
         return rows[row - start]
 
     def key(self, row: int) -> bytes | None:
         """Return one record's key."""
-        found: bytes | None = self.keys[row].as_py()
-        return found
+        key: bytes | None = self.keys[row].as_py()
+        return key
 
     def timestamp(self, row: int) -> int:
         """Return one record's time in milliseconds."""

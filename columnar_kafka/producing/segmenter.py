@@ -120,16 +120,9 @@ class Segmenter:
 
     def unsent(self, batch: Batch) -> Iterator[EncodedSegment]:
         """Yield the records of a sealed batch that is given up, not encoded."""
+        origin = _Origin(batch.topic_format, batch.partition, batch.accepted_at)
         for block, charged_bytes in self._blocks(batch):
-            yield EncodedSegment(
-                topic_format=batch.topic_format,
-                partition=batch.partition,
-                block=block,
-                header=None,
-                data=b"",
-                accepted_at=batch.accepted_at,
-                charged_bytes=charged_bytes,
-            )
+            yield _unencoded(origin, block, charged_bytes)
 
     def _blocks(self, batch: Batch) -> Iterator[tuple[RecordBlock, int]]:
         """Yield a batch's columns and their charged bytes: as one block, if that is possible."""
@@ -215,17 +208,7 @@ class Segmenter:
     def _fail_one(
         self, origin: _Origin, block: RecordBlock, charged_bytes: int, error: KafkaError
     ) -> None:
-        failed = EncodedSegment(
-            topic_format=origin.topic_format,
-            partition=origin.partition,
-            block=block,
-            header=None,
-            data=b"",
-            accepted_at=origin.accepted_at,
-            charged_bytes=charged_bytes,
-            call=origin.call,
-        )
-        self._delivery.message_failed(failed, error)
+        self._delivery.message_failed(_unencoded(origin, block, charged_bytes), error)
 
     def _to_segment(
         self, origin: _Origin, block: RecordBlock, charged_bytes: int
@@ -258,6 +241,20 @@ class Segmenter:
             encoded_bytes=2 * len(data),  # librdkafka copies the data
             call=origin.call,
         )
+
+
+def _unencoded(origin: _Origin, block: RecordBlock, charged_bytes: int) -> EncodedSegment:
+    """Return records that are reported without having been encoded."""
+    return EncodedSegment(
+        topic_format=origin.topic_format,
+        partition=origin.partition,
+        block=block,
+        header=None,
+        data=b"",
+        accepted_at=origin.accepted_at,
+        charged_bytes=charged_bytes,
+        call=origin.call,
+    )
 
 
 def _ids() -> Iterator[str]:

@@ -56,6 +56,11 @@ class Shutdown:
     def __bool__(self) -> bool:
         return True
 
+    @property
+    def working(self) -> bool:
+        """See `lifecycle.Client`."""
+        return self._buffer.sender.working
+
     def accept_only(self, *threads: int) -> None:
         """See `lifecycle.Client`: the last flush must find all records there are."""
         self._buffer.queue.close(allowed_threads=threads)

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONSUMERS",
+    "COUNTS",
     "NOWHERE",
     "ON_KAFKA",
+    "ROWS",
     "ConsumerKind",
     "ConsumerMaker",
     "on_kafka",
@@ -64,14 +66,17 @@ class ConsumerKind:
 
 CONSUMERS: Final = {
     "confluent": ConsumerKind(confluent_kafka.Consumer),
-    "ours, none": ConsumerKind(columnar_kafka.Consumer),
-    "ours, raw": ConsumerKind(columnar_kafka.Consumer, {**_PARQUET, "fetch.raw.bytes": True}),
     "ours, plain": ConsumerKind(columnar_kafka.Consumer, _PARQUET),
     "ours, segments": ConsumerKind(columnar_kafka.Consumer, _PARQUET, (3,)),
     "ours, mixed": ConsumerKind(columnar_kafka.Consumer, _PARQUET, (2, 0, 4)),
 }
+"""Those that unwrap; `test_not_encoding.py` has the others, which are confluent-kafka's own."""
 ON_KAFKA: Final = ("confluent", "ours, plain", "ours, segments")
 """Those for the real broker; what it can tell and the mock cannot needs no more."""
+ROWS: Final = (0, 1, 2, 5)
+"""With (2, 0, 4): a segment's first and last record, a plain message, and one inside a segment."""
+COUNTS: Final = (1, 2, 3, 6)
+"""How many records are taken with those."""
 
 
 def on_mock(kinds: Iterable[str] = CONSUMERS) -> Any:

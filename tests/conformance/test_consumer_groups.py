@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import ConsumerGroupState, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
-from consumers import on_kafka, outcome, until
+from consumers import ON_KAFKA, on_kafka, outcome, until
 from support import eventually
 
 import columnar_kafka
@@ -30,6 +30,13 @@ PROTOCOLS = {
     "cooperative": {"partition__assignment__strategy": "cooperative-sticky", **SOON},
     "consumer": {"group__protocol": "consumer"},
 }
+# Positions do not depend on the protocol, nor rebalances on what a message holds.
+EACH_PROTOCOL = pytest.mark.parametrize(
+    ("make", "protocol"),
+    [(kind, each) for kind in ON_KAFKA for each in PROTOCOLS if kind != "ours, plain"]
+    + [("ours, plain", "range")],
+    indirect=["make"],
+)
 
 
 class Events:
@@ -86,7 +93,7 @@ def together(*consumers: Any, until_: Callable[[list[Any]], Any]) -> list[Any]:
 # --- subscriptions --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@EACH_PROTOCOL
 def test_a_member_gets_all_records(make, protocol: str) -> None:
     topic = topic_of(make)
     consumer, events = joined(make, topic, 6, **PROTOCOLS[protocol])
@@ -106,7 +113,7 @@ def test_partitions_are_assigned_without_an_offset(make) -> None:
     assert given == [(topic, -1001)]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@EACH_PROTOCOL
 @pytest.mark.parametrize("count", [1, 4])
 def test_a_member_goes_on_where_its_group_committed(make, protocol: str, count: int) -> None:
     topic = topic_of(make)
@@ -143,11 +150,12 @@ def test_a_subscription_replaces_the_one_before(make) -> None:
     assert events.log == [("on_assign", [0]), ("on_revoke", [0]), ("on_assign", [0])]
 
 
-def test_leaving_a_subscription_gives_partitions_back_in_the_next_poll(make) -> None:
+def test_leaving_a_subscription_gives_partitions_back_in_a_poll(make) -> None:
     topic = topic_of(make)
     consumer, events = joined(make, topic, 2)
     consumer.unsubscribe()
-    assert consumer.poll(0.5) is None
+    assert events.log == [("on_assign", [0])]
+    assert until(consumer, lambda: len(events.log) > 1) == []
     assert events.log == [("on_assign", [0]), ("on_revoke", [0])]
     assert consumer.assignment() == []
 
@@ -217,7 +225,7 @@ def test_what_on_assign_raises_is_raised_by_poll_and_no_record_is_lost(make) -> 
 # --- rebalances -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@EACH_PROTOCOL
 def test_a_record_comes_to_one_member_only(make, protocol: str) -> None:
     """What one has taken is committed when its partition goes; the other goes on behind it."""
     topic = topic_of(make, 4, partitions=2)
@@ -247,7 +255,7 @@ def test_a_record_comes_to_one_member_only(make, protocol: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@EACH_PROTOCOL
 def test_on_revoke_may_commit(make, protocol: str) -> None:
     topic, done = topic_of(make), []
     consumer = make(**PROTOCOLS[protocol])
@@ -333,7 +341,7 @@ def with_a_revocation_waiting(make: ConsumerMaker, capfd: Any, protocol: str) ->
     return topic, one
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@EACH_PROTOCOL
 def test_what_was_taken_is_committed_by_closing_while_a_revocation_waits(
     make, capfd, protocol: str
 ) -> None:
@@ -344,7 +352,7 @@ def test_what_was_taken_is_committed_by_closing_while_a_revocation_waits(
         assert [make.committed(topic, partition=each) for each in (0, 1)] == [3, 3]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@EACH_PROTOCOL
 def test_what_was_taken_is_committed_by_unsubscribing_while_a_revocation_waits(
     make, capfd, protocol: str
 ) -> None:
@@ -355,7 +363,7 @@ def test_what_was_taken_is_committed_by_unsubscribing_while_a_revocation_waits(
     assert [make.committed(topic, partition=each) for each in (0, 1)] == [3, 3]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@EACH_PROTOCOL
 def test_closing_leaves_the_group(make, capfd, monkeypatch, protocol: str) -> None:
     """Ours unsubscribes first; closed before that is done, librdkafka would forget to leave."""
     monkeypatch.setattr(columnar_kafka.consuming.group_membership, "_LEAVE_POLL", 0.0001)
@@ -370,7 +378,7 @@ def test_closing_leaves_the_group(make, capfd, monkeypatch, protocol: str) -> No
     assert not make.of.unwraps or log.index("|LEAVE|") < log.index("|CLOSE|")
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@EACH_PROTOCOL
 def test_what_on_revoke_gives_back_itself_is_committed(make, protocol: str) -> None:
     """With a member that joins, and when it closes."""
     topic = topic_of(make, 3, partitions=2)
@@ -470,15 +478,13 @@ def timed(make: Any) -> str:
     return topic
 
 
-@pytest.mark.parametrize(
-    ("time", "index"),
-    [(0, 0), *((each, n) for n, each in enumerate(TIMES)), (HERE + 45, 5), (HERE + 69, 7)],
-)
-def test_a_time_is_its_first_record(make, time: int, index: int) -> None:
-    topic = timed(make)
-    [found] = make().offsets_for_times([TopicPartition(topic, 0, time)], 20)
-    assert (found.topic, found.partition) == (topic, 0)
-    assert found.offset == make.at(topic, index)
+def test_a_time_is_its_first_record(make) -> None:
+    topic, consumer = timed(make), make()
+    between = [(0, 0), (HERE + 45, 5), (HERE + 69, 7)]
+    for time, index in [*between, *((time, n) for n, time in enumerate(TIMES))]:
+        [found] = consumer.offsets_for_times([TopicPartition(topic, 0, time)], 20)
+        assert (found.topic, found.partition) == (topic, 0)
+        assert found.offset == make.at(topic, index), time
 
 
 def test_a_time_after_all_records_is_none(make) -> None:

@@ -50,13 +50,13 @@ def test_keyword_arguments_are_configuration(make_producer) -> None:
 
 def test_keyword_arguments_are_added_to_the_dict(make_producer) -> None:
     producer = make_producer.kind({"log_level": 0}, **{"bootstrap.servers": make_producer.servers})
-    assert producer.list_topics(timeout=10).brokers
+    assert producer.list_topics(timeout=60).brokers
     producer.close()
 
 
 def test_keyword_arguments_win_over_the_dict(make_producer) -> None:
     producer = make_producer.kind(UNREACHABLE, **{"bootstrap.servers": make_producer.servers})
-    assert producer.list_topics(timeout=10).brokers
+    assert producer.list_topics(timeout=60).brokers
     producer.close()
 
 
@@ -518,7 +518,7 @@ def test_list_topics_refuses_wrong_arguments(
 
 def test_the_cluster_tells_its_id(make_producer) -> None:
     producer = make_producer()
-    assert producer.cluster_id(10) == producer.cluster_id(timeout=10) != ""
+    assert producer.cluster_id(60) == producer.cluster_id(timeout=60) != ""
 
 
 @pytest.mark.parametrize("arguments", [("u", "p"), {"username": "u", "password": "p"}], ids=str)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import confluent_kafka
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
-from matrix import CELLS, CONSUMERS, KINDS, SCHEMA, as_bytes, check, fill_all, messages, reader
+from matrix import CELLS, CONSUMERS, CONTENTS, SCHEMA, as_bytes, check, fill_all, messages, reader
 from support import eventually
 
 from columnar_kafka import Producer
@@ -141,11 +141,11 @@ class Mirrored:
 
 @pytest.fixture(scope="module")
 def mirrored(kafka: LocalKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirrored]:
-    """Topics of all kinds, and groups with positions, behind a mirror."""
+    """Topics with all contents, and groups with positions, behind a mirror."""
     topics = fill_all(kafka, "mirror")
     move_groups(kafka)
     abort_and_commit(kafka)
-    sizes = {name: len(KINDS[kind]) for (_, kind), name in topics.items()}
+    sizes = {name: len(CONTENTS[content]) for (_, content), name in topics.items()}
     sizes |= {_MOVED: _SEGMENTS, _ABORTED: 2}
     with (
         LocalKafka() as target,
@@ -158,17 +158,17 @@ def mirrored(kafka: LocalKafka, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @pytest.mark.parametrize("consumer", CONSUMERS)
-@pytest.mark.parametrize(("producer", "kind"), CELLS)
+@pytest.mark.parametrize(("producer", "content"), CELLS)
 def test_behind_the_mirror_every_consumer_reads_what_every_producer_wrote(
-    mirrored: Mirrored, producer: str, kind: str, consumer: str
+    mirrored: Mirrored, producer: str, content: str, consumer: str
 ) -> None:
-    check(mirrored.target, consumer, mirrored.topics[producer, kind], kind)
+    check(mirrored.target, consumer, mirrored.topics[producer, content], content)
 
 
-@pytest.mark.parametrize(("producer", "kind"), CELLS)
-def test_the_mirror_keeps_every_byte(mirrored: Mirrored, producer: str, kind: str) -> None:
+@pytest.mark.parametrize(("producer", "content"), CELLS)
+def test_the_mirror_keeps_every_byte(mirrored: Mirrored, producer: str, content: str) -> None:
     """Values, keys, headers and times; so a segment that lands there is what was sent here."""
-    name, found = mirrored.topics[producer, kind], []
+    name, found = mirrored.topics[producer, content], []
     for servers in (mirrored.source, mirrored.target):
         with reader(servers, "stock", name, "bytes") as consumer:
             found.append(as_bytes(messages(consumer)))

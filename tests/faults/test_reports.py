@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from confluent_kafka import Message
-
-    from tests.conftest import TopicFactory
+    from support import TopicFactory
 
 pytestmark = pytest.mark.kafka
 

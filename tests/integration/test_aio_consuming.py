@@ -15,8 +15,9 @@ from columnar_kafka import Producer
 from columnar_kafka.aio import AIOConsumer, AIOProducer
 
 if TYPE_CHECKING:
+    from support import TopicFactory
+
     from columnar_kafka.local import LocalKafka
-    from tests.conftest import TopicFactory
 
 pytestmark = pytest.mark.kafka
 
@@ -75,7 +76,7 @@ def test_members_come_and_go_and_each_record_comes_once(
                 mine += len(messages)
 
     async def main() -> None:
-        await asyncio.wait_for(asyncio.gather(read(COUNT), read(400), read(700)), 100)
+        await asyncio.wait_for(asyncio.gather(read(COUNT), read(400), read(700)), 240)
 
     asyncio.run(main())
     assert sorted(found) == list(range(COUNT))

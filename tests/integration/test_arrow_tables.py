@@ -18,8 +18,9 @@ from columnar_kafka.plain import Json
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from support import TopicFactory
+
     from columnar_kafka.local import LocalKafka
-    from tests.conftest import TopicFactory
 
 pytestmark = pytest.mark.kafka
 

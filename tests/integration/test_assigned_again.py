@@ -79,7 +79,7 @@ def wait(consumer: Consumer) -> None:
 def count(consumer: Consumer) -> Counter[tuple[int, int]]:
     """Take messages until each has come."""
     found: Counter[tuple[int, int]] = Counter()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while len(found) < PARTITIONS * MESSAGES:
         assert time.monotonic() < deadline
         with suppress(LookupError):

@@ -12,6 +12,7 @@ import confluent_kafka
 import pyarrow as pa
 import pytest
 from reading import numbers
+from support import WITHOUT_PANDAS
 
 from columnar_kafka import Producer
 
@@ -56,12 +57,14 @@ def make(embedded) -> Callable[..., Producer]:
 def test_a_program_that_just_ends_has_sent_its_records(embedded, topics: list[str]) -> None:
     """Also where a report of another producer raises, and where pandas is installed."""
     servers = embedded.bootstrap_servers
-    subprocess.run([sys.executable, "-c", PROGRAM, servers, *topics], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", PROGRAM, servers, *topics], check=True, timeout=240)
     assert [count(servers, topic) for topic in topics] == [1] * len(topics)
 
 
 # Everything is still buffered when the program ends.
-BEGINNING = """
+BEGINNING = (
+    WITHOUT_PANDAS
+    + """
 import atexit, os, signal, sys, threading, time
 BEFORE
 import pyarrow as pa
@@ -83,6 +86,7 @@ def send(producer, numbers=range(1000)):
     for n in numbers:
         producer.produce(sys.argv[2], {"n": n}, on_delivery=report)
 """
+)
 SENDS = "producer = make(); send(producer)\n"
 STOPPED = """
 def stop(number, frame):
@@ -90,7 +94,7 @@ def stop(number, frame):
 signal.signal(signal.SIGTERM, stop)
 producer = make(); send(producer)
 signal.raise_signal(signal.SIGTERM)
-time.sleep(60)
+time.sleep(240)
 """
 # How a program ends, and its exit status; Python's own for a Ctrl-C depends on what runs at exit.
 ENDINGS = {
@@ -102,7 +106,7 @@ ENDINGS = {
     "close": (SENDS + "producer.close(); assert reported == 1000; os._exit(0)", 0),
     "flush": (SENDS + "producer.flush(); assert reported == 1000; os._exit(0)", 0),
     "a handler of SIGTERM": (STOPPED, 3),
-    "Ctrl-C": (SENDS + "signal.raise_signal(signal.SIGINT); time.sleep(60)", 1, -signal.SIGINT),
+    "Ctrl-C": (SENDS + "signal.raise_signal(signal.SIGINT); time.sleep(240)", 1, -signal.SIGINT),
     "Ctrl-C in a flush": (
         SENDS + "threading.Timer(0.001, signal.raise_signal, [signal.SIGINT]).start()\n"
         "while True: producer.flush()",
@@ -119,7 +123,7 @@ ENDINGS = {
 
 
 def run(
-    servers: str, topic: str, program: str, *, before: str = "", timeout: float = 60
+    servers: str, topic: str, program: str, *, before: str = "", timeout: float = 240
 ) -> tuple[int, str, str]:
     """Run a program that sends to a topic; return its exit status, output and errors."""
     code = BEGINNING.replace("BEFORE", before) + textwrap.dedent(program)
@@ -154,7 +158,7 @@ def test_daemon_threads_may_produce_until_the_end(embedded) -> None:
             threading.Thread(target=work, args=[first], daemon=True).start()
         time.sleep(0.3)
     """
-    ended, output, errors = run(servers, topic, program, timeout=30)
+    ended, output, errors = run(servers, topic, program)
     assert ended == 0, errors
     found = numbers(servers, topic)
     assert len(set(found)) == len(found)
@@ -246,7 +250,7 @@ def test_a_signal_handler_that_raises_inside_produce_takes_no_record_along(embed
                     accepted.append(n)
                 signal.setitimer(signal.ITIMER_REAL, 0)
             assert interrupted > 0
-            assert producer.flush(20) == 0
+            assert producer.flush(200) == 0
             print(*accepted, flush=True)
             os._exit(0)
         try:
@@ -255,7 +259,7 @@ def test_a_signal_handler_that_raises_inside_produce_takes_no_record_along(embed
             traceback.print_exc()
             os._exit(1)  # a flush at exit might hang
     """
-    ended, output, errors = run(servers, topic, program, timeout=30)
+    ended, output, errors = run(servers, topic, program)
     assert ended == 0, errors
     found = numbers(servers, topic)
     assert len(set(found)) == len(found)
@@ -296,7 +300,7 @@ def test_a_report_may_produce_poll_and_flush_and_may_not_close(make) -> None:
     producer = make()
     for _ in range(500):
         producer.produce("exit", b"plain", on_delivery=report)
-    assert producer.flush(30) == 0
+    assert producer.flush(200) == 0
     producer.close()
     assert len(seen) == 501
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from reading import numbers
+from support import WITHOUT_PANDAS
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -18,13 +19,16 @@ if TYPE_CHECKING:
     from columnar_kafka.local import EmbeddedKafka
 
 NOBODY = "127.0.0.1:1"
-BEGINNING = """
+BEGINNING = (
+    WITHOUT_PANDAS
+    + """
 import asyncio, atexit, signal, sys, threading, time
 import pyarrow as pa
 from columnar_kafka import Producer, lifecycle
 from columnar_kafka.producing import buffer
 from columnar_kafka.aio import AIOProducer
 buffer._TOPIC_CONFIG_TIMEOUT = 0.01  # nobody answers
+lifecycle._FIRST_LINE = 0.5
 lifecycle._GRACE = 0.5
 SCHEMA = pa.schema([("n", pa.int64())])
 
@@ -40,6 +44,12 @@ def make(servers="127.0.0.1:1"):
 def send(producer, count=1000):
     for n in range(count):
         producer.produce("orders", {"n": n})
+    return taken_over(producer)
+
+def taken_over(producer):
+    # The lines name the topics of records that the sender has.
+    while not producer._buffer.sender.topics():
+        time.sleep(0.01)
     return producer
 
 def when_it_flushes(call, *args, **kwargs):
@@ -56,6 +66,7 @@ def when_it_flushes(call, *args, **kwargs):
 
 atexit.register(print, "other exit handlers run")
 """
+)
 
 
 class Program:
@@ -91,7 +102,7 @@ class Program:
 
     def end(self) -> tuple[int, str, str]:
         """Wait for the end; return the exit status, and what is left of output and errors."""
-        output, errors = self._process.communicate(timeout=60)
+        output, errors = self._process.communicate(timeout=240)
         return self._process.returncode, output, errors
 
 
@@ -113,6 +124,7 @@ OUTSTANDING = {
             await producer.set_schema("orders", SCHEMA)
             for n in range(5):
                 await producer.produce("orders", {"n": n})
+            taken_over(producer._producer)
         asyncio.run(main())
         """,
         "5 records of orders",
@@ -192,6 +204,26 @@ def test_a_producer_that_waits_keeps_no_other_from_sending(embedded: EmbeddedKaf
     assert status == -signal.SIGINT
     assert errors.count("gave up 1 records of orders (127.0.0.1:1)") == 3
     assert numbers(servers, "exit-healthy") == list(range(1000))
+
+
+def test_the_first_conversion_may_take_longer_than_kafka_may(embedded: EmbeddedKafka) -> None:
+    """As it does on a busy machine, where pyarrow imports pandas in it."""
+    servers = embedded.bootstrap_servers
+    code = """
+        from columnar_kafka.producing.segmenter import Segmenter
+        convert = Segmenter.convert
+        def slow(*args):
+            time.sleep(3 * lifecycle._GRACE)
+            return convert(*args)
+        Segmenter.convert = slow
+        producer = send(make(sys.argv[1]))
+        when_it_flushes(signal.raise_signal, signal.SIGINT)
+        producer.flush()
+    """
+    with Program(code, servers) as program:
+        status, _, errors = program.end()
+    assert status in (-signal.SIGINT, 1), errors
+    assert numbers(servers, "orders") == list(range(1000)), errors
 
 
 def test_closing_after_an_interrupted_flush_reports_every_record() -> None:

@@ -40,7 +40,7 @@ def acknowledged(
     for n in range(COUNT):
         send(producer, n, lambda error, _, n=n: found.append(n) if error is None else None)
         eventually(lambda: producer.poll(0.01) or proxy.refused)
-    assert producer.flush(30) == 0
+    assert producer.flush(200) == 0
     return found
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from reading import numbers
+from support import WITHOUT_PANDAS
 
 from columnar_kafka import Consumer
 
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from columnar_kafka.local import EmbeddedKafka
 
 # Python 3.12 and later warn of a fork with threads: librdkafka's and the sender's are there.
-BEGINNING = """
+BEGINNING = (
+    WITHOUT_PANDAS
+    + """
 import multiprocessing, os, signal, sys, time, warnings
 import confluent_kafka
 import pyarrow as pa
@@ -43,6 +46,7 @@ def wait_for(child):
     pid, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0, status
 """
+)
 
 
 def run(servers: str, topic: str, program: str, *arguments: str) -> str:
@@ -54,7 +58,7 @@ def run(servers: str, topic: str, program: str, *arguments: str) -> str:
         command, stdout=pipe, stderr=pipe, text=True, start_new_session=True
     ) as process:
         try:
-            output, errors = process.communicate(timeout=120)
+            output, errors = process.communicate(timeout=280)
         finally:
             with suppress(ProcessLookupError):  # all have ended
                 os.killpg(process.pid, signal.SIGKILL)
@@ -87,7 +91,7 @@ USES = {
     "produce, no schema": "producer.produce('another', b'plain')",
     "produce_batch": "producer.produce_batch(sys.argv[2], [{'value': {'n': 1}}])",
     "produce_batch, no schema": "producer.produce_batch('another', [{'value': b'plain'}])",
-    "produce_arrow": "producer.produce_arrow(sys.argv[2], pa.table({'n': [1]}))",
+    "produce_arrow": "producer.produce_arrow(sys.argv[2], table)",
     "poll": "producer.poll(10)",
     "flush": "producer.flush(10)",
     "len": "len(producer)",
@@ -114,12 +118,13 @@ IN_CHILDREN = """
     metadata = consumer.consumer_group_metadata()
     consumer.close()
     send(producer, range(100))
+    table = pa.table({"n": [1]})
     for use in sys.argv[3:]:
         child = os.fork()
         if child:
             wait_for(child)
             continue
-        signal.alarm(5)  # it may hang
+        signal.alarm(240)  # it may hang
         seconds = []
         for _ in range(3):
             since = time.monotonic()
@@ -159,7 +164,7 @@ def test_a_child_forked_in_a_report_runs_none_of_its_parents(embedded: EmbeddedK
                 children.append(os.fork())
         send(producer, range(10), on_delivery=report)
         try:
-            producer.poll(20)
+            producer.poll(200)
         except ForkError:
             assert children == [0]
             print(len(reports), flush=True)
@@ -343,7 +348,7 @@ IN_A_CHILD = """
     settings = {"bootstrap.servers": sys.argv[1], "columnar.encoding": "parquet"}
     consumer = Consumer({**settings, "group.id": sys.argv[2], "auto.offset.reset": "earliest"})
     consumer.subscribe([sys.argv[2]])
-    found = [consumer.poll(30).value()["n"] for _ in range(4)]
+    found = [consumer.poll(200).value()["n"] for _ in range(4)]
     child = os.fork()
     if not child:
         for name in sys.argv[4:]:
@@ -358,7 +363,7 @@ IN_A_CHILD = """
         del consumer
         sys.exit()
     wait_for(child)
-    found += [consumer.poll(30).value()["n"] for _ in range(6)]
+    found += [consumer.poll(200).value()["n"] for _ in range(6)]
     assert found == list(range(10)), found
     consumer.close()
 """

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
+    from support import OnSpark
 
     from columnar_kafka.local import LocalKafka
 
@@ -30,8 +31,9 @@ def test_spark_reads_a_topic(
     assert sorted(bytes(row.value) for row in rows) == [b"a", b"b", b"c"]
 
 
-def test_spark_workers_are_this_interpreter(spark: SparkSession) -> None:
+def test_spark_workers_are_this_interpreter(spark: SparkSession, on_spark: OnSpark) -> None:
     def interpreter(_: int) -> str:
         return sys.executable
 
-    assert spark.sparkContext.parallelize([1]).map(interpreter).collect() == [sys.executable]
+    numbers = spark.sparkContext.parallelize([1])
+    assert on_spark(lambda: numbers.map(interpreter).collect()) == [sys.executable]

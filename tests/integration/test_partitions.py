@@ -9,6 +9,7 @@ import confluent_kafka
 import pyarrow as pa
 import pytest
 from reading import everything
+from support import by_profile
 
 import columnar_kafka
 
@@ -43,9 +44,9 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(params=SETTINGS)
+@pytest.fixture(params=by_profile(["setting"], list(SETTINGS)))
 def config(request: pytest.FixtureRequest, kafka: LocalKafka) -> Callable[[str], dict[str, Any]]:
-    """Configures a partitioner, in either place."""
+    """Configures a partitioner."""
     place = SETTINGS[request.param]
     return lambda name: {"bootstrap.servers": kafka.bootstrap_servers, **place(name)}
 
@@ -90,6 +91,17 @@ def test_a_key_goes_where_stock_puts_it(config, topic: TopicFactory, name: str) 
     expected = stock(config(name), plain, KEYS)
     assert ours(config(name), records, KEYS) == expected
     assert set(expected) == set(range(PARTITIONS))
+
+
+def test_the_partitioner_may_stand_in_default_topic_config(kafka, topic: TopicFactory) -> None:
+    """In short runs the other tests have it in one place: it means the same in both."""
+    place = SETTINGS["default.topic.config"]
+    config = {"bootstrap.servers": kafka.bootstrap_servers, **place("fnv1a")}
+    plain, records = topic(PARTITIONS), topic(PARTITIONS)
+    expected = stock(config, plain, KEYS)
+    assert ours(config, records, KEYS) == expected
+    elsewhere = {"bootstrap.servers": kafka.bootstrap_servers}
+    assert expected != stock(elsewhere, topic(PARTITIONS), KEYS)
 
 
 def test_a_report_names_the_partition_that_holds_the_record(

@@ -16,14 +16,15 @@ from columnar_kafka import position
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from support import TopicFactory
+
     from columnar_kafka.local import LocalKafka
-    from tests.conftest import TopicFactory
 
 pytestmark = pytest.mark.kafka
 
 PARQUET = {"columnar.encoding": "parquet"}
 SCHEMA = pa.schema([("n", pa.int64())])
-TIMEOUT = 30.0
+TIMEOUT = 120.0
 
 
 def transact(kafka: LocalKafka, topic: str, ends: str, *, segments: bool = False) -> None:

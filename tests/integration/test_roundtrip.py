@@ -82,7 +82,7 @@ def take(consumer: Consumer, count: int) -> list[Any]:
     """Return the next `count` records, each of them no error."""
     messages = []
     while len(messages) < count:
-        message = consumer.poll(10)
+        message = consumer.poll(120)
         assert message is not None, f"only {len(messages)} of {count} records came"
         assert message.error() is None
         messages.append(message)
@@ -148,7 +148,7 @@ def test_a_commit_inside_a_segment_is_the_segments_own_offset_for_other_tools(
     stock = confluent_kafka.Consumer(
         {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "tools"}
     )
-    [at] = stock.committed([TopicPartition(name, 0)], timeout=10)
+    [at] = stock.committed([TopicPartition(name, 0)], timeout=60)
     stock.close()
     assert at.offset == 0
     assert at.metadata.startswith("1:7:")
@@ -250,7 +250,7 @@ def test_raw_bytes_are_the_segment_for_stock_consumers_and_ours(
     ]
     for reader in readers:
         reader.subscribe([name])
-        message = reader.poll(10)
+        message = reader.poll(120)
         reader.close()
         assert message.offset() == 0
         assert message.key() is None
@@ -284,7 +284,7 @@ def test_a_damaged_segment_is_one_error_and_its_neighbours_are_delivered(
         }
     )
     stock.subscribe([name])
-    good = stock.poll(10)
+    good = stock.poll(120)
     stock.close()
     bad = bytearray(good.value())
     bad[10] ^= 1
@@ -294,7 +294,7 @@ def test_a_damaged_segment_is_one_error_and_its_neighbours_are_delivered(
     plain.flush()
     with consumer("damaged") as reader:
         reader.subscribe([name])
-        got = [reader.poll(10) for _ in range(7)]
+        got = [reader.poll(120) for _ in range(7)]
     assert [m.error() is None for m in got] == [True] * 3 + [False] + [True] * 3
     assert f"{name}[0]@1" in got[3].error().str()
     assert got[3].kafka_offset() == 1

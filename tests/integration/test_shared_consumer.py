@@ -78,7 +78,7 @@ def test_each_record_comes_once_whatever_threads_do(
     for each in threads:
         each.start()
     for each in threads:
-        each.join(120)
+        each.join(240)
     assert raised == []
     assert found == Counter(range(RECORDS))
     assert consumer.consume(1, 0.5) == []

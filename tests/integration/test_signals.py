@@ -95,7 +95,7 @@ def test_whatever_is_interrupted_each_accepted_record_is_reported_once(
         if n % 2000 == 0:
             interruptions.during(producer.flush, 20e-3)
     assert interruptions.count > 100
-    assert producer.flush(30) == 0
+    assert producer.flush(200) == 0
     assert len(producer) == 0
     assert producer._buffer.queue.used_bytes == 0
     assert wrong == []

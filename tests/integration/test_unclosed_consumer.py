@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from unclosed import Case, filled, left_over
+from unclosed import Case, failures_of, with_segments
 
 if TYPE_CHECKING:
     from conftest import TopicFactory
@@ -30,5 +30,5 @@ def test_a_process_ends_whatever_its_group_has_granted_to_a_consumer_that_is_not
     kafka: LocalKafka, topic: TopicFactory
 ) -> None:
     """librdkafka waits for ever for what a cooperative group grants to be taken up."""
-    name = filled(kafka, topic(partitions=2))
-    assert left_over(kafka.bootstrap_servers, name, CASES, seconds=60) == []
+    name = with_segments(kafka, topic(partitions=2))
+    assert failures_of(kafka.bootstrap_servers, name, CASES, seconds=240) == []

@@ -1,4 +1,4 @@
-"""Run a function in a process of its own: what patches classes patches them for good."""
+"""Run a function in a process of its own, as instrumentation patches classes for good."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CALL = "import json, sys, {module} as m; print(json.dumps(m.{name}(*json.loads(
 
 
 def run(function: Callable[..., Any], *args: Any, **environment: str) -> Any:
-    """Return what a module's function returns, as JSON, in a new process; `args` are JSON too."""
+    """Call a module's function in a new process; arguments and result travel as JSON."""
     code = _CALL.format(module=function.__module__, name=function.__name__)
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code, json.dumps(args)],

@@ -1,4 +1,4 @@
-"""The tests run in the environment of one framework; the servers are there already."""
+"""The tests run in the environment of one framework. A Kafka is running already."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def servers() -> str:
-    """Where Kafka is: `make third-parties` starts one for all."""
+    """The bootstrap servers of the one Kafka that `make third-parties` starts."""
     return os.environ["THIRD_PARTIES_SERVERS"]
 
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
-    """A name that no other test has; brokers create topics."""
+    """A name that no other test uses. The broker creates the topic."""
     test = "".join(each if each.isalnum() else "-" for each in request.node.name)
     return f"{os.getpid()}-{next(_numbers)}-{test}"
 
 
 @pytest.fixture(scope="module")
 def stock_topic(request: pytest.FixtureRequest) -> str:
-    """The same for what a module compares the others with."""
+    """The same, for the run with stock clients that a module compares the others with."""
     return f"{os.getpid()}-stock-{request.node.name.removesuffix('.py')}"

@@ -1,7 +1,7 @@
 """Run the tests of each tracer and framework in an environment of its own, on one Kafka.
 
-`make third-parties` runs all; `python tests/third_parties/run.py kombu` runs those of kombu, with
-what else is given going to pytest. The environments are kept in `.third-parties`.
+`make third-parties` runs all; `python tests/third_parties/run.py kombu` runs those of kombu, and
+passes its other arguments to pytest. The environments are kept in `.third-parties`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BIN = Path(sys.executable).parent
 
 
 def main(arguments: list[str]) -> int:
-    """Return what `exit` takes: 0 where all tests have passed."""
+    """Return the exit code: 0 if all tests have passed."""
     names = [each for each in arguments if each in LOCKS] or list(LOCKS)
     options = [each for each in arguments if each not in LOCKS]
     pythons = {name: environment(name) for name in names}
@@ -36,13 +36,13 @@ def main(arguments: list[str]) -> int:
 
 
 def environment(name: str) -> Path:
-    """Return the Python of an environment that has just what is locked, made where need be."""
+    """Return the Python of an environment with exactly the locked packages; create it if needed."""
     folder, lock = ROOT / ".third-parties" / name, LOCKS[name]
     python, installed = folder / "bin/python", folder / "installed.lock"
     if not installed.exists() or installed.read_bytes() != lock.read_bytes():
         uv = [str(BIN / "uv"), "--quiet"]
         subprocess.run([*uv, "venv", "--clear", "--python", sys.executable, folder], check=True)
-        # The lock is the resolution: pip would look at the ranges that it overrides.
+        # Not with pip, which would check the version ranges that the lock overrides.
         install = [*uv, "pip", "sync", "--require-hashes", "--python", str(python), str(lock)]
         subprocess.run(install, check=True)
         installed.write_bytes(lock.read_bytes())
@@ -50,7 +50,7 @@ def environment(name: str) -> Path:
 
 
 def tests(name: str, python: Path, servers: str, options: list[str]) -> int:
-    """Run the tests of one, and return pytest's exit code."""
+    """Run the tests of one framework; return pytest's exit code."""
     sys.stdout.write(f"== {name}\n")
     sys.stdout.flush()
     file = Path(__file__).with_name(f"test_{name}.py")

@@ -14,7 +14,7 @@ import traffic
 ORDERS = ["instrumented first", "imported first", "ddtrace-run"]
 ENVIRONMENT = {
     "DD_KAFKA_PROPAGATION_ENABLED": "true",
-    "DD_KAFKA_EMPTY_POLL_ENABLED": "false",  # of stock's, too, it is chance how many there are
+    "DD_KAFKA_EMPTY_POLL_ENABLED": "false",  # their number is random, with stock clients too
     "DD_INSTRUMENTATION_TELEMETRY_ENABLED": "false",
     "DD_CRASHTRACKING_ENABLED": "false",
     "DD_REMOTE_CONFIGURATION_ENABLED": "false",
@@ -23,9 +23,9 @@ ENVIRONMENT = {
 
 
 def observe(order: str, variant: str, topic: str, servers: str) -> dict[str, Any]:
-    """Send and read, instrumented before or after the clients are imported; return what is seen."""
+    """Send and read, instrumented before or after the clients are imported; return the spans."""
     if order == "ddtrace-run":
-        importlib.import_module("ddtrace.auto")  # which is all that the command adds
+        importlib.import_module("ddtrace.auto")  # the command does nothing else
     from ddtrace import patch
     from ddtrace.trace import TraceFilter, tracer
 
@@ -42,16 +42,16 @@ def observe(order: str, variant: str, topic: str, servers: str) -> dict[str, Any
     module = importlib.import_module(package)
     if order == "imported first":
         patch(kafka=True)
-    seen = {}
+    observed = {}
     for kind, exchange in traffic.KINDS.items():
         spans.clear()
         name = f"{topic}-{kind}"
         records = exchange(name, variant, servers, module)
-        seen[kind] = seen_of(spans, records, name)
-    return seen
+        observed[kind] = summary(spans, records, name)
+    return observed
 
 
-def seen_of(spans: list[Any], records: traffic.Records, topic: str) -> dict[str, Any]:
+def summary(spans: list[Any], records: traffic.Records, topic: str) -> dict[str, Any]:
     mine = [each for each in spans if each.get_tag("kafka.topic") == topic]
     sent = [each for each in mine if each.name == "kafka.produce"]
     place = {each.span_id: at for at, each in enumerate(sent)}
@@ -63,7 +63,7 @@ def seen_of(spans: list[Any], records: traffic.Records, topic: str) -> dict[str,
     )
     return {
         "spans": Counter(each.name for each in spans),
-        # The number of a record, and the place of the span that its header names.
+        # The number of each record, and the index of the span that its header names.
         "records": [
             [number, place.get(int(headers.get("x-datadog-parent-id", 0)))]
             for number, headers in records
@@ -79,7 +79,7 @@ def stock(stock_topic: str, servers: str) -> dict[str, Any]:
 
 
 def test_stock_is_traced(stock: dict[str, Any]) -> None:
-    """Or the others, which are compared with it, would show nothing."""
+    """The others are compared with stock, so they would prove nothing if this failed."""
     assert stock["polled"]["records"] == [[each, each] for each in range(traffic.COUNT)]
     assert stock["polled"]["parents"] == list(range(traffic.COUNT))
 

@@ -11,7 +11,7 @@ import traffic
 
 
 def served(variant: str, topic: str, servers: str) -> dict[str, Any]:
-    """Publish to a service that answers on a second topic; return what both ends have had."""
+    """Publish to a service that answers on a second topic; return what both topics received."""
     return asyncio.run(_served(variant, topic, servers))
 
 
@@ -22,7 +22,7 @@ async def _served(variant: str, topic: str, servers: str) -> dict[str, Any]:
     from faststream.confluent import KafkaBroker, KafkaMessage
 
     async def decode(message: KafkaMessage, original: Any) -> Any:
-        """Records of segments are decoded already; a batch's body is a list."""
+        """Leave records as they are, decoded already; a batch's body is a list."""
         bodies = message.body if isinstance(message.body, list) else [message.body]
         is_decoded = all(isinstance(each, dict) for each in bodies)
         return message.body if is_decoded else await original(message)
@@ -67,7 +67,7 @@ def stock(stock_topic: str, servers: str) -> dict[str, Any]:
 
 
 def test_stock_serves(stock: dict[str, Any]) -> None:
-    """Or the others, which are compared with it, would show nothing."""
+    """The others are compared with stock, so they would prove nothing if this failed."""
     assert stock == {
         "sent": [[True, None]] * traffic.COUNT,
         "received": [[n, "k", str(n)] for n in range(traffic.COUNT)],

@@ -10,9 +10,9 @@ import traffic
 
 
 def exchange(variant: str, topic: str, servers: str) -> dict[str, Any]:
-    """Send to a queue, and receive: some are rejected and come again, the others acknowledged."""
+    """Send to a queue and receive; one message is requeued and comes again."""
     if variant != "stock":
-        # What a framework sends as bytes are plain messages, of a topic with a schema too.
+        # Bytes from a framework are plain messages, on a topic with a schema too.
         traffic.put_ours_in_place(variant, {topic: traffic.schema()}, decode=False)
     from kombu import Connection
 
@@ -22,10 +22,10 @@ def exchange(variant: str, topic: str, servers: str) -> dict[str, Any]:
         queue = connection.SimpleQueue(topic)
         for n in range(traffic.COUNT):
             queue.put({"n": n}, headers={"x": str(n)})
-        found = []
+        received = []
         for _ in range(traffic.COUNT):
             message = queue.get(timeout=30)
-            found.append([message.payload, message.headers])
+            received.append([message.payload, message.headers])
             message.ack()
         for n in range(3):
             queue.put({"n": n})
@@ -40,7 +40,7 @@ def exchange(variant: str, topic: str, servers: str) -> dict[str, Any]:
         with pytest.raises(queue.Empty):
             queue.get(timeout=1)
         queue.close()
-    return {"found": found, "again": [rejected.payload, again.payload], "size": size}
+    return {"received": received, "again": [rejected.payload, again.payload], "size": size}
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +49,9 @@ def stock(stock_topic: str, servers: str) -> dict[str, Any]:
 
 
 def test_stock_sends_and_receives(stock: dict[str, Any]) -> None:
-    """Or the others, which are compared with it, would show nothing."""
+    """The others are compared with stock, so they would prove nothing if this failed."""
     assert stock == {
-        "found": [[{"n": n}, {"x": str(n)}] for n in range(traffic.COUNT)],
+        "received": [[{"n": n}, {"x": str(n)}] for n in range(traffic.COUNT)],
         "again": [{"n": -1}, {"n": -1}],
         "size": 3,
     }

@@ -12,7 +12,7 @@ import pytest
 import traffic
 
 ORDERS = ["agent first"]
-"""Of what was imported before its agent, New Relic sees nothing, of confluent-kafka's neither."""
+"""New Relic sees nothing of modules that were imported before its agent, stock ones included."""
 ENVIRONMENT = {
     "NEW_RELIC_DEVELOPER_MODE": "true",
     "NEW_RELIC_LICENSE_KEY": "developer-mode-sends-nothing",
@@ -22,7 +22,7 @@ ENVIRONMENT = {
 
 
 def observe(order: str, variant: str, topic: str, servers: str) -> dict[str, Any]:
-    """Send and read, with the agent before the clients; return what is seen."""
+    """Send and read, with the agent started before the import; return the transactions."""
     assert order == "agent first"
     import newrelic.agent
 
@@ -41,38 +41,38 @@ def observe(order: str, variant: str, topic: str, servers: str) -> dict[str, Any
             sends(*args)
 
     traffic.send = send
-    seen = {}
+    observed = {}
     for kind, exchange in traffic.KINDS.items():
         transactions.clear()
         name = f"{topic}-{kind}"
         records = exchange(name, variant, servers, module)
         gc.collect()  # a consumer's last transaction ends with the consumer
-        seen[kind] = seen_of(transactions, records, name)
-    return seen
+        observed[kind] = summary(transactions, records, name)
+    return observed
 
 
-def seen_of(transactions: list[Any], records: traffic.Records, topic: str) -> dict[str, Any]:
+def summary(transactions: list[Any], records: traffic.Records, topic: str) -> dict[str, Any]:
     from newrelic.core.function_node import FunctionNode
     from newrelic.core.message_node import MessageNode
 
     nodes = [(each.path, node) for each in transactions for node in each.root.children]
     sent = [node for _, node in nodes if isinstance(node, MessageNode)]
     place = {each.guid: at for at, each in enumerate(sent)}
-    found = [
+    traced = [
         [number, place.get(headers.get("traceparent", "--").split("-")[2])]
         for number, headers in records
     ]
-    if "asynchronous" in topic:  # each of its threads ends its transaction some time
-        return {"records": found}
+    if "asynchronous" in topic:  # its threads end their transactions at any time
+        return {"records": traced}
     return {
-        "records": found,  # the number of each, and the place of the trace that its header names
+        "records": traced,  # their numbers, and the index of the trace that a record's header names
         "transactions": Counter(each.path.replace(topic, "TOPIC") for each in transactions),
         "nodes": Counter(
             f"{path}: {node.group if isinstance(node, FunctionNode) else ''} {node.name}".replace(
                 topic, "TOPIC"
             )
             for path, node in nodes
-            if "erialization/Value" not in node.name  # a row has none
+            if "erialization/Value" not in node.name  # rows are not serialized
         ),
         "metrics": Counter(
             name.replace(topic, "TOPIC")
@@ -88,7 +88,7 @@ def stock(stock_topic: str, servers: str) -> dict[str, Any]:
 
 
 def test_stock_is_traced(stock: dict[str, Any]) -> None:
-    """Or the others, which are compared with it, would show nothing."""
+    """The others are compared with stock, so they would prove nothing if this failed."""
     assert stock["polled"]["records"] == [[each, each] for each in range(traffic.COUNT)]
 
 
@@ -101,7 +101,7 @@ def test_records_and_traces_are_those_of_stock(
 
 
 def without_headers(kind: str, topic: str, servers: str) -> list[int]:
-    """Send in a transaction what has no place for a header; return what comes."""
+    """Send records whose segments store no headers; return the numbers that arrive."""
     import newrelic.agent
 
     newrelic.agent.initialize()
@@ -116,7 +116,7 @@ def without_headers(kind: str, topic: str, servers: str) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", ["Producer", "SerializingProducer"])
-def test_records_without_a_place_for_headers_are_sent(kind: str, topic: str, servers: str) -> None:
-    """Its class is among the bases of confluent-kafka's SerializingProducer."""
+def test_records_of_segments_without_headers_are_sent(kind: str, topic: str, servers: str) -> None:
+    """New Relic's class is among the bases of confluent-kafka's SerializingProducer."""
     found = child.run(without_headers, kind, topic, servers, **ENVIRONMENT)
     assert found == list(range(traffic.COUNT))

@@ -17,7 +17,7 @@ IN_PLACE_KINDS = ["polled", "consumed"]
 
 
 def observe(order: str, variant: str, topic: str, servers: str) -> dict[str, Any]:
-    """Send and read, instrumented before or after the clients are imported; return what is seen."""
+    """Send and read, instrumented before or after the clients are imported; return the spans."""
     from opentelemetry.instrumentation.confluent_kafka import ConfluentKafkaInstrumentor
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -37,30 +37,30 @@ def observe(order: str, variant: str, topic: str, servers: str) -> dict[str, Any
     module = importlib.import_module("columnar_kafka" if is_ours else "confluent_kafka")
     if not order.startswith("instrumented"):
         instrument()
-    seen = {}
+    observed = {}
     for kind, exchange in traffic.KINDS.items():
         if order == IN_PLACE and kind not in IN_PLACE_KINDS:
             continue
         exporter.clear()
         name = f"{topic}-{kind}"
         records = exchange(name, variant, servers, module)
-        seen[kind] = seen_of(exporter.get_finished_spans(), records, name)
-    return seen
+        observed[kind] = summary(exporter.get_finished_spans(), records, name)
+    return observed
 
 
-def seen_of(spans: Any, records: traffic.Records, topic: str) -> dict[str, Any]:
+def summary(spans: Any, records: traffic.Records, topic: str) -> dict[str, Any]:
     sent = sorted((each for each in spans if each.name == f"{topic} send"), key=start)
     place = {f"{each.context.span_id:016x}": at for at, each in enumerate(sent)}
     processed = sorted((each for each in spans if each.name == f"{topic} process"), key=start)
     return {
         "spans": Counter(each.name.replace(topic, "TOPIC") for each in spans),
-        # Of what polls in one thread only: OpenTelemetry leaves the last span open in each.
+        # Only where one thread polls: OpenTelemetry leaves the last span of every thread open.
         "roots": Counter(
             each.name.replace(topic, "TOPIC")
             for each in spans
             if not each.parent and "asynchronous" not in topic
         ),
-        # The number of a record, and the place of the span that its header names.
+        # The number of each record, and the index of the span that its header names.
         "records": [
             [number, place.get(headers.get("traceparent", "--").split("-")[2])]
             for number, headers in records
@@ -89,7 +89,7 @@ def stock(stock_topic: str, servers: str) -> dict[str, Any]:
 
 
 def test_stock_is_traced(stock: dict[str, Any]) -> None:
-    """Or the others, which are compared with it, would show nothing."""
+    """The others are compared with stock, so they would prove nothing if this failed."""
     assert stock["polled"]["records"] == [[each, each] for each in range(traffic.COUNT)]
     assert stock["polled"]["links"] == [[each] for each in range(traffic.COUNT)]
 
@@ -102,7 +102,7 @@ def test_records_and_spans_are_those_of_stock(
     assert child.run(observe, order, variant, topic, servers) == stock
 
 
-def test_what_is_put_in_the_place_of_stock_is_traced_as_stock(
+def test_our_classes_put_in_the_place_of_stocks_are_traced_as_stock(
     stock: dict[str, Any], topic: str, servers: str
 ) -> None:
     found = child.run(observe, IN_PLACE, "rows", topic, servers)
@@ -110,19 +110,19 @@ def test_what_is_put_in_the_place_of_stock_is_traced_as_stock(
 
 
 def exchange_by_proxy(topic: str, servers: str) -> traffic.Records:
-    """Send by a producer that was instrumented by hand."""
+    """Send with a producer that was instrumented by hand; return the records."""
     from opentelemetry.instrumentation.confluent_kafka import ConfluentKafkaInstrumentor
     from opentelemetry.sdk.trace import TracerProvider
 
     import columnar_kafka
 
-    made = columnar_kafka.Producer(traffic.producer_config(servers, "rows"))
-    made.set_schema(topic, traffic.schema())
-    traced = ConfluentKafkaInstrumentor.instrument_producer(made, TracerProvider())
+    producer = columnar_kafka.Producer(traffic.producer_config(servers, "rows"))
+    producer.set_schema(topic, traffic.schema())
+    traced = ConfluentKafkaInstrumentor.instrument_producer(producer, TracerProvider())
     for n in range(traffic.COUNT):
         traced.produce(topic, value={"n": n})
     assert traced.flush(60) == 0
-    assert traced.original_producer() is made
+    assert traced.original_producer() is producer
     return traffic.read(
         columnar_kafka.Consumer(traffic.consumer_config(servers, "rows", topic)), topic
     )

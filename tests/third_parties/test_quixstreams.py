@@ -15,54 +15,54 @@ GUARANTEES = ["at-least-once", "exactly-once"]
 
 
 def totals(guarantee: str, variant: str, topic: str, servers: str) -> dict[str, Any]:
-    """Sum each key's numbers by an application that loses its state half way; return all of it."""
+    """Sum numbers by key in an application that loses its state half way; return all results."""
     import confluent_kafka
 
     stock = confluent_kafka.Consumer
     if variant != "stock":
         schemas = {topic: traffic.schema(), f"{topic}-out": traffic.schema()}
         traffic.put_ours_in_place(variant, schemas)
-    made = confluent_kafka.Producer({"bootstrap.servers": servers})
+    producer = confluent_kafka.Producer({"bootstrap.servers": servers})
     directory = tempfile.mkdtemp()
     seen: list[int] = []
     for start in (0, traffic.COUNT):
         for n in range(start, start + traffic.COUNT):
             row = {"n": n}
-            made.produce(
+            producer.produce(
                 topic, value=row if variant == "rows" else json.dumps(row), key=f"k{n % 3}"
             )
-        assert made.flush(60) == 0
-        # Without its state the second one reads it from the changelog.
+        assert producer.flush(60) == 0
+        # Without local state the second application reads the changelog.
         shutil.rmtree(directory)
         seen += application(guarantee, variant, topic, servers, directory)
     shutil.rmtree(directory)
-    found = all_of(confluent_kafka.Consumer, f"{topic}-out", servers)
-    topics = made.list_topics().topics
+    sums = all_of(confluent_kafka.Consumer, f"{topic}-out", servers)
+    topics = producer.list_topics().topics
     changelog = [each for each in topics if topic in each and "changelog" in each]
-    kept = all_of(stock, changelog[0], servers)
+    states = all_of(stock, changelog[0], servers)
     return {
         "seen": sorted(seen),
-        "totals": sorted([each.key().decode(), value_of(each)["n"]] for each in found),
+        "totals": sorted([each.key().decode(), value_of(each)["n"]] for each in sums),
         "changelogs": len(changelog),
-        # Of each key the last: how often they are saved depends on the time.
-        "state": {each.key().hex(): json.loads(each.value()) for each in kept},
+        # Only the last state of a key: how many are saved depends on timing.
+        "state": {each.key().hex(): json.loads(each.value()) for each in states},
     }
 
 
-def all_of(kind: Any, topic: str, servers: str) -> list[Any]:
-    """Return what is committed of a topic with one partition."""
+def all_of(consumer_class: Any, topic: str, servers: str) -> list[Any]:
+    """Return the committed messages of a topic with one partition."""
     import confluent_kafka
 
-    reader = kind(
+    reader = consumer_class(
         {"bootstrap.servers": servers, "group.id": "reader", "enable.partition.eof": True}
     )
     reader.assign([confluent_kafka.TopicPartition(topic, 0, confluent_kafka.OFFSET_BEGINNING)])
-    found: list[Any] = []
+    messages: list[Any] = []
     while (message := reader.poll(30)).error() is None:
-        found.append(message)
+        messages.append(message)
     reader.close()
     assert message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF
-    return found
+    return messages
 
 
 def value_of(message: Any) -> Any:
@@ -74,7 +74,7 @@ def value_of(message: Any) -> Any:
 def application(
     guarantee: str, variant: str, topic: str, servers: str, directory: str
 ) -> list[int]:
-    """Run an application until it has seen all there is; return the numbers it has seen."""
+    """Run an application until it has read all records; return their numbers."""
     from quixstreams import Application
     from quixstreams.models import Deserializer, Serializer
 
@@ -120,7 +120,7 @@ def stock(
 
 
 def test_stock_sums(stock: tuple[str, dict[str, Any]]) -> None:
-    """Or the others, which are compared with it, would show nothing."""
+    """The others are compared with stock, so they would prove nothing if this failed."""
     sums = [
         [f"k{key}", sum(range(key, n + 1, 3))]
         for key in range(3)

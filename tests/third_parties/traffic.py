@@ -1,4 +1,4 @@
-"""What is sent and read under a tracer, by confluent-kafka's clients and by this package's."""
+"""Sends and reads records, with confluent-kafka's clients or with this package's."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 PAGE = Path(__file__).parents[2] / "docs/frameworks.md"
 COUNT = 20
 VARIANTS = ("none", "plain", "rows")
-"""`columnar.encoding=none`; `parquet` for a topic without a schema, and for one with."""
+"""`columnar.encoding=none`; `parquet` on a topic without a schema, and on one with a schema."""
 
 Records = list[tuple[int, dict[str, str]]]
-"""Each record's number, and its headers."""
+"""The number and headers of every record."""
 
 
 def producer_config(servers: str, variant: str) -> dict[str, Any]:
@@ -34,8 +34,8 @@ def value(number: int, variant: str) -> Any:
 
 def number(message: Any) -> int:
     assert message.error() is None, message.error()
-    found = message.value()
-    return found["n"] if isinstance(found, dict) else int(found)
+    content = message.value()
+    return content["n"] if isinstance(content, dict) else int(content)
 
 
 def headers(message: Any) -> dict[str, str]:
@@ -43,10 +43,10 @@ def headers(message: Any) -> dict[str, str]:
 
 
 def put_ours_in_place(variant: str, schemas: dict[str, Any], *, decode: bool = True) -> None:
-    """Have a framework that is imported later use our clients, as docs/frameworks.md shows."""
-    [shown] = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    """Make a framework that is imported later use our clients, as docs/frameworks.md shows."""
+    [example] = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     namespace: dict[str, Any] = {}
-    exec(shown, namespace)
+    exec(example, namespace)
     encoding = {"columnar.encoding": "none" if variant == "none" else "parquet"}
     namespace["CONSUMER"] = encoding
     namespace["PRODUCER"] = encoding | {"columnar.linger.ms": 20}
@@ -71,14 +71,14 @@ def schema() -> Any:
 
 def read(consumer: Any, topic: str) -> Records:
     consumer.subscribe([topic])
-    found: Records = []
-    while len(found) < COUNT:
+    records: Records = []
+    while len(records) < COUNT:
         message = consumer.poll(0.2)
         if message is not None:
-            found.append((number(message), headers(message)))
+            records.append((number(message), headers(message)))
     consumer.commit(message)
     consumer.close()
-    return found
+    return records
 
 
 def polled(topic: str, variant: str, servers: str, module: Any) -> Records:
@@ -90,9 +90,9 @@ def consumed(topic: str, variant: str, servers: str, module: Any) -> Records:
     send(module.Producer(producer_config(servers, variant)), topic, variant)
     consumer = module.Consumer(consumer_config(servers, variant, topic))
     consumer.subscribe([topic])
-    found = consumer.consume(COUNT, 60)
+    messages = consumer.consume(COUNT, 60)
     consumer.close()
-    return [(number(each), headers(each)) for each in found]
+    return [(number(each), headers(each)) for each in messages]
 
 
 def serialized(topic: str, variant: str, servers: str, module: Any) -> Records:
@@ -127,9 +127,9 @@ async def _asynchronous(topic: str, variant: str, servers: str, module: Any) -> 
     consumer = aio.AIOConsumer(consumer_config(servers, variant, topic))
     await consumer.subscribe([topic])
     first = await consumer.poll(60)
-    found = [first, *await consumer.consume(COUNT - 1, 60)]
+    messages = [first, *await consumer.consume(COUNT - 1, 60)]
     await consumer.close()
-    return [(number(each), headers(each)) for each in found]
+    return [(number(each), headers(each)) for each in messages]
 
 
 KINDS = {

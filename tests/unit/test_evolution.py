@@ -133,7 +133,7 @@ def test_a_reader_resumes_where_it_was_across_versions(kafka: FakeKafka, growth:
     found: list[Any] = []
     for _ in rows:
         with consumer(kafka) as reader:
-            message = reader.poll(10)
+            message = reader.poll(60)
             found.append(message.value())
             reader.commit(message, asynchronous=False)
     assert found == rows
@@ -173,7 +173,7 @@ def test_schemas_of_two_producers_that_do_not_fit_together_stall_nobody(kafka: F
         with producer(kafka, schema) as made:
             made.produce("t", row)
     with consumer(kafka) as reader:
-        found = [each.value() for each in reader.consume(3, 10)]
+        found = [each.value() for each in reader.consume(3, 60)]
     assert found == [OLD_ROW, {"n": "one", "own": True}, OLD_ROW]
 
 
@@ -185,7 +185,7 @@ def test_a_segment_of_a_newer_format_is_reported_and_passed(kafka: FakeKafka) ->
     with producer(kafka, OLD) as made:
         made.produce("t", OLD_ROW)
     with consumer(kafka) as reader:
-        *_, bad, good = reader.consume(6, 10)
+        *_, bad, good = reader.consume(6, 60)
     assert bad.error().code() == KafkaError._BAD_MSG
     assert "t[0]@2" in bad.error().str()
     assert "columnar.version is 2" in bad.error().str()

@@ -1,12 +1,15 @@
-"""Records of any schema are read by every reader; the long form of this is in tests/faults."""
+"""Records of any schema are read by every reader; tests/faults has trees four levels deep."""
 
 from __future__ import annotations
 
 import nesting
+import pytest
+from support import examples
 
-TRIALS = 30
+TRIALS = examples(30)
 
 
+@pytest.mark.long
 def test_every_reader_reads_what_was_produced() -> None:
     outcome = nesting.main(TRIALS, 1_000_000)
     assert (outcome["trials"], outcome["wrong"]) == (TRIALS, [])

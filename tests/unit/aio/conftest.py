@@ -23,5 +23,5 @@ def no_thread_is_left() -> Any:
     before = set(threading.enumerate())
     yield
     for each in set(threading.enumerate()) - before:
-        each.join(10)
+        each.join(60)
     assert set(threading.enumerate()) <= before

@@ -207,6 +207,48 @@ def test_what_it_refuses_it_refuses_as_confluent_kafkas(kind: str) -> None:
     ]
 
 
+FORWARDED = [
+    *["assign", "assignment", "cluster_id", "commit", "committed", "consumer_group_metadata"],
+    *["get_watermark_offsets", "incremental_assign", "incremental_unassign", "lag", "list_topics"],
+    *["offsets_for_times", "pause", "position", "resume", "seek", "set_sasl_credentials"],
+    *["store_offsets", "unassign", "unsubscribe"],
+]
+WITHOUT_RESULT = {"assign", "incremental_assign", "incremental_unassign", "pause", "resume"} | {
+    *("seek", "set_sasl_credentials", "store_offsets", "unassign", "unsubscribe")
+}
+WITHOUT_ARGUMENTS = {"assignment", "consumer_group_metadata", "unassign", "unsubscribe"}
+
+
+@pytest.mark.parametrize("name", FORWARDED)
+def test_a_call_returns_what_the_consumers_own_returns(make: Any, name: str) -> None:
+    """Each of these only passes its arguments on; most tests look at one or two of them."""
+    result = object()
+    calls = []
+
+    def method(_: Any, *args: Any, **kwargs: Any) -> object:
+        calls.append((args, kwargs))
+        return result
+
+    async def main() -> None:
+        consumer = make({name: method})
+        args, kwargs = ((), {}) if name in WITHOUT_ARGUMENTS else ((1, "two"), {"three": 3})
+        returned = await getattr(consumer, name)(*args, **kwargs)
+        assert returned is (None if name in WITHOUT_RESULT else result)
+        assert calls == [(args, kwargs)]
+        await consumer.close()
+
+    run_coroutine(main)
+
+
+def test_a_timeout_that_is_no_number_is_refused_without_waiting_for_a_turn(make: Any) -> None:
+    async def main() -> None:
+        async with make() as consumer, consumer._turn:
+            with pytest.raises(TypeError, match="must be real number"):
+                await asyncio.wait_for(consumer.poll("1"), 10)
+
+    run_coroutine(main)
+
+
 def test_another_loop_is_told_so(make: Any) -> None:
     consumer = run_and_return(make)
     with pytest.raises(RuntimeError, match="belongs to another event loop"):
@@ -231,7 +273,7 @@ def test_records_come_as_the_consumers_do(kafka: FakeKafka, make: Any, rows: int
     async def main() -> None:
         async with make() as consumer:
             await consumer.subscribe(["t"])
-            one = await consumer.poll(10)
+            one = await consumer.poll(60)
             six = await consumer.consume(10, timeout=0.3)
             assert [number(each) for each in [one, *six]] == list(range(7))
             assert one.offset() == (pack(0, 0, 3) if rows else pack(0))
@@ -249,7 +291,7 @@ def test_with_encoding_none_a_segment_is_a_message(kafka: FakeKafka, make: Any) 
     async def main() -> None:
         async with make(columnar__encoding="none") as consumer:
             await consumer.subscribe(["t"])
-            message = await consumer.poll(10)
+            message = await consumer.poll(60)
             assert message.value()[:4] == b"PAR1"
             assert message.offset() == 0
             with pytest.raises(ConfigError):
@@ -284,9 +326,9 @@ def test_a_bad_segment_is_an_error_and_the_next_call_goes_on(kafka: FakeKafka, m
             assert await consumer.poll_segment(10) is not None
             with pytest.raises(SegmentError):
                 await consumer.poll_segment(10)
-            assert number(await consumer.poll(10)) == 2
+            assert number(await consumer.poll(60)) == 2
             await consumer.seek(place(start(1)))
-            bad, after = await consumer.consume(2, 10)
+            bad, after = await consumer.consume(2, 60)
             assert bad.error().code() == KafkaError._BAD_MSG
             assert number(after) == 2
 
@@ -329,7 +371,7 @@ class Gate:
             if not self.shut:
                 return method(*args)
             self.entered.set()
-            assert self.go.wait(20)
+            assert self.go.wait(60)
             self.shut = False
             return method(*args)
 
@@ -376,7 +418,7 @@ def test_what_a_cancelled_consume_had_taken_is_not_committed(
         async with make(gate.over, auto__commit__interval__ms=0) as consumer:
             await consumer.subscribe(["t", "u"])
             one = await consumer.poll()
-            await gate.cancel(consumer.consume(7, 10))
+            await gate.cancel(consumer.consume(7, 60))
             await consumer.commit(asynchronous=False)
             other = {"t": "u", "u": "t"}[one.topic()]
             places = await consumer.committed([place(topic=one.topic()), place(topic=other)])
@@ -384,7 +426,7 @@ def test_what_a_cancelled_consume_had_taken_is_not_committed(
             assert places[1].offset <= start(0)
         async with make() as consumer:
             await consumer.subscribe(["t", "u"])
-            again = await consumer.consume(7, 10)
+            again = await consumer.consume(7, 60)
             assert {(each.topic(), number(each)) for each in again} == {
                 (topic, n) for topic in ("t", "u") for n in range(4)
             } - {(one.topic(), 0)}
@@ -410,9 +452,9 @@ def test_what_was_taken_of_a_partition_that_is_gone_comes_all_the_same(
     async def main() -> None:
         async with make({"consume": taken_away}) as consumer:
             await consumer.assign([place()])
-            await gate.cancel(consumer.consume(4, 10))
+            await gate.cancel(consumer.consume(4, 60))
             assert [at.offset for at in await consumer.committed([place()])] == [pack(1, 1, 2)]
-            found = [*await consumer.consume(3, 10), await consumer.poll()]
+            found = [*await consumer.consume(3, 60), await consumer.poll()]
             assert [number(each) for each in found] == [0, 1, 2, 3]
             assert await consumer.consume(1, 0) == []
 
@@ -471,7 +513,7 @@ def test_what_a_cancelled_consume_had_taken_is_not_committed_while_it_waits(
                 await asyncio.wait_for(consumer.consume(1000), 0.5)
         async with make() as another:
             await another.subscribe(["t"])
-            assert [number(each) for each in await another.consume(3, 10)] == [0, 1, 2]
+            assert [number(each) for each in await another.consume(3, 60)] == [0, 1, 2]
 
     run_coroutine(main)
 
@@ -654,6 +696,28 @@ def test_the_logger_is_used_on_the_loop(make: Any) -> None:
     run_coroutine(main)
 
 
+def test_a_line_is_logged_while_a_poll_waits(make: Any) -> None:
+    """The poll's thread wakes the loop: librdkafka's own threads only leave the line."""
+
+    async def main() -> None:
+        logged = asyncio.Event()
+
+        class Logger:
+            def log(self, *_: Any) -> None:
+                logged.set()
+
+        async with make() as consumer:
+            waiting = asyncio.create_task(consumer.poll())
+            logger = consumer._for_threads({"logger": Logger()})["logger"]
+            await asyncio.to_thread(logger.log, 4, "text")
+            await asyncio.wait_for(logged.wait(), 10)
+            assert not waiting.done()
+        with pytest.raises(RuntimeError, match="Consumer closed"):
+            await waiting
+
+    run_coroutine(main)
+
+
 def test_a_callback_that_is_cancelled_is_no_cancelled_poll(kafka: FakeKafka, make: Any) -> None:
     send(kafka, 1)
 
@@ -712,6 +776,20 @@ def test_close_ends_who_waits(make: Any) -> None:
         await consumer.close()
         found = await asyncio.gather(*waiting, return_exceptions=True)
         assert [str(each) for each in found] == ["Consumer closed"] * 2
+
+    run_coroutine(main)
+
+
+def test_close_waits_for_nobody_elses_work_in_its_threads(make: Any) -> None:
+    """The loop would stand still meanwhile."""
+
+    async def main() -> None:
+        consumer = make()
+        closed = threading.Event()
+        running = consumer.executor.submit(closed.wait, 10)
+        await consumer.close()
+        closed.set()
+        assert running.result()
 
     run_coroutine(main)
 

@@ -828,6 +828,16 @@ def test_an_error_while_closing_is_raised(make: Any) -> None:
     run_coroutine(main)
 
 
+def test_the_names_of_its_threads_tell_whose_they_are(make: Any) -> None:
+    async def main() -> None:
+        async with make() as producer:
+            running = producer.executor.submit(threading.current_thread)
+            thread = await asyncio.wrap_future(running)
+            assert thread.name.startswith("columnar-kafka-aio")
+
+    run_coroutine(main)
+
+
 def test_an_executor_that_was_given_is_not_shut_down(kafka: FakeKafka) -> None:
     class OnMemory(AIOProducer):
         _producer_class = kafka.Producer
@@ -866,7 +876,7 @@ def test_a_loop_that_is_closed_loses_no_record(kafka: FakeKafka, make: Any) -> N
     producer = run_coroutine(main)
     poller = producer._poller._thread
     del producer
-    poller.join(10)
+    poller.join(60)
     assert numbers(kafka) == [1]
 
 

@@ -19,6 +19,7 @@ import pytest
 from arrow_types import needs, optional
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from support import examples
 from test_columns_roundtrip import comparable, tables
 
 from columnar_kafka.columns import kafka_column, older_arrow
@@ -558,7 +559,7 @@ WRAPS: list[tuple[Any, Any]] = [
 
 
 @given(st.sampled_from(LOSSY), st.lists(st.sampled_from(WRAPS), max_size=2), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 def test_a_value_that_would_change_is_refused_with_its_row_at_any_depth(
     case: tuple[pa.DataType, Any, Any, pa.DataType], wraps: list[Any], data: st.DataObject
 ) -> None:
@@ -1254,8 +1255,7 @@ def _table(given_rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
 
 @given(laid_out_otherwise(), st.data())
 @settings(
-    max_examples=100,
-    deadline=None,
+    max_examples=examples(100),
     report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support import examples
 
 from columnar_kafka.columns.columns_to_rows import to_rows
 from columnar_kafka.columns.rows_to_columns import RowColumns
@@ -186,8 +187,7 @@ def renamed(avro: Any, numbers: Any) -> Any:
 
 @given(records(2), st.data())
 @settings(
-    max_examples=150,
-    deadline=None,
+    max_examples=examples(150),
     report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support import examples
 
 from columnar_kafka.columns import kafka_column
 from columnar_kafka.columns.rows_to_columns import RowColumns
@@ -143,8 +144,7 @@ def comparable(value: Any) -> Any:
 
 @given(tables(), st.data())
 @settings(
-    max_examples=100,
-    deadline=None,
+    max_examples=examples(100),
     report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from columnar_kafka.columns.columns_to_rows import to_rows
@@ -24,7 +24,6 @@ def batch(names: list[str], rows: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=names)
 
 
-@settings(deadline=None)
 @given(NAMES, st.integers(0, 3))
 def test_rows_have_the_columns_names_in_their_order(names: list[str], rows: int) -> None:
     wanted = [dict(zip(names, range(row, row + len(names)), strict=True)) for row in range(rows)]
@@ -35,7 +34,6 @@ def test_rows_have_the_columns_names_in_their_order(names: list[str], rows: int)
 
 
 @pytest.mark.parametrize("count", [1, 19, 30, 31])
-@settings(deadline=None)
 @given(data=st.data())
 def test_a_row_changes_as_any_dict_and_alone(count: int, data: st.DataObject) -> None:
     names = [f"c{n}" for n in range(count)]

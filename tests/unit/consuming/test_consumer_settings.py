@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support import setting_error
 
 from columnar_kafka.config import DecodeLimits
 from columnar_kafka.consuming.settings import ClientSettings, ConsumerConfig
-from tests.support import setting_error
 
 
 def test_the_consumers_defaults_are_stock() -> None:

@@ -224,7 +224,7 @@ class InPoll:
     def _held_up(self, timeout: float) -> Any:
         fetched = self._poll(timeout)
         self._entered.set()
-        assert self._go.wait(20)
+        assert self._go.wait(60)
         return fetched
 
     def _take(self) -> None:
@@ -236,7 +236,7 @@ class InPoll:
         """What that thread returns while another calls a function, and what comes then."""
 
         def call() -> None:
-            assert self._entered.wait(20)
+            assert self._entered.wait(60)
             function(self.consumer)
 
         def let_go() -> None:

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 import tables
 from confluent_kafka import OFFSET_STORED, KafkaError, KafkaException, TopicPartition
-from hypothesis import settings
 from interrupting import Interrupted, Interrupter
 from segments import segment
+from support import examples, is_long, places
 
 from columnar_kafka import SegmentError, position
 from columnar_kafka.config import DecodeLimits
@@ -280,13 +280,13 @@ SCRIPTS: dict[str, Script] = {
     "fetched again": [("take", 4), ("pause", P0), ("pause", P1), ("resume", P0), ("table", 2),
                       ("take", 1), ("pause", P0), ("resume", P1), ("resume", P0), ("table", 9)],
 }  # fmt: skip
-PLACES = 25 if settings.get_current_profile_name() == "long" else 5  # of hundreds
+PLACES = examples(25)  # of hundreds
 
 
-@pytest.mark.parametrize("again", [0, 1, 3, 17])
+@pytest.mark.long
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
 def test_wherever_it_is_interrupted_each_record_comes_once(
-    kafka: MemoryKafka, monkeypatch: pytest.MonkeyPatch, script: Script, again: int
+    kafka: MemoryKafka, monkeypatch: pytest.MonkeyPatch, script: Script
 ) -> None:
     """It is interrupted at a place, and a second time so many places later; then at another."""
     monkeypatch.setattr(poller, "SERVE_EVERY", 0.02)  # so that much is held
@@ -301,11 +301,16 @@ def test_wherever_it_is_interrupted_each_record_comes_once(
         [1, 2, "_BAD_MSG", b"a", b"b", 400, 401],
     ]
     count = expected.interrupter.count
-    for place in range(again, count, count // PLACES):
-        one = Reader(kafka, {place, place + again})
+    pairs = [
+        (place, place + again)
+        for again in (0, 1, 3, 17)
+        for place in range(again, count, count // PLACES)
+    ]
+    for pair in pairs[:: 1 if is_long() else 2]:
+        one = Reader(kafka, {*pair})
         one.play(script)
-        assert one.found == expected.found, place
-        assert one.feed.at_end() == {P0, P1}, place
+        assert one.found == expected.found, pair
+        assert one.feed.at_end() == {P0, P1}, pair
 
 
 # --- what moves a consumer ------------------------------------------------------------------------
@@ -322,17 +327,24 @@ MOVES: dict[str, tuple[Any, list[int], list[int]]] = {  # read next: when it is 
 }
 
 
-@pytest.mark.parametrize("name", MOVES)
-def test_wherever_it_is_interrupted_a_consumer_has_moved_or_not(name: str) -> None:
-    move, done, not_done = MOVES[name]
+def three_segments() -> FakeKafka:
+    """Return a cluster with the numbers 0 to 8."""
     fake = FakeKafka()
     fake.create_topic("t", 1)
     for start in (0, 3, 6):
         tables.put(fake, tables.numbers(start))
+    return fake
 
-    def moved(places: set[int]) -> int:
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", MOVES)
+def test_wherever_it_is_interrupted_a_consumer_has_moved_or_not(name: str) -> None:
+    move, done, not_done = MOVES[name]
+    fake = three_segments()
+
+    def moved(at: set[int]) -> int:
         consumer = tables.begin(fake, **{"enable.auto.commit": False})
-        assert [each.value()["n"] for each in consumer.consume(4, 5)] == [0, 1, 2, 3]
+        assert [each.value()["n"] for each in consumer.consume(4, 60)] == [0, 1, 2, 3]
         if name == "resume":
             consumer.pause([T0])
         interrupter = Interrupter(
@@ -340,18 +352,18 @@ def test_wherever_it_is_interrupted_a_consumer_has_moved_or_not(name: str) -> No
             sys.modules["columnar_kafka.consuming.consumer"],
             commits,
             group_membership,
-            places=places,
+            places=at,
         )
         with suppress(Interrupted):
             interrupter.run(lambda: move(consumer))
         left = [each.value()["n"] for each in consumer.consume(9, 0.02)]
-        assert left in ((done, not_done) if places else (done,)), places
+        assert left in ((done, not_done) if at else (done,)), at
         consumer.close()
         return interrupter.count
 
     count = moved(set())
     assert count > 3
-    for place in range(count):
+    for place in places(count):
         moved({place})
 
 
@@ -373,15 +385,13 @@ def values_of(taken: Any) -> list[int]:
     return [each.value()["n"] for each in messages]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", TAKES)
 def test_wherever_a_consumers_call_is_interrupted_it_loses_nothing(name: str) -> None:
     """A callback has raised before: that is raised, or kept, and costs no record either."""
-    fake = FakeKafka()
-    fake.create_topic("t", 1)
-    for start in (0, 3, 6):
-        tables.put(fake, tables.numbers(start))
+    fake = three_segments()
 
-    def took(places: set[int]) -> int:
+    def took(at: set[int]) -> int:
         consumer = tables.begin(fake, **{"enable.auto.commit": False})
         consumer._errors.append(ZeroDivisionError("of a callback"))
         interrupter = Interrupter(
@@ -389,7 +399,7 @@ def test_wherever_a_consumers_call_is_interrupted_it_loses_nothing(name: str) ->
             sys.modules["columnar_kafka.consuming.consumer"],
             arrow_output,
             callback_errors,
-            places=places,
+            places=at,
         )
         taken = []
         for _ in range(2):
@@ -397,11 +407,11 @@ def test_wherever_a_consumers_call_is_interrupted_it_loses_nothing(name: str) ->
                 taken += values_of(interrupter.run(lambda: TAKES[name](consumer)))
         consumer._errors.clear()
         left = [each.value()["n"] for each in consumer.consume(99, 0.02)]
-        assert taken + left == list(range(9)), places
+        assert taken + left == list(range(9)), at
         consumer.close()
         return interrupter.count
 
     count = took(set())
     assert count > 3
-    for place in range(count):
+    for place in places(count):
         took({place})

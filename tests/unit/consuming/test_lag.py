@@ -202,7 +202,7 @@ def test_that_of_an_aio_consumer_is_the_same(kafka) -> None:
     async def main() -> None:
         async with made(CONFIG) as consumer:
             await consumer.assign([TopicPartition("t", 0, 0)])
-            assert await consumer.poll(5) is not None
-            assert await consumer.lag(timeout=5) == [Lag("t", 0, 1, 2, is_exact=True)]
+            assert await consumer.poll(60) is not None
+            assert await consumer.lag(timeout=60) == [Lag("t", 0, 1, 2, is_exact=True)]
 
     asyncio.run(main())

@@ -11,7 +11,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, KafkaError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from columnar_kafka import Message, position
@@ -104,7 +104,6 @@ def outcome(message: Any, name: str) -> Any:
     return found, type(found)
 
 
-@settings(deadline=None)
 @given(twins())
 def test_a_record_of_a_segment_is_as_a_message_in_everything(pair: tuple[Any, Any]) -> None:
     record, message = pair
@@ -114,7 +113,6 @@ def test_a_record_of_a_segment_is_as_a_message_in_everything(pair: tuple[Any, An
     assert record.value() is message.value()
 
 
-@settings(deadline=None)
 @given(twins(), twins())
 def test_records_are_equal_when_the_messages_are(
     one: tuple[Any, Any], two: tuple[Any, Any]
@@ -129,7 +127,6 @@ def test_records_are_equal_when_the_messages_are(
         one[0] < two[0]  # noqa: B015 - it is asked for what it raises
 
 
-@settings(deadline=None)
 @given(twins())
 def test_a_record_is_pickled_and_copied(pair: tuple[Any, Any]) -> None:
     record, message = pair

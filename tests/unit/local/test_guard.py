@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from support import eventually, gone
+from support import eventually, has_ended
 
 from columnar_kafka.local import guard
 from columnar_kafka.local.process import GuardedProcess
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     Start = Callable[..., subprocess.Popen[bytes]]
 
 PYTHON = [sys.executable, "-I", "-S", "-c"]
-SLEEP = [*PYTHON, "import time; time.sleep(60)"]
+SLEEP = [*PYTHON, "import time; time.sleep(600)"]
 IGNORE_TERM = """
 import signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print("deaf", flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 START_ANOTHER = """
 import subprocess, sys, time
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 print(child.pid, flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 
@@ -67,32 +67,32 @@ def close_stdin(process: subprocess.Popen[bytes]) -> None:
 
 
 def test_passes_on_the_exit_code(guarded: Start) -> None:
-    assert guarded("--", *PYTHON, "raise SystemExit(7)").wait(10) == 7
+    assert guarded("--", *PYTHON, "raise SystemExit(7)").wait(60) == 7
 
 
 def test_a_command_ended_by_a_signal_is_128_and_its_number(guarded: Start) -> None:
     process = guarded("--", *SLEEP)
     child_of(process).kill()
-    assert process.wait(10) == 128 + signal.SIGKILL
+    assert process.wait(60) == 128 + signal.SIGKILL
 
 
 def test_a_command_that_does_not_exist_is_127(guarded: Start) -> None:
-    assert guarded("--", "/nowhere/no-such-command").wait(10) == 127
+    assert guarded("--", "/nowhere/no-such-command").wait(60) == 127
 
 
 def test_end_of_stdin_ends_the_command(guarded: Start) -> None:
     process = guarded("--", *SLEEP)
     child = child_of(process)
     close_stdin(process)
-    assert process.wait(10) == 128 + signal.SIGTERM
-    assert gone(child.pid)
+    assert process.wait(60) == 128 + signal.SIGTERM
+    assert has_ended(child.pid)
 
 
 def test_a_command_that_ignores_term_is_killed_after_the_grace_period(guarded: Start) -> None:
     process = guarded("--grace", "0.2", "--", *PYTHON, IGNORE_TERM)
     assert first_line(process) == b"deaf\n"
     close_stdin(process)
-    assert process.wait(10) == 128 + signal.SIGKILL
+    assert process.wait(60) == 128 + signal.SIGKILL
 
 
 def test_a_suspended_command_is_ended_too(guarded: Start) -> None:
@@ -101,24 +101,24 @@ def test_a_suspended_command_is_ended_too(guarded: Start) -> None:
     child = child_of(process)
     child.suspend()
     close_stdin(process)
-    assert process.wait(10) == 128 + signal.SIGKILL
-    assert gone(child.pid)
+    assert process.wait(60) == 128 + signal.SIGKILL
+    assert has_ended(child.pid)
 
 
 def test_what_the_command_started_ends_with_it(guarded: Start) -> None:
     process = guarded("--", *PYTHON, START_ANOTHER)
     grandchild = int(first_line(process))
     close_stdin(process)
-    process.wait(10)
-    eventually(lambda: gone(grandchild))
+    process.wait(60)
+    eventually(lambda: has_ended(grandchild))
 
 
 def test_term_to_the_guard_ends_the_command(guarded: Start) -> None:
     process = guarded("--", *SLEEP)
     child = child_of(process)
     process.terminate()
-    assert process.wait(10) == 128 + signal.SIGTERM
-    assert gone(child.pid)
+    assert process.wait(60) == 128 + signal.SIGTERM
+    assert has_ended(child.pid)
 
 
 def test_ctrl_c_in_the_terminal_reaches_neither_guard_nor_command(guarded: Start) -> None:
@@ -134,11 +134,11 @@ def test_the_folder_to_remove_goes_only_when_the_starter_does(
     kept, removed = tmp_path / "kept", tmp_path / "removed"
     kept.mkdir()
     removed.mkdir()
-    assert guarded("--remove", str(kept), "--", *PYTHON, "").wait(10) == 0
+    assert guarded("--remove", str(kept), "--", *PYTHON, "").wait(60) == 0
     process = guarded("--remove", str(removed), "--", *SLEEP)
     child_of(process)
     close_stdin(process)
-    process.wait(10)
+    process.wait(60)
     assert kept.exists()
     assert not removed.exists()
 
@@ -156,14 +156,14 @@ def test_a_killed_starter_takes_the_command_with_it(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as starter:
         pid = int(first_line(starter))
         starter.kill()
-    eventually(lambda: gone(pid))
+    eventually(lambda: has_ended(pid))
 
 
 def test_close_ends_the_command_even_when_its_guard_was_killed(tmp_path: Path) -> None:
     process = GuardedProcess(SLEEP, log=tmp_path / "log")
     psutil.Process(psutil.Process(process.pid).ppid()).kill()
     process.close()
-    assert gone(process.pid)
+    assert has_ended(process.pid)
 
 
 def test_close_twice_is_harmless(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_close_twice_is_harmless(tmp_path: Path) -> None:
 def test_the_command_writes_to_the_log(tmp_path: Path) -> None:
     log = tmp_path / "log"
     process = GuardedProcess([*PYTHON, "print('hello')"], log=log)
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
     assert log.read_text() == "hello\n"
 
 

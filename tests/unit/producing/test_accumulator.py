@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError
+from support import NUMBERS, Pipeline
 
 from columnar_kafka.columns.rows_to_columns import CHUNK_ROWS
-from tests.support import NUMBERS, Pipeline
 
 OTHER = pa.schema([pa.field("n", pa.int64(), nullable=False), ("more", pa.string())])
 

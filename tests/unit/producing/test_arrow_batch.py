@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, murmur2
+from support import NUMBERS, Pipeline
 
 from columnar_kafka.columns.arrow_input import conform
 from columnar_kafka.position import pack
 from columnar_kafka.producing import accumulator, segmenter
 from columnar_kafka.producing.arrow_batch import ArrowBatch
 from columnar_kafka.producing.in_flight import ArrowCall
-from tests.support import NUMBERS, Pipeline
 
 
 class Reports(list[Any]):

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import KafkaError
-
-from tests.support import Pipeline
+from support import Pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -46,7 +46,7 @@ def test_records_before_and_after_a_grown_schema_have_each_their_own(kafka: Fake
     producer.produce("t", {"n": 1, "text": "a"}, partition=0)
     producer.set_schema("t", GROWN)
     producer.produce("t", {"n": 1 << 40, "text": "b", "more": 0.5}, partition=0)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     assert values(kafka) == [{"n": 1, "text": "a"}, {"more": 0.5, "text": "b", "n": 1 << 40}]
 
 
@@ -55,7 +55,7 @@ def test_a_schema_that_is_no_growth_is_refused_and_the_old_one_stays(kafka: Fake
     with pytest.raises(SchemaError, match="'text'"):
         producer.set_schema("t", pa.schema([("n", pa.int32())]))
     producer.produce("t", {"n": 1, "text": "a"})
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     assert values(kafka) == [{"n": 1, "text": "a"}]
 
 
@@ -65,7 +65,7 @@ def test_the_same_schema_again_changes_nothing(kafka: FakeKafka) -> None:
     producer.set_schema("t", SMALL)
     assert producer._buffer.formats["t"].encoder is encoder
     producer.produce("t", {"n": 1, "text": "a"})
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
 
 
 def test_a_lowered_limit_is_learned_from_set_schema(kafka: FakeKafka) -> None:
@@ -85,7 +85,7 @@ def test_whatever_exports_arrow_is_sent(kafka: FakeKafka) -> None:
     for data in (table, table.to_batches()[0], pl.from_arrow(table), table.to_pandas()):
         producer.produce_arrow("t", data, partition=1)
     producer.produce_arrow("t", table.to_reader(), partition=1)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     assert values(kafka) == [{"n": 1, "text": "a"}, {"n": 2, "text": None}] * 5
 
 
@@ -111,7 +111,7 @@ def test_a_call_has_keys_times_and_headers_and_one_report(kafka: FakeKafka) -> N
         on_delivery=lambda *report: reports.append(report),
     )
     assert len(producer) == 2
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     [(error, report)] = reports
     assert error is None
     assert isinstance(report, ArrowReport)
@@ -127,7 +127,7 @@ def test_the_configured_callback_gets_the_report(kafka: FakeKafka) -> None:
     seen: list[Any] = []
     producer = make(kafka, on_delivery=lambda _, message: seen.append(message.records))
     producer.produce_arrow("t", pa.table({"n": [1, 2, 3], "text": ["a"] * 3}))
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     assert seen == [3]
 
 
@@ -157,7 +157,7 @@ def test_nothing_of_refused_data_is_taken(kafka: FakeKafka) -> None:
     assert (len(producer), producer._buffer.queue.used_bytes) == (0, 0)
     extra = pa.table({"n": [1], "text": ["a"], "other": [1]})
     producer.produce_arrow("t", extra, extra="ignore")
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     assert values(kafka) == [{"n": 1, "text": "a"}]
 
 
@@ -167,6 +167,14 @@ def test_a_topic_without_a_schema_takes_no_arrow_data(kafka: FakeKafka) -> None:
     stock = kafka.Producer({})
     with pytest.raises(SchemaError, match="no schema"):
         stock.produce_arrow("t", pa.table({"n": [1]}))
+
+
+def test_a_closed_producer_takes_no_arrow_data(kafka: FakeKafka) -> None:
+    """Not even a topic it has no schema of is what it complains about."""
+    producer = make(kafka)
+    producer.close()
+    with pytest.raises(RuntimeError, match="Producer has been closed"):
+        producer.produce_arrow("plain", pa.table({"n": [1]}))
 
 
 def test_keys_without_a_place_are_refused(kafka: FakeKafka) -> None:
@@ -208,5 +216,5 @@ def test_a_dataframe_changed_afterwards_changes_nothing(kafka: FakeKafka) -> Non
     frame = pd.DataFrame({"n": [1, 2], "text": ["a", "b"]})
     producer.produce_arrow("t", frame, partition=0)
     frame.loc[:, "n"] = 9
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     assert values(kafka) == [{"n": 1, "text": "a"}, {"n": 2, "text": "b"}]

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
+from support import setting_error
 
 from columnar_kafka.producing.settings import ProducerConfig
-from tests.support import setting_error
 
 
 def producer(**config: Any) -> ProducerConfig:

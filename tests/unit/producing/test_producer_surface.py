@@ -14,13 +14,13 @@ import confluent_kafka
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from support import Sent, _records
 
 from columnar_kafka import Producer
 from columnar_kafka.errors import ConfigError, RowError, SchemaError
 from columnar_kafka.position import pack
 from columnar_kafka.producing.arguments import encode_headers
 from columnar_kafka.testing.memory import MemoryKafka, MemoryProducer
-from tests.support import Sent, _records
 
 SCHEMA = pa.schema([pa.field("n", pa.int64(), nullable=False), ("tags", pa.list_(pa.string()))])
 
@@ -121,7 +121,7 @@ def test_records_arrive_and_are_reported_one_by_one(kafka: MemoryKafka, make: An
             on_delivery=lambda error, message: reports.append((error, message)),
         )
     assert len(producer) == 3
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     assert [(each.value, each.key, each.headers, each.timestamp) for each in sent(kafka)] == [
         (row(n), b"k%d" % n, [("h", b"%d" % n)], 100 + n) for n in range(3)
     ]
@@ -139,7 +139,7 @@ def test_a_row_used_again_changes_nothing_sent(kafka: MemoryKafka, make: Any) ->
         reused["n"] = n
         reused["tags"].append(str(n))
         producer.produce("t", reused)
-    producer.flush(10)
+    producer.flush(60)
     assert [each.value["tags"] for each in sent(kafka)] == [["0"], ["0", "1"], ["0", "1", "2"]]
 
 
@@ -149,7 +149,7 @@ def test_bytes_text_and_nothing_are_plain_messages(
 ) -> None:
     producer = make()
     producer.produce("t", value, key=b"k")
-    producer.flush(10)
+    producer.flush(60)
     assert [(each.value, each.key, each.segment) for each in sent(kafka)] == [(stored, b"k", None)]
 
 
@@ -159,7 +159,7 @@ def test_a_topic_without_a_schema_is_stocks_business(kafka: MemoryKafka, make: A
     seen: list[Any] = []
     producer.produce("plain", b"x", on_delivery=lambda _, message: seen.append(message.offset()))
     assert len(producer) == 1
-    producer.flush(10)
+    producer.flush(60)
     assert seen == [pack(0)]
     assert [message.value() for message in kafka.messages("plain")] == [b"x"]
 
@@ -168,21 +168,21 @@ def test_the_configured_callback_reports_records_without_their_own(make: Any) ->
     seen: list[Any] = []
     producer = make(on_delivery=lambda _, message: seen.append(message.value()))
     producer.produce("t", row(1))
-    producer.flush(10)
+    producer.flush(60)
     assert seen == [row(1)]
 
 
 def test_poll_reports_what_age_has_sealed(make: Any) -> None:
     producer = make(columnar__linger__ms=1, linger__ms=1)
     producer.produce("t", row(1))
-    assert producer.poll(10) == 1
+    assert producer.poll(60) == 1
 
 
 def test_a_timestamp_of_nothing_is_now(kafka: MemoryKafka, make: Any) -> None:
     before = int(dt.datetime.now(dt.timezone.utc).timestamp() * 1000)
     producer = make()
     producer.produce("t", row(1))
-    producer.flush(10)
+    producer.flush(60)
     after = int(dt.datetime.now(dt.timezone.utc).timestamp() * 1000)
     assert before <= sent(kafka)[0].timestamp <= after
 
@@ -269,7 +269,7 @@ def test_what_the_metadata_has_no_place_for_is_refused(make: Any, name: str, giv
         f"add {name!r} to it, or produce without"
     )
     producer.produce("t", b"plain", **{name: given})
-    producer.flush(10)
+    producer.flush(60)
 
 
 def test_a_full_buffer_is_a_buffer_error_until_reports_ran(make: Any) -> None:
@@ -279,9 +279,9 @@ def test_a_full_buffer_is_a_buffer_error_until_reports_ran(make: Any) -> None:
     with pytest.raises(BufferError, match=r"queue\.buffering\.max\.messages allows 2"):
         producer.produce("t", row(3))
     assert len(producer) == 2
-    assert producer.poll(10) > 0
+    assert producer.poll(60) > 0
     producer.produce("t", row(3))
-    producer.flush(10)
+    producer.flush(60)
 
 
 def test_a_partition_that_does_not_exist_is_refused_and_nothing_is_charged(make: Any) -> None:
@@ -306,7 +306,7 @@ def test_produce_batch_says_which_were_not_taken(kafka: MemoryKafka, make: Any) 
     assert producer.produce_batch("t", messages) == 2
     codes = [each["_error"].code() if "_error" in each else None for each in messages]
     assert codes == [None, KafkaError._VALUE_SERIALIZATION, None, KafkaError._QUEUE_FULL]
-    producer.flush(10)
+    producer.flush(60)
     first = sent(kafka)[0]
     assert (first.headers, first.timestamp) == ([("h", b"v")], 5)
 
@@ -327,7 +327,7 @@ def test_segments_fit_what_the_topic_says_it_takes(kafka: MemoryKafka, make: Any
     for n in range(2000):
         tags = [f"{n * 7919 % 99991:05}{n}"]
         producer.produce("t", {"n": n, "tags": tags}, on_delivery=lambda e, _: errors.append(e))
-    producer.flush(10)
+    producer.flush(60)
     assert errors == [None] * 2000
     assert len(kafka.messages("t")) > 1
 
@@ -373,6 +373,20 @@ def test_close_flushes_and_ends_the_thread(kafka: MemoryKafka, make: Any) -> Non
         producer.produce("t", row(2))
 
 
+def test_a_report_that_raises_while_it_closes_is_heard_once_it_is_closed(make: Any) -> None:
+    producer = make()
+
+    def raises(*_: Any) -> None:
+        raise LookupError
+
+    producer.produce("t", row(0), on_delivery=raises)
+    with pytest.raises(LookupError):
+        producer.close()
+    assert not producer._buffer.sender._thread.is_alive()
+    with pytest.raises(RuntimeError, match="Producer has been closed"):
+        producer.produce("t", row(1))
+
+
 def test_with_closes(kafka: MemoryKafka, make: Any) -> None:
     with make() as producer:
         producer.produce("t", row(1))
@@ -389,8 +403,8 @@ def test_a_raising_report_passes_through_and_the_next_poll_goes_on(make: Any) ->
     producer.produce("t", row(0), on_delivery=raises)
     producer.produce("t", row(1), on_delivery=lambda error, _: seen.append(error))
     with pytest.raises(LookupError):
-        producer.flush(10)
-    assert producer.flush(10) == 0
+        producer.flush(60)
+    assert producer.flush(60) == 0
     assert seen == [None]
     assert (len(producer), producer._buffer.queue.used_bytes) == (0, 0)
 
@@ -450,7 +464,7 @@ def test_what_is_produced_while_a_transaction_ends_is_refused(
     assert refused == [KafkaError._STATE]
     producer.begin_transaction()
     producer.produce("t", row(3))
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
 
 
 # --- small memory -------------------------------------------------------------------------------
@@ -463,7 +477,7 @@ def test_a_record_that_memory_has_no_room_for_fails_alone_and_says_why(make: Any
     report = lambda error, _: errors.append("" if error is None else error.str())  # noqa: E731
     producer.produce("t", {"n": 1, "tags": tags}, on_delivery=report)
     producer.produce("t", row(2), on_delivery=report)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     [reason] = [each for each in errors if each]
     assert "a quarter of queue.buffering.max.kbytes" in reason
     assert errors.count("") == 1
@@ -473,6 +487,6 @@ def test_arrow_data_larger_than_its_share_of_memory_is_cut(kafka: MemoryKafka, m
     producer = make(queue__buffering__max__kbytes=64, columnar__encoding__compression="none")
     tags = [[random.Random(n).randbytes(50).hex()] for n in range(400)]
     producer.produce_arrow("t", pa.table({"n": range(400), "tags": tags}))
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     assert max(len(each.value() or b"") for each in kafka.messages("t")) <= 16_384
     assert [each.value["n"] for each in sent(kafka)] == list(range(400))

@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError
+from support import Pipeline
 
 from columnar_kafka.broker.base import TopicLimits
 from columnar_kafka.segment.headers import HEADER_BYTES
-from tests.support import Pipeline
 
 BLOBS = pa.schema([pa.field("n", pa.int64(), nullable=False), ("v", pa.binary())])
 TOO_LARGE = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)

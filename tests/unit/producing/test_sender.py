@@ -5,20 +5,21 @@ from __future__ import annotations
 import random
 import sys
 import threading
+import time
 from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError
+from interrupting import Interrupted, Interrupter
+from support import Pipeline, Reported
 
 from columnar_kafka.columns.rows_to_columns import CHUNK_ROWS
 from columnar_kafka.position import pack
 from columnar_kafka.producing import sender
 from columnar_kafka.producing.sender import Sender
 from columnar_kafka.segment.headers import parse_headers
-from tests.interrupting import Interrupted, Interrupter
-from tests.support import Pipeline, Reported
 
 BLOBS = pa.schema([("v", pa.binary())])
 HUGE = 1 << 63  # an integer that only its conversion finds to be too large
@@ -413,6 +414,28 @@ def test_wherever_a_wait_for_the_thread_is_interrupted_that_is_what_it_raises(wa
         pipeline.sender.stop()
 
 
+def test_every_wait_for_progress_ends_however_many_threads_wait() -> None:
+    """Those that wait when it is set for the last time as well."""
+    signal = sender._Signal()
+    for _ in range(100):
+        done = threading.Event()
+        waits = [threading.Thread(target=wait, args=(signal, done), daemon=True) for _ in range(3)]
+        for thread in waits:
+            thread.start()
+        for _ in range(50):
+            signal.set()
+            time.sleep(0.00002)
+        done.set()
+        for thread in waits:
+            thread.join(60)
+        assert not any(thread.is_alive() for thread in waits)
+
+
+def wait(signal: Any, done: threading.Event) -> None:
+    while not done.is_set():
+        signal.wait(0.0001)
+
+
 # --- a purge ------------------------------------------------------------------------------------
 
 
@@ -528,7 +551,7 @@ def test_the_thread_outlives_what_one_look_did_to_it(caplog: pytest.LogCaptureFi
     pipeline.numbers(0)
     pipeline.sender.start()
     try:
-        assert pipeline.broker.poll(10) == 1
+        assert pipeline.broker.poll(60) == 1
     finally:
         pipeline.sender.stop()
     assert "columnar-kafka's sender failed; it goes on" in caplog.text

@@ -10,9 +10,9 @@ from confluent_kafka import KafkaError
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from support import Pipeline
 
 from columnar_kafka.position import unpack
-from tests.support import Pipeline
 
 SCHEMAS = [
     pa.schema([pa.field("id", pa.int64(), nullable=False), ("pad", pa.binary())]),
@@ -231,6 +231,5 @@ class Producing(RuleBasedStateMachine):
 TestProducing = Producing.TestCase
 TestProducing.settings = settings(
     stateful_step_count=40,
-    deadline=None,
     suppress_health_check=list(HealthCheck),
 )

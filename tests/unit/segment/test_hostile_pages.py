@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hostile import MIB, File, Sent, changed, field, sent
+from support import examples
 
 from columnar_kafka import Segment, SegmentError
 from columnar_kafka.config import DecodeLimits
@@ -134,6 +135,47 @@ def test_what_decoding_takes_is_known_before(column: pa.Array, options: dict[str
     assert table.column("c").to_pylist() == column.to_pylist()
     assert "decoded.bytes" in refusal(of, decoded_bytes=table.nbytes - 1)
     assert segment(of, decoded_bytes=5 * table.nbytes + 5000).to_table().num_rows == len(column)
+
+
+TAKES = [
+    # kept for rows, values and text, and then the largest page, which is there while it is decoded
+    (pa.array([1, 2, 3]), {}, 3 * 8 + 30),
+    (pa.array([[1, 2], [3]], pa.list_(pa.int32())), {}, 2 * 8 + 3 * (4 + 4) + 24),
+    (pa.array([[[1, 2]]], pa.list_(pa.list_(pa.int16()))), {}, 8 + 2 * (4 + 8 + 4 + 2) + 21),
+    (pa.array([[1, 2]] * 3, pa.list_(pa.int64(), 2)), {}, 3 * 2 * 2 * 8 + 60),
+    (
+        pa.array([[[1, 2]], [[3, 4]]], pa.list_(pa.list_(pa.int32(), 2))),
+        {},
+        2 * 8 + 4 * (4 + 2 * 2 * 4) + 29,
+    ),
+    (pa.array(["ab", "c"]), {}, 2 * 8 + 17 + 17),
+    (pa.array(["ab", "c", "ab"]), {"use_dictionary": True}, 3 * 8 + 11 + 2 * 16 + 11),
+]
+
+
+@pytest.mark.parametrize(("column", "options", "nbytes"), TAKES, ids=str)
+def test_what_each_type_takes_is_counted(
+    column: pa.Array, options: dict[str, Any], nbytes: int
+) -> None:
+    """Byte for byte: a count that is too small only shows where the limit is near."""
+    sink = io.BytesIO()
+    plain = {"use_dictionary": False, "compression": "none", "write_page_checksum": True}
+    pq.write_table(pa.table({"c": column}), sink, **plain | options)
+    file = pq.ParquetFile(sink)
+    assert walk(sink.getvalue(), file, DecodeLimits()).nbytes == nbytes
+
+
+def test_the_bytes_of_an_arrow_schema_are_all_base64() -> None:
+    """Arrow and we would skip what is not, each in its own way, and see two schemas."""
+
+    def change(file: File) -> None:
+        for pair in field(file.footer, 5)[2][1]:
+            if field(pair, 1)[2] == b"ARROW:schema":
+                value = field(pair, 2)
+                value[2] = value[2][:8] + b"!" + value[2][8:]
+
+    of = changed(sent(pa.table({"n": [1, 2, 3]})), change)
+    assert refusal(of).startswith("the Parquet metadata is damaged: ")
 
 
 def test_one_long_value_among_many_short_ones_is_no_bomb() -> None:
@@ -410,7 +452,7 @@ def test_every_optional_field_may_be_left_out(version: str, index: bool) -> None
         file = File.load(of.value)
         _, struct, each = list(optional(file))[number]
         struct.remove(each)
-        one = replace(of, value=file.settle().bytes())
+        one = replace(of, value=file.correct().bytes())
         assert segment(one).to_table().equals(table), (name, fid)
         found = segment(one).statistics(["n", "s"])
         assert found is not None
@@ -510,9 +552,10 @@ def read(data: bytes, start: int) -> tuple[page_header.PageHeader, int] | None:
 # --- a topic of them ------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_topic_full_of_damage_is_a_stream_of_reports_among_good_records() -> None:
-    """The long form of this is in tests/faults."""
-    outcome = hostile.main(400, 200)["found"]
+    """In tests/faults there are many more, and they may take little memory."""
+    outcome = hostile.main(examples(400), examples(200))["outcomes"]
     for name, counts in outcome.items():
         cases = counts.get("reported", 0) + counts.get("harmless", 0)
         assert counts == {**counts, "neighbours": cases + 1}, name

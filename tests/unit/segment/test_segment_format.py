@@ -15,6 +15,7 @@ import pytest
 from arrow_types import needs, optional
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import examples
 
 from columnar_kafka import SchemaError, SegmentError, position, schema
 from columnar_kafka.columns.kafka_column import KafkaColumn
@@ -88,7 +89,7 @@ def test_a_header_is_required_as_it_says(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HEADERS)
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(data=st.data())
 def test_a_header_takes_what_its_pattern_and_range_allow(name: str, data: st.DataObject) -> None:
     text = data.draw(st.from_regex(re.compile(HEADERS[name]["pattern"], re.ASCII), fullmatch=True))
@@ -96,7 +97,7 @@ def test_a_header_takes_what_its_pattern_and_range_allow(name: str, data: st.Dat
 
 
 @pytest.mark.parametrize("name", HEADERS)
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(data=st.data())
 def test_a_header_takes_nothing_else(name: str, data: st.DataObject) -> None:
     """Near misses: an allowed text with a character more, less or changed."""
@@ -322,7 +323,6 @@ def nested(types: st.SearchStrategy[pa.DataType]) -> st.SearchStrategy[pa.DataTy
     )
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         fields(st.recursive(LEAVES, nested, max_leaves=4)),

@@ -117,7 +117,7 @@ def test_a_poll_that_waits_is_woken_by_an_acknowledgement(
     polling = threading.Thread(target=producer.poll, args=(-1,))
     polling.start()
     send(producer, acks)
-    polling.join(10)
+    polling.join(60)
     assert acks == [(None, b"v", 0)]
 
 
@@ -335,7 +335,7 @@ def test_a_poll_that_waits_is_woken_by_a_message(
     polling = threading.Thread(target=lambda: found.append(consumer.poll(-1)))
     polling.start()
     kafka.append("t", 1, b"v")
-    polling.join(10)
+    polling.join(60)
     assert [message.value() for message in found] == [b"v"]
 
 
@@ -517,6 +517,32 @@ def test_leaving_gives_back_at_the_next_poll(kafka: MemoryKafka) -> None:
     consumer.poll(0)
     assert [len(each) for each in revoked] == [2]
     assert (consumer.assignment(), consumer.membership.id) == ([], None)
+
+
+def test_closing_answers_the_commits_it_makes() -> None:
+    kafka = MemoryKafka()
+    kafka.create_topic("t", 1)
+    kafka.append("t", 0, b"0")
+    answers: list[Any] = []
+    consumer = MemoryConsumer(
+        kafka, auto_commit=60, on_commit=lambda error, offsets: answers.append((error, offsets))
+    )
+    consumer.assign([TopicPartition("t", 0, 0)])
+    assert consumer.poll(0) is not None
+    consumer.close()
+    [(error, [committed])] = answers
+    assert (error, committed.offset) == (None, 1)
+
+
+def test_a_tail_longer_than_the_partition_is_all_of_it() -> None:
+    kafka = MemoryKafka()
+    kafka.create_topic("t", 1)
+    kafka.append("t", 0, b"0")
+    consumer = MemoryConsumer(kafka)
+    consumer.assign([TopicPartition("t", 0, -2005)])  # OFFSET_TAIL(5)
+    message = consumer.poll(0)
+    assert message is not None
+    assert message.value() == b"0"
 
 
 def test_a_commit_that_on_commit_makes_is_answered_by_the_next_poll() -> None:

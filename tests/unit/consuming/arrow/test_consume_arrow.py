@@ -18,6 +18,7 @@ from columnar_kafka.consuming import fetch_buffer, kafka_message, poller
 from columnar_kafka.plain import Avro, Ipc, Json
 from columnar_kafka.segment import decoder
 from columnar_kafka.testing import FakeKafka
+from columnar_kafka.testing.memory import MemoryConsumer
 
 LITTLE = {
     "type": "record",
@@ -139,12 +140,61 @@ def test_rows_that_take_more_memory_than_is_allowed_are_several_tables(kafka) ->
     assert [consumer.consume_arrow(100, 0).num_rows for _ in range(2)] == [20, 10]
 
 
+def test_as_many_messages_again_are_fetched_each_time(kafka, monkeypatch) -> None:
+    """One first, for a segment may have all that is wanted; then few calls for many messages."""
+    for n in range(700):
+        kafka.append("t", 0, b"%d" % n)
+    asked = []
+    fetch = poller.Poller.fetch
+
+    def watched(self: Any, count: int, *args: Any, **kwargs: Any) -> Any:
+        asked.append(count)
+        return fetch(self, count, *args, **kwargs)
+
+    monkeypatch.setattr(poller.Poller, "fetch", watched)
+    assert begin(kafka).consume_arrow(700, 0).num_rows == 700
+    assert asked == [1, 2, 4, 8, 16, 32, 64, 128, 200, 200, 45]
+
+
+def test_a_buffer_that_is_full_for_a_table_does_not_stop_librdkafka(kafka, monkeypatch) -> None:
+    """The table is about to empty it; pausing librdkafka would drop what it has fetched."""
+    for start in (0, 3, 6):
+        put(kafka, numbers(start))
+    paused = []
+    monkeypatch.setattr(MemoryConsumer, "pause", lambda _, keys: paused.append(keys))
+    monkeypatch.setattr(fetch_buffer, "MOST_BYTES", 1)
+    assert begin(kafka).consume_arrow(9, 0)["n"].to_pylist() == [0, 1, 2]
+    assert paused == []
+
+
+def test_while_the_group_cannot_be_asked_it_is_not_asked_all_the_time(kafka, monkeypatch) -> None:
+    put(kafka, numbers(0))
+    lookups = []
+
+    def failing(*args: Any) -> Any:
+        lookups.append(args)
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    monkeypatch.setattr(MemoryConsumer, "committed", failing)
+    consumer = kafka.Consumer(CONFIG)
+    consumer.assign([TopicPartition("t", 0)])
+    assert consumer.consume_arrow(3, 0.5) is None
+    assert 1 <= len(lookups) <= 7  # every 0.1 s
+
+
 @pytest.mark.parametrize("timeout", [0, -1])
 def test_what_is_begun_in_the_middle_counts_for_what_is_left_of_it(kafka, timeout) -> None:
     for start in (0, 3, 6):
         put(kafka, numbers(start))
     consumer = begin(kafka, at=position.pack(0, 2, 3))
     assert consumer.consume_arrow(6, timeout)["n"].to_pylist() == [2, 3, 4, 5, 6, 7]
+
+
+def test_where_one_record_was_counted_too_many_one_more_is_fetched(kafka) -> None:
+    put(kafka, numbers(0, 6))
+    put(kafka, numbers(6))
+    consumer = begin(kafka, at=position.pack(0, 1, 6))
+    assert consumer.consume_arrow(6, -1)["n"].to_pylist() == [1, 2, 3, 4, 5, 6]
 
 
 def test_what_is_resumed_in_the_middle_counts_for_what_is_left_of_it(kafka) -> None:
@@ -166,6 +216,26 @@ def test_a_partition_not_begun_as_yet_counts_once_it_is(kafka) -> None:
     assert consumer.consume_arrow(2, 0)["n"].to_pylist() == [0, 1]
     consumer.incremental_assign([TopicPartition("two", 1)])
     assert consumer.consume_arrow(8, 5)["n"].to_pylist() == [2, 3, 4, 5, 6, 7, 8, 9]
+
+
+def test_what_is_behind_a_partition_not_begun_as_yet_waits_for_it(kafka) -> None:
+    """It would come twice, and what it overtook never; and that goes on where the group is."""
+    kafka.create_topic("two", 2)
+    for start in (0, 5, 10):
+        put(kafka, numbers(start, 5), topic="two")
+    put(kafka, numbers(100, 5), topic="two", partition=1)
+    before = kafka.Consumer({**CONFIG, "enable.auto.commit": False})
+    before.assign([TopicPartition("two", 1)])
+    assert before.consume_arrow(2, 0)["n"].to_pylist() == [100, 101]
+    before.commit(asynchronous=False)
+    consumer = kafka.Consumer(CONFIG)
+    consumer.assign([TopicPartition("two", 0)])
+    assert consumer.consume_arrow(2, 0)["n"].to_pylist() == [0, 1]
+    consumer.incremental_assign([TopicPartition("two", 1)])
+    # Buffered: the rest of 0, then 5 to 9, then partition 1, then 10 to 14.
+    table = consumer.consume_arrow(11, 0)
+    assert table["n"].to_pylist() == [*range(2, 10), 102, 103, 104]
+    assert consumer.consume_arrow(11, 0)["n"].to_pylist() == [10, 11, 12, 13, 14]
 
 
 def test_waiting_ends_with_the_record_that_was_missing(kafka) -> None:
@@ -327,6 +397,15 @@ def test_a_bad_segment_is_raised_after_what_was_before_it_and_passed(kafka) -> N
         consumer.consume_arrow(9, 0)
     assert after(consumer) == position.start(2)
     assert consumer.consume_arrow(9, 0)["n"].to_pylist() == [6, 7, 8]
+
+
+def test_a_bad_segment_is_raised_at_once_where_enough_records_are_behind_it(kafka) -> None:
+    """Without a timeout: a wait for more records would not end."""
+    put(kafka, numbers(0), damage=True)
+    put(kafka, numbers(3))
+    consumer = begin(kafka)
+    with pytest.raises(SegmentError, match=r"t\[0\]@0.*damaged"):
+        consumer.consume_arrow(3, -1)
 
 
 def test_an_event_is_raised_after_what_was_before_it(kafka) -> None:
@@ -603,6 +682,32 @@ def test_a_topic_of_rubbish_costs_what_one_bad_message_costs(kafka) -> None:
         with pytest.raises(RowError):
             consumer.consume_arrow(500, 0, value=form)
     assert sum(decoded) < 500 * 20
+
+
+def test_rubbish_in_between_costs_little_while_a_partition_is_not_begun(kafka) -> None:
+    """Then messages are not known to be plain without a look at each."""
+    decoded = []
+
+    class Counting(Json):
+        def decode(self, values: Any) -> pa.Array:
+            decoded.append(len(values))
+            return super().decode(values)
+
+    form = Counting()
+    kafka.create_topic("empty")
+    for _ in range(100):
+        for value in (b'{"n": 1}', b'{"n": 1}', b"?"):
+            kafka.append("t", 0, value)
+    consumer = begin(kafka)
+    consumer.incremental_assign([TopicPartition("empty", 0)])
+    good = bad = 0
+    while good + bad < 300:
+        try:
+            good += consumer.consume_arrow(500, 0, value=form).num_rows
+        except RowError:
+            bad += 1
+    assert (good, bad) == (200, 100)
+    assert sum(decoded) < 300 * 10
 
 
 def test_inferred_columns_that_do_not_go_together_are_two_tables(kafka) -> None:

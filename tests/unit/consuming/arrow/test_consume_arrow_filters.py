@@ -15,6 +15,7 @@ from confluent_kafka import TopicPartition
 from hostile import BINARY, STRUCT
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import examples
 from tables import after, begin, numbers, put, watch
 
 from columnar_kafka import SchemaError, SegmentError, position
@@ -220,7 +221,7 @@ def child() -> Iterator[IsolatedDecoder]:
     decoder.close()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(
     lies=st.dictionaries(st.integers(0, 5), st.tuples(SAID, SAID, st.sampled_from([None, 1]))),
     number=st.integers(0, len(CONDITIONS) - 1),

@@ -17,8 +17,9 @@ import pytest
 from arrow_types import to_pylist
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import examples
 
-from columnar_kafka import SchemaError
+from columnar_kafka import SchemaError, plain
 from columnar_kafka.config import DecodeLimits
 from columnar_kafka.plain import Avro, Ipc, Json
 from columnar_kafka.plain.base import decode
@@ -237,12 +238,13 @@ def test_what_some_hundred_values_had_in_common_must_do_for_more() -> None:
     assert Json().decode([b"{}", *values[:9]]).type.names == ["a"]
 
 
-def test_columns_that_nearly_no_value_has_are_cut() -> None:
+def test_columns_that_nearly_no_value_has_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or a hundred thousand values of 50 bytes were ten billion cells."""
-    values = [b'{"%s": 1}' % b"".join(b"%04d" % n for _ in range(10)) for n in range(1500)]
-    assert 0 < len(decode(Json(), values).array) < 1500
-    wide = b"{%s}" % b",".join(b'"%d":1' % n for n in range(1500))
-    assert len(decode(Json(), [wide] + [b"{}"] * 20_000).array) < 20_000
+    monkeypatch.setattr(plain.json, "_CELLS", 1 << 16)
+    values = [b'{"%s": 1}' % b"".join(b"%04d" % n for _ in range(10)) for n in range(375)]
+    assert 0 < len(decode(Json(), values).array) < 375
+    wide = b"{%s}" % b",".join(b'"%d":1' % n for n in range(375))
+    assert len(decode(Json(), [wide] + [b"{}"] * 5000).array) < 5000
 
 
 def test_types_that_json_cannot_have_are_refused_at_once() -> None:
@@ -250,7 +252,7 @@ def test_types_that_json_cannot_have_are_refused_at_once() -> None:
         Json(pa.schema([("m", pa.map_(pa.string(), pa.int64()))]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     st.lists(
         st.fixed_dictionaries(
@@ -344,7 +346,7 @@ def test_compressed_arrow_data_is_refused_before_it_is_decompressed() -> None:
     assert pa.total_allocated_bytes() == before
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(st.data())
 def test_arrow_data_that_was_changed_is_a_table_or_refused(data) -> None:
     table = pa.table({"n": [1, 2], "s": ["x", None], "l": [[1], []]})
@@ -358,7 +360,7 @@ def test_arrow_data_that_was_changed_is_a_table_or_refused(data) -> None:
 # --- several at once ------------------------------------------------------------------------------
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(st.lists(st.sampled_from([b"\x02", b"\x04", None, b"", b"\x02\x02"]), max_size=30))
 def test_the_first_wrong_value_is_found(values) -> None:
     bad = [n for n, each in enumerate(values) if each in (b"", b"\x02\x02")]

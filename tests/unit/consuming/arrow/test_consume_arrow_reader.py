@@ -118,6 +118,17 @@ def test_what_came_after_an_end_was_told_is_read_by_the_next(
             assert consumer.poll(0.01) is None
 
 
+def test_an_end_that_was_fetched_before_is_not_the_end(kafka) -> None:
+    """It is behind plain messages, which are fetched together, and there are more by now."""
+    for n in range(3):
+        kafka.append("t", 0, b"%d" % n)
+    consumer = begin(kafka, **{"enable.partition.eof": True})
+    assert consumer.poll(0).value() == b"0"
+    kafka.append("t", 0, b"3")
+    table = consumer.arrow_reader(until_end=True).read_all()
+    assert table["value"].to_pylist() == [b"1", b"2", b"3"]
+
+
 def test_ends_that_poll_was_told_count(kafka) -> None:
     put(kafka, numbers(0))
     consumer = begin(kafka, **{"enable.partition.eof": True})

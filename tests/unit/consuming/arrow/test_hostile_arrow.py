@@ -7,6 +7,6 @@ import hostile_arrow
 
 def test_what_is_known_to_be_bad_is_read_as_it_was_sent_or_refused() -> None:
     """In a child: what pyarrow does with some of it ends the process."""
-    found, wrong = hostile_arrow.run_known()
+    outcomes, wrong = hostile_arrow.run_known()
     assert wrong == []
-    assert found == {"honest": 4 * 9, "reported": len(hostile_arrow.BOMBS)}
+    assert outcomes == {"honest": 4 * 9, "reported": len(hostile_arrow.BOMBS)}

@@ -13,6 +13,7 @@ import pytest
 from hostile import BINARY, FALSE, I64, STRUCT
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import examples
 
 from columnar_kafka.consuming.arrow import pruning, table_builder
 from columnar_kafka.consuming.arrow.projection import Projection
@@ -432,7 +433,7 @@ def kinds_of(made: pa.Table) -> Kinds:
     return kinds
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(st.data())
 def test_what_is_ruled_out_has_no_row_that_matches(data: st.DataObject) -> None:
     draw = Draw(data)

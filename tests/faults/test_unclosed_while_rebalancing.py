@@ -10,7 +10,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from unclosed import ENCODINGS, ENDINGS, PROTOCOLS, STATES, Case, filled, left_over
+from unclosed import ENCODINGS, ENDINGS, PROTOCOLS, STATES, Case, failures_of, with_segments
 
 from columnar_kafka import Consumer
 
@@ -29,13 +29,13 @@ MEMBERS = 100
 def test_a_process_ends_whoever_has_the_consumer_that_is_not_closed(
     kafka: LocalKafka, topic: TopicFactory, protocol: str, state: str
 ) -> None:
-    name = filled(kafka, topic(partitions=2))
+    name = with_segments(kafka, topic(partitions=2))
     cases = [Case(protocol, "parquet", state, ending) for ending in ENDINGS]
     cases += [
         Case(protocol, encoding, state, ending)
         for encoding, ending in product(ENCODINGS.keys() - {"parquet"}, ("module", "nobody"))
     ]
-    assert left_over(kafka.bootstrap_servers, name, cases, seconds=120) == []
+    assert failures_of(kafka.bootstrap_servers, name, cases, seconds=120) == []
 
 
 @pytest.mark.parametrize("encoding", ["none", "parquet"])
@@ -44,7 +44,7 @@ def test_a_member_may_be_dropped_at_any_moment_of_a_rebalance(
     kafka: LocalKafka, topic: TopicFactory, protocol: str, encoding: str
 ) -> None:
     chance = random.Random(1)
-    name = filled(kafka, topic(partitions=3))
+    name = with_segments(kafka, topic(partitions=3))
     config = {
         "bootstrap.servers": kafka.bootstrap_servers,
         "group.id": name,

@@ -1,0 +1,85 @@
+"""`columnar-kafka demo` with a Spark of its own, with differences, and ended early."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from demos import RUN, starting_demos
+from support import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from demos import Start
+
+    from columnar_kafka.local import LocalKafka
+
+# The consumer reads a record less, and polars sees one twice.
+TAMPER = """
+import pyarrow as pa
+from columnar_kafka.demo import consume, lake
+consumed, polars_sees = consume.read_back, lake.by_polars
+def less(*args, **kwargs):
+    return consumed(*args, **kwargs).slice(1)
+def twice(folder):
+    seen = polars_sees(folder)
+    return pa.concat_tables([seen, seen.slice(0, 1)])
+consume.read_back, lake.by_polars = less, twice
+"""
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    with starting_demos(tmp_path) as start:
+        yield start
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_on_the_users_kafka_a_stream_goes_on_and_no_topic_is_left(
+    start: Start, kafka: LocalKafka
+) -> None:
+    servers = kafka.bootstrap_servers
+    demo = start("--bootstrap-servers", servers, "--rows", "3000", java=True)
+    assert demo.end() == 0, demo.output
+    assert "seen by spark.read.parquet: 4,000 records" in demo.output
+    assert demo.leaves_nothing()
+    with AdminClient({"bootstrap.servers": servers}) as admin:
+        eventually(
+            lambda: not [name for name in admin.list_topics().topics if "kafka-demo" in name]
+        )
+
+
+def test_differences_are_named_and_end_with_1(start: Start, tmp_path: Path) -> None:
+    demo = start("--rows", "300", java=False, code=TAMPER + RUN)
+    assert demo.end() == 1
+    assert "Different: read back as records, seen by polars" in demo.output
+    assert "missing 1x: year=2013" in demo.output
+    assert "not expected 1x: year=2013" in demo.output
+    assert "something differs" in (tmp_path / "demo-report.html").read_text()
+    assert demo.leaves_nothing()
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+@pytest.mark.usefixtures("kafka")  # which skips without Java
+def test_ctrl_c_takes_kafka_and_a_spark_that_is_starting_along(start: Start) -> None:
+    demo = start("--rows", "300", java=True)
+    demo.wait_for("incubator modules")  # the first words of Spark's Java
+    os.killpg(demo.process.pid, signal.SIGINT)  # as a terminal does: to all of the group
+    assert demo.end() == 130
+    assert "Traceback" not in demo.output
+    assert demo.leaves_nothing()
+
+
+def test_a_terminated_demo_cleans_up(start: Start) -> None:
+    demo = start("--rows", "300", java=False)
+    demo.wait_for("produced")
+    demo.process.terminate()
+    assert demo.end() == 143
+    assert demo.leaves_nothing()

@@ -1,0 +1,86 @@
+"""What rebalance callbacks do themselves with the partitions that come and go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from columnar_kafka.testing import FakeKafka
+from columnar_kafka.testing.memory import MemoryConsumer
+
+CONFIG = {
+    "group.id": "g",
+    "columnar.encoding": "parquet",
+    "auto.offset.reset": "earliest",
+}
+P0 = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def kafka() -> FakeKafka:
+    made = FakeKafka()
+    made.create_topic("t", 1)
+    for n in range(3):
+        made.append("t", 0, b"%d" % n)
+    return made
+
+
+@pytest.fixture
+def commits(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each commit was asynchronous."""
+    made: list[bool] = []
+    commit = MemoryConsumer.commit
+
+    def watched(self: Any, *args: Any, asynchronous: bool) -> Any:
+        made.append(asynchronous)
+        return commit(self, *args, asynchronous=asynchronous)
+
+    monkeypatch.setattr(MemoryConsumer, "commit", watched)
+    return made
+
+
+def test_a_consumer_that_unassigns_itself_when_it_is_assigned_stays_without(
+    kafka: FakeKafka,
+) -> None:
+    """The end of the callback does not assign the partitions after all."""
+    with kafka.Consumer(CONFIG) as consumer:
+        consumer.subscribe(["t"], on_assign=lambda *_: consumer.unassign())
+        assert consumer.poll(0.2) is None
+        assert consumer.assignment() == []
+
+
+def test_what_on_revoke_gives_back_is_committed_before(
+    kafka: FakeKafka, commits: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group goes on at once: a commit that is still on its way would come too late.
+
+    Only a cooperative group allows it. The groups in memory are none, but can be made to allow it.
+    """
+    monkeypatch.setattr(MemoryConsumer, "_require_no_group", lambda _: None)
+
+    def revoked(consumer: Any, partitions: list[TopicPartition]) -> None:
+        consumer.incremental_unassign(partitions)
+
+    consumer = kafka.Consumer(CONFIG)
+    consumer.subscribe(["t"], on_revoke=revoked)
+    assert consumer.poll(10).value() == b"0"
+    assert commits == []
+    consumer.unsubscribe()
+    assert consumer.poll(0) is None
+    assert commits == [False]
+    assert kafka.committed("g", "t", 0).offset == 1
+    consumer.close()
+
+
+def test_who_gives_a_partition_back_unasked_does_not_wait_for_its_commit(
+    kafka: FakeKafka, commits: list[bool]
+) -> None:
+    consumer = kafka.Consumer(CONFIG)
+    consumer.incremental_assign([P0])
+    assert consumer.poll(10).value() == b"0"
+    consumer.incremental_unassign([P0])
+    assert commits == [True]
+    assert kafka.committed("g", "t", 0).offset == 1
+    consumer.close()
