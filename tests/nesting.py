@@ -28,6 +28,7 @@ from columnar_kafka import Segment
 from columnar_kafka.columns import kafka_column
 from columnar_kafka.columns.arrow_input import conform
 from columnar_kafka.columns.columns_to_rows import to_rows
+from columnar_kafka.columns.older_arrow import VERSION
 from columnar_kafka.columns.rows_to_columns import RowColumns
 from columnar_kafka.config import METADATA_MEMBERS
 from columnar_kafka.lake.stitch import stitch
@@ -160,13 +161,18 @@ LEAVES = list(_leaves())
 # --- segments -------------------------------------------------------------------------------------
 
 
+READS_ALL = VERSION >= (26, 0)
+"""Whether pyarrow writes and reads all these types by itself."""
+WAYS = ["rows", "rows", "arrow", *(["arrow again", "foreign"] if READS_ALL else [])]
+
+
 class SentSegment:
     """A segment with these rows, as our producer or as another writer encodes it."""
 
     def __init__(self, data: RandomRows) -> None:
         self.rows, self.schema = data.rows, data.schema
         parsed = RecordSchema.parse(data.schema)
-        self.way = data.rng.choice(["rows", "rows", "arrow", "arrow again", "foreign"])
+        self.way = data.rng.choice(WAYS)
         batch = self._from_rows(parsed)
         if self.way.startswith("arrow"):
             table = pa.Table.from_batches([batch])
@@ -249,8 +255,9 @@ def read(sent: SentSegment, rng: random.Random) -> Iterator[tuple[str, bool]]:
     yield "consume_arrow with a filter", is_same
     found = _consumer(sent).arrow_reader(some, timeout=0, num_records=ROWS // 2).read_all()
     yield "arrow_reader", found.equals(table.select(some)) and _is_sound(found)
-    found = _stitched([sent.value, sent.value]).select(names)
-    yield "stitched", found.equals(pa.concat_tables([table, table]))
+    if READS_ALL:
+        found = _stitched([sent.value, sent.value]).select(names)
+        yield "stitched", found.equals(pa.concat_tables([table, table]))
     if rng.random() < CLIENTS:
         yield "clients, rows", _sent(sent, None) == list(enumerate(sent.rows))
         yield "clients, Arrow", _sent(sent, table) == list(enumerate(sent.rows))
