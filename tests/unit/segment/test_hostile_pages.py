@@ -300,6 +300,17 @@ def test_row_groups_that_do_not_have_the_files_rows_are_refused(rows: int) -> No
     assert "in a row group" in refusal(of) or f"3 values in {rows} rows" in refusal(of)
 
 
+def test_a_dictionary_that_is_not_plain_is_refused() -> None:
+    of = changed(sent(pa.table({"s": ["x", "x", "y"]})), put(3, 7, 2))
+    assert refusal(of) == "column s has a dictionary that is not plain"
+
+
+def test_a_column_may_have_the_name_of_arrows_schema() -> None:
+    """So its name stands in the footer more often than the key does."""
+    table = pa.table({"ARROW:schema": [1]})
+    assert segment(sent(table)).to_table().equals(table)
+
+
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 def test_other_writers_pages_are_read(compression: str, version: str) -> None:
