@@ -120,14 +120,19 @@ class Map:
     def tests_of(self, mutant: Mutant) -> list[Test]:
         """Return the tests that can see a mutant, in the order in which to run them.
 
-        A line that no test runs within pytest's own process is run by children, or by an import:
-        then those of the unit that run anything of its file.
+        A line that no test runs within pytest's own process is run by children: then those that
+        run anything of its file. One that an import runs may be seen without running anything, as
+        a signature's default is: then those of its room too.
         """
-        bit = 1 << mutant.line
+        bit, is_imported = 1 << mutant.line, self.is_imported(mutant)
         room = f"tests/unit/{mutant.file.split('/')[1].removesuffix('.py')}"
         chosen = [test for test in self.tests.values() if test.lines.get(mutant.file, 0) & bit]
-        if not chosen or self.is_imported(mutant):
-            chosen = [test for test in self.tests.values() if test.lines.get(mutant.file)]
+        if not chosen or is_imported:
+            chosen = [
+                test
+                for test in self.tests.values()
+                if test.lines.get(mutant.file) or (is_imported and room in test.file)
+            ]
         order = {name: number for number, name in enumerate(self.tests)}
 
         def rank(test: Test) -> tuple[Any, ...]:

@@ -105,8 +105,9 @@ def main() -> None:
     files = largest_files()
     mutants = draw(files, options.count, options.seed)
     if options.only_survivors_of:
-        killed = killed_in(read(options.only_survivors_of))
-        mutants = [mutant for mutant in mutants if mutant.id not in killed]
+        earlier = read(options.only_survivors_of)
+        survivors = earlier.keys() - killed_in(earlier)
+        mutants = [mutant for mutant in mutants if mutant.id in survivors]
     done = read(options.results) if options.results.exists() else {}
     todo: queue.SimpleQueue[Mutant] = queue.SimpleQueue()
     for mutant in mutants:

@@ -218,6 +218,18 @@ def test_a_partition_not_begun_as_yet_counts_once_it_is(kafka) -> None:
     assert consumer.consume_arrow(8, 5)["n"].to_pylist() == [2, 3, 4, 5, 6, 7, 8, 9]
 
 
+def test_the_group_is_not_asked_about_a_partition_without_messages(kafka, monkeypatch) -> None:
+    """Kafka would be asked in vain each time that fewer records come than are wanted."""
+    put(kafka, numbers(0))
+    kafka.create_topic("empty")
+    asked = []
+    monkeypatch.setattr(MemoryConsumer, "committed", lambda *args: asked.append(args) or [])
+    consumer = begin(kafka)
+    consumer.incremental_assign([TopicPartition("empty", 0)])
+    assert consumer.consume_arrow(9, 0)["n"].to_pylist() == [0, 1, 2]
+    assert asked == []
+
+
 def test_what_is_behind_a_partition_not_begun_as_yet_waits_for_it(kafka) -> None:
     """It would come twice, and what it overtook never; and that goes on where the group is."""
     kafka.create_topic("two", 2)
