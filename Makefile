@@ -4,6 +4,9 @@ BIN := $(VENV)/bin
 LOCK := requirements/dev.lock
 CODE := columnar_kafka spark_sink tests benchmarks
 
+# Tests start hundreds of Python processes: what those import is compiled once.
+unexport PYTHONDONTWRITEBYTECODE
+
 PARALLEL := --numprocesses 3 --dist loadscope
 PATIENT := --timeout 1800 --override-ini faulthandler_timeout=1860
 # Tests that run fewer combinations of their parameters in `make test`.

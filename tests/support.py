@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+SPARK_TESTS = ("/test_spark.py", "/test_local_spark.py", "/test_demo_runs.py", "_on_spark")
+"""What the ids of tests have in which a Spark runs."""
+
 WITHOUT_PANDAS = """
 import sys
 class NoPandas:

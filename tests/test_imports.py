@@ -168,15 +168,8 @@ def within(module: str, places: str) -> bool:
     )
 
 
-def imports(tree: ast.AST, module: str = "") -> Iterator[Import]:
-    inside = {
-        id(node)
-        for each in ast.walk(tree)
-        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        for node in ast.walk(each)
-    }
-    for node in ast.walk(tree):
-        hidden = id(node) in inside
+def imports(tree: ast.AST, module: str = "", *, hidden: bool = False) -> Iterator[Import]:
+    for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Import):
             for each in node.names:
                 yield Import(each.name, "", hidden, node.lineno)
@@ -184,6 +177,9 @@ def imports(tree: ast.AST, module: str = "") -> Iterator[Import]:
             assert node.level == 0, f"{module}:{node.lineno}: a relative import"
             for each in node.names:
                 yield Import(str(node.module), each.name, hidden, node.lineno)
+        elif not isinstance(node, ast.expr):
+            is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            yield from imports(node, module, hidden=hidden or is_function)
 
 
 IMPORTS = {module: list(imports(tree, module)) for module, tree in TREES.items()}

@@ -12,7 +12,7 @@ import threading
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from jobs import Server, Test, in_threads, say
+from jobs import Server, Test, drain, in_threads, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,11 +66,7 @@ class Map:
             copy = workers / f"map-{number}"
             shutil.copytree(tree, copy)
             with Server(copy, self.paths, self._files) as tests:
-                while True:
-                    try:
-                        file, needs, key = todo.get_nowait()
-                    except queue.Empty:
-                        return
+                for file, needs, key in drain(todo):
                     entry = self._run(tests, copy, file, needs) | {"key": key}
                     with lock, self._path.open("a") as output:
                         output.write(json.dumps(entry) + "\n")
