@@ -7,7 +7,8 @@ CODE := columnar_kafka spark_sink tests benchmarks
 # Tests start hundreds of Python processes: what those import is compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-PARALLEL := --numprocesses 3 --dist loadscope
+# Many tests wait for a server, so there are more processes than cores.
+PARALLEL := --numprocesses 5 --dist loadscope
 PATIENT := --timeout 1800 --override-ini faulthandler_timeout=1860
 # Tests that run fewer combinations of their parameters in `make test`.
 COMBINED := $(addprefix tests/integration/test_, \
