@@ -4,7 +4,11 @@ BIN := $(VENV)/bin
 LOCK := requirements/dev.lock
 CODE := columnar_kafka spark_sink tests benchmarks
 
-PARALLEL := --numprocesses 3 --dist loadscope
+# Tests start hundreds of Python processes: what those import is compiled once.
+unexport PYTHONDONTWRITEBYTECODE
+
+# Many tests wait for a server, so there are more processes than cores.
+PARALLEL := --numprocesses 5 --dist loadscope
 PATIENT := --timeout 1800 --override-ini faulthandler_timeout=1860
 # Tests that run fewer combinations of their parameters in `make test`.
 COMBINED := $(addprefix tests/integration/test_, \
@@ -15,7 +19,7 @@ SOAKS := brokers_fail consumer_killed consumer_metadata deep_nesting producer_ki
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo check format test integration faults faults-short mutants third-parties \
-	bench docs lock
+	bench docs lock versions
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +66,10 @@ mutants: install  ## change the code in 200 places, one at a time: does a test f
 third-parties: install  ## tracers and frameworks around our clients, each in an environment of its own
 	$(BIN)/pip install --quiet uv
 	$(BIN)/python tests/third_parties/run.py
+
+versions: install  ## the tests with the oldest and newest Python, pyarrow, confluent-kafka, fastavro
+	$(BIN)/pip install --quiet uv
+	$(BIN)/python tests/versions.py
 
 bench: install  ## the benchmarks
 	for each in benchmarks/bench_*.py; do echo "== $$each"; $(BIN)/python $$each || exit 1; done

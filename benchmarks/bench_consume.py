@@ -37,7 +37,7 @@ BATCH = 10_000
 SMALL_MESSAGES = 100_000
 COPIES = 32  # of the flights, where only bytes are read
 PARTS = 10  # segments of the flights sorted by time
-LATE = pa.scalar(dt.datetime(2013, 12, 31, 12, tzinfo=dt.UTC), pa.timestamp("ms", "UTC"))
+LATE = pa.scalar(dt.datetime(2013, 12, 31, 12, tzinfo=dt.timezone.utc), pa.timestamp("ms", "UTC"))
 ROWS, SEGMENTS, MANY, SMALL, SORTED = "rows", "segments", "many-segments", "small", "sorted"
 AVRO = json.loads(records.avro_schema())
 PARQUET = {"columnar.encoding": "parquet"}

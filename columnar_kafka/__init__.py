@@ -1,25 +1,32 @@
 """Kafka batches as Parquet: encoded once in the producer, landed unchanged in the lake.
 
 >>> from columnar_kafka import Consumer, Producer
+
+Each name is imported when it is first used: a process that only lands segments, such as a worker of
+Spark, loads no client.
 """
 
-from columnar_kafka.consuming.consumer import Consumer
-from columnar_kafka.consuming.lag import Lag
-from columnar_kafka.errors import (
-    ColumnarError,
-    ConfigError,
-    ForkError,
-    LakeError,
-    RowError,
-    SchemaError,
-    SegmentError,
-)
-from columnar_kafka.message import Message
-from columnar_kafka.producing.producer import Producer
-from columnar_kafka.producing.report import ArrowReport
-from columnar_kafka.segment.segment import Segment
-from columnar_kafka.serializing import DeserializingConsumer, SerializingProducer
-from columnar_kafka.share import ShareConsumer
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from columnar_kafka.consuming.consumer import Consumer
+    from columnar_kafka.consuming.lag import Lag
+    from columnar_kafka.errors import (
+        ColumnarError,
+        ConfigError,
+        ForkError,
+        LakeError,
+        RowError,
+        SchemaError,
+        SegmentError,
+    )
+    from columnar_kafka.message import Message
+    from columnar_kafka.producing.producer import Producer
+    from columnar_kafka.producing.report import ArrowReport
+    from columnar_kafka.segment.segment import Segment
+    from columnar_kafka.serializing import DeserializingConsumer, SerializingProducer
+    from columnar_kafka.share import ShareConsumer
 
 __all__ = [
     "ArrowReport",
@@ -40,3 +47,31 @@ __all__ = [
     "ShareConsumer",
 ]
 __version__ = "0.1.0"
+
+_MODULES = {
+    "consuming.consumer": ["Consumer"],
+    "consuming.lag": ["Lag"],
+    "errors": [name for name in __all__ if name.endswith("Error")],
+    "message": ["Message"],
+    "producing.producer": ["Producer"],
+    "producing.report": ["ArrowReport"],
+    "segment.segment": ["Segment"],
+    "serializing": ["DeserializingConsumer", "SerializingProducer"],
+    "share": ["ShareConsumer"],
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+_PUBLIC_MODULES = ("errors", "plain", "position")
+
+
+def __getattr__(name: str) -> object:
+    if name in _PUBLIC_MODULES:
+        return import_module(f"columnar_kafka.{name}")
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'columnar_kafka' has no attribute {name!r}")
+    value = getattr(import_module(f"columnar_kafka.{_MODULE_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_PUBLIC_MODULES, "__version__"])

@@ -8,14 +8,16 @@ import time
 __all__ = ["deadline_after", "seconds_left"]
 
 
-def deadline_after(timeout: float) -> float:
-    """Return the time `timeout` seconds from now; infinity where `timeout` is negative.
+def deadline_after(timeout: float, now: float | None = None) -> float:
+    """Return the time `timeout` seconds from `now`; infinity where `timeout` is negative.
 
     Raises:
         TypeError: `timeout` is not a number, in confluent-kafka's words.
     """
     math.isfinite(timeout)  # raises that TypeError
-    return math.inf if timeout < 0 else time.monotonic() + timeout
+    if timeout < 0:
+        return math.inf
+    return (time.monotonic() if now is None else now) + timeout
 
 
 def seconds_left(deadline: float) -> float:

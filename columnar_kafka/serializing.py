@@ -6,11 +6,15 @@ of values are called for plain messages only; those of keys are called for recor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
-import confluent_kafka
 from confluent_kafka import deserializing_consumer, serializing_producer
-from confluent_kafka.error import KeyDeserializationError, KeySerializationError
+from confluent_kafka.error import (
+    ConsumeError,
+    KeyDeserializationError,
+    KeySerializationError,
+    ValueDeserializationError,
+)
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from columnar_kafka.consuming.consumer import Consumer
@@ -20,12 +24,24 @@ from columnar_kafka.segment.headers import is_segment
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from confluent_kafka import Message
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", default=Any)
+    V = TypeVar("V", default=Any)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K")  # confluent-kafka has its own from 2.16 on
+    V = TypeVar("V")
+
 __all__ = ["DeserializingConsumer", "SerializingProducer"]
 
 
 class SerializingProducer(  # type: ignore[misc]  # confluent-kafka's produce has its own order
-    serializing_producer.SerializingProducer[serializing_producer.K, serializing_producer.V],
+    serializing_producer.SerializingProducer,
     Producer,
+    Generic[K, V],
 ):
     """`confluent_kafka.SerializingProducer`, and `set_schema`.
 
@@ -52,9 +68,10 @@ class SerializingProducer(  # type: ignore[misc]  # confluent-kafka's produce ha
             RuntimeError, TypeError: as confluent-kafka, before a serializer is called.
             RowError, BufferError, KafkaException: as `Producer.produce`.
         """
-        if self._closed or topic not in self._buffer.formats:
+        if topic not in self._buffer.formats:
             super().produce(topic, key, value, partition, on_delivery, timestamp, headers)
             return
+        self._check_usable()
         if self._key_serializer is not None:
             try:
                 key = self._key_serializer(
@@ -74,10 +91,9 @@ class SerializingProducer(  # type: ignore[misc]  # confluent-kafka's produce ha
 
 
 class DeserializingConsumer(  # type: ignore[misc]  # confluent-kafka has no `consume` here
-    deserializing_consumer.DeserializingConsumer[
-        deserializing_consumer.K, deserializing_consumer.V
-    ],
+    deserializing_consumer.DeserializingConsumer,
     Consumer,
+    Generic[K, V],
 ):
     """`confluent_kafka.DeserializingConsumer`, on a `Consumer`.
 
@@ -88,17 +104,41 @@ class DeserializingConsumer(  # type: ignore[misc]  # confluent-kafka has no `co
 
     _stock = deserializing_consumer.DeserializingConsumer
 
-    def _deserialize(self, msg: confluent_kafka.Message[Any, Any]) -> Any:
-        raw = self._settings.raw and is_segment(msg.headers())
-        if not raw and not isinstance(msg.value(), dict):
-            return super()._deserialize(msg)
+    def poll(self, timeout: float = -1) -> Message[K, V] | None:  # type: ignore[override]
+        """Return the next message or record, deserialized; None if `timeout` seconds have passed.
+
+        Raises:
+            KeyDeserializationError, ValueDeserializationError: a deserializer has failed.
+            ConsumeError: an error event, or a segment that cannot be read.
+            KafkaException, RuntimeError: as `Consumer.poll`.
+        """
+        message: Any = super(deserializing_consumer.DeserializingConsumer, self).poll(timeout)
+        if message is None:
+            return None
+        if (error := message.error()) is not None:
+            raise ConsumeError(error, kafka_message=message)
+        self._deserialize_in_place(message)
+        return message  # type: ignore[no-any-return]
+
+    def _deserialize_in_place(self, message: Message[Any, Any]) -> None:
+        is_segment_or_record = isinstance(message.value(), dict) or (
+            self._settings.raw and is_segment(message.headers())
+        )
+        value_deserializer = None if is_segment_or_record else self._value_deserializer
+        if self._key_deserializer is None and value_deserializer is None:
+            return
+        key, value = message.key(), message.value()
+        context = SerializationContext(message.topic() or "", MessageField.KEY, message.headers())
         if self._key_deserializer is not None:
-            topic = msg.topic() or ""
             try:
-                key = self._key_deserializer(
-                    msg.key(), SerializationContext(topic, MessageField.KEY, msg.headers())
-                )
+                key = self._key_deserializer(key, context)
             except Exception as error:
-                raise KeyDeserializationError(exception=error, kafka_message=msg) from error
-            msg.set_key(key)
-        return msg
+                raise KeyDeserializationError(exception=error, kafka_message=message) from error
+        if value_deserializer is not None:
+            context.field = MessageField.VALUE
+            try:
+                value = value_deserializer(value, context)
+            except Exception as error:
+                raise ValueDeserializationError(exception=error, kafka_message=message) from error
+            message.set_value(value)
+        message.set_key(key)

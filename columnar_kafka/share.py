@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
 
@@ -10,10 +10,15 @@ from columnar_kafka.config import merge_arguments
 from columnar_kafka.consuming.settings import ConsumerConfig
 from columnar_kafka.errors import ConfigError
 
+if TYPE_CHECKING:
+    from confluent_kafka import ShareConsumer as StockShareConsumer
+else:
+    StockShareConsumer = getattr(confluent_kafka, "ShareConsumer", object)
+
 __all__ = ["ShareConsumer"]
 
 
-class ShareConsumer(confluent_kafka.ShareConsumer):
+class ShareConsumer(StockShareConsumer):
     """`confluent_kafka.ShareConsumer`; a segment is one message whose value is a Parquet file.
 
     A share group acknowledges, redelivers and rejects whole Kafka messages, so the records of a
@@ -27,7 +32,13 @@ class ShareConsumer(confluent_kafka.ShareConsumer):
             ConfigError: ``columnar.encoding=parquet`` without ``fetch.raw.bytes=true``; or as
                 `Consumer`.
             KafkaException, TypeError: as confluent-kafka.
+            NotImplementedError: confluent-kafka 2.14 or older, which have no such class.
         """
+        if StockShareConsumer is object:
+            raise NotImplementedError(
+                "ShareConsumer needs confluent-kafka 2.15 or later; "
+                f"{confluent_kafka.__version__} is installed"
+            )
         settings, inner = ConsumerConfig.parse(merge_arguments(args, kwargs))
         if settings.unwraps:
             raise ConfigError(

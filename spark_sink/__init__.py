@@ -2,19 +2,26 @@
 
 >>> import spark_sink
 >>> spark_sink.register(spark)  # doctest: +SKIP
+
+Spark gives a worker ten seconds to start. One that writes does not import the source, and one that
+reads does not import the sink.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
-
-from spark_sink.sink import LakeSink
-from spark_sink.source import KafkaSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSource
+
+    from spark_sink.sink import LakeSink
+    from spark_sink.source import KafkaSource
 
 __all__ = ["KafkaSource", "LakeSink", "register"]
+
+_MODULE_OF = {"KafkaSource": "spark_sink.source", "LakeSink": "spark_sink.sink"}
 
 
 def register(spark: SparkSession) -> None:
@@ -22,5 +29,12 @@ def register(spark: SparkSession) -> None:
 
     This package and `columnar_kafka` must also be installed where the executors run.
     """
-    spark.dataSource.register(KafkaSource)
-    spark.dataSource.register(LakeSink)
+    for name in _MODULE_OF:
+        spark.dataSource.register(__getattr__(name))
+
+
+def __getattr__(name: str) -> type[DataSource]:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'spark_sink' has no attribute {name!r}")
+    data_source: type[DataSource] = getattr(import_module(_MODULE_OF[name]), name)
+    return data_source

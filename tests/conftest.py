@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psutil
 import pytest
 from hypothesis import HealthCheck, settings
+from support import SPARK_TESTS
 from xdist.scheduler import LoadScopeScheduling
 
 from columnar_kafka.demo import flights as flights_data
@@ -36,10 +37,6 @@ for _name, _examples in (("short", 25), ("long", 300)):
 settings.load_profile("short")
 
 
-_SPARK = ("/test_spark.py", "/test_local_spark.py", "/test_demo_runs.py", "_on_spark")
-"""What the ids of tests have in which a Spark runs."""
-
-
 class OneSpark(LoadScopeScheduling):
     """Has one process run all that starts a Spark, and gives out other tests one by one.
 
@@ -48,7 +45,7 @@ class OneSpark(LoadScopeScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        if any(each in nodeid for each in _SPARK):
+        if any(each in nodeid for each in SPARK_TESTS):
             return "spark"
         file = nodeid.partition("::")[0]
         # Long tests share what their file has started, such as MirrorMaker.

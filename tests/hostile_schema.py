@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import hostile_arrow
 import pyarrow as pa
 import pyarrow.parquet as pq
+from arrow_types import optional, to_pylist
 from hostile import File, Sent, changed, field, sent
 
 from columnar_kafka.errors import SegmentError
@@ -44,8 +45,9 @@ def _claims(kind: pa.DataType) -> list[pa.DataType]:
         *(pa.dictionary(pa.int32(), pa.string()), pa.dictionary(pa.int8(), kind)),
         *(pa.list_view(pa.int64()), pa.large_list_view(pa.int64()), pa.large_list(pa.int64())),
         *(pa.list_(pa.int64(), size) for size in (0, 2, (1 << 31) - 1)),
-        *(pa.list_(pa.uuid()), pa.list_(pa.dictionary(pa.int8(), pa.int64()))),
-        *(pa.uuid(), pa.bool8(), pa.json_(), pa.opaque(kind, "name", "vendor")),
+        *(pa.list_(each) for each in [*optional("uuid"), pa.dictionary(pa.int8(), pa.int64())]),
+        *(*optional("uuid"), *optional("bool8"), *optional("json_")),
+        *optional("opaque", kind, "name", "vendor"),
         *(pa.fixed_shape_tensor(pa.int64(), [2]), pa.run_end_encoded(pa.int32(), kind)),
         *(union([pa.field("a", kind)]) for union in (pa.dense_union, pa.sparse_union)),
         *(pa.duration("us"), pa.timestamp("ns"), pa.timestamp("us", "Nowhere/Land"), pa.date64()),
@@ -73,7 +75,7 @@ def trial(number: int) -> str:
     segment = _forged(pa.table({"x": column}), bytes(schema))
     results = [_read(segment, way) for way in _WAYS]
     if is_honest:
-        values, records = column.to_pylist(), column.to_pylist(maps_as_pydicts="strict")
+        values, records = column.to_pylist(), to_pylist(column)
         assert results == [None, values, values, records], results
         return "honest"
     return "reported" if results[1] == "refused" else "read"

@@ -12,14 +12,20 @@ import signal
 import sys
 from abc import ABC, abstractmethod
 from functools import cache
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import CodeType, FrameType, ModuleType
 
-_CALLS = {code for name, code in dis.opmap.items() if name.startswith("CALL")}
-_LOOPS = {code for name, code in dis.opmap.items() if name.startswith("JUMP_BACKWARD")}
+    from typing_extensions import Self
+
+_CALLS = {
+    code
+    for name, code in dis.opmap.items()
+    if name.startswith("CALL") and not name.startswith("CALL_INTRINSIC")
+}
+_LOOPS = {code for name, code in dis.opmap.items() if "JUMP_BACKWARD" in name}
 
 
 class Interrupted(BaseException):
@@ -31,7 +37,7 @@ class Interrupter:
 
     CPython runs signal handlers where a function written in Python begins, after a call to a
     function written in C, and where a loop starts its next round. These are the places, numbered
-    from 0 in the order of execution.
+    from 0 in the order of execution. (Python 3.10 has more places, such as after every call.)
     """
 
     def __init__(self, *modules: ModuleType, places: set[int]) -> None:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Self
+
+    from typing_extensions import Self
 
 __all__ = ["Api", "Late", "Refusing"]
 

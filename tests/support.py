@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+SPARK_TESTS = ("/test_spark.py", "/test_local_spark.py", "/test_demo_runs.py", "_on_spark")
+"""What the ids of tests have in which a Spark runs."""
+
 WITHOUT_PANDAS = """
 import sys
 class NoPandas:
@@ -100,8 +103,7 @@ def run_coroutine(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
     async def watched() -> T:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
-        async with asyncio.timeout(240):
-            return await main()
+        return await asyncio.wait_for(main(), 240)
 
     result = asyncio.run(watched())
     assert errors == []

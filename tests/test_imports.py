@@ -30,14 +30,15 @@ spark_sink  local  demo  cli
 FILES = {
     "schema": "flatbuffer  families  canonical  arrow  avro_default  avro  base  growth  __init__",
     "columns": """
-        __init__  protocol  range_checks  accepted_types  row_objects  copying  converters
-        columns_to_rows  kafka_column  rows_to_columns  layouts  chunked  cast  arrow_input
+        __init__  older_arrow  protocol  range_checks  accepted_types  row_objects  copying
+        converters  columns_to_rows  kafka_column  rows_to_columns  layouts  chunked  cast
+        arrow_input
     """,
     "segment": """
         __init__  headers
         parquet  parquet.thrift  parquet.field_ids  parquet.arrow_patterns  parquet.metadata
         parquet.statistics  parquet.page_header  parquet.delta  parquet.page_walk
-        encoder  decoder  isolated  segment
+        declared_types  encoder  decoder  isolated  segment
     """,
     "lake": """
         __init__  model  plan  row_groups  parquet_footer  stitch  stage
@@ -98,6 +99,9 @@ USE_HASHES = "producing.partitioner"
 
 EVERYWHERE = {"confluent_kafka", "pyarrow", "fastavro"}
 """The packages that are installed with this one; every other belongs to an extra."""
+
+FOR_TYPE_CHECKERS = "typing_extensions"
+"""The package that only type checkers import; they all have it."""
 
 EXTRAS = {
     "pyspark": "spark_sink  local.spark  demo",
@@ -164,15 +168,8 @@ def within(module: str, places: str) -> bool:
     )
 
 
-def imports(tree: ast.AST, module: str = "") -> Iterator[Import]:
-    inside = {
-        id(node)
-        for each in ast.walk(tree)
-        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        for node in ast.walk(each)
-    }
-    for node in ast.walk(tree):
-        hidden = id(node) in inside
+def imports(tree: ast.AST, module: str = "", *, hidden: bool = False) -> Iterator[Import]:
+    for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Import):
             for each in node.names:
                 yield Import(each.name, "", hidden, node.lineno)
@@ -180,6 +177,9 @@ def imports(tree: ast.AST, module: str = "") -> Iterator[Import]:
             assert node.level == 0, f"{module}:{node.lineno}: a relative import"
             for each in node.names:
                 yield Import(str(node.module), each.name, hidden, node.lineno)
+        elif not isinstance(node, ast.expr):
+            is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            yield from imports(node, module, hidden=hidden or is_function)
 
 
 IMPORTS = {module: list(imports(tree, module)) for module, tree in TREES.items()}
@@ -357,7 +357,8 @@ PRIVATE = {
     # Subclasses, of what their base keeps for itself.
     "aio.cancellable": "_feed  _commits  _needed  _arrow",
     "producing.report": "_rows",
-    "serializing": "_key_serializer  _key_deserializer  _closed  _buffer  _settings",
+    "serializing": """_key_serializer  _key_deserializer  _value_deserializer
+        _buffer  _settings  _check_usable""",
     "testing.kafka": "_settings  _buffer",
 }
 """The private attributes of others that a file may use."""
@@ -422,13 +423,24 @@ def test_the_lake_knows_nothing_of_confluent_kafka() -> None:
 
 
 def test_a_module_imports_what_is_installed_where_it_runs() -> None:
-    everywhere = {*sys.stdlib_module_names, *PACKAGES, *EVERYWHERE}
+    everywhere = {*sys.stdlib_module_names, *PACKAGES, *EVERYWHERE, FOR_TYPE_CHECKERS}
     wrong = [
         f"{module}:{each.line} {root}"
         for module in MODULES
         for each in IMPORTS[module]
         if (root := each.module.split(".")[0]) not in everywhere
         and not within(module, EXTRAS.get(root, ""))
+    ]
+    assert wrong == []
+
+
+def test_what_only_type_checkers_have_is_not_imported_at_run_time() -> None:
+    wrong = [
+        module
+        for module, tree in TREES.items()
+        for statement in tree.body
+        if not (isinstance(statement, ast.If) and ast.unparse(statement.test) == "TYPE_CHECKING")
+        and any(each.module == FOR_TYPE_CHECKERS for each in imports(statement))
     ]
     assert wrong == []
 

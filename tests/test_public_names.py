@@ -142,6 +142,7 @@ class Blocked:
             raise ModuleNotFoundError(name)
 
 sys.meta_path.insert(0, Blocked())
+from columnar_kafka import *
 import columnar_kafka, columnar_kafka.lake.directory, columnar_kafka.lake.stage
 import columnar_kafka.aio, columnar_kafka.testing
 import pyarrow as pa
@@ -152,14 +153,34 @@ print(to_rows(pa.record_batch({{"n": [1]}})), columnar_kafka.__version__)
 
 
 def test_importing_the_package_imports_no_extra() -> None:
-    code = f"import sys, columnar_kafka; print(sorted(set({EXTRAS!r}) & set(sys.modules)))"
+    code = f"import sys; from columnar_kafka import *; print(set({EXTRAS!r}) & set(sys.modules))"
+    assert run(code) == "set()"
+
+
+def test_a_process_that_lands_segments_loads_no_client() -> None:
+    """Spark's worker has ten seconds to start."""
+    code = """
+import sys, spark_sink.sink
+rooms = {name.split(".")[1] for name in sys.modules if name.startswith("columnar_kafka.")}
+print(sorted(rooms & {"producing", "consuming", "aio", "broker", "plain"}))
+"""
     assert run(code) == "[]"
+
+
+def test_each_name_is_imported_when_it_is_used() -> None:
+    assert all(name in dir(columnar_kafka) for name in [*NAMES, "errors", "plain", "position"])
+    code = "import columnar_kafka; print(columnar_kafka.plain.Json, columnar_kafka.errors.RowError)"
+    assert run(code).count("columnar_kafka") == 2
+    with pytest.raises(AttributeError, match="module 'columnar_kafka' has no attribute 'Nothing'"):
+        columnar_kafka.Nothing  # noqa: B018
 
 
 def test_it_can_be_imported_where_nothing_forks() -> None:
     """As on Windows."""
     gone = "import os; del os.fork, os.register_at_fork, os.memfd_create"
-    assert run(f"{gone}; import columnar_kafka.aio as found; print(found.AIOConsumer)")
+    assert run(
+        f"{gone}; from columnar_kafka import *; from columnar_kafka.aio import *; print(Lag)"
+    )
 
 
 def test_the_version_is_the_projects() -> None:

@@ -9,7 +9,7 @@ import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
 from confluent_kafka import KafkaException, TopicPartition
@@ -23,6 +23,8 @@ from columnar_kafka.errors import ConfigError
 if TYPE_CHECKING:
     import concurrent.futures
     from collections.abc import Callable, Iterator, Mapping
+
+    from typing_extensions import Self
 
     from columnar_kafka.aio.undelivered import Take
     from columnar_kafka.consuming.arrow.table_feed import FoundTable
@@ -94,7 +96,7 @@ class AIOConsumer:
 
     # --- taking records -------------------------------------------------------------------------
 
-    async def poll(self, timeout: float = -1) -> Any:  # noqa: ASYNC109 - as confluent-kafka
+    async def poll(self, timeout: float = -1) -> Any:
         """Return the next record, plain message or error event; see `Consumer.poll`.
 
         Raises:
@@ -112,7 +114,7 @@ class AIOConsumer:
     async def consume(
         self,
         num_messages: int = 1,
-        timeout: float = -1,  # noqa: ASYNC109 - as confluent-kafka
+        timeout: float = -1,
     ) -> list[Any]:
         """Return up to `num_messages` records, plain messages and error events.
 
@@ -132,7 +134,7 @@ class AIOConsumer:
 
     async def poll_segment(
         self,
-        timeout: float = -1,  # noqa: ASYNC109 - as poll
+        timeout: float = -1,
     ) -> Segment | None:
         """Return the next segment, verified and not decoded; see `Consumer.poll_segment`."""
 
@@ -248,7 +250,7 @@ class AIOConsumer:
         self,
         take: Take,
         count: int,
-        timeout: float,  # noqa: ASYNC109 - it is for the thread
+        timeout: float,
     ) -> list[Any]:
         math.isfinite(timeout)  # or a TypeError, in confluent-kafka's words
         cancelled = threading.Event()

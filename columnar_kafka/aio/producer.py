@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
 import time
 
 # The pool itself: at interpreter exit, the first use of it is too late to import it.
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
 from confluent_kafka import KafkaException
@@ -23,9 +22,10 @@ from columnar_kafka.producing.producer import Producer
 
 if TYPE_CHECKING:
     import concurrent.futures
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
     from confluent_kafka import KafkaError, Message, TopicPartition
+    from typing_extensions import Self
 
     from columnar_kafka.producing.report import ArrowReport
 
@@ -234,13 +234,11 @@ class AIOProducer:
 
     async def _room(self) -> None:
         """Return when some records were reported, or soon: their memory may be given back later."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(STEP):
-                await self._inbox.emptied.wait()
+        await _wait_for(self._inbox.emptied.wait(), STEP)
 
     # --- reports --------------------------------------------------------------------------------
 
-    async def poll(self, timeout: float = 0) -> int:  # noqa: ASYNC109 - as confluent-kafka
+    async def poll(self, timeout: float = 0) -> int:
         """Wait for at most `timeout` seconds, for ever when negative, until there was a report.
 
         Nobody has to call it: futures and callbacks are served all the time.
@@ -250,15 +248,17 @@ class AIOProducer:
         """
         self._check_open()
         await self._inbox.settle()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(None if timeout < 0 else timeout):
-                while self._inbox.made == self._polled:
-                    await self._inbox.emptied.wait()
+        if self._inbox.made == self._polled:
+            await _wait_for(self._reported(), None if timeout < 0 else timeout)
         served = self._inbox.made - self._polled
         self._polled = self._inbox.made
         return served
 
-    async def flush(self, timeout: float = -1) -> int:  # noqa: ASYNC109 - as confluent-kafka
+    async def _reported(self) -> None:
+        while self._inbox.made == self._polled:
+            await self._inbox.emptied.wait()
+
+    async def flush(self, timeout: float = -1) -> int:
         """Send all that is buffered; wait for at most `timeout` seconds, for ever when negative.
 
         Returns:
@@ -381,6 +381,18 @@ def _for_threads(conf: dict[str, Any], inbox: Inbox) -> dict[str, Any]:
     if conf.get("logger") is not None:
         conf["logger"] = LoopLogger(inbox, conf["logger"])
     return conf
+
+
+async def _wait_for(waiting: Coroutine[Any, Any, Any], seconds: float | None) -> None:
+    """Await a coroutine for at most `seconds`, for ever when None.
+
+    Not by `asyncio.wait_for`: up to Python 3.11 it may lose a cancellation.
+    """
+    task = asyncio.ensure_future(waiting)
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+    finally:
+        task.cancel()
 
 
 def _read(data: Any) -> Any:

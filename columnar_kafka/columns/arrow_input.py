@@ -115,7 +115,12 @@ def _read(data: Any) -> pa.Table:
     if records.null_count:
         row = records.is_null().index(pa.scalar(value=True)).as_py()
         raise RowError(f"row {row} is null: a record cannot be")
-    return pa.Table.from_struct_array(records)
+    # Not from_struct_array, which up to pyarrow 20 forgets where a chunk ends.
+    columns = [
+        pa.chunked_array([chunk.field(i) for chunk in records.chunks], field.type)
+        for i, field in enumerate(records.type)
+    ]
+    return pa.Table.from_arrays(columns, schema=pa.schema(list(records.type)))
 
 
 def _read_pandas(frame: Any) -> pa.Table:

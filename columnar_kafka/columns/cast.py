@@ -230,9 +230,10 @@ def _has_equal_keys(lists: pa.LargeListArray) -> bool:
     keys = lists.flatten()
     if types.is_floating(keys.type):
         keys = pc.add(keys.cast(pa.float64()), 0.0)  # 0.0 equals -0.0
-    elif types.is_timestamp(keys.type) and keys.type.tz not in (None, "UTC"):
-        keys = pc.local_timestamp(keys)  # the hour that repeats in autumn
-    elif types.is_decimal32(keys.type) or types.is_decimal64(keys.type):
+    elif types.is_timestamp(keys.type) and (keys.type.tz or "UTC") != "UTC":
+        if keys.type.tz[0] not in "+-":  # offsets, which pyarrow 17 cannot look up
+            keys = pc.local_timestamp(keys)  # the hour that repeats in autumn
+    elif types.is_decimal(keys.type) and keys.type.bit_width < 128:  # noqa: PLR2004 - of decimal128
         keys = keys.cast(
             pa.decimal128(keys.type.precision, keys.type.scale)
         )  # pyarrow cannot encode the narrow ones

@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from columnar_kafka.columns.older_arrow import HAS_HALF_FLOATS, HAS_MAPS_AS_DICTS, with_doubles
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     Build = Callable[[Iterable[tuple[Any, ...]]], list[dict[str, Any]]]
 
-__all__ = ["DictionaryValues", "dictionary_values", "to_rows"]
+__all__ = ["DictionaryValues", "dictionary_values", "has_map", "to_rows"]
 
 DictionaryValues = Mapping[str, list[Any]]
 """The values of each dictionary column by its name, with None added as the last."""
 
 _NO_DICTIONARIES: Final[DictionaryValues] = {}
-_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 _MAX_SHARED_KEYS: Final = 30
 """Up to this many attributes, objects of one class share their keys; beyond it they are slow."""
 _LOOP: Final = """
@@ -37,7 +39,7 @@ def build(rows):
 def to_rows(
     batch: pa.RecordBatch, texts: DictionaryValues = _NO_DICTIONARIES
 ) -> list[dict[str, Any]]:
-    """Return the rows of `batch` as dicts; maps are dicts too, and UTC times have `datetime.UTC`.
+    """Return the rows of `batch` as dicts; maps are dicts too, and UTC times have Python's `utc`.
 
     A time for which Python has no exact object is a number, which `produce` accepts as well.
 
@@ -104,12 +106,15 @@ def _to_list(column: pa.Array) -> list[Any]:
         # Times repeat, and each costs pyarrow microseconds: convert distinct ones only.
         encoded = column.dictionary_encode()
         return _look_up(encoded, [*_times(encoded.dictionary), None])
+    if not HAS_HALF_FLOATS and (wide := with_doubles(column.type)) != column.type:
+        column = column.cast(wide)
     # Asked for dicts, pyarrow leaves its fast path for columns of any type.
     if not pa.types.is_nested(column.type):
         return list(column.to_pylist())
-    if not _has_nanoseconds(column.type):
+    options = {"maps_as_pydicts": "strict"} if has_map(column.type) else {}
+    if not _has_nanoseconds(column.type) and (HAS_MAPS_AS_DICTS or not options):
         try:
-            return list(column.to_pylist(maps_as_pydicts="strict"))
+            return list(column.to_pylist(**options))
         except (ValueError, OverflowError):  # it holds a time for which Python has no object
             pass
     return list(map(_value, column))
@@ -146,6 +151,13 @@ _MICROSECONDS: Final[dict[type, Callable[[Any], pa.DataType]]] = {
     pa.Time64Type: lambda _: pa.time64("us"),
     pa.DurationType: lambda _: pa.duration("us"),
 }
+
+
+def has_map(arrow: pa.DataType) -> bool:
+    """Say whether a type is a map, or has one at any depth."""
+    return pa.types.is_map(arrow) or any(
+        has_map(arrow.field(i).type) for i in range(arrow.num_fields)
+    )
 
 
 def _has_nanoseconds(arrow: pa.DataType) -> bool:

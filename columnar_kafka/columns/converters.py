@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from columnar_kafka.columns import range_checks
+from columnar_kafka.columns import older_arrow, range_checks
 
 __all__ = ["Convert", "converter"]
 
@@ -25,7 +25,7 @@ _CODES: Final = {
     pa.uint32(): "I",
     pa.uint64(): "Q",
 }
-_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 _DATETIMES: Final = {datetime.datetime, type(None)}
 
 Convert = Callable[[Sequence[Any]], pa.Array]
@@ -42,7 +42,7 @@ def converter(arrow: pa.DataType) -> Convert:
         return _narrow_floats(arrow)
     if range_checks.has_times_of_day(arrow):
         return _times_of_day(arrow)
-    return partial(pa.array, type=arrow)
+    return partial(older_arrow.array, type=arrow)
 
 
 def _integers(arrow: pa.DataType) -> Convert:
@@ -52,7 +52,7 @@ def _integers(arrow: pa.DataType) -> Convert:
         try:
             data = struct.pack(f"={len(values)}{_CODES[arrow]}", *values)
         except struct.error:  # a null, or a number for which pyarrow has the better error
-            return pa.array(values, type=arrow)
+            return older_arrow.array(values, type=arrow)
         return pa.Array.from_buffers(arrow, len(values), [None, pa.py_buffer(data)])
 
     return convert
@@ -72,7 +72,7 @@ def _timestamps(arrow: pa.DataType) -> Convert:
                 return pa.array(durations, type=pa.duration(arrow.unit)).view(arrow)
             except (TypeError, ValueError, OverflowError):
                 pass  # some have a zone and some do not, or pyarrow has the better error
-        return pa.array(values, type=arrow)
+        return older_arrow.array(values, type=arrow)
 
     return convert
 
@@ -81,14 +81,14 @@ def _narrow_floats(arrow: pa.DataType) -> Convert:
     def convert(values: Sequence[Any]) -> pa.Array:
         if not range_checks.fits_float(arrow, [value for value in values if value is not None]):
             raise OverflowError(f"too large for {arrow}")
-        return pa.array(values, type=arrow)
+        return older_arrow.array(values, type=arrow)
 
     return convert
 
 
 def _times_of_day(arrow: pa.DataType) -> Convert:
     def convert(values: Sequence[Any]) -> pa.Array:
-        array = pa.array(values, type=arrow)
+        array = older_arrow.array(values, type=arrow)
         if range_checks.has_time_out_of_day(array):
             raise ValueError("a time of day is outside its 24 hours")
         return array

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from columnar_kafka.columns.older_arrow import arange
 from columnar_kafka.schema import KAFKA_COLUMN
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class KafkaColumn:
         rows = batch.num_rows
         parts = {
             "segment": pa.repeat(segment, rows),
-            "row": pa.arange(0, rows).cast(pa.int32()),
+            "row": arange(0, rows).cast(pa.int32()),
             "key": keys,
             "timestamp": timestamps,
             "headers": headers,

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
+from columnar_kafka.columns import older_arrow
 from columnar_kafka.schema.families import family
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "can_be_joined",
     "fill_hidden_nulls",
     "fill_hidden_nulls_in_table",
+    "map_entries",
     "offsets",
     "one_array",
     "regroup",
@@ -53,14 +55,18 @@ def unencoded(array: pa.Array) -> pa.Array:
             len(array),
             [None],
             offset=array.offset,
-            children=[ends, pa.arange(0, len(values))],
+            children=[ends, older_arrow.arange(0, len(values))],
         )
         return values.take(pc.run_end_decode(runs))
     return _large(array) if types.is_string_view(arrow) or types.is_binary_view(arrow) else array
 
 
 def _large(array: pa.Array) -> pa.Array:
-    return array.cast(_LARGE.get(array.type, array.type))
+    to = _LARGE.get(array.type, array.type)
+    try:
+        return array.cast(to)
+    except pa.ArrowNotImplementedError:  # views, up to pyarrow 17
+        return pa.array(array.to_pylist(), to)
 
 
 def as_lists(array: pa.Array) -> pa.Array:
@@ -99,7 +105,7 @@ def offsets(lists: pa.Array, to: pa.DataType) -> pa.Array:
 def repeat(value: Any, arrow: pa.DataType, count: int) -> pa.Array:
     """Return `count` times a value or null."""
     # Unlike pyarrow's nulls and repeat, this puts no nulls in the required fields of a null record.
-    return pa.array([value], type=arrow).take(pa.repeat(0, count))
+    return older_arrow.array([value], type=arrow).take(pa.repeat(0, count))
 
 
 def take(values: pa.ChunkedArray, indices: pa.Array) -> pa.ChunkedArray:
@@ -187,9 +193,13 @@ def fill_hidden_nulls(
         return _filled_list(array, to.type, keeps_nulls=keeps_nulls)
     if types.is_dictionary(array.type) and not types.is_dictionary(to.type):
         array = array.dictionary_decode().cast(to.type)
-    if keeps_nulls or not _has_zero(to.type):
-        return array
-    return array.fill_null(_zero(to.type)).cast(to.type)  # fill_null widens narrow decimals
+    return array if keeps_nulls or not _has_zero(to.type) else _filled_leaf(array, to.type)
+
+
+def _filled_leaf(array: pa.Array, to: pa.DataType) -> pa.Array:
+    if types.is_float16(to):  # whose nulls pyarrow up to 20 cannot fill
+        return array.view(pa.uint16()).fill_null(0).view(to)
+    return array.fill_null(_zero(to)).cast(to)  # fill_null widens narrow decimals
 
 
 def _filled_struct(
@@ -234,7 +244,7 @@ def _filled_fixed(
     items = array.values.slice(array.offset * to.list_size, len(array) * to.list_size)
     below = _either(hidden, nulls)
     if below is not None:
-        below = below.take(pc.divide(pa.arange(0, len(items)), to.list_size))
+        below = below.take(pc.divide(older_arrow.arange(0, len(items)), to.list_size))
     full = fill_hidden_nulls(items, to.value_field, below)
     is_same = keeps_nulls and array.type.equals(to) and full is items
     if is_same and (to.value_field.nullable or len(items) == len(array.values)):
@@ -253,8 +263,25 @@ def _filled_list(array: pa.Array, to: pa.DataType, *, keeps_nulls: bool) -> pa.A
         full = fill_hidden_nulls(items, to.value_field)
     if keeps_nulls and array.type.equals(to) and full is items:
         return array
+    if types.is_map(to):
+        full = map_entries(full)
     buffers = [validity if keeps_nulls else None, ends]
     return pa.Array.from_buffers(to, len(array), buffers, offset=array.offset, children=[full])
+
+
+def map_entries(entries: pa.StructArray) -> pa.StructArray:
+    """Return structs of key and value that can become a map.
+
+    pyarrow up to 25 ends the process where keys have nulls, or nobody has counted them.
+
+    Raises:
+        pa.ArrowInvalid: a key is null.
+    """
+    keys = entries.field(0)
+    if keys.null_count:
+        raise pa.ArrowInvalid("a key of a map is null")
+    children = [keys, entries.field(1)]
+    return pa.Array.from_buffers(entries.type, len(entries), [None], children=children)
 
 
 def _either(one: pa.BooleanArray | None, other: pa.BooleanArray | None) -> pa.BooleanArray | None:

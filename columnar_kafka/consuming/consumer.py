@@ -6,7 +6,7 @@ import math
 import time
 from functools import partial
 from operator import index
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 import pyarrow as pa
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     import pyarrow.compute as pc
     from confluent_kafka import KafkaException, TopicPartition
+    from typing_extensions import Self
 
     from columnar_kafka.broker.base import ConsumerBroker
     from columnar_kafka.consuming.arrow_output import ArrowOutput

@@ -30,6 +30,7 @@ from columnar_kafka.consuming.open_segment import OpenSegment
 from columnar_kafka.consuming.poller import PLAIN_TOGETHER, Poller
 from columnar_kafka.consuming.start_positions import StartPositions
 from columnar_kafka.consuming.turn import Turn
+from columnar_kafka.deadline import deadline_after
 from columnar_kafka.errors import ColumnarError, SegmentError
 from columnar_kafka.message import Message, event_error, plain_message
 from columnar_kafka.offsets import Partition, key_of
@@ -214,7 +215,7 @@ class Feed:
             self.after_serving()
             for message in self.buffer.ready.left:  # in one step: see `handout`
                 return [message]
-        deadline = now + timeout if timeout >= 0 else float("inf")
+        deadline = deadline_after(timeout, now)
         self.poller.serve_if_due()
         self.after_serving()  # nothing is lost by what it raises
         is_over = False
@@ -356,7 +357,7 @@ class Feed:
                 (it stays, for `next`).
             SegmentError: the segment cannot be read; the next call goes on after it.
         """
-        deadline = self.clock() + timeout if timeout >= 0 else float("inf")
+        deadline = deadline_after(timeout, self.clock())
         self.poller.serve_if_due()
         self.after_serving()
         is_over = False

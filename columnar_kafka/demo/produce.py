@@ -24,7 +24,7 @@ def produce(
     reports, wire = send.Reports(), send.Wire()
     encode = COLUMNAR.encoder()
     with COLUMNAR.producer({"bootstrap.servers": bootstrap_servers} | wire.config) as producer:
-        producer.set_schema(topic, records.avro_schema())  # type: ignore[attr-defined]
+        producer.set_schema(topic, records.avro_schema())
         for part in records.iterate(table):
             advance(send.send(producer, topic, part, encode=encode, reports=reports))
         send.flush(producer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
@@ -70,7 +71,12 @@ class LocalFiles:
             self.sync_folder(folder.parent)
 
     def sync_folder(self, folder: Path) -> None:
-        """Make created, linked and removed names of a folder survive a crash of the machine."""
+        """Make created, linked and removed names of a folder survive a crash of the machine.
+
+        Windows opens no folder; there the file system's own journal has to do.
+        """
+        if sys.platform == "win32":
+            return
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -49,7 +50,8 @@ class EmbeddedKafka(KafkaServers):
             raise RuntimeError("this EmbeddedKafka was started before")
         # The child ends at the end of its stdin, so it needs no guard: see mock.py.
         self._process = subprocess.Popen(
-            [sys.executable, "-P", str(_MOCK), str(self._count)],
+            [sys.executable, str(_MOCK), str(self._count)],
+            env=os.environ | {"PYTHONSAFEPATH": "1"},  # do not import its neighbours
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

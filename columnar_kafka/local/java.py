@@ -6,13 +6,14 @@ that a machine needs. The cache is `COLUMNAR_KAFKA_CACHE`, or the user's cache f
 
 from __future__ import annotations
 
-import fcntl
 import importlib.util
 import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,8 +22,14 @@ import platformdirs
 
 from columnar_kafka.local.process import GuardedProcess, tail
 
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TextIO
 
 OLDEST_JAVA = 17
 KAFKA_VERSION = "4.3.1"
@@ -137,10 +144,24 @@ def once(name: str, make: Callable[[Path], None]) -> Path:
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     with Path(target.parent, f".{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel lets go of it when this process ends
+        _wait_for_lock(lock)  # the system lets go of it when this process ends
         if not target.exists():
             _make(target, make)
     return target
+
+
+if sys.platform == "win32":
+
+    def _wait_for_lock(file: TextIO) -> None:
+        while True:
+            with suppress(OSError):  # it has waited for ten seconds
+                msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
+                return
+
+else:
+
+    def _wait_for_lock(file: TextIO) -> None:
+        fcntl.flock(file, fcntl.LOCK_EX)
 
 
 def _make(target: Path, make: Callable[[Path], None]) -> None:

@@ -29,7 +29,8 @@ def main(brokers: int) -> None:
     if not cluster:
         sys.exit(f"librdkafka has no mock cluster for us: {reason.value.decode()}")
     # Admin calls go to the controller; without one each would wait for its whole timeout.
-    librdkafka.rd_kafka_mock_set_controller_id(cluster, 1)
+    if hasattr(librdkafka, "rd_kafka_mock_set_controller_id"):  # since 2.15.1
+        librdkafka.rd_kafka_mock_set_controller_id(ctypes.c_void_p(cluster), 1)
     _answer(librdkafka.rd_kafka_mock_cluster_bootstraps(cluster).decode())
     for line in sys.stdin:
         name, partitions = line.split()
@@ -51,7 +52,6 @@ def _librdkafka() -> ctypes.CDLL:
         (library.rd_kafka_err2str, text, [number]),
         (library.rd_kafka_mock_cluster_new, pointer, [pointer, number]),
         (library.rd_kafka_mock_cluster_bootstraps, text, [pointer]),
-        (library.rd_kafka_mock_set_controller_id, None, [pointer, ctypes.c_int32]),
         (library.rd_kafka_mock_topic_create, number, [pointer, text, number, number]),
     ]
     for function, result, arguments in signatures:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from columnar_kafka import lifecycle, native
 from columnar_kafka.broker.client_classes import StockProducer, traced
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from confluent_kafka import TopicPartition
+    from typing_extensions import Self
 
     from columnar_kafka.broker.base import ProducerBroker
     from columnar_kafka.native._core import OpenBatches

@@ -9,7 +9,6 @@ import logging
 import threading
 import time
 from contextlib import suppress
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -36,6 +35,29 @@ _LOOKUP_TIMEOUT: Final = 1.0
 _PROGRESS_WAIT: Final = 0.01
 
 
+class _Signal:
+    """Wakes a thread that waits for it; of several, one.
+
+    A signal handler may set it, also one that has interrupted its use, and may raise: no other
+    exception comes of that, as it does from Event and Condition. Every wait ends in time, which
+    SimpleQueue's `get` does not: when another thread is faster, it may wait for ever.
+    """
+
+    def __init__(self) -> None:
+        self._unset = threading.Lock()
+        self._unset.acquire()
+
+    def set(self) -> None:
+        """End a wait, or the next one. Never blocks."""
+        if self._unset.locked():
+            with suppress(RuntimeError):  # another thread was faster
+                self._unset.release()
+
+    def wait(self, timeout: float) -> None:
+        """Wait until it is set, at most `timeout` seconds; it is unset then."""
+        self._unset.acquire(timeout=timeout)
+
+
 class Sender:
     """Moves records from the queue to librdkafka. One thread runs it; any may `wake` it."""
 
@@ -56,6 +78,8 @@ class Sender:
         `partitions_known` is called with a topic and its number of partitions, after the records
         that waited for it are in their batches.
         """
+        self._wakeup = _Signal()
+        self._progress = _Signal()
         self._queue = queue
         self._accumulator = accumulator
         self._delivery = delivery
@@ -68,15 +92,10 @@ class Sender:
             queue=queue,
             message_timeout=message_timeout,
             wall_ms=wall_ms,
-            progressed=self._progressed,
+            progressed=self._progress.set,
         )
         self._clock = clock
         self._partitions_known = partitions_known
-        # Unlike an Event or a Condition, these may be used by a signal handler that has
-        # interrupted their use, and raise nothing but what the handler raises.
-        self._wakeup: SimpleQueue[None] = SimpleQueue()
-        self._wakeup_pending = False
-        self._progress: SimpleQueue[None] = SimpleQueue()
         self.step = threading.Lock()
         """Held while the thread converts, encodes and sends: not a moment to fork in."""
         self._flushing = False
@@ -98,9 +117,7 @@ class Sender:
 
     def wake(self) -> None:
         """Make the thread look for work soon. Never blocks."""
-        if not self._wakeup_pending:
-            self._wakeup_pending = True
-            self._wakeup.put(None)
+        self._wakeup.set()
 
     def collect(self) -> int:
         """Handle the acknowledgements that librdkafka has delivered; return how many there were."""
@@ -142,24 +159,17 @@ class Sender:
 
         If several threads wait, only one of them is woken.
         """
-        with suppress(Empty):
-            self._progress.get(timeout=min(timeout, _PROGRESS_WAIT))
-
-    def _progressed(self) -> None:
-        if self._progress.empty():
-            self._progress.put(None)
+        self._progress.wait(min(timeout, _PROGRESS_WAIT))
 
     def _run(self) -> None:
         while not self._stopping:
-            self._wakeup_pending = False
             try:
                 wait = self.run_once(self._clock())
             except Exception:  # noqa: BLE001 - the thread must outlive whatever one batch did to it
                 _log.exception("columnar-kafka's sender failed; it goes on")
                 wait = _FAILURE_WAIT
-            self._progressed()
-            with suppress(Empty):
-                self._wakeup.get(timeout=max(0.0, min(wait, threading.TIMEOUT_MAX)))
+            self._progress.set()
+            self._wakeup.wait(max(0.0, min(wait, threading.TIMEOUT_MAX)))
 
     def run_once(self, now: float) -> float:
         """Do all work that is due at `now`; return the seconds until there may be more."""

@@ -73,7 +73,7 @@ def read(schema: str | Mapping[str, Any] | list[Any]) -> AvroSchema:
     record = _record_of(_expand(schema))
     reader = _Reader()
     try:
-        arrow = pa.schema(list(reader.record(record, "").fields))
+        arrow = pa.schema(list(reader.record(record, "")))
     except RecursionError as error:
         raise SchemaError(
             f"the Avro schema is nested deeper than the {MAX_NESTING} levels of a Parquet file"

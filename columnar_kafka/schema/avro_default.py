@@ -117,7 +117,7 @@ def _bytes(avro: Mapping[str, Any], value: Any) -> bytes | decimal.Decimal:
     _check(len(data) == avro.get("size", len(data)))
     if not is_decimal(avro):
         return data
-    unscaled = int.from_bytes(data, signed=True)
+    unscaled = int.from_bytes(data, "big", signed=True)
     digits = tuple(map(int, str(abs(unscaled))))
     _check(len(digits) <= avro["precision"])
     # Built from its parts, because arithmetic would round it to the context's precision.

@@ -19,10 +19,19 @@ from columnar_kafka.columns.layouts import fill_hidden_nulls_in_table
 from columnar_kafka.config import METADATA_MEMBERS, DecodeLimits
 from columnar_kafka.errors import SchemaError, SegmentError
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, fingerprint
+from columnar_kafka.segment.declared_types import (
+    declared_schema,
+    file_with_lists,
+    needs_help,
+    projected,
+    with_declared_types,
+    younger_types,
+)
 from columnar_kafka.segment.headers import ROWS_HEADER, SCHEMA_HEADER, SegmentHeader, check_value
 from columnar_kafka.segment.parquet.page_walk import (
     check_arrow_schema,
     check_decoded,
+    check_depth,
     exceeds,
     footer_bytes,
     max_list_elements,
@@ -132,9 +141,10 @@ class _InlineFile:
         self._data = bytes(value)  # copies only what is not bytes
         self._limits = limits
         self._rows = header.rows
-        elements = max_list_elements(self._data, limits)
+        self._elements = max_list_elements(self._data, limits)
         check_arrow_schema(self._data, limits)
-        self._file = self._parquet_file(thrift_container_size_limit=elements)
+        check_depth(self._data)
+        self._file = self._parquet_file(thrift_container_size_limit=self._elements)
         self._decoded_size: DecodedSize | None = None
         header.check_footer(self._file.metadata.metadata)
         if self._file.metadata.num_rows != header.rows:
@@ -144,6 +154,9 @@ class _InlineFile:
             )
         self.schema = self._file.schema_arrow
         _check_columns(self.schema)
+        self._needs_help = needs_help(self.schema)
+        if self._needs_help:
+            self.schema = declared_schema(footer_bytes(self._data), self.schema)
         actual = _fingerprint(self.schema)
         if actual != header.schema:
             raise SegmentError(
@@ -165,7 +178,7 @@ class _InlineFile:
             if self._decoded_size is None:
                 self._decoded_size = walk(self._data, self._file, self._limits)
             size = self._decoded_size
-            if size.dictionaries:
+            if size.dictionaries or self._needs_help:
                 table = self._read_dictionaries(names, size, encoded=encoded)
             else:
                 table = self._file.read(columns=names, use_threads=self._fits(size))
@@ -190,10 +203,7 @@ class _InlineFile:
         Arrow's reader, which cannot read nested dictionaries of several row groups at once. With
         `encoded`, dictionaries whose values repeat are kept.
         """
-        schema = self.schema
-        if names is not None:
-            schema = self._file.read_row_groups([], columns=names).schema
-        metadata = self._file.metadata
+        metadata = self._metadata_with_lists() if self._needs_help else self._file.metadata
         file = self._parquet_file(metadata=metadata, read_dictionary=size.dictionaries)
         use_threads = self._fits(size)
         tables = [
@@ -202,10 +212,18 @@ class _InlineFile:
         ]
         for table in tables:
             table.validate(full=True)
+        schema = self.schema if names is None else projected(self.schema, tables[0].schema)
+        if self._needs_help:
+            tables = [with_declared_types(table, schema) for table in tables]
         _check_expanded(tables, size.nbytes, self._limits)
         if encoded:
             schema = _with_dictionaries(schema, tables)
         return pa.concat_tables([fill_hidden_nulls_in_table(table, schema) for table in tables])
+
+    def _metadata_with_lists(self) -> pq.FileMetaData:
+        file = file_with_lists(footer_bytes(self._data))
+        limit = self._elements
+        return pq.ParquetFile(pa.BufferReader(file), thrift_container_size_limit=limit).metadata
 
 
 def _with_dictionaries(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Schema:
@@ -263,7 +281,7 @@ def _as_segment_errors(schema: pa.Schema | None = None) -> Iterator[None]:
 
 def undecodable(error: BaseException) -> str:
     """Return the text for an exception of pyarrow's."""
-    return f"cannot be decoded: {type(error).__name__}: {error}"
+    return f"cannot be decoded: {type(error).__name__}: {error}{younger_types(error)}"
 
 
 def _schema_trouble(schema: pa.Schema | None) -> str:
@@ -280,10 +298,11 @@ def _fingerprint(schema: pa.Schema) -> str:
     try:
         return fingerprint(schema)
     except SchemaError as error:
-        raise SegmentError(
-            f"{error.reason}: its producer has to store another type; "
+        otherwise = (
+            ": its producer has to store another type; "
             "with fetch.raw.bytes=true the consumer hands out the file as it is"
-        ) from None
+        )
+        raise SegmentError(f"{error.reason}{younger_types(error) or otherwise}") from None
 
 
 def _check_columns(schema: pa.Schema) -> None:

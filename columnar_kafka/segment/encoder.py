@@ -9,9 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from columnar_kafka.columns.older_arrow import HAS_PAGE_ROWS
 from columnar_kafka.position import MAX_ROWS
 from columnar_kafka.schema import KAFKA_COLUMN
 from columnar_kafka.schema.families import family
+from columnar_kafka.segment.declared_types import cannot_be_written, with_sizes, without_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,6 +32,10 @@ _STATISTICS_BYTES: Final = 64
 # vectorised reader, Trino, duckdb and polars.
 _NUMBERS: Final = ("PLAIN", "DELTA_BINARY_PACKED")
 _STRINGS: Final = ("PLAIN", "DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY")
+
+
+# Pages end by size only: readers look at every page.
+_PAGES: Final = {"max_rows_per_page": MAX_ROWS} if HAS_PAGE_ROWS else {}
 
 
 class Encoder(Protocol):
@@ -62,6 +68,13 @@ class ParquetEncoder:
     def _write(
         self, batch: pa.RecordBatch, choices: Mapping[str, str], footer: Mapping[str, str]
     ) -> pa.Buffer:
+        if not cannot_be_written(batch.schema):
+            return self._write_columns(batch, choices, footer)
+        return with_sizes(self._write_columns(without_sizes(batch), choices, footer), batch.schema)
+
+    def _write_columns(
+        self, batch: pa.RecordBatch, choices: Mapping[str, str], footer: Mapping[str, str]
+    ) -> pa.Buffer:
         sink = pa.BufferOutputStream(pa.system_memory_pool())  # as `Block.concat`
         long = {
             path for i, field in enumerate(batch.schema) for path in _long(batch[i], field.name)
@@ -75,7 +88,7 @@ class ParquetEncoder:
             or None,
             write_statistics=[p for p in choices if p not in long and _wants_statistics(p)],
             write_page_checksum=True,
-            max_rows_per_page=MAX_ROWS,  # pages end by size only: readers look at every page
+            **_PAGES,
         ) as writer:
             writer.write_batch(batch, row_group_size=max(1, batch.num_rows))
             writer.add_key_value_metadata(dict(footer))

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from columnar_kafka import position
-from columnar_kafka.columns.columns_to_rows import DictionaryValues, dictionary_values, to_rows
+from columnar_kafka.columns.columns_to_rows import (
+    DictionaryValues,
+    dictionary_values,
+    has_map,
+    to_rows,
+)
 from columnar_kafka.columns.kafka_column import RecordHeaders, read_headers
 from columnar_kafka.errors import SchemaError, SegmentError
 from columnar_kafka.schema import KAFKA_COLUMN
@@ -242,7 +247,7 @@ def _check_records(table: pa.Table) -> None:
     """Refuse a table that has a record no dict can hold, before any record is handed out."""
     for field in table.schema:
         _check_names(field.type, field.name)
-    with_maps = [field.name for field in table.schema if _has_map(field.type)]
+    with_maps = [field.name for field in table.schema if has_map(field.type)]
     if with_maps:
         for batch, texts in _slices(table.select(with_maps)):
             to_rows(batch, texts)
@@ -261,12 +266,6 @@ def _check_names(arrow: pa.DataType, path: str) -> None:
             repeated = f"{path}.{name}"
             raise SegmentError(f"field {repeated!r} occurs {counts[name]} times; {_NO_DICT}")
         _check_names(field.type, f"{path}.{name}")
-
-
-def _has_map(arrow: pa.DataType) -> bool:
-    return pa.types.is_map(arrow) or any(
-        _has_map(arrow.field(i).type) for i in range(arrow.num_fields)
-    )
 
 
 def _slices(table: pa.Table) -> Iterator[tuple[pa.RecordBatch, DictionaryValues]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from columnar_kafka import lifecycle
 from columnar_kafka.consuming.consumer import Consumer
@@ -18,6 +18,7 @@ from columnar_kafka.testing.producer import ProducerOnMemory, RoundRobinPartitio
 if TYPE_CHECKING:
     import confluent_kafka
     from confluent_kafka import KafkaError
+    from typing_extensions import Self
 
     from columnar_kafka.broker.base import ConsumerBroker, ProducerBroker
     from columnar_kafka.message import Message

@@ -6,8 +6,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import ConsumerGroupState, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka import ConsumerGroupState, IsolationLevel, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, OffsetSpec
 from consumers import ON_KAFKA, on_kafka, outcome, until
 from support import eventually
 
@@ -591,6 +591,14 @@ def test_what_was_committed_and_is_gone_is_where_a_new_group_begins(make) -> Non
     assert make.index(topic, low) == 6
 
 
+def committed_end(servers: str, topic: str) -> int:
+    """Return the end of a topic's only partition, as readers of committed records see it."""
+    asked = {TopicPartition(topic, 0): OffsetSpec.latest()}
+    admin = AdminClient({"bootstrap.servers": servers})
+    [found] = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED).values()
+    return int(found.result(20).offset)
+
+
 def test_a_transactions_records_come_when_it_is_committed(make) -> None:
     """The marker at its end takes an offset that no record has."""
     topic, consumer = topic_of(make, 0), make(enable__partition__eof=True)
@@ -599,6 +607,7 @@ def test_a_transactions_records_come_when_it_is_committed(make) -> None:
     producer.begin_transaction()
     producer.produce(topic, b"0", partition=0)
     producer.commit_transaction(20)
+    eventually(lambda: committed_end(make.servers, topic) == 2)  # the call may return before
     make.ends[topic, 0] = 2
     make.places[topic, 0] = [(1 << 20) - 1 if make.of.unwraps else 0]
     consumer.assign([make.place(topic, 0)])

@@ -10,7 +10,7 @@ import textwrap
 import threading
 import time
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -22,6 +22,8 @@ from columnar_kafka import Consumer, Producer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from typing_extensions import Self
 
 pytestmark = pytest.mark.kafka
 

@@ -97,7 +97,7 @@ AVRO = {
 
 
 def every_avro(n: int) -> dict[str, Any]:
-    at = dt.datetime(2013, 1, 1, 5, 15, 0, 123_000 * n, tzinfo=dt.UTC)
+    at = dt.datetime(2013, 1, 1, 5, 15, 0, 123_000 * n, tzinfo=dt.timezone.utc)
     return {
         "boolean": n == 1,
         "int": (2**31 - 1) * (-1) ** n,
@@ -152,8 +152,9 @@ ARROW = pa.schema(
         ("duration_ms", pa.duration("ms")),
         ("duration_us", pa.duration("us")),
         ("duration_ns", pa.duration("ns")),
-        ("decimal32", pa.decimal32(9, 2)),
-        ("decimal64", pa.decimal64(18, 2)),
+        # pyarrow 17 and 18, which do not have these types, cannot read the segment either.
+        ("decimal32", getattr(pa, "decimal32", pa.decimal128)(9, 2)),
+        ("decimal64", getattr(pa, "decimal64", pa.decimal128)(18, 2)),
         ("decimal128", pa.decimal128(38, 10)),
         ("decimal256", pa.decimal256(76, 0)),
         ("string", pa.string()),
@@ -215,7 +216,7 @@ def every_time(*, least: bool) -> dict[str, Any]:
         row[name] = dt.time(0) if least else dt.time(23, 59, 59)
     row["timestamp_ns"] = at
     for name in ("timestamp_ms_utc", "timestamp_us_berlin"):
-        row[name] = at.replace(tzinfo=dt.UTC)
+        row[name] = at.replace(tzinfo=dt.timezone.utc)
     for unit in ("s", "ms", "us", "ns"):
         row[f"duration_{unit}"] = dt.timedelta(days=-1 if least else 365)
     return row

@@ -15,6 +15,9 @@ from neutral import plain_rows
 
 HERE = Path(__file__).parent
 NAMES = sorted(path.stem for path in HERE.glob("*.parquet"))
+HAS_ITS_TYPES = [each for each in NAMES if each != "arrow" or hasattr(pa, "decimal32")]
+# A null in place of a fixed-size list: its footer can be read before.
+DECODABLE = [each for each in NAMES if each != "arrow" or int(pa.__version__.split(".")[0]) >= 26]
 
 
 def golden(name: str) -> tuple[bytes, dict[str, Any]]:
@@ -49,7 +52,7 @@ def test_the_checksum_in_the_headers_is_the_values(name: str) -> None:
     assert dict(meaning["headers"])["columnar.crc32"] == str(zlib.crc32(data))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", HAS_ITS_TYPES)
 def test_the_footer_repeats_the_other_headers(name: str) -> None:
     data, meaning = golden(name)
     found = pq.read_metadata(pa.BufferReader(data)).metadata
@@ -65,13 +68,13 @@ def test_the_fingerprint_is_the_canonical_texts(name: str) -> None:
     assert dict(meaning["headers"])["columnar.schema"] == digest
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", DECODABLE)
 def test_the_users_columns_hold_the_rows(name: str) -> None:
     data, meaning = golden(name)
     assert plain_rows(without_kafka(read(data))) == meaning["rows"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", DECODABLE)
 def test_the_kafka_column_holds_each_records_identity_key_time_and_headers(name: str) -> None:
     data, meaning = golden(name)
     headers = dict(meaning["headers"])
@@ -98,7 +101,7 @@ def test_the_kafka_column_holds_each_records_identity_key_time_and_headers(name:
         assert "_kafka" not in table.schema.names
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", HAS_ITS_TYPES)
 def test_rows_and_times_are_what_the_headers_say(name: str) -> None:
     data, meaning = golden(name)
     headers = dict(meaning["headers"])
@@ -109,7 +112,7 @@ def test_rows_and_times_are_what_the_headers_say(name: str) -> None:
     assert int(headers["columnar.timestamp.min"]) <= min(times)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", HAS_ITS_TYPES)
 def test_each_column_is_compressed_as_it_says(name: str) -> None:
     data, meaning = golden(name)
     group = pq.read_metadata(pa.BufferReader(data)).row_group(0)
@@ -118,7 +121,7 @@ def test_each_column_is_compressed_as_it_says(name: str) -> None:
     assert found == {codec}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", HAS_ITS_TYPES)
 def test_pages_have_checksums(name: str) -> None:
     """A flipped bit in the last data page is found, though the codec may not notice it."""
     data, _ = golden(name)
@@ -131,7 +134,7 @@ def test_pages_have_checksums(name: str) -> None:
         read(bytes(damaged))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", HAS_ITS_TYPES)
 def test_there_are_no_field_ids(name: str) -> None:
     data, _ = golden(name)
     schema = str(pq.ParquetFile(pa.BufferReader(data)).schema)

@@ -7,13 +7,15 @@ import signal
 import subprocess
 import sys
 import textwrap
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import pytest
 from reading import numbers
 from support import WITHOUT_PANDAS
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from columnar_kafka.local import EmbeddedKafka
 
 NOBODY = "127.0.0.1:1"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import select
 import signal
 import subprocess
@@ -12,13 +13,16 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from typing_extensions import Self
+
+Job = TypeVar("Job")
 _HANGS_AFTER, _HANGS_FACTOR = 20.0, 10.0
 
 
@@ -153,6 +157,13 @@ def first_failure(events: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
         elif "broken" in event:
             raise RuntimeError(event["broken"])
     return found
+
+
+def drain(jobs: queue.SimpleQueue[Job]) -> Iterator[Job]:
+    """Yield jobs until there are none; several threads may."""
+    with suppress(queue.Empty):
+        while True:
+            yield jobs.get_nowait()
 
 
 def in_threads(work: Callable[[int], None], count: int) -> None:

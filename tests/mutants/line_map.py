@@ -12,7 +12,7 @@ import threading
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from jobs import Server, Test, in_threads, say
+from jobs import Server, Test, drain, in_threads, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,11 +66,7 @@ class Map:
             copy = workers / f"map-{number}"
             shutil.copytree(tree, copy)
             with Server(copy, self.paths, self._files) as tests:
-                while True:
-                    try:
-                        file, needs, key = todo.get_nowait()
-                    except queue.Empty:
-                        return
+                for file, needs, key in drain(todo):
                     entry = self._run(tests, copy, file, needs) | {"key": key}
                     with lock, self._path.open("a") as output:
                         output.write(json.dumps(entry) + "\n")
@@ -120,14 +116,19 @@ class Map:
     def tests_of(self, mutant: Mutant) -> list[Test]:
         """Return the tests that can see a mutant, in the order in which to run them.
 
-        A line that no test runs within pytest's own process is run by children, or by an import:
-        then those of the unit that run anything of its file.
+        A line that no test runs within pytest's own process is run by children: then those that
+        run anything of its file. One that an import runs may be seen without running anything, as
+        a signature's default is: then those of its room too.
         """
-        bit = 1 << mutant.line
+        bit, is_imported = 1 << mutant.line, self.is_imported(mutant)
         room = f"tests/unit/{mutant.file.split('/')[1].removesuffix('.py')}"
         chosen = [test for test in self.tests.values() if test.lines.get(mutant.file, 0) & bit]
-        if not chosen or self.is_imported(mutant):
-            chosen = [test for test in self.tests.values() if test.lines.get(mutant.file)]
+        if not chosen or is_imported:
+            chosen = [
+                test
+                for test in self.tests.values()
+                if test.lines.get(mutant.file) or (is_imported and room in test.file)
+            ]
         order = {name: number for number, name in enumerate(self.tests)}
 
         def rank(test: Test) -> tuple[Any, ...]:

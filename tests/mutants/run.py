@@ -30,7 +30,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
-from jobs import in_threads, say
+from jobs import drain, in_threads, say
 from line_map import PACKAGE, Map
 from operators import Mutant, code_lines, mutants_of
 from worker import KILLED, Worker
@@ -105,8 +105,9 @@ def main() -> None:
     files = largest_files()
     mutants = draw(files, options.count, options.seed)
     if options.only_survivors_of:
-        killed = killed_in(read(options.only_survivors_of))
-        mutants = [mutant for mutant in mutants if mutant.id not in killed]
+        earlier = read(options.only_survivors_of)
+        survivors = earlier.keys() - killed_in(earlier)
+        mutants = [mutant for mutant in mutants if mutant.id in survivors]
     done = read(options.results) if options.results.exists() else {}
     todo: queue.SimpleQueue[Mutant] = queue.SimpleQueue()
     for mutant in mutants:
@@ -156,11 +157,7 @@ def try_all(
         worker = Worker(copy, tree, tests, options.budget)
         try:
             worker.begin()
-            while True:
-                try:
-                    mutant = todo.get_nowait()
-                except queue.Empty:
-                    return
+            for mutant in drain(todo):
                 result = worker.try_mutant(mutant)
                 with lock, options.results.open("a") as output:
                     output.write(json.dumps(result) + "\n")

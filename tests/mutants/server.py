@@ -27,7 +27,6 @@ JOBS, EVENTS = "MUTANTS_JOBS", "MUTANTS_EVENTS"
 COVER = "MUTANTS_COVER"
 """Environment variable with the files whose lines are recorded for each test, as JSON; or unset."""
 _SERVERS = {"kafka", "kafka_cluster", "spark"}
-_SPARK_FILES = ("test_spark.py", "test_local_spark.py", "test_demo.py", "test_docs.py")
 _SUMMARY = 300
 _coverage: Any = None
 
@@ -72,13 +71,15 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
 
 def _needs(item: Any) -> str:
     """Say which servers a test starts: none, a Kafka, or a Spark."""
+    from support import SPARK_TESTS  # noqa: PLC0415 - after coverage has begun
+
     fixtures = item._fixtureinfo.name2fixturedefs
     started = {
         name
         for name in _SERVERS & fixtures.keys()
         if fixtures[name][-1].baseid == "tests"  # a test file's own `kafka` is a FakeKafka
     }
-    if "spark" in started or item.path.name in _SPARK_FILES:
+    if "spark" in started or any(each in item.nodeid for each in SPARK_TESTS):
         return "spark"
     return "kafka" if started or "integration" in item.path.parts else ""
 

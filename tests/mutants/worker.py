@@ -41,7 +41,8 @@ class Worker:
     def try_mutant(self, mutant: Mutant) -> dict[str, Any]:
         """Return a line of the results."""
         begun = time.monotonic()
-        tests = within(self._map.tests_of(mutant), self._budget)
+        all_tests = self._map.tests_of(mutant)
+        tests = within(all_tests, self._budget)
         usual = sum(test.seconds for test in tests)
         with self._mutated(mutant) as path:
             outcome: dict[str, Any] | None = None
@@ -62,7 +63,7 @@ class Worker:
             "before": mutant.before.strip(),
             "after": mutant.after.strip(),
             "tests": len(tests),
-            "of": len(self._map.tests_of(mutant)),
+            "of": len(all_tests),
             "usual_seconds": round(usual, 1),
             "seconds": round(time.monotonic() - begun, 1),
         } | outcome
@@ -95,7 +96,8 @@ class Worker:
         cheap = [test for test in tests if test.seconds < _CHEAP]
         files = list(dict.fromkeys(test.file for test in cheap))
         outcome: dict[str, Any] = {"outcome": "survived"}
-        for batch in (files[:3], files[3:12], sorted({test.file for test in tests})):
+        rest = sorted({test.file for test in tests} - set(files[:12]))
+        for batch in (files[:3], files[3:12], rest):
             if not batch:
                 continue
             chosen = [test for test in tests if test.file in batch]

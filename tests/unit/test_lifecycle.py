@@ -233,7 +233,11 @@ os._exit(0)
 
 def test_a_client_that_is_destroyed_in_a_fork_keeps_no_other_from_being_abandoned() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", FORKED], check=False, capture_output=True, timeout=60, text=True
+        [sys.executable, "-Wignore:This process", "-c", FORKED],
+        check=False,
+        capture_output=True,
+        timeout=60,
+        text=True,
     )
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -312,4 +312,4 @@ def _matching(table: pa.Table, condition: pc.Expression) -> pa.Array:
         mask = acero.Declaration.from_sequence([source, project]).to_table(use_threads=False)["it"]
     except (pa.ArrowException, UnicodeDecodeError) as error:  # which shows the bytes it failed on
         raise SchemaError(f"the filter {condition} fails: {error}") from error
-    return pc.indices_nonzero(mask)
+    return pc.indices_nonzero(one_array(mask))  # up to pyarrow 25 no chunk ends the process

@@ -15,6 +15,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError
 from columnar_kafka import position
 from columnar_kafka.columns.kafka_column import HEADERS, TIMESTAMP, header_array
 from columnar_kafka.columns.layouts import fill_hidden_nulls, fill_hidden_nulls_in_table, one_array
+from columnar_kafka.columns.older_arrow import arange
 from columnar_kafka.consuming.arrow.projection import LOCATION_FIELDS, SelectedRows
 from columnar_kafka.consuming.arrow.pruning import can_skip
 from columnar_kafka.consuming.kafka_message import address_of
@@ -104,7 +105,7 @@ class _SegmentColumns:
         self._members: dict[str, pa.Array] = {
             "topic": pa.repeat(segment.topic, rows),
             "partition": pa.repeat(pa.scalar(segment.partition, pa.int32()), rows),
-            "offset": pa.arange(first, first + rows),
+            "offset": arange(first, first + rows),
         }
 
     def table(self, plan: ReadPlan) -> pa.Table:

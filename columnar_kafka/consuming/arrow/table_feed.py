@@ -20,6 +20,7 @@ from columnar_kafka.consuming.feed import never_cancelled
 from columnar_kafka.consuming.handout import Found, Progress
 from columnar_kafka.consuming.kafka_message import address_of, offset_of, partition_of
 from columnar_kafka.consuming.open_segment import OpenSegment
+from columnar_kafka.deadline import deadline_after
 from columnar_kafka.errors import ColumnarError, RowError, SegmentError
 from columnar_kafka.message import event_error
 from columnar_kafka.segment.headers import SCHEMA_HEADER, SCHEMA_ID_HEADER, is_segment
@@ -128,7 +129,7 @@ class TableFeed:
         * SchemaError: it does not have the columns that are asked for. Only this one stays.
         """
         clock = self._feed.clock
-        deadline = clock() + timeout if timeout >= 0 else float("inf")
+        deadline = deadline_after(timeout, clock())
         with self._lock:
             self._buffer.put_back()
         more = 0

@@ -8,11 +8,17 @@ An expression is put together from fields, as Thrift's compact protocol has them
 with one byte: how much its id exceeds the last one's, and its type. Lengths and counts are spelled
 out, so a longer list or text does not match. No value's encoding begins another's, so a match ends
 where the struct does.
+
+At each byte at most one way leads on: alternatives begin with different bytes, and so do a
+repeated part and what follows it. Repetitions are bounded. So an expression that does not match
+fails after one step back at each place, not after trying many ways. Possessive quantifiers and
+atomic groups save these steps too, which is faster; Python 3.10 does not have them.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING, Final
 
 from columnar_kafka.segment.parquet.field_ids import (
@@ -40,9 +46,12 @@ if TYPE_CHECKING:
 
 __all__ = ["ARROW_COLUMN_CHUNK", "ARROW_PAGE_HEADER"]
 
+_POSSESSIVE, _ATOMIC = (b"+", b"(?>") if sys.version_info >= (3, 11) else (b"", b"(?:")
+_STOP: Final = rb"\x00"
+
 
 def _either(options: Iterable[bytes]) -> bytes:
-    return b"(?>" + b"|".join(options) + b")"
+    return _ATOMIC + b"|".join(options) + b")"
 
 
 def _optional(pattern: bytes) -> bytes:
@@ -73,6 +82,16 @@ def _fields(types: Mapping[int, int], values: Mapping[int, bytes], after: int = 
     return pattern
 
 
+def _integer(most: int) -> bytes:
+    """Match an integer of at most `most` bytes and a last one."""
+    return rb"[\x80-\xff]{0,%d}%b[\x00-\x7f]" % (most, _POSSESSIVE)
+
+
+def _struct(*fields: bytes) -> bytes:
+    """Match a struct with any of these fields, in any order, up to fifteen."""
+    return b"(?:%b){0,15}%b" % (b"|".join(fields), _POSSESSIVE) + _STOP
+
+
 def _lists(element_types: Iterable[int], element: bytes, counts: Iterable[int]) -> bytes:
     """Match a list whose elements have one of these types."""
     return _either(
@@ -93,19 +112,16 @@ def _texts(sizes: Iterable[int]) -> bytes:
 
 # --- a column chunk -------------------------------------------------------------------------------
 
-_STOP: Final = rb"\x00"
 _ZERO: Final = rb"\x00"
-_INTEGER: Final = rb"[\x80-\xff]{0,8}+[\x00-\x7f]"
+_INTEGER: Final = _integer(8)
 _NAME: Final = _either([_texts(range(64))])
 _TEXT: Final = _either([_texts(range(128))])
 _NAMES: Final = _lists([BINARY], _NAME, range(1, 7))
 _INTEGERS: Final = _lists([I32, I64], _INTEGER, range(15))
 _INTEGER_FIELD: Final = _any_head(I16, I32, I64) + _INTEGER
-_STATISTICS: Final = (
-    b"(?:%b|%b|%b)*+" % (_INTEGER_FIELD, _any_head(TRUE, FALSE), _any_head(BINARY) + _TEXT) + _STOP
-)
-_ENCODING_STATS: Final = _lists([STRUCT], b"(?:%b)*+" % _INTEGER_FIELD + _STOP, range(15))
-_SIZE_STATISTICS: Final = b"(?:%b|%b)*+" % (_INTEGER_FIELD, _any_head(LIST) + _INTEGERS) + _STOP
+_STATISTICS: Final = _struct(_INTEGER_FIELD, _any_head(TRUE, FALSE), _any_head(BINARY) + _TEXT)
+_ENCODING_STATS: Final = _lists([STRUCT], _struct(_INTEGER_FIELD), range(15))
+_SIZE_STATISTICS: Final = _struct(_INTEGER_FIELD, _any_head(LIST) + _INTEGERS)
 
 
 def _column_chunk() -> bytes:
@@ -157,16 +173,12 @@ ARROW_COLUMN_CHUNK: Final = re.compile(_column_chunk(), re.DOTALL)
 
 # --- a page header --------------------------------------------------------------------------------
 
-_INTEGER_32: Final = rb"(?>[\x80-\xff]{4}[\x00-\x0f]|[\x80-\xff]{0,3}+[\x00-\x7f])"
+_INTEGER_32: Final = _either([rb"[\x80-\xff]{4}[\x00-\x0f]", _integer(3)])
 _NUMBER: Final = b"(%b)" % _INTEGER_32
-_PAGE_STATISTICS: Final = (
-    b"(?:%b|%b|%b)*+"
-    % (
-        _any_head(I64, deltas=7) + rb"[\x80-\xff]{0,9}+[\x00-\x7f]",
-        _any_head(BINARY, deltas=7) + _TEXT,
-        _any_head(TRUE, deltas=7),
-    )
-    + _STOP
+_PAGE_STATISTICS: Final = _struct(
+    _any_head(I64, deltas=7) + _integer(9),
+    _any_head(BINARY, deltas=7) + _TEXT,
+    _any_head(TRUE, deltas=7),
 )
 
 

@@ -18,16 +18,26 @@ from columnar_kafka.segment.parquet.field_ids import (
     FileMetaDataField,
     KeyValueField,
     RowGroupField,
+    SchemaElementField,
 )
 from columnar_kafka.segment.parquet.thrift import I32, LIST, Cursor, ThriftError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["ColumnChunk", "RowGroup", "arrow_schemas", "read_row_groups", "row_groups"]
+__all__ = [
+    "ColumnChunk",
+    "RowGroup",
+    "arrow_schemas",
+    "read_row_groups",
+    "row_groups",
+    "schema_depth",
+]
 
 # The Thrift types of the fields that are read.
 _FILE: Final = FileMetaDataField.types(FileMetaDataField.SCHEMA, FileMetaDataField.ROW_GROUPS)
+_SCHEMA: Final = FileMetaDataField.types(FileMetaDataField.SCHEMA)
+_NUM_CHILDREN: Final = SchemaElementField.types(SchemaElementField.NUM_CHILDREN)
 _KEY_VALUES: Final = FileMetaDataField.types(FileMetaDataField.KEY_VALUE_METADATA)
 _ROW_GROUP: Final = RowGroupField.types(RowGroupField.COLUMNS, RowGroupField.NUM_ROWS)
 _CHUNK: Final = ColumnChunkField.types(ColumnChunkField.META_DATA)
@@ -103,6 +113,39 @@ def read_row_groups(footer: bytes, read: Callable[[Cursor], Any], *, to_end: boo
         else:
             cursor.skip(field_type)
     _last_schema.encoded = schema
+
+
+def schema_depth(footer: bytes) -> int:
+    """Return the most levels of a footer's schema, its root among them.
+
+    Raises:
+        ThriftError, IndexError: the footer is damaged.
+    """
+    cursor, depth = Cursor(footer), 0
+    left: list[int] = []  # children to come of each node above
+    for field_id, field_type in cursor.fields(_SCHEMA):
+        if field_id != FileMetaDataField.SCHEMA:
+            cursor.skip(field_type)
+            continue
+        for _ in range(cursor.struct_count()):
+            while left and not left[-1]:
+                left.pop()
+            if left:
+                left[-1] -= 1
+            depth = max(depth, len(left) + 1)
+            left.append(_read_num_children(cursor))
+        break
+    return depth
+
+
+def _read_num_children(cursor: Cursor) -> int:
+    count = 0
+    for field_id, field_type in cursor.fields(_NUM_CHILDREN):
+        if field_id == SchemaElementField.NUM_CHILDREN:
+            count = max(0, cursor.i32())
+        else:
+            cursor.skip(field_type)
+    return count
 
 
 _ARROW_SCHEMA: Final = b"ARROW:schema"

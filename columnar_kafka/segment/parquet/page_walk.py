@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from columnar_kafka.columns.older_arrow import VERSION
 from columnar_kafka.errors import SegmentError
 from columnar_kafka.schema.canonical import children
 from columnar_kafka.schema.flatbuffer import described_bytes, messages
@@ -36,12 +37,14 @@ __all__ = [
     "DecodedSize",
     "check_arrow_schema",
     "check_decoded",
+    "check_depth",
     "exceeds",
     "footer_bytes",
     "max_list_elements",
     "walk",
 ]
 
+_MAX_DEPTH: Final = 100
 _MAGIC: Final = b"PAR1"
 _TAIL: Final = 8  # bytes: the footer's length and the magic
 
@@ -95,6 +98,23 @@ def check_arrow_schema(data: bytes, limits: DecodeLimits) -> None:
                 check_decoded("its schema", described_bytes(message, limits.decoded_bytes), limits)
     except (ThriftError, IndexError, struct.error, binascii.Error) as error:
         raise SegmentError(f"the Parquet metadata is damaged: {error}") from None
+
+
+def check_depth(data: bytes) -> None:
+    """Check the depth of the Parquet schema: up to pyarrow 25 a deep one ends the process.
+
+    Raises:
+        SegmentError: it has more levels than later versions read, or it is damaged.
+    """
+    footer = footer_bytes(data)
+    if VERSION >= (26, 0) or not footer:
+        return
+    try:
+        is_deep = metadata.schema_depth(footer) > _MAX_DEPTH
+    except (ThriftError, IndexError) as error:
+        raise SegmentError(f"the Parquet metadata is damaged: {error}") from None
+    if is_deep:
+        raise SegmentError("cannot be decoded: Parquet schema too deeply nested")
 
 
 def exceeds(what: str, value: int, unit: str, key: str, limit: int) -> SegmentError:

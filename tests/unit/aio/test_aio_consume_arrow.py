@@ -46,8 +46,7 @@ def run(
         consumer = made({**CONFIG, **config})
         try:
             await consumer.assign([TopicPartition("t", 0, 0)])
-            async with asyncio.timeout(60):
-                await main(consumer)
+            await asyncio.wait_for(main(consumer), 60)
         finally:
             if not consumer._closing:
                 await consumer.close()

@@ -509,7 +509,7 @@ def test_what_a_cancelled_consume_had_taken_is_not_committed_while_it_waits(
     async def main() -> None:
         async with make(auto__commit__interval__ms=20) as consumer:
             await consumer.subscribe(["t"])
-            with pytest.raises(TimeoutError):
+            with pytest.raises(asyncio.TimeoutError):
                 await asyncio.wait_for(consumer.consume(1000), 0.5)
         async with make() as another:
             await another.subscribe(["t"])
@@ -522,7 +522,7 @@ def test_a_timeout_around_poll_is_one(kafka: FakeKafka, make: Any) -> None:
     async def main() -> None:
         async with make() as consumer:
             await consumer.subscribe(["t"])
-            with pytest.raises(TimeoutError):
+            with pytest.raises(asyncio.TimeoutError):
                 await asyncio.wait_for(consumer.poll(), 0.05)
             await asyncio.to_thread(send, kafka, 1)
             assert number(await consumer.poll()) == 1

@@ -24,9 +24,10 @@ class CountedLoop(asyncio.SelectorEventLoop):
 
 
 @pytest.fixture
-def runner() -> Any:
-    with asyncio.Runner(loop_factory=CountedLoop) as made:
-        yield made
+def loop() -> Any:
+    made = CountedLoop()
+    yield made
+    made.close()
 
 
 def in_a_thread(function: Any) -> None:
@@ -35,7 +36,7 @@ def in_a_thread(function: Any) -> None:
     thread.join()
 
 
-def test_many_calls_of_many_wakes_are_one_wake_up_and_are_made_in_order(runner: Any) -> None:
+def test_many_calls_of_many_wakes_are_one_wake_up_and_are_made_in_order(loop: Any) -> None:
     made: list[tuple[int, int]] = []
 
     async def main() -> None:
@@ -52,12 +53,12 @@ def test_many_calls_of_many_wakes_are_one_wake_up_and_are_made_in_order(runner: 
         assert len(inbox) == 0
         assert inbox.made == _TURN
 
-    runner.run(main())
+    loop.run_until_complete(main())
     assert made == [(n, threading.get_ident()) for n in range(_TURN)]
-    assert runner.get_loop().wakes == 1
+    assert loop.wakes == 1
 
 
-def test_the_loop_gets_a_turn_between_so_many_calls(runner: Any) -> None:
+def test_the_loop_gets_a_turn_between_so_many_calls(loop: Any) -> None:
     async def main() -> list[int]:
         inbox = Inbox(asyncio.get_running_loop())
         for _ in range(3 * _TURN + 1):
@@ -69,10 +70,10 @@ def test_the_loop_gets_a_turn_between_so_many_calls(runner: Any) -> None:
             seen.append(inbox.made)
         return seen
 
-    assert set(runner.run(main())) == {_TURN, 2 * _TURN, 3 * _TURN, 3 * _TURN + 1}
+    assert set(loop.run_until_complete(main())) == {_TURN, 2 * _TURN, 3 * _TURN, 3 * _TURN + 1}
 
 
-def test_settle_makes_what_is_there_when_it_is_called_and_no_more(runner: Any) -> None:
+def test_settle_makes_what_is_there_when_it_is_called_and_no_more(loop: Any) -> None:
     async def main() -> None:
         inbox = Inbox(asyncio.get_running_loop())
         again = 5
@@ -86,7 +87,7 @@ def test_settle_makes_what_is_there_when_it_is_called_and_no_more(runner: Any) -
         await inbox.settle()
         assert again <= inbox.made < 10 * _TURN
 
-    runner.run(main())
+    loop.run_until_complete(main())
 
 
 def test_what_is_left_for_a_closed_loop_is_dropped() -> None:
@@ -102,7 +103,7 @@ def test_what_is_left_for_a_closed_loop_is_dropped() -> None:
 # --- the user's functions -------------------------------------------------------------------------
 
 
-def test_a_wrapped_callback_sync_or_async_runs_on_the_loop(runner: Any) -> None:
+def test_a_wrapped_callback_sync_or_async_runs_on_the_loop(loop: Any) -> None:
     seen: list[Any] = []
 
     def plain(*args: Any) -> None:
@@ -119,12 +120,12 @@ def test_a_wrapped_callback_sync_or_async_runs_on_the_loop(runner: Any) -> None:
         await inbox.settle()
         await inbox.callbacks_ended()
 
-    runner.run(main())
+    loop.run_until_complete(main())
     assert seen == [((1, 2), threading.get_ident()), ((3,), threading.get_ident())]
 
 
 def test_a_callback_that_fails_is_told_to_the_loops_handler_and_the_next_is_called(
-    runner: Any,
+    loop: Any,
 ) -> None:
     seen: list[Any] = []
 
@@ -144,11 +145,11 @@ def test_a_callback_that_fails_is_told_to_the_loops_handler_and_the_next_is_call
         await inbox.settle()
         await inbox.callbacks_ended()
 
-    runner.run(main())
+    loop.run_until_complete(main())
     assert sorted(seen) == ["one", "three", "two"]
 
 
-def test_a_callback_may_wait_for_all_the_others(runner: Any) -> None:
+def test_a_callback_may_wait_for_all_the_others(loop: Any) -> None:
     seen: list[str] = []
 
     async def main() -> None:
@@ -168,11 +169,11 @@ def test_a_callback_may_wait_for_all_the_others(runner: Any) -> None:
         inbox.run(last)
         await inbox.callbacks_ended()
 
-    runner.run(main())
+    loop.run_until_complete(main())
     assert seen == ["other", "last"]
 
 
-def test_a_logger_is_used_on_the_loop(runner: Any) -> None:
+def test_a_logger_is_used_on_the_loop(loop: Any) -> None:
     seen: list[Any] = []
 
     class Logger:
@@ -184,5 +185,5 @@ def test_a_logger_is_used_on_the_loop(runner: Any) -> None:
         in_a_thread(lambda: LoopLogger(inbox, Logger()).log(20, "%s", "text"))
         await inbox.settle()
 
-    runner.run(main())
+    loop.run_until_complete(main())
     assert seen == [((20, "%s", "text"), threading.get_ident())]

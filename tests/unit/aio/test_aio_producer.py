@@ -804,7 +804,7 @@ def test_a_cancelled_close_goes_on_and_can_be_waited_for_again(kafka: FakeKafka,
         await producer.set_schema("t", SCHEMA)
         kafka.hold()
         future = await producer.produce("t", {"n": 1})
-        with pytest.raises(TimeoutError):
+        with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(producer.close(), 0.01)
         kafka.release()
         await producer.close()

@@ -16,15 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from arrow_types import needs, optional
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from support import examples
 from test_columns_roundtrip import comparable, tables
 
-from columnar_kafka.columns import kafka_column
+from columnar_kafka.columns import kafka_column, older_arrow
 from columnar_kafka.columns.arrow_input import ArrowRows, conform
 from columnar_kafka.columns.chunked import convert_chunks
 from columnar_kafka.columns.columns_to_rows import to_rows
+from columnar_kafka.columns.older_arrow import VERSION
 from columnar_kafka.errors import RowError
 from columnar_kafka.schema import RecordSchema
 
@@ -53,6 +55,16 @@ class Array:
 
     def __arrow_c_array__(self, requested_schema: object = None) -> object:
         return self.data.__arrow_c_array__(requested_schema)
+
+
+def array_of(values: list[Any], arrow: pa.DataType) -> pa.Array:
+    """As `pa.array`, with all types that it has in its newest version."""
+    if not pa.types.is_dictionary(arrow):
+        return older_arrow.array(values, arrow)
+    indices = [None if value is None else number for number, value in enumerate(values)]
+    return pa.DictionaryArray.from_arrays(
+        pa.array(indices, arrow.index_type), pa.array(values, arrow.value_type)
+    )
 
 
 def conformed(data: Any, schema: Any, **options: Any) -> ArrowRows:
@@ -216,9 +228,9 @@ def test_polars_types_are_accepted() -> None:
             "struct": [{"y": "t", "x": 1}, {"y": None, "x": 2}, {"y": "u", "x": None}],
             "null": [None, None, None],
             "dec": pl.Series([D("1.50"), D("-2.25"), None], dtype=pl.Decimal(20, 2)),
-            "zoned": pl.Series([dt.datetime(2020, 2, 29, tzinfo=dt.UTC)] * 3).dt.convert_time_zone(
-                "Europe/Berlin"
-            ),
+            "zoned": pl.Series(
+                [dt.datetime(2020, 2, 29, tzinfo=dt.timezone.utc)] * 3
+            ).dt.convert_time_zone("Europe/Berlin"),
         }
     )
     schema = pa.schema(
@@ -357,14 +369,14 @@ BEFORE = dt.datetime(1960, 2, 29, 1, 2, 3)  # noqa: DTZ001
         (pa.float16(), [0.5], pa.float64()),
         (pa.decimal128(10, 4), [D("1.5000"), None], pa.decimal128(2, 1)),
         (pa.decimal256(60, 2), [D("1.50")], pa.decimal128(38, 20)),
-        (pa.decimal32(4, 2), [D("1.50")], pa.decimal128(3, 2)),
+        *((narrow, [D("1.50")], pa.decimal128(3, 2)) for narrow in optional("decimal32", 4, 2)),
         (pa.decimal128(4, -2), [D("1200")], pa.decimal128(4, 0)),
         (pa.date64(), [dt.date(2020, 2, 29)], pa.date32()),
         (pa.time32("s"), [dt.time(23, 59, 59)], pa.time64("ns")),
         (pa.time64("ns"), [dt.time(0, 0, 0, 5000)], pa.time32("ms")),
         (pa.timestamp("ns"), [BEFORE], pa.timestamp("ms")),
         (pa.timestamp("s"), [BEFORE], pa.timestamp("ns")),
-        (pa.timestamp("us", "Europe/Berlin"), [BEFORE.replace(tzinfo=dt.UTC)], MS),
+        (pa.timestamp("us", "Europe/Berlin"), [BEFORE.replace(tzinfo=dt.timezone.utc)], MS),
         (pa.timestamp("ms", "UTC"), [5], pa.timestamp("ms", "Asia/Tokyo")),
         (pa.duration("s"), [dt.timedelta(1, 2)], pa.duration("ns")),
         (pa.duration("ns"), [dt.timedelta(-1, 0, 2)], pa.duration("us")),
@@ -406,8 +418,8 @@ BEFORE = dt.datetime(1960, 2, 29, 1, 2, 3)  # noqa: DTZ001
 def test_a_value_that_stays_exact_is_cast(
     given_type: pa.DataType, values: list[Any], to: pa.DataType
 ) -> None:
-    array = pa.array(values, given_type)
-    wanted = [comparable(each) for each in column(pa.array(values, to), to)]
+    array = array_of(values, given_type)
+    wanted = [comparable(each) for each in column(older_arrow.array(values, to), to)]
     assert [comparable(each) for each in column(array, to)] == wanted
     doubled = pa.concat_arrays([array, array]).slice(len(array))
     assert [comparable(each) for each in column(doubled, to)] == wanted
@@ -458,6 +470,7 @@ def test_dictionaries_of_views_with_nulls_in_both_places_are_decoded() -> None:
     assert column(array.slice(1), pa.string()) == [None, None, "x"]
 
 
+@needs("json_")
 def test_an_extension_types_storage_is_accepted_where_it_fits() -> None:
     assert column(pa.ExtensionArray.from_storage(pa.json_(), pa.array(["{}"])), pa.string()) == [
         "{}"
@@ -557,13 +570,14 @@ def test_a_value_that_would_change_is_refused_with_its_row_at_any_depth(
     count = data.draw(st.integers(1, 9))
     row = data.draw(st.integers(0, count - 1))
     values = [good] * row + [bad] + [good, None, bad][: count - row - 1]
-    array = pa.array(values, wide)
+    array = older_arrow.array(values, wide)
     cut = data.draw(st.integers(0, len(values)))
     chunks = pa.chunked_array([array.slice(0, cut), array.slice(cut)])
     reason = refusal(chunks, narrow)
     assert reason.startswith("field 'v")
     assert f"; row {row}" in reason
-    assert column(array.slice(0, row), narrow) == column(pa.array([good] * row, narrow), narrow)
+    kept = older_arrow.array([good] * row, narrow)
+    assert column(array.slice(0, row), narrow) == column(kept, narrow)
 
 
 @pytest.mark.parametrize(
@@ -735,11 +749,12 @@ def test_a_null_record_with_required_fields_is_written_and_read(
         pa.concat_arrays([pa.nulls(1, records.type), records]),
     ):
         found = conformed(pa.table({"v": array}), schema).columns
-        file = io.BytesIO()
-        pq.write_table(found, file)
-        assert _rows(pq.read_table(file)) == [
-            comparable(wanted[each is None]) for each in array.to_pylist()
-        ]
+        expected = [comparable(wanted[each is None]) for each in array.to_pylist()]
+        assert _rows(found) == expected
+        if VERSION >= (26, 0):  # before, pyarrow does not write and read all lists under a null
+            file = io.BytesIO()
+            pq.write_table(found, file)
+            assert _rows(pq.read_table(file)) == expected
 
 
 def test_null_fixed_size_lists_in_records_in_fixed_size_lists_are_accepted() -> None:
@@ -763,7 +778,9 @@ def test_a_slice_of_lists_becomes_fixed_size_lists() -> None:
     assert column(lists.slice(1), pa.list_(records.type, 2)) == [[{name: 2}, {name: 3}]]
 
 
-@pytest.mark.parametrize("kind", [pa.decimal32(9, 2), pa.decimal64(18, 2)], ids=str)
+@pytest.mark.parametrize(
+    "kind", [*optional("decimal32", 9, 2), *optional("decimal64", 18, 2)], ids=str
+)
 def test_maps_may_have_narrow_decimals_as_keys(kind: pa.DataType) -> None:
     to = pa.map_(kind, pa.int8())
     values = [[(D("1.50"), 1), (D("-2.25"), 2)], None]
@@ -872,11 +889,12 @@ def test_data_that_is_not_valid_is_refused(array: pa.Array, to: pa.DataType) -> 
 
 
 def maps(keys: list[Any], key: pa.DataType, offsets: list[int]) -> pa.Array:
-    return pa.MapArray.from_arrays(offsets, pa.array(keys, key), pa.array(range(len(keys))))
+    numbers = pa.array(range(len(keys)))
+    return pa.MapArray.from_arrays(offsets, older_arrow.array(keys, key), numbers)
 
 
 BERLIN = pa.timestamp("us", "Europe/Berlin")
-AUTUMN = [dt.datetime(2020, 10, 25, hour, 30, tzinfo=dt.UTC) for hour in (0, 1)]
+AUTUMN = [dt.datetime(2020, 10, 25, hour, 30, tzinfo=dt.timezone.utc) for hour in (0, 1)]
 
 
 @pytest.mark.parametrize(
@@ -1231,7 +1249,7 @@ def laid_out_otherwise(draw: st.DrawFn) -> tuple[pa.Schema, pa.Schema, list[dict
 
 
 def _table(given_rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
-    columns = [pa.array([row[each.name] for row in given_rows], each.type) for each in schema]
+    columns = [array_of([row[each.name] for row in given_rows], each.type) for each in schema]
     return pa.table(columns, schema=schema)
 
 
@@ -1245,6 +1263,7 @@ def test_any_rows_are_equal_from_any_layout(
     drawn: tuple[pa.Schema, pa.Schema, list[dict[str, Any]]], data: st.DataObject
 ) -> None:
     schema, wide, values = drawn
+    assume(VERSION >= (26, 0) or "halffloat" not in str(wide))
     wanted = [comparable(row) for row in values]
     same = _table(values, RecordSchema.parse(schema).arrow)
     assert [comparable(row) for row in rows(same, schema)] == wanted
@@ -1259,9 +1278,10 @@ def test_any_rows_are_equal_from_any_layout(
     wanted = (wanted * 2)[start : start + len(values)]
     assert found.columns.schema.equals(same.schema, check_metadata=True)
     assert _rows(found.columns) == wanted
-    file = io.BytesIO()
-    pq.write_table(found.columns, file)
-    assert _rows(pq.read_table(file)) == wanted
+    if VERSION >= (26, 0):
+        file = io.BytesIO()
+        pq.write_table(found.columns, file)
+        assert _rows(pq.read_table(file)) == wanted
 
 
 def _rows(table: pa.Table) -> list[Any]:

@@ -53,7 +53,7 @@ def _decimals(precision: int, scale: int) -> Pairs:
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 BYTES = st.binary(max_size=20)
-UTC = st.datetimes(timezones=st.just(dt.UTC))
+UTC = st.datetimes(timezones=st.just(dt.timezone.utc))
 SYMBOLS = st.sampled_from(["A", "B"])
 
 

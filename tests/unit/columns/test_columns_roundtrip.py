@@ -38,7 +38,7 @@ def _single(value: float) -> float:
 
 
 _naive = st.datetimes()
-_utc = st.datetimes(timezones=st.just(dt.UTC))
+_utc = st.datetimes(timezones=st.just(dt.timezone.utc))
 PLAIN: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
     (pa.bool_(), st.booleans()),
     (pa.int8(), _integers(8)),

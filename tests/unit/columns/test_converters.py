@@ -18,7 +18,7 @@ ZONES = st.one_of(
     st.none(),
     st.sampled_from(
         [
-            dt.UTC,
+            dt.timezone.utc,
             dt.timezone(dt.timedelta(hours=5, minutes=30)),
             dt.timezone(dt.timedelta(hours=-9)),
         ]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from arrow_types import optional
 
 from columnar_kafka.columns.layouts import fill_hidden_nulls
 
@@ -20,8 +21,7 @@ LEAVES = {
     **dict.fromkeys([pa.string(), pa.large_string()], ""),
     **dict.fromkeys([pa.binary(), pa.large_binary()], b""),
     pa.binary(40): bytes(40),
-    pa.decimal32(9, 2): 0,
-    pa.decimal64(18, 2): 0,
+    **dict.fromkeys([*optional("decimal32", 9, 2), *optional("decimal64", 18, 2)], 0),
     pa.decimal128(38, 2): 0,
     pa.decimal256(76, 2): 0,
     pa.list_(pa.int8()): [],

@@ -108,7 +108,7 @@ def test_a_symbol_that_the_enum_does_not_have_is_refused_at_once(symbol: Any) ->
         columns(AVRO).take({"a": 1, "e": symbol})
 
 
-class Letter(str, enum.Enum):  # noqa: UP042 - as in code for Python before 3.11
+class Letter(str, enum.Enum):
     A = "A"
 
 
@@ -500,7 +500,7 @@ def test_a_long_wrong_value_is_shown_in_part() -> None:
 # --- accepted types -----------------------------------------------------------------------------
 
 
-class Colour(enum.StrEnum):
+class Colour(str, enum.Enum):
     RED = "red"
 
 
@@ -530,18 +530,22 @@ class Number(enum.IntEnum):
         (
             pa.timestamp("ms", "UTC"),
             dt.datetime(2020, 1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=1))),
-            dt.datetime(2020, 1, 1, tzinfo=dt.UTC),
+            dt.datetime(2020, 1, 1, tzinfo=dt.timezone.utc),
         ),
         (
             pa.timestamp("ms", "UTC"),
-            dt.datetime.max.replace(tzinfo=dt.UTC),
-            dt.datetime.max.replace(microsecond=999000, tzinfo=dt.UTC),
+            dt.datetime.max.replace(tzinfo=dt.timezone.utc),
+            dt.datetime.max.replace(microsecond=999000, tzinfo=dt.timezone.utc),
         ),
         (pa.time32("ms"), dt.time(1, 2, 3, 4_999), dt.time(1, 2, 3, 4_000)),
         (pa.duration("ms"), dt.timedelta(days=-1), dt.timedelta(days=-1)),
         (pa.timestamp("ms", "UTC"), 10**17, 10**17),
         (pa.timestamp("ns", "UTC"), 1_500, 1_500),
-        (pa.timestamp("ns", "UTC"), 1_000, dt.datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=dt.UTC)),
+        (
+            pa.timestamp("ns", "UTC"),
+            1_000,
+            dt.datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=dt.timezone.utc),
+        ),
         (pa.list_(pa.timestamp("ms")), [10**17, None], [10**17, None]),
         (pa.struct([("t", pa.duration("ns"))]), {"t": 1}, {"t": 1}),
         (pa.map_(pa.timestamp("ns"), pa.int8()), {1: 2}, {1: 2}),
@@ -556,17 +560,17 @@ def test_a_value_of_a_related_class_is_stored_exactly(
     assert (value, type(value), refused) == (read, type(read), {})
 
 
-ZONED = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
+ZONED = dt.datetime(2020, 1, 1, tzinfo=dt.timezone.utc)
 
 
 @pytest.mark.parametrize(
     ("kind", "value", "path"),
     [
         (pa.timestamp("ms"), ZONED, "v"),
-        (pa.time64("us"), dt.time(1, tzinfo=dt.UTC), "v"),
+        (pa.time64("us"), dt.time(1, tzinfo=dt.timezone.utc), "v"),
         (pa.list_(pa.timestamp("us")), [None, ZONED], "v.item"),
         (pa.map_(pa.timestamp("us"), pa.int8()), {ZONED: 1}, "v.key"),
-        (pa.struct([("t", pa.time32("ms"))]), {"t": dt.time(1, tzinfo=dt.UTC)}, "v.t"),
+        (pa.struct([("t", pa.time32("ms"))]), {"t": dt.time(1, tzinfo=dt.timezone.utc)}, "v.t"),
     ],
     ids=_id,
 )

@@ -244,7 +244,7 @@ def test_a_report_has_its_segments_latency_and_epoch() -> None:
 # --- keys and headers -----------------------------------------------------------------------------
 
 
-class Suit(str, enum.Enum):  # noqa: UP042 - a str that is more than one
+class Suit(str, enum.Enum):
     SPADES = "spades"
 
 

@@ -84,7 +84,7 @@ def test_a_field_too_many_or_too_few_is_refused(made: pa.Table) -> None:
         {"time_hour": datetime.datetime(2013, 1, 1, 5)},  # noqa: DTZ001 - the point
         {"time_hour": 1},
         {"year": 1 << 40},
-        {"time_hour": datetime.datetime(2013, 1, 1, 5, 0, 0, 1, datetime.UTC)},
+        {"time_hour": datetime.datetime(2013, 1, 1, 5, 0, 0, 1, datetime.timezone.utc)},
     ],
 )
 def test_a_value_of_another_type_is_refused_and_not_coerced(

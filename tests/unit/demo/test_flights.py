@@ -53,7 +53,7 @@ def test_records_are_the_rows_as_dicts(flights: pa.Table) -> None:
             "distance": 1400,
             "hour": 5,
             "minute": 15,
-            "time_hour": dt.datetime(2013, 1, 1, 10, tzinfo=dt.UTC),
+            "time_hour": dt.datetime(2013, 1, 1, 10, tzinfo=dt.timezone.utc),
         }
     ]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import pickle
-import re
 import threading
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
@@ -36,7 +36,6 @@ from columnar_kafka.lake.stage import land, stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from pathlib import Path
 
 GENERATIONS = {"t": TopicGeneration("cluster", "id")}
 FENCE = "kafka:cluster:id:0"
@@ -495,11 +494,18 @@ def steps_of(
     return files.steps
 
 
+def _sort(step: str) -> tuple[str, str, str]:
+    """What a step does, in which folder, and with which sort of file."""
+    what, _, name = step.rpartition(" ")
+    path = Path(name)
+    return what, path.parent.name if path.suffix else path.name, path.suffix
+
+
 def chosen(steps: list[str]) -> Iterable[int]:
     """Return which steps to disturb: all, or in `make test` the first and last of each sort."""
     if is_long():
         return range(len(steps))
-    sorts = [re.sub(r"/\S*?(/[a-z]+)?/[^/]*?(\.\w+)?$", r"\1\2", each) for each in steps]
+    sorts = [_sort(each) for each in steps]
     last = {sort: k for k, sort in enumerate(sorts)}
     return sorted({*map(sorts.index, last), *last.values()})
 

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import examples
 
+from columnar_kafka.columns.older_arrow import HAS_PAGE_ROWS
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake import stitch as stitch_module
 from columnar_kafka.lake.row_groups import RowGroupCopier
@@ -28,7 +29,9 @@ FLAT = pa.table(
         "id": pa.array(range(1000), pa.int64()),
         "carrier": pa.array([("UA", "AA", None)[i % 3] for i in range(1000)]),
         "delay": pa.array([None if i % 7 == 0 else i / 3 for i in range(1000)]),
-        "at": pa.array([dt.datetime(2013, 1, 1, i % 24, tzinfo=dt.UTC) for i in range(1000)]),
+        "at": pa.array(
+            [dt.datetime(2013, 1, 1, i % 24, tzinfo=dt.timezone.utc) for i in range(1000)]
+        ),
         "nothing": pa.nulls(1000, pa.int32()),
     }
 )
@@ -141,7 +144,7 @@ def column_fields(data: bytes, index: int = 0, *, group: int = 0) -> tuple[Field
         {"data_page_version": "2.0"},
         {"version": "1.0", "compression": "none"},
         {"write_page_index": True},
-        {"max_rows_per_page": 20, "write_page_index": True},
+        *([{"max_rows_per_page": 20, "write_page_index": True}] if HAS_PAGE_ROWS else []),
         {"store_schema": False},
     ],
     ids=str,
@@ -559,7 +562,7 @@ SCALARS = st.sampled_from(
         (pa.binary(), st.binary(max_size=200)),
         (pa.decimal128(9, 2), st.decimals(-9999, 9999, places=2)),
         (pa.date32(), st.dates()),
-        (pa.timestamp("us", "UTC"), st.datetimes(timezones=st.just(dt.UTC))),
+        (pa.timestamp("us", "UTC"), st.datetimes(timezones=st.just(dt.timezone.utc))),
         (pa.duration("ms"), st.integers(0, 2**40).map(lambda ms: dt.timedelta(milliseconds=ms))),
     ]
 )

@@ -7,6 +7,7 @@ Kafka is in memory: `Client` stands between `Producer` and confluent-kafka's cla
 from __future__ import annotations
 
 import datetime as dt
+import inspect
 import random
 from typing import Any
 
@@ -179,11 +180,11 @@ def test_poll_reports_what_age_has_sealed(make: Any) -> None:
 
 
 def test_a_timestamp_of_nothing_is_now(kafka: MemoryKafka, make: Any) -> None:
-    before = int(dt.datetime.now(dt.UTC).timestamp() * 1000)
+    before = int(dt.datetime.now(dt.timezone.utc).timestamp() * 1000)
     producer = make()
     producer.produce("t", row(1))
     producer.flush(60)
-    after = int(dt.datetime.now(dt.UTC).timestamp() * 1000)
+    after = int(dt.datetime.now(dt.timezone.utc).timestamp() * 1000)
     assert before <= sent(kafka)[0].timestamp <= after
 
 
@@ -391,6 +392,11 @@ def test_with_closes(kafka: MemoryKafka, make: Any) -> None:
     with make() as producer:
         producer.produce("t", row(1))
     assert [each.value for each in sent(kafka)] == [row(1)]
+
+
+@pytest.mark.parametrize("name", ["poll", "flush"])
+def test_the_timeout_that_is_for_ever_is_confluent_kafkas(name: str) -> None:
+    assert inspect.signature(getattr(Producer, name)).parameters["timeout"].default == -1
 
 
 def test_a_raising_report_passes_through_and_the_next_poll_goes_on(make: Any) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import sys
 import threading
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -393,6 +395,7 @@ def test_a_header_that_is_no_text_does_not_take_its_chunk_along() -> None:
     assert pipeline.segments() == [rows(0, 2)]
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="looks for signals in more places")
 @pytest.mark.parametrize("wait", [lambda sender: sender.wait_progress(0.001), Sender.purge])
 def test_wherever_a_wait_for_the_thread_is_interrupted_that_is_what_it_raises(wait: Any) -> None:
     pipeline = Pipeline()
@@ -409,6 +412,28 @@ def test_wherever_a_wait_for_the_thread_is_interrupted_that_is_what_it_raises(wa
             places({place})
     finally:
         pipeline.sender.stop()
+
+
+def test_every_wait_for_progress_ends_however_many_threads_wait() -> None:
+    """Those that wait when it is set for the last time as well."""
+    signal = sender._Signal()
+    for _ in range(100):
+        done = threading.Event()
+        waits = [threading.Thread(target=wait, args=(signal, done), daemon=True) for _ in range(3)]
+        for thread in waits:
+            thread.start()
+        for _ in range(50):
+            signal.set()
+            time.sleep(0.00002)
+        done.set()
+        for thread in waits:
+            thread.join(60)
+        assert not any(thread.is_alive() for thread in waits)
+
+
+def wait(signal: Any, done: threading.Event) -> None:
+    while not done.is_set():
+        signal.wait(0.0001)
 
 
 # --- a purge ------------------------------------------------------------------------------------

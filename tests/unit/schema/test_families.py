@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from arrow_types import optional
 
 from columnar_kafka.schema.families import NESTED, Family, family
 
@@ -12,8 +13,8 @@ FAMILIES: dict[Family, list[pa.DataType]] = {
     "integer": [pa.int8(), pa.int64(), pa.uint8(), pa.uint64()],
     "float": [pa.float16(), pa.float32(), pa.float64()],
     "decimal": [
-        pa.decimal32(9, 2),
-        pa.decimal64(18, 2),
+        *optional("decimal32", 9, 2),
+        *optional("decimal64", 18, 2),
         pa.decimal128(38, 2),
         pa.decimal256(76, 2),
     ],
@@ -50,7 +51,7 @@ def test_the_nested_families_are_those_of_nested_types(name: Family) -> None:
         pa.dictionary(pa.int8(), pa.string()),
         pa.run_end_encoded(pa.int32(), pa.string()),
         pa.month_day_nano_interval(),
-        pa.uuid(),
+        *optional("uuid"),
         pa.dense_union([pa.field("x", pa.int8())]),
     ],
     ids=str,

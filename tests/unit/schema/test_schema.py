@@ -11,9 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from arrow_types import optional
 from confluent_kafka import KafkaException
 
 from columnar_kafka.columns.kafka_column import KafkaColumn
+from columnar_kafka.columns.older_arrow import VERSION
 from columnar_kafka.config import METADATA_MEMBERS
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.schema import RecordSchema, canonical, fingerprint
@@ -227,9 +229,12 @@ def test_a_field_without_default_has_none() -> None:
             pa.schema([("l", pa.struct([("f", pa.list_(pa.int8(), 0))]))]),
             "field 'l.f' is a fixed-size list of 0 elements, which Arrow writes but cannot read",
         ),
-        (
-            pa.schema([("a", pa.list_(pa.uuid()))]),
-            "field 'a.item' has type extension<arrow.uuid>, which a segment cannot store",
+        *(
+            (
+                pa.schema([("a", pa.list_(uuid))]),
+                "field 'a.item' has type extension<arrow.uuid>, which a segment cannot store",
+            )
+            for uuid in optional("uuid")
         ),
         (
             record({"name": 5, "type": "int"}),
@@ -368,8 +373,9 @@ def test_the_deepest_schema_that_parquet_reads_is_accepted_and_one_level_more_re
             assert pq.read_table(file).schema == schema
         else:
             assert "deeper than the 100 levels" in refusal(schema)
-            with pytest.raises(OSError, match="too deeply nested"):
-                pq.read_table(file)
+            if VERSION >= (26, 0):  # others read more
+                with pytest.raises(OSError, match="too deeply nested"):
+                    pq.read_table(file)
 
 
 @pytest.mark.parametrize(
@@ -513,7 +519,12 @@ def test_every_type_that_is_accepted_has_a_name() -> None:
         *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
         *(pa.float16(), pa.float32(), pa.float64(), pa.date32()),
         *(pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.binary(3)),
-        *(pa.decimal32(5, 2), pa.decimal64(5, 2), pa.decimal128(5, 2), pa.decimal256(5, 2)),
+        *(
+            *optional("decimal32", 5, 2),
+            *optional("decimal64", 5, 2),
+            pa.decimal128(5, 2),
+            pa.decimal256(5, 2),
+        ),
         *(pa.time32("ms"), pa.time64("ns"), pa.timestamp("ms"), pa.duration("us")),
         *(pa.string_view(), pa.list_view(pa.int8()), pa.dictionary(pa.int8(), pa.int8())),
     ]

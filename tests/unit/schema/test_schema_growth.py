@@ -6,6 +6,7 @@ import itertools
 
 import pyarrow as pa
 import pytest
+from arrow_types import optional
 
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.schema import RecordSchema, check_growth
@@ -17,7 +18,12 @@ WIDER = [
     [pa.uint16(), pa.int32()],
     [pa.uint32(), pa.int64()],
     [pa.float16(), pa.float32(), pa.float64()],
-    [pa.decimal32(5, 2), pa.decimal64(10, 2), pa.decimal128(11, 2), pa.decimal256(50, 2)],
+    [
+        *optional("decimal32", 5, 2),
+        *optional("decimal64", 10, 2),
+        pa.decimal128(11, 2),
+        pa.decimal256(50, 2),
+    ],
     [pa.string(), pa.large_string()],
     [pa.binary(), pa.large_binary()],
     [pa.list_(pa.int8()), pa.large_list(pa.int8())],
@@ -43,7 +49,7 @@ OTHER = [
     (pa.binary(4), pa.binary(5)),
     (pa.binary(4), pa.binary()),
     (pa.decimal128(10, 2), pa.decimal128(11, 3)),
-    (pa.decimal128(10, 2), pa.decimal64(11, 2)),
+    *((pa.decimal128(10, 2), narrow) for narrow in optional("decimal64", 11, 2)),
     (pa.date32(), pa.timestamp("ms")),
     (pa.timestamp("ms"), pa.timestamp("us")),
     (pa.timestamp("ms"), pa.timestamp("ms", "UTC")),

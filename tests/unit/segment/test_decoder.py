@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from arrow_types import needs, optional, to_pylist
 from support import is_long
 
 from columnar_kafka import Segment, SegmentError
 from columnar_kafka.columns import kafka_column
+from columnar_kafka.columns.older_arrow import VERSION
 from columnar_kafka.schema import fingerprint
 from columnar_kafka.segment.encoder import ParquetEncoder
 from columnar_kafka.segment.headers import SegmentHeader
@@ -275,10 +277,13 @@ UNDER_A_NULL: dict[str, tuple[pa.DataType, Any]] = {
     ),
     "a list of two required numbers": (pa.list_(required("item", pa.int32()), 2), [1, 2]),
     "a list of two required texts": (pa.list_(required("item", pa.string()), 2), ["a", "b"]),
-    "a list of two required decimals": (
-        pa.list_(required("item", pa.decimal32(9, 2)), 2),
-        [decimal.Decimal("1.25"), decimal.Decimal("-0.25")],
-    ),
+    **{
+        f"a list of two required {narrow}": (
+            pa.list_(required("item", narrow), 2),
+            [decimal.Decimal("1.25"), decimal.Decimal("-0.25")],
+        )
+        for narrow in optional("decimal32", 9, 2)
+    },
     "a list of two required records": (
         pa.list_(required("item", pa.struct([LISTED, ("n", pa.int8())])), 2),
         [{"l": ["a"], "n": 1}, {"l": [], "n": None}],
@@ -304,7 +309,7 @@ def test_required_values_under_a_null_are_read(kind: str, repeats: bool) -> None
     ]
     found = segment.to_table()
     found.validate(full=True)
-    assert found["c"].to_pylist(maps_as_pydicts="strict") == [value, None] * 100
+    assert to_pylist(found["c"]) == [value, None] * 100
     assert found.cast(found.schema).equals(found)
 
 
@@ -455,7 +460,10 @@ NOT_TAKEN: dict[str, tuple[pa.DataType, Any, pa.DataType]] = {
 @pytest.mark.parametrize("path", NOT_TAKEN)
 def test_a_type_that_version_1_does_not_have_is_named(path: str) -> None:
     kind, value, inner = NOT_TAKEN[path]
-    segment = foreign(pa.array([value, value], kind))
+    try:
+        segment = foreign(pa.array([value, value], kind))
+    except pa.ArrowNotImplementedError as error:  # an older pyarrow
+        pytest.skip(str(error))
     shown = str(inner).replace("item:", "element:")  # as Parquet calls them
     for read in (
         segment.verify,
@@ -470,6 +478,7 @@ def test_a_type_that_version_1_does_not_have_is_named(path: str) -> None:
         )
 
 
+@needs("json_")
 def test_an_extension_type_is_named() -> None:
     column = pa.ExtensionArray.from_storage(pa.json_(), pa.array(["{}"]))
     said = "field 'c' has type extension<arrow.json>, which no segment of version 1 has"
@@ -653,7 +662,8 @@ def test_flipped_bits_with_an_honest_checksum_are_found_or_change_nothing() -> N
         else:
             harmless += 1
             assert found == expected, (at, bit)
-    assert refused > 2 * harmless > 0
+    # Older versions of pyarrow write more that nobody reads.
+    assert refused > (2 if VERSION >= (23, 0) else 1) * harmless > 0
 
 
 def test_garbage_between_parquets_marks_raises_nothing_but_segment_errors() -> None:

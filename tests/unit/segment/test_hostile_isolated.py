@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -200,6 +201,18 @@ def test_a_child_that_somebody_killed_is_replaced(decoder: IsolatedDecoder) -> N
     first = process(decoder)
     first.kill()
     assert segment(GOOD, decoder).to_table().equals(TABLE)
+    assert not first.is_running()
+
+
+def test_a_child_that_is_killed_before_it_reads_is_replaced(decoder: IsolatedDecoder) -> None:
+    """Its socket then has an error, not an end."""
+    segment(GOOD, decoder).verify()
+    first = process(decoder)
+    first.suspend()
+    killer = threading.Timer(0.2, first.kill)
+    killer.start()
+    assert segment(GOOD, decoder).to_table().equals(TABLE)
+    killer.join()
     assert not first.is_running()
 
 

@@ -162,7 +162,8 @@ def test_what_each_type_takes_is_counted(
     plain = {"use_dictionary": False, "compression": "none", "write_page_checksum": True}
     pq.write_table(pa.table({"c": column}), sink, **plain | options)
     file = pq.ParquetFile(sink)
-    assert walk(sink.getvalue(), file, DecodeLimits()).nbytes == nbytes
+    size = walk(sink.getvalue(), file, DecodeLimits())
+    assert (size.nbytes, size.parallel_nbytes) == (nbytes, nbytes)  # one column: no other beside it
 
 
 def test_the_bytes_of_an_arrow_schema_are_all_base64() -> None:
@@ -298,6 +299,17 @@ def test_row_groups_that_do_not_have_the_files_rows_are_refused(rows: int) -> No
     field(file.footer, 4, 0, 3)[2] = rows
     of = replace(PLAIN, value=file.bytes())
     assert "in a row group" in refusal(of) or f"3 values in {rows} rows" in refusal(of)
+
+
+def test_a_dictionary_that_is_not_plain_is_refused() -> None:
+    of = changed(sent(pa.table({"s": ["x", "x", "y"]})), put(3, 7, 2))
+    assert refusal(of) == "column s has a dictionary that is not plain"
+
+
+def test_a_column_may_have_the_name_of_arrows_schema() -> None:
+    """So its name stands in the footer more often than the key does."""
+    table = pa.table({"ARROW:schema": [1]})
+    assert segment(sent(table)).to_table().equals(table)
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])

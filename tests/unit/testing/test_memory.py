@@ -485,6 +485,21 @@ def test_a_member_that_does_not_poll_keeps_the_others_waiting(kafka: MemoryKafka
     assert [each.assignment()[0].partition for each in (one, other)] == [0, 1]
 
 
+def test_a_member_that_was_expelled_leaves_without_another_rebalance(kafka: MemoryKafka) -> None:
+    one, other = MemoryConsumer(kafka, "g"), MemoryConsumer(kafka, "g")
+    for each in (one, other):
+        each.subscribe(["t"])
+        each.poll(0)
+    one.poll(0)
+    other.poll(0)
+    one.expel()
+    other.poll(0)
+    before = other.membership._group._generation
+    one.close()
+    assert other.membership._group._generation == before
+    assert [each.partition for each in other.assignment()] == [0, 1]
+
+
 def test_new_partitions_of_a_topic_are_shared_out(kafka: MemoryKafka) -> None:
     consumer = MemoryConsumer(kafka, "g")
     consumer.subscribe(["^t"])

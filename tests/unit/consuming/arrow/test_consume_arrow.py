@@ -218,6 +218,18 @@ def test_a_partition_not_begun_as_yet_counts_once_it_is(kafka) -> None:
     assert consumer.consume_arrow(8, 5)["n"].to_pylist() == [2, 3, 4, 5, 6, 7, 8, 9]
 
 
+def test_the_group_is_not_asked_about_a_partition_without_messages(kafka, monkeypatch) -> None:
+    """Kafka would be asked in vain each time that fewer records come than are wanted."""
+    put(kafka, numbers(0))
+    kafka.create_topic("empty")
+    asked = []
+    monkeypatch.setattr(MemoryConsumer, "committed", lambda *args: asked.append(args) or [])
+    consumer = begin(kafka)
+    consumer.incremental_assign([TopicPartition("empty", 0)])
+    assert consumer.consume_arrow(9, 0)["n"].to_pylist() == [0, 1, 2]
+    assert asked == []
+
+
 def test_what_is_behind_a_partition_not_begun_as_yet_waits_for_it(kafka) -> None:
     """It would come twice, and what it overtook never; and that goes on where the group is."""
     kafka.create_topic("two", 2)
@@ -665,35 +677,31 @@ def test_a_key_that_does_not_decode_says_so(kafka) -> None:
     assert raised.value.kafka_error.code() == KafkaError._KEY_DESERIALIZATION
 
 
+class CountingJson(Json):
+    """Counts the values that it decodes."""
+
+    decoded = 0
+
+    def decode(self, values: Any) -> pa.Array:
+        self.decoded += len(values)
+        return super().decode(values)
+
+
 def test_a_topic_of_rubbish_costs_what_one_bad_message_costs(kafka) -> None:
     """Each call decodes few values, however many are held."""
-    decoded = []
-
-    class Counting(Json):
-        def decode(self, values: Any) -> pa.Array:
-            decoded.append(len(values))
-            return super().decode(values)
-
-    form = Counting()
+    form = CountingJson()
     for _ in range(500):
         kafka.append("t", 0, b"?")
     consumer = begin(kafka)
     for _ in range(500):
         with pytest.raises(RowError):
             consumer.consume_arrow(500, 0, value=form)
-    assert sum(decoded) < 500 * 20
+    assert form.decoded < 500 * 20
 
 
 def test_rubbish_in_between_costs_little_while_a_partition_is_not_begun(kafka) -> None:
     """Then messages are not known to be plain without a look at each."""
-    decoded = []
-
-    class Counting(Json):
-        def decode(self, values: Any) -> pa.Array:
-            decoded.append(len(values))
-            return super().decode(values)
-
-    form = Counting()
+    form = CountingJson()
     kafka.create_topic("empty")
     for _ in range(100):
         for value in (b'{"n": 1}', b'{"n": 1}', b"?"):
@@ -707,7 +715,7 @@ def test_rubbish_in_between_costs_little_while_a_partition_is_not_begun(kafka) -
         except RowError:
             bad += 1
     assert (good, bad) == (200, 100)
-    assert sum(decoded) < 300 * 10
+    assert form.decoded < 300 * 10
 
 
 def test_inferred_columns_that_do_not_go_together_are_two_tables(kafka) -> None:

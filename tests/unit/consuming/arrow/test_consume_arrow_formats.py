@@ -14,6 +14,7 @@ import fastavro
 import polars
 import pyarrow as pa
 import pytest
+from arrow_types import to_pylist
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import examples
@@ -24,7 +25,7 @@ from columnar_kafka.plain import Avro, Ipc, Json
 from columnar_kafka.plain.base import decode
 from columnar_kafka.schema import RecordSchema
 
-TIME = datetime.datetime(2020, 1, 1, 12, tzinfo=datetime.UTC)
+TIME = datetime.datetime(2020, 1, 1, 12, tzinfo=datetime.timezone.utc)
 INNER = {"type": "record", "name": "Inner", "fields": [{"name": "q", "type": ["null", "string"]}]}
 
 
@@ -126,7 +127,7 @@ def test_a_record_with_required_fields_may_be_null(schema, value, change) -> Non
     form = change(Avro(["null", schema]))
     found = form.decode([datum(["null", schema], each) for each in (None, value, None)])
     assert found.cast(found.type).equals(found)
-    assert found.to_pylist(maps_as_pydicts="strict") == [None, value, None]
+    assert to_pylist(found) == [None, value, None]
 
 
 @pytest.mark.parametrize("change", [slow, lambda form: form], ids=["fastavro", "pyruhvro"])

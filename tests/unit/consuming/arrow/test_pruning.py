@@ -59,7 +59,7 @@ def rows_of(
 
 # --- what can be skipped --------------------------------------------------------------------------
 
-UTC = dt.UTC
+UTC = dt.timezone.utc
 ROWS = hostile.sent(
     pa.table(
         {

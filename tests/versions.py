@@ -1,0 +1,231 @@
+"""Run the tests with the versions that people have: `make versions`, or some lines of the matrix.
+
+`python tests/versions.py 3.10 18` runs the lines with one of these texts. Each line has an
+environment of its own in `.versions`, with the wheel in it. First, while nothing else is there,
+the README's snippets for the base package run on librdkafka's mock cluster, and the import is
+timed. Then come the tests. uv finds or downloads the interpreters; a line whose interpreter cannot
+be had is "untested". The log of each line is beside its environment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+MATRIX = """
+Python  versions  tests
+3.10    oldest    all
+3.10    newest    all
+3.11    oldest    all
+3.11    newest    all
+3.12    oldest    all
+3.12    newest    all
+3.13    oldest    all
+3.13    newest    all
+3.14    newest    all
+
+3.12    pyarrow==18.1.*  confluent-kafka==2.13.2  segments
+3.12    pyarrow==19.0.*  confluent-kafka==2.14.0  segments
+3.12    pyarrow==20.*    confluent-kafka==2.14.2  segments
+3.12    pyarrow==21.*    confluent-kafka==2.15.0  segments
+3.12    pyarrow==22.*    confluent-kafka==2.15.1  segments
+3.12    pyarrow==23.*    segments
+3.12    pyarrow==24.*    segments
+3.12    pyarrow==25.*    segments
+"""
+"""Of the releases in the ranges of the project that have a wheel for a Python."""
+
+TESTS = {
+    "all": ["tests/golden", "tests/unit"],
+    "segments": [
+        *("tests/golden", "tests/unit/columns", "tests/unit/schema", "tests/unit/test_nesting.py"),
+        *("tests/unit/segment/test_decoder.py", "tests/unit/segment/test_encoder.py"),
+        *("tests/unit/segment/test_segment_format.py", "tests/unit/test_serializing.py"),
+    ],
+}
+# The demo and the command line need the demo's packages, and Spark with them.
+LEFT_OUT = ["tests/unit/demo", "tests/unit/test_cli.py"]
+TOOLS = ["--group", "dev", "pandas>=2.2,<3", "platformdirs", "polars", "pyruhvro"]
+SHOWN = ("pyarrow", "confluent-kafka", "fastavro")
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / ".versions"
+
+
+class Line(NamedTuple):
+    """A line of the matrix."""
+
+    python: str
+    versions: list[str]
+    tests: str
+
+    @property
+    def name(self) -> str:
+        return "-".join([self.python, *self.versions]).replace("==", "-").replace("*", "x")
+
+    @property
+    def resolution(self) -> list[str]:
+        """The arguments of uv for the oldest or newest versions; the newest beside pins."""
+        return ["--resolution", "lowest-direct" if self.versions == ["oldest"] else "highest"]
+
+    @property
+    def pins(self) -> list[str]:
+        """The versions that are given."""
+        return [each for each in self.versions if "==" in each]
+
+
+class Result(NamedTuple):
+    """What came of a line: the versions that were installed, and what is shown beside them."""
+
+    line: Line
+    versions: dict[str, str]
+    outcome: str
+    seconds: float
+    imports: str
+
+
+def main(arguments: list[str]) -> int:
+    """Return what `exit` takes: 0 where all that could run has passed."""
+    rows = [row.split() for row in MATRIX.strip().splitlines()[1:] if row]
+    lines = [Line(first, versions, last) for first, *versions, last in rows]
+    if arguments:
+        lines = [line for line in lines if any(each in line.name for each in arguments)]
+    wheel = build()
+    say(f"{wheel.name}: {wheel.stat().st_size / 1000:.0f} kB")
+    results = []
+    for line in lines:
+        results.append(run(line, wheel))
+        show(results[-1:])
+    say("")
+    show(results)
+    return int(any("passed" not in each.outcome and each.outcome != "untested" for each in results))
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def show(results: list[Result]) -> None:
+    """Print a table: what was installed, how the tests ended, and what the import costs."""
+    for line, versions, outcome, seconds, imports in results:
+        columns = [f"{name} {versions.get(name, '-'):8}" for name in SHOWN]
+        what = f"{line.python:5} {'  '.join(columns)} {line.tests:9}"
+        say(f"{what} {outcome:32} {seconds:5.0f} s  {imports}")
+
+
+def uv(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run uv, and return how it ended, with what it said."""
+    program = shutil.which("uv", path=str(Path(sys.executable).parent)) or "uv"
+    return subprocess.run(
+        [program, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+def build() -> Path:
+    shutil.rmtree(FOLDER / "dist", ignore_errors=True)
+    uv("build", "--wheel", "--out-dir", FOLDER / "dist", ".").check_returncode()
+    [wheel] = (FOLDER / "dist").glob("*.whl")
+    return wheel
+
+
+def run(line: Line, wheel: Path) -> Result:
+    began = time.monotonic()
+    folder = FOLDER / line.name
+    log = FOLDER / f"{line.name}.log"
+    python = folder / "bin/python"
+
+    def result(outcome: str, imports: str = "", versions: dict[str, str] | None = None) -> Result:
+        return Result(line, versions or {}, outcome, time.monotonic() - began, imports)
+
+    if uv("venv", "--clear", "--python", line.python, folder).returncode:
+        return result("untested")
+    pins, frozen = folder / "pins.txt", folder / "frozen.txt"
+    pins.write_text("\n".join(line.pins))
+    chosen = uv("pip", "compile", "--python", python, "--no-build", *line.resolution,
+                "--no-annotate", "pyproject.toml", pins)  # fmt: skip
+    frozen.write_text(chosen.stdout)
+    base = ["pip", "install", "--python", python, "--no-build", "--constraint", frozen]
+    made = uv(*base, wheel)
+    if chosen.returncode or made.returncode:
+        return result(f"failed: {chosen.stderr or made.stderr}")
+    versions = dict(re.findall(r"^([\w-]+)==(\S+)", frozen.read_text(), flags=re.MULTILINE))
+    snippets = in_environment([python, __file__, "--snippets"], log)
+    if snippets:
+        return result(f"failed: the README's snippets, see {log.name}", "", versions)
+    ours, theirs = (import_ms(python, name) for name in ("columnar_kafka", "confluent_kafka"))
+    imports = f"import {ours:.0f} ms; confluent_kafka's {theirs:.0f}"
+    made = uv(*base, *TOOLS)
+    if made.returncode:
+        return result(f"failed: {made.stderr.strip()}", imports, versions)
+    ignored = [f"--ignore={each}" for each in LEFT_OUT]
+    pytest = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--numprocesses", "2"]
+    code = in_environment([*pytest, "--max-worker-restart", "0", *ignored, *TESTS[line.tests]], log)
+    last = log.read_text().strip().splitlines()[-1]
+    outcome = ", ".join(re.findall(r"\d+ (?:passed|failed|skipped|errors?)", last))
+    return result(outcome if not code else f"failed: {outcome or last}", imports, versions)
+
+
+def in_environment(command: list[str | Path], log: Path) -> int:
+    with log.open("w") as file:
+        return subprocess.run(command, cwd=ROOT, stdout=file, stderr=file, check=False).returncode
+
+
+def import_ms(python: Path, name: str) -> float:
+    """Return what an import takes in a new process, the least of five."""
+    code = f"import time; t = time.perf_counter(); import {name}; print(time.perf_counter() - t)"
+    command = [str(python), "-I", "-c", code]
+    return min(
+        float(subprocess.run(command, capture_output=True, text=True, check=True).stdout) * 1000
+        for _ in range(5)
+    )
+
+
+# --- in the environment of a line -----------------------------------------------------------------
+
+
+def snippets() -> None:
+    """Run the README's snippets that need no more than the base package."""
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    texts = re.findall(r"^```python\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    with mock_cluster() as servers, contextlib.redirect_stdout(io.StringIO()) as printed:
+        namespace: dict[str, object] = {}
+        for text in texts:
+            if "spark" not in text:
+                there = text.replace("localhost:9092", servers)
+                exec(compile(there, "README.md", "exec"), namespace)
+    assert "{'carrier': 'UA', 'flight': 1545, 'delay': 2} b'N14228'" in printed.getvalue()
+
+
+@contextlib.contextmanager
+def mock_cluster():  # type: ignore[no-untyped-def]  # noqa: ANN201 - its types are not installed here
+    """Start a mock cluster with the README's topic; yield its bootstrap servers."""
+    import columnar_kafka  # noqa: PLC0415 - only in the environment of a line
+
+    mock = Path(columnar_kafka.__file__).parent / "local/mock.py"
+    command = [sys.executable, str(mock), "1"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        servers = process.stdout.readline().strip()
+        process.stdin.write("flights 1\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "ok\n"
+        yield servers
+        process.stdin.close()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--snippets"]:
+        snippets()
+    else:
+        sys.exit(main(sys.argv[1:]))
