@@ -3,7 +3,9 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
+use pyo3::PyTraverseError;
 use pyo3::exceptions::{PyIndexError, PyRuntimeError};
+use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
@@ -102,6 +104,12 @@ impl Callbacks {
     fn nbytes(&self) -> usize {
         24 * self.runs.len()
     }
+
+    fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.runs.iter().filter_map(|(_, callback)| callback.as_ref()).try_for_each(|callback| {
+            callback.visit(visit)
+        })
+    }
 }
 
 /// An open batch: rows are appended until it is sealed. Any thread may, one at a time.
@@ -178,6 +186,14 @@ impl Batch {
             usage.charge(nbytes);
         }
         appended.is_some()
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.records.as_ref().map_or(Ok(()), |records| records.callbacks.visit(&visit))
+    }
+
+    fn __clear__(&mut self) {
+        self.records = None;
     }
 
     /// End the batch, and return its records.
@@ -320,6 +336,13 @@ pub struct Block {
 impl Block {
     fn __len__(&self) -> usize {
         self.rows.len()
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        if Arc::strong_count(&self.records) > 1 {
+            return Ok(()); // the collector counts each reference once
+        }
+        self.records.callbacks.visit(&visit)
     }
 
     /// The memory of the records, in bytes.

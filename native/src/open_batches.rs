@@ -6,8 +6,10 @@
 use std::ffi::{CStr, CString};
 use std::sync::OnceLock;
 
+use pyo3::PyTraverseError;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
+use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
@@ -66,6 +68,21 @@ impl OpenBatches {
             default_callback: default_callback.map(|callback| Ref::of(&callback).to_owned()),
             wake,
         })
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.wake)?;
+        if let Some(callback) = &self.default_callback {
+            callback.visit(&visit)?;
+        }
+        let batches = self.topics.iter().flat_map(|topic| topic.batches.iter().flatten());
+        batches.into_iter().try_for_each(|batch| visit.call(batch))
+    }
+
+    fn __clear__(&mut self, py: Python<'_>) {
+        self.topics.clear();
+        self.default_callback = None;
+        self.wake = py.None();
     }
 
     /// Append records of a topic here from now on, or with another number of partitions. A new

@@ -8,7 +8,9 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::slice;
 
+use pyo3::PyTraverseError;
 use pyo3::ffi;
+use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 
 /// A reference that its owner keeps alive for `'a`, during which the GIL is held.
@@ -213,6 +215,12 @@ impl Owned {
     #[inline(always)]
     pub fn borrow(&self) -> Ref<'_> {
         Ref(self.0, PhantomData)
+    }
+
+    /// Show the reference to Python's garbage collector.
+    pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // SAFETY: `Py` is a pointer like this one, and transparent; it is not dropped.
+        visit.call(unsafe { &*(&raw const self.0).cast::<Py<PyAny>>() })
     }
 
     /// Hand the reference over to PyO3.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 import pytest
@@ -208,7 +207,10 @@ def test_a_loop_over_a_full_queue_sends_all(make_producer) -> None:
 
 def test_the_queue_is_bounded_in_kbytes(make_producer, noise) -> None:
     producer = make_producer(**HELD, **{"queue.buffering.max.kbytes": 100})
-    fill = partial(producer.produce, "t", make_producer.value(noise(60_000)), partition=0)
+
+    def fill() -> None:
+        producer.produce("t", make_producer.value(noise(60_000)), partition=0)
+
     fill()
     with pytest.raises(BufferError, match=QUEUE_FULL):
         fill()
