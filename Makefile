@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 LOCK := requirements/dev.lock
-CODE := columnar_kafka spark_sink tests benchmarks
+CODE := columnar_kafka native spark_sink tests benchmarks
 
 # Tests start hundreds of Python processes: what those import is compiled once.
 unexport PYTHONDONTWRITEBYTECODE
@@ -24,13 +24,17 @@ SOAKS := brokers_fail consumer_killed consumer_metadata deep_nesting producer_ki
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-install: $(BIN)/.installed  ## make .venv with the locked versions and this project in it
+install: $(BIN)/.native  ## make .venv with the locked versions and this project in it
 
 $(BIN)/.installed: $(LOCK) pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r $(LOCK)
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+$(BIN)/.native: $(BIN)/.installed $(shell git ls-files native)
+	@$(BIN)/python native/build.py
 	@touch $@
 
 demo: install  ## the main job: service, Kafka, reader and lake, compared and reported

@@ -66,9 +66,8 @@ class Producer(StockProducer):
     Any number of threads may produce and poll. Source: KIP-1008, and confluent-kafka 2.16.
     """
 
-    # For the native core, which finds its own part of a producer without a look into a dict.
-    __slots__ = ("__dict__", "__weakref__", "_open_batches")
-    _open_batches: OpenBatches
+    __slots__ = ("__dict__", "__weakref__", "_open_batches")  # which the native core looks up
+    _open_batches: OpenBatches | None
 
     # What a subclass that does not call __init__ has: confluent-kafka's own errors.
     _settings = ProducerConfig.parse({})[0]
@@ -112,8 +111,7 @@ class Producer(StockProducer):
         buffer.connect(self._settings, self._connect(inner), partitioner)
         self._inner = inner
         self._buffer = buffer
-        if buffer.open_batches is not None:
-            self._open_batches = buffer.open_batches
+        self._open_batches = buffer.open_batches
         self._shutdown = Shutdown(self, Producer, buffer, self._settings, inner)
         buffer.sender.start()
         lifecycle.started(self, self._shutdown)

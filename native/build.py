@@ -1,0 +1,56 @@
+"""Build the native core into the package: `make install` does, and so do the builds of its wheels.
+
+    python native/build.py
+
+It needs cargo. Without the core the package does the same, more slowly.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+CRATE = Path(__file__).parent
+PLACE = CRATE.parent / "columnar_kafka/native"
+
+
+def build(python: str = sys.executable) -> Path:
+    """Compile the crate for an interpreter, and return the extension module.
+
+    Raises:
+        RuntimeError: there is no cargo, or it failed; the text is what it said.
+    """
+    cargo = shutil.which("cargo")
+    if cargo is None:
+        raise RuntimeError("there is no cargo: https://rustup.rs installs it")
+    command = [cargo, "build", "--release", "--locked", "--quiet"]
+    done = subprocess.run(
+        command,
+        cwd=CRATE,
+        env=os.environ | {"PYO3_PYTHON": python},
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip())
+    [library] = (
+        CRATE / "target/release" / name
+        for name in ("lib_core.so", "lib_core.dylib", "_core.dll")
+        if (CRATE / "target/release" / name).exists()
+    )
+    module = PLACE / ("_core.pyd" if library.suffix == ".dll" else "_core.so")
+    new = module.with_suffix(".new")
+    shutil.copy(library, new)
+    new.replace(module)  # a process may have loaded the old one
+    return module
+
+
+if __name__ == "__main__":
+    try:
+        print(f"native core: {build().name}")
+    except RuntimeError as error:
+        print(f"no native core, so all is done in Python, more slowly: {error}")
