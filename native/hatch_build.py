@@ -15,13 +15,14 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from build import build  # noqa: E402 - beside this file
+from build import build
 
 
 class NativeWheel(BuildHookInterface):
     """The hook of hatchling that pyproject.toml names."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Build the core, and have the wheel named after this interpreter and platform."""
         if version == "editable" or os.environ.get("COLUMNAR_KAFKA_WHEEL") != "native":
             return
         module = build()

@@ -31,8 +31,8 @@ FILES = {
     "native": "_core  __init__",
     "schema": "flatbuffer  families  canonical  arrow  avro_default  avro  base  growth  __init__",
     "columns": """
-        __init__  native_format  older_arrow  protocol  range_checks  accepted_types  row_objects  copying
-        converters  columns_to_rows  kafka_column  rows_to_columns  layouts  chunked  cast
+        __init__  native_format  older_arrow  protocol  range_checks  accepted_types
+        row_objects  copying  converters  columns_to_rows  kafka_column  rows_to_columns  layouts  chunked  cast
         arrow_input
     """,
     "segment": """
@@ -49,9 +49,9 @@ FILES = {
     "broker": "__init__  client_classes  base  confluent",
     "producing": """
         __init__  partitioner  settings  report  topic_format
-        arguments  record_block  native_batch  message_list  in_flight  batch  arrow_batch  record_queue
-        accumulator  outcome  delivery  segmenter  dispatcher  sender  transaction  buffer
-        shutdown  producer
+        arguments  record_block  native_batch  message_list  in_flight  batch  arrow_batch
+        record_queue  accumulator  outcome  delivery  segmenter  dispatcher  sender  transaction
+        buffer  shutdown  producer
     """,
     "consuming": """
         __init__  settings  record  offset_store  lag  turn

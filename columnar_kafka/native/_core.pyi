@@ -1,7 +1,9 @@
 # The native core's types; the sources are in `native/`.
 
 from collections.abc import Callable, Sequence
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
+
+from typing_extensions import Self
 
 # A field: its name, whether it may be null, the name of its type, details, and its children.
 Described: TypeAlias = tuple[str, bool, str, Any, tuple[Described, ...]]

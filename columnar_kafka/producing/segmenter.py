@@ -238,7 +238,7 @@ class Segmenter:
         )
 
 
-def _unencoded(origin: _Origin, block: RecordBlock, charged_bytes: int) -> EncodedSegment:
+def _unencoded(origin: _Origin, block: Block, charged_bytes: int) -> EncodedSegment:
     """Return records that are reported without having been encoded."""
     return EncodedSegment(
         topic_format=origin.topic_format,

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from columnar_kafka import native
-from columnar_kafka.columns.kafka_column import KafkaColumn
 from columnar_kafka.schema import KAFKA_COLUMN
 from columnar_kafka.schema.families import family
 from columnar_kafka.segment.parquet.field_ids import FileMetaDataField
@@ -18,6 +17,7 @@ from columnar_kafka.segment.parquet.thrift import LIST, Cursor
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from columnar_kafka.columns.kafka_column import KafkaColumn
     from columnar_kafka.native._core import Encoder
 
 __all__ = ["native_encoder"]
@@ -66,6 +66,7 @@ def _schema_elements(footer: bytes) -> bytes:
 def _leaves(field: pa.Field, path: tuple[str, ...]) -> Iterator[tuple[list[str], str, bool]]:
     """Yield the path, the order and the wish for statistics of each leaf."""
     arrow = field.type
+    children: list[tuple[pa.Field, tuple[str, ...]]]
     if pa.types.is_struct(arrow):
         children = [(child, (child.name,)) for child in arrow]
     elif pa.types.is_map(arrow):
