@@ -121,15 +121,18 @@ class ConfluentProducer:
         return self._described(topic, partitions, left)
 
     def _described(self, topic: str, partitions: int | None, timeout: float) -> TopicLimits:
+        # Where Kafka refuses or does not answer, delivery reports will carry its own refusal.
+        refused = TopicLimits(partitions)
         resource = ConfigResource(ResourceType.TOPIC, topic)
         try:
             with AdminClient({"log_level": 4, **self._config}) as admin:
-                asked = admin.describe_configs([resource], request_timeout=timeout)
-                entries = asked[resource].result(timeout)
+                asked = admin.describe_configs([resource], request_timeout=timeout)[resource]
+                # Raised here, it would keep our callers alive: confluent-kafka's futures keep it.
+                if asked.exception(timeout) is not None:
+                    return refused
+                entries = asked.result()
         except (KafkaException, TimeoutError):
-            # Not authorised, unreachable or unsupported: delivery reports will carry the
-            # broker's own refusal.
-            return TopicLimits(partitions)
+            return refused
         return TopicLimits(
             partitions,
             compacted="compact" in _value(entries, "cleanup.policy"),

@@ -71,10 +71,10 @@ fn murmur2(key: &[u8]) -> u32 {
     hash ^ hash >> 15
 }
 
-/// FNV-1a over signed bytes, with the sign of the hash taken off, as librdkafka has it.
+/// FNV-1a, with the sign of the hash taken off, as librdkafka has it.
 fn fnv1a(key: &[u8]) -> u32 {
     let hash = key.iter().fold(0x811c_9dc5_u32, |hash, &byte| {
-        (hash ^ i32::from(byte as i8) as u32).wrapping_mul(0x0100_0193)
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
     });
     (hash as i32).unsigned_abs()
 }

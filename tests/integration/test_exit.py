@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import subprocess
 import sys
 import textwrap
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
@@ -51,6 +53,19 @@ def make(embedded) -> Callable[..., Producer]:
         return producer
 
     return make
+
+
+def test_a_producer_goes_with_its_last_reference(make) -> None:
+    """Without a garbage collection, though the embedded broker describes no topic's settings."""
+    gc.collect()
+    gc.disable()
+    try:
+        producer = make()
+        gone = weakref.ref(producer)
+        del producer
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("topics", [["ends"], ["raises", "after"]])

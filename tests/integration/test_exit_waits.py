@@ -206,16 +206,16 @@ def test_a_producer_that_waits_keeps_no_other_from_sending(embedded: EmbeddedKaf
     assert numbers(servers, "exit-healthy") == list(range(1000))
 
 
-def test_the_first_conversion_may_take_longer_than_kafka_may(embedded: EmbeddedKafka) -> None:
+def test_the_first_segment_may_take_longer_than_kafka_may(embedded: EmbeddedKafka) -> None:
     """As it does on a busy machine, where pyarrow imports pandas in it."""
     servers = embedded.bootstrap_servers
     code = """
         from columnar_kafka.producing.segmenter import Segmenter
-        convert = Segmenter.convert
+        encode = Segmenter.encode
         def slow(*args):
             time.sleep(3 * lifecycle._GRACE)
-            return convert(*args)
-        Segmenter.convert = slow
+            return encode(*args)
+        Segmenter.encode = slow
         producer = send(make(sys.argv[1]))
         when_it_flushes(signal.raise_signal, signal.SIGINT)
         producer.flush()
