@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import starmap
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from columnar_kafka.columns import range_checks
 from columnar_kafka.columns.accepted_types import AcceptedTypes, show
+from columnar_kafka.columns.compiled_copying import VALUE_BYTES, compiled
 from columnar_kafka.columns.row_objects import ROW_TYPES, RowReader
 from columnar_kafka.errors import RowError
 
 if TYPE_CHECKING:
+    from columnar_kafka.columns.compiled_copying import Copy
     from columnar_kafka.schema import RecordSchema
 
-__all__ = ["VALUE_BYTES", "Copy", "copier", "max_utf8_bytes"]
-
-VALUE_BYTES: Final = 40  # a value's object, or later its bytes in the column, whichever is more
-
-Copy = Callable[[Any], tuple[Any, int]]
-"""Copies a value that is not None: returns one that cannot be changed, and the bytes inside it."""
+__all__ = ["copier", "max_utf8_bytes"]
 
 
 def copier(field: pa.Field, path: str, schema: RecordSchema) -> Copy | None:
@@ -38,13 +35,16 @@ def copier(field: pa.Field, path: str, schema: RecordSchema) -> Copy | None:
         return _enum(path, schema.symbols[path])
     if path in schema.uuids:
         return _uuid_text if pa.types.is_string(arrow) else _uuid_bytes
+    if pa.types.is_nested(arrow):
+        copy = _nested(arrow, path, schema)
+        return compiled(arrow, path, schema, copy, _element)
+    return _binary if AcceptedTypes(field, path).is_binary else None
+
+
+def _nested(arrow: pa.DataType, path: str, schema: RecordSchema) -> Copy:
     if pa.types.is_struct(arrow):
         return _struct(arrow, path, schema)
-    if pa.types.is_map(arrow):
-        return _map(arrow, path, schema)
-    if pa.types.is_nested(arrow):
-        return _list(arrow, path, schema)
-    return _binary if AcceptedTypes(field, path).is_binary else None
+    return (_map if pa.types.is_map(arrow) else _list)(arrow, path, schema)
 
 
 def max_utf8_bytes(text: str) -> int:

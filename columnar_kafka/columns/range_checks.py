@@ -15,9 +15,22 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["fits_float", "has_time_out_of_day", "has_times_of_day", "is_narrow_float"]
+__all__ = [
+    "fits_float",
+    "has_time_out_of_day",
+    "has_times_of_day",
+    "integer_range",
+    "is_narrow_float",
+]
 
 _DAY: Final = {"s": 86_400, "ms": 86_400_000, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
+
+
+def integer_range(arrow: pa.DataType) -> tuple[int, int]:
+    """Return the least and the greatest value of an integer type."""
+    if pa.types.is_unsigned_integer(arrow):
+        return 0, 2**arrow.bit_width - 1
+    return -(2 ** (arrow.bit_width - 1)), 2 ** (arrow.bit_width - 1) - 1
 
 
 def is_narrow_float(arrow: pa.DataType) -> bool:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from columnar_kafka.columns.accepted_types import AcceptedTypes, show
+from columnar_kafka.columns.compiled_copying import VALUE_BYTES
 from columnar_kafka.columns.converters import converter
-from columnar_kafka.columns.copying import VALUE_BYTES, copier, max_utf8_bytes
+from columnar_kafka.columns.copying import copier, max_utf8_bytes
 from columnar_kafka.columns.protocol import Converted, RejectedRow
 from columnar_kafka.columns.row_objects import ROW_TYPES, RowReader, tuple_getter
 from columnar_kafka.errors import RowError
