@@ -1,0 +1,152 @@
+"""Copies nested values of the usual types in a fifth of the time, by code written for their schema.
+
+The code takes a value whose parts all have the types that most have: dicts with every field, lists,
+ints in their range, ASCII text. Anything else it leaves to `copying`, which has all the rules and
+errors; so it needs none, and its result for what it takes is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from columnar_kafka.columns.range_checks import integer_range, is_narrow_float
+from columnar_kafka.schema.families import family
+
+if TYPE_CHECKING:
+    from columnar_kafka.schema import RecordSchema
+
+__all__ = ["VALUE_BYTES", "Copy", "compiled"]
+
+VALUE_BYTES: Final = 40  # a value's object, or later its bytes in the column, whichever is more
+
+Copy = Callable[[Any], tuple[Any, int]]
+"""Copies a value that is not None: returns one that cannot be changed, and the bytes inside it."""
+
+_TYPES: Final = {"boolean": ["bool"], "integer": ["int"], "float": ["float", "int"]}
+_DISTINCT: Final = ("string", "integer", "boolean", "binary")
+"""Families whose values are distinct in a map if Python's keys are."""
+
+
+def compiled(
+    arrow: pa.DataType,
+    path: str,
+    schema: RecordSchema,
+    copy: Copy,
+    element: Callable[[pa.Field, str, RecordSchema], Copy],
+) -> Copy:
+    """Return a function that does what `copy` does with values of a nested type.
+
+    Args:
+        arrow: a struct, list or map.
+        path: the field's path.
+        schema: of the record that holds the field.
+        copy: copies every value, and raises the errors.
+        element: returns the function that copies, checks and measures a nested field's values.
+    """
+    if pa.types.is_map(arrow) and family(arrow.key_type) not in _DISTINCT:
+        return copy
+    source = _Source(schema, copy, element)
+    result, nbytes = source.nested(arrow, path, "v", 2)
+    source.write(2, f"return {result}, n + {nbytes}")
+    text = "\n".join(
+        ["def copy(v):", " n = 0", " try:", *source.lines, " except KeyError: return other(v)"]
+    )
+    exec(compile(text, f"<copies {path}>", "exec"), source.names)  # noqa: S102 - names are numbers
+    function: Copy = source.names["copy"]
+    return function
+
+
+class _Source:
+    """The body of a function: `v` is the value, and `n` counts bytes inside it."""
+
+    def __init__(
+        self,
+        schema: RecordSchema,
+        copy: Copy,
+        element: Callable[[pa.Field, str, RecordSchema], Copy],
+    ) -> None:
+        self._schema = schema
+        self._element = element
+        self.lines: list[str] = []
+        self.names: dict[str, Any] = {"other": copy}
+
+    def write(self, depth: int, line: str) -> None:
+        self.lines.append(" " * depth + line)
+
+    def nested(self, arrow: pa.DataType, path: str, x: str, depth: int) -> tuple[str, int]:
+        """Write what copies `x`; return the expression of the copy, and its constant bytes."""
+        if pa.types.is_struct(arrow):
+            return self._struct(arrow, path, x, depth)
+        result = self._name()
+        if pa.types.is_map(arrow):
+            key, value = self._name(), self._name()
+            self.write(depth, f"if type({x}) is not dict: return other(v)")
+            self.write(depth, f"{result} = []")
+            self.write(depth, f"for {key}, {value} in {x}.items():")
+            copied, nbytes = self._value(arrow.key_field, f"{path}.key", key, depth + 1)
+            item, more = self._value(arrow.item_field, f"{path}.value", value, depth + 1)
+            copied, nbytes = f"({copied}, {item})", nbytes + more
+        else:
+            value = self._name()
+            self.write(depth, f"if type({x}) is not list: return other(v)")
+            self.write(depth, f"{result} = []")
+            self.write(depth, f"for {value} in {x}:")
+            copied, nbytes = self._value(arrow.value_field, f"{path}.item", value, depth + 1)
+        self.write(depth + 1, f"{result}.append({copied})")
+        self.write(depth, f"n += {nbytes} * len({result})")
+        return result, VALUE_BYTES
+
+    def _struct(self, arrow: pa.DataType, path: str, x: str, depth: int) -> tuple[str, int]:
+        self.write(depth, f"if type({x}) is not dict or len({x}) != {arrow.num_fields}:")
+        self.write(depth + 1, "return other(v)")
+        copies, nbytes = [], VALUE_BYTES
+        for field in arrow:
+            part = self._name()
+            self.write(depth, f"{part} = {x}[{field.name!r}]")
+            copied, more = self._value(field, f"{path}.{field.name}", part, depth)
+            copies.append(copied)
+            nbytes += more
+        return f"({', '.join(copies)},)", nbytes
+
+    def _value(self, field: pa.Field, path: str, x: str, depth: int) -> tuple[str, int]:
+        """Write what copies `x`, which may be None where the field may be null."""
+        if field.nullable:
+            result = self._name()
+            self.write(depth, f"if {x} is None: {result} = None")
+            self.write(depth, "else:")
+            copied, nbytes = self._present(field, path, x, depth + 1)
+            self.write(depth + 1, f"{result} = {copied}; n += {nbytes}")
+            return result, VALUE_BYTES
+        copied, nbytes = self._present(field, path, x, depth)
+        return copied, VALUE_BYTES + nbytes
+
+    def _present(self, field: pa.Field, path: str, x: str, depth: int) -> tuple[str, int]:
+        arrow, kind = field.type, family(field.type)
+        special = path in self._schema.symbols or path in self._schema.uuids
+        if kind == "string" and not special:
+            self.write(depth, f"if type({x}) is not str or not {x}.isascii(): return other(v)")
+            self.write(depth, f"n += len({x})")
+        elif kind in _TYPES and not special and not is_narrow_float(arrow):
+            types = " and ".join(f"type({x}) is not {each}" for each in _TYPES[kind])
+            self.write(depth, f"if {types}: return other(v)")
+            if kind == "integer":
+                least, most = integer_range(arrow)
+                self.write(depth, f"if not {least} <= {x} <= {most}: return other(v)")
+        elif pa.types.is_nested(arrow) and not (
+            pa.types.is_map(arrow) and family(arrow.key_type) not in _DISTINCT
+        ):
+            return self.nested(arrow, path, x, depth)
+        else:
+            copy, result, more = self._name(), self._name(), self._name()
+            self.names[copy] = self._element(field, path, self._schema)
+            self.write(depth, f"{result}, {more} = {copy}({x})")
+            self.write(depth, f"n += {more} - {VALUE_BYTES}")
+            return result, 0
+        return x, 0
+
+    def _name(self) -> str:
+        self.names[name := f"x{len(self.names)}"] = None
+        return name

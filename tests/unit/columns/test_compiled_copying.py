@@ -1,0 +1,117 @@
+"""The code written for a schema copies as `copying` does: values, measures and errors."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nesting import RandomRows
+from support import examples
+
+from columnar_kafka.columns import copying
+from columnar_kafka.columns.compiled_copying import compiled
+from columnar_kafka.errors import RowError
+from columnar_kafka.schema import RecordSchema
+
+LINES = pa.list_(pa.struct([pa.field("n", pa.int32(), nullable=False), ("s", pa.string())]))
+NUMBERS = pa.map_(pa.string(), pa.float64())
+DAYS = pa.map_(pa.date32(), pa.int8())
+UNUSUAL = [
+    None,
+    True,
+    2**70,
+    -(2**70),
+    1.5,
+    "é",
+    "\ud800",
+    b"x",
+    [],
+    {},
+    (),
+    object(),
+    [None],
+    [{}],
+]
+
+
+class Copies:
+    """Both ways to copy the values of a field, and how often the first has needed the second."""
+
+    def __init__(self, schema: RecordSchema, field: pa.Field) -> None:
+        self.left = 0
+        self.copy = copying._nested(field.type, field.name, schema)
+        self.compiled = compiled(field.type, field.name, schema, self._other, copying._element)
+
+    def _other(self, value: Any) -> Any:
+        self.left += 1
+        return self.copy(value)
+
+    def outcomes(self, value: Any) -> list[Any]:
+        found: list[Any] = []
+        for copy in (self.compiled, self.copy):
+            try:
+                found.append(copy(value))
+            except RowError as error:
+                found.append(str(error))
+        return found
+
+
+def with_unusual(value: Any, rng: random.Random) -> Any:
+    """Return a value with one part, or itself, replaced by something unusual."""
+    if rng.random() < 0.3:
+        return rng.choice(UNUSUAL)
+    if isinstance(value, dict) and value:
+        key = rng.choice(list(value))
+        return value | {key: with_unusual(value[key], rng)}
+    if isinstance(value, list) and value:
+        place = rng.randrange(len(value))
+        return [*value[:place], with_unusual(value[place], rng), *value[place + 1 :]]
+    return rng.choice(UNUSUAL)
+
+
+@settings(max_examples=examples(300))
+@given(st.integers(0, 2**32))
+def test_random_values_of_random_types(seed: int) -> None:
+    source, rng = RandomRows(seed), random.Random(seed)
+    schema = RecordSchema.parse(source.schema)
+    for field in schema.arrow:
+        if pa.types.is_nested(field.type):
+            copies = Copies(schema, field)
+            values = [row[field.name] for row in source.rows[:20] if row[field.name] is not None]
+            for value in [*values, *(with_unusual(each, rng) for each in values)]:
+                if value is not None:
+                    first, second = copies.outcomes(value)
+                    assert repr(first) == repr(second)  # types, and -0.0
+
+
+@pytest.mark.parametrize(
+    ("arrow", "value", "left"),
+    [
+        (LINES, [{"n": 1, "s": "a"}, {"s": None, "n": -(2**31)}], 0),
+        (LINES, [], 0),
+        (LINES, [None], 0),
+        (LINES, ({"n": 1, "s": "a"},), 1),
+        (LINES, [{"n": 2**31, "s": "a"}], 1),
+        (LINES, [{"n": True, "s": "a"}], 1),
+        (LINES, [{"n": 1, "s": "é"}], 1),
+        (LINES, [{"n": 1}], 1),
+        (LINES, [{"n": 1, "t": "a"}], 1),
+        (LINES, [{"n": None, "s": "a"}], 1),
+        (LINES, "text", 1),
+        (NUMBERS, {"a": 1.5, "b": 2, "c": None}, 0),
+        (NUMBERS, {"é": 1.5}, 1),
+        (NUMBERS, {1: 1.5}, 1),
+        (NUMBERS, [("a", 1.5)], 1),
+        (DAYS, {1: 1}, 1),
+    ],
+)
+def test_it_copies_the_usual_and_leaves_the_rest(arrow: pa.DataType, value: Any, left: int) -> None:
+    schema = RecordSchema.parse(pa.schema([("f", arrow)]))
+    copies = Copies(schema, schema.arrow.field(0))
+    first, second = copies.outcomes(value)
+    assert repr(first) == repr(second)
+    assert copies.left == left
