@@ -32,7 +32,7 @@ FILES = {
     "schema": "flatbuffer  families  canonical  arrow  avro_default  avro  base  growth  __init__",
     "columns": """
         __init__  native_format  older_arrow  protocol  range_checks  accepted_types
-        row_objects  compiled_copying  copying  converters  columns_to_rows  kafka_column
+        row_objects  compiled_copying  converters  copying  columns_to_rows  kafka_column
         rows_to_columns  layouts  chunked  cast  arrow_input
     """,
     "segment": """

@@ -1,4 +1,4 @@
-"""Copies nested values of the usual types in a fifth of the time, by code written for their schema.
+"""Copies rows and nested values of the usual types fast, by code that is written for their schema.
 
 The code takes a value whose parts all have the types that most have: dicts with every field, lists,
 ints in their range, ASCII text. Anything else it leaves to `copying`, which has all the rules and
@@ -7,12 +7,13 @@ errors; so it needs none, and its result for what it takes is the same.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from columnar_kafka.columns.range_checks import integer_range, is_narrow_float
+from columnar_kafka.columns.range_checks import integer_range
 from columnar_kafka.schema.families import family
 
 if TYPE_CHECKING:
@@ -25,9 +26,18 @@ VALUE_BYTES: Final = 40  # a value's object, or later its bytes in the column, w
 Copy = Callable[[Any], tuple[Any, int]]
 """Copies a value that is not None: returns one that cannot be changed, and the bytes inside it."""
 
-_TYPES: Final = {"boolean": ["bool"], "integer": ["int"], "float": ["float", "int"]}
 _DISTINCT: Final = ("string", "integer", "boolean", "binary")
 """Families whose values are distinct in a map if Python's keys are."""
+
+
+_USUAL: Final[dict[str | None, str]] = {
+    "boolean": "type({0}) is not bool",
+    "string": "type({0}) is not str or not {0}.isascii()",
+    "binary": "type({0}) is not bytes",
+    "date32": "type({0}) is not date",
+}
+"""What is not usual, by family or type; of the others there is more to say."""
+_CLASSES: Final = {"date": datetime.date, "datetime": datetime.datetime}
 
 
 def compiled(
@@ -36,21 +46,23 @@ def compiled(
     schema: RecordSchema,
     copy: Copy,
     element: Callable[[pa.Field, str, RecordSchema], Copy],
+    base_bytes: int = VALUE_BYTES,
 ) -> Copy:
     """Return a function that does what `copy` does with values of a nested type.
 
     Args:
         arrow: a struct, list or map.
-        path: the field's path.
+        path: the field's path; empty for a row.
         schema: of the record that holds the field.
         copy: copies every value, and raises the errors.
-        element: returns the function that copies, checks and measures a nested field's values.
+        element: returns the function that copies, checks and measures a field's values.
+        base_bytes: the bytes of a value without those inside it.
     """
     if pa.types.is_map(arrow) and family(arrow.key_type) not in _DISTINCT:
         return copy
     source = _Source(schema, copy, element)
     result, nbytes = source.nested(arrow, path, "v", 2)
-    source.write(2, f"return {result}, n + {nbytes}")
+    source.write(2, f"return {result}, n + {nbytes - VALUE_BYTES + base_bytes}")
     text = "\n".join(
         ["def copy(v):", " n = 0", " try:", *source.lines, " except KeyError: return other(v)"]
     )
@@ -71,7 +83,7 @@ class _Source:
         self._schema = schema
         self._element = element
         self.lines: list[str] = []
-        self.names: dict[str, Any] = {"other": copy}
+        self.names: dict[str, Any] = {"other": copy, **_CLASSES}
 
     def write(self, depth: int, line: str) -> None:
         self.lines.append(" " * depth + line)
@@ -106,47 +118,59 @@ class _Source:
         for field in arrow:
             part = self._name()
             self.write(depth, f"{part} = {x}[{field.name!r}]")
-            copied, more = self._value(field, f"{path}.{field.name}", part, depth)
+            inner = f"{path}.{field.name}" if path else field.name
+            copied, more = self._value(field, inner, part, depth)
             copies.append(copied)
             nbytes += more
         return f"({', '.join(copies)},)", nbytes
 
     def _value(self, field: pa.Field, path: str, x: str, depth: int) -> tuple[str, int]:
         """Write what copies `x`, which may be None where the field may be null."""
-        if field.nullable:
-            result = self._name()
-            self.write(depth, f"if {x} is None: {result} = None")
-            self.write(depth, "else:")
-            copied, nbytes = self._present(field, path, x, depth + 1)
-            self.write(depth + 1, f"{result} = {copied}; n += {nbytes}")
-            return result, VALUE_BYTES
-        copied, nbytes = self._present(field, path, x, depth)
-        return copied, VALUE_BYTES + nbytes
+        if not field.nullable:
+            copied, nbytes = self._present(field, path, x, depth)
+            return copied, VALUE_BYTES + nbytes
+        self.write(depth, f"if {x} is not None:")
+        copied, nbytes = self._present(field, path, x, depth + 1)
+        if copied != x:
+            self.write(depth + 1, f"{x} = {copied}; n += {nbytes}")
+        return x, VALUE_BYTES
 
     def _present(self, field: pa.Field, path: str, x: str, depth: int) -> tuple[str, int]:
-        arrow, kind = field.type, family(field.type)
+        arrow = field.type
         special = path in self._schema.symbols or path in self._schema.uuids
-        if kind == "string" and not special:
-            self.write(depth, f"if type({x}) is not str or not {x}.isascii(): return other(v)")
-            self.write(depth, f"n += len({x})")
-        elif kind in _TYPES and not special and not is_narrow_float(arrow):
-            types = " and ".join(f"type({x}) is not {each}" for each in _TYPES[kind])
-            self.write(depth, f"if {types}: return other(v)")
-            if kind == "integer":
-                least, most = integer_range(arrow)
-                self.write(depth, f"if not {least} <= {x} <= {most}: return other(v)")
-        elif pa.types.is_nested(arrow) and not (
+        unusual = None if special else _unusual(arrow, x)
+        if unusual is not None:
+            self.write(depth, f"if {unusual}: return other(v)")
+            if family(arrow) in ("string", "binary"):
+                self.write(depth, f"n += len({x})")
+            return x, 0
+        if pa.types.is_nested(arrow) and not (
             pa.types.is_map(arrow) and family(arrow.key_type) not in _DISTINCT
         ):
             return self.nested(arrow, path, x, depth)
-        else:
-            copy, result, more = self._name(), self._name(), self._name()
-            self.names[copy] = self._element(field, path, self._schema)
-            self.write(depth, f"{result}, {more} = {copy}({x})")
-            self.write(depth, f"n += {more} - {VALUE_BYTES}")
-            return result, 0
-        return x, 0
+        copy, result, more = self._name(), self._name(), self._name()
+        self.names[copy] = self._element(field, path, self._schema)
+        self.write(depth, f"{result}, {more} = {copy}({x})")
+        self.write(depth, f"n += {more} - {VALUE_BYTES}")
+        return result, 0
 
     def _name(self) -> str:
         self.names[name := f"x{len(self.names)}"] = None
         return name
+
+
+def _unusual(arrow: pa.DataType, x: str) -> str | None:
+    """Return the condition under which a value has to be looked at; None where that is always."""
+    if pa.types.is_integer(arrow):
+        least, most = integer_range(arrow)
+        return f"type({x}) is not int or not {least} <= {x} <= {most}"
+    if arrow == pa.float64():
+        is_exact = f"type({x}) is int and {-(2**53)} <= {x} <= {2**53}"
+        return f"type({x}) is not float and not ({is_exact})"
+    if pa.types.is_timestamp(arrow) and arrow.unit == "us":
+        other = "" if arrow.tz else f" or {x}.tzinfo is not None"
+        return f"type({x}) is not datetime{other}"
+    if pa.types.is_fixed_size_binary(arrow):
+        return None
+    kind = "date32" if arrow == pa.date32() else family(arrow)
+    return _USUAL[kind].format(x) if kind in _USUAL else None

@@ -12,8 +12,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from columnar_kafka.columns import older_arrow, range_checks
+from columnar_kafka.columns.accepted_types import show
+from columnar_kafka.errors import RowError
 
-__all__ = ["Convert", "converter"]
+__all__ = ["Convert", "converter", "misfit"]
 
 _CODES: Final = {
     pa.int8(): "b",
@@ -43,6 +45,15 @@ def converter(arrow: pa.DataType) -> Convert:
     if range_checks.has_times_of_day(arrow):
         return _times_of_day(arrow)
     return partial(older_arrow.array, type=arrow)
+
+
+def misfit(path: str, convert: Convert, value: Any) -> RowError | None:
+    """Return why a column cannot hold a value; None if it can."""
+    try:
+        convert([value])
+    except Exception as error:  # noqa: BLE001 - Arrow raises many kinds
+        return RowError(f"field {path!r}: {show(value)}: {error}")
+    return None
 
 
 def _integers(arrow: pa.DataType) -> Convert:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from columnar_kafka.columns import range_checks
 from columnar_kafka.columns.accepted_types import AcceptedTypes, show
 from columnar_kafka.columns.compiled_copying import VALUE_BYTES, compiled
+from columnar_kafka.columns.converters import converter, misfit
 from columnar_kafka.columns.row_objects import ROW_TYPES, RowReader
 from columnar_kafka.errors import RowError
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from columnar_kafka.columns.compiled_copying import Copy
     from columnar_kafka.schema import RecordSchema
 
-__all__ = ["copier", "max_utf8_bytes"]
+__all__ = ["copier", "element"]
 
 
 def copier(field: pa.Field, path: str, schema: RecordSchema) -> Copy | None:
@@ -37,7 +38,7 @@ def copier(field: pa.Field, path: str, schema: RecordSchema) -> Copy | None:
         return _uuid_text if pa.types.is_string(arrow) else _uuid_bytes
     if pa.types.is_nested(arrow):
         copy = _nested(arrow, path, schema)
-        return compiled(arrow, path, schema, copy, _element)
+        return compiled(arrow, path, schema, copy, element)
     return _binary if AcceptedTypes(field, path).is_binary else None
 
 
@@ -47,9 +48,13 @@ def _nested(arrow: pa.DataType, path: str, schema: RecordSchema) -> Copy:
     return (_map if pa.types.is_map(arrow) else _list)(arrow, path, schema)
 
 
-def max_utf8_bytes(text: str) -> int:
-    """Return the most bytes that a text can take: up to 4 a character, counted exactly later."""
-    return len(text) if text.isascii() else 4 * len(text)
+def _utf8_bytes(text: str, path: str) -> int:
+    """Return the most bytes that a text takes, as Python's object or in its column."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise RowError(f"field {path!r}: {show(text)}: {error}") from None
+    return 4 * len(text)
 
 
 def _binary(value: Any) -> tuple[Any, int]:
@@ -75,11 +80,12 @@ def _enum(path: str, symbols: frozenset[str]) -> Copy:
     return copy
 
 
-def _element(field: pa.Field, path: str, schema: RecordSchema) -> Copy:
-    """Return the function that copies, checks and measures a nested field's values, also null."""
+def element(field: pa.Field, path: str, schema: RecordSchema) -> Copy:
+    """Return the function that copies, checks and measures a field's values, also null."""
     accepted = AcceptedTypes(field, path)
     inner = copier(field, path, schema)
-    is_narrow = range_checks.is_narrow_float(field.type)
+    surely_fits = range_checks.surely_fits(field.type)
+    convert = converter(field.type)
 
     def copy(value: Any) -> tuple[Any, int]:
         nbytes = VALUE_BYTES
@@ -91,13 +97,13 @@ def _element(field: pa.Field, path: str, schema: RecordSchema) -> Copy:
         if value is None:
             return value, nbytes
         if accepted.is_text:
-            nbytes += max_utf8_bytes(value)
+            nbytes += len(value) if value.isascii() else _utf8_bytes(value, path)
         elif accepted.is_binary:
             nbytes += len(value)
         elif accepted.is_local:
             accepted.check_zone(value)
-        elif is_narrow and not range_checks.fits_float(field.type, [value]):
-            raise accepted.mismatch(value)
+        if not surely_fits(value) and (error := misfit(path, convert, value)):
+            raise error
         return value, nbytes
 
     return copy
@@ -113,7 +119,7 @@ def _collect(copies: Iterable[tuple[Any, int]]) -> tuple[list[Any], int]:
 
 
 def _list(arrow: pa.DataType, path: str, schema: RecordSchema) -> Copy:
-    copy_item = _element(arrow.value_field, f"{path}.item", schema)
+    copy_item = element(arrow.value_field, f"{path}.item", schema)
 
     def copy(value: Any) -> tuple[Any, int]:
         # An iterator would be exhausted if the record had to be produced again.
@@ -127,8 +133,8 @@ def _list(arrow: pa.DataType, path: str, schema: RecordSchema) -> Copy:
 
 
 def _map(arrow: pa.DataType, path: str, schema: RecordSchema) -> Copy:
-    copy_key = _element(arrow.key_field, f"{path}.key", schema)
-    copy_item = _element(arrow.item_field, f"{path}.value", schema)
+    copy_key = element(arrow.key_field, f"{path}.key", schema)
+    copy_item = element(arrow.item_field, f"{path}.value", schema)
     # Different keys in Python can be equal in columns of these types.
     merges_keys = range_checks.is_narrow_float(arrow.key_type) or pa.types.is_temporal(
         arrow.key_type
@@ -137,10 +143,7 @@ def _map(arrow: pa.DataType, path: str, schema: RecordSchema) -> Copy:
     def count_distinct(keys: list[Any]) -> int:
         if not merges_keys:
             return len(set(keys))
-        try:
-            return len(pa.array(keys, type=arrow.key_type).unique())
-        except Exception as error:  # Arrow raises many kinds
-            raise RowError(f"field {path!r} has a key that does not fit: {error}") from error
+        return len(pa.array(keys, type=arrow.key_type).unique())
 
     def copy_pair(key: Any, item: Any) -> tuple[tuple[Any, Any], int]:
         (key, key_bytes), (item, item_bytes) = copy_key(key), copy_item(item)
@@ -161,7 +164,7 @@ def _map(arrow: pa.DataType, path: str, schema: RecordSchema) -> Copy:
 def _struct(arrow: pa.DataType, path: str, schema: RecordSchema) -> Copy:
     fields = list(arrow)
     reader = RowReader([field.name for field in fields], f"{path}.", schema.defaults)
-    copiers = [_element(field, f"{path}.{field.name}", schema) for field in fields]
+    copiers = [element(field, f"{path}.{field.name}", schema) for field in fields]
 
     def copy(value: Any) -> tuple[Any, int]:
         originals = reader.values(value)

@@ -6,6 +6,7 @@ such a time cannot be read.
 
 from __future__ import annotations
 
+import datetime
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = [
     "fits_float",
@@ -21,6 +22,7 @@ __all__ = [
     "has_times_of_day",
     "integer_range",
     "is_narrow_float",
+    "surely_fits",
 ]
 
 _DAY: Final = {"s": 86_400, "ms": 86_400_000, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
@@ -36,6 +38,25 @@ def integer_range(arrow: pa.DataType) -> tuple[int, int]:
 def is_narrow_float(arrow: pa.DataType) -> bool:
     """Say whether `arrow` is a float of fewer bits than Python's."""
     return bool(pa.types.is_float16(arrow) or pa.types.is_float32(arrow))
+
+
+def surely_fits(arrow: pa.DataType) -> Callable[[Any], bool]:
+    """Return a quick test of values whose Python type fits; False: only conversion can tell."""
+    if pa.types.is_integer(arrow):
+        least, most = integer_range(arrow)
+        return lambda value: bool(least <= value <= most)
+    if is_narrow_float(arrow):
+        return lambda value: type(value) is float and fits_float(arrow, [value])
+    exact: type | None = None
+    if pa.types.is_floating(arrow):
+        exact = float
+    elif pa.types.is_date32(arrow):
+        exact = datetime.date
+    elif pa.types.is_timestamp(arrow) and arrow.unit == "us":
+        exact = datetime.datetime
+    elif not pa.types.is_decimal(arrow) and not pa.types.is_temporal(arrow):
+        return lambda _: True
+    return lambda value: type(value) is exact
 
 
 def fits_float(arrow: pa.DataType, values: Sequence[Any]) -> bool:
