@@ -155,6 +155,19 @@ class Sent(NamedTuple):
 
 
 NUMBERS = pa.schema([pa.field("n", pa.int64(), nullable=False)])
+CODES = {
+    "type": "record",
+    "name": "r",
+    "fields": [
+        {"name": "n", "type": "long"},
+        {
+            "name": "code",
+            "type": ["null", {"type": "fixed", "name": "c", "size": 1}],
+            "default": None,
+        },
+    ],
+}
+"""Numbers with a code of one byte. That a code is longer shows when it is converted, not before."""
 
 
 class Pipeline:

@@ -78,6 +78,10 @@ def row(n: int) -> dict[str, Any]:
     return {"n": n, "text": None if n % 3 == 0 else f"text {n}"}
 
 
+def coded(n: int, code: bytes | None = None) -> dict[str, Any]:
+    return row(n) | {"code": code}
+
+
 def take(consumer: Consumer, count: int) -> list[Any]:
     """Return the next `count` records, each of them no error."""
     messages = []
@@ -349,26 +353,26 @@ def test_keyed_records_go_where_stock_would_put_them(producer, topic, kafka) -> 
 def test_transactions_commit_and_abort_with_their_records(producer, consumer, topic) -> None:
     name = topic()
     with producer(**{"transactional.id": "t-1"}) as sender:
-        sender.set_schema(name, SCHEMA)
+        sender.set_schema(name, SCHEMA.append(pa.field("code", pa.binary(1))))
         sender.init_transactions()
         with pytest.raises(KafkaException, match="Local: Erroneous state"):
-            sender.produce(name, row(0))
+            sender.produce(name, coded(0))
         sender.begin_transaction()
-        sender.produce(name, row(1))
+        sender.produce(name, coded(1))
         sender.abort_transaction()
         sender.begin_transaction()
-        sender.produce(name, row(2))
+        sender.produce(name, coded(2))
         sender.commit_transaction()
         sender.begin_transaction()
-        sender.produce(name, row(3))
-        sender.produce(name, {"n": 1 << 63, "text": None})
+        sender.produce(name, coded(3))
+        sender.produce(name, coded(4, b"long"))
         with pytest.raises(KafkaException) as raised:
             sender.commit_transaction()
         assert raised.value.args[0].txn_requires_abort()
         sender.abort_transaction()
     with consumer("committed", **{"isolation.level": "read_committed"}) as reader:
         reader.subscribe([name])
-        assert take(reader, 1)[0].value() == row(2)
+        assert take(reader, 1)[0].value() == coded(2)
         assert reader.poll(0.5) is None
 
 

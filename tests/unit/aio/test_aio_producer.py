@@ -14,7 +14,7 @@ import confluent_kafka.aio
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from support import run_coroutine
+from support import CODES, run_coroutine
 
 from columnar_kafka.aio import AIOProducer
 from columnar_kafka.aio.producer import _PAUSE
@@ -680,10 +680,10 @@ def test_transactions_commit_and_abort(kafka: FakeKafka, make: Any) -> None:
 def test_a_transaction_with_a_failed_record_does_not_commit(make: Any) -> None:
     async def main() -> None:
         async with make(transactional__id="x") as producer:
-            await producer.set_schema("t", SCHEMA)
+            await producer.set_schema("t", CODES)
             await producer.init_transactions()
             await producer.begin_transaction()
-            bad = await producer.produce("t", {"n": 1 << 70})
+            bad = await producer.produce("t", {"n": 1, "code": b"long"})
             with pytest.raises(KafkaException) as caught:
                 await producer.commit_transaction()
             assert caught.value.args[0].txn_requires_abort()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import KafkaError
-from support import Pipeline
+from support import CODES, Pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,12 +68,12 @@ def test_records_without_a_callback_count_as_reported() -> None:
 
 @pytest.mark.parametrize("raising", [[0], [2], [4], [1, 3], [0, 1, 2, 3, 4]])
 def test_a_raising_callback_loses_no_siblings_report(raising: list[int]) -> None:
-    pipeline = Pipeline()
+    pipeline = Pipeline(CODES)
     seen: list[Any] = []
     for n in range(5):
         callback = Raises(seen, n) if n in raising else note(seen, n)
         pipeline.produce({"n": n}, on_delivery=callback)
-    pipeline.produce({"n": 1 << 63}, on_delivery=note(seen, "refused"))
+    pipeline.produce({"n": 5, "code": b"long"}, on_delivery=note(seen, "refused"))
     sent(pipeline)
     raised = []
     for _ in range(10):
@@ -158,12 +158,12 @@ def test_a_report_can_be_read_after_its_siblings() -> None:
 
 
 def test_failures_and_what_is_in_flight_are_counted() -> None:
-    pipeline = Pipeline(segment_rows=2)
+    pipeline = Pipeline(CODES, segment_rows=2)
     pipeline.broker.fail_next(KafkaError(KafkaError._MSG_TIMED_OUT))
     pipeline.numbers(0, 1, 2, 3)
     sent(pipeline)
     pipeline.broker.hold()
-    pipeline.produce({"n": 1 << 63})
+    pipeline.produce({"n": 5, "code": b"long"})
     pipeline.numbers(4)
     pipeline.produce(b"plain")
     sent(pipeline)

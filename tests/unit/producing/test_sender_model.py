@@ -14,9 +14,12 @@ from support import Pipeline
 
 from columnar_kafka.position import unpack
 
+CODE = pa.field("code", pa.binary(1))
 SCHEMAS = [
-    pa.schema([pa.field("id", pa.int64(), nullable=False), ("pad", pa.binary())]),
-    pa.schema([pa.field("id", pa.int64(), nullable=False), ("pad", pa.binary()), ("x", pa.int8())]),
+    pa.schema([pa.field("id", pa.int64(), nullable=False), ("pad", pa.binary()), CODE]),
+    pa.schema(
+        [pa.field("id", pa.int64(), nullable=False), ("pad", pa.binary()), CODE, ("x", pa.int8())]
+    ),
 ]
 PARTITIONS = 3
 TIMEOUT = 50.0
@@ -81,20 +84,21 @@ class Producing(RuleBasedStateMachine):
         count=st.integers(1, 5),
     )
     def record(self, partition: int, size: int, count: int, *, raises: bool) -> None:
-        more = {"x": 1} if self.schema else {}
+        more = self.more()
         for _ in range(count):
             pad = b"%d" % len(self.accepted) * (size // 2)
             self.accept(lambda n, pad=pad: {"id": n, "pad": pad} | more, partition, raises=raises)
 
     @rule(partition=st.integers(0, PARTITIONS - 1))
     def poisoned(self, partition: int) -> None:
-        """A number that only its conversion finds to be too large."""
-        more = {"x": 1} if self.schema else {}
+        """A code that only its conversion finds to be too long."""
+        more = self.more() | {"code": b"long"}
         number = len(self.accepted)
-        if self.accept(
-            lambda n: {"id": n + (1 << 63), "pad": None} | more, partition, raises=False
-        ):
+        if self.accept(lambda n: {"id": n, "pad": None} | more, partition, raises=False):
             self.poison.add(number)
+
+    def more(self) -> dict[str, Any]:
+        return {"code": None} | ({"x": 1} if self.schema else {})
 
     @rule(partition=st.integers(0, PARTITIONS - 1), raises=st.booleans())
     def plain(self, partition: int, *, raises: bool) -> None:
@@ -215,7 +219,8 @@ class Producing(RuleBasedStateMachine):
         if isinstance(report.value, bytes):
             assert report.value == b"%d" % number
         else:
-            assert report.value["id"] == number + (1 << 63 if number in self.poison else 0)
+            assert report.value["id"] == number
+            assert report.value["code"] == (b"long" if number in self.poison else None)
         if number in self.poison:
             assert report.error is not None
             assert number not in stored[partition]
