@@ -14,6 +14,7 @@ __all__ = [
     "HAS_HALF_FLOATS",
     "HAS_MAPS_AS_DICTS",
     "HAS_PAGE_ROWS",
+    "HAS_RECORD_CASTS",
     "VERSION",
     "arange",
     "array",
@@ -28,6 +29,12 @@ HAS_MAPS_AS_DICTS: Final = VERSION >= (20, 0)
 
 HAS_PAGE_ROWS: Final = VERSION >= (23, 0)
 """Whether a Parquet page has a bound on its rows, and `ParquetWriter` takes it."""
+
+HAS_RECORD_CASTS: Final = VERSION >= (21, 0)
+"""Whether a cast finds the fields of records by name; before, they must stand in the same order.
+
+Before 19 it also adds none.
+"""
 
 
 def _arange(start: int, stop: int) -> pa.Array:
