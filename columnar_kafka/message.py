@@ -15,10 +15,32 @@ __all__ = ["Message", "event_error", "or_unset", "plain_message"]
 _OFFSET: Final = re.compile(r"(?<=\boffset )\d+|(?<=\bHighwaterMark )\d+")  # in librdkafka's text
 
 
+_COMPARED: Final = ("topic", "partition", "offset", "leader_epoch", "key", "value", "headers")
+"""What confluent-kafka compares of messages, beside times (without their types) and errors."""
+
+
 class Message(confluent_kafka.Message):
     """One record. `offset` is its position; everything else is as confluent-kafka has it."""
 
     _rows = 1
+
+    def __eq__(self, other: object) -> bool:
+        """Compare as confluent-kafka 2.16 does; up to 2.15, None and a key are a SystemError."""
+        if not isinstance(other, confluent_kafka.Message):
+            return NotImplemented
+        mine, theirs = self.error(), other.error()
+        return (
+            (mine is None) == (theirs is None)
+            and (mine is None or mine == theirs)  # a KafkaError raises TypeError for == None
+            and self.timestamp()[1] == other.timestamp()[1]
+            and all(getattr(self, name)() == getattr(other, name)() for name in _COMPARED)
+        )
+
+    def __ne__(self, other: object) -> bool:
+        """Compare as `__eq__` does."""
+        return not self == other
+
+    __hash__ = None  # type: ignore[assignment]
 
     def kafka_offset(self) -> int | None:
         """Return the offset of the Kafka message that held the record; None where there is none."""

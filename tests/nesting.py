@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from arrow_types import optional
+from arrow_types import storable
 from confluent_kafka import TopicPartition
 
 from columnar_kafka import Segment
@@ -144,7 +144,7 @@ def _leaves() -> Iterator[tuple[pa.DataType, Sequence[Any]]]:
         yield pa.duration(unit), [dt.timedelta(microseconds=tick * n) for n in range(-10, 10)]
     yield pa.duration("ns"), [1 + 1_000_000 * n for n in range(-10, 10)]
     for bits, digits in ((32, 9), (64, 18), (128, 38), (256, 76)):
-        for kind in optional(f"decimal{bits}", digits, 2):
+        for kind in storable(f"decimal{bits}", digits, 2):
             yield kind, [decimal.Decimal(n).scaleb(-2) for n in range(-90, 90, 7)]
 
 

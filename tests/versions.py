@@ -3,14 +3,16 @@
 `python tests/versions.py 3.10 18` runs the lines with one of these texts. Each line has an
 environment of its own in `.versions`, with the wheel in it. First, while nothing else is there,
 the README's snippets for the base package run on librdkafka's mock cluster, and the import is
-timed. Then come the tests. uv finds or downloads the interpreters; a line whose interpreter cannot
-be had is "untested". The log of each line is beside its environment.
+timed. Then come the tests. uv finds the interpreters (on the path, or pyenv's) or downloads them; a
+line of `MAY_LACK` whose interpreter cannot be had is "untested". The log of each line is beside its
+environment.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import shutil
 import subprocess
@@ -41,6 +43,8 @@ Python  versions  tests
 3.12    pyarrow==25.*    segments
 """
 """Of the releases in the ranges of the project that have a wheel for a Python."""
+
+MAY_LACK = ("3.14",)
 
 TESTS = {
     "all": ["tests/golden", "tests/unit"],
@@ -125,8 +129,21 @@ def uv(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Run uv, and return how it ended, with what it said."""
     program = shutil.which("uv", path=str(Path(sys.executable).parent)) or "uv"
     return subprocess.run(
-        [program, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, check=False
+        [program, *map(str, arguments)],
+        cwd=ROOT,
+        env=os.environ | pyenv(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
+
+
+def pyenv() -> dict[str, str]:
+    """Have `python3.10` and so on found on the path where pyenv has them."""
+    if shutil.which("pyenv") is None:
+        return {}
+    listed = subprocess.check_output(["pyenv", "versions", "--bare"], text=True)
+    return {"PYENV_VERSION": ":".join(listed.split())}
 
 
 def build() -> Path:
@@ -145,8 +162,9 @@ def run(line: Line, wheel: Path) -> Result:
     def result(outcome: str, imports: str = "", versions: dict[str, str] | None = None) -> Result:
         return Result(line, versions or {}, outcome, time.monotonic() - began, imports)
 
-    if uv("venv", "--clear", "--python", line.python, folder).returncode:
-        return result("untested")
+    made = uv("venv", "--clear", "--python", line.python, folder)
+    if made.returncode:
+        return result("untested" if line.python in MAY_LACK else f"failed: {made.stderr}")
     pins, frozen = folder / "pins.txt", folder / "frozen.txt"
     pins.write_text("\n".join(line.pins))
     chosen = uv("pip", "compile", "--python", python, "--no-build", *line.resolution,

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from columnar_kafka.columns.older_arrow import HAS_HALF_FLOATS, HAS_MAPS_AS_DICTS, with_doubles
+from columnar_kafka.columns.older_arrow import (
+    HAS_HALF_FLOATS,
+    HAS_MAPS_AS_DICTS,
+    cast_leaves,
+    with_doubles,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -107,7 +112,7 @@ def _to_list(column: pa.Array) -> list[Any]:
         encoded = column.dictionary_encode()
         return _look_up(encoded, [*_times(encoded.dictionary), None])
     if not HAS_HALF_FLOATS and (wide := with_doubles(column.type)) != column.type:
-        column = column.cast(wide)
+        column = cast_leaves(column, wide)
     # Asked for dicts, pyarrow leaves its fast path for columns of any type.
     if not pa.types.is_nested(column.type):
         return list(column.to_pylist())

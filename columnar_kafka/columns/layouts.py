@@ -16,6 +16,7 @@ from columnar_kafka.schema.families import family
 __all__ = [
     "as_lists",
     "can_be_joined",
+    "cast_to_grown",
     "fill_hidden_nulls",
     "fill_hidden_nulls_in_table",
     "map_entries",
@@ -106,6 +107,34 @@ def repeat(value: Any, arrow: pa.DataType, count: int) -> pa.Array:
     """Return `count` times a value or null."""
     # Unlike pyarrow's nulls and repeat, this puts no nulls in the required fields of a null record.
     return older_arrow.array([value], type=arrow).take(pa.repeat(0, count))
+
+
+def cast_to_grown(array: pa.Array, to: pa.DataType) -> pa.Array:
+    """Return values in a type that theirs has grown to (`check_growth`), as pyarrow's cast does.
+
+    It also does so where pyarrow's cast does not find the fields of records.
+    """
+    if older_arrow.HAS_RECORD_CASTS or not types.is_nested(to) or array.type.equals(to):
+        return array.cast(to)
+    if types.is_list(to) or types.is_large_list(to):
+        return regroup(array, cast_to_grown(array.flatten(), to.value_type), to)
+    buffers = [array.is_valid().buffers()[1] if array.null_count else None]
+    if types.is_struct(to):
+        fields = {field.name: array.field(i) for i, field in enumerate(array.type)}
+        children = [
+            cast_to_grown(fields[field.name], field.type)
+            if field.name in fields
+            else repeat(None, field.type, len(array))
+            for field in to
+        ]
+    elif types.is_map(to):
+        lists, entry = as_lists(array), pa.struct([to.key_field, to.item_field])
+        children = [map_entries(cast_to_grown(lists.flatten(), entry))]
+        buffers += offsets(lists, pa.int32()).buffers()[1:]
+    else:
+        items = array.values.slice(array.offset * to.list_size, len(array) * to.list_size)
+        children = [cast_to_grown(items, to.value_type)]
+    return pa.Array.from_buffers(to, len(array), buffers, children=children)
 
 
 def take(values: pa.ChunkedArray, indices: pa.Array) -> pa.ChunkedArray:

@@ -14,20 +14,28 @@ __all__ = [
     "HAS_HALF_FLOATS",
     "HAS_MAPS_AS_DICTS",
     "HAS_PAGE_ROWS",
+    "HAS_RECORD_CASTS",
     "VERSION",
     "arange",
     "array",
+    "cast_leaves",
     "with_doubles",
 ]
 
 VERSION: Final = tuple(map(int, pa.__version__.split(".")[:2]))
 """The major and minor version of the pyarrow that is installed."""
 
-HAS_MAPS_AS_DICTS: Final = VERSION >= (20, 0)
-"""Whether `to_pylist` takes `maps_as_pydicts`."""
+HAS_MAPS_AS_DICTS: Final = VERSION >= (22, 0)
+"""Whether `to_pylist` takes `maps_as_pydicts`; 20 and 21 return maps inside maps as lists."""
 
 HAS_PAGE_ROWS: Final = VERSION >= (23, 0)
 """Whether a Parquet page has a bound on its rows, and `ParquetWriter` takes it."""
+
+HAS_RECORD_CASTS: Final = VERSION >= (21, 0)
+"""Whether a cast finds the fields of records by name; before, they must stand in the same order.
+
+Before 19 it also adds none.
+"""
 
 
 def _arange(start: int, stop: int) -> pa.Array:
@@ -38,7 +46,33 @@ def _arange(start: int, stop: int) -> pa.Array:
 def _array(values: Any, type: pa.DataType) -> pa.Array:  # noqa: A002 - as pyarrow names it
     """Return an array of values, which may be Python's floats where the type has half floats."""
     wide = with_doubles(type)
-    return pa.array(values, type=wide).cast(type) if wide != type else pa.array(values, type=type)
+    array = pa.array(values, type=wide)
+    if wide == type:
+        return array
+    if isinstance(array, pa.ChunkedArray):
+        return pa.chunked_array([cast_leaves(chunk, type) for chunk in array.chunks], type)
+    return cast_leaves(array, type)
+
+
+def cast_leaves(array: pa.Array, to: pa.DataType) -> pa.Array:
+    """Return an array in a type of the same structure with other leaves.
+
+    Unlike pyarrow's cast, it accepts nulls of required values under nulls.
+    """
+    if not pa.types.is_nested(to):
+        return array.cast(to)
+    inner = [to.field(i).type for i in range(to.num_fields)]
+    offset, buffers = 0, [array.is_valid().buffers()[1] if array.null_count else None]
+    if pa.types.is_struct(to):
+        children = [array.field(i) for i in range(to.num_fields)]
+    elif pa.types.is_fixed_size_list(to):
+        children = [array.values.slice(array.offset * to.list_size, len(array) * to.list_size)]
+    else:
+        children, offset, buffers = [array.values], array.offset, array.buffers()[:2]
+    cast = [cast_leaves(child, each) for child, each in zip(children, inner, strict=True)]
+    for each in cast:
+        each.null_count  # noqa: B018 - a map ends the process where its keys' nulls are not counted
+    return pa.Array.from_buffers(to, len(array), buffers, offset=offset, children=cast)
 
 
 def with_doubles(arrow: pa.DataType) -> pa.DataType:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import count, repeat
 from typing import TYPE_CHECKING, Any
 
-from columnar_kafka.message import Message, or_unset
+from columnar_kafka.message import Message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -125,35 +125,8 @@ class Record(Message):
         value = self._parts[2]
         return 0 if value is None else len(value)
 
-    def __eq__(self, other: object) -> bool:
-        """Compare as confluent-kafka does."""
-        return self._filled() == (other._filled() if isinstance(other, Record) else other)
-
-    def __ne__(self, other: object) -> bool:
-        """Compare as confluent-kafka does."""
-        return not self == other
-
-    __hash__ = None  # type: ignore[assignment]
-
     def __reduce__(self) -> tuple[Any, ...]:
         return _record, (self._parts,)
-
-    def _filled(self) -> Message:
-        """Return a message that has every field filled in, as confluent-kafka compares them."""
-        context, offset, value, key, _, headers = self._parts
-        given: Any = {
-            "partition": context.partition,
-            "offset": offset,
-            "timestamp": self.timestamp(),
-        }
-        found: Any = Message(**given, latency=-1, leader_epoch=or_unset(context.leader_epoch))
-        found.set_topic(context.topic)
-        found.set_value(value)
-        found.set_key(key)
-        found.set_headers(headers)
-        found.set_error(context.error)
-        found._rows = context.rows
-        return found  # type: ignore[no-any-return]
 
 
 def _record(parts: Any) -> Record:

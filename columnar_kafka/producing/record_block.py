@@ -130,8 +130,13 @@ class RecordBlock:
         """Return one block with the records of all `blocks`, at least one, in order."""
         if len(blocks) == 1:
             return blocks[0]
+        batches = [each.columns for each in blocks]
+        columns = [  # pyarrow up to 18 has no concat_batches
+            pa.concat_arrays([batch.column(i) for batch in batches], _POOL)
+            for i in range(batches[0].num_columns)
+        ]
         return cls(
-            pa.concat_batches([each.columns for each in blocks], memory_pool=_POOL),
+            pa.RecordBatch.from_arrays(columns, schema=batches[0].schema),
             pa.concat_arrays([each.keys for each in blocks], _POOL),
             pa.concat_arrays([each.timestamps for each in blocks], _POOL),
             pa.concat_arrays([each.header_column for each in blocks], _POOL),

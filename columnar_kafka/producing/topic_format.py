@@ -11,7 +11,7 @@ from columnar_kafka.columns.native_format import row_format
 from columnar_kafka.columns.rows_to_columns import RowColumns
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.schema import check_growth, fingerprint
-from columnar_kafka.segment.encoder import ParquetEncoder
+from columnar_kafka.segment.encoder import ParquetEncoder, check_can_be_written
 from columnar_kafka.segment.headers import HEADER_BYTES
 from columnar_kafka.segment.native_encoder import native_encoder
 
@@ -100,9 +100,14 @@ class TopicFormat:
     def make(
         cls, topic: str, records: RecordSchema, settings: ProducerConfig, limits: SegmentLimits
     ) -> TopicFormat:
-        """Return the format of a topic by a producer's settings."""
+        """Return the format of a topic by a producer's settings.
+
+        Raises:
+            SchemaError: pyarrow cannot write a type.
+        """
         kafka = KafkaColumn(settings.metadata)
         schema = kafka.schema(records.arrow)
+        check_can_be_written(schema)
         columns = row_format(records)
         encoder = None if columns is None else native_encoder(schema, kafka, settings.compression)
         return cls(
@@ -136,7 +141,8 @@ class TopicFormats(dict[str, "TopicFormat"]):
         """Use a schema for a topic from now on; `announce` the format to the sender first.
 
         Raises:
-            SchemaError: the topic has a schema that this one does not grow from, or is compacted.
+            SchemaError: the topic has a schema that this one does not grow from, or is compacted;
+                or pyarrow cannot write a type.
         """
         with self._setting:
             known = self.get(topic)

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from columnar_kafka.columns.older_arrow import HAS_PAGE_ROWS
+from columnar_kafka.columns.older_arrow import HAS_PAGE_ROWS, VERSION
+from columnar_kafka.errors import SchemaError
 from columnar_kafka.position import MAX_ROWS
 from columnar_kafka.schema import KAFKA_COLUMN
 from columnar_kafka.schema.families import family
@@ -18,7 +19,7 @@ from columnar_kafka.segment.declared_types import cannot_be_written, with_sizes,
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Encoder", "ParquetEncoder"]
+__all__ = ["Encoder", "ParquetEncoder", "check_can_be_written"]
 
 _SAMPLE_ROWS: Final = 20_000
 _DICTIONARY: Final = "DICTIONARY"
@@ -119,6 +120,21 @@ class ParquetEncoder:
         group = file.row_group(0)
         chunks = [group.column(i) for i in range(group.num_columns)]
         return {chunk.path_in_schema: chunk.total_compressed_size for chunk in chunks}
+
+
+def check_can_be_written(schema: pa.Schema) -> None:
+    """Check that the installed pyarrow can write all types of a schema.
+
+    pyarrow 19 to 21 have decimals of 32 and 64 bits, and write none.
+
+    Raises:
+        SchemaError: there is one that it cannot write.
+    """
+    try:
+        pq.ParquetWriter(pa.BufferOutputStream(), schema).close()
+    except pa.ArrowNotImplementedError as error:
+        newer = "; decimal32 and decimal64 need pyarrow 22 or later" if VERSION < (22, 0) else ""
+        raise SchemaError(f"pyarrow {pa.__version__} cannot write it: {error}{newer}") from error
 
 
 def _candidates(kind: pa.DataType) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 import make
 import pyarrow as pa
 import pytest
+from arrow_types import storable
 from neutral import plain_rows
 
 from columnar_kafka import Segment, SegmentError
@@ -19,6 +20,7 @@ from columnar_kafka.schema import canonical, fingerprint
 HERE = Path(__file__).parent
 NAMES = sorted(path.stem for path in HERE.glob("*.parquet"))
 READABLE = [each for each in NAMES if each != "arrow" or hasattr(pa, "decimal32")]
+WRITABLE = [each for each in READABLE if each != "arrow" or storable("decimal32", 9, 2)]
 UNITS = {"s": 1_000_000, "ms": 1000, "us": 1}
 
 
@@ -102,7 +104,7 @@ def test_its_records_hold_the_rows_keys_times_and_headers(name: str) -> None:
     assert records == meaning["records"]
 
 
-@pytest.mark.parametrize("name", READABLE)
+@pytest.mark.parametrize("name", WRITABLE)
 def test_what_is_written_today_means_the_same(name: str) -> None:
     """The same rows, canonical text and headers; the bytes themselves are the library's."""
     _, expected = golden(name)

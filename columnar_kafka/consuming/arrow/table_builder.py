@@ -14,7 +14,12 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError
 
 from columnar_kafka import position
 from columnar_kafka.columns.kafka_column import HEADERS, TIMESTAMP, header_array
-from columnar_kafka.columns.layouts import fill_hidden_nulls, fill_hidden_nulls_in_table, one_array
+from columnar_kafka.columns.layouts import (
+    cast_to_grown,
+    fill_hidden_nulls,
+    fill_hidden_nulls_in_table,
+    one_array,
+)
 from columnar_kafka.columns.older_arrow import arange
 from columnar_kafka.consuming.arrow.projection import LOCATION_FIELDS, SelectedRows
 from columnar_kafka.consuming.arrow.pruning import can_skip
@@ -332,7 +337,9 @@ def _promoted(table: pa.Table, schema: pa.Schema) -> pa.Table:
         if not pa.types.is_null(column.type)  # of which pyarrow casts to few types
     }
     columns = [
-        present[each.name].cast(each.type)
+        pa.chunked_array(
+            [cast_to_grown(chunk, each.type) for chunk in present[each.name].chunks], each.type
+        )
         if each.name in present
         else pa.nulls(table.num_rows, each.type)
         for each in schema

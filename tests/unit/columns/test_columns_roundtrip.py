@@ -8,11 +8,13 @@ import struct
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import examples
 
 from columnar_kafka.columns import kafka_column
+from columnar_kafka.columns.columns_to_rows import to_rows
 from columnar_kafka.columns.rows_to_columns import RowColumns
 from columnar_kafka.config import METADATA_MEMBERS
 from columnar_kafka.schema import RecordSchema, fingerprint
@@ -140,6 +142,24 @@ def comparable(value: Any) -> Any:
     if isinstance(value, list):
         return [comparable(each) for each in value]
     return "nan" if isinstance(value, float) and value != value else (type(value), value)  # noqa: PLR0124
+
+
+@pytest.mark.parametrize("pair", [None, [1, 2]])
+def test_a_record_holds_a_half_float_and_a_pair_of_required_values_that_may_be_null(pair) -> None:
+    """pyarrow up to 20 casts half floats, and refuses to cast the pair where it is null."""
+    numbers = pa.list_(pa.field("item", pa.int8(), nullable=False), 2)
+    record = pa.struct([("half", pa.float16()), ("pair", numbers)])
+    inside = pa.map_(pa.string(), pa.list_(record))
+    schema = pa.schema([("r", record), ("m", inside)])
+    value = {"half": 0.5, "pair": pair}
+    rows = [{"r": value, "m": {"k": [value, None], "l": None}}, {"r": None, "m": None}]
+    builder = RowColumns(RecordSchema.parse(schema)).builder()
+    for row in rows:
+        builder.append(builder._columns.take(row)[0])
+    batch, refused = builder.finish()
+    assert refused == {}
+    assert to_rows(batch) == rows
+    assert to_rows(batch.slice(1)) == rows[1:]
 
 
 @given(tables(), st.data())

@@ -1,4 +1,4 @@
-"""Nulls of required values under nulls are filled; everything else stays unchanged."""
+"""Nulls of required values under nulls are filled, and types grow; all else stays unchanged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 from arrow_types import optional
 
-from columnar_kafka.columns.layouts import fill_hidden_nulls
+from columnar_kafka.columns import older_arrow
+from columnar_kafka.columns.layouts import cast_to_grown, fill_hidden_nulls
 
 
 def required(name: str, kind: pa.DataType) -> pa.Field:
@@ -58,6 +59,66 @@ ROWS: dict[pa.DataType, list[Any]] = {
         None,
     ],
 }
+
+
+def grown(inner: pa.DataType) -> list[pa.DataType]:
+    """Types with records in them; `inner` is the type of a field of each."""
+    record = pa.struct([("a", inner), required("b", pa.bool_())])
+    return [
+        record,
+        pa.struct([("r", record)]),
+        pa.list_(record),
+        pa.large_list(record),
+        pa.list_(record, 2),
+        pa.map_(pa.string(), record),
+        pa.list_(pa.map_(pa.int8(), pa.list_(record))),
+    ]
+
+
+def values_of(kind: pa.DataType, seed: int) -> Any:
+    if pa.types.is_struct(kind):
+        return {each.name: values_of(each.type, seed) for each in kind}
+    if pa.types.is_fixed_size_list(kind):
+        return [values_of(kind.value_type, seed)] * 2
+    if pa.types.is_map(kind):
+        keys = ["k", "l"] if pa.types.is_string(kind.key_type) else [1, 2]
+        return [(key, values_of(kind.item_type, seed)) for key in keys[: seed % 3]]
+    if pa.types.is_nested(kind):
+        return [values_of(kind.value_type, seed + number) for number in range(seed % 3)]
+    return bool(seed % 2) if pa.types.is_boolean(kind) else seed
+
+
+MORE = pa.struct([("new", pa.list_(required("item", pa.int8()), 2)), ("a", pa.int64())])
+BEFORE = [*grown(pa.int32()), *grown(pa.struct([("a", pa.int16())])), pa.list_(pa.int8())]
+AFTER = [*grown(pa.int64()), *grown(MORE), pa.large_list(pa.int16())]
+
+
+@pytest.mark.parametrize("cut", [slice(None), slice(1, 7), slice(3, 4), slice(0, 0)], ids=str)
+@pytest.mark.parametrize("by_name", [True, False])
+@pytest.mark.parametrize(("kind", "to"), [*zip(BEFORE, AFTER, strict=True)], ids=str)
+def test_values_are_cast_to_a_type_that_has_grown(kind, to, by_name, cut, monkeypatch) -> None:
+    """Also where pyarrow has no such cast."""
+    if not by_name:
+        monkeypatch.setattr(older_arrow, "HAS_RECORD_CASTS", False)
+    values = [None if n % 4 == 1 else values_of(kind, n) for n in range(8)]
+    cast = cast_to_grown(pa.array(values, kind)[cut], to)
+    cast = fill_hidden_nulls(cast, pa.field("", to))  # what is below a null may be anything
+    cast.validate(full=True)
+    assert cast.to_pylist() == pa.array(values, to).to_pylist()[cut]
+
+
+def test_fields_of_records_that_moved_are_found_by_name(monkeypatch) -> None:
+    kind = pa.list_(pa.struct([("x", pa.int8()), ("y", pa.string())]))
+    to = pa.list_(pa.struct([("y", pa.string()), ("z", pa.int8()), ("x", pa.int64())]))
+    rows = pa.array([[{"x": 1, "y": "a"}], None, [None, {"x": None, "y": "b"}]], kind)
+    expected = [
+        [{"y": "a", "z": None, "x": 1}],
+        None,
+        [None, {"y": "b", "z": None, "x": None}],
+    ]
+    assert cast_to_grown(rows, to).to_pylist() == expected
+    monkeypatch.setattr(older_arrow, "HAS_RECORD_CASTS", False)
+    assert cast_to_grown(rows, to).to_pylist() == expected
 
 
 @pytest.mark.parametrize("kind", ROWS, ids=str)

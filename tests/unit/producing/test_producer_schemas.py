@@ -8,6 +8,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from arrow_types import optional, storable
 from confluent_kafka import KafkaError, KafkaException
 
 from columnar_kafka import ArrowReport, RowError, SchemaError
@@ -48,6 +49,19 @@ def test_records_before_and_after_a_grown_schema_have_each_their_own(kafka: Fake
     producer.produce("t", {"n": 1 << 40, "text": "b", "more": 0.5}, partition=0)
     assert producer.flush(60) == 0
     assert values(kafka) == [{"n": 1, "text": "a"}, {"more": 0.5, "text": "b", "n": 1 << 40}]
+
+
+def test_a_type_that_pyarrow_cannot_write_is_refused_at_once(kafka: FakeKafka) -> None:
+    """And not with each record: pyarrow 19 to 21 have such a type."""
+    producer = make(kafka)
+    for narrow in optional("decimal32", 9, 2):
+        schema = pa.schema([("d", pa.list_(narrow))])
+        if storable("decimal32", 9, 2):
+            producer.set_schema("decimals", schema)
+        else:
+            with pytest.raises(SchemaError, match=r"decimal32\(9, 2\); .* pyarrow 22 or later"):
+                producer.set_schema("decimals", schema)
+    assert producer.flush(60) == 0
 
 
 def test_a_schema_that_is_no_growth_is_refused_and_the_old_one_stays(kafka: FakeKafka) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from arrow_types import needs, optional, to_pylist
+from arrow_types import needs, storable, to_pylist
 from support import is_long
 
 from columnar_kafka import Segment, SegmentError
@@ -282,7 +282,7 @@ UNDER_A_NULL: dict[str, tuple[pa.DataType, Any]] = {
             pa.list_(required("item", narrow), 2),
             [decimal.Decimal("1.25"), decimal.Decimal("-0.25")],
         )
-        for narrow in optional("decimal32", 9, 2)
+        for narrow in storable("decimal32", 9, 2)
     },
     "a list of two required records": (
         pa.list_(required("item", pa.struct([LISTED, ("n", pa.int8())])), 2),
