@@ -13,12 +13,15 @@ PATIENT := --timeout 1800 --override-ini faulthandler_timeout=1860
 # Tests that run fewer combinations of their parameters in `make test`.
 COMBINED := $(addprefix tests/integration/test_, \
 	before_kafka.py compatibility.py partitions.py transactions.py)
+# Tests that make a producer: they run without the native core too.
+PURE := tests/golden tests/unit/producing/test_producer_surface.py \
+	$(wildcard tests/conformance/test_producer*.py)
 # Minutes each: hundreds of kills, restarts and rebalances, a million records, every metadata.
 SOAKS := brokers_fail consumer_killed consumer_metadata deep_nesting producer_killed rebalances \
 	threads unclosed_while_rebalancing
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo check format test integration faults faults-short mutants third-parties \
+.PHONY: help install demo check format test core integration faults faults-short mutants third-parties \
 	bench docs lock versions
 
 help:  ## list these targets
@@ -51,6 +54,11 @@ format: install  ## write the format
 
 test: install  ## all tests but the long ones
 	$(BIN)/python -m pytest --ignore tests/faults --ignore tests/third_parties $(PARALLEL)
+	COLUMNAR_KAFKA_NATIVE=0 $(BIN)/python -m pytest $(PURE) $(PARALLEL)
+
+core: install  ## the native core's format, lint and own tests, where cargo is
+	@if command -v cargo >/dev/null; then cd native && \
+		cargo fmt --check && cargo clippy --quiet -- --deny warnings && cargo test --quiet; fi
 
 integration: install  ## only the tests on real servers
 	$(BIN)/python -m pytest tests/integration
@@ -63,6 +71,8 @@ faults: install  ## the long ones: processes killed, servers stopped, all exampl
 faults-short: install  ## the long ones without the soaks (SOAKS above) and without all examples
 	$(BIN)/python -m pytest tests/faults $(SOAKS:%=--ignore tests/faults/test_%.py) $(PARALLEL) $(PATIENT)
 	$(BIN)/python -m pytest $(COMBINED) --hypothesis-profile long $(PARALLEL)
+	COLUMNAR_KAFKA_NATIVE=0 $(BIN)/python -m pytest tests/unit tests/conformance tests/integration \
+		$(PARALLEL)
 
 mutants: install  ## change the code in 200 places, one at a time: does a test fail? (an hour or more)
 	$(BIN)/python tests/mutants/run.py $(MUTANTS)

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from support import SPARK_TESTS
 from xdist.scheduler import LoadScopeScheduling
 
+from columnar_kafka import native
 from columnar_kafka.demo import flights as flights_data
 from columnar_kafka.local import EmbeddedKafka, JavaMissingError, LocalKafka, find_java
 
@@ -35,6 +36,14 @@ for _name, _examples in (("short", 25), ("long", 300)):
         suppress_health_check=[HealthCheck.too_slow],
     )
 settings.load_profile("short")
+
+
+collect_ignore = [] if native.enabled else ["unit/native", "unit/segment/test_native_encoder.py"]
+
+
+def pytest_report_header() -> str:
+    """Say whether the native core is tested."""
+    return f"native core: {'on' if native.enabled else f'off, {native.reason}'}"
 
 
 class OneSpark(LoadScopeScheduling):

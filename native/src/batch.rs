@@ -106,9 +106,10 @@ impl Callbacks {
     }
 
     fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.runs.iter().filter_map(|(_, callback)| callback.as_ref()).try_for_each(|callback| {
-            callback.visit(visit)
-        })
+        self.runs
+            .iter()
+            .filter_map(|(_, callback)| callback.as_ref())
+            .try_for_each(|callback| callback.visit(visit))
     }
 }
 

@@ -1,5 +1,7 @@
 //! Times: Python's datetimes as Parquet's numbers, and the time of now.
 
+use std::ffi::CStr;
+
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -27,9 +29,9 @@ pub fn days(value: Ref<'_>) -> Option<i32> {
     }
 }
 
-/// A datetime in UTC, or without a zone, or its number of units since 1970.
+/// A datetime of one of Python's own zones, or without a zone, or its number of units since 1970.
 ///
-/// A naive one in a column with a zone is UTC. Other zones are Python's to ask.
+/// A naive one in a column with a zone is UTC. Other classes of zones are Python's to ask.
 pub fn ticks(value: Ref<'_>, unit: Unit, has_zone: bool) -> Option<i64> {
     if let Some(int) = value.int() {
         return match int {
@@ -45,20 +47,62 @@ pub fn ticks(value: Ref<'_>, unit: Unit, has_zone: bool) -> Option<i64> {
             return None;
         }
         let zone = ffi::PyDateTime_DATE_GET_TZINFO(ptr);
-        if zone != ffi::Py_None() && !(has_zone && zone == (*api).TimeZone_UTC) {
+        let offset = if zone == ffi::Py_None() {
+            0
+        } else if has_zone {
+            offset(api, zone, ptr)?
+        } else {
             return None;
-        }
+        };
         let (year, month) = (ffi::PyDateTime_GET_YEAR(ptr), ffi::PyDateTime_GET_MONTH(ptr));
         let days = days_from_civil(year, month, ffi::PyDateTime_GET_DAY(ptr));
         let (hour, minute) =
             (ffi::PyDateTime_DATE_GET_HOUR(ptr), ffi::PyDateTime_DATE_GET_MINUTE(ptr));
         let seconds = i64::from(hour * 3600 + minute * 60 + ffi::PyDateTime_DATE_GET_SECOND(ptr));
-        (days * 86_400 + seconds) * 1_000_000 + i64::from(ffi::PyDateTime_DATE_GET_MICROSECOND(ptr))
+        let micros = i64::from(ffi::PyDateTime_DATE_GET_MICROSECOND(ptr));
+        (days * 86_400 + seconds) * 1_000_000 + micros - offset
     };
     match unit {
         Unit::Milli => Some(micros.div_euclid(1_000)),
         Unit::Micro => Some(micros),
         Unit::Nano => micros.checked_mul(1_000),
+    }
+}
+
+/// What a time is ahead of UTC, in microseconds; None if its zone is of another class than Python's.
+///
+/// # Safety
+/// `time` is a datetime and `zone` its zone. The GIL is held.
+unsafe fn offset(
+    api: *mut ffi::PyDateTime_CAPI,
+    zone: *mut ffi::PyObject,
+    time: *mut ffi::PyObject,
+) -> Option<i64> {
+    // SAFETY: by the contract. These two classes run C code only, and release no GIL.
+    unsafe {
+        let utc = (*api).TimeZone_UTC;
+        if zone == utc {
+            return Some(0);
+        }
+        let class = ffi::Py_TYPE(zone);
+        let is_zone_info = || CStr::from_ptr((*class).tp_name) == c"zoneinfo.ZoneInfo";
+        if class != ffi::Py_TYPE(utc) && !is_zone_info() {
+            return None;
+        }
+        let name = ffi::PyUnicode_InternFromString(c"utcoffset".as_ptr());
+        let name = Owned::steal(name)?;
+        let Some(delta) = Owned::steal(ffi::PyObject_CallMethodOneArg(zone, name.as_ptr(), time))
+        else {
+            ffi::PyErr_Clear();
+            return None;
+        };
+        let delta = delta.as_ptr();
+        if ffi::Py_TYPE(delta) != (*api).DeltaType {
+            return None;
+        }
+        let days = i64::from(ffi::PyDateTime_DELTA_GET_DAYS(delta));
+        let seconds = days * 86_400 + i64::from(ffi::PyDateTime_DELTA_GET_SECONDS(delta));
+        Some(seconds * 1_000_000 + i64::from(ffi::PyDateTime_DELTA_GET_MICROSECONDS(delta)))
     }
 }
 

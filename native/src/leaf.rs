@@ -40,10 +40,10 @@ impl Bits {
         }
         self.len = len;
         self.bytes.truncate(len.div_ceil(8));
-        if len % 8 != 0 {
-            if let Some(last) = self.bytes.last_mut() {
-                *last &= (1 << (len % 8)) - 1;
-            }
+        if !len.is_multiple_of(8)
+            && let Some(last) = self.bytes.last_mut()
+        {
+            *last &= (1 << (len % 8)) - 1;
         }
     }
 }

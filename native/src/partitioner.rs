@@ -73,8 +73,8 @@ fn murmur2(key: &[u8]) -> u32 {
 
 /// FNV-1a, with the sign of the hash taken off, as librdkafka has it.
 fn fnv1a(key: &[u8]) -> u32 {
-    let hash = key.iter().fold(0x811c_9dc5_u32, |hash, &byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-    });
+    let hash = key
+        .iter()
+        .fold(0x811c_9dc5_u32, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     (hash as i32).unsigned_abs()
 }

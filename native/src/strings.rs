@@ -97,11 +97,11 @@ impl Strings {
         };
         let object = text.object();
         let slot = cache_slot(object.as_ptr() as usize);
-        if let Some(Some((known, index))) = self.lookup.cache.get(slot) {
-            if known.as_ptr() == object.as_ptr() {
-                indices.push(*index);
-                return Some(4);
-            }
+        if let Some(Some((known, index))) = self.lookup.cache.get(slot)
+            && known.as_ptr() == object.as_ptr()
+        {
+            indices.push(*index);
+            return Some(4);
         }
         let (index, nbytes) = self.intern(text.utf8(scratch)?, allowed)?;
         // Nobody else has this object, so it does not come again.

@@ -70,12 +70,6 @@ impl Writer {
         Ok(Self { plans, schema_elements, created_by, learned_rows: 0, columns })
     }
 
-    /// Whether a leaf is going to be written with a dictionary, as far as is known.
-    pub fn prefers_dictionary(&self, leaf: usize) -> bool {
-        let choice = self.columns.choices.get(leaf);
-        choice.is_some_and(|choice| choice.encoding == Encoding::RleDictionary)
-    }
-
     /// Return a file with some rows of all leaves, which are in the order of the plans.
     pub fn write(
         &mut self,

@@ -1,0 +1,198 @@
+"""The native core is on, and usual records never leave it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import subprocess
+import sys
+import zoneinfo
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+from support import eventually
+
+from columnar_kafka import Consumer, Producer, native
+from columnar_kafka.columns.columns_to_rows import to_rows
+from columnar_kafka.columns.native_format import row_format
+from columnar_kafka.columns.rows_to_columns import RowColumns
+from columnar_kafka.demo import flights as flights_data
+from columnar_kafka.errors import RowError
+from columnar_kafka.producing.buffer import Buffer
+from columnar_kafka.producing.native_batch import NativeBlock
+from columnar_kafka.schema import RecordSchema
+
+if TYPE_CHECKING:
+    from columnar_kafka.local import EmbeddedKafka
+
+ROWS = 1000
+START = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
+REQUIRED = {"nullable": False}
+LINE = pa.struct(
+    [pa.field("sku", pa.string(), **REQUIRED), ("count", pa.int64()), ("price", pa.float64())]
+)
+SCHEMAS = {
+    "narrow": pa.schema(
+        [pa.field("id", pa.int64(), **REQUIRED), ("name", pa.string()), ("v", pa.float64())]
+    ),
+    "log": pa.schema(
+        [
+            ("at", pa.timestamp("us", "UTC")),
+            ("host", pa.string()),
+            ("trace", pa.string()),
+            ("level", pa.string()),
+            ("status", pa.int32()),
+            ("ms", pa.float64()),
+            ("ok", pa.bool_()),
+        ]
+    ),
+    "nested": pa.schema(
+        [
+            ("customer", LINE),
+            ("lines", pa.list_(LINE)),
+            ("tags", pa.list_(pa.string())),
+            ("attributes", pa.map_(pa.string(), pa.string())),
+        ]
+    ),
+    "wide": pa.schema(
+        [(f"c{n}", (pa.int64(), pa.float64(), pa.string())[n % 3]) for n in range(200)]
+    ),
+}
+
+
+def value(arrow: pa.DataType, n: int) -> Any:
+    """Return the n-th value of a column."""
+    if pa.types.is_struct(arrow):
+        return {field.name: value(field.type, n + i) for i, field in enumerate(arrow)}
+    if pa.types.is_map(arrow):
+        return {f"key {i}": value(arrow.item_type, n + i) for i in range(n % 3)}
+    if pa.types.is_list(arrow):
+        return [value(arrow.value_type, n + i) for i in range(n % 4)]
+    return {
+        pa.timestamp("us", "UTC"): START + dt.timedelta(milliseconds=n),
+        pa.string(): f"text {n % 97}",
+        pa.bool_(): n % 2 == 0,
+        pa.float64(): n / 8,
+    }.get(arrow, n)
+
+
+def rows_of(name: str) -> tuple[pa.Schema, list[dict[str, Any]]]:
+    if name == "flights":
+        return flights_data.SCHEMA, flights_data.records(flights_data.load().slice(0, ROWS))
+    schema = SCHEMAS[name]
+    rows = [
+        {field.name: None if field.nullable and n % 50 == i else value(field.type, n + i)
+         for i, field in enumerate(schema)}
+        for n in range(ROWS)
+    ]  # fmt: skip
+    return schema, rows
+
+
+@pytest.mark.parametrize("has_parts", [False, True], ids=["bare", "key, time, headers, callback"])
+@pytest.mark.parametrize("name", ["flights", *SCHEMAS])
+def test_usual_records_never_leave_the_core(
+    name: str, has_parts: bool, embedded: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python opens one batch, and encodes nothing."""
+    slow: list[Any] = []
+    accept_row = Buffer.accept_row
+
+    def accept(*arguments: Any) -> None:
+        slow.append(arguments)
+        accept_row(*arguments)
+
+    monkeypatch.setattr(Buffer, "accept_row", accept)
+    blocks = []
+    encode = NativeBlock.encode
+    monkeypatch.setattr(
+        NativeBlock, "encode", lambda *args: blocks.append(args[0]) or encode(*args)
+    )
+    schema, rows = rows_of(name)
+    topic = f"native-{name}-{has_parts}"
+    embedded.create_topic(topic, 1)
+    servers = {"bootstrap.servers": embedded.bootstrap_servers, "columnar.encoding": "parquet"}
+    reports = []
+    with Producer(servers | {"columnar.linger.ms": 60_000}) as producer:
+        producer.set_schema(topic, schema)
+        for n, row in enumerate(rows):
+            if has_parts:
+                parts = {"key": f"k{n % 10}", "timestamp": 1000 + n, "headers": [("h", b"%d" % n)]}
+                producer.produce(topic, row, **parts, on_delivery=lambda e, _: reports.append(e))
+            else:
+                producer.produce(topic, value=row)
+    assert (len(slow), [len(block) for block in blocks]) == (1, [ROWS])
+    assert reports == [None] * (ROWS if has_parts else 0)
+    with Consumer(servers | {"group.id": topic}) as consumer:
+        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+        found: list[Any] = []
+        eventually(lambda: found.extend(consumer.consume(ROWS, 0.1)) or len(found) >= ROWS)
+    assert [message.value() for message in found] == rows
+    if has_parts:
+        assert [message.key() for message in found] == [b"k%d" % (n % 10) for n in range(ROWS)]
+        assert [message.timestamp()[1] for message in found] == [1000 + n for n in range(ROWS)]
+        assert [message.headers() for message in found] == [[("h", b"%d" % n)] for n in range(ROWS)]
+
+
+def run(code: str, **variables: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+def test_it_says_whether_it_is_on_and_why_not() -> None:
+    assert (native.enabled, native.reason) == (True, None)
+    code = "from columnar_kafka import native; print(native.enabled, native.reason)"
+    assert run(code, COLUMNAR_KAFKA_NATIVE="0") == "False COLUMNAR_KAFKA_NATIVE=0"
+    missing = "import sys; sys.modules['columnar_kafka.native._core'] = None; "
+    found = run(missing + code, COLUMNAR_KAFKA_NATIVE="")
+    assert found.startswith("False this installation has no native core for this platform (")
+
+
+def test_produce_looks_the_same_with_the_core() -> None:
+    """Its signature, its documentation, and that it is a method that can be replaced."""
+    code = """
+import inspect
+from columnar_kafka import Producer
+produce = Producer.produce
+_, *parameters = inspect.signature(produce).parameters.values()
+print([(each.name, each.kind, each.default) for each in parameters])
+print(produce.__name__, produce.__qualname__, inspect.getdoc(produce))
+"""
+    assert run(code, COLUMNAR_KAFKA_NATIVE="") == run(code, COLUMNAR_KAFKA_NATIVE="0")
+
+
+BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
+TIMES = [
+    dt.datetime(2026, 10, 25, 2, 30, tzinfo=BERLIN),
+    dt.datetime(2026, 10, 25, 2, 30, tzinfo=BERLIN, fold=1),
+    dt.datetime(2026, 7, 1, tzinfo=zoneinfo.ZoneInfo("UTC")),
+    dt.datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=dt.timezone.utc),
+    dt.datetime(1, 1, 1, 0, 0, 0, 1, tzinfo=dt.timezone(dt.timedelta(hours=-2, microseconds=-1))),
+    dt.datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=dt.timezone.utc),
+    dt.datetime(2026, 1, 1, 12),  # noqa: DTZ001 - naive is UTC
+]
+
+
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+@pytest.mark.parametrize("time", TIMES, ids=str)
+def test_a_time_is_what_pyarrow_makes_of_it(time: dt.datetime, unit: str) -> None:
+    schema = RecordSchema.parse(pa.schema([("t", pa.timestamp(unit, "UTC"))]))
+    core = row_format(schema)
+    assert core is not None
+    batch = native.core.Batch(core, 9, 1 << 20)
+    taken = batch.append((time,), None, 1, None, None, native.core.Usage(1 << 20))
+    try:
+        values, _ = RowColumns(schema).take({"t": time})
+    except RowError:
+        assert not taken
+    else:
+        expected = RowColumns(schema).convert([values]).batch
+        assert taken
+        assert batch.seal().values(0, 1) == to_rows(expected)
