@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nesting import RandomRows
 from support import examples
+from unusual import with_unusual
 
 from columnar_kafka.columns import copying
 from columnar_kafka.columns.compiled_copying import compiled
@@ -20,22 +21,6 @@ from columnar_kafka.schema import RecordSchema
 LINES = pa.list_(pa.struct([pa.field("n", pa.int32(), nullable=False), ("s", pa.string())]))
 NUMBERS = pa.map_(pa.string(), pa.float64())
 DAYS = pa.map_(pa.date32(), pa.int8())
-UNUSUAL = [
-    None,
-    True,
-    2**70,
-    -(2**70),
-    1.5,
-    "é",
-    "\ud800",
-    b"x",
-    [],
-    {},
-    (),
-    object(),
-    [None],
-    [{}],
-]
 
 
 class Copies:
@@ -58,19 +43,6 @@ class Copies:
             except RowError as error:
                 found.append(str(error))
         return found
-
-
-def with_unusual(value: Any, rng: random.Random) -> Any:
-    """Return a value with one part, or itself, replaced by something unusual."""
-    if rng.random() < 0.3:
-        return rng.choice(UNUSUAL)
-    if isinstance(value, dict) and value:
-        key = rng.choice(list(value))
-        return value | {key: with_unusual(value[key], rng)}
-    if isinstance(value, list) and value:
-        place = rng.randrange(len(value))
-        return [*value[:place], with_unusual(value[place], rng), *value[place + 1 :]]
-    return rng.choice(UNUSUAL)
 
 
 @settings(max_examples=examples(300))
