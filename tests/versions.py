@@ -54,8 +54,8 @@ TESTS = {
         *("tests/unit/segment/test_segment_format.py", "tests/unit/test_serializing.py"),
     ],
 }
-# The demo and the command line need the demo's packages, and Spark with them.
-LEFT_OUT = ["tests/unit/demo", "tests/unit/test_cli.py"]
+# The demo and the command line need the packages of the demo, and these and the sink need Spark.
+LEFT_OUT = ["tests/unit/demo", "tests/unit/test_cli.py", "tests/unit/spark_sink"]
 TOOLS = ["--group", "dev", "pandas>=2.2,<3", "platformdirs", "polars", "pyruhvro"]
 SHOWN = ("pyarrow", "confluent-kafka", "fastavro")
 
