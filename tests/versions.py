@@ -52,10 +52,12 @@ TESTS = {
         *("tests/golden", "tests/unit/columns", "tests/unit/schema", "tests/unit/test_nesting.py"),
         *("tests/unit/segment/test_decoder.py", "tests/unit/segment/test_encoder.py"),
         *("tests/unit/segment/test_segment_format.py", "tests/unit/test_serializing.py"),
+        *("tests/unit/segment/test_hostile_pages.py", "tests/unit/lake/test_stitch.py"),
+        *("tests/unit/consuming/arrow", "tests/unit/test_evolution.py"),
     ],
 }
-# The demo and the command line need the demo's packages, and Spark with them.
-LEFT_OUT = ["tests/unit/demo", "tests/unit/test_cli.py"]
+# The demo and the command line need the packages of the demo, and these and the sink need Spark.
+LEFT_OUT = ["tests/unit/demo", "tests/unit/test_cli.py", "tests/unit/spark_sink"]
 TOOLS = ["--group", "dev", "pandas>=2.2,<3", "platformdirs", "polars", "pyruhvro"]
 SHOWN = ("pyarrow", "confluent-kafka", "fastavro")
 

@@ -119,6 +119,10 @@ class RowGroupCopier:
         cursor = self._cursor
         if not (match := ARROW_COLUMN_CHUNK.match(cursor.buf, cursor.pos)):
             return False
+        if match["file_offset"] != _ZERO:
+            before, after = match.span("file_offset")
+            self._out += match.string[self._copied_to : before] + _ZERO
+            self._copied_to = after
         start = self._shift_match(match, "data")
         if match["dictionary"] not in (None, _ZERO):
             start = min(start, self._shift_match(match, "dictionary"))

@@ -182,11 +182,25 @@ def test_flushing_one_that_another_thread_has_closed_ends(embedded) -> None:
     assert producer._shutdown.flush_fully() == []
 
 
-def test_a_closed_producer_is_not_kept_by_a_callback_of_its_configuration() -> None:
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "error_cb",
+        pytest.param(
+            "logger",
+            marks=pytest.mark.skipif(
+                not hasattr(confluent_kafka, "ShareConsumer"),
+                reason="confluent-kafka before 2.15 keeps the logger of its own producers, too",
+            ),
+        ),
+    ],
+)
+def test_a_closed_producer_is_not_kept_by_a_callback_of_its_configuration(setting: str) -> None:
     class Service(logging.Logger):
         def __init__(self) -> None:
             super().__init__("service")
-            self.producer = Producer({"columnar.encoding": "parquet", "logger": self})
+            callbacks = {"logger": self, "error_cb": self.error}
+            self.producer = Producer({"columnar.encoding": "parquet", setting: callbacks[setting]})
 
     service = Service()
     service.producer.close()

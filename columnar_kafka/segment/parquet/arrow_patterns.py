@@ -112,7 +112,6 @@ def _texts(sizes: Iterable[int]) -> bytes:
 
 # --- a column chunk -------------------------------------------------------------------------------
 
-_ZERO: Final = rb"\x00"
 _INTEGER: Final = _integer(8)
 _NAME: Final = _either([_texts(range(64))])
 _TEXT: Final = _either([_texts(range(128))])
@@ -148,7 +147,10 @@ def _column_chunk() -> bytes:
         + _STOP
     )
     chunk = ColumnChunkField
-    return _fields(chunk.TYPES, {chunk.FILE_OFFSET: _ZERO, chunk.META_DATA: meta_data}) + _STOP
+    file_offset = _named(b"file_offset", _INTEGER)  # 0, but by pyarrow 17
+    return (
+        _fields(chunk.TYPES, {chunk.FILE_OFFSET: file_offset, chunk.META_DATA: meta_data}) + _STOP
+    )
 
 
 def _after_pages(field_id: int) -> bytes:
@@ -168,7 +170,7 @@ def _after_pages(field_id: int) -> bytes:
 
 
 ARROW_COLUMN_CHUNK: Final = re.compile(_column_chunk(), re.DOTALL)
-"""Its groups are encoded: encodings, codec, values, size, data, and dictionary or None."""
+"""Its groups are encoded: file_offset, encodings, codec, values, size, data; dictionary or None."""
 
 
 # --- a page header --------------------------------------------------------------------------------

@@ -33,6 +33,23 @@ def test_rows_have_the_columns_names_in_their_order(names: list[str], rows: int)
     assert {type(each) for each in found} <= {dict}
 
 
+def test_maps_are_dicts_inside_of_maps_too() -> None:
+    """Those of pyarrow 20 and 21 are lists of pairs there."""
+    map_ = pa.map_(pa.string(), pa.int8())
+    record = pa.struct([("m", map_), ("l", pa.list_(map_))])
+    schema = pa.schema([("a", pa.map_(pa.string(), map_)), ("b", pa.map_(pa.string(), record))])
+    rows = [
+        {"a": {"x": {"y": 1}, "z": {}}, "b": {"x": {"m": {"y": 2}, "l": [{"z": 3}, {}]}}},
+        {"a": {}, "b": None},
+    ]
+    columns = [
+        [[(key, list(inner.items())) for key, inner in row["a"].items()] for row in rows],
+        [[("x", {"m": [("y", 2)], "l": [[("z", 3)], []]})], None],
+    ]
+    arrays = [pa.array(each, field.type) for each, field in zip(columns, schema, strict=True)]
+    assert to_rows(pa.RecordBatch.from_arrays(arrays, schema=schema)) == rows
+
+
 @pytest.mark.parametrize("count", [1, 19, 30, 31])
 @given(data=st.data())
 def test_a_row_changes_as_any_dict_and_alone(count: int, data: st.DataObject) -> None:

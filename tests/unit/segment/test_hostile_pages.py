@@ -16,6 +16,7 @@ from hostile import MIB, File, Sent, changed, field, sent
 from support import examples
 
 from columnar_kafka import Segment, SegmentError
+from columnar_kafka.columns.older_arrow import VERSION
 from columnar_kafka.config import DecodeLimits
 from columnar_kafka.lake.stitch import stitch
 from columnar_kafka.segment.decoder import InlineDecoder
@@ -109,6 +110,9 @@ def test_a_footer_as_large_as_allowed_is_read() -> None:
     )
 
 
+MAYBE_NULL = None if VERSION >= (25, 0) else [4, 5, 6]
+
+
 @pytest.mark.parametrize(
     ("column", "options"),
     [
@@ -121,7 +125,8 @@ def test_a_footer_as_large_as_allowed_is_read() -> None:
         (pa.array(["x" * 100] * 5000), {"column_encoding": {"c": "DELTA_BYTE_ARRAY"}}),
         (pa.array(["x" * 100] * 5000), {"column_encoding": {"c": "DELTA_LENGTH_BYTE_ARRAY"}}),
         (pa.array([["x" * 10, None] * 5] * 500), {"use_dictionary": True}),
-        (pa.array([[1, 2, 3], None] * 2500, pa.list_(pa.int32(), 3)), {}),
+        # Up to 24 pyarrow itself writes no fixed-size list that is null.
+        (pa.array([[1, 2, 3], MAYBE_NULL] * 2500, pa.list_(pa.int32(), 3)), {}),
         (pa.array([[("k", 1)], []] * 2500, pa.map_(pa.string(), pa.int32())), {}),
     ],
     ids=str,
@@ -367,6 +372,9 @@ def test_a_page_of_nulls_alone_may_have_nothing_to_decompress(compression: str) 
         nbytes = field(page.header, 8, 5)[2] + field(page.header, 8, 6)[2]
         page.fill(page.body[:nbytes], nbytes)
 
+    if compression == "snappy" and VERSION < (20, 0):  # a user of Spark's files needs 20, too
+        assert "Corrupt snappy compressed data" in refusal(changed(of, cut))
+        return
     assert segment(changed(of, cut)).to_table().equals(nulls)
 
 
@@ -484,7 +492,8 @@ def test_optional_fields_are_tried_in_every_struct() -> None:
         for name, _, each in optional(File.load(with_everything(version, index=index)[1].value))
     }
     assert {name for name, _ in tried} == set(OPTIONAL)
-    assert {fid for name, fid in tried if name == "Statistics"} == {1, 2, 3, 5, 6, 7, 8}
+    is_exact = {7, 8} if VERSION >= (22, 0) else set()  # pyarrow writes them since
+    assert {fid for name, fid in tried if name == "Statistics"} == {1, 2, 3, 5, 6} | is_exact
     assert {("DataPageHeaderV2", 7), ("ColumnMetaData", 12), ("RowGroup", 5)} <= tried
 
 

@@ -236,8 +236,11 @@ def test_an_open_transaction_is_where_read_committed_ends(cluster: Cluster) -> N
     messages = until_end(consumer)
     # The end of the transaction takes an offset, and is passed.
     assert [each.offset() for each in messages] == [0, 1, 2, 4]
-    assert [each.offset for each in consumer.position([partition])] == [4]
-    assert [each.offset for each in consumer.commit(asynchronous=False)] == [4]
+    # librdkafka up to 2.13.0 goes one too far after the event at the end (its issue 4844).
+    is_real = not isinstance(consumer, ClientOnMemory)
+    is_off = is_real and confluent_kafka.libversion()[1] < 0x020D0200
+    assert [each.offset for each in consumer.position([partition])] == [5 if is_off else 4]
+    assert [each.offset for each in consumer.commit(asynchronous=False)] == [5 if is_off else 4]
 
 
 @pytest.mark.parametrize("commits", [True, False])
@@ -563,7 +566,8 @@ def test_topics_are_listed(cluster: Cluster) -> None:
         assert sorted(found.topics[topic].partitions) == [0, 1, 2]
         assert found.topics[topic].error is None
         assert topic in client.list_topics(timeout=20).topics
-        assert isinstance(client.cluster_id(20), str)
+        if hasattr(confluent_kafka.Consumer, "cluster_id"):  # since 2.16
+            assert isinstance(client.cluster_id(20), str)
     missing = cluster.consumer().list_topics(unknown, 20).topics[unknown]
     assert missing.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
 

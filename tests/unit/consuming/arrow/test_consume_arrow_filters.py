@@ -273,7 +273,8 @@ def test_headers_that_lie_are_believed_of_producers_that_are_trusted(kafka, deco
         key = hostile.field(pair, 1)[2].decode()
         if key in header.footer():
             hostile.field(pair, 2)[2] = header.footer()[key].encode()
-    append(kafka, hostile.Sent(header, file.bytes()))
+    # Corrected: pyarrow 17 also writes metadata between the columns, which `File` leaves out.
+    append(kafka, hostile.Sent(header, file.correct().bytes()))
     assert found(kafka, decode, pc.field("_kafka", "timestamp") < TIME) == rows
 
 

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import examples
 
+from columnar_kafka.columns.older_arrow import VERSION
 from columnar_kafka.consuming.arrow import pruning, table_builder
 from columnar_kafka.consuming.arrow.projection import Projection
 from columnar_kafka.errors import SchemaError
@@ -90,7 +91,7 @@ TINY = pa.scalar(2000, pa.timestamp("ms"))
         (F("n") > 9.5, OUT),
         (F("n") > 2**40, OUT),
         (F("n") != 3, KEPT),
-        (F("n").isin([1, 2]), OUT),
+        (F("n").isin([1, 2]), OUT if VERSION >= (18, 0) else KEPT),  # as pyarrow can tell
         (F("n").isin([1, 5]), KEPT),
         (F("n").is_null(), OUT),
         ((F("n") > 9) | (F("s") == "c"), KEPT),
