@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.kafka
 
-SCHEMA = pa.schema([pa.field("n", pa.int64(), nullable=False), ("blob", pa.binary())])
+SCHEMA = pa.schema(
+    [pa.field("n", pa.int64(), nullable=False), ("blob", pa.binary()), ("code", pa.binary(1))]
+)
 GOOD = range(200)
 TIMEOUT = 120.0
 
@@ -42,15 +44,19 @@ class Case:
     by_broker: bool = False
 
 
+def row(n: int, blob: bytes | None = None, code: bytes | None = None) -> dict[str, Any]:
+    return {"n": n, "blob": blob, "code": code}
+
+
 OLD = {"message.timestamp.before.max.ms": "3600000"}
 CASES = {
-    "cannot be encoded": Case(KafkaError._VALUE_SERIALIZATION, {"n": 1 << 70, "blob": None}),
+    "cannot be encoded": Case(KafkaError._VALUE_SERIALIZATION, row(-1, code=b"long")),
     "too large": Case(
-        KafkaError.MSG_SIZE_TOO_LARGE, {"n": -1, "blob": random.Random(1).randbytes(1_100_000)}
+        KafkaError.MSG_SIZE_TOO_LARGE, row(-1, random.Random(1).randbytes(1_100_000))
     ),
     "refused for its size": Case(
         KafkaError.MSG_SIZE_TOO_LARGE,
-        {"n": -1, "blob": random.Random(1).randbytes(50_000)},
+        row(-1, random.Random(1).randbytes(50_000)),
         lowered=True,
         stock=True,
         by_broker=True,
@@ -58,7 +64,7 @@ CASES = {
     # In a partition of its own: a segment has the time of its latest record.
     "refused for its time": Case(
         KafkaError.INVALID_TIMESTAMP,
-        {"n": -1, "blob": None},
+        row(-1),
         at={"partition": 1, "timestamp": 1_000},
         config=OLD,
         stock=True,
@@ -71,7 +77,7 @@ CASES = {
         config=OLD,
         by_broker=True,
     ),
-    "purged": Case(KafkaError._PURGE_QUEUE, {"n": -1, "blob": None}, stock=True),
+    "purged": Case(KafkaError._PURGE_QUEUE, row(-1), stock=True),
 }
 
 
@@ -134,7 +140,7 @@ class Client:
             self.producer.begin_transaction()
             try:
                 for n in GOOD:
-                    self.produce({"n": n, "blob": None})
+                    self.produce(row(n))
                 self.send_offsets()
                 self.producer.commit_transaction(TIMEOUT)
             except KafkaException as error:
@@ -235,10 +241,10 @@ def test_a_transaction_with_a_failed_record_is_not_committed(
 
     sender.producer.begin_transaction()
     for n in GOOD[:100]:
-        sender.produce({"n": n, "blob": None})
+        sender.produce(row(n))
     sender.produce(case.value, **case.at)
     for n in GOOD[100:]:
-        sender.produce({"n": n, "blob": None})
+        sender.produce(row(n))
     if name == "purged":
         sender.producer.purge()
     if reported:
@@ -261,7 +267,7 @@ def test_a_transaction_with_a_failed_record_is_not_committed(
     if kind == "confluent":
         assert found == [b"%d" % n for n in GOOD]
     else:
-        assert found == [{"n": n, "blob": None} for n in GOOD]
+        assert found == [row(n) for n in GOOD]
     assert sender.committed() == (2 << 20 if KINDS[kind]["positions"] else 2)
 
 
