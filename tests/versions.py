@@ -180,7 +180,10 @@ def run(line: Line, wheel: Path) -> Result:
     snippets = in_environment([python, __file__, "--snippets"], log)
     if snippets:
         return result(f"failed: the README's snippets, see {log.name}", "", versions)
-    ours, theirs = (import_ms(python, name) for name in ("columnar_kafka", "confluent_kafka"))
+    ours, theirs = (
+        import_ms(python, f"from {package} import Consumer, Producer")
+        for package in ("columnar_kafka", "confluent_kafka")
+    )
     imports = f"import {ours:.0f} ms; confluent_kafka's {theirs:.0f}"
     made = uv(*base, *TOOLS)
     if made.returncode:
@@ -198,9 +201,9 @@ def in_environment(command: list[str | Path], log: Path) -> int:
         return subprocess.run(command, cwd=ROOT, stdout=file, stderr=file, check=False).returncode
 
 
-def import_ms(python: Path, name: str) -> float:
+def import_ms(python: Path, statement: str) -> float:
     """Return what an import takes in a new process, the least of five."""
-    code = f"import time; t = time.perf_counter(); import {name}; print(time.perf_counter() - t)"
+    code = f"import time; t = time.perf_counter(); {statement}; print(time.perf_counter() - t)"
     command = [str(python), "-I", "-c", code]
     return min(
         float(subprocess.run(command, capture_output=True, text=True, check=True).stdout) * 1000
