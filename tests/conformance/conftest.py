@@ -59,6 +59,7 @@ def frozen(embedded: EmbeddedKafka) -> Callable[[], AbstractContextManager[None]
     @contextmanager
     def freeze() -> Iterator[None]:
         os.kill(embedded.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, embedded.pid, os.WSTOPPED)  # until every thread has stopped
         try:
             yield
         finally:
