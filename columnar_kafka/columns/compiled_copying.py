@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from columnar_kafka.columns.range_checks import integer_range
+from columnar_kafka.columns.range_checks import has_distinct_keys, integer_range
 from columnar_kafka.schema.families import family
 
 if TYPE_CHECKING:
@@ -25,9 +25,6 @@ VALUE_BYTES: Final = 40  # a value's object, or later its bytes in the column, w
 
 Copy = Callable[[Any], tuple[Any, int]]
 """Copies a value that is not None: returns one that cannot be changed, and the bytes inside it."""
-
-_DISTINCT: Final = ("string", "integer", "boolean", "binary")
-"""Families whose values are distinct in a map if Python's keys are."""
 
 
 _USUAL: Final[dict[str | None, str]] = {
@@ -58,7 +55,7 @@ def compiled(
         element: returns the function that copies, checks and measures a field's values.
         base_bytes: the bytes of a value without those inside it.
     """
-    if pa.types.is_map(arrow) and family(arrow.key_type) not in _DISTINCT:
+    if not has_distinct_keys(arrow):
         return copy
     source = _Source(schema, copy, element)
     result, nbytes = source.nested(arrow, path, "v", 2)
@@ -144,9 +141,7 @@ class _Source:
             if family(arrow) in ("string", "binary"):
                 self.write(depth, f"n += len({x})")
             return x, 0
-        if pa.types.is_nested(arrow) and not (
-            pa.types.is_map(arrow) and family(arrow.key_type) not in _DISTINCT
-        ):
+        if pa.types.is_nested(arrow) and has_distinct_keys(arrow):
             return self.nested(arrow, path, x, depth)
         copy, result, more = self._name(), self._name(), self._name()
         self.names[copy] = self._element(field, path, self._schema)

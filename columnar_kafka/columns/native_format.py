@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from columnar_kafka import native
+from columnar_kafka.columns.range_checks import has_distinct_keys
 from columnar_kafka.schema.families import family
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ _NUMBERS: Final = {
     pa.float64(): "float64",
     pa.date32(): "date32",
 }
-_KEYS: Final = ("string", "integer", "boolean", "binary")
-"""Families whose values are distinct in a map if Python's keys are."""
 
 
 class _Unsupported(Exception):  # noqa: N818 - nobody else sees it
@@ -68,7 +67,7 @@ def _described(field: pa.Field, path: str, schema: RecordSchema) -> Described:
     elif values == "struct":
         name = "struct"
         children = tuple(_described(child, f"{path}.{child.name}", schema) for child in arrow)
-    elif values == "map" and family(arrow.key_type) in _KEYS:
+    elif values == "map" and has_distinct_keys(arrow):
         name = "map"
         children = (
             _described(arrow.key_field, f"{path}.key", schema),

@@ -20,6 +20,7 @@ __all__ = [
     "array",
     "cast_leaves",
     "with_doubles",
+    "with_fields",
 ]
 
 VERSION: Final = tuple(map(int, pa.__version__.split(".")[:2]))
@@ -81,13 +82,19 @@ def with_doubles(arrow: pa.DataType) -> pa.DataType:
     fields = [field.with_type(with_doubles(field.type)) for field in inner]
     if fields == inner:
         return pa.float64() if pa.types.is_float16(arrow) else arrow
+    return with_fields(arrow, fields)
+
+
+def with_fields(arrow: pa.DataType, fields: list[pa.Field]) -> pa.DataType:
+    """Return a struct, list or map as `arrow`; a map's only field is a struct of key and value."""
     if pa.types.is_struct(arrow):
         return pa.struct(fields)
+    [item] = fields
     if pa.types.is_map(arrow):
-        return pa.map_(fields[0].type.field(0), fields[0].type.field(1), arrow.keys_sorted)
+        return pa.map_(item.type.field(0), item.type.field(1), arrow.keys_sorted)
     if pa.types.is_fixed_size_list(arrow):
-        return pa.list_(fields[0], arrow.list_size)
-    return pa.large_list(fields[0]) if pa.types.is_large_list(arrow) else pa.list_(fields[0])
+        return pa.list_(item, arrow.list_size)
+    return (pa.large_list if pa.types.is_large_list(arrow) else pa.list_)(item)
 
 
 HAS_HALF_FLOATS: Final = VERSION >= (21, 0)

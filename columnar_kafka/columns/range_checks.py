@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from columnar_kafka.schema.families import family
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 __all__ = [
     "fits_float",
+    "has_distinct_keys",
     "has_time_out_of_day",
     "has_times_of_day",
     "integer_range",
@@ -25,7 +28,13 @@ __all__ = [
     "surely_fits",
 ]
 
+_DISTINCT: Final = ("string", "integer", "boolean", "binary")
 _DAY: Final = {"s": 86_400, "ms": 86_400_000, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
+
+
+def has_distinct_keys(arrow: pa.DataType) -> bool:
+    """Say whether keys that differ in Python differ in a column too; also of what is no map."""
+    return not pa.types.is_map(arrow) or family(arrow.key_type) in _DISTINCT
 
 
 def integer_range(arrow: pa.DataType) -> tuple[int, int]:

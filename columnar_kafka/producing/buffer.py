@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from columnar_kafka.columns.arrow_input import ArrowRows
     from columnar_kafka.native._core import OpenBatches
     from columnar_kafka.producing.arrow_batch import Item
-    from columnar_kafka.producing.batch import Metadata
+    from columnar_kafka.producing.batch import AcceptedRecord, Metadata
     from columnar_kafka.producing.partitioner import Partitioner
     from columnar_kafka.producing.record_block import Callback
     from columnar_kafka.producing.settings import ProducerConfig
@@ -146,13 +146,18 @@ class Buffer:
             BufferError, KafkaException, RuntimeError: as `RecordQueue.put`.
         """
         now = time.monotonic()
+        record = (topic_format, partition, values, metadata, nbytes, now)
         try:
-            if self._append(topic_format, partition, values, metadata, nbytes, now):
+            if self.open_batches is None:
+                wake = self.queue.put(record, nbytes, now)
+            else:
+                wake = self._append(self.open_batches, record)
+            if wake:
                 self.sender.wake()
         except BufferError:
             self.sender.wake()  # to make room
             raise
-        if not self.queue.usage.accepts:
+        if self.open_batches is not None and not self.queue.usage.accepts:
             self._accept_natively()
 
     def _accept_natively(self) -> None:
@@ -161,19 +166,12 @@ class Buffer:
         if self.unusable is None and self.queue.accepts and self.transaction.accepts:
             self.queue.usage.resume(stops)  # unless something has changed meanwhile
 
-    def _append(
-        self,
-        topic_format: TopicFormat,
-        partition: int,
-        values: tuple[Any, ...],
-        metadata: Metadata,
-        nbytes: int,
-        now: float,
-    ) -> bool:
+    def _append(self, opened: OpenBatches, record: AcceptedRecord) -> bool:
         """Append a record to an open batch of the native core's, or queue it; see `put`."""
+        topic_format, partition, values, metadata, nbytes, now = record
         key, timestamp, headers, callback = metadata
-        topic, row_format, opened = topic_format.topic, topic_format.row_format, self.open_batches
-        if opened is not None and row_format is not None:
+        topic, row_format = topic_format.topic, topic_format.row_format
+        if row_format is not None:
             place = opened.place(topic, partition, key, row_format)
             if place is not None:
                 with self.queue.lock:
@@ -186,7 +184,6 @@ class Buffer:
                         wake = self.queue.open(partial(opened.open, topic, place, batch, item), now)
                     if batch.append(values, key, timestamp, headers, callback, self.queue.usage):
                         return wake or batch.is_full
-        record = (topic_format, partition, values, metadata, nbytes, now)
         return self.queue.put(record, nbytes, now)
 
     def accept_plain(

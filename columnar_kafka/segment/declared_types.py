@@ -9,20 +9,17 @@ and what it reads becomes the declared types here.
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
 from columnar_kafka.columns.layouts import as_lists, map_entries, one_array, take
-from columnar_kafka.columns.older_arrow import VERSION, arange
+from columnar_kafka.columns.older_arrow import VERSION, arange, with_fields
 from columnar_kafka.schema.families import family
 from columnar_kafka.segment.parquet.metadata import arrow_schemas
 from columnar_kafka.segment.parquet.thrift import encode_binary
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = [
     "cannot_be_written",
@@ -188,25 +185,13 @@ def _inner(arrow: pa.DataType) -> list[pa.Field]:
     return [arrow.field(i) for i in range(arrow.num_fields)]
 
 
-def _list_like(arrow: pa.DataType, item: pa.Field) -> pa.DataType:
-    """Return a list or map as `arrow` of this item; a map's item is a struct of key and value."""
-    if types.is_map(arrow):
-        return pa.map_(item.type.field(0), item.type.field(1), arrow.keys_sorted)
-    if types.is_fixed_size_list(arrow):
-        return pa.list_(item, arrow.list_size)
-    return (pa.large_list if types.is_large_list(arrow) else pa.list_)(item)
-
-
-def _mapped(arrow: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """Return a nested type with each type inside changed."""
-    inner = [field.with_type(change(field.type)) for field in _inner(arrow)]
-    return pa.struct(inner) if types.is_struct(arrow) else _list_like(arrow, inner[0])
-
-
 def _without_sizes(arrow: pa.DataType) -> pa.DataType:
     if types.is_fixed_size_list(arrow):
         return pa.list_(arrow.value_field.with_type(_without_sizes(arrow.value_type)))
-    return _mapped(arrow, _without_sizes) if family(arrow) in ("struct", "list", "map") else arrow
+    if family(arrow) not in ("struct", "list", "map"):
+        return arrow
+    inner = [field.with_type(_without_sizes(field.type)) for field in _inner(arrow)]
+    return with_fields(arrow, inner)
 
 
 def _declared(found: pa.DataType, declared: pa.DataType) -> pa.DataType:
@@ -228,7 +213,7 @@ def _declared(found: pa.DataType, declared: pa.DataType) -> pa.DataType:
         )
     if stored in ("list", "map"):
         item, other = found.field(0), declared.field(0)
-        return _list_like(declared, other.with_type(_declared(item.type, other.type)))
+        return with_fields(declared, [other.with_type(_declared(item.type, other.type))])
     return declared
 
 
@@ -247,7 +232,7 @@ def _restored(array: pa.Array, to: pa.DataType) -> pa.Array:
         return pa.Array.from_buffers(arrow, len(array), [_validity(array)], children=children)
     is_fixed = types.is_fixed_size_list(to)
     items = _restored(_items(array, to.list_size) if is_fixed else array.values, fields[0].type)
-    arrow = _list_like(to, _retyped(fields[0], items))
+    arrow = with_fields(to, [_retyped(fields[0], items)])
     if is_fixed:
         return pa.Array.from_buffers(arrow, len(array), [_validity(array)], children=[items])
     if types.is_large_list(to) and not types.is_large_list(array.type):
