@@ -46,8 +46,6 @@ enum Outcome {
     Appended,
     /// And the sender's thread has work.
     Full,
-    /// Python has to look at it.
-    NotTaken,
 }
 
 #[pymethods]
@@ -234,13 +232,9 @@ impl OpenBatches {
         })
     }
 
+    /// Append a record; None: Python has to look at it.
     #[inline(always)]
-    fn produce(&mut self, py: Python<'_>, arguments: &Arguments<'_>) -> Outcome {
-        self.try_produce(py, arguments).unwrap_or(Outcome::NotTaken)
-    }
-
-    #[inline(always)]
-    fn try_produce(&mut self, py: Python<'_>, arguments: &Arguments<'_>) -> Option<Outcome> {
+    fn produce(&mut self, py: Python<'_>, arguments: &Arguments<'_>) -> Option<Outcome> {
         let index = self.find(arguments.topic)?;
         self.last = index;
         let topic = &mut self.topics[index];
@@ -435,39 +429,31 @@ unsafe extern "C" fn produce(
         let py = Python::assume_attached();
         let Some(method) = METHOD.get() else { return std::ptr::null_mut() };
         let slot = *producer.cast::<u8>().offset(method.offset).cast::<*mut ffi::PyObject>();
-        let outcome = match Arguments::read(arguments, count, names) {
-            Some(read) if !slot.is_null() => {
-                match Bound::from_borrowed_ptr(py, slot).cast::<OpenBatches>() {
-                    Ok(open) => match open.try_borrow_mut() {
-                        Ok(mut open) => {
-                            let outcome = open.produce(py, &read);
-                            match outcome {
-                                Outcome::Full => {
-                                    let wake = open.wake.clone_ref(py);
-                                    drop(open); // it runs Python code
-                                    if let Err(error) = wake.call0(py) {
-                                        error.restore(py);
-                                        return std::ptr::null_mut();
-                                    }
-                                    Outcome::Appended
-                                }
-                                outcome => outcome,
-                            }
-                        }
-                        Err(_) => Outcome::NotTaken,
-                    },
-                    Err(_) => Outcome::NotTaken,
-                }
+        let taken = Arguments::read(arguments, count, names)
+            .and_then(|read| append(Bound::from_borrowed_ptr_or_opt(py, slot)?, &read));
+        match taken {
+            None => fall_back(py, method, producer, arguments, count, names),
+            Some(Ok(())) => py.None().into_ptr(),
+            Some(Err(error)) => {
+                error.restore(py);
+                std::ptr::null_mut()
             }
-            _ => Outcome::NotTaken,
-        };
-        if matches!(outcome, Outcome::NotTaken) {
-            return fall_back(py, method, producer, arguments, count, names);
         }
-        let none = ffi::Py_None();
-        ffi::Py_INCREF(none);
-        none
     }
+}
+
+/// Append a record to a producer's open batches; None: Python has to look at it.
+#[inline(always)]
+fn append(slot: Bound<'_, PyAny>, arguments: &Arguments<'_>) -> Option<PyResult<()>> {
+    let mut open = slot.cast::<OpenBatches>().ok()?.try_borrow_mut().ok()?;
+    Some(match open.produce(slot.py(), arguments)? {
+        Outcome::Appended => Ok(()),
+        Outcome::Full => {
+            let wake = open.wake.clone_ref(slot.py());
+            drop(open); // it runs Python code
+            wake.call0(slot.py()).map(drop)
+        }
+    })
 }
 
 /// Call the package's own `produce` with the same arguments.
