@@ -348,7 +348,9 @@ class Producer(StockProducer):
         """Give up records that are buffered or in flight; every record's report says so."""
         if self._buffers and in_queue:
             self._buffer.sender.purge()
-        super().purge(in_queue, in_flight, blocking)
+        # librdkafka purges later, whatever `blocking` says: also what is produced until then.
+        if not self._buffers or super().__len__():
+            super().purge(in_queue, in_flight, blocking)
 
     # --- the end --------------------------------------------------------------------------------
 
