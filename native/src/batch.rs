@@ -430,8 +430,8 @@ impl Block {
 
     /// The callback of a record, or None.
     fn callback<'py>(&self, py: Python<'py>, row: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let row = self.row(row)?;
-        Ok(self.records.callbacks.get(row).map(|callback| callback.to_owned().into_bound(py)))
+        self.row(row)?;
+        Ok(self.callback_of(row).map(|callback| callback.to_owned().into_bound(py)))
     }
 
     /// The earliest and the latest time of a record.
@@ -444,6 +444,11 @@ impl Block {
 }
 
 impl Block {
+    /// The callback of a record. The GIL is held.
+    pub fn callback_of(&self, row: usize) -> Option<Ref<'_>> {
+        self.records.callbacks.get(self.rows.start + row)
+    }
+
     fn row(&self, row: usize) -> PyResult<usize> {
         if row >= self.rows.len() {
             return Err(PyIndexError::new_err(format!("record {row} of {}", self.rows.len())));

@@ -9,6 +9,7 @@ use std::ptr::NonNull;
 use std::slice;
 
 use pyo3::PyTraverseError;
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
@@ -426,5 +427,25 @@ unsafe fn short_int(ptr: *mut ffi::PyObject) -> Option<i64> {
             _ => return None,
         };
         Some((1 - (tag & 3) as i64) * magnitude)
+    }
+}
+
+/// Where the objects of a class have the slot `name`, from their start.
+pub fn slot_offset(class: &Bound<'_, PyAny>, name: &str) -> PyResult<isize> {
+    let member = class.getattr(name)?;
+    // SAFETY: a member descriptor's layout has been this since Python 2.2; its class is checked.
+    unsafe {
+        #[repr(C)]
+        struct MemberDescriptor {
+            head: ffi::PyObject,
+            class: *mut ffi::PyTypeObject,
+            name: *mut ffi::PyObject,
+            qualname: *mut ffi::PyObject,
+            member: *mut ffi::PyMemberDef,
+        }
+        if ffi::Py_TYPE(member.as_ptr()) != &raw mut ffi::PyMemberDescr_Type {
+            return Err(PyRuntimeError::new_err(format!("{name} is not a slot")));
+        }
+        Ok((*(*member.as_ptr().cast::<MemberDescriptor>()).member).offset)
     }
 }
