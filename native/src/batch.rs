@@ -19,8 +19,6 @@ use crate::schema::{Field, Type};
 use crate::strings::Strings;
 use crate::usage::Usage;
 
-/// How many columns may be on the stack while a row is appended.
-const ROW_FIELDS: usize = 256;
 /// What a row takes besides its columns: its time, and its places in other buffers.
 const ROW_BYTES: usize = 16;
 
@@ -171,7 +169,7 @@ impl Batch {
         timestamp: i64,
         headers: &Bound<'_, PyAny>,
         callback: &Bound<'_, PyAny>,
-        usage: &mut Usage,
+        usage: &Bound<'_, Usage>,
     ) -> bool {
         let record = NewRecord {
             row: Ref::of(row),
@@ -184,7 +182,7 @@ impl Batch {
         let appended = self.add(record, |_| true);
         self.appending.plain = false;
         if let Some(nbytes) = appended {
-            usage.charge(nbytes);
+            usage.get().charge(nbytes);
         }
         appended.is_some()
     }
@@ -259,7 +257,7 @@ impl Batch {
         if appending.plain {
             append_tuple(columns, record.row, 0, appending)?;
         } else {
-            append_dict::<ROW_FIELDS>(columns, &mut self.template, record.row, 0, appending)?;
+            append_dict(columns, &mut self.template, record.row, 0, appending)?;
         }
         append_key(&mut records.keys, record.key, appending)?;
         append_headers(&mut records.headers, record.headers, appending)?;

@@ -263,7 +263,10 @@ impl OpenBatches {
         }
         let timestamp = arguments.timestamp;
         let record = NewRecord { row: arguments.value, key, timestamp, headers, callback };
-        let mut usage = self.usage.try_borrow_mut(py).ok().filter(|usage| usage.accepts)?;
+        let usage = self.usage.get();
+        if !usage.accepts() {
+            return None;
+        }
         let nbytes = batch.add(record, |nbytes| usage.has_room(nbytes))?;
         let was_half_used = usage.is_half_used();
         usage.charge(nbytes);

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,9 +17,6 @@ from columnar_kafka import native
 from columnar_kafka.segment.headers import is_segment
 from columnar_kafka.segment.segment import Segment
 from columnar_kafka.testing import FakeKafka
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 CONFIG = {"columnar.encoding": "parquet", "columnar.linger.ms": 60_000}
 KEYS = [None, None, b"key", "text", "é", b"", 5, "\ud800"]
@@ -77,3 +75,54 @@ def test_random_records_of_random_types(seed: int) -> None:
         patch.setattr(native, "enabled", False)
         expected = produced(source.schema, calls)
     assert produced(source.schema, calls) == expected
+
+
+class Attributes:
+    def __init__(self, a: int, b: str) -> None:
+        self.a, self.b = a, b
+
+
+def dicts() -> list[Any]:
+    """The same row in all ways in which CPython stores a dict."""
+    plain = {"a": 1, "b": "x"}
+    reordered = {"b": "x", "a": 1}
+    deleted = {"a": 0, "c": 5, "b": "x"}
+    del deleted["c"]
+    again = {"a": 0, "b": "x"}
+    del again["a"]
+    again["a"] = 1
+    general: dict[Any, Any] = {5: 5, "a": 1, "b": "x"}
+    del general[5]
+    grown = {f"k{n}": n for n in range(100)}
+    grown.clear()
+    grown |= plain  # type: ignore[arg-type]
+    other_keys = {"".join(["a"]): 1, "".join(["b"]): "x"}
+    split = [vars(Attributes(1, "x")) for _ in range(3)]
+    wrong: list[Any] = [
+        {},
+        {"a": 1},
+        {5: 1, "b": "x"},
+        {"a": 1, "b": "x", "c": 2},
+        {"a": 1, "c": 2},
+    ]
+    return [
+        plain,
+        reordered,
+        deleted,
+        again,
+        general,
+        grown,
+        other_keys,
+        *split,
+        *wrong,
+        plain.copy(),
+    ]
+
+
+def test_dicts_of_every_kind() -> None:
+    schema = pa.schema([("a", pa.int32()), ("b", pa.string())])
+    calls = [{"value": row, "timestamp": 1} for row in [*dicts(), *reversed(dicts())]]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "enabled", False)
+        expected = produced(schema, calls)
+    assert produced(schema, calls) == expected
