@@ -263,8 +263,8 @@ def report_context(
 ) -> ReportContext:
     """Return what the reports of the `count` records of a segment have in common.
 
-    `offset` is the segment's, None if it was not stored. `latency`, in seconds, is used if librdkafka
-    has not acknowledged the segment.
+    `offset` is the segment's, None if it was not stored. `latency`, in seconds, is used if
+    librdkafka has not acknowledged the segment.
     """
     stamp = None if acknowledged is None or error is not None else acknowledged.timestamp()
     return ReportContext(

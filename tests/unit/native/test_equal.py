@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from typing import Any
 
@@ -78,32 +79,32 @@ def test_random_records_of_random_types(seed: int) -> None:
 
 
 class Attributes:
-    def __init__(self, a: int, b: str) -> None:
-        self.a, self.b = a, b
+    def __init__(self, alpha: int, beta: str) -> None:
+        self.alpha, self.beta = alpha, beta
 
 
 def dicts() -> list[Any]:
     """The same row in all ways in which CPython stores a dict."""
-    plain = {"a": 1, "b": "x"}
-    reordered = {"b": "x", "a": 1}
-    deleted = {"a": 0, "c": 5, "b": "x"}
+    plain = {"alpha": 1, "beta": "x"}
+    reordered = {"beta": "x", "alpha": 1}
+    deleted = {"alpha": 0, "c": 5, "beta": "x"}
     del deleted["c"]
-    again = {"a": 0, "b": "x"}
-    del again["a"]
-    again["a"] = 1
-    general: dict[Any, Any] = {5: 5, "a": 1, "b": "x"}
+    again = {"alpha": 0, "beta": "x"}
+    del again["alpha"]
+    again["alpha"] = 1
+    general: dict[Any, Any] = {5: 5, "alpha": 1, "beta": "x"}
     del general[5]
     grown = {f"k{n}": n for n in range(100)}
     grown.clear()
     grown |= plain  # type: ignore[arg-type]
-    other_keys = {"".join(["a"]): 1, "".join(["b"]): "x"}
+    other_keys = json.loads('{"alpha": 1, "beta": "x"}')
     split = [vars(Attributes(1, "x")) for _ in range(3)]
     wrong: list[Any] = [
         {},
-        {"a": 1},
-        {5: 1, "b": "x"},
-        {"a": 1, "b": "x", "c": 2},
-        {"a": 1, "c": 2},
+        {"alpha": 1},
+        {5: 1, "beta": "x"},
+        {"alpha": 1, "beta": "x", "c": 2},
+        {"alpha": 1, "c": 2},
     ]
     return [
         plain,
@@ -120,7 +121,7 @@ def dicts() -> list[Any]:
 
 
 def test_dicts_of_every_kind() -> None:
-    schema = pa.schema([("a", pa.int32()), ("b", pa.string())])
+    schema = pa.schema([("alpha", pa.int32()), ("beta", pa.string())])
     calls = [{"value": row, "timestamp": 1} for row in [*dicts(), *reversed(dicts())]]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "enabled", False)
