@@ -359,7 +359,6 @@ PRIVATE = {
     "local.spark": "_gateway  _jvm",  # PySpark has no other way to end its Java
     # Subclasses, of what their base keeps for itself.
     "aio.cancellable": "_feed  _commits  _needed  _arrow",
-    "producing.report": "_rows",
     "serializing": """_key_serializer  _key_deserializer  _value_deserializer
         _buffer  _settings  _check_usable""",
     "testing.kafka": "_settings  _buffer",
