@@ -83,6 +83,24 @@ def test_a_filter_works_on_plain_messages(kafka) -> None:
     assert after(consumer) == position.start(10)
 
 
+@pytest.mark.parametrize("columns", [None, ["n"]], ids=["all columns", "one column"])
+def test_a_filter_may_name_no_column(kafka, columns) -> None:
+    put(kafka, numbers(0))
+    kafka.append("t", 0, b'{"n": 3}')
+    consumer = begin(kafka)
+    for expected in ([0, 1, 2], [3]):
+        table = consumer.consume_arrow(3, 0, columns, filter=pc.scalar(value=True), value=Json())
+        assert table["n"].to_pylist() == expected
+    assert after(consumer) == position.start(2)
+
+
+def test_a_filter_may_match_no_row_of_any_columns(kafka) -> None:
+    put(kafka, numbers(0))
+    consumer = begin(kafka)
+    assert consumer.consume_arrow(3, 0, filter=pc.scalar(value=False)) is None
+    assert after(consumer) == position.start(1)
+
+
 # --- what is not decoded --------------------------------------------------------------------------
 
 
