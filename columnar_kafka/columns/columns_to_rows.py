@@ -42,7 +42,7 @@ def build(rows):
 
 
 def to_rows(
-    batch: pa.RecordBatch, texts: DictionaryValues = _NO_DICTIONARIES
+    batch: pa.RecordBatch, dictionaries: DictionaryValues = _NO_DICTIONARIES
 ) -> list[dict[str, Any]]:
     """Return the rows of `batch` as dicts; maps are dicts too, and UTC times have Python's `utc`.
 
@@ -50,14 +50,14 @@ def to_rows(
 
     Args:
         batch: the columns.
-        texts: the values of dictionary columns; other columns need none.
+        dictionaries: the values of dictionary columns; other columns need none.
 
     Raises:
         ValueError: a map holds the same key twice.
     """
     names = batch.schema.names
     columns = [
-        _look_up(column, texts[name]) if name in texts else _to_list(column)
+        _look_up(column, dictionaries[name]) if name in dictionaries else _to_list(column)
         for name, column in zip(names, batch.columns, strict=True)
     ]
     return _builder(tuple(names))(zip(*columns, strict=True))
