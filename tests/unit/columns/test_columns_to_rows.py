@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pyarrow as pa
@@ -50,7 +51,15 @@ def test_maps_are_dicts_inside_of_maps_too() -> None:
     assert to_rows(pa.RecordBatch.from_arrays(arrays, schema=schema)) == rows
 
 
-@pytest.mark.parametrize("count", [1, 19, 30, 31])
+@pytest.mark.parametrize("count", [1, 19, 29, 30, 31])
+def test_a_row_takes_no_more_memory_than_a_dict(count: int) -> None:
+    """And less where rows share their keys; CPython makes room for 30 until it has seen some."""
+    row = to_rows(batch([f"c{n}" for n in range(count)], 100))[-1]
+    usual = sys.getsizeof(dict(zip(row, range(count), strict=True)))
+    assert sys.getsizeof(row) < usual if count < 30 else sys.getsizeof(row) == usual
+
+
+@pytest.mark.parametrize("count", [1, 19, 29, 30])
 @given(data=st.data())
 def test_a_row_changes_as_any_dict_and_alone(count: int, data: st.DataObject) -> None:
     names = [f"c{n}" for n in range(count)]
