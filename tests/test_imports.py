@@ -32,8 +32,8 @@ FILES = {
     "schema": "flatbuffer  families  canonical  arrow  avro_default  avro  base  growth  __init__",
     "columns": """
         __init__  older_arrow  protocol  range_checks  native_format  accepted_types
-        row_objects  compiled_copying  converters  copying  columns_to_rows  kafka_column
-        rows_to_columns  layouts  chunked  cast  arrow_input
+        row_objects  compiled_copying  converters  copying  layouts  columns_to_rows
+        kafka_column  rows_to_columns  chunked  cast  arrow_input
     """,
     "segment": """
         __init__  headers
