@@ -122,7 +122,9 @@ def dicts() -> list[Any]:
 
 def test_dicts_of_every_kind() -> None:
     schema = pa.schema([("alpha", pa.int32()), ("beta", pa.string())])
-    calls = [{"value": row, "timestamp": 1} for row in [*dicts(), *reversed(dicts())]]
+    calls = [
+        {"value": row, "timestamp": 1, "partition": 0} for row in [*dicts(), *reversed(dicts())]
+    ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "enabled", False)
         expected = produced(schema, calls)
