@@ -70,6 +70,8 @@ pub struct Records {
     pub keys: Leaf,
     pub times: Leaf,
     pub headers: Column,
+    /// How many of the last rows have no headers, and are not in `headers` yet: mostly all.
+    bare_rows: usize,
     callbacks: Callbacks,
     rows: usize,
 }
@@ -135,6 +137,7 @@ impl Batch {
             keys: Leaf::new(Values::Strings(Strings::new(true)), 1, 0, true),
             times: Leaf::new(Values::I64(Vec::new()), 0, 0, true),
             headers: Column::new(&headers_field(), &mut || true),
+            bare_rows: 0,
             callbacks: Callbacks::default(),
             rows: 0,
             format: format.clone_ref(py),
@@ -201,6 +204,8 @@ impl Batch {
             return Err(PyRuntimeError::new_err("the batch is sealed"));
         };
         records.columns.iter_mut().for_each(Column::finish);
+        records.headers.append_nulls(records.bare_rows);
+        records.bare_rows = 0;
         records.headers.finish();
         if let Values::Strings(keys) = &mut records.keys.values {
             keys.finish();
@@ -260,7 +265,12 @@ impl Batch {
             append_dict(columns, &mut self.template, record.row, 0, appending)?;
         }
         append_key(&mut records.keys, record.key, appending)?;
-        append_headers(&mut records.headers, record.headers, appending)?;
+        if record.headers.is_none() {
+            records.bare_rows += 1;
+        } else {
+            records.headers.append_nulls(std::mem::take(&mut records.bare_rows));
+            append_headers(&mut records.headers, record.headers, appending)?;
+        }
         let time = if record.timestamp == 0 { clock::now_ms() } else { record.timestamp };
         if let Values::I64(times) = &mut records.times.values {
             times.push(time);
@@ -274,7 +284,9 @@ impl Batch {
         if let Some(records) = &mut self.records {
             records.columns.iter_mut().for_each(|column| column.truncate(rows));
             records.keys.truncate(rows);
-            records.headers.truncate(rows);
+            let appended = rows.min(records.headers.rows());
+            records.headers.truncate(appended);
+            records.bare_rows = rows - appended;
             records.times.truncate(rows);
         }
     }
@@ -303,9 +315,6 @@ fn append_headers(
     value: Ref<'_>,
     appending: &mut Appending,
 ) -> Result<(), NotTaken> {
-    if value.is_none() {
-        return headers.append(value, 0, appending);
-    }
     if value.is_tuple() || value.items().is_none_or(<[_]>::is_empty) {
         return Err(NotTaken);
     }

@@ -202,6 +202,23 @@ impl Column {
         Ok(())
     }
 
+    /// Append null, so many times, to a nullable column at the top.
+    pub fn append_nulls(&mut self, count: usize) {
+        for _ in 0..count {
+            self.append_absent(0, self.def - 1);
+        }
+    }
+
+    /// How many rows a column at the top has.
+    pub fn rows(&self) -> usize {
+        match &self.node {
+            Node::Leaf { leaf, .. } => leaf.rows,
+            Node::List { item, .. } => item.rows(),
+            Node::Map { key, .. } => key.rows(),
+            Node::Struct { fields, .. } => fields.first().map_or(0, Self::rows),
+        }
+    }
+
     /// Append nothing to all leaves; returns the bytes that this takes.
     fn append_absent(&mut self, rep: u8, def: u8) -> usize {
         match &mut self.node {
