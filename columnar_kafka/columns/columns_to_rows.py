@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from columnar_kafka.columns.layouts import as_lists
-from columnar_kafka.columns.older_arrow import HAS_HALF_FLOATS
+from columnar_kafka.columns.older_arrow import HAS_FAST_PYLIST, HAS_HALF_FLOATS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -113,7 +113,7 @@ def _to_list(column: pa.Array) -> list[Any]:
         return _look_up(encoded, [*_times(encoded.dictionary), None])
     if not HAS_HALF_FLOATS and pa.types.is_float16(arrow):
         column = column.cast(pa.float64())
-    if not pa.types.is_nested(arrow) or not _is_slow(arrow):
+    if not pa.types.is_nested(arrow) or (HAS_FAST_PYLIST and not _has_times_or_maps(arrow)):
         return list(column.to_pylist())
     if pa.types.is_struct(arrow):
         return _structs(column)
@@ -123,12 +123,13 @@ def _to_list(column: pa.Array) -> list[Any]:
     return [None if n is None else list(islice(items, n)) for n in _lengths(column)]
 
 
-def _is_slow(arrow: pa.DataType) -> bool:
+def _has_times_or_maps(arrow: pa.DataType) -> bool:
     """Say whether pyarrow is slow with a type, or has other objects for it than `to_rows`."""
-    if pa.types.is_nested(arrow) and not pa.types.is_map(arrow):
-        return any(_is_slow(arrow.field(i).type) for i in range(arrow.num_fields))
-    is_half = pa.types.is_float16(arrow) and not HAS_HALF_FLOATS
-    return pa.types.is_map(arrow) or pa.types.is_temporal(arrow) or is_half
+    return (
+        pa.types.is_temporal(arrow)
+        or pa.types.is_map(arrow)
+        or any(_has_times_or_maps(arrow.field(i).type) for i in range(arrow.num_fields))
+    )
 
 
 def _structs(column: pa.StructArray) -> list[Any]:

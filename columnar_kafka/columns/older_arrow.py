@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
+    "HAS_FAST_PYLIST",
     "HAS_HALF_FLOATS",
     "HAS_PAGE_ROWS",
     "HAS_RECORD_CASTS",
@@ -22,6 +23,9 @@ __all__ = [
 
 VERSION: Final = tuple(map(int, pa.__version__.split(".")[:2]))
 """The major and minor version of the pyarrow that is installed."""
+
+HAS_FAST_PYLIST: Final = VERSION >= (26, 0)
+"""Whether `to_pylist` is fast for nested columns; before, one call for each leaf is faster."""
 
 HAS_PAGE_ROWS: Final = VERSION >= (23, 0)
 """Whether a Parquet page has a bound on its rows, and `ParquetWriter` takes it."""
