@@ -31,7 +31,7 @@ FILES = {
     "native": "_core  __init__",
     "schema": "flatbuffer  families  canonical  arrow  avro_default  avro  base  growth  __init__",
     "columns": """
-        __init__  older_arrow  protocol  range_checks  native_format  accepted_types
+        __init__  compute  older_arrow  protocol  range_checks  native_format  accepted_types
         row_objects  compiled_copying  converters  copying  layouts  columns_to_rows
         kafka_column  rows_to_columns  chunked  cast  arrow_input
     """,
