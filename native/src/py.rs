@@ -207,6 +207,12 @@ impl Owned {
         NonNull::new(ptr).map(Self)
     }
 
+    /// Take a reference over from PyO3.
+    pub fn of(object: Bound<'_, PyAny>) -> Self {
+        // SAFETY: an object is not null; the reference is owned.
+        Self(unsafe { NonNull::new_unchecked(object.into_ptr()) })
+    }
+
     #[inline(always)]
     pub fn as_ptr(&self) -> *mut ffi::PyObject {
         self.0.as_ptr()

@@ -24,6 +24,7 @@ mod naive;
 mod numbers;
 mod packing;
 mod page;
+pub mod read;
 mod thrift;
 mod writer;
 

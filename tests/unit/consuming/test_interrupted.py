@@ -127,6 +127,9 @@ class Decoded:
 
         return SimpleNamespace(schema=opened.schema, statistics=opened.statistics, read=read)
 
+    def read_records(self, *_: Any) -> None:
+        """Read none: tables are decoded once."""
+
     def close(self) -> None: ...
 
 
