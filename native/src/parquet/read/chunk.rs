@@ -35,6 +35,9 @@ pub fn read(
 ) -> Read<Leaf> {
     ensure(chunk.physical_type == shape.physical_type as i32)?;
     ensure(rows > 0 && u32::try_from(chunk.values).is_ok())?;
+    for (levels, most) in chunk.histograms.iter().zip([shape.max_rep(), shape.max_def]) {
+        ensure(matches!(levels, None | Some(0)) || *levels == Some(usize::from(most) + 1))?;
+    }
     let depth = u64::from(shape.max_rep());
     ensure(if depth > 0 { chunk.values >= rows } else { chunk.values == rows })?;
     let value = VALUE + LIST_VALUE * depth + shape.width.max(8) as u64;

@@ -25,6 +25,8 @@ pub struct ColumnChunk {
     pub start: usize,
     pub end: usize,
     pub has_dictionary: bool,
+    /// How many repetition and definition levels there are histograms of.
+    pub histograms: [Option<usize>; 2],
 }
 
 pub struct Footer {
@@ -66,10 +68,13 @@ impl Footer {
 }
 
 fn read_footer(cursor: &mut Cursor<'_>, file: &[u8]) -> Read<Footer> {
-    let (mut elements, mut rows, mut group) = (None, None, None);
+    let (mut version, mut elements, mut rows, mut group) = (None, None, None, None);
     let (mut pairs, mut created_by, mut orders) = (Vec::new(), &[][..], None);
     cursor.structure(|fields, id, field| match (id, field) {
-        (1, I32) => ensure(matches!(fields.i32()?, 1 | 2)),
+        (1, I32) => {
+            version = Some(fields.i32()?);
+            Ok(())
+        }
         (2, LIST) => {
             let start = fields.at;
             fields.skip(LIST)?;
@@ -103,7 +108,7 @@ fn read_footer(cursor: &mut Cursor<'_>, file: &[u8]) -> Read<Footer> {
         }
         _ => Err(GaveUp),
     })?;
-    ensure(is_known_writer(created_by))?;
+    ensure(matches!(version, Some(1 | 2)) && is_known_writer(created_by))?;
     let (group_rows, chunks) = group.ok_or(GaveUp)?;
     ensure(rows == Some(group_rows) && orders == Some(chunks.len()))?;
     let elements = elements.ok_or(GaveUp)?;
@@ -218,6 +223,8 @@ struct MetaData {
     size: Option<usize>,
     data: Option<usize>,
     dictionary: Option<usize>,
+    bounds: Vec<usize>,
+    histograms: [Option<usize>; 2],
 }
 
 fn read_meta_data(cursor: &mut Cursor<'_>) -> Read<ColumnChunk> {
@@ -240,35 +247,55 @@ fn read_meta_data(cursor: &mut Cursor<'_>) -> Read<ColumnChunk> {
             (7, I64) => found.size = Some(fields.count()?),
             (9, I64) => found.data = Some(fields.count()?),
             (11, I64) => found.dictionary = Some(fields.count()?),
-            (12, STRUCT) => read_statistics(fields)?,
+            (12, STRUCT) => found.bounds = read_statistics(fields)?,
             (13, LIST) => {
                 let count = fields.list(STRUCT)?;
-                (0..count).try_for_each(|_| {
-                    fields.structure(|counts, id, field| {
-                        ensure(matches!(id, 1..=3) && field == I32)?;
-                        counts.i32().map(drop)
-                    })
-                })?;
+                (0..count).try_for_each(|_| read_page_count(fields))?;
             }
-            (16, STRUCT) => read_sizes(fields)?,
+            (16, STRUCT) => found.histograms = read_sizes(fields)?,
             _ => return Err(GaveUp),
         }
         Ok(())
     })?;
     ensure(found.has_path && found.has_uncompressed_size)?;
+    let physical_type = found.physical_type.ok_or(GaveUp)?;
+    let width = width(physical_type);
+    ensure(width.is_none_or(|width| found.bounds.iter().all(|&size| size == width)))?;
     let data = found.data.ok_or(GaveUp)?;
     let start = found.dictionary.unwrap_or(data);
     ensure(start > 0 && (found.dictionary.is_none() || start < data))?;
     let end = start.checked_add(found.size.ok_or(GaveUp)?).ok_or(GaveUp)?;
     Ok(ColumnChunk {
-        physical_type: found.physical_type.ok_or(GaveUp)?,
+        physical_type,
         encodings: found.encodings.ok_or(GaveUp)?,
         codec: found.codec.ok_or(GaveUp)?,
         values: found.values.ok_or(GaveUp)? as u64,
         start,
         end,
         has_dictionary: found.dictionary.is_some(),
+        histograms: found.histograms,
     })
+}
+
+/// The bytes of a value of a type of fixed size.
+fn width(physical_type: i32) -> Option<usize> {
+    match physical_type {
+        0 => Some(1),     // BOOLEAN
+        1 | 4 => Some(4), // INT32, FLOAT
+        2 | 5 => Some(8), // INT64, DOUBLE
+        _ => None,
+    }
+}
+
+/// How many pages of one type and encoding there are.
+fn read_page_count(cursor: &mut Cursor<'_>) -> Read<()> {
+    let mut members = 0;
+    cursor.structure(|fields, id, field| {
+        members += 1;
+        ensure(id == members && field == I32)?;
+        fields.i32().map(drop)
+    })?;
+    ensure(members == 3)
 }
 
 fn read_encodings(cursor: &mut Cursor<'_>) -> Read<u32> {
@@ -281,23 +308,32 @@ fn read_encodings(cursor: &mut Cursor<'_>) -> Read<u32> {
     Ok(encodings)
 }
 
-fn read_statistics(cursor: &mut Cursor<'_>) -> Read<()> {
+/// Return the sizes of the bounds.
+fn read_statistics(cursor: &mut Cursor<'_>) -> Read<Vec<usize>> {
+    let mut bounds = Vec::new();
     cursor.structure(|fields, id, field| match (id, field) {
         (3 | 4, I64) => fields.count().map(drop),
-        (1 | 2 | 5 | 6, BINARY) => fields.binary().map(drop),
+        (1 | 2 | 5 | 6, BINARY) => {
+            bounds.push(fields.binary()?.len());
+            Ok(())
+        }
         (7 | 8, TRUE | FALSE) => Ok(()),
         _ => Err(GaveUp),
-    })
+    })?;
+    Ok(bounds)
 }
 
-/// Sizes and histograms of levels.
-fn read_sizes(cursor: &mut Cursor<'_>) -> Read<()> {
+/// Return the lengths of the histograms of repetition and definition levels.
+fn read_sizes(cursor: &mut Cursor<'_>) -> Read<[Option<usize>; 2]> {
+    let mut histograms = [None; 2];
     cursor.structure(|fields, id, field| match (id, field) {
         (1, I64) => fields.count().map(drop),
         (2 | 3, LIST) => {
             let count = fields.list(I64)?;
+            histograms[usize::from(id - 2)] = Some(count);
             (0..count).try_for_each(|_| fields.count().map(drop))
         }
         _ => Err(GaveUp),
-    })
+    })?;
+    Ok(histograms)
 }
