@@ -4,6 +4,7 @@ mod batch;
 mod clock;
 mod columns;
 mod decoder;
+mod dicts;
 mod encoder;
 mod leaf;
 mod objects;

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
 use crate::clock;
+use crate::dicts::{DictMaker, owned, set};
 use crate::leaf::{Leaf, Levels, Values};
 use crate::py::Owned;
 use crate::schema::{Field, Type, Unit};
@@ -38,7 +39,7 @@ impl<L: Deref<Target = Leaf>> RowReader<L> {
             .map(|field| ColumnReader::new(py, field, leaves, start))
             .collect::<PyResult<Vec<_>>>()?;
         let cells = columns.iter().map(|_| Vec::with_capacity(ROWS)).collect();
-        Ok(Self { dicts: DictMaker::new(py, fields)?, columns, cells })
+        Ok(Self { dicts: dict_maker(py, fields)?, columns, cells })
     }
 
     /// Append the next rows, as dicts.
@@ -49,70 +50,23 @@ impl<L: Deref<Target = Leaf>> RowReader<L> {
             for (column, cells) in self.columns.iter_mut().zip(&mut self.cells) {
                 cells.clear();
                 column.read(py, count, cells)?;
+                cells.reverse(); // the next one is the last
             }
-            for row in 0..count {
-                let dict = self.dicts.new_dict(py)?;
-                for (name, cells) in self.dicts.names.iter().zip(&self.cells) {
-                    set(py, &dict, name, &cells[row])?;
-                }
-                out.push(dict);
+            for _ in 0..count {
+                let cells = self.cells.iter_mut().filter_map(Vec::pop);
+                out.push(self.dicts.make(py, cells)?);
             }
             left -= count;
         }
-        self.cells.iter_mut().for_each(Vec::clear);
         Ok(())
     }
 }
 
-/// Makes dicts with the same keys: copies of one, which is faster than adding key after key.
-struct DictMaker {
-    names: Vec<Owned>,
-    template: Owned,
-}
-
-impl DictMaker {
-    fn new(py: Python<'_>, fields: &[Field]) -> PyResult<Self> {
-        // SAFETY: a new dict; what is put in is alive; the name is owned before and after.
-        unsafe {
-            let template = owned(py, ffi::PyDict_New())?;
-            let mut names = Vec::with_capacity(fields.len());
-            for field in fields {
-                let mut name = new_text(py, field.name.as_bytes())?.into_ptr();
-                ffi::PyUnicode_InternInPlace(&raw mut name);
-                let name = owned(py, name)?;
-                set(py, &template, &name, &none(py))?;
-                names.push(name);
-            }
-            Ok(Self { names, template })
-        }
-    }
-
-    /// A dict with all names, whose values are to be set.
-    #[inline(always)]
-    fn new_dict(&self, py: Python<'_>) -> PyResult<Owned> {
-        // SAFETY: the template is a dict.
-        unsafe { owned(py, ffi::PyDict_Copy(self.template.as_ptr())) }
-    }
-}
-
-/// Set the value of a key of a dict.
-#[inline(always)]
-fn set(py: Python<'_>, dict: &Owned, key: &Owned, value: &Owned) -> PyResult<()> {
-    // SAFETY: a dict; key and value are alive.
-    match unsafe { ffi::PyDict_SetItem(dict.as_ptr(), key.as_ptr(), value.as_ptr()) } {
-        0 => Ok(()),
-        _ => Err(PyErr::fetch(py)),
-    }
-}
-
-/// Take over a new reference, or the error that came instead.
-///
-/// # Safety
-/// `ptr` is what a function of CPython returned: null with an exception set, or a new reference.
-#[inline(always)]
-unsafe fn owned(py: Python<'_>, ptr: *mut ffi::PyObject) -> PyResult<Owned> {
-    // SAFETY: by the contract.
-    unsafe { Owned::steal(ptr) }.ok_or_else(|| PyErr::fetch(py))
+fn dict_maker(py: Python<'_>, fields: &[Field]) -> PyResult<DictMaker> {
+    let has_containers = fields
+        .iter()
+        .any(|field| matches!(field.data_type, Type::List(_) | Type::Map(..) | Type::Struct(_)));
+    DictMaker::new(py, fields.iter().map(|field| &*field.name), has_containers)
 }
 
 /// Reads one column, or a part of one.
@@ -127,7 +81,7 @@ enum NodeReader<L> {
     Leaf(LeafReader<L>),
     List { rep: u8, item: Box<ColumnReader<L>> },
     Map { rep: u8, key: Box<ColumnReader<L>>, value: Box<ColumnReader<L>> },
-    Struct { dicts: DictMaker, fields: Vec<ColumnReader<L>> },
+    Struct { dicts: DictMaker, fields: Vec<ColumnReader<L>>, cells: Vec<Owned> },
     Tuple { fields: Vec<ColumnReader<L>> },
 }
 
@@ -174,11 +128,12 @@ impl<L: Deref<Target = Leaf>> ColumnReader<L> {
                 value: inner(value, def + 1, rep + 1)?,
             },
             Type::Struct(fields) => NodeReader::Struct {
-                dicts: DictMaker::new(py, fields)?,
+                dicts: dict_maker(py, fields)?,
                 fields: fields
                     .iter()
                     .map(|child| Self::nested(py, child, def, rep, leaves, start))
                     .collect::<PyResult<_>>()?,
+                cells: Vec::with_capacity(fields.len()),
             },
             data_type => {
                 let leaf = leaves.next().expect("there is a leaf for each field");
@@ -211,12 +166,12 @@ impl<L: Deref<Target = Leaf>> ColumnReader<L> {
         let is_empty = found == self.def;
         match &mut self.node {
             NodeReader::Leaf(_) => unreachable!("leaves are read above"),
-            NodeReader::Struct { dicts, fields } => {
-                let dict = dicts.new_dict(py)?;
-                for (name, field) in dicts.names.iter().zip(fields) {
-                    set(py, &dict, name, &field.next(py)?)?;
+            NodeReader::Struct { dicts, fields, cells } => {
+                cells.clear(); // if an error came before
+                for field in fields {
+                    cells.push(field.next(py)?);
                 }
-                Ok(dict)
+                dicts.make(py, cells.drain(..))
             }
             NodeReader::Tuple { fields } => {
                 let items = fields.iter_mut().map(|field| field.next(py));
@@ -406,7 +361,7 @@ impl<L: Deref<Target = Leaf>> LeafReader<L> {
     }
 }
 
-fn none(py: Python<'_>) -> Owned {
+pub fn none(py: Python<'_>) -> Owned {
     // SAFETY: None is an object; the reference is new.
     unsafe {
         let none = ffi::Py_None();

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import io
 import json
 import random
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +17,7 @@ from hypothesis import strategies as st
 from nesting import RandomRows, SentSegment
 from support import examples
 
-from columnar_kafka import SegmentError, native
+from columnar_kafka import SegmentError
 from columnar_kafka.columns.kafka_column import (
     KafkaColumn,
     header_array,
@@ -304,7 +302,7 @@ def test_text_that_is_no_utf8() -> None:
 
 
 def test_a_structure_is_read_with_its_own_metadata() -> None:
-    """The metadata of a schema are in its fingerprint: they tell schemas with equal columns apart."""
+    """The metadata of a schema are in its fingerprint, and belong to no other."""
     decoder = Decoder()
     for owner in ("ops", "dev"):
         table = pa.table({"n": [1]}).replace_schema_metadata({"owner": owner})
