@@ -88,7 +88,7 @@ mod tests {
         for widths in [Widths::Bits, Widths::Bytes] {
             let mut out = Vec::new();
             put_integers(values, widths, &mut out);
-            let mut found = Vec::new();
+            let mut found: Vec<I> = Vec::new();
             assert_eq!(integers(&out, values.len(), &mut found), Ok(out.len()));
             assert_eq!(found, values);
             for end in 0..out.len() {

@@ -5,7 +5,7 @@
 //! text, and whatever is read here has the values that Arrow would read.
 //!
 //! `footer` says where the pages are, `schema` what they hold. `chunk` reads a leaf's pages, from
-//! `page`, by way of `packing`, `delta` and `values`. `structure` compares the leaves of nested columns.
+//! `page`, by way of `packing`, `delta`, `values` and `strings`. `structure` compares the leaves of nested columns.
 
 mod chunk;
 mod delta;
@@ -13,7 +13,10 @@ mod footer;
 mod packing;
 mod page;
 mod schema;
+mod strings;
 mod structure;
+#[cfg(test)]
+mod tests;
 mod thrift;
 mod values;
 

@@ -1,26 +1,21 @@
 //! Pages to values, without nulls.
 
-use std::ops::Range;
-
 use super::delta;
 use super::packing::{Run, hybrid, unpack};
 use super::schema::LeafShape;
+use super::strings::ByteStrings;
 use super::{Budget, GaveUp, Read, ensure};
 use crate::leaf::{Bits, Values};
 use crate::parquet::format::{Encoding, PhysicalType};
-use crate::strings::Strings;
 
-/// What Arrow takes for a value in one of the delta encodings of bytes.
-const LENGTHS: u64 = 24;
 const DICTIONARY_ENTRY: u64 = 16;
-const MAX_HEAP: usize = i32::MAX as usize;
 
-const PLAIN: i32 = Encoding::Plain as i32;
+pub const PLAIN: i32 = Encoding::Plain as i32;
 const RLE: i32 = Encoding::Rle as i32;
 const DELTA_BINARY_PACKED: i32 = Encoding::DeltaBinaryPacked as i32;
-const DELTA_LENGTH_BYTE_ARRAY: i32 = Encoding::DeltaLengthByteArray as i32;
-const DELTA_BYTE_ARRAY: i32 = Encoding::DeltaByteArray as i32;
-const RLE_DICTIONARY: i32 = Encoding::RleDictionary as i32;
+pub const DELTA_LENGTH_BYTE_ARRAY: i32 = Encoding::DeltaLengthByteArray as i32;
+pub const DELTA_BYTE_ARRAY: i32 = Encoding::DeltaByteArray as i32;
+pub const RLE_DICTIONARY: i32 = Encoding::RleDictionary as i32;
 
 /// The values of a leaf, page by page.
 pub enum Builder {
@@ -60,12 +55,7 @@ impl Builder {
             Self::I64(numbers) => numbers.dictionary(data, count),
             Self::F32(numbers) => numbers.dictionary(data, count),
             Self::F64(numbers) => numbers.dictionary(data, count),
-            Self::Strings(strings) => {
-                strings.plain(data, count)?;
-                strings.dictionary = count;
-                strings.indices = Some(Vec::new());
-                Ok(())
-            }
+            Self::Strings(strings) => strings.dictionary(data, count),
             Self::Fixed(fixed) => {
                 ensure(Some(data.len()) == count.checked_mul(fixed.width))?;
                 fixed.dictionary = Some(data.to_vec());
@@ -119,7 +109,7 @@ impl Builder {
 }
 
 /// Read the indices of `count` values; `each` gets them, or one and how often it comes in turn.
-fn indices(
+pub fn indices(
     data: &[u8],
     count: usize,
     entries: usize,
@@ -256,121 +246,153 @@ impl FixedBytes {
     }
 }
 
-/// Byte strings: those of the dictionary first, then those that pages hold themselves.
-#[derive(Default)]
-pub struct ByteStrings {
-    heap: Vec<u8>,
-    ends: Vec<u32>,
-    /// The entries of the dictionary.
-    dictionary: usize,
-    /// With a dictionary: each value's number among all.
-    indices: Option<Vec<u32>>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parquet::delta::{Widths, put_lengths, put_suffixes};
+    use crate::parquet::packing::{Runs, bit_width, hybrid as put_hybrid};
 
-impl ByteStrings {
-    fn page(&mut self, encoding: i32, data: &[u8], count: usize, budget: &mut Budget) -> Read<()> {
-        let before = self.ends.len();
-        match encoding {
-            PLAIN => self.plain(data, count)?,
-            DELTA_LENGTH_BYTE_ARRAY => {
-                budget.take(LENGTHS * count as u64)?;
-                self.lengths(data, count)?;
+    fn shape(physical_type: PhysicalType, is_text: bool) -> LeafShape {
+        LeafShape {
+            physical_type,
+            width: 2,
+            bounds: None,
+            is_text,
+            max_def: 0,
+            element_defs: vec![],
+            is_flat: false,
+        }
+    }
+
+    /// Read a dictionary, if there is one, and then pages: encodings, bytes and counts.
+    fn read(
+        shape: &LeafShape,
+        dictionary: Option<(&[u8], usize)>,
+        pages: &[(i32, &[u8], usize)],
+    ) -> Read<Values> {
+        let mut budget = Budget::new(1 << 20);
+        let mut builder = Builder::new(shape, 100);
+        if let Some((data, count)) = dictionary {
+            builder.dictionary(data, count, &mut budget)?;
+        }
+        for &(encoding, data, count) in pages {
+            builder.page(encoding, data, count, &mut budget)?;
+        }
+        builder.finish(shape, &mut budget)
+    }
+
+    fn strings(values: &Values) -> Vec<&[u8]> {
+        let Values::Strings(strings) = values else { panic!("no strings") };
+        (0..strings.len()).map(|value| strings.get(value)).collect()
+    }
+
+    fn plain(strings: &[&[u8]]) -> Vec<u8> {
+        let with_length = |string: &&[u8]| [&(string.len() as u32).to_le_bytes(), *string].concat();
+        strings.iter().flat_map(with_length).collect()
+    }
+
+    fn indices_of(indices: &[u32], entries: usize) -> Vec<u8> {
+        let width = bit_width(entries as u64 - 1).max(1);
+        let mut out = vec![width as u8];
+        put_hybrid(indices, width, Runs::Short, &mut out);
+        out
+    }
+
+    const STRINGS: [&[u8]; 5] = [b"", b"abcdefghij", b"abcdefghxy", b"abc", b"\xc3\xa9"];
+
+    #[test]
+    fn strings_in_all_encodings() {
+        let shape = shape(PhysicalType::ByteArray, true);
+        let data = plain(&STRINGS);
+        let mut lengths = Vec::new();
+        let (mut delta_lengths, mut suffixes) = (Vec::new(), Vec::new());
+        put_lengths(STRINGS.into_iter(), Widths::Bits, &mut lengths, &mut delta_lengths);
+        STRINGS.iter().for_each(|string| delta_lengths.extend_from_slice(string));
+        put_suffixes(STRINGS.into_iter(), Widths::Bits, &mut lengths, &mut suffixes);
+        for (encoding, data) in
+            [(PLAIN, data), (DELTA_LENGTH_BYTE_ARRAY, delta_lengths), (DELTA_BYTE_ARRAY, suffixes)]
+        {
+            let found = read(&shape, None, &[(encoding, &data, 5), (encoding, &data, 5)]).unwrap();
+            assert_eq!(strings(&found), [STRINGS, STRINGS].concat());
+            assert!(read(&shape, None, &[(encoding, &data, 4)]).is_err());
+            assert!(read(&shape, None, &[(encoding, &data, 6)]).is_err());
+            for end in 0..data.len() {
+                assert!(read(&shape, None, &[(encoding, &data[..end], 5)]).is_err());
             }
-            DELTA_BYTE_ARRAY => {
-                budget.take(LENGTHS * count as u64)?;
-                self.suffixes(data, count, budget)?;
+        }
+    }
+
+    #[test]
+    fn pages_without_the_dictionary_may_follow_those_with_it() {
+        let shape = shape(PhysicalType::ByteArray, false);
+        let dictionary = plain(&STRINGS);
+        let indices = indices_of(&[4, 0, 0, 1], 5);
+        let more = plain(&[b"more", b"abc"]);
+        let pages = [(RLE_DICTIONARY, &indices[..], 4), (PLAIN, &more[..], 2)];
+        let found = read(&shape, Some((&dictionary, 5)), &pages).unwrap();
+        let expected: [&[u8]; 6] = [b"\xc3\xa9", b"", b"", b"abcdefghij", b"more", b"abc"];
+        assert_eq!(strings(&found), expected);
+    }
+
+    #[test]
+    fn an_index_without_an_entry_is_given_up() {
+        let shape = shape(PhysicalType::ByteArray, true);
+        let dictionary = plain(&STRINGS[..4]);
+        for last in [3, 4] {
+            let packed = indices_of(&[0, 1, 2, last], 8);
+            let run = indices_of(&[last; 20], 8);
+            for (data, count) in [(packed, 4), (run, 20)] {
+                let found = read(&shape, Some((&dictionary, 4)), &[(RLE_DICTIONARY, &data, count)]);
+                assert_eq!(found.is_ok(), last == 3);
             }
-            RLE_DICTIONARY => {
-                let values = self.indices.as_mut().ok_or(GaveUp)?;
-                return indices(data, count, self.dictionary, |index, times| match times {
-                    1 => values.push(index as u32),
-                    _ => values.resize(values.len() + times, index as u32),
-                });
-            }
-            _ => return Err(GaveUp),
         }
-        if let Some(indices) = &mut self.indices {
-            indices.extend(before as u32..self.ends.len() as u32);
-        }
-        Ok(())
+        assert!(read(&shape, None, &[(RLE_DICTIONARY, &[1, 3, 0], 1)]).is_err());
+        assert!(read(&shape, Some((&[], 0)), &[(RLE_DICTIONARY, &[0, 2], 1)]).is_err());
+        assert!(read(&shape, Some((&[], 0)), &[(RLE_DICTIONARY, &[], 0)]).is_ok());
     }
 
-    fn push(&mut self, bytes: &[u8]) -> Read<()> {
-        self.heap.extend_from_slice(bytes);
-        ensure(self.heap.len() <= MAX_HEAP)?;
-        self.ends.push(self.heap.len() as u32);
-        Ok(())
+    #[test]
+    fn text_is_utf8_string_by_string() {
+        let halves = plain(&[b"\xc3", b"\xa9"]);
+        let pages = [(PLAIN, &halves[..], 2)];
+        assert!(read(&shape(PhysicalType::ByteArray, false), None, &pages).is_ok());
+        assert!(read(&shape(PhysicalType::ByteArray, true), None, &pages).is_err());
     }
 
-    /// Each string has its length before it.
-    fn plain(&mut self, mut data: &[u8], count: usize) -> Read<()> {
-        for _ in 0..count {
-            let (size, rest) = data.split_first_chunk::<4>().ok_or(GaveUp)?;
-            let size = u32::from_le_bytes(*size) as usize;
-            self.push(rest.get(..size).ok_or(GaveUp)?)?;
-            data = &rest[size..];
-        }
-        ensure(data.is_empty())
+    #[test]
+    fn numbers_in_all_encodings() {
+        let shape = shape(PhysicalType::Int32, false);
+        let data: Vec<u8> = [7i32, -1].iter().flat_map(|number| number.to_le_bytes()).collect();
+        let indices = indices_of(&[1, 0, 1], 2);
+        let mut deltas = Vec::new();
+        crate::parquet::delta::put_integers(&[5i32, 3], Widths::Bits, &mut deltas);
+        let pages = [
+            (RLE_DICTIONARY, &indices[..], 3),
+            (PLAIN, &data[..], 2),
+            (DELTA_BINARY_PACKED, &deltas[..], 2),
+        ];
+        let Ok(Values::I32(found)) = read(&shape, Some((&data, 2)), &pages) else { panic!() };
+        assert_eq!(found, [-1, 7, -1, 7, -1, 5, 3]);
+        let small = LeafShape { bounds: Some((-1, 6)), ..shape };
+        assert!(read(&small, None, &[(PLAIN, &data, 2)]).is_err());
+        assert!(read(&small, None, &[(PLAIN, &data[..7], 2)]).is_err());
+        assert!(read(&small, None, &[(DELTA_LENGTH_BYTE_ARRAY, &data, 2)]).is_err());
     }
 
-    /// All lengths come first.
-    fn lengths(&mut self, data: &[u8], count: usize) -> Read<()> {
-        for string in read_lengths(data, count)? {
-            self.push(&data[string])?;
-        }
-        Ok(())
+    #[test]
+    fn booleans_and_bytes_of_fixed_size() {
+        let bools = shape(PhysicalType::Boolean, false);
+        let runs = [2, 0, 0, 0, 3, 0b101];
+        let pages = [(PLAIN, &[0b110u8][..], 3), (RLE, &runs[..], 3)];
+        let Ok(Values::Bool(bits)) = read(&bools, None, &pages) else { panic!() };
+        let found: Vec<bool> = (0..bits.len()).map(|bit| bits.get(bit)).collect();
+        assert_eq!(found, [false, true, true, true, false, true]);
+        let fixed = shape(PhysicalType::FixedLenByteArray, false);
+        let indices = indices_of(&[1, 1, 0], 2);
+        let pages = [(RLE_DICTIONARY, &indices[..], 3), (PLAIN, &b"xy"[..], 1)];
+        let found = read(&fixed, Some((b"abcd", 2)), &pages);
+        let Ok(Values::Fixed { bytes, .. }) = found else { panic!() };
+        assert_eq!(bytes, b"cdcdabxy");
+        assert!(read(&fixed, None, &[(PLAIN, b"abc", 1)]).is_err());
     }
-
-    /// Each string begins as the one before, for so many bytes as its first length says.
-    fn suffixes(&mut self, data: &[u8], count: usize, budget: &mut Budget) -> Read<()> {
-        let mut prefixes = Vec::new();
-        let at = delta::integers::<i32>(data, count, &mut prefixes)?;
-        ensure(prefixes.iter().all(|&size| size >= 0))?;
-        let total: u64 = prefixes.iter().map(|&size| size as u64).sum();
-        budget.take(2 * total)?;
-        let rest = &data[at..];
-        let mut last = 0..0;
-        for (string, prefix) in read_lengths(rest, count)?.into_iter().zip(prefixes) {
-            let prefix = prefix as usize;
-            ensure(prefix <= last.len())?;
-            let start = self.heap.len();
-            self.heap.extend_from_within(last.start..last.start + prefix);
-            self.push(&rest[string])?;
-            last = start..self.heap.len();
-        }
-        Ok(())
-    }
-
-    fn finish(self, is_text: bool, budget: &mut Budget) -> Read<Strings> {
-        if is_text {
-            let text = std::str::from_utf8(&self.heap).map_err(|_| GaveUp)?;
-            ensure(self.ends.iter().all(|&end| text.is_char_boundary(end as usize)))?;
-        }
-        let strings = Strings::from_parts(self.heap, self.ends, self.indices);
-        if let Some(indices) = strings.indices() {
-            let size = |index: usize| strings.stored(index).len() as u64;
-            let longest = (0..strings.distinct()).map(size).max().unwrap_or(0);
-            let at_most = longest.saturating_mul(indices.len() as u64);
-            budget.take(match budget.has(at_most) {
-                true => at_most,
-                false => indices.iter().map(|&index| size(index as usize)).sum(),
-            })?;
-        }
-        Ok(strings)
-    }
-}
-
-/// Where in the data the strings are whose lengths come first; the last one ends it.
-fn read_lengths(data: &[u8], count: usize) -> Read<Vec<Range<usize>>> {
-    let mut lengths = Vec::new();
-    let mut at = delta::integers::<i32>(data, count, &mut lengths)?;
-    let mut found = Vec::with_capacity(lengths.len());
-    for length in lengths {
-        let end = at + usize::try_from(length).map_err(|_| GaveUp)?;
-        ensure(end <= data.len())?;
-        found.push(at..end);
-        at = end;
-    }
-    ensure(at == data.len())?;
-    Ok(found)
 }
