@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::vec::IntoIter;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
+use pyo3::types::{PyBytes, PyInt, PyList};
 
 use crate::leaf::Leaf;
 use crate::objects::{ColumnReader, RowReader};
@@ -200,11 +200,13 @@ impl RecordReader {
         let list = |objects: Vec<Owned>| {
             PyList::new(py, objects.into_iter().map(|object| object.into_bound(py)))
         };
+        let timestamp = PyInt::new(py, timestamp);
+        let same_time = || PyList::new(py, (0..rows).map(|_| &timestamp));
         let nulls = || PyList::new(py, (0..rows).map(|_| py.None()));
         Ok((
             list(values)?,
             keys.map_or_else(nulls, list)?,
-            timestamps.map_or_else(|| PyList::new(py, vec![timestamp; rows]), list)?,
+            timestamps.map_or_else(same_time, list)?,
             headers.map_or_else(nulls, list)?,
         ))
     }
