@@ -9,7 +9,7 @@ use pyo3::types::{PyBytes, PyInt, PyList};
 use crate::leaf::Leaf;
 use crate::objects::{ColumnReader, RowReader};
 use crate::parquet::read::{Budget, Footer, GaveUp, Read, Schema, read_leaves};
-use crate::py::Owned;
+use crate::py::{NoCollection, Owned};
 use crate::schema::{Field, Type};
 
 /// The column of the records' metadata, which comes last.
@@ -184,6 +184,7 @@ impl RecordReader {
         max_bytes: usize,
         timestamp: i64,
     ) -> PyResult<Lists<'py>> {
+        let _no_collection = NoCollection::begin(py);
         let rows = max_rows.min(max_bytes / self.row_bytes.max(1)).max(1).min(self.left);
         self.left -= rows;
         let mut values = Vec::with_capacity(rows);

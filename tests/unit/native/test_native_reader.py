@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import random
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -252,6 +254,45 @@ def test_equal_texts_of_a_segment_are_one_object() -> None:
     assert len({id(record.value["s"]) for record in [*segment.records()]}) == 1
 
 
+def test_rows_are_ordinary_dicts() -> None:
+    """They are copies of one dict: none shares anything with another."""
+    names = [f"c{n}" for n in range(40)]
+    table = pa.table({name: [1, 2, None] for name in names} | {"l": [[1], None, [2]]})
+    headers, value = encoded(table)
+    read(headers, value, Decoder())
+    nones = sys.getrefcount(None)
+    segment = Segment(
+        topic="t", partition=0, offset=0, headers=headers, value=value, decoder=Decoder()
+    )
+    first, second, third = (record.value for record in segment.records())
+    assert [*first] == [*names, "l"]
+    assert gc.is_tracked(first)
+    assert gc.is_tracked(second)
+    del first["c7"]
+    first |= {"c3": 3, "new": 4}
+    first["c7"] = 5
+    assert [*first] == [*names[:7], *names[8:], "l", "new", "c7"]
+    assert first["c3"] == 3
+    assert second == dict.fromkeys(names, 2) | {"l": None}
+    second.clear()
+    assert third == dict.fromkeys(names) | {"l": [2]}
+    del first, second, third, segment
+    assert abs(sys.getrefcount(None) - nones) < 40  # some are elsewhere
+
+
+def test_the_garbage_collector_stays_on_or_off() -> None:
+    headers, value = encoded(pa.table({"n": [1, 2, 3]}))
+    assert gc.isenabled()
+    read(headers, value, Decoder())
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        read(headers, value, Decoder())
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
 # --- left to Arrow --------------------------------------------------------------------------------
 
 
@@ -280,6 +321,20 @@ def test_limits(limits: DecodeLimits) -> None:
     assert "columnar.max." in read(headers, value, decoder)
     assert read(headers, value, decoder) == read(headers, value, ByArrow(limits))
     assert decoder.native == 0
+
+
+@settings(max_examples=examples(100))
+@given(st.integers(0, 2**32))
+def test_no_limit_is_wider_than_arrows(seed: int) -> None:
+    sent = SentSegment(RandomRows(seed))
+    rng = random.Random(seed)
+    limits = DecodeLimits(
+        decoded_bytes=int(10 ** rng.uniform(3, 5.3)), values=rng.randint(250, 999)
+    )
+    decoder = Decoder(limits)
+    found = read(sent.headers, sent.value, decoder)
+    if decoder.native:
+        assert found == read(sent.headers, sent.value, ByArrow(limits))
 
 
 def test_a_map_with_a_key_twice() -> None:
