@@ -39,7 +39,7 @@ FILES = {
         __init__  headers
         parquet  parquet.thrift  parquet.field_ids  parquet.arrow_patterns  parquet.metadata
         parquet.statistics  parquet.page_header  parquet.delta  parquet.page_walk
-        declared_types  encoder  native_encoder  decoder  isolated  segment
+        declared_types  encoder  native_encoder  native_decoder  decoder  isolated  segment
     """,
     "lake": """
         __init__  model  plan  row_groups  parquet_footer  stitch  stage

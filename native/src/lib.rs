@@ -3,6 +3,8 @@
 mod batch;
 mod clock;
 mod columns;
+mod decoder;
+mod dicts;
 mod encoder;
 mod leaf;
 mod objects;
@@ -22,6 +24,8 @@ mod _core {
 
     #[pymodule_export]
     use crate::batch::{Batch, Block, RowFormat};
+    #[pymodule_export]
+    use crate::decoder::{File, FileSchema, RecordReader};
     #[pymodule_export]
     use crate::encoder::Encoder;
     #[pymodule_export]
