@@ -20,15 +20,18 @@ _SHORTER = 50
 class Bench:
     """The place and the settings of one run. A context manager; Kafka starts when it is needed."""
 
-    def __init__(self, *, rounds: int, short: bool, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, *, rounds: int, short: bool, say: Callable[[str], None], against: str = ""
+    ) -> None:
         """Set up a run.
 
         Args:
             rounds: how often each competitor is measured.
             short: tiny sizes, to see that everything works.
+            against: an earlier revision of this project, to compare with.
             say: told what is being measured.
         """
-        self.rounds, self.short, self.say = rounds, short, say
+        self.rounds, self.short, self.say, self.against = rounds, short, say, against
         self._kafka: LocalKafka | None = None
         self._topics = 0
 
@@ -55,6 +58,10 @@ class Bench:
     def rows(self, count: int, least: int = 100) -> int:
         """Return how many rows to send: `count`, or few in a short run."""
         return max(least, count // _SHORTER) if self.short else count
+
+    def seconds(self, count: float) -> float:
+        """Return how long to measure what takes its time."""
+        return count / 10 if self.short else count
 
     def topic(self, partitions: int = 1) -> str:
         """Create a topic."""

@@ -7,6 +7,7 @@ imports, connections and caches are as warm as in a service. Between its rounds 
 from __future__ import annotations
 
 import gc
+import logging
 import multiprocessing
 import sys
 import time
@@ -92,6 +93,10 @@ class Child:
         self.start_call(method, *arguments)
         return self._answer()
 
+    def is_done(self, seconds: float) -> bool:
+        """Wait so long for the call that was started; say whether `result` would block no more."""
+        return self._connection.poll(seconds)
+
     def start_call(self, method: str, *arguments: Any) -> None:
         """Begin a call; `result` waits for it."""
         self.wait()
@@ -123,6 +128,7 @@ class Child:
 def _serve(
     connection: Connection, module: str, name: str, arguments: tuple[Any, ...], tree: str | None
 ) -> None:
+    logging.disable(logging.WARNING)  # of small segments, which are wanted here
     if tree is not None:
         sys.path.insert(0, tree)
     try:

@@ -36,6 +36,7 @@ def main(
     short: Annotated[
         bool, typer.Option("--short", help="Tiny sizes, to see that everything works.")
     ] = False,
+    against: Annotated[str, typer.Option(help="A revision, for the question of that name.")] = "",
 ) -> None:
     """Measure, and write docs/benchmarks.md and .bench/benchmarks.html.
 
@@ -44,11 +45,19 @@ def main(
     if unknown := set(only or ()) - questions.ALL.keys():
         known = ", ".join(questions.ALL)
         raise typer.BadParameter(f"unknown: {', '.join(sorted(unknown))}; there are {known}")
-    asked = only or [name for name, each in questions.ALL.items() if full or not each.IS_LONG]
+    asked = only or [
+        name
+        for name, each in questions.ALL.items()
+        if (full or not each.IS_LONG) and (against or name != "revision")
+    ]
+    if "revision" in asked and not against:
+        raise typer.BadParameter("revision needs --against REVISION")
     rounds = SHORT_ROUNDS if short else rounds
     folder = KEPT / "short" if short else KEPT
     for name in asked:
-        report.keep(folder / "answers.json", _ask(name, rounds=rounds, short=short))
+        report.keep(
+            folder / "answers.json", _ask(name, rounds=rounds, short=short, against=against)
+        )
     answers = report.kept(folder / "answers.json", questions.ALL)
     document = folder / "benchmarks.md" if short else ROOT / "docs" / "benchmarks.md"
     report.write(answers, document=document, page=folder / "benchmarks.html")
@@ -56,13 +65,15 @@ def main(
     out.print(f"{document}, {folder / 'benchmarks.html'}", soft_wrap=True)
 
 
-def _ask(name: str, *, rounds: int, short: bool) -> Answered:
+def _ask(name: str, *, rounds: int, short: bool, against: str) -> Answered:
     """Answer one question with a Kafka of its own, and print what was found."""
     question = questions.ALL[name]
     machine = Machine.here(rounds)
     out.print(f"[bold]{question.TITLE}[/] ({name}; {rounds} rounds, load {machine.load})")
-    with out.status("") as status, Bench(rounds=rounds, short=short, say=status.update) as bench:
-        found = question.answer(bench)
+    with out.status("") as status:
+        say = status.update
+        with Bench(rounds=rounds, short=short, say=say, against=against) as bench:
+            found = question.answer(bench)
     answered = report.Answered(name, question.TITLE, question.ABOUT, found, machine)
     header, rows = answered.table
     table = Table(*header)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks import data
 from benchmarks.child import Clock, Cost
 from benchmarks.competitors import ALL
-from benchmarks.competitors.base import SECONDS
+from benchmarks.competitors.base import READ_AGAIN, SECONDS
 from benchmarks.measured import Digest
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class Reading:
         self._data = data.load(dataset)
         self._competitor = ALL[competitor](self._data)
         self._topic, self._rows = topic, rows
-        self._consumer = self._competitor.consumer(servers)
+        self._consumer = self._competitor.consumer(servers, READ_AGAIN)
         self._consumer.list_topics(topic, SECONDS)
 
     def read(self, way: str) -> Cost:

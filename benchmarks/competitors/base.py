@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from benchmarks.data import Dataset, Record, Row
 
 CHUNK = 1_000
+READ_AGAIN: dict[str, Any] = {"fetch.wait.max.ms": 10}
+"""Settings for reading a topic again: a fetch waits for the end of the one before."""
 SECONDS = 30.0
 
 
@@ -96,9 +98,9 @@ class Stock:
 
     # --- consuming --------------------------------------------------------------------------------
 
-    def consumer(self, servers: str) -> Any:
+    def consumer(self, servers: str, config: dict[str, Any] | None = None) -> Any:
         """Return a consumer without an assignment."""
-        return confluent_kafka.Consumer(consumer_config(servers))
+        return confluent_kafka.Consumer(consumer_config(servers) | (config or {}))
 
     def assign(self, consumer: Any, topic: str, offset: int = 0) -> None:
         """Read the only partition of a topic from a Kafka offset on."""
@@ -144,16 +146,8 @@ def consume(consumer: Any, count: int) -> Iterator[list[Any]]:
 
 
 def consumer_config(servers: str) -> dict[str, Any]:
-    """Return the settings that every consumer has.
-
-    A round's fetch waits for the end of the one before it, which would be half a second.
-    """
-    return {
-        **connection(servers),
-        "group.id": "benchmarks",
-        "enable.auto.commit": False,
-        "fetch.wait.max.ms": 10,
-    }
+    """Return the settings that every consumer has."""
+    return {**connection(servers), "group.id": "benchmarks", "enable.auto.commit": False}
 
 
 def connection(servers: str) -> dict[str, Any]:

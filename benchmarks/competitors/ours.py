@@ -80,9 +80,9 @@ class Ours(Stock):
             except BufferError:
                 when_room(producer, topic, value, key, headers, timestamp, report)
 
-    def consumer(self, servers: str) -> Any:
+    def consumer(self, servers: str, config: dict[str, Any] | None = None) -> Any:
         """Return a consumer without an assignment."""
-        return columnar_kafka.Consumer(consumer_config(servers) | _PARQUET)
+        return columnar_kafka.Consumer(consumer_config(servers) | _PARQUET | (config or {}))
 
     def assign(self, consumer: Any, topic: str, offset: int = 0) -> None:
         """Read the only partition of a topic from a Kafka offset on."""
@@ -108,6 +108,11 @@ class Ours(Stock):
                 raise TimeoutError(f"{count:,} records are missing")
             yield table
             count -= table.num_rows
+
+    @staticmethod
+    def encode(row: Any) -> Any:
+        """Return what `produce` takes: the row."""
+        return row
 
     @staticmethod
     def decode(value: Any) -> Row:

@@ -10,6 +10,8 @@ import fastavro
 from benchmarks.competitors.base import Stock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from benchmarks.data import Dataset, Row
 
 
@@ -21,14 +23,18 @@ class Fastavro(Stock):
 
     def __init__(self, data: Dataset) -> None:
         super().__init__(data)
-        schema: Any = fastavro.parse_schema(data.avro)
+        self.encode, self.decode = schemaless(fastavro.parse_schema(data.avro))
 
-        def encode(row: Row) -> bytes:
-            out = io.BytesIO()
-            fastavro.schemaless_writer(out, schema, row)
-            return out.getvalue()
 
-        def decode(value: bytes) -> Any:
-            return fastavro.schemaless_reader(io.BytesIO(value), schema, None)
+def schemaless(schema: Any) -> tuple[Callable[[Row], bytes], Callable[[bytes], Any]]:
+    """Return the functions that write and read a row by a parsed schema."""
 
-        self.encode, self.decode = encode, decode
+    def encode(row: Row) -> bytes:
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, schema, row)
+        return out.getvalue()
+
+    def decode(value: bytes) -> Any:
+        return fastavro.schemaless_reader(io.BytesIO(value), schema, None)
+
+    return encode, decode

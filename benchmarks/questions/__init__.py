@@ -7,11 +7,46 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks.questions import consume, objects, produce, size
+from benchmarks.questions import (
+    consume,
+    idle,
+    imports,
+    latency,
+    memory,
+    objects,
+    passthrough,
+    plain,
+    produce,
+    revision,
+    rows,
+    scale,
+    shared_consumer,
+    size,
+    small,
+    stitch,
+)
 
 if TYPE_CHECKING:
     from types import ModuleType
 
 ALL: Final[dict[str, ModuleType | Any]] = {
-    each.__name__.rpartition(".")[2]: each for each in (produce, objects, size, consume)
+    each.__name__.rpartition(".")[2]: each
+    for each in (
+        produce,
+        objects,
+        size,
+        consume,
+        small,
+        latency,
+        scale,
+        idle,
+        imports,
+        plain,
+        rows,
+        memory,
+        passthrough,
+        shared_consumer,
+        stitch,
+        revision,
+    )
 }

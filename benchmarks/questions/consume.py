@@ -13,7 +13,7 @@ from benchmarks import data
 from benchmarks.answer import CPU, WALL, Answer
 from benchmarks.child import Child, Children, Clock, Cost
 from benchmarks.competitors import FASTAVRO, ORJSON, OURS, PYRUHVRO
-from benchmarks.competitors.base import SECONDS, consumer_config
+from benchmarks.competitors.base import READ_AGAIN, SECONDS, consumer_config
 from benchmarks.reading import CONSUME, POLL, TABLES, Reading
 from benchmarks.sending import Sending, end_of
 
@@ -99,7 +99,7 @@ class Undecoded:
     def __init__(self, how: str, servers: str, topic: str) -> None:
         is_stock, config, self._take = _HOW[how]
         cls: Any = confluent_kafka.Consumer if is_stock else columnar_kafka.Consumer
-        self._consumer = cls(consumer_config(servers) | config)
+        self._consumer = cls(consumer_config(servers) | READ_AGAIN | config)
         self._consumer.list_topics(topic, SECONDS)
         self._topic, self._messages = topic, end_of(servers, topic)
 
@@ -142,7 +142,7 @@ class Partly:
         late = sum(row["time_hour"] >= self._last for row in flights)
         self._rows = late if how == FILTERED else rows
         self._how, self._topic = how, topic
-        self._consumer = columnar_kafka.Consumer(consumer_config(servers) | _PARQUET)
+        self._consumer = columnar_kafka.Consumer(consumer_config(servers) | READ_AGAIN | _PARQUET)
         self._consumer.list_topics(topic, SECONDS)
 
     def read(self) -> Cost:
