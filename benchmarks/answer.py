@@ -77,7 +77,8 @@ class Answer:
     ) -> None:
         """Claim that a competitor has so many times our figure, in each round."""
         found = ratios(self.values(case, them, metric), self.values(case, us, metric))
-        self.claims.append(Claim(f"{case}: {metric}, {them} / {us}", found, at_least=at_least))
+        what = f"{case}: {metric}" if case else metric
+        self.claims.append(Claim(f"{what}, {them} / {us}", found, at_least=at_least))
 
     def limit(
         self,

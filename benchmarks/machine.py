@@ -13,8 +13,19 @@ from typing import Any
 import confluent_kafka
 import psutil
 
-from benchmarks.competitors import ALL
 from columnar_kafka import native
+
+PACKAGES = (
+    "confluent-kafka",
+    "pyarrow",
+    "orjson",
+    "msgspec",
+    "fastavro",
+    "pyruhvro",
+    "protobuf",
+    "attrs",
+    "pydantic",
+)
 
 
 @dataclass(frozen=True)
@@ -33,7 +44,6 @@ class Machine:
     def here(cls, rounds: int) -> Machine:
         """Describe this machine now, before a question is asked."""
         memory = psutil.virtual_memory().total / 2**30
-        packages = sorted({name for each in ALL.values() for name in each.packages})
         return cls(
             date=dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
             rounds=rounds,
@@ -43,7 +53,7 @@ class Machine:
             versions=", ".join(
                 [
                     f"librdkafka {confluent_kafka.libversion()[0]}",
-                    *(f"{name} {version(name)}" for name in packages),
+                    *(f"{name} {version(name)}" for name in PACKAGES),
                 ]
             ),
             native_core="on" if native.enabled else f"off: {native.reason}",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks import data
 from benchmarks.child import Clock, Cost
-from benchmarks.competitors import ALL
+from benchmarks.competitors import competitor as make_competitor
 from benchmarks.competitors.base import READ_AGAIN, SECONDS
 from benchmarks.measured import Digest
 
@@ -21,7 +21,7 @@ class Reading:
 
     def __init__(self, competitor: str, dataset: str, servers: str, topic: str, rows: int) -> None:
         self._data = data.load(dataset)
-        self._competitor = ALL[competitor](self._data)
+        self._competitor = make_competitor(competitor, self._data)
         self._topic, self._rows = topic, rows
         self._consumer = self._competitor.consumer(servers, READ_AGAIN)
         self._consumer.list_topics(topic, SECONDS)

@@ -9,7 +9,7 @@ from confluent_kafka import TopicPartition
 
 from benchmarks import data
 from benchmarks.child import Clock, Cost
-from benchmarks.competitors import ALL
+from benchmarks.competitors import competitor as make_competitor
 from benchmarks.competitors.base import SECONDS, consume, consumer_config
 from benchmarks.measured import Digest, UnequalError
 
@@ -47,7 +47,7 @@ class Sending:
         linger_ms: float | None = None,
     ) -> None:
         self.data = data.load(dataset)
-        self.competitor = ALL[competitor](self.data)
+        self.competitor = make_competitor(competitor, self.data)
         self.servers, self.rows = servers, rows
         self._batch = {"rows": batch_rows, "linger_ms": linger_ms}
         self.shared = self.data.block(rows, fresh=False)

@@ -1,33 +1,32 @@
-"""Who takes part: one file for each, found by name."""
+"""Who takes part: one file for each, loaded only in the process that needs it."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
-
-from benchmarks.competitors.ours import Ours
-from benchmarks.competitors.ready import Ready
-from benchmarks.competitors.with_fastavro import Fastavro
-from benchmarks.competitors.with_msgspec import MsgspecJson, MsgspecMessagePack
-from benchmarks.competitors.with_orjson import Orjson
-from benchmarks.competitors.with_protobuf import Protobuf
-from benchmarks.competitors.with_pyruhvro import Pyruhvro
 
 if TYPE_CHECKING:
     from benchmarks.competitors.base import Stock
+    from benchmarks.data import Dataset
 
-ALL: Final[dict[str, type[Stock]]] = {
-    each.name: each
-    for each in (
-        Ours,
-        Orjson,
-        MsgspecJson,
-        MsgspecMessagePack,
-        Fastavro,
-        Protobuf,
-        Pyruhvro,
-        Ready,
-    )
+OURS, ORJSON, READY = "ours", "orjson", "ready bytes"
+FASTAVRO, PYRUHVRO, PROTOBUF = "fastavro", "pyruhvro", "Protobuf"
+MSGSPEC_JSON, MSGSPEC_PACK = "msgspec JSON", "msgspec MessagePack"
+
+_CLASSES: Final = {
+    OURS: "ours.Ours",
+    ORJSON: "with_orjson.Orjson",
+    READY: "ready.Ready",
+    MSGSPEC_JSON: "with_msgspec.MsgspecJson",
+    MSGSPEC_PACK: "with_msgspec.MsgspecMessagePack",
+    FASTAVRO: "with_fastavro.Fastavro",
+    PYRUHVRO: "with_pyruhvro.Pyruhvro",
+    PROTOBUF: "with_protobuf.Protobuf",
 }
-OURS, ORJSON, READY = Ours.name, Orjson.name, Ready.name
-FASTAVRO, PYRUHVRO = Fastavro.name, Pyruhvro.name
-MSGSPEC_JSON, MSGSPEC_PACK, PROTOBUF = MsgspecJson.name, MsgspecMessagePack.name, Protobuf.name
+
+
+def competitor(name: str, dataset: Dataset) -> Stock:
+    """Make a competitor for the rows of a data set. Raises KeyError."""
+    module, _, cls = _CLASSES[name].partition(".")
+    made: Stock = getattr(import_module(f"benchmarks.competitors.{module}"), cls)(dataset)
+    return made

@@ -6,7 +6,7 @@ back. The loops are as their users write them, and wait only when a buffer is fu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
 from confluent_kafka import TopicPartition
@@ -26,9 +26,6 @@ SECONDS = 30.0
 
 class Stock:
     """confluent-kafka with its defaults, but for zstd."""
-
-    name: ClassVar[str]
-    packages: ClassVar[tuple[str, ...]] = ("confluent-kafka",)
 
     encode: Callable[[Any], Any]
     decode: Callable[[Any], Row]

@@ -33,9 +33,6 @@ _TABLE_ROWS = 100_000
 class Ours(Stock):
     """The defaults, but for the rows of a segment: those of the data set."""
 
-    name = "ours"
-    packages = ("confluent-kafka", "pyarrow")
-
     def producer(
         self,
         servers: str,

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 class Ready(Orjson):
     """JSON that orjson has made before."""
 
-    name = "ready bytes"
-    packages = ("confluent-kafka",)
-
     def prepare(self, rows: list[Any]) -> list[Any]:
         """Serialize rows, or the values of records."""
         return [

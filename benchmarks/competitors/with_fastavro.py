@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 class Fastavro(Stock):
     """Schemaless datums, with a schema that is parsed once."""
 
-    name = "fastavro"
-    packages = ("confluent-kafka", "fastavro")
-
     def __init__(self, data: Dataset) -> None:
         super().__init__(data)
         self.encode, self.decode = schemaless(fastavro.parse_schema(data.avro))

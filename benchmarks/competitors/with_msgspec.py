@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 class MsgspecJson(Stock):
     """JSON by msgspec."""
 
-    name = "msgspec JSON"
-    packages = ("confluent-kafka", "msgspec")
-
     def __init__(self, data: Dataset) -> None:
         super().__init__(data)
         self.encode, self.decode = msgspec.json.Encoder().encode, msgspec.json.Decoder().decode
@@ -25,9 +22,6 @@ class MsgspecJson(Stock):
 
 class MsgspecMessagePack(Stock):
     """MessagePack by msgspec."""
-
-    name = "msgspec MessagePack"
-    packages = ("confluent-kafka", "msgspec")
 
     def __init__(self, data: Dataset) -> None:
         super().__init__(data)

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 class Orjson(Stock):
     """`orjson.dumps` and `orjson.loads`."""
 
-    name = "orjson"
-    packages = ("confluent-kafka", "orjson")
-
     def __init__(self, data: Dataset) -> None:
         super().__init__(data)
         self.encode, self.decode = orjson.dumps, orjson.loads

@@ -26,9 +26,6 @@ _TYPES = {
 class Protobuf(Stock):
     """`Message(**row).SerializeToString()`; what is null is not set."""
 
-    name = "Protobuf"
-    packages = ("confluent-kafka", "protobuf")
-
     def __init__(self, data: Dataset) -> None:
         super().__init__(data)
         if api_implementation.Type() != "upb":

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 class Pyruhvro(Fastavro):
     """Reads what fastavro wrote."""
 
-    name = "pyruhvro"
-    packages = ("confluent-kafka", "pyruhvro")
-
     def tables(self, consumer: Any, count: int) -> Iterator[pa.Table]:
         """Yield a table of each list of messages."""
         schema = json.dumps(self.data.avro)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from benchmarks import data
 from benchmarks.answer import Answer
 from benchmarks.child import Child, Children
-from benchmarks.competitors import ALL, ORJSON, OURS
+from benchmarks.competitors import ORJSON, OURS
+from benchmarks.competitors import competitor as make_competitor
 
 if TYPE_CHECKING:
     from benchmarks.bench import Bench
@@ -27,7 +28,7 @@ class Idle:
 
     def __init__(self, competitor: str, servers: str, topic: str, is_producer: bool) -> None:
         narrow = data.load("narrow")
-        competing = ALL[competitor](narrow)
+        competing = make_competitor(competitor, narrow)
         producer = competing.producer(servers, [topic])
         self._client: Any = producer
         competing.send(producer, topic, narrow.block(1, fresh=False))

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 from benchmarks import data
 from benchmarks.answer import Answer
 from benchmarks.child import Child, Children
-from benchmarks.competitors import ALL, ORJSON, OURS
+from benchmarks.competitors import ORJSON, OURS
+from benchmarks.competitors import competitor as make_competitor
 from benchmarks.competitors.base import SECONDS
 from benchmarks.sending import FLUSH_SECONDS, end_of
 
@@ -33,9 +34,11 @@ class Producing:
     def __init__(self, competitor: str, servers: str, topic: str, linger_ms: float) -> None:
         log = data.load("log")
         self._rows = log.block(1_000, fresh=False)
-        self._encode = ALL[competitor](log).encode
+        self._encode = make_competitor(competitor, log).encode
         self._topic = topic
-        self._producer = ALL[competitor](log).producer(servers, [topic], linger_ms=linger_ms)
+        self._producer = make_competitor(competitor, log).producer(
+            servers, [topic], linger_ms=linger_ms
+        )
 
     def send(self, count: int, rate: float) -> None:
         """Send `count` records with the time in each; poll while the next one is not due."""
@@ -54,7 +57,7 @@ class Receiving:
     """Polls one record after the other; lives in a child."""
 
     def __init__(self, competitor: str, servers: str, topic: str) -> None:
-        competing = ALL[competitor](data.load("log"))
+        competing = make_competitor(competitor, data.load("log"))
         self._decode = competing.decode
         self._consumer = competing.consumer(servers)
         competing.assign(self._consumer, topic, end_of(servers, topic))

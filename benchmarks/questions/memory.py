@@ -10,7 +10,8 @@ import psutil
 from benchmarks import data
 from benchmarks.answer import Answer, Plot
 from benchmarks.child import Child
-from benchmarks.competitors import ALL, ORJSON, OURS
+from benchmarks.competitors import ORJSON, OURS
+from benchmarks.competitors import competitor as make_competitor
 from benchmarks.competitors.base import when_room
 from benchmarks.measured import UnequalError
 from benchmarks.sending import FLUSH_SECONDS, count_of
@@ -36,7 +37,7 @@ class Growing:
     """Produces rows that nobody else holds; lives in a child."""
 
     def __init__(self, competitor: str, servers: str, topic: str) -> None:
-        competing = ALL[competitor](data.load("narrow"))
+        competing = make_competitor(competitor, data.load("narrow"))
         self._encode, self._topic = competing.encode, topic
         self._producer = competing.producer(servers, [topic])
 
@@ -67,6 +68,7 @@ def answer(bench: Bench) -> Answer:
             bench.say(who)
             rounds.append(_watch(bench, who, count))
     for who, rounds in samples.items():
+        found.add("", who, "before the first row", [each[0][1] for each in rounds])
         found.add("", who, "peak", [max(size for _, size in each) for each in rounds])
         found.add("", who, "growth after a second", [_growth(each) for each in rounds])
     found.limit("peak, ours", found.values("", OURS, "peak"), PEAK_MB, "MB")

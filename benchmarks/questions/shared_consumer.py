@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +25,7 @@ ABOUT = """One thread polls with a timeout of half a second, again and again, an
 calls a method. Without a broker, the wall time of a call is its wait for the first thread."""
 
 CALLS: Final = 20
+MOST_SECONDS: Final = 3.0
 PLACE: Final = TopicPartition("t", 0, 5 << 20)
 CONFIG: Final = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
 STOCK, OURS = "confluent-kafka", "ours"
@@ -43,8 +45,8 @@ class Shared:
         self._consumer = cls({**CONFIG, **own})
         self._consumer.assign([PLACE])
 
-    def waits(self, method: str) -> tuple[float, float]:
-        """Return the median and the longest wait of some calls in ms."""
+    def waits(self, method: str, seconds: float) -> tuple[float, float]:
+        """Return the median and the longest wait in ms of the calls of so many seconds."""
         is_over = threading.Event()
 
         def poll() -> None:
@@ -52,16 +54,19 @@ class Shared:
                 self._consumer.poll(0.5)
 
         thread = threading.Thread(target=poll)
+        timer = threading.Timer(seconds, is_over.set)  # or a call could wait for ever
         thread.start()
-        took = []
-        for _ in range(CALLS):
+        timer.start()
+        took: list[float] = []
+        while not took or (len(took) < CALLS and not is_over.is_set()):
             time.sleep(0.01)  # the work between two calls
             began = time.perf_counter()
             METHODS[method](self._consumer)
             took.append(1e3 * (time.perf_counter() - began))
         is_over.set()
+        timer.cancel()
         thread.join()
-        return sorted(took)[CALLS // 2], max(took)
+        return statistics.median(took), max(took)
 
 
 def answer(bench: Bench) -> Answer:
@@ -70,7 +75,8 @@ def answer(bench: Bench) -> Answer:
     with Children({who: Child(Shared, who) for who in (OURS, STOCK)}) as children:
         for method in METHODS:
             bench.say(method)
-            for who, rounds in children.rounds(bench.rounds, "waits", method).items():
+            limit = bench.seconds(MOST_SECONDS)
+            for who, rounds in children.rounds(bench.rounds, "waits", method, limit).items():
                 found.add(method, who, "median", [median for median, _ in rounds])
                 found.add(method, who, "longest", [longest for _, longest in rounds])
             found.compare(method, STOCK, "median")
