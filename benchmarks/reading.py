@@ -19,39 +19,39 @@ POLL, CONSUME, TABLES = "rows_by_poll", "rows_by_consume", "tables"
 class Reading:
     """Reads a topic again in every round, with one consumer; lives in a child."""
 
-    def __init__(self, competitor: str, dataset: str, servers: str, topic: str, rows: int) -> None:
+    def __init__(self, competitor: str, dataset: str, servers: str, rows: int) -> None:
         self._data = data.load(dataset)
         self._competitor = make_competitor(competitor, self._data)
-        self._topic, self._rows = topic, rows
+        self._rows = rows
         self._consumer = self._competitor.consumer(servers, READ_AGAIN)
-        self._consumer.list_topics(topic, SECONDS)
 
-    def read(self, way: str) -> Cost:
+    def read(self, topic: str, way: str) -> Cost:
         """Measure one round: from the assignment, so all fetching counts, to the last record."""
+        self._consumer.list_topics(topic, SECONDS)
         found = 0
         clock = Clock()
-        for some in self._some(way):
+        for some in self._some(topic, way):
             found += len(some)
         cost = clock.stop()
         self._consumer.unassign()
         if found != self._rows:
-            raise AssertionError(f"{self._topic}: {found:,} records of {self._rows:,}")
+            raise AssertionError(f"{topic}: {found:,} records of {self._rows:,}")
         return cost
 
-    def check(self, way: str) -> None:
+    def check(self, topic: str, way: str) -> None:
         """Compare what is read with the rows that were sent. Raises UnequalError."""
         names = [field["name"] for field in self._data.avro["fields"]]
         read = Digest(
             row
-            for some in self._some(way)
+            for some in self._some(topic, way)
             for row in (
                 some.select(names).to_pylist(maps_as_pydicts="strict") if way == TABLES else some
             )
         )
         self._consumer.unassign()
-        Digest(self._data.block(self._rows, fresh=False)).compare(read, f"{self._topic}, {way}")
+        Digest(self._data.block(self._rows, fresh=False)).compare(read, f"{topic}, {way}")
 
-    def _some(self, way: str) -> Iterator[Any]:
-        self._competitor.assign(self._consumer, self._topic)
+    def _some(self, topic: str, way: str) -> Iterator[Any]:
+        self._competitor.assign(self._consumer, topic)
         found: Iterator[Any] = getattr(self._competitor, way)(self._consumer, self._rows)
         return found

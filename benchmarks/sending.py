@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import confluent_kafka
 from confluent_kafka import TopicPartition
@@ -12,9 +13,6 @@ from benchmarks.child import Clock, Cost
 from benchmarks.competitors import competitor as make_competitor
 from benchmarks.competitors.base import SECONDS, consume, consumer_config
 from benchmarks.measured import Digest, UnequalError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 FLUSH_SECONDS = 120.0
 
@@ -34,42 +32,63 @@ class Reports:
             self.errors.append(error)
 
 
+@dataclass
+class Sent:
+    """What a child has sent to one topic."""
+
+    producer: Any
+    rows: int
+    first: int = 0
+    rounds: int = 0
+
+
 class Sending:
     """Sends the same rows in every round; lives in a child."""
 
-    def __init__(
-        self,
-        competitor: str,
-        dataset: str,
-        servers: str,
-        rows: int,
-        batch_rows: int | None = None,
-        linger_ms: float | None = None,
-    ) -> None:
+    def __init__(self, competitor: str, dataset: str, servers: str, rows: int) -> None:
         self.data = data.load(dataset)
         self.competitor = make_competitor(competitor, self.data)
         self.servers, self.rows = servers, rows
-        self._batch = {"rows": batch_rows, "linger_ms": linger_ms}
         self.shared = self.data.block(rows, fresh=False)
-        self._producers: dict[str, Any] = {}
-        self._first: dict[str, int] = {}
-        self._rounds: dict[str, int] = {}
+        self._topics: dict[str, Sent] = {}
+
+    def connect(
+        self,
+        topic: str,
+        batch_rows: int | None = None,
+        linger_ms: float | None = None,
+        rows: int | None = None,
+    ) -> None:
+        """Make a topic's producer, and close those of other topics.
+
+        Args:
+            topic: where to.
+            batch_rows: the most in a batch or segment; each side's default without it.
+            linger_ms: how old a batch or segment may become; each side's default without it.
+            rows: how many a round sends; all without it.
+        """
+        for each in self._topics.values():
+            each.producer.close()
+        make = self.competitor.producer
+        producer = make(self.servers, [topic], rows=batch_rows, linger_ms=linger_ms)
+        self._topics = {topic: Sent(producer, self.rows if rows is None else rows)}
 
     def send(self, topic: str, fresh: bool, full: bool) -> Cost:
         """Measure one round, from the first `produce` until all records are reported."""
-        producer, block = self._producer(topic), self.block(fresh=fresh, full=full)
-        self._first[topic] = end_of(self.servers, topic)
-        self._rounds[topic] = self._rounds.get(topic, 0) + 1
+        sent = self.topic(topic)
+        block = self.block(sent.rows, fresh=fresh, full=full)
+        sent.first = end_of(self.servers, topic)
+        sent.rounds += 1
         reports = Reports()
         clock = Clock()
         if full:
-            self.competitor.send_full(producer, topic, block, reports)
+            self.competitor.send_full(sent.producer, topic, block, reports)
         else:
-            self.competitor.send(producer, topic, block)
+            self.competitor.send(sent.producer, topic, block)
         clock.calls_end()
-        left = producer.flush(FLUSH_SECONDS)
+        left = sent.producer.flush(FLUSH_SECONDS)
         cost = clock.stop()
-        if left or reports.errors or reports.delivered != (self.rows if full else 0):
+        if left or reports.errors or reports.delivered != (sent.rows if full else 0):
             raise UnequalError(f"{topic}: {left} records left, {reports.errors[:1]}")
         return cost
 
@@ -79,30 +98,31 @@ class Sending:
         Raises:
             UnequalError: a record is missing, twice, or changed.
         """
+        sent = self.topic(topic)
+        records = self.data.records(self.shared[: sent.rows])
         consumer = self.competitor.consumer(self.servers)
-        self.competitor.assign(consumer, topic, self._first[topic])
-        found = self.competitor.records(consumer, self.rows)
-        sent = self.data.records(self.shared)
+        self.competitor.assign(consumer, topic, sent.first)
+        found = self.competitor.records(consumer, sent.rows)
         if full:
-            Digest(map(tuple, sent)).compare(Digest(found), topic)
+            Digest(map(tuple, records)).compare(Digest(found), topic)
         else:
-            values = Digest(record.value for record in sent)
+            values = Digest(record.value for record in records)
             values.compare(Digest(value for value, *_ in found), topic)
         consumer.close()
-        count, wanted = count_of(self.servers, topic), self.rows * self._rounds[topic]
+        count, wanted = count_of(self.servers, topic), sent.rows * sent.rounds
         if count != wanted:
             raise UnequalError(f"{topic}: {wanted:,} records sent, {count:,} in the topic")
 
-    def _producer(self, topic: str) -> Any:
-        if topic not in self._producers:
-            make: Callable[..., Any] = self.competitor.producer
-            self._producers[topic] = make(self.servers, [topic], **self._batch)
-        return self._producers[topic]
+    def topic(self, name: str) -> Sent:
+        """Return what was sent to a topic; connect with each side's defaults if nothing was."""
+        if name not in self._topics:
+            self.connect(name)
+        return self._topics[name]
 
-    def block(self, *, fresh: bool, full: bool) -> list[Any]:
+    def block(self, rows: int, *, fresh: bool, full: bool) -> list[Any]:
         """Return what a round sends: the same rows, or fresh ones with the same values."""
-        rows = self.data.block(self.rows, fresh=True) if fresh else self.shared
-        return self.competitor.prepare(self.data.records(rows) if full else rows)
+        made = self.data.block(rows, fresh=True) if fresh else self.shared[:rows]
+        return self.competitor.prepare(self.data.records(made) if full else made)
 
 
 def end_of(servers: str, topic: str) -> int:

@@ -45,10 +45,8 @@ def answer(bench: Bench) -> Answer:
     for name in data.NAMES:
         rows = bench.rows(data.load(name).rows)
         topics = _fill(bench, name, rows)
-        start = {
-            who: Child(Reading, who, name, bench.servers, topics[by], rows)
-            for who, by in SENT_BY.items()
-        }
+        start = {who: Child(Reading, who, name, bench.servers, rows) for who in SENT_BY}
+        read = {who: topics[by] for who, by in SENT_BY.items()}
         with Children(start) as children:
             for way, who in (
                 (POLL, (OURS, ORJSON)),
@@ -58,8 +56,8 @@ def answer(bench: Bench) -> Answer:
                 case = f"{name}, {_NAMES[way]}"
                 bench.say(case)
                 readers = children.only(who)
-                readers.together("check", way)
-                found.add_costs(case, readers.rounds(bench.rounds, "read", way), rows)
+                readers.together("check", way, first=read)
+                found.add_costs(case, readers.rounds(bench.rounds, "read", way, first=read), rows)
         _compare(found, name)
         if name == "flights":
             _undecoded(bench, found, topics[OURS], rows)

@@ -77,9 +77,9 @@ class SendingObjects(Sending):
         if encoder != OURS:
             self.competitor.encode, self.competitor.decode = ENCODERS[kind][encoder], decode
 
-    def block(self, *, fresh: bool, full: bool) -> list[Any]:
+    def block(self, rows: int, *, fresh: bool, full: bool) -> list[Any]:
         """Return the objects, the same in every round."""
-        return self._objects
+        return self._objects[:rows]
 
 
 def answer(bench: Bench) -> Answer:

@@ -28,7 +28,7 @@ class Repeating(Sending):
 
     def send_all(self, topic: str, count: int) -> Cost:
         """Measure one round of `count` records."""
-        producer = self._producer(topic)
+        producer = self.topic(topic).producer
         before = count_of(self.servers, topic)
         clock = Clock()
         for start in range(0, count, self.rows):

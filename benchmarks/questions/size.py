@@ -39,24 +39,31 @@ def answer(bench: Bench) -> Answer:
     shares: dict[bool, list[float]] = {False: [], True: []}
     for name in data.NAMES:
         rows = bench.rows(data.load(name).segment_rows)
-        for full in (False, True):
-            case = f"{name}, {'full' if full else 'bare'}, {rows:,} rows"
-            sizes = _sizes(bench, found, case, name, rows, rows, full=full)
-            shares[full].append(sizes[OURS] / sizes[FASTAVRO])
+        with Children(
+            {who: Child(Sending, who, name, bench.servers, rows) for who in WHO}
+        ) as children:
+            for full in (False, True):
+                case = f"{name}, {'full' if full else 'bare'}, {rows:,} rows"
+                sizes = _sizes(bench, found, case, children, rows, rows, full=full)
+                shares[full].append(sizes[OURS] / sizes[FASTAVRO])
         found.limit(f"{name}, bare: ours / Avro", shares[False][-1:], BEFORE[name], "×")
     for full, bound in ((False, BARE_MEAN), (True, FULL_MEAN)):
         mean = math.prod(shares[full]) ** (1 / len(shares[full]))
         what = f"all sets, {'full' if full else 'bare'}: ours / Avro"
         found.limit(what, [mean], bound, "×")
-    _crossing(bench, found)
+    most = bench.rows(SIZES[-1])
+    with Children(
+        {who: Child(Sending, who, "flights", bench.servers, most) for who in WHO}
+    ) as children:
+        _crossing(bench, found, children, most)
     return found
 
 
-def _crossing(bench: Bench, found: Answer) -> None:
+def _crossing(bench: Bench, found: Answer, children: Children, most: int) -> None:
     lines: dict[str, list[tuple[float, float]]] = {who: [] for who in WHO}
-    for size in (each for each in SIZES if each <= bench.rows(SIZES[-1])):
-        rows = size * max(1, min(MOST_BATCHES, bench.rows(100_000) // size))
-        sizes = _sizes(bench, found, f"flights, {size:,} rows", "flights", rows, size, full=False)
+    for size in (each for each in SIZES if each <= most):
+        rows = size * min(MOST_BATCHES, most // size)
+        sizes = _sizes(bench, found, f"flights, {size:,} rows", children, rows, size, full=False)
         for who, value in sizes.items():
             lines[who].append((size, value))
     found.plots.append(Plot("flights", "rows of a segment or batch", "bytes a record", lines))
@@ -83,14 +90,20 @@ def crossing(ours: list[tuple[float, float]], theirs: list[tuple[float, float]])
 
 
 def _sizes(
-    bench: Bench, found: Answer, case: str, name: str, rows: int, batch: int, *, full: bool
+    bench: Bench,
+    found: Answer,
+    case: str,
+    children: Children,
+    rows: int,
+    batch: int,
+    *,
+    full: bool,
 ) -> dict[str, float]:
     bench.say(case)
     topics = {who: bench.topic() for who in WHO}
-    start = {who: Child(Sending, who, name, bench.servers, rows, batch, _LINGER_MS) for who in WHO}
-    with Children(start) as children:
-        children.each("send", False, full, first=topics)
-        children.together("check", full, first=topics)
+    children.each("connect", batch, _LINGER_MS, rows, first=topics)
+    children.each("send", False, full, first=topics)
+    children.together("check", full, first=topics)
     sizes = {who: bench.log_bytes(topic) / rows for who, topic in topics.items()}
     for who, value in sizes.items():
         found.add(case, who, METRIC, value)
