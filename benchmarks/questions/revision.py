@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import TopicPartition
 
+import columnar_kafka
 from benchmarks import data
 from benchmarks.answer import CPU, Answer
 from benchmarks.child import Child, Children, Clock, Cost
+from columnar_kafka.testing import FakeKafka
 
 if TYPE_CHECKING:
     from benchmarks.bench import Bench
@@ -33,9 +35,9 @@ PRODUCE, POLL, CONSUME, ARROW = "produce", "poll", "consume(500)", "consume_arro
 class Revision:
     """Produces and consumes in memory; lives in a child whose package may be another revision's."""
 
-    def __init__(self, dataset: str, count: int) -> None:
-        from columnar_kafka.testing import FakeKafka  # noqa: PLC0415 - the child's own revision
-
+    def __init__(self, dataset: str, count: int, tree: str) -> None:
+        if not Path(columnar_kafka.__file__).is_relative_to(tree):
+            raise AssertionError(f"{columnar_kafka.__file__} is not in {tree}")
         self._data = data.load(dataset)
         self._rows = self._data.block(count, fresh=False)
         self._kafka = FakeKafka()
@@ -52,12 +54,13 @@ class Revision:
         count = 0
         clock = Clock()
         while count < len(self._rows):
+            left = min(500, len(self._rows) - count)
             if way == POLL:
                 count += consumer.poll(1).value() is not None
             elif way == CONSUME:
-                count += sum(message.value() is not None for message in consumer.consume(500, 1))
+                count += sum(message.value() is not None for message in consumer.consume(left, 1))
             else:
-                count += consumer.consume_arrow(500, 1).num_rows
+                count += consumer.consume_arrow(left, 1).num_rows
         cost = clock.stop()
         consumer.close()
         return cost
@@ -86,8 +89,8 @@ def answer(bench: Bench) -> Answer:
         try:
             for name in "narrow", "flights", "nested":
                 start = {
-                    NOW: Child(Revision, name, count),
-                    bench.against: Child(Revision, name, count, tree=tree),
+                    NOW: Child(Revision, name, count, str(ROOT)),
+                    bench.against: Child(Revision, name, count, tree, tree=tree),
                 }
                 with Children(start) as children:
                     for way in PRODUCE, POLL, CONSUME, ARROW:
