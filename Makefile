@@ -13,13 +13,16 @@ PATIENT := --timeout 1800 --override-ini faulthandler_timeout=1860
 # Tests that run fewer combinations of their parameters in `make test`.
 COMBINED := $(addprefix tests/integration/test_, \
 	before_kafka.py compatibility.py partitions.py transactions.py)
+# Tests that make a producer: they run without the native core too.
+PURE := tests/golden tests/unit/producing/test_producer_surface.py \
+	$(wildcard tests/conformance/test_producer*.py)
 # Minutes each: hundreds of kills, restarts and rebalances, a million records, every metadata.
 SOAKS := brokers_fail consumer_killed consumer_metadata deep_nesting producer_killed rebalances \
 	threads unclosed_while_rebalancing
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo check format test core integration faults faults-short mutants third-parties \
-	bench bench-full docs lock versions
+	bench bench-full docs lock versions wheels
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +54,7 @@ format: install  ## write the format
 
 test: install  ## all tests but the long ones
 	$(BIN)/python -m pytest --ignore tests/faults --ignore tests/third_parties $(PARALLEL)
+	COLUMNAR_KAFKA_NATIVE=0 $(BIN)/python -m pytest $(PURE) $(PARALLEL)
 
 core: install  ## the native core's format, lint and own tests, where cargo is
 	@if command -v cargo >/dev/null; then cd native && \
@@ -67,7 +71,7 @@ faults: install  ## the long ones: processes killed, servers stopped, all exampl
 faults-short: install  ## the long ones without the soaks (SOAKS above) and without all examples
 	$(BIN)/python -m pytest tests/faults $(SOAKS:%=--ignore tests/faults/test_%.py) $(PARALLEL) $(PATIENT)
 	$(BIN)/python -m pytest $(COMBINED) --hypothesis-profile long $(PARALLEL)
-	COLUMNAR_KAFKA_NATIVE=1 $(BIN)/python -m pytest tests/unit tests/conformance tests/integration \
+	COLUMNAR_KAFKA_NATIVE=0 $(BIN)/python -m pytest tests/unit tests/conformance tests/integration \
 		$(PARALLEL)
 
 mutants: install  ## change the code in 200 places, one at a time: does a test fail? (an hour or more)
@@ -80,6 +84,10 @@ third-parties: install  ## tracers and frameworks around our clients, each in an
 versions: install  ## the tests with the oldest and newest Python, pyarrow, confluent-kafka, fastavro
 	$(BIN)/pip install --quiet uv
 	$(BIN)/python tests/versions.py
+
+wheels: install  ## build both kinds of wheel, and see which one pip takes
+	$(BIN)/pip install --quiet uv
+	$(BIN)/python tests/wheels.py
 
 bench: install  ## the benchmarks; writes docs/benchmarks.md
 	$(BIN)/python -m benchmarks

@@ -1,7 +1,7 @@
 """The native core, or why there is none. It does in Rust what is costly in Python.
 
-Everything works without it, more slowly: it is chosen once, when the package is imported. It is on
-trial: only the environment variable ``COLUMNAR_KAFKA_NATIVE=1`` turns it on.
+Everything works without it, more slowly: it is chosen once, when the package is imported. The
+environment variable ``COLUMNAR_KAFKA_NATIVE=0`` leaves it off.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ enabled: bool
 reason: str | None = None
 """Why it is off; None if it is on."""
 
-if os.environ.get("COLUMNAR_KAFKA_NATIVE") != "1":
-    reason = "it is on trial; COLUMNAR_KAFKA_NATIVE=1 turns it on"
+if os.environ.get("COLUMNAR_KAFKA_NATIVE") == "0":
+    reason = "COLUMNAR_KAFKA_NATIVE=0"
 else:
     try:
         from columnar_kafka.native import _core as core  # noqa: F401 - for others

@@ -10,6 +10,7 @@ mod open_batches;
 mod parquet;
 mod partitioner;
 mod py;
+mod reports;
 mod row;
 mod schema;
 mod strings;
@@ -25,6 +26,8 @@ mod _core {
     use crate::encoder::Encoder;
     #[pymodule_export]
     use crate::open_batches::{OpenBatches, produce_method};
+    #[pymodule_export]
+    use crate::reports::{Abandoned, Reports};
     #[pymodule_export]
     use crate::usage::Usage;
 

@@ -15,7 +15,7 @@ use pyo3::types::PyString;
 
 use crate::batch::{Batch, NewRecord, RowFormat};
 use crate::partitioner::Partitioner;
-use crate::py::{Int, Owned, Ref};
+use crate::py::{Int, Owned, Ref, slot_offset};
 use crate::usage::Usage;
 
 /// The open batches of one producer. Any thread may append to them.
@@ -263,7 +263,10 @@ impl OpenBatches {
         }
         let timestamp = arguments.timestamp;
         let record = NewRecord { row: arguments.value, key, timestamp, headers, callback };
-        let mut usage = self.usage.try_borrow_mut(py).ok().filter(|usage| usage.accepts)?;
+        let usage = self.usage.get();
+        if !usage.accepts() {
+            return None;
+        }
         let nbytes = batch.add(record, |nbytes| usage.has_room(nbytes))?;
         let was_half_used = usage.is_half_used();
         usage.charge(nbytes);
@@ -385,21 +388,9 @@ pub fn produce_method(
     fallback: &Bound<'_, PyAny>,
 ) -> PyResult<Py<PyAny>> {
     let py = cls.py();
-    let member = cls.getattr(slot)?;
-    // SAFETY: a member descriptor's layout has been this since Python 2.2; its class is checked.
+    let offset = slot_offset(cls, slot)?;
+    // SAFETY: `cls` is a class.
     unsafe {
-        #[repr(C)]
-        struct MemberDescriptor {
-            head: ffi::PyObject,
-            class: *mut ffi::PyTypeObject,
-            name: *mut ffi::PyObject,
-            qualname: *mut ffi::PyObject,
-            member: *mut ffi::PyMemberDef,
-        }
-        if ffi::Py_TYPE(member.as_ptr()) != &raw mut ffi::PyMemberDescr_Type {
-            return Err(PyRuntimeError::new_err(format!("{slot} is not a slot")));
-        }
-        let offset = (*(*member.as_ptr().cast::<MemberDescriptor>()).member).offset;
         let fallback_doc = fallback.getattr("__doc__")?.extract::<Option<String>>()?;
         let fallback = Ref::of(fallback).to_owned();
         if METHOD.set(Method { fallback, offset }).is_err() {

@@ -147,3 +147,18 @@ def test_several_raising_reports_are_each_raised(make_producer) -> None:
     assert b"2" in raised
     if make_producer.of.encoding:
         assert raised == [b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize("make_producer", ["ours, schema"], indirect=True)
+def test_what_is_produced_right_after_a_purge_is_sent(make_producer) -> None:
+    """Stock returns before librdkafka has purged, whatever `blocking` says."""
+    seen: list[Any] = []
+    for _ in range(20):
+        producer = make_producer(**HELD)
+        producer.produce("t", make_producer.value(b"given up"))
+        producer.purge()
+        producer.produce(
+            "t", make_producer.value(b"sent"), on_delivery=lambda error, _: seen.append(error)
+        )
+        assert producer.flush(20) == 0
+    assert seen == [None] * 20
