@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from unittest.mock import patch
 
 from confluent_kafka import TopicPartition
 
@@ -21,9 +23,8 @@ if TYPE_CHECKING:
 
 TITLE = "Compared with an earlier revision, a record"
 IS_LONG = True
-ABOUT = """Both revisions use a Kafka in memory, in one thread each, so that small differences
-show: `python -m benchmarks --only revision --against REVISION`. The earlier one has no native
-core but where its folder was built."""
+ABOUT = """Both revisions use a Kafka in memory, in one process each, without the native core, which
+is not built for the earlier one: `python -m benchmarks --only revision --against REVISION`."""
 
 ROOT: Final = Path(__file__).parents[2]
 NOW: Final = "ours"
@@ -82,7 +83,7 @@ def answer(bench: Bench) -> Answer:
     if not bench.against:
         return found
     count = bench.rows(RECORDS)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, COLUMNAR_KAFKA_NATIVE="0"):
         tree = str(Path(folder, "tree"))
         git = ["git", "-C", str(ROOT), "worktree"]
         subprocess.run([*git, "add", "--quiet", "--detach", tree, bench.against], check=True)
