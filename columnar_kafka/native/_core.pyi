@@ -75,7 +75,7 @@ class OpenBatches:
         cls,
         usage: Usage,
         partitioner: str,
-        wake: Callable[[], None],
+        filled: Callable[[str, int], None],
         default_callback: Callable[..., Any] | None = None,
     ) -> Self: ...
     def set_topic(

@@ -14,7 +14,7 @@ from columnar_kafka.producing.arrow_batch import ArrowBatch
 from columnar_kafka.producing.delivery import Delivery
 from columnar_kafka.producing.in_flight import ArrowCall, PlainMessage
 from columnar_kafka.producing.native_batch import NativeBatch
-from columnar_kafka.producing.record_queue import GATHER_SECONDS, RecordQueue
+from columnar_kafka.producing.record_queue import RecordQueue
 from columnar_kafka.producing.sender import Sender
 from columnar_kafka.producing.topic_format import TopicFormat, TopicFormats
 from columnar_kafka.producing.transaction import Transaction
@@ -59,7 +59,7 @@ class Buffer:
             limit_bytes=settings.queue_bytes,
             limit_records=settings.queue_records,
             segment_rows=settings.segment_rows,
-            gather_seconds=min(GATHER_SECONDS, settings.linger),
+            linger=settings.linger,
         )
         self.open_batches: OpenBatches | None = None
         self.delivery = Delivery(
@@ -94,7 +94,7 @@ class Buffer:
         )
         if native.enabled:
             self.open_batches = native.core.OpenBatches(
-                self.queue.usage, settings.partitioner, self.sender.wake, settings.on_delivery
+                self.queue.usage, settings.partitioner, self._filled, settings.on_delivery
             )
 
     def close(self) -> None:
@@ -183,8 +183,15 @@ class Buffer:
                         batch = item.records
                         wake = self.queue.open(partial(opened.open, topic, place, batch, item), now)
                     if batch.append(values, key, timestamp, headers, callback, self.queue.usage):
+                        if batch.is_full:
+                            self.queue.batch_filled(topic, place)
                         return wake or batch.is_full
         return self.queue.put(record, nbytes, now)
+
+    def _filled(self, topic: str, partition: int) -> None:
+        """Have the sender look: a native batch is full, or half of a bound is used."""
+        self.queue.batch_filled(topic, partition)
+        self.sender.wake()
 
     def accept_plain(
         self,

@@ -27,8 +27,8 @@ pub struct OpenBatches {
     usage: Py<Usage>,
     partitioner: Partitioner,
     default_callback: Option<Owned>,
-    /// What has the sender's thread look for work.
-    wake: Py<PyAny>,
+    /// Called with topic and partition where the sender's thread has work.
+    filled: Py<PyAny>,
 }
 
 struct Topic {
@@ -44,18 +44,18 @@ struct Topic {
 /// What became of a record.
 enum Outcome {
     Appended,
-    /// And the sender's thread has work.
-    Full,
+    /// And the batch of that topic and partition is full, or half of a bound is used.
+    Full(Owned, u32),
 }
 
 #[pymethods]
 impl OpenBatches {
     #[new]
-    #[pyo3(signature = (usage, partitioner, wake, default_callback=None))]
+    #[pyo3(signature = (usage, partitioner, filled, default_callback=None))]
     fn new(
         usage: Py<Usage>,
         partitioner: &str,
-        wake: Py<PyAny>,
+        filled: Py<PyAny>,
         default_callback: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         Ok(Self {
@@ -64,12 +64,12 @@ impl OpenBatches {
             usage,
             partitioner: Partitioner::named(partitioner)?,
             default_callback: default_callback.map(|callback| Ref::of(&callback).to_owned()),
-            wake,
+            filled,
         })
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.wake)?;
+        visit.call(&self.filled)?;
         if let Some(callback) = &self.default_callback {
             callback.visit(&visit)?;
         }
@@ -80,7 +80,7 @@ impl OpenBatches {
     fn __clear__(&mut self, py: Python<'_>) {
         self.topics.clear();
         self.default_callback = None;
-        self.wake = py.None();
+        self.filled = py.None();
     }
 
     /// Append records of a topic here from now on, or with another number of partitions. A new
@@ -273,7 +273,7 @@ impl OpenBatches {
             topic.forget(partition);
         }
         Some(if is_full || (usage.is_half_used() && !was_half_used) {
-            Outcome::Full
+            Outcome::Full(topic.name.borrow().to_owned(), partition as u32)
         } else {
             Outcome::Appended
         })
@@ -448,10 +448,10 @@ fn append(slot: Bound<'_, PyAny>, arguments: &Arguments<'_>) -> Option<PyResult<
     let mut open = slot.cast::<OpenBatches>().ok()?.try_borrow_mut().ok()?;
     Some(match open.produce(slot.py(), arguments)? {
         Outcome::Appended => Ok(()),
-        Outcome::Full => {
-            let wake = open.wake.clone_ref(slot.py());
+        Outcome::Full(topic, partition) => {
+            let filled = open.filled.clone_ref(slot.py());
             drop(open); // it runs Python code
-            wake.call0(slot.py()).map(drop)
+            filled.call1(slot.py(), (topic.into_bound(slot.py()), partition)).map(drop)
         }
     })
 }
