@@ -311,7 +311,7 @@ class Pipeline:
         self.now = self.now if now is None else now
         while not (wait := self.sender.run_once(self.now)):
             pass
-        return self.queue.sleep(self.now + wait) - self.now
+        return self.queue.sleep(self.now, self.now + wait) - self.now
 
     def acknowledge(self) -> int:
         """Serve acknowledgements; return their number."""

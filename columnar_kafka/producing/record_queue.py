@@ -107,6 +107,7 @@ class RecordQueue:
         self._item_bytes = 0
         self._due_at = _NEVER  # when the sender has to take the items over
         self._sleeps_until = _NOW
+        self._fills = False  # whether batches become full, so that the next one opens soon
         self._closed = False
         self._suspended = False
         self._allowed_threads: tuple[int, ...] = ()
@@ -242,18 +243,22 @@ class RecordQueue:
 
     # --- the sender's side ----------------------------------------------------------------------
 
-    def sleep(self, until: float) -> float:
+    def sleep(self, now: float, until: float) -> float:
         """Return until when the sender may sleep, which has nothing else to do before `until`.
 
         From now on until `drain`, what is due earlier than that wakes it; nothing else does.
         """
         with self.lock:
+            if self._fills:  # not to be woken when the next batch opens, and again when it is full
+                until = min(until, now + self._linger)
             self._sleeps_until = min(until, self._due_at)
             return self._sleeps_until
 
     def take_filled(self) -> list[tuple[str, int]]:
         """Remove and return topics and partitions whose batches may be full."""
-        return [self._filled.popleft() for _ in range(len(self._filled))]
+        found = [self._filled.popleft() for _ in range(len(self._filled))]
+        self._fills = bool(found)
+        return found
 
     def drain(self) -> deque[Item]:
         """Remove and return all items, in the order in which they were accepted."""

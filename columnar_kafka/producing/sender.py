@@ -170,7 +170,7 @@ class Sender:
                 _log.exception("columnar-kafka's sender failed; it goes on")
                 wait = _FAILURE_WAIT
             self._progress.set()
-            left = self._queue.sleep(now + wait) - self._clock()
+            left = self._queue.sleep(self._clock(), now + wait) - self._clock()
             self._wakeup.wait(max(0.0, min(left, threading.TIMEOUT_MAX)))
 
     def run_once(self, now: float) -> float:

@@ -5,10 +5,12 @@ mod clock;
 mod columns;
 mod encoder;
 mod leaf;
+
 mod objects;
 mod open_batches;
 mod parquet;
 mod partitioner;
+mod produce;
 mod py;
 mod row;
 mod schema;
@@ -24,7 +26,9 @@ mod _core {
     #[pymodule_export]
     use crate::encoder::Encoder;
     #[pymodule_export]
-    use crate::open_batches::{OpenBatches, produce_method};
+    use crate::open_batches::OpenBatches;
+    #[pymodule_export]
+    use crate::produce::produce_method;
     #[pymodule_export]
     use crate::usage::Usage;
 

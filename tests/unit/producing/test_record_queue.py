@@ -179,27 +179,27 @@ def test_one_thread_may_be_let_in_still() -> None:
 
 def test_a_sender_that_sleeps_is_woken_by_what_is_due_earlier_than_it_would_look() -> None:
     queue = RecordQueue(limit_bytes=100, linger=0.5)
-    assert queue.sleep(10.0) == 10.0
+    assert queue.sleep(0.0, 10.0) == 10.0
     assert not queue.put(ITEM, 1, 9.5)
     assert queue.put(ITEM, 1, 9.25)
 
 
 def test_a_sender_sleeps_until_the_first_record_is_due() -> None:
     queue = RecordQueue(limit_bytes=100, linger=0.5)
-    assert queue.sleep(float("inf")) == float("inf")
+    assert queue.sleep(0.0, float("inf")) == float("inf")
     assert queue.put(ITEM, 1, 7.0)
-    assert queue.sleep(float("inf")) == 7.5
+    assert queue.sleep(0.0, float("inf")) == 7.5
     assert not queue.put(ITEM, 1, 7.25)
-    assert queue.sleep(float("inf")) == 7.5
+    assert queue.sleep(0.0, float("inf")) == 7.5
     queue.drain()
-    assert queue.sleep(float("inf")) == float("inf")
+    assert queue.sleep(0.0, float("inf")) == float("inf")
 
 
 def test_a_sender_that_works_is_not_woken_but_does_not_sleep_either() -> None:
     queue = RecordQueue(limit_bytes=100)
     queue.drain()
     assert not queue.put(ITEM, 1, 7.0)
-    assert queue.sleep(8.0) == 7.0
+    assert queue.sleep(0.0, 8.0) == 7.0
 
 
 NOW = float("-inf")
@@ -215,29 +215,41 @@ NOW = float("-inf")
     ids=["a full segment", "a quarter of the records", "a quarter of the bytes"],
 )
 def test_many_records_do_not_wait(queue: RecordQueue) -> None:
-    queue.sleep(0.0)
+    queue.sleep(0.0, 0.0)
     assert [put(queue, 1) for _ in range(4)] == [False, False, True, True]
-    assert queue.sleep(0.0) == NOW
+    assert queue.sleep(0.0, 0.0) == NOW
     queue.drain()
-    queue.sleep(0.0)
+    queue.sleep(0.0, 0.0)
     assert not put(queue, 1)
 
 
 def test_what_is_urgent_does_not_wait() -> None:
     queue = RecordQueue(limit_bytes=100, linger=0.5)
-    queue.sleep(0.0)
+    queue.sleep(0.0, 0.0)
     assert not put(queue, 1)
     assert queue.put(ITEM, 1, 0.0, urgent=True)
-    assert queue.sleep(0.0) == NOW
+    assert queue.sleep(0.0, 0.0) == NOW
 
 
 def test_a_batch_that_opens_wakes_a_sender_that_would_look_later() -> None:
     queue = RecordQueue(limit_bytes=100, linger=0.5)
-    queue.sleep(10.0)
+    queue.sleep(0.0, 10.0)
     assert not queue.open(lambda items: items.append(ITEM), 9.5)
     assert queue.open(lambda items: items.append(ITEM), 9.25)
-    assert queue.sleep(10.0) == 9.75
+    assert queue.sleep(0.0, 10.0) == 9.75
     assert list(queue.drain()) == [ITEM, ITEM]
+
+
+def test_while_batches_become_full_none_wakes_the_sender_when_it_opens() -> None:
+    queue = RecordQueue(limit_bytes=100, linger=0.5)
+    queue.batch_filled("t", 1)
+    queue.take_filled()
+    queue.drain()
+    assert queue.sleep(9.0, 100.0) == 9.5
+    assert not queue.open(lambda items: items.append(ITEM), 9.25)
+    queue.take_filled()
+    queue.drain()
+    assert queue.sleep(9.5, 100.0) == 100.0
 
 
 def test_filled_batches_are_named_once() -> None:
