@@ -22,7 +22,7 @@ SOAKS := brokers_fail consumer_killed consumer_metadata deep_nesting producer_ki
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo check format test core integration faults faults-short mutants third-parties \
-	bench docs lock versions
+	bench docs lock versions wheels
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,6 +84,10 @@ third-parties: install  ## tracers and frameworks around our clients, each in an
 versions: install  ## the tests with the oldest and newest Python, pyarrow, confluent-kafka, fastavro
 	$(BIN)/pip install --quiet uv
 	$(BIN)/python tests/versions.py
+
+wheels: install  ## build both kinds of wheel, and see which one pip takes
+	$(BIN)/pip install --quiet uv
+	$(BIN)/python tests/wheels.py
 
 bench: install  ## the benchmarks
 	for each in benchmarks/bench_*.py; do echo "== $$each"; $(BIN)/python $$each || exit 1; done

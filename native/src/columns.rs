@@ -4,17 +4,12 @@
 //! the row and says why, or passes its values again as plain ones. So there are no rules and no
 //! error texts here, and no Python code runs in the middle of a row.
 
-use arrayvec::ArrayVec;
-
 use crate::clock;
 use crate::leaf::{Bits, Leaf, Values};
-use crate::py::{self, Dict, Int, Ref};
+use crate::py::{Int, Item, Ref};
 use crate::row::Template;
 use crate::schema::{Field, Type, Unit};
 use crate::strings::Strings;
-
-/// How many fields of a record in a record may be on the stack; threads may have little of it.
-const NESTED_FIELDS: usize = 32;
 
 /// A column, or a part of one, of a batch that grows.
 pub struct Column {
@@ -187,8 +182,8 @@ impl Column {
                         append((key_value, item_value), appending)?;
                     }
                 } else {
-                    for pair in value.dict().ok_or(NotTaken)?.iter() {
-                        append(pair, appending)?;
+                    for item in value.dict().ok_or(NotTaken)?.iter() {
+                        append((item.key, item.value), appending)?;
                     }
                 }
                 if pairs == 0 {
@@ -200,11 +195,28 @@ impl Column {
                 if appending.plain {
                     append_tuple(fields, value, rep, appending)?;
                 } else {
-                    append_dict::<NESTED_FIELDS>(fields, template, value, rep, appending)?;
+                    append_dict(fields, template, value, rep, appending)?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Append null, so many times, to a nullable column at the top.
+    pub fn append_nulls(&mut self, count: usize) {
+        for _ in 0..count {
+            self.append_absent(0, self.def - 1);
+        }
+    }
+
+    /// How many rows a column at the top has.
+    pub fn rows(&self) -> usize {
+        match &self.node {
+            Node::Leaf { leaf, .. } => leaf.rows,
+            Node::List { item, .. } => item.rows(),
+            Node::Map { key, .. } => key.rows(),
+            Node::Struct { fields, .. } => fields.first().map_or(0, Self::rows),
+        }
     }
 
     /// Append nothing to all leaves; returns the bytes that this takes.
@@ -266,9 +278,9 @@ impl Column {
     }
 }
 
-/// Append a dict's values to the columns of its keys; on the stack there is room for `N`.
+/// Append a dict's values to the columns of its keys.
 #[inline(always)]
-pub fn append_dict<const N: usize>(
+pub fn append_dict(
     fields: &mut [Column],
     template: &mut Template,
     row: Ref<'_>,
@@ -279,36 +291,25 @@ pub fn append_dict<const N: usize>(
     if dict.len() != fields.len() {
         return Err(NotTaken); // a default may be missing
     }
-    if N < fields.len() {
-        return append_long_dict(fields, template, dict, rep, appending);
+    match dict.entries() {
+        Some(entries) => append_items(fields, template, entries.iter().copied(), rep, appending),
+        None => append_items(fields, template, dict.iter(), rep, appending),
     }
-    let mut values = ArrayVec::<_, N>::new();
-    let fits = template.check(dict, &mut appending.scratch, |value| {
-        py::prefetch(value); // they lie all over the heap
-        values.push(value);
-    });
-    if !fits {
-        return Err(NotTaken);
-    }
-    for (place, value) in values.into_iter().enumerate() {
-        fields[template.column(place)].append(value, rep, appending)?;
-    }
-    Ok(())
 }
 
-#[inline(never)]
-fn append_long_dict(
+#[inline(always)]
+fn append_items<'a>(
     fields: &mut [Column],
     template: &mut Template,
-    dict: Dict<'_>,
+    items: impl Iterator<Item = Item<'a>> + Clone,
     rep: u8,
     appending: &mut Appending,
 ) -> Taken {
-    if !template.check(dict, &mut appending.scratch, |_| ()) {
+    if !template.check(items.clone(), &mut appending.scratch) {
         return Err(NotTaken);
     }
-    for (place, (_, value)) in dict.iter().enumerate() {
-        fields[template.column(place)].append(value, rep, appending)?;
+    for (place, item) in items.enumerate() {
+        fields[template.column(place)].append(item.value, rep, appending)?;
     }
     Ok(())
 }
@@ -360,6 +361,12 @@ fn append_value(
                 None => return false,
             }
         }
+        (Values::I32(out), Kind::Int { least, most }) => match value.int() {
+            Some(Int::Fits(number)) if (i64::from(*least)..=i64::from(*most)).contains(&number) => {
+                out.push(number as i32);
+            }
+            _ => return false,
+        },
         (Values::Bool(out), _) => match value.boolean() {
             Some(bit) => out.push(bit),
             None => return false,
@@ -377,12 +384,6 @@ fn append_rare(
     appending: &mut Appending,
 ) -> bool {
     match (values, kind) {
-        (Values::I32(out), Kind::Int { least, most }) => match value.int() {
-            Some(Int::Fits(number)) if (i64::from(*least)..=i64::from(*most)).contains(&number) => {
-                out.push(number as i32);
-            }
-            _ => return false,
-        },
         (Values::I32(out), Kind::UnsignedInt) => match value.int() {
             Some(Int::Fits(number)) if u32::try_from(number).is_ok() => out.push(number as i32),
             _ => return false,

@@ -12,6 +12,7 @@ mod parquet;
 mod partitioner;
 mod produce;
 mod py;
+mod reports;
 mod row;
 mod schema;
 mod strings;
@@ -29,6 +30,8 @@ mod _core {
     use crate::open_batches::OpenBatches;
     #[pymodule_export]
     use crate::produce::produce_method;
+    #[pymodule_export]
+    use crate::reports::{Abandoned, Reports};
     #[pymodule_export]
     use crate::usage::Usage;
 

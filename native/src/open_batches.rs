@@ -261,7 +261,10 @@ impl OpenBatches {
             partition => u32::try_from(partition).ok()?,
         };
         let partition = partition as usize;
-        let mut usage = self.usage.try_borrow_mut(py).ok().filter(|usage| usage.accepts)?;
+        let usage = self.usage.get();
+        if !usage.accepts() {
+            return None;
+        }
         let closed =
             |topic: &Topic| Some(Outcome::Closed(topic.name.borrow().to_owned(), partition as u32));
         let Some(batch) = topic.batches.get(partition)? else { return closed(topic) };

@@ -8,7 +8,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::open_batches::{OpenBatches, Outcome};
-use crate::py::{Int, Owned, Ref};
+use crate::py::{Int, Owned, Ref, slot_offset};
 
 /// The arguments of `Producer.produce` that are read here.
 pub struct Arguments<'a> {
@@ -113,21 +113,9 @@ pub fn produce_method(
     fallback: &Bound<'_, PyAny>,
 ) -> PyResult<Py<PyAny>> {
     let py = cls.py();
-    let member = cls.getattr(slot)?;
-    // SAFETY: a member descriptor's layout has been this since Python 2.2; its class is checked.
+    let offset = slot_offset(cls, slot)?;
+    // SAFETY: `cls` is a class.
     unsafe {
-        #[repr(C)]
-        struct MemberDescriptor {
-            head: ffi::PyObject,
-            class: *mut ffi::PyTypeObject,
-            name: *mut ffi::PyObject,
-            qualname: *mut ffi::PyObject,
-            member: *mut ffi::PyMemberDef,
-        }
-        if ffi::Py_TYPE(member.as_ptr()) != &raw mut ffi::PyMemberDescr_Type {
-            return Err(PyRuntimeError::new_err(format!("{slot} is not a slot")));
-        }
-        let offset = (*(*member.as_ptr().cast::<MemberDescriptor>()).member).offset;
         let fallback_doc = fallback.getattr("__doc__")?.extract::<Option<String>>()?;
         let fallback = Ref::of(fallback).to_owned();
         if METHOD.set(Method { fallback, offset }).is_err() {

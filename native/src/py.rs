@@ -9,6 +9,7 @@ use std::ptr::NonNull;
 use std::slice;
 
 use pyo3::PyTraverseError;
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
@@ -347,15 +348,62 @@ impl<'a> Dict<'a> {
     pub fn iter(self) -> DictItems<'a> {
         DictItems { dict: self.0, position: 0 }
     }
+
+    /// The same as a slice, where CPython has them so: all keys are strings, and none was deleted.
+    #[cfg(all(Py_3_11, not(Py_3_14), not(Py_GIL_DISABLED)))]
+    #[inline(always)]
+    pub fn entries(self) -> Option<&'a [Item<'a>]> {
+        const UNICODE_KEYS: u8 = 1;
+
+        #[repr(C)]
+        struct Keys {
+            references: ffi::Py_ssize_t,
+            log2_size: u8,
+            log2_index_bytes: u8,
+            kind: u8,
+            version: u32,
+            usable: ffi::Py_ssize_t,
+            entries: ffi::Py_ssize_t,
+        }
+
+        // SAFETY: it is an exact dict, whose keys are laid out like this from Python 3.11 to 3.13:
+        // behind the head comes the index, and then the entries, of which `entries` are in use. As
+        // many as the dict has items: so each is a key and a value.
+        unsafe {
+            let dict = self.0.as_ptr().cast::<ffi::PyDictObject>();
+            let keys = (*dict).ma_keys.cast::<Keys>();
+            let is_plain = (*dict).ma_values.is_null() && (*keys).kind == UNICODE_KEYS;
+            if !is_plain || (*keys).entries != (*dict).ma_used {
+                return None;
+            }
+            let index = keys.add(1).cast::<u8>();
+            let first = index.add(1 << (*keys).log2_index_bytes).cast::<Item<'a>>();
+            Some(slice::from_raw_parts(first, (*dict).ma_used as usize))
+        }
+    }
+
+    #[cfg(not(all(Py_3_11, not(Py_3_14), not(Py_GIL_DISABLED))))]
+    pub fn entries(self) -> Option<&'a [Item<'a>]> {
+        None
+    }
 }
 
+/// A key and its value.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Item<'a> {
+    pub key: Ref<'a>,
+    pub value: Ref<'a>,
+}
+
+#[derive(Clone)]
 pub struct DictItems<'a> {
     dict: Ref<'a>,
     position: ffi::Py_ssize_t,
 }
 
 impl<'a> Iterator for DictItems<'a> {
-    type Item = (Ref<'a>, Ref<'a>);
+    type Item = Item<'a>;
 
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
@@ -366,7 +414,7 @@ impl<'a> Iterator for DictItems<'a> {
             if ffi::PyDict_Next(dict, &raw mut self.position, &raw mut key, &raw mut value) == 0 {
                 return None;
             }
-            Some((Ref::from_ptr(key), Ref::from_ptr(value)))
+            Some(Item { key: Ref::from_ptr(key), value: Ref::from_ptr(value) })
         }
     }
 }
@@ -426,5 +474,25 @@ unsafe fn short_int(ptr: *mut ffi::PyObject) -> Option<i64> {
             _ => return None,
         };
         Some((1 - (tag & 3) as i64) * magnitude)
+    }
+}
+
+/// Where the objects of a class have the slot `name`, from their start.
+pub fn slot_offset(class: &Bound<'_, PyAny>, name: &str) -> PyResult<isize> {
+    let member = class.getattr(name)?;
+    // SAFETY: a member descriptor's layout has been this since Python 2.2; its class is checked.
+    unsafe {
+        #[repr(C)]
+        struct MemberDescriptor {
+            head: ffi::PyObject,
+            class: *mut ffi::PyTypeObject,
+            name: *mut ffi::PyObject,
+            qualname: *mut ffi::PyObject,
+            member: *mut ffi::PyMemberDef,
+        }
+        if ffi::Py_TYPE(member.as_ptr()) != &raw mut ffi::PyMemberDescr_Type {
+            return Err(PyRuntimeError::new_err(format!("{name} is not a slot")));
+        }
+        Ok((*(*member.as_ptr().cast::<MemberDescriptor>()).member).offset)
     }
 }

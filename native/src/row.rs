@@ -1,6 +1,6 @@
 //! The keys of dicts, known again by their objects: most rows have the same ones in the same order.
 
-use crate::py::{Dict, Owned, Ref};
+use crate::py::{self, Item, Owned, Ref};
 
 pub struct Template {
     names: Vec<Box<str>>,
@@ -21,25 +21,19 @@ impl Template {
         self.keys[place].1
     }
 
-    /// Say whether a dict's keys are the names, of which it has as many; `visit` its values.
+    /// Say whether a dict's keys are the names, of which it has as many.
     #[inline(always)]
     pub fn check<'a>(
         &mut self,
-        dict: Dict<'a>,
+        items: impl Iterator<Item = Item<'a>> + Clone,
         scratch: &mut Vec<u8>,
-        mut visit: impl FnMut(Ref<'a>),
     ) -> bool {
-        for (place, (key, value)) in dict.iter().enumerate() {
+        for (place, item) in items.clone().enumerate() {
             let known = self.keys[place].0.as_ref().map(Owned::as_ptr);
-            if known != Some(key.as_ptr()) && !self.is_same(place, key, scratch) {
-                if !self.learn(dict, scratch) {
-                    return false;
-                }
-                let rest = dict.iter().skip(place);
-                rest.for_each(|(_, value)| visit(value));
-                return true;
+            if known != Some(item.key.as_ptr()) && !self.is_same(place, item.key, scratch) {
+                return self.learn(items, scratch);
             }
-            visit(value);
+            py::prefetch(item.value); // they lie all over the heap
         }
         true
     }
@@ -58,9 +52,9 @@ impl Template {
 
     /// Learn the order of a dict's keys, if they are the names.
     #[cold]
-    fn learn(&mut self, dict: Dict<'_>, scratch: &mut Vec<u8>) -> bool {
+    fn learn<'a>(&mut self, items: impl Iterator<Item = Item<'a>>, scratch: &mut Vec<u8>) -> bool {
         let mut learned = Vec::with_capacity(self.names.len());
-        for (key, _) in dict.iter() {
+        for Item { key, .. } in items {
             let Some(utf8) = key.text().and_then(|text| text.utf8(scratch)) else {
                 return false;
             };

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,9 +18,6 @@ from columnar_kafka import native
 from columnar_kafka.segment.headers import is_segment
 from columnar_kafka.segment.segment import Segment
 from columnar_kafka.testing import FakeKafka
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 CONFIG = {"columnar.encoding": "parquet", "columnar.linger.ms": 60_000}
 KEYS = [None, None, b"key", "text", "é", b"", 5, "\ud800"]
@@ -77,3 +76,56 @@ def test_random_records_of_random_types(seed: int) -> None:
         patch.setattr(native, "enabled", False)
         expected = produced(source.schema, calls)
     assert produced(source.schema, calls) == expected
+
+
+class Attributes:
+    def __init__(self, alpha: int, beta: str) -> None:
+        self.alpha, self.beta = alpha, beta
+
+
+def dicts() -> list[Any]:
+    """The same row in all ways in which CPython stores a dict."""
+    plain = {"alpha": 1, "beta": "x"}
+    reordered = {"beta": "x", "alpha": 1}
+    deleted = {"alpha": 0, "c": 5, "beta": "x"}
+    del deleted["c"]
+    again = {"alpha": 0, "beta": "x"}
+    del again["alpha"]
+    again["alpha"] = 1
+    general: dict[Any, Any] = {5: 5, "alpha": 1, "beta": "x"}
+    del general[5]
+    grown = {f"k{n}": n for n in range(100)}
+    grown.clear()
+    grown |= plain  # type: ignore[arg-type]
+    other_keys = json.loads('{"alpha": 1, "beta": "x"}')
+    split = [vars(Attributes(1, "x")) for _ in range(3)]
+    wrong: list[Any] = [
+        {},
+        {"alpha": 1},
+        {5: 1, "beta": "x"},
+        {"alpha": 1, "beta": "x", "c": 2},
+        {"alpha": 1, "c": 2},
+    ]
+    return [
+        plain,
+        reordered,
+        deleted,
+        again,
+        general,
+        grown,
+        other_keys,
+        *split,
+        *wrong,
+        plain.copy(),
+    ]
+
+
+def test_dicts_of_every_kind() -> None:
+    schema = pa.schema([("alpha", pa.int32()), ("beta", pa.string())])
+    calls = [
+        {"value": row, "timestamp": 1, "partition": 0} for row in [*dicts(), *reversed(dicts())]
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "enabled", False)
+        expected = produced(schema, calls)
+    assert produced(schema, calls) == expected
