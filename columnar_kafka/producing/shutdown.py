@@ -21,8 +21,8 @@ __all__ = ["LONGEST_STEP", "Shutdown"]
 LONGEST_STEP: Final = 0.2
 """Seconds of one wait inside librdkafka, so that reports it knows nothing of are not late.
 
-confluent-kafka itself waits no longer at once, so that it sees signals: more steps would only wake an
-idle producer more often.
+confluent-kafka itself waits no longer at once, so that it sees signals: shorter steps would only
+wake an idle producer more often.
 """
 
 _NAMED: Final = 5
