@@ -200,7 +200,7 @@ class Pipeline:
         self.kafka = MemoryKafka()
         self.broker = MemoryProducer(self.kafka, queue_messages=queue_messages)
         self.queue = RecordQueue(
-            limit_bytes=queue_bytes, limit_records=queue_records, gather_seconds=0.0
+            limit_bytes=queue_bytes, limit_records=queue_records, linger=linger
         )
         self.delivery = Delivery(self.queue, sends_again=sends_again)
         self.accumulator = Accumulator(
@@ -311,7 +311,7 @@ class Pipeline:
         self.now = self.now if now is None else now
         while not (wait := self.sender.run_once(self.now)):
             pass
-        return wait
+        return self.queue.sleep(self.now, self.now + wait) - self.now
 
     def acknowledge(self) -> int:
         """Serve acknowledgements; return their number."""

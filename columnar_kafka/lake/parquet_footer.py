@@ -7,9 +7,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from columnar_kafka.errors import SchemaError
 from columnar_kafka.lake.row_groups import MAGIC, START, RowGroupCopier, StitchError
+from columnar_kafka.schema import fingerprint
 from columnar_kafka.segment.parquet import thrift
 from columnar_kafka.segment.parquet.field_ids import (
     FileMetaDataField,
@@ -158,12 +164,32 @@ def _check_alike(footer: Footer, first: Footer) -> None:
     """Refuse a file that cannot share a footer with the first one."""
     if footer.schema != first.schema:
         raise StitchError("its Parquet schema differs from the first file's")
-    if footer.arrow_schema != first.arrow_schema:
+    if footer.arrow_schema != first.arrow_schema and not _mean_the_same(
+        footer.schema, footer.arrow_schema, first.arrow_schema
+    ):
         raise StitchError("its ARROW:schema differs from the first file's")
     if footer.column_orders != first.column_orders:
         raise StitchError("its column orders differ from the first file's")
     if _writer(footer.created_by) != _writer(first.created_by):
         raise StitchError(f"written by {footer.created_by!r}, not by {first.created_by!r}")
+
+
+@lru_cache(maxsize=100)
+def _mean_the_same(schema: bytes, arrow: bytes | None, other: bytes | None) -> bool:
+    """Whether a Parquet schema is read the same with one Arrow schema, or none, as with another.
+
+    Segments leave out an Arrow schema that says nothing more.
+    """
+    try:
+        return _fingerprint(schema, arrow) == _fingerprint(schema, other)
+    except (pa.ArrowException, OSError, SchemaError):
+        return False
+
+
+def _fingerprint(schema: bytes, arrow: bytes | None) -> str:
+    pairs = [] if arrow is None else [(ARROW_SCHEMA, arrow)]
+    footer = encode_footer(Footer(0, schema=schema), rows=0, row_groups=[], pairs=pairs)
+    return fingerprint(pq.read_schema(pa.BufferReader(MAGIC + footer)))
 
 
 def encode_footer(

@@ -11,7 +11,8 @@ The new footer leaves out:
 - unknown fields of the footer's own four structs (file, row group, column chunk, column metadata):
   they may hold positions, and no reader may depend on them. Unknown fields of structs inside these
   (statistics, logical types, …) are copied;
-- key-value metadata, which describes one input file, except `ARROW:schema`.
+- key-value metadata, which describes one input file, except `ARROW:schema`. Files with and without
+  it are stitched if it says no more than their Parquet schema does.
 """
 
 from __future__ import annotations

@@ -111,7 +111,8 @@ class OpenBatches:
         cls,
         usage: Usage,
         partitioner: str,
-        wake: Callable[[], None],
+        filled: Callable[[str, int], None],
+        opener: Callable[[str, int], bool | None],
         default_callback: Callable[..., Any] | None = None,
     ) -> Self: ...
     def set_topic(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError
@@ -24,7 +25,7 @@ from columnar_kafka.producing.native_batch import NativeBatch
 from columnar_kafka.producing.topic_format import TopicFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from columnar_kafka.producing.partitioner import Partitioner
 
@@ -237,6 +238,13 @@ class Accumulator:
             topic.sticky = self._partitioner.any(topic.partitions)
         return topic.sticky
 
+    def seal_full(self, topic: str, partition: int) -> None:
+        """Seal a batch that the native core has filled; it may be another one by now."""
+        state = self._topics[topic]
+        batch = state.open.get(partition)
+        if batch is not None and batch.is_full:
+            self._seal(state, batch)
+
     def seal_all(self) -> None:
         """Seal every open batch."""
         for topic in self._topics.values():
@@ -288,10 +296,12 @@ class Accumulator:
     def drain(self, now: float) -> Work:
         """Seal batches that are old enough; return all work, in the order in which to send it."""
         for topic in self._topics.values():
-            for batch in list(topic.open.values()):
-                if batch.is_full or batch.accepted_at + self._linger <= now:
-                    self._seal(topic, batch)
+            for batch in [*takewhile(self._is_due(now), topic.open.values())]:  # oldest first
+                self._seal(topic, batch)
         return self._take(list(self._give_up(now)))
+
+    def _is_due(self, now: float) -> Callable[[OpenBatch], bool]:
+        return lambda batch: batch.accepted_at + self._linger <= now
 
     def take_all(self, error: KafkaError) -> Work:
         """Remove and return everything, to be given up with this error: for a purge."""

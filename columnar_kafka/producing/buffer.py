@@ -14,7 +14,7 @@ from columnar_kafka.producing.arrow_batch import ArrowBatch
 from columnar_kafka.producing.delivery import Delivery
 from columnar_kafka.producing.in_flight import ArrowCall, PlainMessage
 from columnar_kafka.producing.native_batch import NativeBatch
-from columnar_kafka.producing.record_queue import GATHER_SECONDS, RecordQueue
+from columnar_kafka.producing.record_queue import RecordQueue
 from columnar_kafka.producing.sender import Sender
 from columnar_kafka.producing.topic_format import TopicFormat, TopicFormats
 from columnar_kafka.producing.transaction import Transaction
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from columnar_kafka.broker.base import ProducerBroker
     from columnar_kafka.columns.arrow_input import ArrowRows
+    from columnar_kafka.native import _core as core
     from columnar_kafka.native._core import OpenBatches
     from columnar_kafka.producing.arrow_batch import Item
     from columnar_kafka.producing.batch import AcceptedRecord, Metadata
@@ -59,7 +60,7 @@ class Buffer:
             limit_bytes=settings.queue_bytes,
             limit_records=settings.queue_records,
             segment_rows=settings.segment_rows,
-            gather_seconds=min(GATHER_SECONDS, settings.linger),
+            linger=settings.linger,
         )
         self.open_batches: OpenBatches | None = None
         self.delivery = Delivery(
@@ -94,7 +95,11 @@ class Buffer:
         )
         if native.enabled:
             self.open_batches = native.core.OpenBatches(
-                self.queue.usage, settings.partitioner, self.sender.wake, settings.on_delivery
+                self.queue.usage,
+                settings.partitioner,
+                self._filled,
+                self._open,
+                settings.on_delivery,
             )
 
     def close(self) -> None:
@@ -176,15 +181,51 @@ class Buffer:
             if place is not None:
                 with self.queue.lock:
                     self.queue.check(nbytes, 1)
-                    batch, wake = opened.batch(topic, place), False
-                    if batch is None:
-                        max_bytes = self._accumulator.max_bytes(topic_format)
-                        item = NativeBatch(topic_format, place, now, max_bytes=max_bytes)
-                        batch = item.records
-                        wake = self.queue.open(partial(opened.open, topic, place, batch, item), now)
+                    batch, wake = self._open_batch(opened, topic_format, place, now)
                     if batch.append(values, key, timestamp, headers, callback, self.queue.usage):
+                        if batch.is_full:
+                            self.queue.batch_filled(topic, place)
                         return wake or batch.is_full
         return self.queue.put(record, nbytes, now)
+
+    def _open_batch(
+        self, opened: OpenBatches, topic_format: TopicFormat, partition: int, now: float
+    ) -> tuple[core.Batch, bool]:
+        """Return the open batch of a partition, a new one if need be, and whether to wake.
+
+        The caller holds the queue's lock.
+        """
+        topic = topic_format.topic
+        batch = opened.batch(topic, partition)
+        if batch is not None:
+            return batch, False
+        max_bytes = self._accumulator.max_bytes(topic_format)
+        item = NativeBatch(topic_format, partition, now, max_bytes=max_bytes)
+        place = partial(opened.open, topic, partition, item.records, item)
+        return item.records, self.queue.open(place, now)
+
+    def _open(self, topic: str, partition: int) -> bool | None:
+        """Open a batch for the native core; None if a record has to be looked at by Python.
+
+        Returns whether to wake the sender when the batch has its first record.
+        """
+        opened, topic_format = self.open_batches, self.formats[topic]
+        if opened is None or topic_format.row_format is None:
+            return None
+        try:
+            with self.queue.lock:
+                place = opened.place(topic, partition, None, topic_format.row_format)
+                if place is None or not self.queue.accepts:
+                    return None
+                return self._open_batch(opened, topic_format, place, time.monotonic())[1]
+        except BaseException:  # a signal's: the batch may be open already
+            self.sender.wake()
+            raise
+
+    def _filled(self, topic: str, partition: int) -> None:
+        """Have the sender look: a native batch is full, or half of a bound is used."""
+        self.queue.batch_filled(topic, partition)
+        self.sender.wake()
 
     def accept_plain(
         self,

@@ -74,6 +74,8 @@ class Delivery:
         self._thread = threading.local()  # its `reporting` is set while its reports run
         self._lock = threading.RLock()  # guards the rest; a signal handler may poll too
         self._in_flight: dict[InFlight, None] = {}  # the partitions with attempts
+        self.rejecting: dict[InFlight, None] = {}
+        """Partitions with something rejected, until the sender takes them out."""
         self._outcomes: deque[Outcome] = deque()
         self._relayed: deque[_Relayed] = deque()
         self._failures = 0
@@ -141,6 +143,8 @@ class Delivery:
                         if not attempt.acknowledgement:
                             break
                         self._handle(in_flight, attempt)
+                    if in_flight.rejected:
+                        self.rejecting[in_flight] = None
                     attempts.popleft()
                     count += 1
                 else:

@@ -136,6 +136,11 @@ class Dispatcher:
         sealed = sum(len(partition.sealed) for partition in partitions)
         return sealed, sum(partition.encoded for partition in partitions)
 
+    @property
+    def has_work(self) -> bool:
+        """Whether something waits to be sent, or was rejected. For any thread."""
+        return bool(self._busy or self._delivery.rejecting)
+
     def topics(self) -> set[str]:
         """Return the topics of messages that wait or are in flight."""
         partitions = list(self._partitions.items())
@@ -168,15 +173,17 @@ class Dispatcher:
     def send_all(self, now: float) -> float:
         """Hand over one message of each partition; return in how many seconds to do it again."""
         sent = False
-        for partition in self._partitions.values():
-            if partition.in_flight.rejected:
-                self._busy[partition] = None
+        while self._delivery.rejecting:
+            in_flight, _ = self._delivery.rejecting.popitem()
+            if in_flight.rejected:
+                message = in_flight.rejected[0].message
+                self._busy[self._partitions[message.topic, message.partition]] = None
         for partition in list(self._busy):
             try:
                 sent |= self._send_one(partition, now)
             except BufferError:
                 return _FULL_WAIT
-        if sent:
+        if sent and self._busy:
             return 0.0
         oldest = min((partition.oldest() for partition in self._busy), default=float("inf"))
         return oldest + self._message_timeout - now
@@ -200,6 +207,8 @@ class Dispatcher:
         else:
             return False
         partition.pop()
+        if not partition:
+            del self._busy[partition]
         if error is not None:
             if error.code() == KafkaError._UNKNOWN_PARTITION:
                 self._accumulator.look_up_soon(message.topic)

@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from columnar_kafka.native._core import Usage
     from columnar_kafka.producing.arrow_batch import Item
 
-__all__ = ["GATHER_SECONDS", "RecordQueue"]
+__all__ = ["RecordQueue"]
 
-_GATHER_ROWS: Final = 512
-GATHER_SECONDS: Final = 0.02
+_MANY_ROWS: Final = 512
+_MANY_BYTES: Final = 1 << 20
+"""With so many the sender begins to convert, rather than when they are due."""
 _NOW: Final = float("-inf")
+_NEVER: Final = float("inf")
 
 
 class HoldsRecords(Protocol):
@@ -82,25 +84,30 @@ class RecordQueue:
         *,
         limit_bytes: int,
         limit_records: int | None = None,
-        segment_rows: int = _GATHER_ROWS,
-        gather_seconds: float = GATHER_SECONDS,
+        segment_rows: int = _MANY_ROWS,
+        linger: float = 0.0,
     ) -> None:
         """Bound the records' bytes and, if the user asks for it, their number.
 
-        Waking the sender costs, so it takes over many records at once, or all there are after
-        `gather_seconds`. A full segment (`segment_rows`) does not wait.
+        Waking the sender costs, so records stay here until the first one is `linger` seconds old,
+        or until there are many: a full segment (`segment_rows`), or a quarter of a bound.
         """
         self.limit_bytes = limit_bytes
         self._encoded_limit = limit_bytes // 4
         self.usage: Usage = _USAGE(
             limit_bytes - self._encoded_limit - limit_bytes // 8, limit_records
         )
-        self._gather_rows = min(_GATHER_ROWS, segment_rows)
-        self._gather_seconds = gather_seconds
+        self._linger = linger
+        self._many_rows = min(_MANY_ROWS, segment_rows, max(1, (limit_records or 1 << 62) // 4))
+        self._many_bytes = min(_MANY_BYTES, limit_bytes // 4)
+        self._filled: deque[tuple[str, int]] = deque()
         # Reentrant, as a signal handler may produce too.
         self.lock = threading.RLock()  # guards the rest
         self._items: deque[Item] = deque()
-        self._first_at = 0.0
+        self._item_bytes = 0
+        self._due_at = _NEVER  # when the sender has to take the items over
+        self._sleeps_until = _NOW
+        self._fills = False  # whether batches become full, so that the next one opens soon
         self._closed = False
         self._suspended = False
         self._allowed_threads: tuple[int, ...] = ()
@@ -151,14 +158,18 @@ class RecordQueue:
         """
         with self.lock:
             self.check(nbytes, records)
-            waiting = len(self._items)
-            if urgent or not waiting:
-                self._first_at = _NOW if urgent else now
+            is_many = (
+                len(self._items) + 1 >= self._many_rows
+                or self._item_bytes + nbytes >= self._many_bytes
+            )
+            due_at = _NOW if urgent or is_many else now + self._linger
+            self._due_at = min(self._due_at, due_at)
             # No call between these: see above.
+            self._item_bytes += nbytes
             self.usage.bytes += nbytes
             self.usage.records += records
             self._items.append(item)
-        return urgent or not waiting or waiting + 1 >= self._gather_rows
+        return due_at < self._sleeps_until
 
     def check(self, nbytes: int, records: int) -> None:
         """Raise as `put` does, which accepts what passes; the caller holds the lock."""
@@ -187,11 +198,14 @@ class RecordQueue:
 
         `place` appends it to the queue as its last step. Returns whether to wake the sender.
         """
-        waiting = len(self._items)
-        if not waiting:
-            self._first_at = now
+        due_at = now + self._linger
+        self._due_at = min(self._due_at, due_at)
         place(self._items)
-        return not waiting
+        return due_at < self._sleeps_until
+
+    def batch_filled(self, topic: str, partition: int) -> None:
+        """Note that the native core may have filled a batch, which is in the queue or was."""
+        self._filled.append((topic, partition))
 
     def _full(self, nbytes: int, records: int) -> str:
         advice = "poll() to serve delivery reports, or raise it"
@@ -229,19 +243,28 @@ class RecordQueue:
 
     # --- the sender's side ----------------------------------------------------------------------
 
-    def due(self, now: float) -> float:
-        """Return in how many seconds to call `drain`; inf while the queue is empty."""
-        waiting = len(self._items)
-        if not waiting:
-            return float("inf")
-        if waiting >= self._gather_rows:
-            return 0.0
-        return max(0.0, self._first_at + self._gather_seconds - now)
+    def sleep(self, now: float, until: float) -> float:
+        """Return until when the sender may sleep, which has nothing else to do before `until`.
+
+        From now on until `drain`, what is due earlier than that wakes it; nothing else does.
+        """
+        with self.lock:
+            if self._fills:  # not to be woken when the next batch opens, and again when it is full
+                until = min(until, now + self._linger)
+            self._sleeps_until = min(until, self._due_at)
+            return self._sleeps_until
+
+    def take_filled(self) -> list[tuple[str, int]]:
+        """Remove and return topics and partitions whose batches may be full."""
+        found = [self._filled.popleft() for _ in range(len(self._filled))]
+        self._fills = bool(found)
+        return found
 
     def drain(self) -> deque[Item]:
         """Remove and return all items, in the order in which they were accepted."""
         with self.lock:
             items, self._items = self._items, deque()
+            self._item_bytes, self._due_at, self._sleeps_until = 0, _NEVER, _NOW
             return items
 
     def adjust_charge(self, nbytes: int) -> None:

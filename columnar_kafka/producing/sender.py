@@ -122,7 +122,7 @@ class Sender:
     def collect(self) -> int:
         """Handle the acknowledgements that librdkafka has delivered; return how many there were."""
         count = self._delivery.collect()
-        if count:
+        if count and (self._dispatcher.has_work or self._queue.under_pressure):
             self.wake()  # there is room again
         return count
 
@@ -163,13 +163,15 @@ class Sender:
 
     def _run(self) -> None:
         while not self._stopping:
+            now = self._clock()
             try:
-                wait = self.run_once(self._clock())
+                wait = self.run_once(now)
             except Exception:  # noqa: BLE001 - the thread must outlive whatever one batch did to it
                 _log.exception("columnar-kafka's sender failed; it goes on")
                 wait = _FAILURE_WAIT
             self._progress.set()
-            self._wakeup.wait(max(0.0, min(wait, threading.TIMEOUT_MAX)))
+            left = self._queue.sleep(self._clock(), now + wait) - self._clock()
+            self._wakeup.wait(max(0.0, min(left, threading.TIMEOUT_MAX)))
 
     def run_once(self, now: float) -> float:
         """Do all work that is due at `now`; return the seconds until there may be more."""
@@ -180,8 +182,7 @@ class Sender:
     def _work(self, now: float) -> float:
         flushing, self._flushing = self._flushing, False
         purging = self._purging  # records that are accepted after that are not purged
-        if flushing or purging or self._queue.due(now) <= 0:
-            self._take_over(now)
+        self._take_over(now)
         if flushing:
             self._accumulator.seal_all()
         elif self._queue.under_pressure:
@@ -195,9 +196,10 @@ class Sender:
         for chunk in work.chunks:
             self._segmenter.convert(chunk)
         wait = self._dispatcher.send_all(now)
-        return min(wait, self._queue.due(now), self._accumulator.next_look(now))
+        return min(wait, self._accumulator.next_look(now))
 
     def _take_over(self, now: float) -> None:
+        filled = self._queue.take_filled()  # first: their batches are among the items then
         for item in self._queue.drain():
             try:
                 self._accumulator.add(item, now)
@@ -207,6 +209,8 @@ class Sender:
                 if isinstance(item, TopicFormat | NativeBatch):
                     raise
                 self._delivery.never_batched(item, KafkaError(KafkaError._FAIL, repr(error)))
+        for place in filled:
+            self._accumulator.seal_full(*place)
 
     def _purge(self) -> None:
         """Fail all that waits: for its partition, open, sealed, encoded, or rejected."""

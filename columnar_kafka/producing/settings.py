@@ -31,6 +31,7 @@ COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _MESSAGE_TIMEOUT: Final = ("message.timeout.ms", "delivery.timeout.ms")
 
 _LINGER: Final = ("linger.ms", "queue.buffering.max.ms")
+_INNER_LINGER_MS: Final = 5
 
 _IN_FLIGHT: Final = ("max.in.flight.requests.per.connection", "max.in.flight")
 
@@ -91,7 +92,8 @@ class ProducerConfig:
         encoding = read.own("columnar.encoding", "none", choice(*ENCODINGS))
         linger_ms = read.own("columnar.linger.ms", 1000, number(0, 900_000))
         # librdkafka's own linger must not add to ours, nor leave so little that nothing fills.
-        inner_linger_ms = read.shared(_LINGER, 5, number(0, 900_000))
+        short_ms = min(_INNER_LINGER_MS, linger_ms / 10)
+        inner_linger_ms = read.shared(_LINGER, short_ms, number(0, 900_000))
         parsed = cls(
             encoding=encoding,
             compression=read.own("columnar.encoding.compression", "zstd", choice(*COMPRESSIONS)),
@@ -137,16 +139,20 @@ class ProducerConfig:
             )
         if encoding != "none":
             asked = parsed.transactional or read.shared(("enable.idempotence",), False, boolean)
-            _adapt(rest, parsed, idempotent=asked)
+            _adapt(rest, parsed, idempotent=asked, linger_ms=short_ms)
         return parsed, rest
 
 
-def _adapt(rest: dict[str, Any], parsed: ProducerConfig, *, idempotent: bool) -> None:
+def _adapt(
+    rest: dict[str, Any], parsed: ProducerConfig, *, idempotent: bool, linger_ms: float
+) -> None:
     """Change what librdkafka is configured with, where a buffer stands in front of it."""
     if idempotent and not set(_IN_FLIGHT) & set(rest):
         # A broker that has not heard of a producer yet accepts its second request even if it has
         # rejected the first. librdkafka then reports the first as delivered: its records are lost.
         rest[_IN_FLIGHT[0]] = 1
+    if linger_ms < _INNER_LINGER_MS and not set(_LINGER) & set(rest):
+        rest[_LINGER[0]] = linger_ms
     if parsed.errors_only:
         # A record's success is known from its segment's report. Callbacks are filtered here.
         rest[_ERRORS_ONLY] = False

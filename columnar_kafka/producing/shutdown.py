@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 
 __all__ = ["LONGEST_STEP", "Shutdown"]
 
-LONGEST_STEP: Final = 0.1
-"""Seconds of one wait inside librdkafka, so that reports it knows nothing of are not late."""
+LONGEST_STEP: Final = 0.2
+"""Seconds of one wait inside librdkafka, so that reports it knows nothing of are not late.
+
+confluent-kafka itself waits no longer at once, so that it sees signals: shorter steps would only
+wake an idle producer more often.
+"""
 
 _NAMED: Final = 5
 """How many topics a line in the log names."""

@@ -20,6 +20,7 @@ from columnar_kafka.columns.layouts import fill_hidden_nulls_in_table
 from columnar_kafka.config import METADATA_MEMBERS, DecodeLimits
 from columnar_kafka.errors import SchemaError, SegmentError
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, fingerprint
+from columnar_kafka.schema.canonical import user_metadata
 from columnar_kafka.segment.declared_types import (
     declared_schema,
     file_with_lists,
@@ -180,7 +181,7 @@ class _InlineFile:
                 f"{ROWS_HEADER} is {header.rows} in the headers and "
                 f"{self._file.metadata.num_rows} in the file"
             )
-        self.schema = self._file.schema_arrow
+        self.schema = _without_file_metadata(self._file.schema_arrow)
         _check_columns(self.schema)
         self._needs_help = needs_help(self.schema)
         if self._needs_help:
@@ -252,6 +253,12 @@ class _InlineFile:
         file = file_with_lists(footer_bytes(self._data))
         limit = self._elements
         return pq.ParquetFile(pa.BufferReader(file), thrift_container_size_limit=limit).metadata
+
+
+def _without_file_metadata(schema: pa.Schema) -> pa.Schema:
+    """Remove the file's own entries, which pyarrow adds where there is no Arrow schema."""
+    kept = user_metadata(schema.metadata)
+    return schema.with_metadata(kept) if kept else schema.remove_metadata()
 
 
 def _with_dictionaries(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Schema:

@@ -12,14 +12,14 @@ from columnar_kafka.columns import compute as pc
 from columnar_kafka.columns.older_arrow import HAS_PAGE_ROWS, VERSION
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.position import MAX_ROWS
-from columnar_kafka.schema import KAFKA_COLUMN
+from columnar_kafka.schema import KAFKA_COLUMN, canonical
 from columnar_kafka.schema.families import family
 from columnar_kafka.segment.declared_types import cannot_be_written, with_sizes, without_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Encoder", "ParquetEncoder", "check_can_be_written"]
+__all__ = ["Encoder", "ParquetEncoder", "check_can_be_written", "needs_arrow_schema"]
 
 _SAMPLE_ROWS: Final = 20_000
 _DICTIONARY: Final = "DICTIONARY"
@@ -59,6 +59,7 @@ class ParquetEncoder:
         self._choices: dict[str, str] = {}
         self._learned_rows = 0
         self._schema: pa.Schema | None = None
+        self._store_schema = True
 
     def encode(self, batch: pa.RecordBatch, footer: Mapping[str, str]) -> pa.Buffer:
         """See `Encoder.encode`."""
@@ -89,6 +90,7 @@ class ParquetEncoder:
             or None,
             write_statistics=[p for p in choices if p not in long and _wants_statistics(p)],
             write_page_checksum=True,
+            store_schema=self._store_schema,
             **_PAGES,
         ) as writer:
             writer.write_batch(batch, row_group_size=max(1, batch.num_rows))
@@ -97,6 +99,8 @@ class ParquetEncoder:
 
     def _learn(self, batch: pa.RecordBatch) -> None:
         """Choose the smallest encoding of every leaf, trying all columns at once."""
+        if batch.schema != self._schema:
+            self._store_schema = needs_arrow_schema(batch.schema)
         sample = batch.slice(0, _SAMPLE_ROWS)
         leaves = [(*leaf, each.name) for each in batch.schema for leaf in _leaves(each, each.name)]
         # Names may contain dots, and pyarrow's options cannot distinguish two leaves of one path.
@@ -120,6 +124,30 @@ class ParquetEncoder:
         group = file.row_group(0)
         chunks = [group.column(i) for i in range(group.num_columns)]
         return {chunk.path_in_schema: chunk.total_compressed_size for chunk in chunks}
+
+
+def needs_arrow_schema(schema: pa.Schema) -> bool:
+    """Return whether a file has to store the Arrow schema, so that it is read back as it was.
+
+    Where the Parquet schema says it all, 2 KB are saved, which is half of a segment of one record.
+    """
+    if any(map(_restored_by_arrow_schema, schema.types)):
+        return True
+    empty = pa.BufferOutputStream()
+    with pq.ParquetWriter(empty, schema, store_schema=False):
+        pass
+    found = pq.read_schema(pa.BufferReader(empty.getvalue()))
+    return found != schema or canonical(found) != canonical(schema)
+
+
+def _restored_by_arrow_schema(arrow: pa.DataType) -> bool:
+    """Return whether some reader finds this type, or one inside it, in the Arrow schema alone.
+
+    With an older pyarrow, our reader looks there for what is in maps: see `declared_types`.
+    """
+    return pa.types.is_map(arrow) or any(
+        _restored_by_arrow_schema(arrow.field(i).type) for i in range(arrow.num_fields)
+    )
 
 
 def check_can_be_written(schema: pa.Schema) -> None:

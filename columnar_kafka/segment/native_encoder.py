@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from columnar_kafka import native
 from columnar_kafka.schema import KAFKA_COLUMN
 from columnar_kafka.schema.families import family
+from columnar_kafka.segment.encoder import needs_arrow_schema
 from columnar_kafka.segment.parquet.field_ids import FileMetaDataField
 from columnar_kafka.segment.parquet.page_walk import footer_bytes
 from columnar_kafka.segment.parquet.thrift import LIST, Cursor
@@ -37,7 +38,7 @@ def native_encoder(schema: pa.Schema, kafka: KafkaColumn, compression: str) -> E
     if compression not in _COMPRESSIONS:
         return None
     empty = pa.BufferOutputStream()
-    with pq.ParquetWriter(empty, schema):
+    with pq.ParquetWriter(empty, schema, store_schema=needs_arrow_schema(schema)):
         pass
     footer = footer_bytes(empty.getvalue().to_pybytes())
     leaves = [leaf for field in schema for leaf in _leaves(field, (field.name,))]
@@ -45,7 +46,7 @@ def native_encoder(schema: pa.Schema, kafka: KafkaColumn, compression: str) -> E
     return native.core.Encoder(
         leaves,
         _schema_elements(footer),
-        list(file.metadata.items()),
+        list((file.metadata or {}).items()),
         file.created_by,
         compression,
         kafka.members,

@@ -7,10 +7,12 @@ mod decoder;
 mod dicts;
 mod encoder;
 mod leaf;
+
 mod objects;
 mod open_batches;
 mod parquet;
 mod partitioner;
+mod produce;
 mod py;
 mod reports;
 mod row;
@@ -29,7 +31,9 @@ mod _core {
     #[pymodule_export]
     use crate::encoder::Encoder;
     #[pymodule_export]
-    use crate::open_batches::{OpenBatches, produce_method};
+    use crate::open_batches::OpenBatches;
+    #[pymodule_export]
+    use crate::produce::produce_method;
     #[pymodule_export]
     use crate::reports::{Abandoned, Reports};
     #[pymodule_export]

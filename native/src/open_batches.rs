@@ -3,19 +3,16 @@
 //! Whatever is not the common case is left to the package's own `produce`, in Python: it has every
 //! rule and every error. Then it appends to the same batches.
 
-use std::ffi::{CStr, CString};
-use std::sync::OnceLock;
-
 use pyo3::PyTraverseError;
 use pyo3::exceptions::PyRuntimeError;
-use pyo3::ffi;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::batch::{Batch, NewRecord, RowFormat};
 use crate::partitioner::Partitioner;
-use crate::py::{Int, Owned, Ref, slot_offset};
+use crate::produce::Arguments;
+use crate::py::{Owned, Ref};
 use crate::usage::Usage;
 
 /// The open batches of one producer. Any thread may append to them.
@@ -27,8 +24,11 @@ pub struct OpenBatches {
     usage: Py<Usage>,
     partitioner: Partitioner,
     default_callback: Option<Owned>,
-    /// What has the sender's thread look for work.
-    wake: Py<PyAny>,
+    /// Called with topic and partition where the sender's thread has work.
+    pub filled: Py<PyAny>,
+    /// Called with topic and partition to open a batch there. It returns None where Python has to
+    /// look at the record; otherwise whether `filled` is to be called once there is a record.
+    pub opener: Py<PyAny>,
 }
 
 struct Topic {
@@ -42,20 +42,23 @@ struct Topic {
 }
 
 /// What became of a record.
-enum Outcome {
+pub enum Outcome {
     Appended,
-    /// And the sender's thread has work.
-    Full,
+    /// And the batch of that topic and partition is full, or half of a bound is used.
+    Full(Owned, u32),
+    /// Not appended: no batch of that topic and partition is open.
+    Closed(Owned, u32),
 }
 
 #[pymethods]
 impl OpenBatches {
     #[new]
-    #[pyo3(signature = (usage, partitioner, wake, default_callback=None))]
+    #[pyo3(signature = (usage, partitioner, filled, opener, default_callback=None))]
     fn new(
         usage: Py<Usage>,
         partitioner: &str,
-        wake: Py<PyAny>,
+        filled: Py<PyAny>,
+        opener: Py<PyAny>,
         default_callback: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         Ok(Self {
@@ -64,12 +67,14 @@ impl OpenBatches {
             usage,
             partitioner: Partitioner::named(partitioner)?,
             default_callback: default_callback.map(|callback| Ref::of(&callback).to_owned()),
-            wake,
+            filled,
+            opener,
         })
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.wake)?;
+        visit.call(&self.filled)?;
+        visit.call(&self.opener)?;
         if let Some(callback) = &self.default_callback {
             callback.visit(&visit)?;
         }
@@ -80,7 +85,8 @@ impl OpenBatches {
     fn __clear__(&mut self, py: Python<'_>) {
         self.topics.clear();
         self.default_callback = None;
-        self.wake = py.None();
+        self.filled = py.None();
+        self.opener = py.None();
     }
 
     /// Append records of a topic here from now on, or with another number of partitions. A new
@@ -234,7 +240,7 @@ impl OpenBatches {
 
     /// Append a record; None: Python has to look at it.
     #[inline(always)]
-    fn produce(&mut self, py: Python<'_>, arguments: &Arguments<'_>) -> Option<Outcome> {
+    pub fn produce(&mut self, py: Python<'_>, arguments: &Arguments<'_>) -> Option<Outcome> {
         let index = self.find(arguments.topic)?;
         self.last = index;
         let topic = &mut self.topics[index];
@@ -255,7 +261,17 @@ impl OpenBatches {
             partition => u32::try_from(partition).ok()?,
         };
         let partition = partition as usize;
-        let mut batch = topic.batches.get(partition)?.as_ref()?.try_borrow_mut(py).ok()?;
+        let usage = self.usage.get();
+        if !usage.accepts() {
+            return None;
+        }
+        let closed =
+            |topic: &Topic| Some(Outcome::Closed(topic.name.borrow().to_owned(), partition as u32));
+        let Some(batch) = topic.batches.get(partition)? else { return closed(topic) };
+        let mut batch = batch.try_borrow_mut(py).ok()?;
+        if !batch.is_open() {
+            return closed(topic);
+        }
         let default = self.default_callback.as_ref().map(Owned::borrow);
         let mut callback = arguments.callback;
         if let Some(default) = default.filter(|_| callback.is_none()) {
@@ -263,10 +279,6 @@ impl OpenBatches {
         }
         let timestamp = arguments.timestamp;
         let record = NewRecord { row: arguments.value, key, timestamp, headers, callback };
-        let usage = self.usage.get();
-        if !usage.accepts() {
-            return None;
-        }
         let nbytes = batch.add(record, |nbytes| usage.has_room(nbytes))?;
         let was_half_used = usage.is_half_used();
         usage.charge(nbytes);
@@ -276,197 +288,9 @@ impl OpenBatches {
             topic.forget(partition);
         }
         Some(if is_full || (usage.is_half_used() && !was_half_used) {
-            Outcome::Full
+            Outcome::Full(topic.name.borrow().to_owned(), partition as u32)
         } else {
             Outcome::Appended
         })
-    }
-}
-
-// --- the method -----------------------------------------------------------------------------------
-
-/// The arguments of `Producer.produce` that are read here.
-struct Arguments<'a> {
-    topic: Ref<'a>,
-    value: Ref<'a>,
-    key: Ref<'a>,
-    partition: i32,
-    callback: Ref<'a>,
-    timestamp: i64,
-    headers: Ref<'a>,
-}
-
-const NAMES: [&CStr; 8] = [
-    c"topic",
-    c"value",
-    c"key",
-    c"partition",
-    c"callback",
-    c"on_delivery",
-    c"timestamp",
-    c"headers",
-];
-
-const SIGNATURE: &str = "produce($self, topic, value=None, key=None, partition=-1, callback=None, \
-                         on_delivery=None, timestamp=0, headers=None)";
-
-/// The names as interned strings, which is what callers pass.
-static INTERNED: OnceLock<[Owned; 8]> = OnceLock::new();
-
-impl<'a> Arguments<'a> {
-    /// Read the arguments; None where they are not what is read here.
-    ///
-    /// # Safety
-    /// These are the arguments of a vectorcall, and the GIL is held.
-    #[inline(always)]
-    unsafe fn read(
-        arguments: *const *mut ffi::PyObject,
-        count: ffi::Py_ssize_t,
-        names: *mut ffi::PyObject,
-    ) -> Option<Self> {
-        let count = usize::try_from(count).ok()?;
-        if count > NAMES.len() {
-            return None;
-        }
-        // SAFETY: None lives for ever, there are `count` arguments, and as many more as names.
-        unsafe {
-            let none: Ref<'a> = Ref::from_ptr(ffi::Py_None());
-            let mut found = [none; NAMES.len()];
-            for (index, place) in found.iter_mut().enumerate().take(count) {
-                *place = Ref::from_ptr(*arguments.add(index));
-            }
-            if !names.is_null() {
-                let interned = INTERNED.get()?;
-                for (index, &name) in Ref::from_ptr(names).items()?.iter().enumerate() {
-                    let place = interned.iter().position(|known| known.borrow() == name)?;
-                    if place < count {
-                        return None;
-                    }
-                    found[place] = Ref::from_ptr(*arguments.add(count + index));
-                }
-            }
-            let [topic, value, key, partition, callback, on_delivery, timestamp, headers] = found;
-            let number = |given: Ref<'_>, default| match given.int() {
-                Some(Int::Fits(number)) => Some(number),
-                _ => given.is_none().then_some(default),
-            };
-            Some(Self {
-                topic,
-                value,
-                key,
-                partition: i32::try_from(number(partition, -1)?).ok()?,
-                callback: if callback.is_none() { on_delivery } else { callback },
-                timestamp: number(timestamp, 0)?,
-                headers,
-            })
-        }
-    }
-}
-
-/// A method descriptor of a class, and what it needs: see `install`.
-struct Method {
-    fallback: Owned,
-    /// Where an instance has its `OpenBatches`: the offset of a slot.
-    offset: isize,
-}
-
-static METHOD: OnceLock<Method> = OnceLock::new();
-
-static mut DEFINITION: ffi::PyMethodDef = ffi::PyMethodDef {
-    ml_name: c"produce".as_ptr(),
-    ml_meth: ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: produce },
-    ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
-    ml_doc: std::ptr::null(), // see `produce_method`
-};
-
-/// Return a method for `cls` that does what `fallback` does, which it calls in all but the common
-/// case. An instance's `OpenBatches` is in the slot `slot` of `cls`. Once a process.
-#[pyfunction]
-pub fn produce_method(
-    cls: &Bound<'_, PyAny>,
-    slot: &str,
-    fallback: &Bound<'_, PyAny>,
-) -> PyResult<Py<PyAny>> {
-    let py = cls.py();
-    let offset = slot_offset(cls, slot)?;
-    // SAFETY: `cls` is a class.
-    unsafe {
-        let fallback_doc = fallback.getattr("__doc__")?.extract::<Option<String>>()?;
-        let fallback = Ref::of(fallback).to_owned();
-        if METHOD.set(Method { fallback, offset }).is_err() {
-            return Err(PyRuntimeError::new_err("there is a method already"));
-        }
-        let _ = INTERNED.set(NAMES.map(|name| {
-            let name = ffi::PyUnicode_InternFromString(name.as_ptr());
-            Owned::steal(name).expect("there is memory for eight names")
-        }));
-        // Python reads the signature out of the text; both live as long as the class.
-        let doc: String = fallback_doc.unwrap_or_default();
-        DEFINITION.ml_doc = CString::new(format!("{SIGNATURE}\n--\n\n{doc}"))?.into_raw();
-        let method = ffi::PyDescr_NewMethod(cls.as_ptr().cast(), &raw mut DEFINITION);
-        Bound::from_owned_ptr_or_err(py, method).map(Bound::unbind)
-    }
-}
-
-/// `Producer.produce`.
-unsafe extern "C" fn produce(
-    producer: *mut ffi::PyObject,
-    arguments: *const *mut ffi::PyObject,
-    count: ffi::Py_ssize_t,
-    names: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
-    // SAFETY: Python calls this as a method of the class that it was made for, with the GIL.
-    unsafe {
-        let py = Python::assume_attached();
-        let Some(method) = METHOD.get() else { return std::ptr::null_mut() };
-        let slot = *producer.cast::<u8>().offset(method.offset).cast::<*mut ffi::PyObject>();
-        let taken = Arguments::read(arguments, count, names)
-            .and_then(|read| append(Bound::from_borrowed_ptr_or_opt(py, slot)?, &read));
-        match taken {
-            None => fall_back(py, method, producer, arguments, count, names),
-            Some(Ok(())) => py.None().into_ptr(),
-            Some(Err(error)) => {
-                error.restore(py);
-                std::ptr::null_mut()
-            }
-        }
-    }
-}
-
-/// Append a record to a producer's open batches; None: Python has to look at it.
-#[inline(always)]
-fn append(slot: Bound<'_, PyAny>, arguments: &Arguments<'_>) -> Option<PyResult<()>> {
-    let mut open = slot.cast::<OpenBatches>().ok()?.try_borrow_mut().ok()?;
-    Some(match open.produce(slot.py(), arguments)? {
-        Outcome::Appended => Ok(()),
-        Outcome::Full => {
-            let wake = open.wake.clone_ref(slot.py());
-            drop(open); // it runs Python code
-            wake.call0(slot.py()).map(drop)
-        }
-    })
-}
-
-/// Call the package's own `produce` with the same arguments.
-///
-/// # Safety
-/// As `produce`.
-#[inline(never)]
-unsafe fn fall_back(
-    _: Python<'_>,
-    method: &Method,
-    producer: *mut ffi::PyObject,
-    arguments: *const *mut ffi::PyObject,
-    count: ffi::Py_ssize_t,
-    names: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
-    // SAFETY: the arguments are alive; they are passed on behind the producer.
-    unsafe {
-        let named = if names.is_null() { 0 } else { ffi::PyTuple_GET_SIZE(names) };
-        let all: Vec<_> = std::iter::once(producer)
-            .chain((0..count + named).map(|index| *arguments.offset(index)))
-            .collect();
-        let count = all.len() - named as usize;
-        ffi::PyObject_Vectorcall(method.fallback.as_ptr(), all.as_ptr(), count, names)
     }
 }

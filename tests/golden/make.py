@@ -326,6 +326,32 @@ SEGMENTS = {
         ],
     ),
 }
+for _name, _type in (
+    ("without", pa.timestamp("ms", "UTC")),
+    ("with", pa.timestamp("ms", "+00:00")),
+):
+    SEGMENTS[f"{_name}-arrow-schema"] = Golden(
+        "numbers, texts, lists and a time, in " + str(_type),
+        pa.schema(
+            [
+                pa.field("n", pa.int16(), nullable=False),
+                ("text", pa.string()),
+                ("list", pa.list_(pa.field("item", pa.uint8(), nullable=False))),
+                ("struct", pa.struct([("float", pa.float32()), ("date", pa.date32())])),
+                ("at", _type),
+            ]
+        ),
+        [
+            Record({
+                "n": n,
+                "text": [None, "", "\u2603"][n],
+                "list": [None, [], [0, 255]][n],
+                "struct": [None, {"float": None, "date": None}, {"float": 0.5, "date": 1}][n],
+                "at": [None, 0, START][n],
+            })
+            for n in range(3)
+        ],
+    )  # fmt: skip
 for _compression in ("none", "gzip", "snappy", "lz4", "zstd"):
     SEGMENTS[f"compression-{_compression}"] = Golden(
         f"columnar.encoding.compression={_compression}", SMALL, RECORDS, compression=_compression

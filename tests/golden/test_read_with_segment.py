@@ -130,6 +130,14 @@ def test_the_fingerprint_can_be_taken_from_the_file(name: str) -> None:
     assert fingerprint(segment.schema) == segment.header.schema
 
 
+@pytest.mark.parametrize("name", ["with-arrow-schema", "without-arrow-schema"])
+def test_the_schema_is_the_records_with_and_without_an_arrow_schema_in_the_file(name: str) -> None:
+    segment, _ = golden(name)
+    schema = make.SEGMENTS[name].schema
+    assert segment.schema.remove(segment.schema.get_field_index("_kafka")) == schema
+    assert segment.schema.metadata is None
+
+
 def test_every_golden_segment_has_its_maker() -> None:
     assert sorted(make.SEGMENTS) == NAMES
 

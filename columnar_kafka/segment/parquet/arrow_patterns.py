@@ -150,13 +150,20 @@ def _column_chunk() -> bytes:
         field.DATA_PAGE_OFFSET: _named(b"data", _INTEGER),
     }
     dictionary = {field.DICTIONARY_PAGE_OFFSET: _named(b"dictionary", _INTEGER)}
-    sizes = {field.SIZE_STATISTICS: _SIZE_STATISTICS}
+    sizes = _fields(field.TYPES, {field.SIZE_STATISTICS: _SIZE_STATISTICS}, field.ENCODING_STATS)
+    encoding_stats = _ENCODING_STATS + _optional(sizes)
+    # Our own writer has none where there is no dictionary.
+    statistics = _STATISTICS + _optional(
+        _fields(field.TYPES, {field.ENCODING_STATS: encoding_stats}, field.STATISTICS)
+    )
     meta_data = (
         _fields(field.TYPES, values)
         + _optional(_fields(field.TYPES, dictionary, after=field.DATA_PAGE_OFFSET))
-        + b"(?:%b|%b)" % (_after_pages(field.STATISTICS), _after_pages(field.ENCODING_STATS))
-        + _ENCODING_STATS
-        + _optional(_fields(field.TYPES, sizes, after=field.ENCODING_STATS))
+        + _optional(
+            _after_pages(field.STATISTICS, statistics)
+            + b"|"
+            + _after_pages(field.ENCODING_STATS, encoding_stats)
+        )
         + _STOP
     )
     chunk = ColumnChunkField
@@ -166,20 +173,17 @@ def _column_chunk() -> bytes:
     )
 
 
-def _after_pages(field_id: int) -> bytes:
-    """Match what leads from the page offsets to the encoding statistics.
+def _after_pages(field_id: int, value: bytes) -> bytes:
+    """Match the field that follows the page offsets.
 
-    The head of the next field, `field_id`, depends on whether the offset of a dictionary came
-    before it. If that field is the statistics, they are passed too.
+    Its head depends on whether the offset of a dictionary came before it.
     """
     field = ColumnMetaDataField
     head = b"(?(dictionary)%b|%b)" % (
         _head(field.TYPES, field_id, after=field.DICTIONARY_PAGE_OFFSET),
         _head(field.TYPES, field_id, after=field.DATA_PAGE_OFFSET),
     )
-    if field_id == field.ENCODING_STATS:
-        return head
-    return head + _STATISTICS + _head(field.TYPES, field.ENCODING_STATS, after=field_id)
+    return head + value
 
 
 ARROW_COLUMN_CHUNK: Final = _Pattern(_column_chunk)

@@ -84,19 +84,15 @@ fn put_meta_data(meta_data: &mut Struct<'_>, chunk: &ColumnChunk<'_>) {
     if let Some(statistics) = &chunk.statistics {
         meta_data.structure(12, |fields| put_statistics(fields, statistics));
     }
-    // By these, readers know that no page lacks the dictionary.
-    let pages = [
-        placed.dictionary_offset.map(|_| (PageType::Dictionary, plain, 1)),
-        Some((PageType::Data, data, placed.data_pages)),
-    ];
-    let pages = &pages[usize::from(pages[0].is_none())..];
-    meta_data.structs(13, pages, |fields, pages| {
-        if let Some((page_type, encoding, count)) = *pages {
+    if placed.dictionary_offset.is_some() {
+        // By these, readers know that no page lacks the dictionary.
+        let pages = [(PageType::Dictionary, plain, 1), (PageType::Data, data, placed.data_pages)];
+        meta_data.structs(13, &pages, |fields, &(page_type, encoding, count)| {
             fields.i32(1, page_type as i32);
             fields.i32(2, encoding);
             fields.i32(3, count);
-        }
-    });
+        });
+    }
 }
 
 fn put_statistics(fields: &mut Struct<'_>, statistics: &Statistics) {

@@ -19,6 +19,7 @@ from support import examples
 from columnar_kafka.columns.older_arrow import HAS_PAGE_ROWS, VERSION
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake import stitch as stitch_module
+from columnar_kafka.lake.parquet_footer import _encode_key_value
 from columnar_kafka.lake.row_groups import RowGroupCopier
 from columnar_kafka.lake.stitch import Stitched, Stitcher, StitchError, stitch
 from columnar_kafka.segment.parquet import thrift
@@ -408,7 +409,31 @@ def test_another_arrow_schema_is_refused() -> None:
     """A duration is an int64 to Parquet: only ARROW:schema tells them apart."""
     duration, number = (pa.table({"d": pa.array([1], t)}) for t in (pa.duration("s"), pa.int64()))
     assert "ARROW:schema differs" in refused(parquet(number), parquet(duration))
-    assert "ARROW:schema differs" in refused(parquet(number), parquet(number, store_schema=False))
+    bare = parquet(duration, store_schema=False)
+    assert "ARROW:schema differs" in refused(parquet(duration), bare)
+    assert "ARROW:schema differs" in refused(bare, parquet(duration))
+
+
+def test_an_arrow_schema_that_says_nothing_more_may_be_missing() -> None:
+    """As in segments, which leave it out to be smaller."""
+    types = {"a": pa.list_(pa.string()), "b": pa.timestamp("ms", "UTC"), "c": pa.int8()}
+    table = pa.table({name: pa.array([None], arrow) for name, arrow in types.items()})
+    with_schema, bare = parquet(table), parquet(table, store_schema=False)
+    for files in ([with_schema, bare, with_schema], [bare, with_schema]):
+        found = read(stitched(*files))
+        assert found.schema.types == table.schema.types
+        assert found.num_rows == len(files)
+
+
+def test_an_arrow_schema_that_cannot_be_read_is_another_one() -> None:
+    table = pa.table({"a": [1]})
+    pair = (b"ARROW:schema", b"no schema")
+    damaged = edited(
+        parquet(table),
+        struct="file",
+        f5=(LIST, thrift.encode_list(STRUCT, [_encode_key_value(*pair)])),
+    )
+    assert "ARROW:schema differs" in refused(parquet(table), damaged)
 
 
 def test_other_column_orders_are_refused() -> None:

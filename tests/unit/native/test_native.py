@@ -23,6 +23,7 @@ from columnar_kafka.errors import RowError
 from columnar_kafka.producing.buffer import Buffer
 from columnar_kafka.producing.native_batch import NativeBlock
 from columnar_kafka.schema import RecordSchema
+from columnar_kafka.testing import FakeKafka
 
 if TYPE_CHECKING:
     from columnar_kafka.local import EmbeddedKafka
@@ -134,6 +135,30 @@ def test_usual_records_never_leave_the_core(
         assert [message.key() for message in found] == [b"k%d" % (n % 10) for n in range(ROWS)]
         assert [message.timestamp()[1] for message in found] == [1000 + n for n in range(ROWS)]
         assert [message.headers() for message in found] == [[("h", b"%d" % n)] for n in range(ROWS)]
+
+
+def test_the_first_record_of_a_batch_does_not_leave_the_core_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slow: list[Any] = []
+    accept_row = Buffer.accept_row
+
+    def accept(*arguments: Any) -> None:
+        slow.append(arguments)
+        accept_row(*arguments)
+
+    monkeypatch.setattr(Buffer, "accept_row", accept)
+    kafka = FakeKafka()
+    kafka.create_topic("t", 1)
+    config = {"columnar.encoding": "parquet", "columnar.segment.rows": 2}
+    with kafka.Producer(config | {"columnar.linger.ms": 60_000}) as producer:
+        producer.set_schema("t", pa.schema([("n", pa.int64())]))
+        for n in range(6):
+            producer.produce("t", {"n": n})
+        with pytest.raises(RowError):
+            producer.produce("t", {"n": "no number"})
+    headers = [dict(message.headers())["columnar.rows"] for message in kafka.messages("t")]
+    assert (len(slow), headers) == (1, [b"2", b"2", b"2"])
 
 
 def run(code: str, **variables: str) -> str:

@@ -166,9 +166,28 @@ def test_the_sender_is_told_when_the_first_record_is_old_enough() -> None:
 
 
 def test_a_second_record_wakes_nobody() -> None:
-    pipeline = Pipeline()
+    pipeline = Pipeline(linger=1.0)
     pipeline.produce({"n": 1})
+    pipeline.run()
     assert pipeline.produce({"n": 2}) is False
+    assert pipeline.run(0.25) == 0.75
+
+
+def test_records_that_the_sender_has_not_seen_belong_to_the_segment_that_is_due() -> None:
+    pipeline = Pipeline(linger=1.0)
+    pipeline.numbers(1)
+    pipeline.run(0.0)
+    pipeline.numbers(2)
+    pipeline.run(1.0)
+    assert pipeline.segments() == [rows(1, 2)]
+
+
+def test_without_linger_a_record_is_sent_at_once() -> None:
+    pipeline = Pipeline(linger=0.0)
+    pipeline.run(5.0)
+    assert pipeline.produce({"n": 1}) is True
+    assert pipeline.run(5.0) == 300.0
+    assert pipeline.segments() == [rows(1)]
 
 
 def test_with_nothing_to_do_the_next_look_is_at_the_metadata() -> None:
@@ -193,7 +212,10 @@ def test_the_oldest_batch_of_any_topic_decides_the_next_look() -> None:
 
 def test_a_full_chunk_wakes_the_sender_and_becomes_columns_early() -> None:
     pipeline = Pipeline(segment_rows=CHUNK_ROWS + 1)
-    for n in range(CHUNK_ROWS - 1):
+    pipeline.numbers(0)
+    pipeline.run()
+    assert pipeline.produce({"n": 1}) is False
+    for n in range(2, CHUNK_ROWS - 1):
         pipeline.produce({"n": n})
     before = pipeline.queue.used_bytes
     assert pipeline.produce({"n": -1}) is True
@@ -300,7 +322,7 @@ def test_a_full_batch_does_not_overtake_a_chunk_on_its_way() -> None:
 def test_records_of_an_unknown_topic_wait_inside_the_memory_bound() -> None:
     pipeline = Pipeline(partitions=None)
     pipeline.run(0.0)
-    assert pipeline.produce({"n": 1}) is True
+    pipeline.produce({"n": 1})
     pipeline.run(100.0)
     assert repr(pipeline.accumulator) == "<Accumulator 0 open, 0 sealed, 1 waiting>"
     assert pipeline.queue.records == 1

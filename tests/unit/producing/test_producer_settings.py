@@ -136,6 +136,20 @@ def test_librdkafkas_linger_does_not_add_to_ours(key: str) -> None:
     assert rest == {key: 40}
 
 
+@pytest.mark.parametrize(
+    ("ours", "expected", "inner"),
+    [(0, 0.0, {"linger.ms": 0.0}), (5, 0.0045, {"linger.ms": 0.5}), (50, 0.045, {})],
+)
+def test_librdkafkas_linger_is_a_tenth_of_a_short_one_of_ours(
+    ours: float, expected: float, inner: dict[str, float]
+) -> None:
+    config = {"columnar.encoding": "parquet", "columnar.linger.ms": ours}
+    parsed, rest = ProducerConfig.parse(config)
+    assert (parsed.linger, rest) == (expected, inner)
+    set_by_user = {"queue.buffering.max.ms": 3}
+    assert ProducerConfig.parse(config | set_by_user)[1] == set_by_user
+
+
 def test_a_long_linger_of_librdkafkas_leaves_half_of_ours_for_segments_to_fill() -> None:
     assert producer(columnar__linger__ms=100, linger__ms=200).linger == 0.05
 

@@ -15,7 +15,7 @@ import confluent_kafka
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from support import Sent, _records
+from support import Sent, _records, eventually
 
 from columnar_kafka import Producer
 from columnar_kafka.errors import ConfigError, RowError, SchemaError
@@ -177,6 +177,18 @@ def test_poll_reports_what_age_has_sealed(make: Any) -> None:
     producer = make(columnar__linger__ms=1, linger__ms=1)
     producer.produce("t", row(1))
     assert producer.poll(60) == 1
+
+
+def test_a_full_batch_is_sent_whatever_the_age_of_others(kafka: MemoryKafka, make: Any) -> None:
+    kafka.create_topic("two", 2)
+    producer = make(columnar__linger__ms=60_000, columnar__segment__rows=2)
+    producer.set_schema("two", SCHEMA)
+    producer.produce("two", row(0), partition=0)
+    producer.produce("two", row(1), partition=1)
+    producer.produce("two", row(2), partition=1)
+    eventually(lambda: kafka.messages("two", 1))
+    assert kafka.messages("two", 0) == []
+    producer.flush()
 
 
 def test_a_timestamp_of_nothing_is_now(kafka: MemoryKafka, make: Any) -> None:

@@ -177,37 +177,87 @@ def test_one_thread_may_be_let_in_still() -> None:
 # --- when the sender should look ----------------------------------------------------------------
 
 
-def test_the_first_record_and_each_that_makes_a_handful_wake() -> None:
-    queue = RecordQueue(limit_bytes=100, segment_rows=3)
-    assert [put(queue, 1) for _ in range(4)] == [True, False, True, True]
+def test_a_sender_that_sleeps_is_woken_by_what_is_due_earlier_than_it_would_look() -> None:
+    queue = RecordQueue(limit_bytes=100, linger=0.5)
+    assert queue.sleep(0.0, 10.0) == 10.0
+    assert not queue.put(ITEM, 1, 9.5)
+    assert queue.put(ITEM, 1, 9.25)
+
+
+def test_a_sender_sleeps_until_the_first_record_is_due() -> None:
+    queue = RecordQueue(limit_bytes=100, linger=0.5)
+    assert queue.sleep(0.0, float("inf")) == float("inf")
+    assert queue.put(ITEM, 1, 7.0)
+    assert queue.sleep(0.0, float("inf")) == 7.5
+    assert not queue.put(ITEM, 1, 7.25)
+    assert queue.sleep(0.0, float("inf")) == 7.5
     queue.drain()
-    assert put(queue, 1)
+    assert queue.sleep(0.0, float("inf")) == float("inf")
 
 
-def test_records_are_gathered_for_a_while_from_the_first_on() -> None:
-    queue = RecordQueue(limit_bytes=100, gather_seconds=0.5)
-    assert queue.due(7.0) == float("inf")
-    queue.put(ITEM, 1, 7.0)
-    queue.put(ITEM, 1, 7.4)
-    assert queue.due(7.25) == 0.25
-    assert queue.due(8.0) == 0.0
+def test_a_sender_that_works_is_not_woken_but_does_not_sleep_either() -> None:
+    queue = RecordQueue(limit_bytes=100)
     queue.drain()
-    assert queue.due(8.0) == float("inf")
+    assert not queue.put(ITEM, 1, 7.0)
+    assert queue.sleep(0.0, 8.0) == 7.0
 
 
-def test_a_full_segment_is_not_gathered_for() -> None:
-    queue = RecordQueue(limit_bytes=100, segment_rows=2, gather_seconds=0.5)
-    put(queue, 1)
-    assert queue.due(0.0) == 0.5
-    put(queue, 1)
-    assert queue.due(0.0) == 0.0
+NOW = float("-inf")
 
 
-def test_what_is_urgent_is_not_gathered() -> None:
-    queue = RecordQueue(limit_bytes=100, gather_seconds=0.5)
-    put(queue, 1)
+@pytest.mark.parametrize(
+    "queue",
+    [
+        RecordQueue(limit_bytes=1000, linger=0.5, segment_rows=3),
+        RecordQueue(limit_bytes=1000, linger=0.5, limit_records=12),
+        RecordQueue(limit_bytes=12, linger=0.5),
+    ],
+    ids=["a full segment", "a quarter of the records", "a quarter of the bytes"],
+)
+def test_many_records_do_not_wait(queue: RecordQueue) -> None:
+    queue.sleep(0.0, 0.0)
+    assert [put(queue, 1) for _ in range(4)] == [False, False, True, True]
+    assert queue.sleep(0.0, 0.0) == NOW
+    queue.drain()
+    queue.sleep(0.0, 0.0)
+    assert not put(queue, 1)
+
+
+def test_what_is_urgent_does_not_wait() -> None:
+    queue = RecordQueue(limit_bytes=100, linger=0.5)
+    queue.sleep(0.0, 0.0)
+    assert not put(queue, 1)
     assert queue.put(ITEM, 1, 0.0, urgent=True)
-    assert queue.due(0.0) == 0.0
+    assert queue.sleep(0.0, 0.0) == NOW
+
+
+def test_a_batch_that_opens_wakes_a_sender_that_would_look_later() -> None:
+    queue = RecordQueue(limit_bytes=100, linger=0.5)
+    queue.sleep(0.0, 10.0)
+    assert not queue.open(lambda items: items.append(ITEM), 9.5)
+    assert queue.open(lambda items: items.append(ITEM), 9.25)
+    assert queue.sleep(0.0, 10.0) == 9.75
+    assert list(queue.drain()) == [ITEM, ITEM]
+
+
+def test_while_batches_become_full_none_wakes_the_sender_when_it_opens() -> None:
+    queue = RecordQueue(limit_bytes=100, linger=0.5)
+    queue.batch_filled("t", 1)
+    queue.take_filled()
+    queue.drain()
+    assert queue.sleep(9.0, 100.0) == 9.5
+    assert not queue.open(lambda items: items.append(ITEM), 9.25)
+    queue.take_filled()
+    queue.drain()
+    assert queue.sleep(9.5, 100.0) == 100.0
+
+
+def test_filled_batches_are_named_once() -> None:
+    queue = RecordQueue(limit_bytes=100)
+    queue.batch_filled("t", 1)
+    queue.batch_filled("t", 2)
+    assert queue.take_filled() == [("t", 1), ("t", 2)]
+    assert queue.take_filled() == []
 
 
 def test_threads_do_not_lose_each_others_counts() -> None:

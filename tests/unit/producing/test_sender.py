@@ -565,6 +565,81 @@ def test_a_full_buffer_refuses_before_it_takes() -> None:
 # --- the thread ---------------------------------------------------------------------------------
 
 
+class Wakeup:
+    """Stands for the thread's signal: ends the thread when it begins to wait."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.waits: list[float] = []
+        self.wakes = 0
+        self._sender = pipeline.sender
+        pipeline.sender._wakeup = self  # type: ignore[assignment]
+
+    def set(self) -> None:
+        self.wakes += 1
+
+    def wait(self, timeout: float) -> None:
+        self.waits.append(timeout)
+        self._sender._stopping = True
+
+
+def test_the_time_that_sending_takes_is_no_part_of_the_wait() -> None:
+    pipeline = Pipeline(linger=1.0, partitions=2, segment_rows=2)
+    wakeup, send = Wakeup(pipeline), pipeline.broker.send
+
+    def slow_send(*args: Any, **kwargs: Any) -> None:
+        pipeline.now += 0.25
+        send(*args, **kwargs)
+
+    pipeline.broker.send = slow_send  # type: ignore[method-assign]
+    pipeline.numbers(0, partition=0)
+    pipeline.numbers(1, 2, partition=1)
+    pipeline.sender._run()
+    assert wakeup.waits == [0.75]
+
+
+def test_a_record_that_comes_while_the_thread_works_shortens_its_sleep() -> None:
+    pipeline = Pipeline(linger=1.0)
+    wakeup, drain = Wakeup(pipeline), pipeline.accumulator.drain
+
+    def late(now: float) -> Any:
+        pipeline.now += 0.25
+        pipeline.numbers(0)
+        return drain(now)
+
+    pipeline.accumulator.drain = late  # type: ignore[method-assign]
+    pipeline.sender._run()
+    assert wakeup.waits == [1.0]
+
+
+def test_an_acknowledgement_wakes_the_thread_only_if_something_waits_for_it() -> None:
+    pipeline = Pipeline(segment_rows=1, window=1.0)
+    pipeline.numbers(0, 1)
+    pipeline.run()
+    wakeup = Wakeup(pipeline)
+    pipeline.broker.poll(0)
+    assert (pipeline.sender.collect(), wakeup.wakes) == (1, 1)
+    pipeline.run()
+    pipeline.broker.poll(0)
+    assert (pipeline.sender.collect(), wakeup.wakes) == (1, 1)
+    assert pipeline.segments() == [rows(0), rows(1)]
+
+
+def test_a_rejection_wakes_the_thread() -> None:
+    pipeline = Pipeline(BLOBS)
+    pipeline.kafka.create_topic("t", 1, max_message_bytes=10_000)
+    pipeline.produce(noise(6_000))
+    pipeline.produce(noise(6_000))
+    pipeline.sender.seal()
+    pipeline.run()
+    wakeup = Wakeup(pipeline)
+    pipeline.broker.poll(0)
+    assert (pipeline.sender.collect(), wakeup.wakes) == (1, 1)
+    while pipeline.queue.records:
+        pipeline.run()
+        pipeline.poll()
+    assert [len(segment) for segment in pipeline.segments()] == [1, 1]
+
+
 def test_the_thread_outlives_what_one_look_did_to_it(caplog: pytest.LogCaptureFixture) -> None:
     pipeline = Pipeline(segment_rows=1)
     real = pipeline.accumulator.drain

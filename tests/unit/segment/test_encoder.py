@@ -8,7 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from columnar_kafka.segment.encoder import ParquetEncoder
+from columnar_kafka.columns.kafka_column import KafkaColumn
+from columnar_kafka.config import METADATA_MEMBERS
+from columnar_kafka.schema import canonical
+from columnar_kafka.segment.encoder import ParquetEncoder, needs_arrow_schema
 
 N = 5000
 RANDOM = random.Random(7)
@@ -74,3 +77,69 @@ def test_much_more_data_is_looked_at_again() -> None:
     small = encoder.encode(pa.record_batch({"n": COUNT[:1]}), {})
     big = encoder.encode(pa.record_batch({"n": COUNT}), {})
     assert small.size < big.size < N
+
+
+UTC = pa.timestamp("us", "UTC")
+PLAIN = {
+    "number": pa.uint8(),
+    "text": pa.string(),
+    "bytes": pa.binary(),
+    "fixed": pa.binary(3),
+    "time": UTC,
+    "local time": pa.timestamp("ns"),
+    "date": pa.date32(),
+    "time of day": pa.time64("us"),
+    "decimal": pa.decimal128(30, 2),
+    "list": pa.list_(pa.field("item", pa.struct([("x", UTC), ("y", pa.list_(pa.int8()))]))),
+}
+DECLARED = {
+    "duration": pa.duration("ms"),
+    "zone": pa.timestamp("us", "Europe/Berlin"),
+    "large text": pa.large_string(),
+    "large list": pa.large_list(pa.int8()),
+    "fixed list": pa.list_(pa.int8(), 2),
+    "small decimal": pa.decimal256(5, 2),
+    "map": pa.map_(pa.string(), pa.int8()),
+    "inside": pa.struct([("list", pa.list_(pa.duration("s")))]),
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_an_arrow_schema_that_says_nothing_more_is_left_out(name: str) -> None:
+    schema = pa.schema([pa.field(name, PLAIN[name], nullable=False), ("b", PLAIN[name])])
+    schema = KafkaColumn(METADATA_MEMBERS).schema(schema)
+    batch = pa.RecordBatch.from_pylist([], schema)
+    value = ParquetEncoder("zstd").encode(batch, {"own": "x"})
+    assert dict(pq.read_metadata(pa.BufferReader(value)).metadata) == {b"own": b"x"}
+    found = pq.read_schema(pa.BufferReader(value)).remove_metadata()
+    assert (found, canonical(found)) == (schema, canonical(schema))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        *(pa.schema([(name, DECLARED[name])]) for name in DECLARED),
+        pa.schema([pa.field("n", pa.int8(), metadata={"unit": "m"})]),
+        pa.schema([("n", pa.int8())], metadata={"owner": "ops"}),
+    ],
+    ids=[*DECLARED, "a field's metadata", "the schema's metadata"],
+)
+def test_an_arrow_schema_that_says_more_is_stored(schema: pa.Schema) -> None:
+    assert needs_arrow_schema(schema)
+    batch = pa.RecordBatch.from_pylist([dict.fromkeys(schema.names)], schema)
+    value = ParquetEncoder("zstd").encode(batch, {"own": "x"})
+    assert pq.read_metadata(pa.BufferReader(value)).metadata.keys() == {
+        b"ARROW:schema",
+        b"own",
+        *(schema.metadata or {}),
+    }
+    assert canonical(pq.read_schema(pa.BufferReader(value)).remove_metadata()) == canonical(
+        schema.remove_metadata()
+    )
+
+
+def test_an_encoder_that_gets_another_schema_asks_again_what_has_to_be_stored() -> None:
+    encoder = ParquetEncoder("zstd")
+    for kind, keys in ((pa.int64(), {b"own"}), (pa.duration("s"), {b"own", b"ARROW:schema"})):
+        value = encoder.encode(pa.record_batch({"n": pa.array([1], kind)}), {"own": "x"})
+        assert pq.read_metadata(pa.BufferReader(value)).metadata.keys() == keys
