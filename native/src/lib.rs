@@ -4,6 +4,7 @@ mod batch;
 mod clock;
 mod columns;
 mod encoder;
+mod layout;
 mod leaf;
 mod objects;
 mod open_batches;
@@ -14,6 +15,7 @@ mod row;
 mod schema;
 mod strings;
 mod usage;
+mod value;
 
 #[pyo3::pymodule]
 mod _core {
@@ -23,6 +25,8 @@ mod _core {
     use crate::batch::{Batch, Block, RowFormat};
     #[pymodule_export]
     use crate::encoder::Encoder;
+    #[pymodule_export]
+    use crate::layout::learn_class;
     #[pymodule_export]
     use crate::open_batches::{OpenBatches, produce_method};
     #[pymodule_export]

@@ -11,9 +11,10 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyString, PyType};
 
 use crate::batch::{Batch, NewRecord, RowFormat};
+use crate::layout::offset;
 use crate::partitioner::Partitioner;
 use crate::py::{Int, Owned, Ref};
 use crate::usage::Usage;
@@ -380,26 +381,15 @@ static mut DEFINITION: ffi::PyMethodDef = ffi::PyMethodDef {
 /// case. An instance's `OpenBatches` is in the slot `slot` of `cls`. Once a process.
 #[pyfunction]
 pub fn produce_method(
-    cls: &Bound<'_, PyAny>,
+    cls: &Bound<'_, PyType>,
     slot: &str,
     fallback: &Bound<'_, PyAny>,
 ) -> PyResult<Py<PyAny>> {
     let py = cls.py();
-    let member = cls.getattr(slot)?;
-    // SAFETY: a member descriptor's layout has been this since Python 2.2; its class is checked.
+    let no_slot = || PyRuntimeError::new_err(format!("{slot} is not a slot"));
+    let offset = offset(cls, &cls.getattr(slot)?).ok_or_else(no_slot)?;
+    // SAFETY: the GIL is held; what CPython returns is owned.
     unsafe {
-        #[repr(C)]
-        struct MemberDescriptor {
-            head: ffi::PyObject,
-            class: *mut ffi::PyTypeObject,
-            name: *mut ffi::PyObject,
-            qualname: *mut ffi::PyObject,
-            member: *mut ffi::PyMemberDef,
-        }
-        if ffi::Py_TYPE(member.as_ptr()) != &raw mut ffi::PyMemberDescr_Type {
-            return Err(PyRuntimeError::new_err(format!("{slot} is not a slot")));
-        }
-        let offset = (*(*member.as_ptr().cast::<MemberDescriptor>()).member).offset;
         let fallback_doc = fallback.getattr("__doc__")?.extract::<Option<String>>()?;
         let fallback = Ref::of(fallback).to_owned();
         if METHOD.set(Method { fallback, offset }).is_err() {

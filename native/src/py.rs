@@ -1,7 +1,7 @@
 //! The boundary to CPython's objects: borrowed references, read without running Python code.
 //!
 //! Everything here is read under the GIL and from exact builtin types only, whose C functions call
-//! nothing of the user's. So nobody else runs between two of these calls, and what a row refers to
+//! nothing of the user's; `layout` reads objects of other classes under the same rule. So nobody else runs between two of these calls, and what a row refers to
 //! stays alive and unchanged until the row has been read. All other modules rely on that.
 
 use std::marker::PhantomData;
@@ -176,6 +176,19 @@ impl<'a> Ref<'a> {
             };
             let len = ffi::Py_SIZE(self.as_ptr()) as usize;
             Some(if len == 0 { &[] } else { slice::from_raw_parts(first.cast(), len) })
+        }
+    }
+
+    /// The items of a tuple.
+    ///
+    /// # Safety
+    /// It is a tuple, of this class or a derived one.
+    #[inline(always)]
+    pub unsafe fn tuple_items(self) -> &'a [Ref<'a>] {
+        // SAFETY: by the contract; tuples never change.
+        unsafe {
+            let first = &raw mut (*self.as_ptr().cast::<ffi::PyTupleObject>()).ob_item;
+            slice::from_raw_parts(first.cast(), ffi::Py_SIZE(self.as_ptr()) as usize)
         }
     }
 

@@ -1,18 +1,31 @@
-//! The keys of dicts, known again by their objects: most rows have the same ones in the same order.
+//! Rows, and records in rows, to the columns of their fields.
 
-use crate::py::{Dict, Owned, Ref};
+use arrayvec::ArrayVec;
 
+use crate::columns::{Appending, Column, NotTaken, Taken};
+use crate::layout::{Fields, Layout, Version};
+use crate::py::{self, Dict, Owned, Ref};
+
+/// How many fields of a record in a record may be on the stack; threads may have little of it.
+pub const NESTED_FIELDS: usize = 32;
+/// More classes are not known at once; what is forgotten is learned again.
+const MAX_CLASSES: usize = 16;
+
+/// The fields of a record. The keys of dicts are known again by their objects: most rows have the
+/// same ones in the same order.
 pub struct Template {
     names: Vec<Box<str>>,
     /// The keys of the last rows, in their order, and the columns that they name.
     keys: Vec<(Option<Owned>, usize)>,
+    /// Of the classes whose objects were records here; None: not as these columns need it.
+    classes: Vec<(Version, Option<Layout>)>,
 }
 
 impl Template {
     pub fn new<'n>(names: impl Iterator<Item = &'n str>) -> Self {
         let names: Vec<Box<str>> = names.map(Into::into).collect();
         let keys = (0..names.len()).map(|column| (None, column)).collect();
-        Self { names, keys }
+        Self { names, keys, classes: Vec::new() }
     }
 
     /// The column of the value at a place of the dict that was checked last.
@@ -72,4 +85,130 @@ impl Template {
         self.keys = learned;
         true
     }
+
+    /// The layout of an object's class; None: Python has to look at it.
+    #[inline(always)]
+    fn layout(&mut self, object: Ref<'_>) -> Option<&Layout> {
+        let version = Version::of_object(object)?;
+        let known = self.classes.iter().position(|(known, _)| *known == version);
+        let index = known.or_else(|| self.learn_class(version))?;
+        self.classes[index].1.as_ref()
+    }
+
+    #[cold]
+    fn learn_class(&mut self, version: Version) -> Option<usize> {
+        if self.classes.len() >= MAX_CLASSES {
+            self.classes.clear();
+        }
+        let layout = Layout::find(version, &self.names)?;
+        self.classes.push((version, layout));
+        Some(self.classes.len() - 1)
+    }
+}
+
+/// Append a record's values to the columns of its fields; on the stack there is room for `N`.
+#[inline(always)]
+pub fn append_record<const N: usize>(
+    fields: &mut [Column],
+    template: &mut Template,
+    row: Ref<'_>,
+    rep: u8,
+    appending: &mut Appending,
+) -> Taken {
+    match row.dict() {
+        Some(dict) => append_dict::<N>(fields, template, dict, rep, appending),
+        None => append_object::<N>(fields, template, row, rep, appending),
+    }
+}
+
+#[inline(never)]
+fn append_object<const N: usize>(
+    fields: &mut [Column],
+    template: &mut Template,
+    row: Ref<'_>,
+    rep: u8,
+    appending: &mut Appending,
+) -> Taken {
+    let layout = template.layout(row).ok_or(NotTaken)?;
+    match layout.look(row).ok_or(NotTaken)? {
+        Fields::Attributes(dict) => append_dict::<N>(fields, template, dict, rep, appending),
+        Fields::Slots(slots) => append_values(fields, || slots.iter(), rep, appending),
+        Fields::Items(items) => append_values(fields, || items.iter(), rep, appending),
+    }
+}
+
+#[inline(always)]
+fn append_values<'v, I: Iterator<Item = Option<Ref<'v>>>>(
+    fields: &mut [Column],
+    values: impl Fn() -> I,
+    rep: u8,
+    appending: &mut Appending,
+) -> Taken {
+    values().flatten().for_each(py::prefetch); // they lie all over the heap
+    for (field, value) in fields.iter_mut().zip(values()) {
+        field.append(value.ok_or(NotTaken)?, rep, appending)?;
+    }
+    Ok(())
+}
+
+#[inline(always)]
+fn append_dict<const N: usize>(
+    fields: &mut [Column],
+    template: &mut Template,
+    dict: Dict<'_>,
+    rep: u8,
+    appending: &mut Appending,
+) -> Taken {
+    if dict.len() != fields.len() {
+        return Err(NotTaken); // a default may be missing
+    }
+    if N < fields.len() {
+        return append_long_dict(fields, template, dict, rep, appending);
+    }
+    let mut values = ArrayVec::<_, N>::new();
+    let fits = template.check(dict, &mut appending.scratch, |value| {
+        py::prefetch(value); // they lie all over the heap
+        values.push(value);
+    });
+    if !fits {
+        return Err(NotTaken);
+    }
+    for (place, value) in values.into_iter().enumerate() {
+        fields[template.column(place)].append(value, rep, appending)?;
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn append_long_dict(
+    fields: &mut [Column],
+    template: &mut Template,
+    dict: Dict<'_>,
+    rep: u8,
+    appending: &mut Appending,
+) -> Taken {
+    if !template.check(dict, &mut appending.scratch, |_| ()) {
+        return Err(NotTaken);
+    }
+    for (place, (_, value)) in dict.iter().enumerate() {
+        fields[template.column(place)].append(value, rep, appending)?;
+    }
+    Ok(())
+}
+
+/// Append values in the order of the columns.
+pub fn append_tuple(
+    fields: &mut [Column],
+    row: Ref<'_>,
+    rep: u8,
+    appending: &mut Appending,
+) -> Taken {
+    let values = row.items().ok_or(NotTaken)?;
+    if values.len() != fields.len() {
+        return Err(NotTaken);
+    }
+    for (field, &value) in fields.iter_mut().zip(values) {
+        field.append(value, rep, appending)?;
+    }
+    Ok(())
 }
