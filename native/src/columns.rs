@@ -1,13 +1,14 @@
 //! Rows to columns: a Python row is appended to Parquet leaves, wholly or not at all.
 //!
-//! Only exact builtin values are taken, and objects that `layout` can read. For anything else the package decides, in Python: it refuses
-//! the row and says why, or passes its values again as plain ones. So there are no rules and no
-//! error texts here, and no Python code runs in the middle of a row.
+//! Only exact builtin values are taken, and objects that `layout` can read. For anything else the
+//! package decides, in Python: it refuses the row and says why, or passes its values again as plain
+//! ones. So there are no rules and no error texts here, and no Python code runs in the middle of a
+//! row.
 
 use crate::leaf::{Bits, Leaf, Values};
 use crate::py::Ref;
 use crate::row::{NESTED_FIELDS, Template, append_record, append_tuple};
-use crate::schema::{Field, Type};
+use crate::schema::{Field, Type, Unit};
 use crate::strings::Strings;
 use crate::value::{Kind, append_value};
 
@@ -28,6 +29,8 @@ pub enum Node {
     List {
         rep: u8,
         item: Box<Column>,
+        /// The length of every list, where that is fixed.
+        size: Option<usize>,
     },
     Map {
         rep: u8,
@@ -92,9 +95,30 @@ impl Column {
             Type::Timestamp { unit, has_zone } => {
                 leaf(Kind::Timestamp { unit: *unit, has_zone: *has_zone }, Values::I64(Vec::new()))
             }
-            Type::List(item) => Node::List {
+            Type::ZonedTimestamp { unit, .. } => {
+                leaf(Kind::Timestamp { unit: *unit, has_zone: true }, Values::I64(Vec::new()))
+            }
+            Type::Time { unit } => {
+                let is_short = *unit == Unit::Milli;
+                let values =
+                    if is_short { Values::I32(Vec::new()) } else { Values::I64(Vec::new()) };
+                leaf(Kind::Time { unit: *unit }, values)
+            }
+            Type::Duration { unit } => {
+                leaf(Kind::Duration { unit: *unit }, Values::I64(Vec::new()))
+            }
+            Type::Decimal(decimals) => leaf(
+                Kind::Decimal(decimals.clone()),
+                Values::Fixed { width: decimals.width, bytes: Vec::new() },
+            ),
+            Type::Half => leaf(Kind::Half, Values::Fixed { width: 2, bytes: Vec::new() }),
+            Type::List(item) | Type::FixedList(item, _) => Node::List {
                 rep: rep + 1,
                 item: Box::new(Self::nested(item, def + 1, rep + 1, false, dictionaries)),
+                size: match field.data_type {
+                    Type::FixedList(_, size) => Some(size),
+                    _ => None,
+                },
             },
             Type::Map(key, value) => Node::Map {
                 rep: rep + 1,
@@ -143,8 +167,11 @@ impl Column {
         let def = self.def;
         match &mut self.node {
             Node::Leaf { .. } => unreachable!("`append` appends to leaves"),
-            Node::List { rep: item_rep, item } => {
+            Node::List { rep: item_rep, item, size } => {
                 let items = value.items().ok_or(NotTaken)?;
+                if size.is_some_and(|size| size != items.len()) {
+                    return Err(NotTaken);
+                }
                 if items.is_empty() {
                     appending.nbytes += item.append_absent(rep, def);
                 }

@@ -10,7 +10,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use crate::py::{Dict, Owned, Ref};
+use crate::py::{Dict, Owned, Ref, without_collector};
 
 /// What Python says of a class: the names of its fields, the place of each, and slots of others.
 type Judged<'py> = (Vec<String>, Vec<Bound<'py, PyAny>>, Vec<Bound<'py, PyAny>>);
@@ -235,17 +235,10 @@ unsafe fn slot(object: Ref<'_>, offset: isize) -> Option<Ref<'_>> {
 
 /// The attributes of an object, if they are in an exact dict.
 fn attributes(object: Ref<'_>) -> Option<Dict<'_>> {
-    // SAFETY: the GIL is held. The object keeps its dict, also one that is made here for it; no
-    // Python code runs, because until 3.12 only the garbage collector could run some.
+    // SAFETY: the GIL is held; the object keeps its dict, also one that is made here for it.
     unsafe {
-        #[cfg(not(Py_3_12))]
-        let collects = ffi::PyGC_Disable();
-        let dict = ffi::PyObject_GenericGetDict(object.as_ptr(), std::ptr::null_mut());
-        #[cfg(not(Py_3_12))]
-        if collects != 0 {
-            ffi::PyGC_Enable();
-        }
-        let Some(dict) = Owned::steal(dict) else {
+        let get = || ffi::PyObject_GenericGetDict(object.as_ptr(), std::ptr::null_mut());
+        let Some(dict) = Owned::steal(without_collector(get)) else {
             ffi::PyErr_Clear();
             return None;
         };

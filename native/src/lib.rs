@@ -3,7 +3,9 @@
 mod batch;
 mod clock;
 mod columns;
+mod decimal;
 mod encoder;
+mod half;
 mod layout;
 mod leaf;
 mod objects;
@@ -34,6 +36,7 @@ mod _core {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::py::import(module.py())?;
         crate::clock::import(module.py())
     }
 }

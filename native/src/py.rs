@@ -7,6 +7,7 @@
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::slice;
+use std::sync::OnceLock;
 
 use pyo3::PyTraverseError;
 use pyo3::ffi;
@@ -136,6 +137,23 @@ impl<'a> Ref<'a> {
                 }
             }
         }
+    }
+
+    /// Hand the text of an exact `Decimal` or `int` to `read`.
+    #[inline(never)]
+    pub fn number_text<T>(self, read: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        let decimal = DECIMAL.get().map_or(std::ptr::null_mut(), Owned::as_ptr);
+        if self.class().cast() != decimal && self.class() != &raw mut ffi::PyLong_Type {
+            return None;
+        }
+        // SAFETY: both classes write their text in C; an exception is cleared at once.
+        let text = without_collector(|| unsafe { Owned::steal(ffi::PyObject_Str(self.as_ptr())) });
+        let Some(text) = text else {
+            // SAFETY: the GIL is held.
+            unsafe { ffi::PyErr_Clear() };
+            return None;
+        };
+        text.borrow().text()?.utf8(&mut Vec::new()).map(read)
     }
 
     /// Exact `bytes`.
@@ -381,6 +399,36 @@ impl<'a> Iterator for DictItems<'a> {
             }
             Some((Ref::from_ptr(key), Ref::from_ptr(value)))
         }
+    }
+}
+
+/// The class `Decimal`, where it is the one written in C.
+static DECIMAL: OnceLock<Owned> = OnceLock::new();
+
+/// Find the classes that are not builtin.
+pub fn import(py: Python<'_>) -> PyResult<()> {
+    if let Ok(module) = py.import("_decimal") {
+        let _ = DECIMAL.set(Ref::of(&module.getattr("Decimal")?).to_owned());
+    }
+    Ok(())
+}
+
+/// Call what makes objects. Before Python 3.12 the garbage collector runs wherever one is made, and
+/// with it code of the user's: so it waits.
+#[inline(always)]
+pub fn without_collector<T>(make: impl FnOnce() -> T) -> T {
+    #[cfg(Py_3_12)]
+    return make();
+    #[cfg(not(Py_3_12))]
+    {
+        // SAFETY: the GIL is held.
+        let collects = unsafe { ffi::PyGC_Disable() };
+        let made = make();
+        if collects != 0 {
+            // SAFETY: as above.
+            unsafe { ffi::PyGC_Enable() };
+        }
+        made
     }
 }
 

@@ -2,6 +2,8 @@
 
 use crate::clock;
 use crate::columns::Appending;
+use crate::decimal::Decimals;
+use crate::half;
 use crate::leaf::Values;
 use crate::py::{Int, Ref};
 use crate::schema::Unit;
@@ -15,6 +17,10 @@ pub enum Kind {
     Text { symbols: Option<Vec<Box<str>>> },
     Date,
     Timestamp { unit: Unit, has_zone: bool },
+    Time { unit: Unit },
+    Duration { unit: Unit },
+    Decimal(Decimals),
+    Half,
 }
 
 /// Append a value that is not null; says whether it is one that the leaf takes.
@@ -74,6 +80,18 @@ fn append_rare(
             Some(Int::Fits(number)) if u32::try_from(number).is_ok() => out.push(number as i32),
             _ => return false,
         },
+        (Values::I32(out), Kind::Time { unit }) => match clock::time_of_day(value, *unit) {
+            Some(ticks) => out.push(ticks as i32),
+            None => return false,
+        },
+        (Values::I64(out), Kind::Time { unit }) => match clock::time_of_day(value, *unit) {
+            Some(ticks) => out.push(ticks),
+            None => return false,
+        },
+        (Values::I64(out), Kind::Duration { unit }) => match clock::duration(value, *unit) {
+            Some(ticks) => out.push(ticks),
+            None => return false,
+        },
         (Values::I32(out), _) => match clock::days(value) {
             Some(days) => out.push(days),
             None => return false,
@@ -101,6 +119,16 @@ fn append_rare(
             Some(nbytes) => appending.nbytes += nbytes,
             None => return false,
         },
+        (Values::Fixed { bytes: out, .. }, Kind::Decimal(decimals)) => {
+            return value.number_text(|text| decimals.append(text, out)).unwrap_or(false);
+        }
+        (Values::Fixed { bytes: out, .. }, Kind::Half) => {
+            let number = value.float().or_else(|| exact_float(value, 53));
+            match number.and_then(half::narrow) {
+                Some(bits) => out.extend_from_slice(&bits.to_le_bytes()),
+                None => return false,
+            }
+        }
         (Values::Fixed { width, bytes: out }, _) => match value.bytes() {
             Some(bytes) if bytes.len() == *width => out.extend_from_slice(bytes),
             _ => return false,
