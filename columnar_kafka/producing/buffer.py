@@ -199,10 +199,10 @@ class Buffer:
         Raises:
             BufferError, KafkaException, RuntimeError: as `RecordQueue.put`.
         """
+        data = value.encode() if isinstance(value, str) else value
         if self.open_batches is not None:
             # The records after it go to another batch.
             partition = self.open_batches.close(topic_format.topic, partition, metadata[0])
-        data = value.encode() if isinstance(value, str) else value
         nbytes += len(data or b"") + _PLAIN_BYTES
         key, timestamp, headers, callback = metadata
         plain = PlainMessage(
