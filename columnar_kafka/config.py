@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -16,6 +17,7 @@ __all__ = [
     "ConfigReader",
     "DecodeLimits",
     "boolean",
+    "c_integer",
     "choice",
     "integer",
     "merge_arguments",
@@ -51,10 +53,40 @@ def integer(low: int, high: int) -> Callable[[str, Any], int]:
         except ValueError:
             number = low - 1
         if isinstance(value, bool) or not low <= number <= high:
-            raise ConfigError(f"{key}={value!r}: must be a whole number from {low} to {high}")
+            raise _not_whole(key, value, low, high)
         return number
 
     return parse
+
+
+_C_INTEGER: Final = re.compile(
+    r"\s*([+-]?(?:0x[0-9a-f]+|0[0-7]*|[0-9]+))", re.ASCII | re.IGNORECASE
+)
+
+
+def c_integer(low: int, high: int) -> Callable[[str, Any], int]:
+    """Return a parser of whole numbers from `low` to `high`, for librdkafka's keys.
+
+    It reads them as librdkafka does, with C's `strtol`: they may be hexadecimal or octal, and what
+    follows the digits is ignored.
+    """
+
+    def parse(key: str, value: Any) -> int:
+        found = _C_INTEGER.match(str(value))
+        if found is None:
+            raise _not_whole(key, value, low, high)
+        digits = found[1].lstrip("+-").lower()
+        base = 16 if digits.startswith("0x") else 8 if digits.startswith("0") else 10
+        number = int(found[1], base)
+        if not low <= number <= high:
+            raise _not_whole(key, value, low, high)
+        return number
+
+    return parse
+
+
+def _not_whole(key: str, value: Any, low: int, high: int) -> ConfigError:
+    return ConfigError(f"{key}={value!r}: must be a whole number from {low} to {high}")
 
 
 def number(low: float, high: float) -> Callable[[str, Any], float]:
@@ -85,7 +117,8 @@ def choice(*allowed: str) -> Callable[[str, Any], str]:
 
 def boolean(key: str, value: Any) -> bool:
     """Parse a boolean as librdkafka does."""
-    parsed = {"true": True, "1": True, "false": False, "0": False}.get(str(value).lower())
+    words = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+    parsed = words.get(str(value).lower())
     if parsed is None:
         raise ConfigError(f"{key}={value!r}: must be true or false")
     return parsed

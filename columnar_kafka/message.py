@@ -22,6 +22,7 @@ _COMPARED: Final = ("topic", "partition", "offset", "leader_epoch", "key", "valu
 class Message(confluent_kafka.Message):
     """One record. `offset` is its position; everything else is as confluent-kafka has it."""
 
+    __slots__ = ()  # as confluent-kafka's has no dict
     _rows = 1
 
     def __eq__(self, other: object) -> bool:
@@ -57,14 +58,7 @@ class Message(confluent_kafka.Message):
 
     def __reduce__(self) -> tuple[Any, ...]:
         reduced: Any = super().__reduce__()
-        return _restore, (reduced[1], self._rows)
-
-
-def _restore(parts: tuple[Any, ...], rows: int) -> Message:
-    """Unpickle a message."""
-    message = Message(*parts)
-    message._rows = rows
-    return message
+        return Message, reduced[1]
 
 
 def event_error(event: confluent_kafka.Message) -> KafkaError:

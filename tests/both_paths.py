@@ -36,7 +36,7 @@ def _produced(schema: pa.Schema, calls: list[dict[str, Any]]) -> tuple[list[Any]
 
             def report(error: Any, record: Any, n: int = n) -> None:
                 parts = record.key(), record.headers(), record.timestamp(), record.offset()
-                found.append((n, (str(error), _shown(record.value()), parts)))
+                found.append((n, (str(error), repr(record.value()), parts)))
 
             try:
                 producer.produce("t", **call, on_delivery=report)
@@ -54,10 +54,5 @@ def _produced(schema: pa.Schema, calls: list[dict[str, Any]]) -> tuple[list[Any]
             headers=message.headers(),
             value=message.value(),
         )
-        stored.append((message.partition(), segment.header.schema, _shown([*segment.records()])))
+        stored.append((message.partition(), segment.header.schema, repr([*segment.records()])))
     return sorted(found, key=lambda each: each[0]), stored
-
-
-def _shown(value: Any) -> str:
-    """Return a value's text: NaN is like NaN. In lists pyarrow has another object for UTC."""
-    return repr(value).replace("zoneinfo.ZoneInfo(key='UTC')", "datetime.timezone.utc")

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from arrow_types import optional
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from tables import after, begin
+from tables import assigned_consumer, next_position
 
 from columnar_kafka import RowError, SchemaError, position
 from columnar_kafka.columns.older_arrow import arange, array
@@ -520,7 +520,7 @@ def _compare(
     options |= {"value": Ipc(), "timeout": 0}
     if least is not None:
         options["filter"] = pc.field("n") != least
-    with begin(kafka, **limits) as consumer:
+    with assigned_consumer(kafka, **limits) as consumer:
         way(consumer, options, read)
     assert len(read.errors) < 2 - is_honest, read.errors
     expected = [repr(each["x"]) for each in rows.to_pylist() if each["n"] != least]
@@ -556,7 +556,7 @@ class Read:
 
 
 def _in_tables(consumer: Any, options: dict[str, Any], read: Read) -> None:
-    while after(consumer) < position.start(3):
+    while next_position(consumer) < position.start(3):
         try:
             rows = consumer.consume_arrow(**options)
         except (RowError, SchemaError) as error:
@@ -568,7 +568,7 @@ def _in_tables(consumer: Any, options: dict[str, Any], read: Read) -> None:
 
 def _in_readers(consumer: Any, options: dict[str, Any], read: Read) -> None:
     """Read with one reader after another: a reader ends before rows of another schema."""
-    while after(consumer) < position.start(3):
+    while next_position(consumer) < position.start(3):
         try:
             for batch in consumer.arrow_reader(**options, on_error=read.fail):
                 read.add(pa.Table.from_batches([batch]))

@@ -72,8 +72,8 @@ def trial(number: int) -> str:
     is_honest = kind == column.type and rng.random() < 0.5
     if not is_honest and rng.random() < 0.5:
         hostile_arrow.put(rng, schema)
-    segment = _forged(pa.table({"x": column}), bytes(schema))
-    results = [_read(segment, way) for way in _WAYS]
+    segment = forged(pa.table({"x": column}), bytes(schema))
+    results = [_read(segment, way) for way in WAYS]
     if is_honest:
         values, records = column.to_pylist(), to_pylist(column)
         assert results == [None, values, values, records], results
@@ -81,8 +81,8 @@ def trial(number: int) -> str:
     return "reported" if results[1] == "refused" else "read"
 
 
-def _forged(rows: pa.Table, schema: bytes) -> Sent:
-    """A segment with another Arrow schema, which its headers name if it has a fingerprint."""
+def forged(rows: pa.Table, schema: bytes) -> Sent:
+    """Return a segment with another Arrow schema; its headers name it if it has a fingerprint."""
 
     def forge(values: dict[bytes, bytes]) -> Callable[[File], None]:
         def change(file: File) -> None:
@@ -102,7 +102,7 @@ def _forged(rows: pa.Table, schema: bytes) -> Sent:
     return replace(forged, header=replace(forged.header, schema=name))
 
 
-_WAYS: Final[tuple[Callable[[Segment], object], ...]] = (
+WAYS: Final[tuple[Callable[[Segment], object], ...]] = (
     Segment.verify,
     lambda segment: segment.to_table()["x"].to_pylist(),
     lambda segment: segment.to_table(["x"])["x"].to_pylist(),

@@ -40,20 +40,20 @@ def put(
     return appended
 
 
-def begin(kafka: FakeKafka, *topics: str, at: int = 0, **config: Any) -> Any:
+def assigned_consumer(kafka: FakeKafka, *topics: str, at: int = 0, **config: Any) -> Any:
     """Return a consumer with partition 0 of these topics assigned, from position `at` on."""
     consumer = kafka.Consumer({**CONFIG, **config})
     consumer.assign([TopicPartition(each, 0, at) for each in topics or ("t",)])
     return consumer
 
 
-def after(consumer: Any, topic: str = "t") -> int:
+def next_position(consumer: Any, topic: str = "t") -> int:
     """Return the position after the last record handed out."""
     [place] = consumer.position([TopicPartition(topic, 0)])
     return int(place.offset)
 
 
-def watch(monkeypatch: pytest.MonkeyPatch) -> list[list[str] | None]:
+def record_decoded_columns(monkeypatch: pytest.MonkeyPatch) -> list[list[str] | None]:
     """Return a list to which every decoded segment adds the columns that are decoded."""
     decoded: list[list[str] | None] = []
     read = decoder._InlineFile.read

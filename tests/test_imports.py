@@ -32,8 +32,8 @@ FILES = {
     "schema": "flatbuffer  families  canonical  arrow  avro_default  avro  base  growth  __init__",
     "columns": """
         __init__  older_arrow  protocol  range_checks  native_format  accepted_types
-        row_objects  compiled_copying  converters  copying  columns_to_rows  kafka_column
-        rows_to_columns  layouts  chunked  cast  arrow_input
+        row_objects  compiled_copying  converters  copying  layouts  columns_to_rows
+        kafka_column  rows_to_columns  chunked  cast  arrow_input
     """,
     "segment": """
         __init__  headers
@@ -359,7 +359,6 @@ PRIVATE = {
     "local.spark": "_gateway  _jvm",  # PySpark has no other way to end its Java
     # Subclasses, of what their base keeps for itself.
     "aio.cancellable": "_feed  _commits  _needed  _arrow",
-    "producing.report": "_rows",
     "serializing": """_key_serializer  _key_deserializer  _value_deserializer
         _buffer  _settings  _check_usable""",
     "testing.kafka": "_settings  _buffer",

@@ -52,7 +52,8 @@ TESTS = {
         *("tests/golden", "tests/unit/columns", "tests/unit/schema", "tests/unit/test_nesting.py"),
         *("tests/unit/segment/test_decoder.py", "tests/unit/segment/test_encoder.py"),
         *("tests/unit/segment/test_segment_format.py", "tests/unit/test_serializing.py"),
-        *("tests/unit/segment/test_hostile_pages.py", "tests/unit/lake/test_stitch.py"),
+        *("tests/unit/segment/test_hostile_pages.py", "tests/unit/segment/test_hostile_types.py"),
+        "tests/unit/lake/test_stitch.py",
         *("tests/unit/consuming/arrow", "tests/unit/test_evolution.py"),
     ],
 }

@@ -42,8 +42,8 @@ class CancellableConsumer(Consumer):
         finally:
             self._cancelled = never_cancelled
 
-    def _is_stopped(self) -> bool:
-        return self._cancelled() or super()._is_stopped()
+    def _returns_early(self) -> bool:
+        return self._cancelled() or super()._returns_early()
 
     def find_table(self, *args: Any, cancelled: Cancelled, **kwargs: Any) -> FoundTable | None:
         """Return the result of `consume_arrow`, not handed out yet; None when it is `cancelled`."""

@@ -5,16 +5,14 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from columnar_kafka.columns.older_arrow import (
-    HAS_HALF_FLOATS,
-    HAS_MAPS_AS_DICTS,
-    cast_leaves,
-    with_doubles,
-)
+from columnar_kafka.columns.layouts import as_lists
+from columnar_kafka.columns.older_arrow import HAS_FAST_PYLIST, HAS_HALF_FLOATS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,8 +26,9 @@ DictionaryValues = Mapping[str, list[Any]]
 
 _NO_DICTIONARIES: Final[DictionaryValues] = {}
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
-_MAX_SHARED_KEYS: Final = 30
-"""Up to this many attributes, objects of one class share their keys; beyond it they are slow."""
+_MAX_SHARED_KEYS: Final = 29
+"""The most attributes with which objects of one class share their keys: from 30 on, CPython 3.11 to
+3.13 gives each object a dict that takes twice the memory of a usual one."""
 _LOOP: Final = """
 def build(rows):
     dicts = []
@@ -42,7 +41,7 @@ def build(rows):
 
 
 def to_rows(
-    batch: pa.RecordBatch, texts: DictionaryValues = _NO_DICTIONARIES
+    batch: pa.RecordBatch, dictionaries: DictionaryValues = _NO_DICTIONARIES
 ) -> list[dict[str, Any]]:
     """Return the rows of `batch` as dicts; maps are dicts too, and UTC times have Python's `utc`.
 
@@ -50,14 +49,14 @@ def to_rows(
 
     Args:
         batch: the columns.
-        texts: the values of dictionary columns; other columns need none.
+        dictionaries: the values of dictionary columns; other columns need none.
 
     Raises:
         ValueError: a map holds the same key twice.
     """
     names = batch.schema.names
     columns = [
-        _look_up(column, texts[name]) if name in texts else _to_list(column)
+        _look_up(column, dictionaries[name]) if name in dictionaries else _to_list(column)
         for name, column in zip(names, batch.columns, strict=True)
     ]
     return _builder(tuple(names))(zip(*columns, strict=True))
@@ -106,41 +105,86 @@ def _builder(names: tuple[str, ...]) -> Build:
 
 
 def _to_list(column: pa.Array) -> list[Any]:
-    """Return a column's values, as pyarrow does; several times faster where pyarrow is slow."""
-    if pa.types.is_temporal(column.type):
-        # Times repeat, and each costs pyarrow microseconds: convert distinct ones only.
+    """Return a column's values as `to_rows` does; several times faster than pyarrow is for some."""
+    arrow = column.type
+    if pa.types.is_temporal(arrow):
+        # Times repeat, and each costs microseconds: convert distinct ones only.
         encoded = column.dictionary_encode()
         return _look_up(encoded, [*_times(encoded.dictionary), None])
-    if not HAS_HALF_FLOATS and (wide := with_doubles(column.type)) != column.type:
-        column = cast_leaves(column, wide)
-    # Asked for dicts, pyarrow leaves its fast path for columns of any type.
-    if not pa.types.is_nested(column.type):
+    if not HAS_HALF_FLOATS and pa.types.is_float16(arrow):
+        column = column.cast(pa.float64())
+    if not pa.types.is_nested(arrow) or (HAS_FAST_PYLIST and not _has_times_or_maps(arrow)):
         return list(column.to_pylist())
-    options = {"maps_as_pydicts": "strict"} if has_map(column.type) else {}
-    if not _has_nanoseconds(column.type) and (HAS_MAPS_AS_DICTS or not options):
-        try:
-            return list(column.to_pylist(**options))
-        except (ValueError, OverflowError):  # it holds a time for which Python has no object
-            pass
-    return list(map(_value, column))
+    if pa.types.is_struct(arrow):
+        return _structs(column)
+    if pa.types.is_map(arrow):
+        return _maps(column)
+    items = iter(_to_list(column.flatten()))
+    return [None if n is None else list(islice(items, n)) for n in _lengths(column)]
+
+
+def _has_times_or_maps(arrow: pa.DataType) -> bool:
+    """Say whether pyarrow is slow with a type, or has other objects for it than `to_rows`."""
+    return (
+        pa.types.is_temporal(arrow)
+        or pa.types.is_map(arrow)
+        or any(_has_times_or_maps(arrow.field(i).type) for i in range(arrow.num_fields))
+    )
+
+
+def _structs(column: pa.StructArray) -> list[Any]:
+    names = tuple(field.name for field in column.type)
+    fields = [_to_list(column.field(i)) for i in range(len(names))]
+    rows = _builder(names)(zip(*fields, strict=True))
+    if not column.null_count:
+        return rows
+    valid = column.is_valid().to_pylist()
+    return [row if is_valid else None for row, is_valid in zip(rows, valid, strict=True)]
+
+
+def _maps(column: pa.MapArray) -> list[Any]:
+    lists = as_lists(column)
+    entries = lists.flatten()
+    pairs = zip(_to_list(entries.field(0)), _to_list(entries.field(1)), strict=True)
+    lengths = _lengths(lists)
+    rows = [None if n is None else dict(islice(pairs, n)) for n in lengths]
+    if any(row is not None and len(row) < n for row, n in zip(rows, lengths, strict=True)):
+        raise ValueError("a map has the same key twice")
+    return rows
+
+
+def _lengths(lists: pa.Array) -> list[Any]:
+    """Return how many items of `lists.flatten()` each list has; None for null."""
+    return list(pc.list_value_length(lists).to_pylist())
 
 
 def _times(column: pa.Array) -> list[Any]:
     arrow = column.type
-    if pa.types.is_timestamp(arrow) and arrow.tz == "UTC" and arrow.unit in ("ms", "us"):
-        scale = 1000 if arrow.unit == "ms" else 1
-        ticks = column.cast(pa.int64()).to_pylist()
-        try:
-            return [_EPOCH + datetime.timedelta(0, 0, tick * scale) for tick in ticks]
-        except OverflowError:
-            pass
-    return list(map(_time, column))
+    if not pa.types.is_timestamp(arrow) or arrow.tz != "UTC":
+        return list(map(_time, column))
+    ticks, scale = column.cast(pa.int64()).to_pylist(), _MICROS.get(arrow.unit)
+    if scale is None:
+        return [tick if tick % 1000 else _utc(tick // 1000, tick) for tick in ticks]
+    try:
+        return [_EPOCH + datetime.timedelta(0, 0, tick * scale) for tick in ticks]
+    except OverflowError:
+        return [_utc(tick * scale, tick) for tick in ticks]
+
+
+_MICROS: Final = {"s": 1_000_000, "ms": 1000, "us": 1}
+
+
+def _utc(micros: int, otherwise: int) -> Any:
+    try:
+        return _EPOCH + datetime.timedelta(0, 0, micros)
+    except OverflowError:
+        return otherwise
 
 
 def _time(scalar: pa.Scalar) -> Any:
-    """Return Python's object for a time, or its number if none is exact."""
+    """Return Python's object for any other time, or its number if none is exact."""
     arrow = scalar.type
-    if _has_nanoseconds(arrow):
+    if getattr(arrow, "unit", None) == "ns":
         if scalar.value % 1000:
             return scalar.value
         # pyarrow would return a pandas object, or fail without pandas.
@@ -163,26 +207,3 @@ def has_map(arrow: pa.DataType) -> bool:
     return pa.types.is_map(arrow) or any(
         has_map(arrow.field(i).type) for i in range(arrow.num_fields)
     )
-
-
-def _has_nanoseconds(arrow: pa.DataType) -> bool:
-    if pa.types.is_nested(arrow):
-        return any(_has_nanoseconds(arrow.field(i).type) for i in range(arrow.num_fields))
-    return getattr(arrow, "unit", None) == "ns"
-
-
-def _value(scalar: pa.Scalar) -> Any:
-    """Return a value as `to_rows` does, at any depth: slowly."""
-    arrow = scalar.type
-    if not scalar.is_valid:
-        return None
-    if pa.types.is_map(arrow):
-        pairs = [(_value(pair[0]), _value(pair[1])) for pair in scalar.values]
-        if len(row := dict(pairs)) < len(pairs):
-            raise ValueError("a map has the same key twice")
-        return row
-    if pa.types.is_struct(arrow):
-        return {arrow.field(i).name: _value(scalar[i]) for i in range(arrow.num_fields)}
-    if pa.types.is_nested(arrow):
-        return [_value(item) for item in scalar.values]
-    return _time(scalar) if pa.types.is_temporal(arrow) else scalar.as_py()

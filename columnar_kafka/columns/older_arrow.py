@@ -11,23 +11,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
+    "HAS_FAST_PYLIST",
     "HAS_HALF_FLOATS",
-    "HAS_MAPS_AS_DICTS",
     "HAS_PAGE_ROWS",
     "HAS_RECORD_CASTS",
     "VERSION",
     "arange",
     "array",
-    "cast_leaves",
-    "with_doubles",
     "with_fields",
 ]
 
 VERSION: Final = tuple(map(int, pa.__version__.split(".")[:2]))
 """The major and minor version of the pyarrow that is installed."""
 
-HAS_MAPS_AS_DICTS: Final = VERSION >= (22, 0)
-"""Whether `to_pylist` takes `maps_as_pydicts`; 20 and 21 return maps inside maps as lists."""
+HAS_FAST_PYLIST: Final = VERSION >= (26, 0)
+"""Whether `to_pylist` is fast for nested columns; before, one call for each leaf is faster."""
 
 HAS_PAGE_ROWS: Final = VERSION >= (23, 0)
 """Whether a Parquet page has a bound on its rows, and `ParquetWriter` takes it."""
@@ -46,16 +44,16 @@ def _arange(start: int, stop: int) -> pa.Array:
 
 def _array(values: Any, type: pa.DataType) -> pa.Array:  # noqa: A002 - as pyarrow names it
     """Return an array of values, which may be Python's floats where the type has half floats."""
-    wide = with_doubles(type)
+    wide = _with_doubles(type)
     array = pa.array(values, type=wide)
     if wide == type:
         return array
     if isinstance(array, pa.ChunkedArray):
-        return pa.chunked_array([cast_leaves(chunk, type) for chunk in array.chunks], type)
-    return cast_leaves(array, type)
+        return pa.chunked_array([_cast_leaves(chunk, type) for chunk in array.chunks], type)
+    return _cast_leaves(array, type)
 
 
-def cast_leaves(array: pa.Array, to: pa.DataType) -> pa.Array:
+def _cast_leaves(array: pa.Array, to: pa.DataType) -> pa.Array:
     """Return an array in a type of the same structure with other leaves.
 
     Unlike pyarrow's cast, it accepts nulls of required values under nulls.
@@ -70,16 +68,16 @@ def cast_leaves(array: pa.Array, to: pa.DataType) -> pa.Array:
         children = [array.values.slice(array.offset * to.list_size, len(array) * to.list_size)]
     else:
         children, offset, buffers = [array.values], array.offset, array.buffers()[:2]
-    cast = [cast_leaves(child, each) for child, each in zip(children, inner, strict=True)]
+    cast = [_cast_leaves(child, each) for child, each in zip(children, inner, strict=True)]
     for each in cast:
         each.null_count  # noqa: B018 - a map ends the process where its keys' nulls are not counted
     return pa.Array.from_buffers(to, len(array), buffers, offset=offset, children=cast)
 
 
-def with_doubles(arrow: pa.DataType) -> pa.DataType:
+def _with_doubles(arrow: pa.DataType) -> pa.DataType:
     """Return a type with doubles for the half floats in it."""
     inner = [arrow.field(i) for i in range(arrow.num_fields)]
-    fields = [field.with_type(with_doubles(field.type)) for field in inner]
+    fields = [field.with_type(_with_doubles(field.type)) for field in inner]
     if fields == inner:
         return pa.float64() if pa.types.is_float16(arrow) else arrow
     return with_fields(arrow, fields)

@@ -152,9 +152,9 @@ class Consumer(StockConsumer):
         self._check_open()
         if not 0 <= count <= _MAX_CONSUME:
             raise ValueError("num_messages must be between 0 and 1000000 (1M)")
-        return self._feed.take(count, timeout, self._is_stopped)
+        return self._feed.take(count, timeout, self._returns_early)
 
-    def _is_stopped(self) -> bool:
+    def _returns_early(self) -> bool:
         return bool(self._errors)
 
     def poll_segment(self, timeout: float = -1) -> Segment | None:
@@ -461,7 +461,7 @@ class Consumer(StockConsumer):
         if self._group is None:
             super().close()
         else:
-            self._group.close(release=self._decoder.close)
+            self._group.close(close_decoder=self._decoder.close)
 
     def __exit__(self, *exc: object) -> None:
         """Close it."""

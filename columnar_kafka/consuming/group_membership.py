@@ -307,14 +307,14 @@ class GroupMembership:
 
     # --- the end --------------------------------------------------------------------------------
 
-    def close(self, *, release: Callable[[], None]) -> None:
-        """Leave the group, close the client, and `release` what else it needed."""
+    def close(self, *, close_decoder: Callable[[], None]) -> None:
+        """Leave the group, and close the client and the decoder."""
         if self.phase is Phase.CLOSED:
             self._base.close()
         else:
-            self._feed.run_alone(partial(self._close, release))
+            self._feed.run_alone(partial(self._close, close_decoder))
 
-    def _close(self, release: Callable[[], None]) -> None:
+    def _close(self, close_decoder: Callable[[], None]) -> None:
         if self.phase in _ENDING:
             return
         before, self.phase = self.phase, Phase.CLOSING
@@ -331,7 +331,7 @@ class GroupMembership:
             self._base.close()
             self.phase = Phase.CLOSED
             self._feed.clear()
-            release()
+            close_decoder()
         self._errors.raise_pending()
 
     def _leave_group(self) -> None:

@@ -17,7 +17,7 @@ from confluent_kafka import OFFSET_INVALID, KafkaException, TopicPartition
 
 from columnar_kafka import position
 from columnar_kafka.consuming import fetch_buffer
-from columnar_kafka.consuming.kafka_message import has_offset, partition_of
+from columnar_kafka.consuming.kafka_message import has_offset, partition_of, partitions_of
 from columnar_kafka.offsets import key_of
 from columnar_kafka.segment.headers import is_segment
 
@@ -305,7 +305,7 @@ class Poller:
         if self.is_interrupted or self._buffer.arrived:  # librdkafka's may be past a record
             return
         self._buffer.note()
-        waiting = set(map(partition_of, self._buffer.waiting()))
+        waiting = partitions_of(self._buffer.waiting())
         waiting |= self._buffer.to_refetch.keys()
         assigned = self._starts.assigned
         asked = assigned if keys is None else assigned.intersection(keys)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,8 +11,8 @@ from columnar_kafka.config import (
     ConfigReader,
     DecodeLimits,
     boolean,
+    c_integer,
     choice,
-    integer,
 )
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ class ConsumerConfig:
             limits=DecodeLimits.parse(read),
             auto_commit=read.shared(("enable.auto.commit",), True, boolean),
             auto_commit_interval=read.shared(
-                ("auto.commit.interval.ms",), 5_000, integer(0, 86_400_000)
+                ("auto.commit.interval.ms",), 5_000, c_integer(0, 86_400_000)
             )
             / 1000,
             auto_store=read.shared(("enable.auto.offset.store",), True, boolean),
@@ -106,21 +105,15 @@ class ClientSettings:
     @classmethod
     def parse(cls, config: Mapping[str, Any]) -> ClientSettings:
         """Return the settings in a configuration that librdkafka has accepted."""
+        read = ConfigReader(config)
         strategy = str(config.get("partition.assignment.strategy"))
         is_new_protocol = str(config.get("group.protocol")).lower() == "consumer"
         return cls(
             is_cooperative="cooperative" in strategy or is_new_protocol,
             is_static="group.instance.id" in config,
-            partition_eof=str(config.get("enable.partition.eof")).lower() in ("true", "1"),
-            max_poll_interval=_integer(config.get("max.poll.interval.ms", 300_000)) / 1000,
+            partition_eof=read.shared(("enable.partition.eof",), False, boolean),
+            max_poll_interval=read.shared(
+                ("max.poll.interval.ms",), 300_000, c_integer(1, 86_400_000)
+            )
+            / 1000,
         )
-
-
-_INTEGER: Final = re.compile(r"\s*(?:0x(?P<hexadecimal>[0-9a-f]+)|(?P<decimal>\d+))", re.IGNORECASE)
-
-
-def _integer(value: Any) -> int:
-    """Return a number as librdkafka reads it, which ignores what follows the digits."""
-    found = _INTEGER.match(str(value))
-    assert found is not None, value
-    return int(found["hexadecimal"], 16) if found["hexadecimal"] else int(found["decimal"])

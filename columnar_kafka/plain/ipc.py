@@ -52,7 +52,7 @@ class Ipc:
             with pa.ipc.open_stream(stream) as opened:
                 table = opened.read_all()
             table.validate(full=True)  # before anything else touches it
-            hash(table.schema)  # raises if a name, at any depth, is not UTF-8
+            hash(table.schema.remove_metadata())  # raises if a name, at any depth, is not UTF-8
         except SegmentError as error:  # a limit; but the value is no segment
             raise ValueError(error.reason) from None
         except Exception as error:  # pyarrow raises many kinds, registered extension types any

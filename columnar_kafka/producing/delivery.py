@@ -26,7 +26,7 @@ from columnar_kafka.producing.in_flight import (
     PlainMessage,
     Rejected,
 )
-from columnar_kafka.producing.outcome import CallOutcome, outcome_of, outcome_of_failed
+from columnar_kafka.producing.outcome import ABANDONED, CallOutcome, outcome_of, outcome_of_failed
 from columnar_kafka.producing.report import OneRow
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Delivery:
         self.fatal = False
         """Whether librdkafka has said that it can send nothing more."""
         self._queue = queue
-        self._abandoned: Exception | None = None
+        self._abandoned = ABANDONED()
         self._sends_again = sends_again
         self._errors_only = errors_only
         self._thread = threading.local()  # its `reporting` is set while its reports run
@@ -290,8 +290,8 @@ class Delivery:
                     return count
                 callback, error, source = self._relayed[0]
                 message = plain_message(source)
-                if self._abandoned is not None:
-                    raise self._abandoned
+                if self._abandoned.error is not None:
+                    raise self._abandoned.error
                 self._relayed.popleft()
             count += 1
             if error is not None or not self._errors_only:
@@ -303,16 +303,8 @@ class Delivery:
         self._queue.begin_reporting(outcome)
         if outcome.is_silent:
             outcome.reported = outcome.reports
-        for index in range(outcome.reported, outcome.reports):
-            callback = outcome.callback(index)
-            if callback is None or quiet:
-                outcome.reported = index + 1
-                continue
-            error, message = outcome.report(index)
-            if self._abandoned is not None:
-                raise self._abandoned
-            outcome.reported = index + 1  # right before the call: once, and not never
-            callback(error, message)
+        else:
+            outcome.run(self._abandoned, quiet=quiet)
         self._queue.release_records(outcome)
         with self._lock:
             if outcome in self._outcomes:
@@ -321,4 +313,4 @@ class Delivery:
 
     def abandon(self, error: Exception) -> None:
         """Raise this instead of the next report: in a forked child they are the parent's."""
-        self._abandoned = error
+        self._abandoned.error = error

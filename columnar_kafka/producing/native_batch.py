@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 from columnar_kafka import native
 
 if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
     from columnar_kafka.native import _core as core
+    from columnar_kafka.producing.record_block import Callback
+    from columnar_kafka.producing.report import ReportContext
     from columnar_kafka.producing.topic_format import TopicFormat
     from columnar_kafka.segment.headers import SegmentHeader
 
@@ -63,7 +67,6 @@ class NativeBlock:
     def __init__(self, records: core.Block) -> None:
         self._records = records
         self._window: tuple[int, list[dict[str, Any]]] = (-1, [])
-        self.callback = records.callback
         self.key = records.key
         self.timestamp = records.timestamp
         self.headers = records.headers
@@ -89,6 +92,16 @@ class NativeBlock:
             rows = self._records.values(start, min(start + _REPORT_ROWS, len(self)))
             self._window = (start, rows)
         return rows[row - start]
+
+    def callback(self, row: int) -> Callback:
+        """Return one record's callback."""
+        return self._records.callback(row)
+
+    def reports(
+        self, message: type, context: ReportContext, error: KafkaError | None
+    ) -> core.Reports:
+        """Return what runs the records' reports, each with `error` and a `message` of `context`."""
+        return native.core.Reports(self._records, message, context, error)
 
     def time_bounds(self) -> tuple[int, int]:
         """Return the earliest and the latest time of a record, in milliseconds."""

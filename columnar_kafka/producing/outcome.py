@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError
 
-from columnar_kafka import position
+from columnar_kafka import native, position
 from columnar_kafka.message import plain_message
 from columnar_kafka.producing.in_flight import CallPart, FailedRecord, PlainMessage
-from columnar_kafka.producing.report import ArrowReport, OneRow, reports
+from columnar_kafka.producing.native_batch import NativeBlock
+from columnar_kafka.producing.report import ArrowReport, OneRow, Report, report, report_context
 
 if TYPE_CHECKING:
     import confluent_kafka
 
+    from columnar_kafka.native._core import Abandoned
     from columnar_kafka.producing.in_flight import ArrowCall, EncodedSegment
     from columnar_kafka.producing.record_block import Callback
 
-__all__ = ["CallOutcome", "Outcome", "outcome_of", "outcome_of_failed"]
+__all__ = ["ABANDONED", "CallOutcome", "Outcome", "outcome_of", "outcome_of_failed"]
 
 _NOT_REJECTED: Final = (
     KafkaError._PURGE_QUEUE,
@@ -27,15 +29,23 @@ _NOT_REJECTED: Final = (
 )
 
 
+class _Abandoned:
+    error: Exception | None = None
+
+
+ABANDONED: Final[Any] = native.core.Abandoned if native.enabled else _Abandoned
+"""Has an `error`: once it is set, it is raised in place of the next report."""
+
+
 class Outcome:
     """Records that are stored or have failed. `claimed` by the thread that runs their reports."""
 
     records_per_report = 1
+    reported = 0
 
     def __init__(self, reports: int, charged_bytes: int, error: KafkaError | None) -> None:
         self.reports = reports
         self.error = error
-        self.reported = 0
         self.claimed = False
         self.charged_bytes = charged_bytes
         self.records = reports * self.records_per_report
@@ -55,6 +65,23 @@ class Outcome:
         if self.error is None:
             return 0, 0
         return self.records, int(self.error.code() not in _NOT_REJECTED)
+
+    def run(self, abandoned: Abandoned, *, quiet: bool) -> None:
+        """Run the reports that have not run yet; when `quiet`, call nothing.
+
+        A callback's exception passes through, and so does that of `abandoned`: the next call goes
+        on behind it.
+        """
+        for index in range(self.reported, self.reports):
+            callback = self.callback(index)
+            if callback is None or quiet:
+                self.reported = index + 1
+                continue
+            error, message = self.report(index)
+            if abandoned.error is not None:
+                raise abandoned.error
+            self.reported = index + 1  # right before the call: once, and not never
+            callback(error, message)
 
     def callback(self, index: int) -> Callback:
         """Return the callback of one report."""
@@ -77,7 +104,7 @@ class _SegmentOutcome(Outcome):
         super().__init__(len(segment.block), segment.charged_bytes, error)
         self._block = segment.block
         offset = source.offset() if source is not None and error is None else None
-        self._message = reports(
+        self._context = report_context(
             segment.block,
             topic=segment.topic,
             partition=segment.partition,
@@ -96,7 +123,34 @@ class _SegmentOutcome(Outcome):
         return self._block.callback(index)
 
     def report(self, index: int) -> tuple[KafkaError | None, Any]:
-        return self.error, self._message(index)
+        return self.error, report(self._context, index)
+
+
+class _NativeOutcome(_SegmentOutcome):
+    """The records of a segment that the native core has encoded: it runs their reports."""
+
+    def __init__(
+        self,
+        segment: EncodedSegment,
+        block: NativeBlock,
+        error: KafkaError | None,
+        source: confluent_kafka.Message | None,
+    ) -> None:
+        super().__init__(segment, error, source)
+        self._reports = block.reports(Report, self._context, error)
+
+    def run(self, abandoned: Abandoned, *, quiet: bool) -> None:
+        if quiet:
+            self._reports.reported = self.reports
+        self._reports.run(abandoned)
+
+    @property
+    def reported(self) -> int:
+        return self._reports.reported
+
+    @reported.setter
+    def reported(self, count: int) -> None:
+        self._reports.reported = count
 
 
 class _SingleOutcome(Outcome):
@@ -141,6 +195,8 @@ def outcome_of(
 ) -> Outcome:
     """Return the outcome of a message; `source` is librdkafka's, if it ever had the message."""
     if not isinstance(message, PlainMessage):
+        if isinstance(message.block, NativeBlock):
+            return _NativeOutcome(message, message.block, error, source)
         if message.call is None:
             return _SegmentOutcome(message, error, source)
         count = len(message.block)
@@ -149,8 +205,8 @@ def outcome_of(
         part = CallPart(count, error, message.partition, last)
         return CallOutcome(message.call, part, message.charged_bytes)
     if source is not None:
-        report = plain_message(source)
-        return _SingleOutcome(report, message.callback, error, message.charged_bytes)
+        reported = plain_message(source)
+        return _SingleOutcome(reported, message.callback, error, message.charged_bytes)
     assert error is not None
     row = OneRow((message.value, message.key, message.timestamp, message.headers))
     failed = FailedRecord(
@@ -161,7 +217,7 @@ def outcome_of(
 
 def outcome_of_failed(failed: FailedRecord, charged_bytes: int) -> Outcome:
     """Return the outcome of a record that librdkafka never had."""
-    report = reports(
+    context = report_context(
         failed.row,
         topic=failed.topic,
         partition=failed.partition,
@@ -171,7 +227,7 @@ def outcome_of_failed(failed: FailedRecord, charged_bytes: int) -> Outcome:
         acknowledged=None,
         latency=_age(failed.accepted_at),
     )
-    return _SingleOutcome(report(0), failed.callback, failed.error, charged_bytes)
+    return _SingleOutcome(report(context, 0), failed.callback, failed.error, charged_bytes)
 
 
 def _age(accepted_at: float) -> float:

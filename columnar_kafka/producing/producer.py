@@ -184,10 +184,8 @@ class Producer(StockProducer):
         buffer = self._buffer
         if buffer.unusable is not None:
             raise buffer.unusable
-        try:
-            topic_format = buffer.formats.get(topic)
-        except TypeError:
-            topic_format = None  # confluent-kafka says what a topic is
+        # What is no text is confluent-kafka's to refuse.
+        topic_format = buffer.formats.get(topic) if isinstance(topic, str) else None
         if topic_format is None:
             self._has_plain = True
             stock: dict[str, Any] = {"timestamp": timestamp, "headers": headers}
@@ -348,7 +346,7 @@ class Producer(StockProducer):
         """Give up records that are buffered or in flight; every record's report says so."""
         if self._buffers and in_queue:
             self._buffer.sender.purge()
-        # librdkafka purges later, whatever `blocking` says: also what is produced until then.
+        # librdkafka purges later, and takes what is produced until then: not without need.
         if not self._buffers or super().__len__():
             super().purge(in_queue, in_flight, blocking)
 

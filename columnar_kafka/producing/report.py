@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, KafkaError
@@ -11,8 +11,6 @@ from columnar_kafka import position
 from columnar_kafka.message import Message, or_unset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import confluent_kafka
 
     from columnar_kafka.columns.kafka_column import RecordHeaders
@@ -21,8 +19,10 @@ __all__ = [
     "ArrowReport",
     "OneRow",
     "Report",
+    "ReportContext",
     "Rows",
-    "reports",
+    "report",
+    "report_context",
 ]
 
 
@@ -119,79 +119,139 @@ class OneRow:
         return self.parts[3]
 
 
-class Report(Message):
-    """A record's delivery report. It reads value, key, time and headers from the columns."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportContext:
+    """What the reports of one segment's records have in common.
 
-    _source: Rows
+    `first` is the first record's position, None if the segment was not stored. `latency` is in
+    seconds. `append_time` is the broker's whole timestamp, where the topic takes that.
+    """
+
+    topic: str | None
+    partition: int
+    first: int | None
+    rows: int
+    error: KafkaError | None
+    latency: float | None
+    leader_epoch: int | None
+    append_time: tuple[int, int] | None
+    source: Rows
+
+
+class Report(Message):
+    """A record's delivery report. It reads value, key, time and headers from the columns.
+
+    The native core makes reports too, without calling anything of theirs: it sets the two slots.
+    """
+
+    __slots__ = ("_context", "_index")
+    _context: ReportContext
     _index: int
-    _appended: tuple[int, int] | None = None  # the broker's time, where that is the records' own
+
+    def topic(self) -> str | None:
+        """Return the topic."""
+        return self._context.topic
+
+    def partition(self) -> int | None:
+        """Return the partition, or None if none was chosen."""
+        partition = self._context.partition
+        return None if partition < 0 else partition
+
+    def offset(self) -> int | None:
+        """Return the record's position, or None if it was not stored."""
+        first = self._context.first
+        return None if first is None else first + self._index
+
+    def error(self) -> KafkaError | None:
+        """Return why the record was not stored, or None."""
+        return self._context.error
+
+    def latency(self) -> float | None:
+        """Return the seconds from `produce` to the acknowledgement of the segment."""
+        return self._context.latency
+
+    def leader_epoch(self) -> int | None:
+        """Return the leader epoch of the segment's message."""
+        return self._context.leader_epoch
 
     def value(self) -> Any:
         """Return the record as it was produced."""
-        return self._source.value(self._index)
+        return self._context.source.value(self._index)
 
     def key(self) -> bytes | None:
         """Return the record's key."""
-        return self._source.key(self._index)
+        return self._context.source.key(self._index)
 
     def headers(self) -> Any:
         """Return the record's headers, or None."""
-        return self._source.headers(self._index)
+        return self._context.source.headers(self._index)
 
     def timestamp(self) -> tuple[int, int]:
         """Return the record's time, or the broker's if the topic has LogAppendTime."""
-        return self._appended or (TIMESTAMP_CREATE_TIME, self._source.timestamp(self._index))
+        context = self._context
+        stamp = context.append_time
+        return stamp or (TIMESTAMP_CREATE_TIME, context.source.timestamp(self._index))
+
+    def deserialized_value(self) -> Any:
+        """Return what `value` does."""
+        return self.value()
+
+    def deserialized_key(self) -> Any:
+        """Return what `key` does."""
+        return self.key()
+
+    def set_topic(self, value: Any) -> None:
+        """Replace the topic that is shown."""
+        self._context = replace(self._context, topic=value)
+
+    def set_error(self, value: Any) -> None:
+        """Replace the error that is shown."""
+        self._context = replace(self._context, error=value)
 
     def set_value(self, value: Any) -> None:
-        """Replace the report's value."""
-        self._replace(0, value)
+        """Replace the value that is shown."""
+        self._show(0, value)
 
-    def set_key(self, key: Any) -> None:
-        """Replace the report's key."""
-        self._replace(1, key)
+    def set_key(self, value: Any) -> None:
+        """Replace the key that is shown."""
+        self._show(1, value)
 
-    def set_headers(self, headers: Any) -> None:
-        """Replace the report's headers."""
-        self._replace(3, headers)
+    def set_headers(self, value: Any) -> None:
+        """Replace the headers that are shown."""
+        self._show(3, value)
 
-    def _replace(self, part: int, by: Any) -> None:
-        parts = self._parts()
-        self._source, self._index = OneRow((*parts[:part], by, *parts[part + 1 :])), 0
+    def _show(self, part: int, value: Any) -> None:
+        parts = [*self._parts()]
+        parts[part] = value
+        self._context = replace(self._context, source=OneRow(tuple(parts)))
 
     def _parts(self) -> tuple[Any, bytes | None, int, RecordHeaders | None]:
-        row = self._index
-        source = self._source
+        source, row = self._context.source, self._index
         return source.value(row), source.key(row), source.timestamp(row), source.headers(row)
+
+    @property
+    def _rows(self) -> int:  # type: ignore[override]
+        return self._context.rows
 
     def __len__(self) -> int:
         """Return the length of the value: the number of a record's fields."""
         return len(self.value() or b"")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        offset = self.offset()
-        arguments = {
-            "topic": self.topic(),
-            "partition": or_unset(self.partition()),
-            "offset": -1001 if offset is None else offset,
-            "error": self.error(),
-            "latency": or_unset(self.latency()),
-            "leader_epoch": or_unset(self.leader_epoch()),
-        }
-        return _rebuild, (arguments, self._parts(), self._rows, self._appended)
+        """Pickle one record, without its neighbours' columns."""
+        context = replace(self._context, source=OneRow(self._parts()))
+        return report, (context, self._index)
 
 
-def _rebuild(
-    arguments: dict[str, Any], parts: Any, rows: int, appended: tuple[int, int] | None
-) -> Report:
-    """Unpickle a report, without its neighbours' columns."""
-    report = Report(**arguments)
-    report._source, report._index = OneRow(parts), 0
-    report._rows, report._appended = rows, appended
-    return report
+def report(context: ReportContext, index: int) -> Report:
+    """Return the report of the record with this index in its segment."""
+    message = Report.__new__(Report)
+    message._context, message._index = context, index
+    return message
 
 
-def reports(
-    rows: Rows,
+def report_context(
+    source: Rows,
     *,
     topic: str,
     partition: int,
@@ -200,33 +260,23 @@ def reports(
     error: KafkaError | None,
     acknowledged: confluent_kafka.Message | None,
     latency: float | None = None,
-) -> Callable[[int], Report]:
-    """Return the function that makes the reports of the `count` records of a segment.
+) -> ReportContext:
+    """Return what the reports of the `count` records of a segment have in common.
 
-    Its argument is the record's row. `offset` is the segment's, None if it was not stored.
-    `latency`, in seconds, is used if librdkafka has not acknowledged the segment.
+    `offset` is the segment's, None if it was not stored. `latency`, in seconds, is used if
+    librdkafka has not acknowledged the segment.
     """
-    # A report without an offset has no position.
-    base = None if offset is None else position.pack(offset, 0, count)
-    # A message without a value is false.
-    latency = or_unset(latency if acknowledged is None else acknowledged.latency())
-    epoch = or_unset(None if acknowledged is None else acknowledged.leader_epoch())
     stamp = None if acknowledged is None or error is not None else acknowledged.timestamp()
-    appended = stamp if stamp and stamp[0] == TIMESTAMP_LOG_APPEND_TIME else None
-
-    def report(index: int) -> Report:
-        message = Report(
-            topic=topic,
-            partition=partition,
-            offset=-1001 if base is None else base + index,
-            error=error,
-            latency=latency,
-            leader_epoch=epoch,
-        )
-        message._source = rows
-        message._index = index
-        message._rows = count
-        message._appended = appended
-        return message
-
-    return report
+    return ReportContext(
+        topic=topic,
+        partition=partition,
+        # A report without an offset has no position.
+        first=None if offset is None else position.pack(offset, 0, count),
+        rows=count,
+        error=error,
+        # A message without a value is false.
+        latency=latency if acknowledged is None else acknowledged.latency(),
+        leader_epoch=None if acknowledged is None else acknowledged.leader_epoch(),
+        append_time=stamp if stamp and stamp[0] == TIMESTAMP_LOG_APPEND_TIME else None,
+        source=source,
+    )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
 from confluent_kafka import KafkaError
 
 from columnar_kafka.producing.accumulator import MOST_BYTES
@@ -137,7 +138,9 @@ class Segmenter:
         charged_bytes = sum(chunk.charged_bytes for chunk in batch.chunks)
         try:
             whole = [RecordBlock.concat(blocks)] if blocks else []
-        except Exception:  # noqa: BLE001 - too large for one block
+        except Exception as error:  # noqa: BLE001 - the records must not go without a report
+            if not isinstance(error, pa.ArrowException):  # unlike too many bytes for one column
+                _log.exception("chunks could not be joined, and become segments of their own")
             yield from ((each, each.nbytes) for each in blocks)
         else:
             yield from ((each, charged_bytes) for each in whole)

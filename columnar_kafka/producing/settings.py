@@ -11,6 +11,7 @@ from columnar_kafka.config import (
     Config,
     ConfigReader,
     boolean,
+    c_integer,
     choice,
     integer,
     number,
@@ -105,21 +106,21 @@ class ProducerConfig:
             ),
             message_timeout=_timeout(read),
             message_max_bytes=read.shared(
-                ("message.max.bytes",), 1_000_000, integer(1_000, 1_000_000_000)
+                ("message.max.bytes",), 1_000_000, c_integer(1_000, 1_000_000_000)
             ),
-            batch_bytes=read.shared(("batch.size",), 1_000_000, integer(1, 2_147_483_647)),
+            batch_bytes=read.shared(("batch.size",), 1_000_000, c_integer(1, 2_147_483_647)),
             queue_bytes=1024
-            * read.shared(("queue.buffering.max.kbytes",), 1 << 20, integer(1, 2_147_483_647)),
+            * read.shared(("queue.buffering.max.kbytes",), 1 << 20, c_integer(1, 2_147_483_647)),
             queue_records=read.shared(
-                ("queue.buffering.max.messages",), 0, integer(0, 2_147_483_647)
+                ("queue.buffering.max.messages",), 0, c_integer(0, 2_147_483_647)
             )
             or None,
             metadata_refresh=read.shared(
-                ("topic.metadata.refresh.interval.ms",), 300_000, integer(-1, 3_600_000)
+                ("topic.metadata.refresh.interval.ms",), 300_000, c_integer(-1, 3_600_000)
             )
             / 1000,
             metadata_propagation=read.shared(
-                ("topic.metadata.propagation.max.ms",), 30_000, integer(0, 3_600_000)
+                ("topic.metadata.propagation.max.ms",), 30_000, c_integer(0, 3_600_000)
             )
             / 1000,
             transactional=bool(config.get("transactional.id")),
@@ -153,5 +154,5 @@ def _adapt(rest: dict[str, Any], parsed: ProducerConfig, *, idempotent: bool) ->
 
 def _timeout(read: ConfigReader) -> float:
     """Return message.timeout.ms in seconds; 0 means for ever, as in librdkafka."""
-    ms = read.shared(_MESSAGE_TIMEOUT, 300_000, integer(0, 2_147_483_647))
+    ms = read.shared(_MESSAGE_TIMEOUT, 300_000, c_integer(0, 2_147_483_647))
     return ms / 1000 if ms else float("inf")

@@ -62,13 +62,15 @@ def _needs_help(arrow: pa.DataType) -> bool:
 
 
 def declared_schema(footer: bytes, found: pa.Schema) -> pa.Schema:
-    """Return a file's schema as pyarrow has found it, in the types that its footer declares.
+    """Return a file's schema as pyarrow has found it, in the types that its footer may declare.
 
     Raises:
         pa.ArrowInvalid: a column is stored in another form than its declared type.
     """
-    declared = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(arrow_schemas(footer)[0])))
-    return projected(declared, found)
+    for encoded in arrow_schemas(footer):
+        declared = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(encoded)))
+        return projected(declared, found)
+    return found
 
 
 def projected(schema: pa.Schema, found: pa.Schema) -> pa.Schema:

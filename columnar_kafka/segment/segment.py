@@ -208,9 +208,9 @@ class Segment:
         with self._located():
             table = self._open().read(None, encoded=True)
             _check_records(table)
-        for batch, texts in _slices(table.slice(start)):
+        for batch, dictionaries in _slices(table.slice(start)):
             with self._located():
-                columns = _record_columns(batch, texts, self.header.timestamp_max)
+                columns = _record_columns(batch, dictionaries, self.header.timestamp_max)
             yield start, columns
             start += batch.num_rows
 
@@ -249,8 +249,8 @@ def _check_records(table: pa.Table) -> None:
         _check_names(field.type, field.name)
     with_maps = [field.name for field in table.schema if has_map(field.type)]
     if with_maps:
-        for batch, texts in _slices(table.select(with_maps)):
-            to_rows(batch, texts)
+        for batch, dictionaries in _slices(table.select(with_maps)):
+            to_rows(batch, dictionaries)
 
 
 def _check_names(arrow: pa.DataType, path: str) -> None:
@@ -271,10 +271,10 @@ def _check_names(arrow: pa.DataType, path: str) -> None:
 def _slices(table: pa.Table) -> Iterator[tuple[pa.RecordBatch, DictionaryValues]]:
     """Yield a table's rows in slices whose Python objects take little memory."""
     for batch in table.to_batches():
-        texts = dictionary_values(batch)
-        shared = sum(batch[name].dictionary.nbytes for name in texts)
+        dictionaries = dictionary_values(batch)
+        shared = sum(batch[name].dictionary.nbytes for name in dictionaries)
         for part in _halved(batch, _SLICE_BYTES + shared):
-            yield part, texts
+            yield part, dictionaries
 
 
 def _halved(batch: pa.RecordBatch, nbytes: int) -> Iterator[pa.RecordBatch]:
@@ -289,11 +289,11 @@ def _halved(batch: pa.RecordBatch, nbytes: int) -> Iterator[pa.RecordBatch]:
 
 
 def _record_columns(
-    batch: pa.RecordBatch, texts: DictionaryValues, timestamp: int
+    batch: pa.RecordBatch, dictionaries: DictionaryValues, timestamp: int
 ) -> RecordColumns:
     """Return a batch's records; `timestamp` stands in for a missing timestamp member."""
     names = batch.schema.names
-    values = to_rows(batch.select([name for name in names if name != KAFKA_COLUMN]), texts)
+    values = to_rows(batch.select([name for name in names if name != KAFKA_COLUMN]), dictionaries)
     members = _kafka_members(batch)
     nulls: list[Any] = [None] * len(values)
     keys = members["key"].to_pylist() if "key" in members else nulls

@@ -19,8 +19,6 @@ use crate::schema::{Field, Type};
 use crate::strings::Strings;
 use crate::usage::Usage;
 
-/// How many columns may be on the stack while a row is appended.
-const ROW_FIELDS: usize = 256;
 /// What a row takes besides its columns: its time, and its places in other buffers.
 const ROW_BYTES: usize = 16;
 
@@ -72,6 +70,8 @@ pub struct Records {
     pub keys: Leaf,
     pub times: Leaf,
     pub headers: Column,
+    /// How many of the last rows have no headers, and are not in `headers` yet: mostly all.
+    bare_rows: usize,
     callbacks: Callbacks,
     rows: usize,
 }
@@ -137,6 +137,7 @@ impl Batch {
             keys: Leaf::new(Values::Strings(Strings::new(true)), 1, 0, true),
             times: Leaf::new(Values::I64(Vec::new()), 0, 0, true),
             headers: Column::new(&headers_field(), &mut || true),
+            bare_rows: 0,
             callbacks: Callbacks::default(),
             rows: 0,
             format: format.clone_ref(py),
@@ -171,7 +172,7 @@ impl Batch {
         timestamp: i64,
         headers: &Bound<'_, PyAny>,
         callback: &Bound<'_, PyAny>,
-        usage: &mut Usage,
+        usage: &Bound<'_, Usage>,
     ) -> bool {
         let record = NewRecord {
             row: Ref::of(row),
@@ -184,7 +185,7 @@ impl Batch {
         let appended = self.add(record, |_| true);
         self.appending.plain = false;
         if let Some(nbytes) = appended {
-            usage.charge(nbytes);
+            usage.get().charge(nbytes);
         }
         appended.is_some()
     }
@@ -203,6 +204,8 @@ impl Batch {
             return Err(PyRuntimeError::new_err("the batch is sealed"));
         };
         records.columns.iter_mut().for_each(Column::finish);
+        records.headers.append_nulls(records.bare_rows);
+        records.bare_rows = 0;
         records.headers.finish();
         if let Values::Strings(keys) = &mut records.keys.values {
             keys.finish();
@@ -259,10 +262,15 @@ impl Batch {
         if appending.plain {
             append_tuple(columns, record.row, 0, appending)?;
         } else {
-            append_record::<ROW_FIELDS>(columns, &mut self.template, record.row, 0, appending)?;
+            append_record(columns, &mut self.template, record.row, 0, appending)?;
         }
         append_key(&mut records.keys, record.key, appending)?;
-        append_headers(&mut records.headers, record.headers, appending)?;
+        if record.headers.is_none() {
+            records.bare_rows += 1;
+        } else {
+            records.headers.append_nulls(std::mem::take(&mut records.bare_rows));
+            append_headers(&mut records.headers, record.headers, appending)?;
+        }
         let time = if record.timestamp == 0 { clock::now_ms() } else { record.timestamp };
         if let Values::I64(times) = &mut records.times.values {
             times.push(time);
@@ -276,7 +284,9 @@ impl Batch {
         if let Some(records) = &mut self.records {
             records.columns.iter_mut().for_each(|column| column.truncate(rows));
             records.keys.truncate(rows);
-            records.headers.truncate(rows);
+            let appended = rows.min(records.headers.rows());
+            records.headers.truncate(appended);
+            records.bare_rows = rows - appended;
             records.times.truncate(rows);
         }
     }
@@ -305,9 +315,6 @@ fn append_headers(
     value: Ref<'_>,
     appending: &mut Appending,
 ) -> Result<(), NotTaken> {
-    if value.is_none() {
-        return headers.append(value, 0, appending);
-    }
     if value.is_tuple() || value.items().is_none_or(<[_]>::is_empty) {
         return Err(NotTaken);
     }
@@ -430,8 +437,8 @@ impl Block {
 
     /// The callback of a record, or None.
     fn callback<'py>(&self, py: Python<'py>, row: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let row = self.row(row)?;
-        Ok(self.records.callbacks.get(row).map(|callback| callback.to_owned().into_bound(py)))
+        self.row(row)?;
+        Ok(self.callback_of(row).map(|callback| callback.to_owned().into_bound(py)))
     }
 
     /// The earliest and the latest time of a record.
@@ -444,6 +451,11 @@ impl Block {
 }
 
 impl Block {
+    /// The callback of a record. The GIL is held.
+    pub fn callback_of(&self, row: usize) -> Option<Ref<'_>> {
+        self.records.callbacks.get(self.rows.start + row)
+    }
+
     fn row(&self, row: usize) -> PyResult<usize> {
         if row >= self.rows.len() {
             return Err(PyIndexError::new_err(format!("record {row} of {}", self.rows.len())));

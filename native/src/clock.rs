@@ -1,6 +1,7 @@
 //! Times: Python's datetimes as Parquet's numbers, and the time of now.
 
 use std::ffi::CStr;
+use std::sync::OnceLock;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -122,6 +123,53 @@ fn in_units(seconds: i64, micros: i32, unit: Unit) -> Option<i64> {
     seconds.checked_mul(unit.per_second())?.checked_add(rest)
 }
 
+/// `ZoneInfo("UTC")`, of which there is mostly one: pyarrow's times have it.
+static ZONE_INFO_UTC: OnceLock<Owned> = OnceLock::new();
+
+/// Whether a `ZoneInfo` has the key "UTC".
+///
+/// # Safety
+/// `zone` is a `ZoneInfo`. The GIL is held.
+unsafe fn is_named_utc(zone: *mut ffi::PyObject) -> bool {
+    // SAFETY: by the contract; a new reference, or null with an exception.
+    let key = unsafe { Owned::steal(ffi::PyObject_GetAttrString(zone, c"key".as_ptr())) };
+    match key {
+        Some(key) => key.borrow().text().is_some_and(|text| text.is(b"UTC", &mut Vec::new())),
+        None => {
+            // SAFETY: the GIL is held.
+            unsafe { ffi::PyErr_Clear() };
+            false
+        }
+    }
+}
+
+/// What a zone's `utcoffset` returns, in microseconds; for None, a zone with one offset returns that.
+///
+/// # Safety
+/// `zone` is a `timezone` or a `ZoneInfo`. The GIL is held.
+unsafe fn utc_offset(
+    api: *mut ffi::PyDateTime_CAPI,
+    zone: *mut ffi::PyObject,
+    time: *mut ffi::PyObject,
+) -> Option<i64> {
+    // SAFETY: these two classes run C code only; a new reference, or null with an exception.
+    unsafe {
+        let name = c"utcoffset".as_ptr();
+        let Some(delta) = Owned::steal(ffi::PyObject_CallMethod(zone, name, c"O".as_ptr(), time))
+        else {
+            ffi::PyErr_Clear();
+            return None;
+        };
+        let delta = delta.as_ptr();
+        if ffi::Py_TYPE(delta) != (*api).DeltaType {
+            return None;
+        }
+        let days = i64::from(ffi::PyDateTime_DELTA_GET_DAYS(delta));
+        let seconds = days * 86_400 + i64::from(ffi::PyDateTime_DELTA_GET_SECONDS(delta));
+        Some(seconds * 1_000_000 + i64::from(ffi::PyDateTime_DELTA_GET_MICROSECONDS(delta)))
+    }
+}
+
 /// What a time is ahead of UTC, in microseconds; None if its zone is of another class than Python's.
 ///
 /// # Safety
@@ -137,25 +185,20 @@ unsafe fn offset(
         if zone == utc {
             return Some(0);
         }
+        if ZONE_INFO_UTC.get().is_some_and(|known| known.as_ptr() == zone) {
+            return Some(0);
+        }
         let class = ffi::Py_TYPE(zone);
-        let is_zone_info = || CStr::from_ptr((*class).tp_name) == c"zoneinfo.ZoneInfo";
-        if class != ffi::Py_TYPE(utc) && !is_zone_info() {
+        let is_zone_info = CStr::from_ptr((*class).tp_name) == c"zoneinfo.ZoneInfo";
+        if class != ffi::Py_TYPE(utc) && !is_zone_info {
             return None;
         }
-        let name = ffi::PyUnicode_InternFromString(c"utcoffset".as_ptr());
-        let name = Owned::steal(name)?;
-        let Some(delta) = Owned::steal(ffi::PyObject_CallMethodOneArg(zone, name.as_ptr(), time))
-        else {
-            ffi::PyErr_Clear();
-            return None;
-        };
-        let delta = delta.as_ptr();
-        if ffi::Py_TYPE(delta) != (*api).DeltaType {
-            return None;
+        // A key alone says nothing: `ZoneInfo.from_file` takes any.
+        let is_utc = || utc_offset(api, zone, ffi::Py_None()) == Some(0);
+        if is_zone_info && is_named_utc(zone) && is_utc() {
+            let _ = ZONE_INFO_UTC.set(Ref::from_ptr(zone).to_owned());
         }
-        let days = i64::from(ffi::PyDateTime_DELTA_GET_DAYS(delta));
-        let seconds = days * 86_400 + i64::from(ffi::PyDateTime_DELTA_GET_SECONDS(delta));
-        Some(seconds * 1_000_000 + i64::from(ffi::PyDateTime_DELTA_GET_MICROSECONDS(delta)))
+        utc_offset(api, zone, time)
     }
 }
 
@@ -266,6 +309,18 @@ pub fn import(py: Python<'_>) -> PyResult<()> {
 }
 
 /// The time of now, in milliseconds since 1970.
+#[cfg(unix)]
+pub fn now_ms() -> i64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: it writes to a place of that type; this clock is always there.
+    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut now) };
+    #[allow(clippy::unnecessary_cast)] // fewer bits on some platforms
+    let (seconds, nanos) = (now.tv_sec as i64, now.tv_nsec as i64);
+    seconds * 1_000 + nanos / 1_000_000
+}
+
+/// The time of now, in milliseconds since 1970.
+#[cfg(not(unix))]
 pub fn now_ms() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| since.as_millis() as i64)

@@ -7,7 +7,7 @@
 
 use crate::leaf::{Bits, Leaf, Values};
 use crate::py::Ref;
-use crate::row::{NESTED_FIELDS, Template, append_record, append_tuple};
+use crate::row::{Template, append_record, append_tuple};
 use crate::schema::{Field, Type, Unit};
 use crate::strings::Strings;
 use crate::value::{Kind, append_value};
@@ -198,8 +198,8 @@ impl Column {
                         append((key_value, item_value), appending)?;
                     }
                 } else {
-                    for pair in value.dict().ok_or(NotTaken)?.iter() {
-                        append(pair, appending)?;
+                    for item in value.dict().ok_or(NotTaken)?.iter() {
+                        append((item.key, item.value), appending)?;
                     }
                 }
                 if pairs == 0 {
@@ -211,11 +211,28 @@ impl Column {
                 if appending.plain {
                     append_tuple(fields, value, rep, appending)?;
                 } else {
-                    append_record::<NESTED_FIELDS>(fields, template, value, rep, appending)?;
+                    append_record(fields, template, value, rep, appending)?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Append null, so many times, to a nullable column at the top.
+    pub fn append_nulls(&mut self, count: usize) {
+        for _ in 0..count {
+            self.append_absent(0, self.def - 1);
+        }
+    }
+
+    /// How many rows a column at the top has.
+    pub fn rows(&self) -> usize {
+        match &self.node {
+            Node::Leaf { leaf, .. } => leaf.rows,
+            Node::List { item, .. } => item.rows(),
+            Node::Map { key, .. } => key.rows(),
+            Node::Struct { fields, .. } => fields.first().map_or(0, Self::rows),
+        }
     }
 
     /// Append nothing to all leaves; returns the bytes that this takes.

@@ -1,9 +1,7 @@
 //! Decimals: Python's as Parquet has them, big-endian integers of a fixed width, and back.
 
-use arrayvec::ArrayVec;
-
 /// As many digits as Arrow's widest decimal has.
-const MAX_DIGITS: usize = 76;
+const MAX_DIGITS: i32 = 76;
 /// Digits that fit a word together.
 const CHUNK: usize = 18;
 
@@ -18,12 +16,10 @@ pub struct Decimals {
     pub max_digits: usize,
 }
 
-type Digits = ArrayVec<u8, MAX_DIGITS>;
-
 /// A number as its text has it.
 struct Parsed {
     is_negative: bool,
-    digits: Digits,
+    digits: Vec<u8>,
     /// Without zeros in front of the point, and with those after it.
     precision: i32,
     scale: i32,
@@ -45,17 +41,15 @@ impl Decimals {
         })
     }
 
-    fn unscaled(&self, text: &[u8]) -> Option<(bool, Digits)> {
+    fn unscaled(&self, text: &[u8]) -> Option<(bool, Vec<u8>)> {
         let Parsed { is_negative, mut digits, precision, scale } = parse(text)?;
-        let further = self.scale - scale;
+        let further = self.scale.checked_sub(scale)?;
         let fits = precision + further <= self.precision as i32;
         let most = self.max_digits;
         if !fits || further.unsigned_abs() as usize > most || digits.len() > most {
             return None;
         }
-        for _ in 0..further {
-            digits.try_push(0).ok()?;
-        }
+        digits.resize(digits.len() + further.max(0) as usize, 0);
         for _ in further..0 {
             if digits.pop().is_some_and(|digit| digit != 0) {
                 return None;
@@ -98,16 +92,16 @@ fn parse(text: &[u8]) -> Option<Parsed> {
     let mut halves = number.splitn(2, |&byte| byte == b'.');
     let (whole, fraction) = (halves.next()?, halves.next().unwrap_or_default());
     let zeros = whole.iter().take_while(|&&byte| byte == b'0').count();
-    let mut digits = Digits::new();
-    for &byte in whole[zeros..].iter().chain(fraction) {
-        digits.try_push(byte.is_ascii_digit().then(|| byte - b'0')?).ok()?;
-    }
+    let digits = whole[zeros..].iter().chain(fraction);
+    let digits = digits.map(|byte| byte.is_ascii_digit().then(|| byte - b'0'));
+    let mut digits = digits.collect::<Option<Vec<_>>>()?;
     let mut precision = digits.len() as i32;
     let mut scale = (fraction.len() as i32).checked_sub(exponent)?;
     if scale < 0 {
-        for _ in scale..0 {
-            digits.try_push(0).ok()?;
+        if scale < -MAX_DIGITS {
+            return None;
         }
+        digits.resize(digits.len() + scale.unsigned_abs() as usize, 0);
         precision -= scale;
         scale = 0;
     }
@@ -200,6 +194,8 @@ mod tests {
         for text in ["1000", "0.001", "1E+4", "NaN", "-Infinity", "sNaN", "", "0E-99", "0E+99"] {
             assert_eq!(stored(text, &of), None, "{text}");
         }
+        assert_eq!(stored("1E-2147483647", &decimals(1, 1, -3, 38)), None);
+        assert_eq!(stored("1E-2147483648", &decimals(1, 1, -3, 38)), None);
         assert_eq!(stored("0.05", &decimals(1, 1, 2, 38)), None);
         assert_eq!(stored(&"9".repeat(77), &decimals(32, 76, 0, 76)), None);
     }

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex};
 
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -194,8 +195,14 @@ impl<'o> Items<'_, 'o> {
     }
 }
 
+/// The offset of the slot `name` in the objects of a class.
+pub fn slot_offset(cls: &Bound<'_, PyAny>, name: &str) -> PyResult<isize> {
+    offset(cls.cast()?, &cls.getattr(name)?)
+        .ok_or_else(|| PyRuntimeError::new_err(format!("{name} is not a slot")))
+}
+
 /// The offset of a slot in the objects of a class, if `member` is one.
-pub fn offset(cls: &Bound<'_, PyType>, member: &Bound<'_, PyAny>) -> Option<isize> {
+fn offset(cls: &Bound<'_, PyType>, member: &Bound<'_, PyAny>) -> Option<isize> {
     const READ_ONLY: i32 = 1;
     // SAFETY: the class of `member` says that it is a member descriptor.
     unsafe {

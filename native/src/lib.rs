@@ -13,9 +13,11 @@ mod open_batches;
 mod parquet;
 mod partitioner;
 mod py;
+mod reports;
 mod row;
 mod schema;
 mod strings;
+mod text;
 mod usage;
 mod value;
 
@@ -31,6 +33,8 @@ mod _core {
     use crate::layout::learn_class;
     #[pymodule_export]
     use crate::open_batches::{OpenBatches, produce_method};
+    #[pymodule_export]
+    use crate::reports::{Abandoned, Reports};
     #[pymodule_export]
     use crate::usage::Usage;
 

@@ -11,10 +11,10 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyType};
+use pyo3::types::PyString;
 
 use crate::batch::{Batch, NewRecord, RowFormat};
-use crate::layout::offset;
+use crate::layout::slot_offset;
 use crate::partitioner::Partitioner;
 use crate::py::{Int, Owned, Ref};
 use crate::usage::Usage;
@@ -264,7 +264,10 @@ impl OpenBatches {
         }
         let timestamp = arguments.timestamp;
         let record = NewRecord { row: arguments.value, key, timestamp, headers, callback };
-        let mut usage = self.usage.try_borrow_mut(py).ok().filter(|usage| usage.accepts)?;
+        let usage = self.usage.get();
+        if !usage.accepts() {
+            return None;
+        }
         let nbytes = batch.add(record, |nbytes| usage.has_room(nbytes))?;
         let was_half_used = usage.is_half_used();
         usage.charge(nbytes);
@@ -381,14 +384,13 @@ static mut DEFINITION: ffi::PyMethodDef = ffi::PyMethodDef {
 /// case. An instance's `OpenBatches` is in the slot `slot` of `cls`. Once a process.
 #[pyfunction]
 pub fn produce_method(
-    cls: &Bound<'_, PyType>,
+    cls: &Bound<'_, PyAny>,
     slot: &str,
     fallback: &Bound<'_, PyAny>,
 ) -> PyResult<Py<PyAny>> {
     let py = cls.py();
-    let no_slot = || PyRuntimeError::new_err(format!("{slot} is not a slot"));
-    let offset = offset(cls, &cls.getattr(slot)?).ok_or_else(no_slot)?;
-    // SAFETY: the GIL is held; what CPython returns is owned.
+    let offset = slot_offset(cls, slot)?;
+    // SAFETY: `cls` is a class.
     unsafe {
         let fallback_doc = fallback.getattr("__doc__")?.extract::<Option<String>>()?;
         let fallback = Ref::of(fallback).to_owned();

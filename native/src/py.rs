@@ -14,6 +14,8 @@ use pyo3::ffi;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 
+use crate::text::Text;
+
 /// A reference that its owner keeps alive for `'a`, during which the GIL is held.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
@@ -173,10 +175,10 @@ impl<'a> Ref<'a> {
     /// An exact `str`.
     #[inline(always)]
     pub fn text(self) -> Option<Text<'a>> {
-        if self.class() != &raw mut ffi::PyUnicode_Type {
-            return None;
-        }
-        Some(Text(self))
+        (self.class() == &raw mut ffi::PyUnicode_Type).then(|| {
+            // SAFETY: its class says that it is a str.
+            unsafe { Text::of(self) }
+        })
     }
 
     /// The items of an exact `list` or `tuple`.
@@ -277,91 +279,6 @@ impl Drop for Owned {
     }
 }
 
-/// An exact `str`.
-#[derive(Clone, Copy)]
-pub struct Text<'a>(Ref<'a>);
-
-impl<'a> Text<'a> {
-    #[inline(always)]
-    pub fn object(self) -> Ref<'a> {
-        self.0
-    }
-
-    /// Its UTF-8, if the object has it: ASCII, or encoded before.
-    #[inline(always)]
-    fn stored(self) -> Option<&'a [u8]> {
-        // SAFETY: it is an exact str; one that is compact and ASCII has its text behind its head.
-        unsafe {
-            let head = self.0.as_ptr().cast::<ffi::PyASCIIObject>();
-            if (*head).ascii() == 1 && (*head).compact() == 1 {
-                let data = head.add(1).cast::<u8>();
-                return Some(slice::from_raw_parts(data, (*head).length as usize));
-            }
-            if (*head).compact() == 1 {
-                let wide = head.cast::<ffi::PyCompactUnicodeObject>();
-                if !(*wide).utf8.is_null() {
-                    let len = (*wide).utf8_length as usize;
-                    return Some(slice::from_raw_parts((*wide).utf8.cast(), len));
-                }
-            }
-            None
-        }
-    }
-
-    /// Its UTF-8, encoded into `scratch` where the object has none; None for a lone surrogate.
-    ///
-    /// CPython would keep what it encodes in the object, and so in the caller's memory.
-    #[inline(always)]
-    pub fn utf8<'s>(self, scratch: &'s mut Vec<u8>) -> Option<&'s [u8]>
-    where
-        'a: 's,
-    {
-        match self.stored() {
-            Some(bytes) => Some(bytes),
-            None => self.encode(scratch),
-        }
-    }
-
-    #[inline(never)]
-    fn encode(self, scratch: &mut Vec<u8>) -> Option<&[u8]> {
-        scratch.clear();
-        // SAFETY: it is an exact str, whose kind says how wide its characters are.
-        unsafe {
-            let ptr = self.0.as_ptr();
-            let len = ffi::PyUnicode_GET_LENGTH(ptr) as usize;
-            let data = ffi::PyUnicode_DATA(ptr);
-            let valid = match ffi::PyUnicode_KIND(ptr) {
-                ffi::PyUnicode_1BYTE_KIND => {
-                    to_utf8(slice::from_raw_parts(data.cast::<u8>(), len), scratch)
-                }
-                ffi::PyUnicode_2BYTE_KIND => {
-                    to_utf8(slice::from_raw_parts(data.cast::<u16>(), len), scratch)
-                }
-                _ => to_utf8(slice::from_raw_parts(data.cast::<u32>(), len), scratch),
-            };
-            valid.then_some(scratch.as_slice())
-        }
-    }
-
-    /// Whether its UTF-8 is this.
-    #[inline(always)]
-    pub fn is(self, utf8: &[u8], scratch: &mut Vec<u8>) -> bool {
-        self.utf8(scratch).is_some_and(|bytes| bytes == utf8)
-    }
-}
-
-fn to_utf8<C: Copy + Into<u32>>(text: &[C], out: &mut Vec<u8>) -> bool {
-    out.reserve(3 * text.len());
-    let mut buffer = [0; 4];
-    for &code in text {
-        let Some(character) = char::from_u32(code.into()) else {
-            return false;
-        };
-        out.extend_from_slice(character.encode_utf8(&mut buffer).as_bytes());
-    }
-    true
-}
-
 /// An exact `dict`.
 #[derive(Clone, Copy)]
 pub struct Dict<'a>(Ref<'a>);
@@ -378,15 +295,62 @@ impl<'a> Dict<'a> {
     pub fn iter(self) -> DictItems<'a> {
         DictItems { dict: self.0, position: 0 }
     }
+
+    /// The same as a slice, where CPython has them so: all keys are strings, and none was deleted.
+    #[cfg(all(Py_3_11, not(Py_3_14), not(Py_GIL_DISABLED)))]
+    #[inline(always)]
+    pub fn entries(self) -> Option<&'a [Item<'a>]> {
+        const UNICODE_KEYS: u8 = 1;
+
+        #[repr(C)]
+        struct Keys {
+            references: ffi::Py_ssize_t,
+            log2_size: u8,
+            log2_index_bytes: u8,
+            kind: u8,
+            version: u32,
+            usable: ffi::Py_ssize_t,
+            entries: ffi::Py_ssize_t,
+        }
+
+        // SAFETY: it is an exact dict, whose keys are laid out like this from Python 3.11 to 3.13:
+        // behind the head comes the index, and then the entries, of which `entries` are in use. As
+        // many as the dict has items: so each is a key and a value.
+        unsafe {
+            let dict = self.0.as_ptr().cast::<ffi::PyDictObject>();
+            let keys = (*dict).ma_keys.cast::<Keys>();
+            let is_plain = (*dict).ma_values.is_null() && (*keys).kind == UNICODE_KEYS;
+            if !is_plain || (*keys).entries != (*dict).ma_used {
+                return None;
+            }
+            let index = keys.add(1).cast::<u8>();
+            let first = index.add(1 << (*keys).log2_index_bytes).cast::<Item<'a>>();
+            Some(slice::from_raw_parts(first, (*dict).ma_used as usize))
+        }
+    }
+
+    #[cfg(not(all(Py_3_11, not(Py_3_14), not(Py_GIL_DISABLED))))]
+    pub fn entries(self) -> Option<&'a [Item<'a>]> {
+        None
+    }
 }
 
+/// A key and its value.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Item<'a> {
+    pub key: Ref<'a>,
+    pub value: Ref<'a>,
+}
+
+#[derive(Clone)]
 pub struct DictItems<'a> {
     dict: Ref<'a>,
     position: ffi::Py_ssize_t,
 }
 
 impl<'a> Iterator for DictItems<'a> {
-    type Item = (Ref<'a>, Ref<'a>);
+    type Item = Item<'a>;
 
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
@@ -397,7 +361,7 @@ impl<'a> Iterator for DictItems<'a> {
             if ffi::PyDict_Next(dict, &raw mut self.position, &raw mut key, &raw mut value) == 0 {
                 return None;
             }
-            Some((Ref::from_ptr(key), Ref::from_ptr(value)))
+            Some(Item { key: Ref::from_ptr(key), value: Ref::from_ptr(value) })
         }
     }
 }

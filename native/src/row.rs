@@ -1,13 +1,9 @@
 //! Rows, and records in rows, to the columns of their fields.
 
-use arrayvec::ArrayVec;
-
 use crate::columns::{Appending, Column, NotTaken, Taken};
 use crate::layout::{Fields, Layout, Version};
-use crate::py::{self, Dict, Owned, Ref};
+use crate::py::{self, Dict, Item, Owned, Ref};
 
-/// How many fields of a record in a record may be on the stack; threads may have little of it.
-pub const NESTED_FIELDS: usize = 32;
 /// More classes are not known at once; what is forgotten is learned again.
 const MAX_CLASSES: usize = 16;
 
@@ -34,25 +30,19 @@ impl Template {
         self.keys[place].1
     }
 
-    /// Say whether a dict's keys are the names, of which it has as many; `visit` its values.
+    /// Say whether a dict's keys are the names, of which it has as many.
     #[inline(always)]
     pub fn check<'a>(
         &mut self,
-        dict: Dict<'a>,
+        items: impl Iterator<Item = Item<'a>> + Clone,
         scratch: &mut Vec<u8>,
-        mut visit: impl FnMut(Ref<'a>),
     ) -> bool {
-        for (place, (key, value)) in dict.iter().enumerate() {
+        for (place, item) in items.clone().enumerate() {
             let known = self.keys[place].0.as_ref().map(Owned::as_ptr);
-            if known != Some(key.as_ptr()) && !self.is_same(place, key, scratch) {
-                if !self.learn(dict, scratch) {
-                    return false;
-                }
-                let rest = dict.iter().skip(place);
-                rest.for_each(|(_, value)| visit(value));
-                return true;
+            if known != Some(item.key.as_ptr()) && !self.is_same(place, item.key, scratch) {
+                return self.learn(items, scratch);
             }
-            visit(value);
+            py::prefetch(item.value); // they lie all over the heap
         }
         true
     }
@@ -71,9 +61,9 @@ impl Template {
 
     /// Learn the order of a dict's keys, if they are the names.
     #[cold]
-    fn learn(&mut self, dict: Dict<'_>, scratch: &mut Vec<u8>) -> bool {
+    fn learn<'a>(&mut self, items: impl Iterator<Item = Item<'a>>, scratch: &mut Vec<u8>) -> bool {
         let mut learned = Vec::with_capacity(self.names.len());
-        for (key, _) in dict.iter() {
+        for Item { key, .. } in items {
             let Some(utf8) = key.text().and_then(|text| text.utf8(scratch)) else {
                 return false;
             };
@@ -106,9 +96,9 @@ impl Template {
     }
 }
 
-/// Append a record's values to the columns of its fields; on the stack there is room for `N`.
+/// Append a record's values to the columns of its fields.
 #[inline(always)]
-pub fn append_record<const N: usize>(
+pub fn append_record(
     fields: &mut [Column],
     template: &mut Template,
     row: Ref<'_>,
@@ -116,13 +106,47 @@ pub fn append_record<const N: usize>(
     appending: &mut Appending,
 ) -> Taken {
     match row.dict() {
-        Some(dict) => append_dict::<N>(fields, template, dict, rep, appending),
-        None => append_object::<N>(fields, template, row, rep, appending),
+        Some(dict) => append_dict(fields, template, dict, rep, appending),
+        None => append_object(fields, template, row, rep, appending),
     }
 }
 
+#[inline(always)]
+fn append_dict(
+    fields: &mut [Column],
+    template: &mut Template,
+    dict: Dict<'_>,
+    rep: u8,
+    appending: &mut Appending,
+) -> Taken {
+    if dict.len() != fields.len() {
+        return Err(NotTaken); // a default may be missing
+    }
+    match dict.entries() {
+        Some(entries) => append_items(fields, template, entries.iter().copied(), rep, appending),
+        None => append_items(fields, template, dict.iter(), rep, appending),
+    }
+}
+
+#[inline(always)]
+fn append_items<'a>(
+    fields: &mut [Column],
+    template: &mut Template,
+    items: impl Iterator<Item = Item<'a>> + Clone,
+    rep: u8,
+    appending: &mut Appending,
+) -> Taken {
+    if !template.check(items.clone(), &mut appending.scratch) {
+        return Err(NotTaken);
+    }
+    for (place, item) in items.enumerate() {
+        fields[template.column(place)].append(item.value, rep, appending)?;
+    }
+    Ok(())
+}
+
 #[inline(never)]
-fn append_object<const N: usize>(
+fn append_object(
     fields: &mut [Column],
     template: &mut Template,
     row: Ref<'_>,
@@ -131,7 +155,7 @@ fn append_object<const N: usize>(
 ) -> Taken {
     let layout = template.layout(row).ok_or(NotTaken)?;
     match layout.look(row).ok_or(NotTaken)? {
-        Fields::Attributes(dict) => append_dict::<N>(fields, template, dict, rep, appending),
+        Fields::Attributes(dict) => append_dict(fields, template, dict, rep, appending),
         Fields::Slots(slots) => append_values(fields, || slots.iter(), rep, appending),
         Fields::Items(items) => append_values(fields, || items.iter(), rep, appending),
     }
@@ -147,51 +171,6 @@ fn append_values<'v, I: Iterator<Item = Option<Ref<'v>>>>(
     values().flatten().for_each(py::prefetch); // they lie all over the heap
     for (field, value) in fields.iter_mut().zip(values()) {
         field.append(value.ok_or(NotTaken)?, rep, appending)?;
-    }
-    Ok(())
-}
-
-#[inline(always)]
-fn append_dict<const N: usize>(
-    fields: &mut [Column],
-    template: &mut Template,
-    dict: Dict<'_>,
-    rep: u8,
-    appending: &mut Appending,
-) -> Taken {
-    if dict.len() != fields.len() {
-        return Err(NotTaken); // a default may be missing
-    }
-    if N < fields.len() {
-        return append_long_dict(fields, template, dict, rep, appending);
-    }
-    let mut values = ArrayVec::<_, N>::new();
-    let fits = template.check(dict, &mut appending.scratch, |value| {
-        py::prefetch(value); // they lie all over the heap
-        values.push(value);
-    });
-    if !fits {
-        return Err(NotTaken);
-    }
-    for (place, value) in values.into_iter().enumerate() {
-        fields[template.column(place)].append(value, rep, appending)?;
-    }
-    Ok(())
-}
-
-#[inline(never)]
-fn append_long_dict(
-    fields: &mut [Column],
-    template: &mut Template,
-    dict: Dict<'_>,
-    rep: u8,
-    appending: &mut Appending,
-) -> Taken {
-    if !template.check(dict, &mut appending.scratch, |_| ()) {
-        return Err(NotTaken);
-    }
-    for (place, (_, value)) in dict.iter().enumerate() {
-        fields[template.column(place)].append(value, rep, appending)?;
     }
     Ok(())
 }

@@ -53,6 +53,12 @@ pub fn append_value(
                 None => return false,
             }
         }
+        (Values::I32(out), Kind::Int { least, most }) => match value.int() {
+            Some(Int::Fits(number)) if (i64::from(*least)..=i64::from(*most)).contains(&number) => {
+                out.push(number as i32);
+            }
+            _ => return false,
+        },
         (Values::Bool(out), _) => match value.boolean() {
             Some(bit) => out.push(bit),
             None => return false,
@@ -70,12 +76,6 @@ fn append_rare(
     appending: &mut Appending,
 ) -> bool {
     match (values, kind) {
-        (Values::I32(out), Kind::Int { least, most }) => match value.int() {
-            Some(Int::Fits(number)) if (i64::from(*least)..=i64::from(*most)).contains(&number) => {
-                out.push(number as i32);
-            }
-            _ => return false,
-        },
         (Values::I32(out), Kind::UnsignedInt) => match value.int() {
             Some(Int::Fits(number)) if u32::try_from(number).is_ok() => out.push(number as i32),
             _ => return false,

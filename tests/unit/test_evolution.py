@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import KafkaError
-from tables import watch
+from tables import record_decoded_columns
 
 from columnar_kafka import Segment
 from columnar_kafka.columns.older_arrow import VERSION
@@ -145,7 +145,7 @@ def test_interleaved_versions_are_decoded_once_each(
     kafka: FakeKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = interleave(kafka, "all at once", turns=20)
-    decoded = watch(monkeypatch)
+    decoded = record_decoded_columns(monkeypatch)
     with consumer(kafka) as reader:
         assert len(reader.consume(len(rows), 10)) == len(rows)
     assert decoded == [None] * 40

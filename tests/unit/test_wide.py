@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from segments import segment
-from tables import begin, put
+from tables import assigned_consumer, put
 
 from columnar_kafka.columns.cast import check_field_names
 from columnar_kafka.consuming.arrow import projection
@@ -83,7 +83,7 @@ def opened(columns: int) -> Segment:
 def consumed(columns: int, **options: Any) -> Callable[[], Any]:
     kafka = FakeKafka()
     put(kafka, table(columns))
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     names = [Name(f"c{number}") for number in range(columns)]
     return lambda: consumer.consume_arrow(2, 0, names, **options)
 
@@ -91,7 +91,7 @@ def consumed(columns: int, **options: Any) -> Callable[[], Any]:
 def consumed_absent(columns: int) -> Callable[[], Any]:
     kafka = FakeKafka()
     put(kafka, table(1))
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     names = [Name(f"c{number}") for number in range(columns)]
     return lambda: consumer.consume_arrow(2, 0, names, promote=True)
 
@@ -144,6 +144,6 @@ def test_the_columns_of_a_filter_are_found_in_few_steps(columns, monkeypatch) ->
     monkeypatch.setattr(projection, "_binding_error", counted)
     kafka = FakeKafka()
     put(kafka, table(columns))
-    found = begin(kafka).consume_arrow(2, 0, ["c1"], filter=pc.field("c5") == 1)
+    found = assigned_consumer(kafka).consume_arrow(2, 0, ["c1"], filter=pc.field("c5") == 1)
     assert found.to_pydict() == {"c1": [1]}
     assert len(asked) <= 4 + 2 * math.log2(columns + 8)

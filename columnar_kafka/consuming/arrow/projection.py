@@ -80,6 +80,8 @@ class Projection:
     def plan(self, schema: pa.Schema) -> ReadPlan:
         """Return the plan for columns of this schema, whose `_kafka` has the location fields.
 
+        The schema has no metadata: with it, pyarrow up to 21 cannot hash it.
+
         Raises:
             SchemaError: the schema lacks a column that is asked for, or does not fit the filter.
         """
@@ -254,6 +256,9 @@ def _with_absent(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
 def _filter_columns(condition: pc.Expression, schema: pa.Schema) -> list[str]:
     """Return the columns that a filter names: those it cannot be evaluated without.
 
+    For a filter that names none it is a column that takes no decoding: a table without columns has
+    no rows, so Arrow would find none that match.
+
     Raises:
         SchemaError: it cannot be evaluated on all of them either.
     """
@@ -262,7 +267,7 @@ def _filter_columns(condition: pc.Expression, schema: pa.Schema) -> list[str]:
     used = _narrow(_available_names(schema), condition, list(schema))
     if _members(used):  # which cannot do without the column either
         used.remove(KAFKA_COLUMN)
-    return used
+    return used or [_MEMBER + "offset"]
 
 
 def _narrow(names: list[str], condition: pc.Expression, fields: Sequence[pa.Field]) -> list[str]:

@@ -80,7 +80,7 @@ def segment_rows(
         SchemaError: as `Projection.plan`; the text names the segment.
     """
     try:
-        plan = projection.plan(_with_location(segment.schema))
+        plan = projection.plan(_with_location(segment.schema.remove_metadata()))
         rows = segment.rows - start
         if plan.condition is None:
             rows = min(rows, most)
@@ -173,7 +173,7 @@ def plain_rows(
     fields = [pa.field("key", keys.type), *_PLAIN]
     kafka = pa.field(KAFKA_COLUMN, pa.struct(fields), nullable=False)
     try:
-        plan = projection.plan(values.schema.append(kafka))
+        plan = projection.plan(values.schema.remove_metadata().append(kafka))
         members = _plain_members(messages, keys.slice(0, good), plan.members)
         if is_table:
             same = pa.repeat(0, values.num_rows)

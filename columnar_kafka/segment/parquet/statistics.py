@@ -75,7 +75,7 @@ def bounds(footer: bytes, schema: pa.Schema, names: Collection[str]) -> dict[Col
 
     Only integers, dates, times, text and bytes have bounds, and only outside lists and maps.
     """
-    leaves = _all_leaves(schema)
+    leaves = _all_leaves(schema.remove_metadata())  # with it, pyarrow up to 21 cannot hash it
     wanted = {
         number: (path, order)
         for number, (path, order) in enumerate(leaves)

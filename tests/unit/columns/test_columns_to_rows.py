@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import datetime
+import sys
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -11,6 +13,10 @@ from hypothesis import strategies as st
 
 from columnar_kafka.columns.columns_to_rows import to_rows
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TEXT_TO_NUMBER = pa.map_(pa.string(), pa.int8())
 AWKWARD = [
     "", "a b", "a", "a0", "a1", "row", "rows", "Row", "append", "values", "found", "None", "True",
     "class", "__dict__", "__class__", "__doc__", "__debug__", "__weakref__", "mro", "ü", "ﬁ", "fi",
@@ -50,7 +56,68 @@ def test_maps_are_dicts_inside_of_maps_too() -> None:
     assert to_rows(pa.RecordBatch.from_arrays(arrays, schema=schema)) == rows
 
 
-@pytest.mark.parametrize("count", [1, 19, 30, 31])
+NESTED: dict[str, tuple[Callable[[pa.DataType], pa.DataType], Callable[[Any], Any]]] = {
+    "alone": (lambda kind: kind, lambda value: value),
+    "struct": (lambda kind: pa.struct([("a", kind)]), lambda value: {"a": value}),
+    "list": (pa.list_, lambda value: [value]),
+    "large list": (pa.large_list, lambda value: [value]),
+    "fixed-size list": (lambda kind: pa.list_(kind, 1), lambda value: [value]),
+    "map": (lambda kind: pa.map_(pa.string(), kind), lambda value: {"k": value}),
+    "key": (lambda kind: pa.map_(kind, pa.int8()), lambda value: {value: 1}),
+    "struct in lists": (
+        lambda kind: pa.list_(pa.struct([("a", pa.list_(kind))])),
+        lambda value: [{"a": [value]}],
+    ),
+}
+"""How a type is nested, and how a value of it."""
+FIRST = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+TIMES: list[tuple[pa.DataType, int, Any]] = [
+    *((pa.timestamp(unit, "UTC"), 0, FIRST) for unit in ("s", "ms", "us", "ns")),
+    (pa.timestamp("ns", "UTC"), 5000, FIRST.replace(microsecond=5)),
+    (pa.timestamp("ns", "UTC"), 5001, 5001),
+    (pa.timestamp("ns", "UTC"), -1, -1),
+    (pa.timestamp("ms", "UTC"), 1 << 50, 1 << 50),
+    (pa.timestamp("ns"), 5000, FIRST.replace(microsecond=5, tzinfo=None)),
+    (pa.timestamp("us"), 1 << 62, 1 << 62),
+    (pa.duration("ns"), 5000, datetime.timedelta(microseconds=5)),
+    (pa.time64("ns"), 5001, 5001),
+    (pa.date32(), 1, datetime.date(1970, 1, 2)),
+]
+
+
+@pytest.mark.parametrize("nesting", NESTED)
+@pytest.mark.parametrize(("kind", "tick", "expected"), TIMES, ids=lambda each: str(each)[:40])
+def test_a_time_is_the_same_object_at_every_depth(
+    nesting: str, kind: pa.DataType, tick: int, expected: Any
+) -> None:
+    """In UTC it has Python's `utc`, which is not pyarrow's."""
+    type_of, value_of = NESTED[nesting]
+    raw = pa.int32() if kind == pa.date32() else pa.int64()
+    ticks = pa.array([None, value_of(tick), None, value_of(tick)], type_of(raw))
+    column = ticks.cast(type_of(kind))
+    wanted = [None, value_of(expected), None, value_of(expected)]
+    for start in range(4):
+        found = [row["c"] for row in to_rows(pa.record_batch({"c": column.slice(start)}))]
+        assert found == wanted[start:]
+        assert repr(found) == repr(wanted[start:])  # which shows a time's zone
+
+
+def test_a_map_with_the_same_key_twice_is_refused_at_every_depth() -> None:
+    column = pa.array([[], [[("a", 1)], [("a", 1), ("a", 1)]]], pa.list_(TEXT_TO_NUMBER))
+    assert to_rows(pa.record_batch({"c": column.slice(0, 1)})) == [{"c": []}]
+    with pytest.raises(ValueError, match="a map has the same key twice"):
+        to_rows(pa.record_batch({"c": column}))
+
+
+@pytest.mark.parametrize("count", [1, 19, 29, 30, 31])
+def test_a_row_takes_no_more_memory_than_a_dict(count: int) -> None:
+    """And less where rows share their keys; CPython makes room for 30 until it has seen some."""
+    row = to_rows(batch([f"c{n}" for n in range(count)], 100))[-1]
+    usual = sys.getsizeof(dict(zip(row, range(count), strict=True)))
+    assert sys.getsizeof(row) < usual if count < 30 else sys.getsizeof(row) == usual
+
+
+@pytest.mark.parametrize("count", [1, 19, 29, 30])
 @given(data=st.data())
 def test_a_row_changes_as_any_dict_and_alone(count: int, data: st.DataObject) -> None:
     names = [f"c{n}" for n in range(count)]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import confluent_kafka
 import pytest
 from support import setting_error
 
-from columnar_kafka.config import DecodeLimits
+from columnar_kafka.config import DecodeLimits, c_integer
 from columnar_kafka.consuming.settings import ClientSettings, ConsumerConfig
+from columnar_kafka.errors import ConfigError
 
 
 def test_the_consumers_defaults_are_stock() -> None:
@@ -56,6 +58,25 @@ def test_librdkafka_stores_and_commits_no_offsets_if_segments_are_unwrapped() ->
     assert rest == {**off, "fetch.queue.backoff.ms": 1000}
 
 
-@pytest.mark.parametrize("value", [300_000, "300000", "0x493e0", 300_000.0, " 300000ms"])
+@pytest.mark.parametrize(
+    "value", [300_000, "300000", "0x493e0", "0X493E0", "01111740", 300_000.0, "\v+300000ms"]
+)
 def test_an_interval_is_read_as_librdkafka_reads_it(value: Any) -> None:
     assert ClientSettings.parse({"max.poll.interval.ms": value}).max_poll_interval == 300.0
+    parsed, _ = ConsumerConfig.parse({"auto.commit.interval.ms": value})
+    assert (parsed.auto_commit_interval, parsed.deferred_error) == (300.0, None)
+    confluent_kafka.Consumer({"group.id": "g", "auto.commit.interval.ms": value})  # takes it too
+
+
+@pytest.mark.parametrize("value", ["", "ms", "-1", "\u0665", True, None, "86400001"])
+def test_no_other_interval_is(value: Any) -> None:
+    with pytest.raises(ConfigError):
+        c_integer(0, 86_400_000)("auto.commit.interval.ms", value)
+
+
+@pytest.mark.parametrize(
+    ("value", "is_on"), [(True, True), ("T", True), ("f", False), ("0", False)]
+)
+def test_a_boolean_is_read_as_librdkafka_reads_it(value: Any, *, is_on: bool) -> None:
+    assert ClientSettings.parse({"enable.partition.eof": value}).partition_eof is is_on
+    confluent_kafka.Consumer({"group.id": "g", "enable.partition.eof": value})

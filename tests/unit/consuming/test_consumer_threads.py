@@ -110,7 +110,7 @@ def taken_by(consumer: Any, *ways: Callable[[Any], list[Any]]) -> Counter[Any]:
     ids=["poll", "consume", "consume_arrow", "all"],
 )
 def test_threads_that_take_from_one_consumer_share_its_records(kafka: FakeKafka, ways: Any) -> None:
-    consumer = tables.begin(kafka)
+    consumer = tables.assigned_consumer(kafka)
     assert taken_by(consumer, *ways) == EXPECTED
     assert consumer.commit(asynchronous=False)[0].offset == position.start(66)
     consumer.close()
@@ -148,7 +148,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 def test_a_thread_that_waits_for_ever_keeps_no_other_from_its_work() -> None:
     kafka = FakeKafka()
     kafka.create_topic("t", 1)
-    consumer = tables.begin(kafka, **{"enable.auto.offset.store": False})
+    consumer = tables.assigned_consumer(kafka, **{"enable.auto.offset.store": False})
     done: list[Any] = []
 
     def wait() -> None:
@@ -167,7 +167,7 @@ def test_a_thread_that_waits_for_ever_keeps_no_other_from_its_work() -> None:
 def test_several_threads_that_do_something_else_all_come_in_while_one_waits_for_ever() -> None:
     kafka = FakeKafka()
     kafka.create_topic("t", 1)
-    consumer = tables.begin(kafka)
+    consumer = tables.assigned_consumer(kafka)
     left = [3]
 
     def wait() -> None:
@@ -198,7 +198,7 @@ def test_a_thread_that_waits_for_its_turn_sleeps_and_has_one_wakeup_however_ofte
 def test_threads_that_wait_for_ever_learn_that_another_has_closed_the_consumer() -> None:
     kafka = FakeKafka()
     kafka.create_topic("t", 1)
-    consumer = tables.begin(kafka)
+    consumer = tables.assigned_consumer(kafka)
 
     def wait() -> None:
         with pytest.raises(RuntimeError, match="Consumer closed"):
@@ -215,7 +215,7 @@ class InPoll:
     """A consumer one thread of which is inside librdkafka's poll, with what that has fetched."""
 
     def __init__(self, kafka: FakeKafka) -> None:
-        self.consumer = tables.begin(kafka)
+        self.consumer = tables.assigned_consumer(kafka)
         self.found: list[Any] = []
         self._entered, self._go = threading.Event(), threading.Event()
         self._poll = self.consumer._broker.poll
@@ -295,7 +295,7 @@ class TakenInCommits:
 
 
 def test_nothing_is_handed_out_of_a_partition_while_a_close_commits_it(kafka: FakeKafka) -> None:
-    consumer = tables.begin(kafka)
+    consumer = tables.assigned_consumer(kafka)
     consumer.consume(2)
     taken = TakenInCommits(consumer)
     consumer.close()
@@ -313,7 +313,7 @@ LEAVES: dict[str, Callable[[Any], Any]] = {
 def test_nothing_is_handed_out_of_a_partition_between_its_commit_and_its_end(
     kafka: FakeKafka, name: str
 ) -> None:
-    consumer = tables.begin(kafka)
+    consumer = tables.assigned_consumer(kafka)
     consumer.consume(2)
     taken = TakenInCommits(consumer)
     LEAVES[name](consumer)
@@ -322,7 +322,7 @@ def test_nothing_is_handed_out_of_a_partition_between_its_commit_and_its_end(
 
 
 def test_what_an_assign_that_is_refused_was_to_end_goes_on(kafka: FakeKafka) -> None:
-    consumer = tables.begin(kafka)
+    consumer = tables.assigned_consumer(kafka)
     consumer.consume(2)
     with pytest.raises(TypeError):
         consumer.assign(["t"])
@@ -355,7 +355,7 @@ def test_threads_that_ask_for_different_columns_each_get_their_own(
     kafka: FakeKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last projection is kept, and another thread's may take its place in any call."""
-    consumer = tables.begin(kafka)
+    consumer = tables.assigned_consumer(kafka)
     consumer.consume_arrow(1, 1, ["n"])
     is_like = Projection.is_like
 

@@ -343,7 +343,7 @@ def test_wherever_it_is_interrupted_a_consumer_has_moved_or_not(name: str) -> No
     fake = three_segments()
 
     def moved(at: set[int]) -> int:
-        consumer = tables.begin(fake, **{"enable.auto.commit": False})
+        consumer = tables.assigned_consumer(fake, **{"enable.auto.commit": False})
         assert [each.value()["n"] for each in consumer.consume(4, 60)] == [0, 1, 2, 3]
         if name == "resume":
             consumer.pause([T0])
@@ -392,7 +392,7 @@ def test_wherever_a_consumers_call_is_interrupted_it_loses_nothing(name: str) ->
     fake = three_segments()
 
     def took(at: set[int]) -> int:
-        consumer = tables.begin(fake, **{"enable.auto.commit": False})
+        consumer = tables.assigned_consumer(fake, **{"enable.auto.commit": False})
         consumer._errors.append(ZeroDivisionError("of a callback"))
         interrupter = Interrupter(
             *MODULES,

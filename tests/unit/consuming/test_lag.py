@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
-from tables import CONFIG, begin, numbers, put
+from tables import CONFIG, assigned_consumer, numbers, put
 
 from columnar_kafka import ConfigError, Lag, position
 from columnar_kafka.aio import AIOConsumer
@@ -43,7 +43,7 @@ def take(consumer: Any, count: int) -> None:
 
 def test_of_plain_messages_it_is_as_many(kafka) -> None:
     plain(kafka, 499)
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     assert consumer.lag() == [Lag("t", 0, messages=499, records=499, is_exact=False)]
     take(consumer, 400)
     assert lag(consumer) == (99, 99, False)
@@ -51,18 +51,18 @@ def test_of_plain_messages_it_is_as_many(kafka) -> None:
 
 def test_at_the_end_it_is_nothing(kafka) -> None:
     put(kafka, numbers(0, 5))
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     take(consumer, 5)
     assert lag(consumer) == (0, 0, True)
 
 
 def test_an_empty_partition_has_none(kafka) -> None:
-    assert lag(begin(kafka)) == (0, 0, True)
+    assert lag(assigned_consumer(kafka)) == (0, 0, True)
 
 
 def test_inside_the_last_segment_it_is_exact(kafka) -> None:
     put(kafka, numbers(0, 5))
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     take(consumer, 2)
     assert lag(consumer) == (1, 3, True)
 
@@ -71,7 +71,7 @@ def test_what_was_fetched_is_counted_and_the_rest_is_estimated_by_it(kafka, monk
     monkeypatch.setattr(poller, "SERVE_EVERY", 0)
     for rows in (10, 20, 30, 40):
         put(kafka, numbers(0, rows))
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     take(consumer, 1)
     take(consumer, 1)  # which has fetched the second segment
     take(consumer, 1)  # and this the third
@@ -83,7 +83,7 @@ def test_what_was_fetched_is_counted_and_the_rest_is_estimated_by_it(kafka, monk
 def test_what_was_not_fetched_is_estimated_by_the_segments_before(kafka) -> None:
     for rows in (10, 20, 1, 1):
         put(kafka, numbers(0, rows))
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     take(consumer, 30)
     assert lag(consumer) == (2, 30, False)
 
@@ -94,7 +94,7 @@ def test_plain_messages_between_segments_count_in_the_estimate(kafka, monkeypatc
     plain(kafka, 8)
     put(kafka, numbers(0, 12))
     plain(kafka, 5)
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     take(consumer, 30)
     assert lag(consumer) == (5, 15, False)
 
@@ -115,7 +115,7 @@ def test_the_end_of_a_transaction_is_a_message_until_it_is_passed(kafka) -> None
     log = kafka.log("t", 0)
     assert log is not None
     log.mark()
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     take(consumer, 2)
     assert lag(consumer) == (2, 2 + 4, False)
     take(consumer, 2)
@@ -127,7 +127,7 @@ def test_a_segment_that_cannot_be_read_is_one_record(kafka, monkeypatch) -> None
     monkeypatch.setattr(poller, "SERVE_EVERY", 0)
     put(kafka, numbers(0, 2))
     kafka.append("t", 0, b"", headers=[("columnar.encoding", b"parquet")])
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     take(consumer, 1)
     take(consumer, 1)
     assert lag(consumer) == (1, 1, True)
@@ -135,7 +135,7 @@ def test_a_segment_that_cannot_be_read_is_one_record(kafka, monkeypatch) -> None
 
 def test_before_the_first_record_it_is_from_where_the_partition_was_assigned(kafka) -> None:
     plain(kafka, 9)
-    assert lag(begin(kafka, at=position.start(4))) == (5, 5, False)
+    assert lag(assigned_consumer(kafka, at=position.start(4))) == (5, 5, False)
     consumer = kafka.Consumer(CONFIG)
     consumer.assign([TopicPartition("t", 0, OFFSET_BEGINNING)])
     consumer.commit(offsets=[TopicPartition("t", 0, position.start(6))], asynchronous=False)
@@ -154,7 +154,7 @@ def test_before_the_first_record_it_is_from_where_its_group_left_off(kafka) -> N
 
 def test_after_a_seek_it_is_from_there(kafka) -> None:
     plain(kafka, 9)
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     take(consumer, 9)
     consumer.seek(TopicPartition("t", 0, position.start(7)))
     assert lag(consumer) == (2, 2, False)
@@ -162,7 +162,7 @@ def test_after_a_seek_it_is_from_there(kafka) -> None:
 
 def test_before_its_first_row_a_segment_has_all_its_records(kafka) -> None:
     put(kafka, numbers(0, 5))
-    consumer = begin(kafka, at=3)  # the rows begin at 2^20 - 5
+    consumer = assigned_consumer(kafka, at=3)  # the rows begin at 2^20 - 5
     assert lag(consumer) == (1, 1, False)
     consumer._feed.poller.serve(0)
     assert lag(consumer) == (1, 5, True)
@@ -179,7 +179,7 @@ def test_all_that_is_assigned_is_told_of(kafka) -> None:
 
 def test_an_unknown_partition_is_an_error(kafka) -> None:
     with pytest.raises(KafkaException, match="Unknown partition"):
-        begin(kafka).lag([TopicPartition("t", 7)])
+        assigned_consumer(kafka).lag([TopicPartition("t", 7)])
 
 
 def test_it_counts_records_and_needs_to_unwrap_them(kafka) -> None:
@@ -188,7 +188,7 @@ def test_it_counts_records_and_needs_to_unwrap_them(kafka) -> None:
 
 
 def test_a_closed_consumer_has_none(kafka) -> None:
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     consumer.close()
     with pytest.raises(RuntimeError, match="Consumer closed"):
         consumer.lag()

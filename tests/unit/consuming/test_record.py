@@ -19,12 +19,16 @@ from columnar_kafka import Message, position
 from columnar_kafka.consuming.record import RecordContext, records
 from columnar_kafka.message import plain_message
 from columnar_kafka.position import MAX_ROWS
+from columnar_kafka.producing import report as reports
 from columnar_kafka.producing.arguments import encode_headers, encode_key
-from columnar_kafka.producing.report import reports
+
+
+class Counted(Message):
+    """A message that can be told how many rows its segment has."""
 
 
 def record(offset: int, row: int, rows: int) -> Message:
-    message = Message(topic="t", partition=3, offset=position.pack(offset, row, rows))
+    message = Counted(topic="t", partition=3, offset=position.pack(offset, row, rows))
     message._rows = rows
     return message
 
@@ -89,7 +93,7 @@ def twins(draw: st.DrawFn) -> tuple[Any, Any]:
     [record] = records(context, at, [value], [key], [stamp[1]], [headers])
     parts: Any = (context.topic, context.partition, at, key, value, headers, None, stamp, -1,
                   -1 if epoch is None else epoch)  # fmt: skip
-    message = Message(*parts)
+    message = Counted(*parts)
     message._rows = rows
     for name in draw(st.lists(st.sampled_from(SETTERS), max_size=2)):
         by = draw(ERRORS if name == "set_error" else ANY)
@@ -245,7 +249,8 @@ class Rows:
 
 def report(index: int, *, offset: int | None = 7, **more: Any) -> Any:
     parts = {"topic": "t", "partition": 3, "count": 10, "error": None, "acknowledged": None}
-    return reports(Rows(), offset=offset, **(parts | more))(index)
+    context = reports.report_context(Rows(), offset=offset, **(parts | more))
+    return reports.report(context, index)
 
 
 def test_a_report_shows_its_own_record() -> None:

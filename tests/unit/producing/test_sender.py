@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import sys
 import threading
@@ -17,7 +18,7 @@ from support import CODES, Pipeline, Reported
 
 from columnar_kafka.columns.rows_to_columns import CHUNK_ROWS
 from columnar_kafka.position import pack
-from columnar_kafka.producing import sender
+from columnar_kafka.producing import segmenter, sender
 from columnar_kafka.producing.sender import Sender
 from columnar_kafka.segment.headers import parse_headers
 
@@ -383,6 +384,34 @@ def test_whatever_keeps_a_chunk_from_becoming_columns_every_record_is_reported_o
     pipeline.flush()
     assert sorted(tag for tag, _ in outcomes(pipeline)) == [*range(CHUNK_ROWS + 5)]
     assert nothing_is_left(pipeline)
+
+
+@pytest.mark.parametrize(
+    ("error", "logged"),
+    [
+        (pa.ArrowInvalid("offset overflow while concatenating arrays"), []),
+        (AttributeError("no concat_arrays"), [logging.ERROR]),
+    ],
+    ids=["too large", "a mistake"],
+)
+def test_chunks_that_cannot_be_joined_become_segments_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception, logged: Any
+) -> None:
+    """A mistake of ours is logged: small segments alone would hide it."""
+
+    def concat(_: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(segmenter.RecordBlock, "concat", concat)
+    pipeline = Pipeline(segment_rows=CHUNK_ROWS + 10)
+    numbers = range(CHUNK_ROWS + 2)
+    pipeline.numbers(*numbers)
+    pipeline.flush()
+    assert pipeline.segments() == [rows(*numbers[:CHUNK_ROWS]), rows(*numbers[CHUNK_ROWS:])]
+    assert outcomes(pipeline) == [(n, None) for n in numbers]
+    assert nothing_is_left(pipeline)
+    assert [each.levelno for each in caplog.records] == logged
+    assert all(each.exc_info[1] is error for each in caplog.records)
 
 
 def test_a_header_that_is_no_text_does_not_take_its_chunk_along() -> None:

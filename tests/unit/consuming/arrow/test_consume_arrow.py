@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from tables import CONFIG, after, begin, numbers, put, watch
+from tables import CONFIG, assigned_consumer, next_position, numbers, put, record_decoded_columns
 
 from columnar_kafka import ConfigError, RowError, SchemaError, SegmentError, position
 from columnar_kafka.consuming import fetch_buffer, kafka_message, poller
@@ -47,7 +47,7 @@ def kafka() -> FakeKafka:
 def test_rows_of_several_segments_are_one_table_in_order(kafka) -> None:
     for start in (0, 3, 6):
         put(kafka, numbers(start))
-    table = begin(kafka).consume_arrow(8, 0)
+    table = assigned_consumer(kafka).consume_arrow(8, 0)
     assert table["n"].to_pylist() == list(range(8))
     offsets = [position.pack(n // 3, n % 3, 3) for n in range(8)]
     places = table["_kafka"].to_pylist()
@@ -59,14 +59,14 @@ def test_rows_of_several_segments_are_one_table_in_order(kafka) -> None:
 def test_metadata_names_the_topic_and_the_schema(kafka) -> None:
     made = put(kafka, numbers(0))
     name = dict(made.headers)["columnar.schema"]
-    table = begin(kafka).consume_arrow(8, 0)
+    table = assigned_consumer(kafka).consume_arrow(8, 0)
     assert table.schema.metadata == {b"columnar.topic": b"t", b"columnar.schema": name}
 
 
 def test_it_goes_on_inside_a_segment_without_decoding_it_again(kafka, monkeypatch) -> None:
     put(kafka, numbers(0, 10))
-    reads = watch(monkeypatch)
-    consumer = begin(kafka)
+    reads = record_decoded_columns(monkeypatch)
+    consumer = assigned_consumer(kafka)
     found = [consumer.consume_arrow(4, 0)["n"].to_pylist() for _ in range(3)]
     assert (found, len(reads)) == ([[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]], 1)
     assert consumer.consume_arrow(4, 0) is None
@@ -83,7 +83,7 @@ def test_chunks_are_the_decoded_columns_themselves(kafka, monkeypatch) -> None:
         return table
 
     monkeypatch.setattr(decoder._InlineFile, "read", watched)
-    table = begin(kafka, at=position.pack(0, 10, 100)).consume_arrow(20, 0)
+    table = assigned_consumer(kafka, at=position.pack(0, 10, 100)).consume_arrow(20, 0)
     chunk = table["n"].chunk(0)
     assert [chunk.buffers()[1].address] == addresses
     assert chunk.to_pylist() == list(range(10, 30))
@@ -92,20 +92,20 @@ def test_chunks_are_the_decoded_columns_themselves(kafka, monkeypatch) -> None:
 def test_records_and_tables_take_turns(kafka) -> None:
     put(kafka, numbers(0, 6))
     put(kafka, numbers(6, 6))
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     found = [consumer.poll(0).value()["n"]]
     found += consumer.consume_arrow(3, 0)["n"].to_pylist()
     found += [each.value()["n"] for each in consumer.consume(4, 0)]
     found += consumer.consume_arrow(9, 0)["n"].to_pylist()
     assert found == list(range(12))
-    assert after(consumer) == position.start(2)
+    assert next_position(consumer) == position.start(2)
 
 
 def test_what_is_too_much_to_wait_while_it_is_paused_is_fetched_again(kafka, monkeypatch) -> None:
     put(kafka, numbers(0, 6))
     put(kafka, numbers(6, 6))
     monkeypatch.setattr(fetch_buffer, "MOST_BYTES", 1)
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     assert consumer.poll(0).value() == {"n": 0}
     consumer.pause([TopicPartition("t", 0)])
     consumer.resume([TopicPartition("t", 0)])
@@ -115,7 +115,7 @@ def test_what_is_too_much_to_wait_while_it_is_paused_is_fetched_again(kafka, mon
 
 def test_what_was_handed_out_is_what_is_committed(kafka) -> None:
     put(kafka, numbers(0, 6))
-    consumer = begin(kafka, **{"enable.auto.commit": False})
+    consumer = assigned_consumer(kafka, **{"enable.auto.commit": False})
     consumer.consume_arrow(2, 0)
     [place] = consumer.commit(asynchronous=False)
     assert place.offset == position.pack(0, 2, 6)
@@ -126,7 +126,7 @@ def test_two_topics_are_two_tables(kafka) -> None:
     kafka.create_topic("u")
     put(kafka, numbers(0))
     put(kafka, numbers(3), topic="u")
-    consumer = begin(kafka, "t", "u")
+    consumer = assigned_consumer(kafka, "t", "u")
     found = [consumer.consume_arrow(10, 0) for _ in range(2)]
     topics = [each.schema.metadata[b"columnar.topic"] for each in found]
     assert sorted(topics) == [b"t", b"u"]
@@ -136,7 +136,7 @@ def test_two_topics_are_two_tables(kafka) -> None:
 def test_rows_that_take_more_memory_than_is_allowed_are_several_tables(kafka) -> None:
     for start in range(3):
         put(kafka, pa.table({"s": [f"{start}" * 4000] * 10}))
-    consumer = begin(kafka, **{"columnar.max.decoded.bytes": 80_500})
+    consumer = assigned_consumer(kafka, **{"columnar.max.decoded.bytes": 80_500})
     assert [consumer.consume_arrow(100, 0).num_rows for _ in range(2)] == [20, 10]
 
 
@@ -152,7 +152,7 @@ def test_as_many_messages_again_are_fetched_each_time(kafka, monkeypatch) -> Non
         return fetch(self, count, *args, **kwargs)
 
     monkeypatch.setattr(poller.Poller, "fetch", watched)
-    assert begin(kafka).consume_arrow(700, 0).num_rows == 700
+    assert assigned_consumer(kafka).consume_arrow(700, 0).num_rows == 700
     assert asked == [1, 2, 4, 8, 16, 32, 64, 128, 200, 200, 45]
 
 
@@ -163,7 +163,7 @@ def test_a_buffer_that_is_full_for_a_table_does_not_stop_librdkafka(kafka, monke
     paused = []
     monkeypatch.setattr(MemoryConsumer, "pause", lambda _, keys: paused.append(keys))
     monkeypatch.setattr(fetch_buffer, "MOST_BYTES", 1)
-    assert begin(kafka).consume_arrow(9, 0)["n"].to_pylist() == [0, 1, 2]
+    assert assigned_consumer(kafka).consume_arrow(9, 0)["n"].to_pylist() == [0, 1, 2]
     assert paused == []
 
 
@@ -186,14 +186,14 @@ def test_while_the_group_cannot_be_asked_it_is_not_asked_all_the_time(kafka, mon
 def test_what_is_begun_in_the_middle_counts_for_what_is_left_of_it(kafka, timeout) -> None:
     for start in (0, 3, 6):
         put(kafka, numbers(start))
-    consumer = begin(kafka, at=position.pack(0, 2, 3))
+    consumer = assigned_consumer(kafka, at=position.pack(0, 2, 3))
     assert consumer.consume_arrow(6, timeout)["n"].to_pylist() == [2, 3, 4, 5, 6, 7]
 
 
 def test_where_one_record_was_counted_too_many_one_more_is_fetched(kafka) -> None:
     put(kafka, numbers(0, 6))
     put(kafka, numbers(6))
-    consumer = begin(kafka, at=position.pack(0, 1, 6))
+    consumer = assigned_consumer(kafka, at=position.pack(0, 1, 6))
     assert consumer.consume_arrow(6, -1)["n"].to_pylist() == [1, 2, 3, 4, 5, 6]
 
 
@@ -224,7 +224,7 @@ def test_the_group_is_not_asked_about_a_partition_without_messages(kafka, monkey
     kafka.create_topic("empty")
     asked = []
     monkeypatch.setattr(MemoryConsumer, "committed", lambda *args: asked.append(args) or [])
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     consumer.incremental_assign([TopicPartition("empty", 0)])
     assert consumer.consume_arrow(9, 0)["n"].to_pylist() == [0, 1, 2]
     assert asked == []
@@ -254,13 +254,13 @@ def test_waiting_ends_with_the_record_that_was_missing(kafka) -> None:
     """Without a timeout: this test would not end."""
     put(kafka, numbers(0))
     put(kafka, numbers(3))
-    assert begin(kafka).consume_arrow(6, -1).num_rows == 6
+    assert assigned_consumer(kafka).consume_arrow(6, -1).num_rows == 6
 
 
 def test_waiting_ends_with_what_cannot_go_with_the_rest(kafka) -> None:
     put(kafka, numbers(0))
     kafka.append("t", 0, b"plain")
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     assert consumer.consume_arrow(100, -1)["n"].to_pylist() == [0, 1, 2]
     assert consumer.consume_arrow(1, -1)["value"].to_pylist() == [b"plain"]
 
@@ -268,7 +268,7 @@ def test_waiting_ends_with_what_cannot_go_with_the_rest(kafka) -> None:
 @pytest.mark.parametrize("decode", ["inline", "isolated"])
 def test_only_the_columns_asked_for_are_decoded(kafka, decode) -> None:
     put(kafka, pa.table({"a": [1, 2], "b": ["x", "y"], "c": [0.5, 1.5]}))
-    consumer = begin(kafka, **{"columnar.decode": decode})
+    consumer = assigned_consumer(kafka, **{"columnar.decode": decode})
     table = consumer.consume_arrow(1, 0, ["c", "_kafka.offset", "a"])
     assert table.schema.names == ["c", "_kafka", "a"]
     [place] = table["_kafka"].to_pylist()
@@ -281,14 +281,14 @@ def test_only_the_columns_asked_for_are_decoded(kafka, decode) -> None:
 
 def test_nothing_else_is_decoded(kafka, monkeypatch) -> None:
     put(kafka, pa.table({"a": [1, 2], "b": ["x", "y"], "c": [0.5, 1.5]}))
-    asked = watch(monkeypatch)
-    begin(kafka).consume_arrow(1, 0, ["_kafka.row", "b"])
+    asked = record_decoded_columns(monkeypatch)
+    assigned_consumer(kafka).consume_arrow(1, 0, ["_kafka.row", "b"])
     assert asked == [["b", "_kafka.row"]]
 
 
 def test_a_column_that_is_not_there_is_an_error_that_takes_nothing(kafka) -> None:
     put(kafka, numbers(0))
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     with pytest.raises(SchemaError, match=r"segment at t\[0\]@0: no column 'x'; there are n"):
         consumer.consume_arrow(1, 0, ["n", "x"])
     assert consumer.consume_arrow(1, 0, ["n"])["n"].to_pylist() == [0]
@@ -301,7 +301,7 @@ def test_another_schema_is_another_table(kafka) -> None:
     put(kafka, numbers(0))
     put(kafka, pa.table({"n": [3], "s": ["x"]}))
     put(kafka, numbers(4))
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     found = [consumer.consume_arrow(10, 0) for _ in range(3)]
     assert [each["n"].to_pylist() for each in found] == [[0, 1, 2], [3], [4, 5, 6]]
 
@@ -309,7 +309,7 @@ def test_another_schema_is_another_table(kafka) -> None:
 def test_columns_of_one_schema_go_together_whatever_the_others_are(kafka) -> None:
     first = put(kafka, numbers(0))
     second = put(kafka, pa.table({"n": [3], "s": ["x"]}))
-    table = begin(kafka).consume_arrow(10, 0, ["n"])
+    table = assigned_consumer(kafka).consume_arrow(10, 0, ["n"])
     assert table["n"].to_pylist() == [0, 1, 2, 3]
     names = [dict(each.headers)["columnar.schema"] for each in (first, second)]
     assert table.schema.metadata[b"columnar.schema"] == b",".join(names)
@@ -319,7 +319,7 @@ def test_a_schema_that_grew_is_promoted_when_asked(kafka) -> None:
     put(kafka, pa.table({"n": pa.array([0], pa.int32()), "r": [{"x": 1}]}))
     put(kafka, pa.table({"s": ["a"], "n": [1 << 40], "r": [{"x": 2, "y": "b"}]}))
     put(kafka, pa.table({"n": pa.array([2], pa.int32()), "r": [{"x": 3}]}))
-    table = begin(kafka).consume_arrow(10, 0, ["n", "s", "r"], promote=True)
+    table = assigned_consumer(kafka).consume_arrow(10, 0, ["n", "s", "r"], promote=True)
     assert table.to_pylist() == [
         {"n": 0, "s": None, "r": {"x": 1, "y": None}},
         {"n": 1 << 40, "s": "a", "r": {"x": 2, "y": "b"}},
@@ -346,7 +346,7 @@ def test_rows_that_a_filter_chose_can_be_cast(kafka, kind, value) -> None:
     """Arrow puts nulls under null lists when it takes rows."""
     column = pa.array([None, value] * 10, kind)
     put(kafka, pa.table({"n": pa.array(range(20)), "c": column}))
-    table = begin(kafka).consume_arrow(20, 0, filter=pc.field("n") > 15)
+    table = assigned_consumer(kafka).consume_arrow(20, 0, filter=pc.field("n") > 15)
     assert table["c"].to_pylist() == [None, value, None, value]
     check_castable(table)
 
@@ -357,7 +357,7 @@ def test_rows_that_lack_a_column_can_be_cast(kafka, kind, value) -> None:
     put(kafka, pa.table({"n": [0]}))
     put(kafka, pa.table({"n": [1, 2], "c": column}))
     put(kafka, pa.table({"n": pa.array([3], pa.int64())}))
-    table = begin(kafka).consume_arrow(9, 0, promote=True)
+    table = assigned_consumer(kafka).consume_arrow(9, 0, promote=True)
     assert table["c"].to_pylist() == [None, None, value, None]
     check_castable(table)
 
@@ -368,7 +368,7 @@ def test_records_that_grew_by_a_nested_field_can_be_cast(kafka, kind, value) -> 
     put(kafka, pa.table({"s": pa.array([{"n": 1}, None], pa.struct([n]))}))
     rows = [{"n": 2, "c": value}, None]
     put(kafka, pa.table({"s": pa.array(rows, pa.struct([n, pa.field("c", kind)]))}))
-    table = begin(kafka).consume_arrow(9, 0, promote=True)
+    table = assigned_consumer(kafka).consume_arrow(9, 0, promote=True)
     assert table["s"].to_pylist() == [{"n": 1, "c": None}, None, *rows]
     check_castable(table)
 
@@ -383,7 +383,7 @@ def test_arrow_data_that_could_not_be_cast_can_be(kafka, kind, value, options) -
     tables[1] = tables[1].append_column("m", pa.array([1, 2]))
     for each in tables[: 1 + len(options)]:
         kafka.append("t", 0, payload(each))
-    table = begin(kafka).consume_arrow(4, 0, value=Ipc(), **options)
+    table = assigned_consumer(kafka).consume_arrow(4, 0, value=Ipc(), **options)
     assert table["c"].to_pylist()[:2] == [value, None]
     check_castable(table)
 
@@ -391,7 +391,7 @@ def test_arrow_data_that_could_not_be_cast_can_be(kafka, kind, value, options) -
 def test_what_is_no_growth_is_cut_even_then(kafka) -> None:
     put(kafka, numbers(0))
     put(kafka, pa.table({"n": ["text"]}))
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     tables = [consumer.consume_arrow(10, 0, ["n"], promote=True) for _ in range(2)]
     assert [each["n"].to_pylist() for each in tables] == [[0, 1, 2], ["text"]]
 
@@ -403,11 +403,11 @@ def test_a_bad_segment_is_raised_after_what_was_before_it_and_passed(kafka) -> N
     put(kafka, numbers(0))
     put(kafka, numbers(3), damage=True)
     put(kafka, numbers(6))
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     assert consumer.consume_arrow(9, 0)["n"].to_pylist() == [0, 1, 2]
     with pytest.raises(SegmentError, match=r"t\[0\]@1.*damaged"):
         consumer.consume_arrow(9, 0)
-    assert after(consumer) == position.start(2)
+    assert next_position(consumer) == position.start(2)
     assert consumer.consume_arrow(9, 0)["n"].to_pylist() == [6, 7, 8]
 
 
@@ -415,14 +415,14 @@ def test_a_bad_segment_is_raised_at_once_where_enough_records_are_behind_it(kafk
     """Without a timeout: a wait for more records would not end."""
     put(kafka, numbers(0), damage=True)
     put(kafka, numbers(3))
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     with pytest.raises(SegmentError, match=r"t\[0\]@0.*damaged"):
         consumer.consume_arrow(3, -1)
 
 
 def test_an_event_is_raised_after_what_was_before_it(kafka) -> None:
     put(kafka, numbers(0))
-    consumer = begin(kafka, **{"enable.partition.eof": True})
+    consumer = assigned_consumer(kafka, **{"enable.partition.eof": True})
     assert consumer.consume_arrow(9, -1).num_rows == 3
     with pytest.raises(KafkaException) as raised:
         consumer.consume_arrow(9, -1)
@@ -432,7 +432,7 @@ def test_an_event_is_raised_after_what_was_before_it(kafka) -> None:
 @pytest.mark.parametrize("take", ["consume_arrow", "poll_segment"])
 def test_the_text_of_an_end_names_its_position(kafka, take: str) -> None:
     put(kafka, numbers(0))
-    consumer = begin(kafka, **{"enable.partition.eof": True})
+    consumer = assigned_consumer(kafka, **{"enable.partition.eof": True})
     assert consumer.consume_arrow(9, -1).num_rows == 3
     call = {
         "consume_arrow": lambda: consumer.consume_arrow(9),
@@ -448,7 +448,7 @@ def test_the_text_of_an_end_names_its_position(kafka, take: str) -> None:
 def test_an_interrupted_call_has_taken_nothing(kafka, monkeypatch) -> None:
     put(kafka, numbers(0))
     put(kafka, numbers(3))
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     assert consumer.consume_arrow(1, 0).num_rows == 1
     read = decoder._InlineFile.read
     raising = iter([KeyboardInterrupt])
@@ -461,14 +461,14 @@ def test_an_interrupted_call_has_taken_nothing(kafka, monkeypatch) -> None:
     monkeypatch.setattr(decoder._InlineFile, "read", interrupted)
     with pytest.raises(KeyboardInterrupt):
         consumer.consume_arrow(5, 0)
-    assert after(consumer) == position.pack(0, 1, 3)
+    assert next_position(consumer) == position.pack(0, 1, 3)
     assert consumer.consume_arrow(5, 0)["n"].to_pylist() == [1, 2, 3, 4, 5]
 
 
 def test_what_a_callback_takes_away_while_it_waits_is_not_in_the_table(kafka, monkeypatch) -> None:
     monkeypatch.setattr(poller, "SERVE_EVERY", 0)
     put(kafka, numbers(0))
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     poll, polls = consumer.memory.poll, []
 
     def seeking(timeout: float) -> Any:
@@ -485,7 +485,7 @@ def test_what_a_callback_has_taken_meanwhile_does_not_come_again(kafka, monkeypa
     for n in range(6):
         kafka.append("t", 0, b"%d" % n)
     put(kafka, numbers(6))
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     poll, taken, calls = consumer.memory.poll, [], []
 
     def taking(timeout: float) -> Any:
@@ -561,7 +561,9 @@ def test_what_is_full_of_bytes_waits_for_no_more(kafka) -> None:
     """Without a timeout: this test would not end."""
     for start in range(3):
         put(kafka, pa.table({"s": [f"{start}" * 4000] * 10}))
-    consumer = begin(kafka, at=position.pack(0, 1, 10), **{"columnar.max.decoded.bytes": 80_500})
+    consumer = assigned_consumer(
+        kafka, at=position.pack(0, 1, 10), **{"columnar.max.decoded.bytes": 80_500}
+    )
     assert consumer.consume_arrow(30, -1, ["s"]).num_rows == 29
 
 
@@ -579,11 +581,11 @@ def test_what_is_full_of_bytes_waits_for_no_more(kafka) -> None:
 )
 def test_arguments_are_checked(kafka, args, error) -> None:
     with pytest.raises(error):
-        begin(kafka).consume_arrow(*args)
+        assigned_consumer(kafka).consume_arrow(*args)
 
 
 def test_options_are_checked(kafka) -> None:
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     with pytest.raises(TypeError, match="filter must be a pyarrow"):
         consumer.consume_arrow(1, 0, filter=[("n", ">", 1)])
     with pytest.raises(TypeError, match="value must be Avro, Json or Ipc"):
@@ -611,7 +613,7 @@ def little(n: int) -> bytes:
 def test_plain_messages_are_bytes_with_their_keys_times_and_headers(kafka) -> None:
     kafka.append("t", 0, b"a", key=b"k", headers=[("h", None), ("h", b"")], timestamp=7)
     kafka.append("t", 0, None, key=None, timestamp=8)
-    table = begin(kafka).consume_arrow(9, 0)
+    table = assigned_consumer(kafka).consume_arrow(9, 0)
     assert table["value"].to_pylist() == [b"a", None]
     kafka_column = table["_kafka"].combine_chunks()
     assert kafka_column.field("key").to_pylist() == [b"k", None]
@@ -626,7 +628,7 @@ def test_plain_messages_are_bytes_with_their_keys_times_and_headers(kafka) -> No
 def test_avro_values_and_keys_become_columns(kafka) -> None:
     for n in range(3):
         kafka.append("t", 0, little(n), key=b"\x02" * (n + 1) if n < 1 else None)
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     table = consumer.consume_arrow(9, 0, value=Avro(LITTLE), key=Avro('"long"'))
     assert table.drop_columns("_kafka").to_pylist() == [
         {"id": n, "text": f"x{n}"} for n in range(3)
@@ -639,7 +641,7 @@ def test_formats_go_by_topic(kafka) -> None:
     kafka.create_topic("u")
     kafka.append("t", 0, b'{"n": 1}')
     kafka.append("u", 0, b'{"n": 1}')
-    consumer = begin(kafka, "t", "u")
+    consumer = assigned_consumer(kafka, "t", "u")
     found = [consumer.consume_arrow(9, 0, value={"t": Json()}) for _ in range(2)]
     names = {each.schema.metadata[b"columnar.topic"]: each.schema.names[0] for each in found}
     assert names == {b"t": "n", b"u": "value"}
@@ -648,7 +650,7 @@ def test_formats_go_by_topic(kafka) -> None:
 def test_a_value_that_does_not_decode_harms_only_itself(kafka) -> None:
     for n in range(40):
         kafka.append("t", 0, b"?" if n in (0, 17, 18, 39) else b'{"n": %d}' % n)
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     found, bad = [], []
     while True:
         try:
@@ -667,13 +669,13 @@ def test_a_value_that_does_not_decode_harms_only_itself(kafka) -> None:
         )
         for n in (0, 17, 18, 39)
     ]
-    assert after(consumer) == position.start(40)
+    assert next_position(consumer) == position.start(40)
 
 
 def test_a_key_that_does_not_decode_says_so(kafka) -> None:
     kafka.append("t", 0, b"a", key=b"\x02\x02")
     with pytest.raises(RowError, match="its key cannot be decoded: is longer") as raised:
-        begin(kafka).consume_arrow(1, 0, key=Avro('"long"'))
+        assigned_consumer(kafka).consume_arrow(1, 0, key=Avro('"long"'))
     assert raised.value.kafka_error.code() == KafkaError._KEY_DESERIALIZATION
 
 
@@ -692,7 +694,7 @@ def test_a_topic_of_rubbish_costs_what_one_bad_message_costs(kafka) -> None:
     form = CountingJson()
     for _ in range(500):
         kafka.append("t", 0, b"?")
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     for _ in range(500):
         with pytest.raises(RowError):
             consumer.consume_arrow(500, 0, value=form)
@@ -706,7 +708,7 @@ def test_rubbish_in_between_costs_little_while_a_partition_is_not_begun(kafka) -
     for _ in range(100):
         for value in (b'{"n": 1}', b'{"n": 1}', b"?"):
             kafka.append("t", 0, value)
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     consumer.incremental_assign([TopicPartition("empty", 0)])
     good = bad = 0
     while good + bad < 300:
@@ -721,7 +723,7 @@ def test_rubbish_in_between_costs_little_while_a_partition_is_not_begun(kafka) -
 def test_inferred_columns_that_do_not_go_together_are_two_tables(kafka) -> None:
     kafka.append("t", 0, b'{"n": 1}')
     kafka.append("t", 0, b'{"n": "x"}')
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     found = [consumer.consume_arrow(9, 0, value=Json())["n"].to_pylist() for _ in range(2)]
     assert found == [[1], ["x"]]
 
@@ -729,7 +731,7 @@ def test_inferred_columns_that_do_not_go_together_are_two_tables(kafka) -> None:
 def test_a_tombstone_is_a_row_of_nulls(kafka) -> None:
     kafka.append("t", 0, little(1), key=b"a")
     kafka.append("t", 0, None, key=b"b")
-    table = begin(kafka).consume_arrow(9, 0, ["id", "text"], value=Avro(LITTLE))
+    table = assigned_consumer(kafka).consume_arrow(9, 0, ["id", "text"], value=Avro(LITTLE))
     assert table.to_pylist() == [{"id": 1, "text": "x1"}, {"id": None, "text": None}]
 
 
@@ -738,7 +740,7 @@ def test_an_arrow_payload_is_any_number_of_rows_at_one_position(kafka) -> None:
     kafka.append("t", 0, payload(numbers(4, 0)))
     kafka.append("t", 0, payload(numbers(4, 2)))
     kafka.append("t", 0, b"no arrow")
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     table = consumer.consume_arrow(5, 0, value=Ipc())
     assert table["n"].to_pylist() == [0, 1, 2, 3, 4, 5]
     kafka_column = table["_kafka"].combine_chunks()
@@ -753,7 +755,7 @@ def test_an_arrow_payload_is_any_number_of_rows_at_one_position(kafka) -> None:
 def test_members_that_plain_messages_lack_are_null_when_asked_for(kafka) -> None:
     put(kafka, pa.table({"value": [b"a"]}))
     kafka.append("t", 0, b"b", key=b"k")
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     columns = ["value", "_kafka.row", "_kafka.key"]
     with pytest.raises(SchemaError, match=r"t\[0\]@0: no column '_kafka.key'"):
         consumer.consume_arrow(9, 0, columns)
@@ -765,11 +767,13 @@ def test_members_that_plain_messages_lack_are_null_when_asked_for(kafka) -> None
     with pytest.raises(
         SchemaError, match=r"`_kafka` has no member 'x'; it has segment, row, key, timestamp, "
     ):
-        begin(kafka).consume_arrow(9, 0, ["_kafka.x"], promote=True)
+        assigned_consumer(kafka).consume_arrow(9, 0, ["_kafka.x"], promote=True)
 
 
 def test_plain_messages_and_segments_of_the_same_columns_go_together_when_asked(kafka) -> None:
     kafka.append("t", 0, little(1))
     put(kafka, pa.table({"id": [2], "text": ["x2"]}))
-    table = begin(kafka).consume_arrow(9, 0, ["id", "text"], value=Avro(LITTLE), promote=True)
+    table = assigned_consumer(kafka).consume_arrow(
+        9, 0, ["id", "text"], value=Avro(LITTLE), promote=True
+    )
     assert table["id"].to_pylist() == [1, 2]

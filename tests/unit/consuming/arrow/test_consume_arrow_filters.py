@@ -16,7 +16,7 @@ from hostile import BINARY, STRUCT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import examples
-from tables import after, begin, numbers, put, watch
+from tables import assigned_consumer, next_position, numbers, put, record_decoded_columns
 
 from columnar_kafka import SchemaError, SegmentError, position
 from columnar_kafka.consuming.arrow.projection import Projection
@@ -45,42 +45,60 @@ def kafka() -> FakeKafka:
 def test_a_filter_chooses_rows_and_positions_go_on(kafka) -> None:
     put(kafka, numbers(0, 10))
     put(kafka, numbers(10, 10))
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     odd = pc.equal(pc.bit_wise_and(pc.field("n"), 1), 1)
     assert consumer.consume_arrow(3, 0, filter=odd)["n"].to_pylist() == [1, 3, 5]
-    assert after(consumer) == position.pack(0, 6, 10)
+    assert next_position(consumer) == position.pack(0, 6, 10)
     assert consumer.poll(0).value() == {"n": 6}
     assert consumer.consume_arrow(100, 0, filter=odd)["n"].to_pylist() == list(range(7, 20, 2))
-    assert after(consumer) == position.start(2)
+    assert next_position(consumer) == position.start(2)
 
 
 def test_with_a_filter_it_waits_for_one_row_only(kafka) -> None:
     """Without a timeout: this test would not end."""
     put(kafka, numbers(0))
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     assert consumer.consume_arrow(100, -1, filter=pc.field("n") > 1)["n"].to_pylist() == [2]
 
 
 def test_a_filter_may_use_columns_that_are_not_asked_for(kafka) -> None:
     put(kafka, pa.table({"n": [1, 2, 3], "s": ["a", "b", "a"]}))
     condition = (pc.field("s") == "a") & (pc.field("_kafka", "row") > 0)
-    table = begin(kafka).consume_arrow(9, 0, ["n", "_kafka.offset"], filter=condition)
+    table = assigned_consumer(kafka).consume_arrow(9, 0, ["n", "_kafka.offset"], filter=condition)
     assert table.to_pylist() == [{"n": 3, "_kafka": {"offset": position.pack(0, 2, 3)}}]
 
 
 def test_a_filter_may_use_the_whole_kafka_column(kafka) -> None:
     put(kafka, numbers(0))
     condition = pc.field("_kafka").is_valid()
-    assert begin(kafka).consume_arrow(9, 0, ["n"], filter=condition).num_rows == 3
+    assert assigned_consumer(kafka).consume_arrow(9, 0, ["n"], filter=condition).num_rows == 3
 
 
 def test_a_filter_works_on_plain_messages(kafka) -> None:
     for n in range(10):
         kafka.append("t", 0, b'{"n": %d}' % n)
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     table = consumer.consume_arrow(100, 0, ["n"], filter=pc.field("n") > 7, value=Json())
     assert table["n"].to_pylist() == [8, 9]
-    assert after(consumer) == position.start(10)
+    assert next_position(consumer) == position.start(10)
+
+
+@pytest.mark.parametrize("columns", [None, ["n"]], ids=["all columns", "one column"])
+def test_a_filter_may_name_no_column(kafka, columns) -> None:
+    put(kafka, numbers(0))
+    kafka.append("t", 0, b'{"n": 3}')
+    consumer = assigned_consumer(kafka)
+    for expected in ([0, 1, 2], [3]):
+        table = consumer.consume_arrow(3, 0, columns, filter=pc.scalar(value=True), value=Json())
+        assert table["n"].to_pylist() == expected
+    assert next_position(consumer) == position.start(2)
+
+
+def test_a_filter_may_match_no_row_of_any_columns(kafka) -> None:
+    put(kafka, numbers(0))
+    consumer = assigned_consumer(kafka)
+    assert consumer.consume_arrow(3, 0, filter=pc.scalar(value=False)) is None
+    assert next_position(consumer) == position.start(1)
 
 
 # --- what is not decoded --------------------------------------------------------------------------
@@ -101,7 +119,7 @@ def test_of_a_segment_without_a_match_only_what_the_filter_uses_is_decoded(
     even = pa.table({"n": range(0, 20, 2), "s": ["x"] * 10})
     put(kafka, even)
     assert_none(kafka, condition)
-    asked = watch(monkeypatch)
+    asked = record_decoded_columns(monkeypatch)
     assert_none(kafka, condition)
     assert asked == decoded
 
@@ -118,25 +136,25 @@ def test_of_a_segment_without_a_match_only_what_the_filter_uses_is_decoded(
 )
 def test_of_a_segment_that_is_ruled_out_nothing_is_decoded(kafka, monkeypatch, condition) -> None:
     put(kafka, numbers(0, 10).append_column("s", pa.array(["x"] * 10)))
-    asked = watch(monkeypatch)
+    asked = record_decoded_columns(monkeypatch)
     assert_none(kafka, condition)
     assert asked == []
 
 
 def assert_none(kafka: FakeKafka, condition: pc.Expression) -> None:
     """No row of the only segment matches: it counts as looked at."""
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     assert consumer.consume_arrow(3, 0, filter=condition) is None
-    assert after(consumer) == position.start(1)
+    assert next_position(consumer) == position.start(1)
     assert consumer.commit(asynchronous=False)[0].offset == position.start(1)
 
 
 def test_only_the_segments_that_may_have_rows_are_decoded(kafka, monkeypatch) -> None:
     for start in range(0, 100, 10):
         put(kafka, numbers(start, 10))
-    asked = watch(monkeypatch)
+    asked = record_decoded_columns(monkeypatch)
     some = (pc.field("n") >= 35) & (pc.field("n") < 42)
-    reader = begin(kafka, **{"enable.partition.eof": True}).arrow_reader(
+    reader = assigned_consumer(kafka, **{"enable.partition.eof": True}).arrow_reader(
         ["n"], filter=some, until_end=True
     )
     assert reader.read_all()["n"].to_pylist() == list(range(35, 42))
@@ -145,8 +163,8 @@ def test_only_the_segments_that_may_have_rows_are_decoded(kafka, monkeypatch) ->
 
 def test_of_one_with_a_match_each_column_is_decoded_once(kafka, monkeypatch) -> None:
     put(kafka, numbers(0, 10).append_column("s", pa.array(["x"] * 10)))
-    asked = watch(monkeypatch)
-    consumer = begin(kafka)
+    asked = record_decoded_columns(monkeypatch)
+    consumer = assigned_consumer(kafka)
     for _ in range(3):
         consumer.consume_arrow(1, 0, ["n", "s", "_kafka"], filter=pc.field("n") > 5)
     members = ["_kafka.segment", "_kafka.row", "_kafka.timestamp"]
@@ -155,7 +173,7 @@ def test_of_one_with_a_match_each_column_is_decoded_once(kafka, monkeypatch) -> 
 
 def test_a_segment_without_a_match_is_checked_all_the_same(kafka) -> None:
     put(kafka, numbers(0, 10), damage=True)
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     with pytest.raises(SegmentError, match=r"t\[0\]@0"):
         consumer.consume_arrow(3, 0, filter=pc.field("n") > 100)
 
@@ -280,7 +298,7 @@ def test_headers_that_lie_are_believed_of_producers_that_are_trusted(kafka, deco
 
 def found(kafka: FakeKafka, decode: str, condition: pc.Expression) -> int:
     """How many rows are found."""
-    with begin(kafka, **{"columnar.decode": decode}) as consumer:
+    with assigned_consumer(kafka, **{"columnar.decode": decode}) as consumer:
         table = consumer.consume_arrow(99, 0, filter=condition)
     return 0 if table is None else int(table.num_rows)
 
@@ -300,7 +318,7 @@ def test_a_filter_on_a_column_that_came_later_is_null_before(kafka) -> None:
     put(kafka, numbers(0))
     put(kafka, pa.table({"n": [3, 4], "s": ["x", "y"]}))
     some = (pc.field("s") == "y") | pc.field("s").is_null()
-    table = begin(kafka).consume_arrow(9, 0, ["n", "s"], filter=some, promote=True)
+    table = assigned_consumer(kafka).consume_arrow(9, 0, ["n", "s"], filter=some, promote=True)
     assert table.to_pylist() == [
         *({"n": n, "s": None} for n in range(3)),
         {"n": 4, "s": "y"},
@@ -310,13 +328,13 @@ def test_a_filter_on_a_column_that_came_later_is_null_before(kafka) -> None:
 def test_the_type_of_a_filter_is_that_of_truth_even_where_nothing_is_decoded(kafka) -> None:
     put(kafka, pa.table({"n": pa.nulls(3, pa.int64())}))
     with pytest.raises(SchemaError, match="is int64, and must be true or false"):
-        begin(kafka).consume_arrow(1, 0, filter=pc.field("n") + 1)
+        assigned_consumer(kafka).consume_arrow(1, 0, filter=pc.field("n") + 1)
 
 
 def test_a_filter_may_fail_on_bytes_that_are_no_text(kafka) -> None:
     put(kafka, pa.table({"b": [b"\0"]}))
     put(kafka, pa.table({"b": [b"\xff"]}))
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     for offset in range(2):
         consumer.seek(TopicPartition("t", 0, position.start(offset)))
         with pytest.raises(SchemaError, match=rf"t\[0\]@{offset}: the filter .* fails"):
@@ -327,7 +345,7 @@ def test_a_filter_on_a_column_that_grew_is_that_of_each_type(kafka) -> None:
     put(kafka, pa.table({"n": pa.array([1, 2], pa.int32())}))
     put(kafka, pa.table({"n": pa.array([1 << 40, 2], pa.int64())}))
     large = pc.field("n") >= pa.scalar(2, pa.int64())
-    table = begin(kafka).consume_arrow(9, 0, ["n"], filter=large, promote=True)
+    table = assigned_consumer(kafka).consume_arrow(9, 0, ["n"], filter=large, promote=True)
     assert table["n"].to_pylist() == [2, 1 << 40, 2]
 
 
@@ -335,7 +353,7 @@ def test_a_filter_that_does_not_fit_a_plain_message_says_where(kafka) -> None:
     kafka.append("t", 0, b'{"n": 0}')
     condition = pc.scalar(1) / pc.field("n") == 1
     with pytest.raises(SchemaError, match=r"plain message at t\[0\]@0: .*divide by zero"):
-        begin(kafka).consume_arrow(1, 0, filter=condition, value=Json())
+        assigned_consumer(kafka).consume_arrow(1, 0, filter=condition, value=Json())
 
 
 @pytest.mark.parametrize(
@@ -349,7 +367,7 @@ def test_a_filter_that_does_not_fit_a_plain_message_says_where(kafka) -> None:
 )
 def test_a_filter_that_does_not_fit_is_an_error_that_takes_nothing(kafka, condition, says) -> None:
     put(kafka, numbers(0))
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     with pytest.raises(SchemaError, match=says):
         consumer.consume_arrow(1, 0, filter=condition)
     assert consumer.poll(0).value() == {"n": 0}

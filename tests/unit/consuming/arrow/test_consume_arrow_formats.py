@@ -287,6 +287,12 @@ def test_arrow_streams_and_files_are_tables(kind) -> None:
     assert Ipc().read(ipc(table, kind), LIMITS).equals(table)
 
 
+def test_arrow_data_may_have_metadata_of_its_schema() -> None:
+    table = pa.table({"n": [1]}).replace_schema_metadata({"pandas": "{}"})
+    read = Ipc().read(ipc(table, pa.ipc.new_stream), LIMITS)
+    assert (read.to_pylist(), read.schema.metadata) == ([{"n": 1}], {b"pandas": b"{}"})
+
+
 def test_arrow_streams_of_polars_are_tables() -> None:
     sink = io.BytesIO()
     polars.DataFrame({"n": [1, None], "s": ["x", "y"]}).write_ipc_stream(sink)

@@ -10,7 +10,7 @@ import polars
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from tables import CONFIG, after, begin, put
+from tables import CONFIG, assigned_consumer, next_position, put
 
 from columnar_kafka import ConfigError, SchemaError, SegmentError, position
 from columnar_kafka.plain import Ipc, Json
@@ -31,12 +31,12 @@ def numbers(*found: int) -> pa.Table:
 def test_each_segment_is_a_batch_and_counts_when_it_is_asked_for(kafka) -> None:
     put(kafka, numbers(0, 1, 2))
     put(kafka, numbers(3))
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     reader = consumer.arrow_reader(["n"], timeout=0)
-    assert after(consumer) == -1001
+    assert next_position(consumer) == -1001
     assert reader.schema == pa.schema([("n", pa.int64())])
     assert reader.read_next_batch()["n"].to_pylist() == [0, 1, 2]
-    assert after(consumer) == position.start(1)
+    assert next_position(consumer) == position.start(1)
     assert reader.read_next_batch()["n"].to_pylist() == [3]
     with pytest.raises(StopIteration):
         reader.read_next_batch()
@@ -44,7 +44,7 @@ def test_each_segment_is_a_batch_and_counts_when_it_is_asked_for(kafka) -> None:
 
 def test_a_segment_larger_than_a_batch_is_several(kafka) -> None:
     put(kafka, numbers(*range(5)))
-    reader = begin(kafka).arrow_reader(["n"], timeout=0, num_records=2)
+    reader = assigned_consumer(kafka).arrow_reader(["n"], timeout=0, num_records=2)
     assert [each.num_rows for each in reader] == [2, 2, 1]
 
 
@@ -72,21 +72,21 @@ def test_of_several_batches_none_comes_again_when_another_partition_is_paused_be
 def test_polars_reads_it(kafka) -> None:
     for n in range(3):
         put(kafka, pa.table({"n": [n], "s": ["x"]}))
-    frame = polars.from_arrow(begin(kafka).arrow_reader(["s", "n"], timeout=0))
+    frame = polars.from_arrow(assigned_consumer(kafka).arrow_reader(["s", "n"], timeout=0))
     assert frame.to_dict(as_series=False) == {"s": ["x"] * 3, "n": [0, 1, 2]}
 
 
 def test_duckdb_reads_it(kafka) -> None:
     for n in range(3):
         put(kafka, pa.table({"n": [n], "s": ["x"]}))
-    reader = begin(kafka).arrow_reader(["s", "n"], timeout=0)
+    reader = assigned_consumer(kafka).arrow_reader(["s", "n"], timeout=0)
     assert duckdb.sql("select s, sum(n) from reader group by s").fetchall() == [("x", 3)]
     assert reader.read_all().num_rows == 0
 
 
 def test_it_works_in_the_thread_that_reads(kafka) -> None:
     put(kafka, numbers(0))
-    reader = begin(kafka).arrow_reader(["n"], timeout=0)
+    reader = assigned_consumer(kafka).arrow_reader(["n"], timeout=0)
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.append(reader.read_all()["n"].to_pylist()))
     thread.start()
@@ -109,7 +109,7 @@ def test_it_ends_where_every_partition_does(kafka) -> None:
 def test_what_came_after_an_end_was_told_is_read_by_the_next(
     kafka, schema: pa.Schema | None, polls: bool
 ) -> None:
-    consumer = begin(kafka, **{"enable.partition.eof": True})
+    consumer = assigned_consumer(kafka, **{"enable.partition.eof": True})
     for n in range(3):
         put(kafka, numbers(n))
         reader = consumer.arrow_reader(["n"], schema=schema, until_end=True)
@@ -122,7 +122,7 @@ def test_an_end_that_was_fetched_before_is_not_the_end(kafka) -> None:
     """It is behind plain messages, which are fetched together, and there are more by now."""
     for n in range(3):
         kafka.append("t", 0, b"%d" % n)
-    consumer = begin(kafka, **{"enable.partition.eof": True})
+    consumer = assigned_consumer(kafka, **{"enable.partition.eof": True})
     assert consumer.poll(0).value() == b"0"
     kafka.append("t", 0, b"3")
     table = consumer.arrow_reader(until_end=True).read_all()
@@ -131,7 +131,7 @@ def test_an_end_that_was_fetched_before_is_not_the_end(kafka) -> None:
 
 def test_ends_that_poll_was_told_count(kafka) -> None:
     put(kafka, numbers(0))
-    consumer = begin(kafka, **{"enable.partition.eof": True})
+    consumer = assigned_consumer(kafka, **{"enable.partition.eof": True})
     assert consumer.poll(0).error() is None
     assert consumer.poll(0).error().code() == KafkaError._PARTITION_EOF
     schema = pa.schema([("n", pa.int64())])
@@ -140,7 +140,7 @@ def test_ends_that_poll_was_told_count(kafka) -> None:
 
 def test_a_sought_partition_is_not_at_its_end(kafka) -> None:
     put(kafka, numbers(0))
-    consumer = begin(kafka, **{"enable.partition.eof": True})
+    consumer = assigned_consumer(kafka, **{"enable.partition.eof": True})
     assert [consumer.poll(0).error() is None for _ in range(2)] == [True, False]
     consumer.seek(TopicPartition("t", 0, 0))
     assert consumer.arrow_reader(["n"], until_end=True).read_all().num_rows == 1
@@ -153,7 +153,7 @@ def test_no_query_counts_a_part_of_what_has_grown(kafka, promote: bool) -> None:
     text = r"segment at t\[0\]@1 \(position 2097151\) .*: s is missing in the stream and string"
 
     def reader() -> pa.RecordBatchReader:
-        consumer = begin(kafka, **{"enable.partition.eof": True})
+        consumer = assigned_consumer(kafka, **{"enable.partition.eof": True})
         return consumer.arrow_reader(promote=promote, until_end=True)
 
     with duckdb.connect() as connection, pytest.raises(duckdb.Error, match=text):
@@ -166,7 +166,7 @@ def test_a_plain_message_among_segments_is_told(kafka) -> None:
     put(kafka, numbers(0))
     kafka.append("t", 0, b"plain")
     put(kafka, numbers(2))
-    reader = begin(kafka).arrow_reader(timeout=0)
+    reader = assigned_consumer(kafka).arrow_reader(timeout=0)
     assert reader.read_next_batch()["n"].to_pylist() == [0]
     text = r"plain message at t\[0\]@1 \(position 2097151\) .*: n is int64 in the stream and mis"
     with pytest.raises(SchemaError, match=text):
@@ -176,7 +176,7 @@ def test_a_plain_message_among_segments_is_told(kafka) -> None:
 def test_another_topics_schema_is_told(kafka) -> None:
     kafka.create_topic("u")
     put(kafka, numbers(0))
-    consumer = begin(kafka, "t", "u")
+    consumer = assigned_consumer(kafka, "t", "u")
     reader = consumer.arrow_reader(["n"], timeout=0)
     assert reader.read_next_batch()["n"].to_pylist() == [0]
     put(kafka, pa.table({"n": ["one"]}), topic="u")
@@ -187,7 +187,7 @@ def test_another_topics_schema_is_told(kafka) -> None:
 def test_columns_in_another_order_are_told(kafka) -> None:
     put(kafka, pa.table({"n": [0], "s": ["x"]}))
     put(kafka, pa.table({"s": ["y"], "n": [1]}))
-    reader = begin(kafka).arrow_reader(timeout=0)
+    reader = assigned_consumer(kafka).arrow_reader(timeout=0)
     assert reader.read_next_batch()["n"].to_pylist() == [0]
     with pytest.raises(SchemaError, match="its columns are in another order"):
         reader.read_next_batch()
@@ -196,7 +196,7 @@ def test_columns_in_another_order_are_told(kafka) -> None:
 def test_of_many_columns_that_differ_some_are_named(kafka) -> None:
     put(kafka, numbers(0))
     put(kafka, pa.table({f"c{n:02}": [n] for n in range(30)}))
-    reader = begin(kafka).arrow_reader(timeout=0)
+    reader = assigned_consumer(kafka).arrow_reader(timeout=0)
     assert reader.read_next_batch()["n"].to_pylist() == [0]
     with pytest.raises(SchemaError, match=r"; c08 is missing .* here; and 21 more differ\. "):
         reader.read_next_batch()
@@ -205,7 +205,7 @@ def test_of_many_columns_that_differ_some_are_named(kafka) -> None:
 def test_after_another_schema_was_raised_another_reader_begins_there(kafka) -> None:
     put(kafka, numbers(0))
     put(kafka, pa.table({"n": [1], "s": ["x"]}))
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     reader = consumer.arrow_reader(timeout=0)
     assert reader.read_next_batch()["n"].to_pylist() == [0]
     with pytest.raises(SchemaError):
@@ -218,7 +218,7 @@ def test_it_ends_before_another_schema_where_that_is_asked_for_and_tells_why(kaf
     put(kafka, numbers(0))
     put(kafka, pa.table({"n": [1], "s": ["x"]}))
     kafka.append("t", 0, b"plain")
-    consumer = begin(kafka, **{"enable.partition.eof": True})
+    consumer = assigned_consumer(kafka, **{"enable.partition.eof": True})
     told: list[SchemaError] = []
     found = []
     while len(found) == len(told):
@@ -236,14 +236,16 @@ def test_what_its_schema_grew_from_is_promoted(kafka) -> None:
     put(kafka, pa.table({"n": pa.array([0], pa.int32())}))
     put(kafka, pa.table({"n": [1], "s": ["x"]}))
     schema = pa.schema([("n", pa.int64()), ("s", pa.string())])
-    reader = begin(kafka).arrow_reader(["n", "s"], schema=schema, promote=True, timeout=0)
+    reader = assigned_consumer(kafka).arrow_reader(
+        ["n", "s"], schema=schema, promote=True, timeout=0
+    )
     assert reader.read_all().to_pylist() == [{"n": 0, "s": None}, {"n": 1, "s": "x"}]
 
 
 def test_a_schema_that_the_first_record_does_not_fit_is_an_error(kafka) -> None:
     """Empty streams would follow one another for ever."""
     put(kafka, numbers(0))
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     schema = pa.schema([("n", pa.int64())])
     reader = consumer.arrow_reader(schema=schema, timeout=0, on_schema_change=print)
     with pytest.raises(SchemaError, match=r": _kafka is missing in the stream and struct<"):
@@ -254,7 +256,7 @@ def test_a_schema_that_the_first_record_does_not_fit_is_an_error(kafka) -> None:
 def test_it_ends_when_the_consumer_is_closed(kafka) -> None:
     put(kafka, numbers(0))
     put(kafka, numbers(1))
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     reader = consumer.arrow_reader(["n"])
     assert reader.read_next_batch().num_rows == 1
     consumer.close()
@@ -265,7 +267,7 @@ def test_it_ends_when_the_consumer_is_closed(kafka) -> None:
 def test_closed_before_the_end_it_was_to_reach_it_says_so(kafka) -> None:
     put(kafka, numbers(0))
     put(kafka, numbers(1))
-    consumer = begin(kafka, **{"enable.partition.eof": True})
+    consumer = assigned_consumer(kafka, **{"enable.partition.eof": True})
     reader = consumer.arrow_reader(["n"], until_end=True)
     assert reader.read_next_batch().num_rows == 1
     consumer.close()
@@ -294,7 +296,7 @@ def test_a_bad_segment_ends_it_and_another_goes_on_after_it(kafka) -> None:
     put(kafka, numbers(0))
     put(kafka, numbers(1), damage=True)
     put(kafka, numbers(2))
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     reader = consumer.arrow_reader(["n"], timeout=0)
     assert reader.read_next_batch()["n"].to_pylist() == [0]
     with pytest.raises(SegmentError, match=r"t\[0\]@1"):
@@ -308,7 +310,7 @@ def test_what_is_bad_can_be_told_instead(kafka) -> None:
     kafka.append("t", 0, b"?")
     kafka.append("t", 0, b'{"n": 2}')
     told: list[str] = []
-    reader = begin(kafka).arrow_reader(
+    reader = assigned_consumer(kafka).arrow_reader(
         ["n"], value=Json(), timeout=0, on_error=lambda error: told.append(type(error).__name__)
     )
     assert reader.read_all()["n"].to_pylist() == [1, 2]
@@ -317,7 +319,7 @@ def test_what_is_bad_can_be_told_instead(kafka) -> None:
 
 def test_what_was_asked_for_wrongly_is_raised_all_the_same(kafka) -> None:
     put(kafka, numbers(0))
-    consumer = begin(kafka)
+    consumer = assigned_consumer(kafka)
     with pytest.raises(KafkaException, match="no column 'x'"):
         consumer.arrow_reader(["x"], timeout=0, on_error=print)
     assert consumer.poll(0).value() == {"n": 0}
@@ -325,14 +327,14 @@ def test_what_was_asked_for_wrongly_is_raised_all_the_same(kafka) -> None:
 
 def test_without_a_record_there_is_no_schema_to_take(kafka) -> None:
     with pytest.raises(KafkaException) as raised:
-        begin(kafka).arrow_reader(timeout=0)
+        assigned_consumer(kafka).arrow_reader(timeout=0)
     assert raised.value.args[0].code() == KafkaError._TIMED_OUT
 
 
 def test_without_a_record_up_to_the_end_there_is_none_either(kafka) -> None:
     """It does not wait for one."""
     put(kafka, numbers(0))
-    consumer = begin(kafka, **{"enable.partition.eof": True})
+    consumer = assigned_consumer(kafka, **{"enable.partition.eof": True})
     assert consumer.arrow_reader(["n"], until_end=True).read_all().num_rows == 1
     with pytest.raises(KafkaException, match="no record to take the schema from") as raised:
         consumer.arrow_reader(["n"], until_end=True)
@@ -343,4 +345,4 @@ def test_without_a_record_up_to_the_end_there_is_none_either(kafka) -> None:
 
 def test_ends_need_to_be_told(kafka) -> None:
     with pytest.raises(ConfigError, match=r"needs enable\.partition\.eof=true"):
-        begin(kafka).arrow_reader(until_end=True)
+        assigned_consumer(kafka).arrow_reader(until_end=True)

@@ -139,7 +139,8 @@ TINY = pa.scalar(2000, pa.timestamp("ms"))
         (F("_kafka", "offset") > (6 << 20) - 1, OUT),
         (F("_kafka", "offset") == (6 << 20) - 1, KEPT),
         ((F("_kafka", "partition") == 4) & (F("n") == 3), OUT),
-        (pc.scalar(False), KEPT),
+        (pc.scalar(False), OUT),
+        (pc.scalar(True), KEPT),
     ],
     ids=str,
 )

@@ -1,0 +1,178 @@
+//! Delivery reports: the callbacks of a block's records, called one after the other.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use pyo3::PyTraverseError;
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
+use pyo3::gc::PyVisit;
+use pyo3::prelude::*;
+
+use crate::batch::Block;
+use crate::layout::slot_offset;
+use crate::py::{Owned, Ref};
+
+/// How many records are reported between two looks for a signal.
+const SIGNAL_ROWS: usize = 1024;
+
+/// What is raised in place of the next report, once it is set: in a forked child.
+#[pyclass(module = "columnar_kafka.native._core")]
+pub struct Abandoned {
+    #[pyo3(get, set)]
+    error: Option<Py<PyAny>>,
+}
+
+#[pymethods]
+impl Abandoned {
+    #[new]
+    fn new() -> Self {
+        Self { error: None }
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.error.as_ref().map_or(Ok(()), |error| visit.call(error))
+    }
+
+    fn __clear__(&mut self) {
+        self.error = None;
+    }
+}
+
+/// The reports of one block. One thread at a time runs them.
+#[pyclass(frozen, module = "columnar_kafka.native._core")]
+pub struct Reports {
+    block: Py<Block>,
+    /// The class of the messages, and its slots for the context and for the record's index.
+    class: Py<PyAny>,
+    context_at: isize,
+    index_at: isize,
+    context: Py<PyAny>,
+    error: Py<PyAny>,
+    reported: AtomicUsize,
+}
+
+#[pymethods]
+impl Reports {
+    /// Report each record of `block` with `error` and a message of `class`, whose slots `_context` and
+    /// `_index` are set to `context` and the record's index.
+    #[new]
+    fn new(
+        block: Py<Block>,
+        class: &Bound<'_, PyAny>,
+        context: Py<PyAny>,
+        error: Py<PyAny>,
+    ) -> PyResult<Self> {
+        let context_at = slot_offset(class, "_context")?;
+        let index_at = slot_offset(class, "_index")?;
+        let class = class.clone().unbind();
+        let reported = AtomicUsize::new(0);
+        Ok(Self { block, class, context_at, index_at, context, error, reported })
+    }
+
+    /// How many records are reported: also while their callbacks run.
+    #[getter]
+    fn reported(&self) -> usize {
+        self.reported.load(Ordering::Relaxed)
+    }
+
+    #[setter]
+    fn set_reported(&self, count: usize) {
+        self.reported.store(count, Ordering::Relaxed);
+    }
+
+    /// Call the callbacks of all records that are not reported yet.
+    ///
+    /// A callback's exception ends it, and so does `abandoned`: the rest is for the next call.
+    fn run(&self, py: Python<'_>, abandoned: &Bound<'_, Abandoned>) -> PyResult<()> {
+        let block = self.block.get();
+        let mut kept: Option<Owned> = None;
+        for index in self.reported()..block.rows.len() {
+            let Some(callback) = block.callback_of(index) else {
+                self.set_reported(index + 1);
+                continue;
+            };
+            if index % SIGNAL_ROWS == 0 {
+                py.check_signals()?;
+            }
+            // A message that nobody has kept becomes the next one.
+            let message = match kept.take().filter(|message| !message.borrow().is_shared()) {
+                Some(message) => message,
+                None => self.message(py)?,
+            };
+            self.fill(py, &message, index)?;
+            if let Some(error) = &abandoned.borrow().error {
+                return Err(PyErr::from_value(error.bind(py).clone()));
+            }
+            self.set_reported(index + 1); // right before the call: once, and not never
+            call(py, callback, Ref::of(self.error.bind(py)), message.borrow())?;
+            kept = Some(message);
+        }
+        Ok(())
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.block)?;
+        visit.call(&self.class)?;
+        visit.call(&self.context)?;
+        visit.call(&self.error)
+    }
+}
+
+impl Reports {
+    /// Return a new message with empty slots.
+    fn message(&self, py: Python<'_>) -> PyResult<Owned> {
+        let class = self.class.as_ptr().cast::<ffi::PyTypeObject>();
+        // SAFETY: a class that has slots has an allocator, which returns a new object, or null with
+        // an exception.
+        unsafe {
+            let Some(allocate) = (*class).tp_alloc else {
+                return Err(PyTypeError::new_err("the class has no objects"));
+            };
+            Owned::steal(allocate(class, 0)).ok_or_else(|| PyErr::fetch(py))
+        }
+    }
+
+    fn fill(&self, py: Python<'_>, message: &Owned, index: usize) -> PyResult<()> {
+        // SAFETY: a new reference, or null with an exception; both slots are the class's own.
+        unsafe {
+            let index = ffi::PyLong_FromSize_t(index);
+            if index.is_null() {
+                return Err(PyErr::fetch(py));
+            }
+            set_slot(message, self.index_at, index);
+            set_slot(message, self.context_at, self.context.clone_ref(py).into_ptr());
+        }
+        Ok(())
+    }
+}
+
+/// Set a slot to a reference, which is given away.
+///
+/// # Safety
+/// The object has a slot there: a reference, or null. The GIL is held.
+unsafe fn set_slot(object: &Owned, offset: isize, value: *mut ffi::PyObject) {
+    // SAFETY: by the contract.
+    unsafe {
+        let place = object.as_ptr().cast::<u8>().offset(offset).cast::<*mut ffi::PyObject>();
+        ffi::Py_XDECREF(place.replace(value));
+    }
+}
+
+/// Call a callback with an error and a message.
+fn call(py: Python<'_>, callback: Ref<'_>, error: Ref<'_>, message: Ref<'_>) -> PyResult<()> {
+    let callback = callback.to_owned(); // the records may go while it runs
+    // The place before the arguments is the callee's to use.
+    let mut arguments = [std::ptr::null_mut(), error.as_ptr(), message.as_ptr()];
+    // SAFETY: the callback and both arguments are alive; a new reference, or null with an exception.
+    let result = unsafe {
+        let count = 2 | ffi::PY_VECTORCALL_ARGUMENTS_OFFSET;
+        let first = arguments.as_mut_ptr().add(1);
+        Owned::steal(ffi::PyObject_Vectorcall(
+            callback.as_ptr(),
+            first,
+            count,
+            std::ptr::null_mut(),
+        ))
+    };
+    result.map(drop).ok_or_else(|| PyErr::fetch(py))
+}
