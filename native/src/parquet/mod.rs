@@ -24,6 +24,8 @@ mod naive;
 mod numbers;
 mod packing;
 mod page;
+#[cfg(test)]
+mod random_files;
 mod thrift;
 mod writer;
 
