@@ -51,7 +51,7 @@ enum Places {
 /// Have the objects of a class read here, if `judge` returns a layout; it is asked once.
 #[pyfunction]
 pub fn learn_class(cls: &Bound<'_, PyType>, judge: &Bound<'_, PyAny>) -> PyResult<()> {
-    cls.getattr("__mro__")?; // looking it up gives the class a number
+    cls.getattr("__getattribute__")?; // looking it up gives the class a number
     let Some(version) = Version::of(cls.as_type_ptr()) else { return Ok(()) };
     if known(version).is_some() {
         return Ok(());

@@ -23,7 +23,7 @@ from columnar_kafka.segment.segment import Segment
 from columnar_kafka.testing import FakeKafka
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 # --- classes as the libraries make them -----------------------------------------------------------
 
@@ -90,9 +90,8 @@ POINT = pa.struct([("x", pa.int64()), ("y", pa.float64())])
 SCHEMA = pa.schema([("name", pa.string()), ("id", pa.int64()), ("at", pa.list_(POINT))])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_usual_objects_never_leave_the_core(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python looks at the first record of the batch, and at the first with points."""
+def slow_records(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return a list of the records that Python looks at, from now on."""
     slow: list[Any] = []
     accept_row = Buffer.accept_row
 
@@ -101,6 +100,13 @@ def test_usual_objects_never_leave_the_core(kind: str, monkeypatch: pytest.Monke
         accept_row(*arguments)
 
     monkeypatch.setattr(Buffer, "accept_row", accept)
+    return slow
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_usual_objects_never_leave_the_core(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python looks at the first record of the batch, and at the first with points."""
+    slow = slow_records(monkeypatch)
     row, point = KINDS[kind](NAMES), KINDS[kind](("y", "x"))
     expected = [{"name": f"n{n}", "id": n, "at": [{"x": n, "y": 0.5}] * (n % 3)} for n in range(50)]
     rows = [row(**each | {"at": [point(**at) for at in each["at"]]}) for each in expected]
@@ -108,17 +114,14 @@ def test_usual_objects_never_leave_the_core(kind: str, monkeypatch: pytest.Monke
     assert len(slow) == 2
 
 
-def read_back(rows: list[Any], change: Callable[[], None] | None = None) -> list[dict[str, Any]]:
-    """Produce rows, and return them; `change` is called before the last."""
+def read_back(rows: Iterable[Any]) -> list[dict[str, Any]]:
+    """Produce rows, and return what the topic has."""
     kafka = FakeKafka()
     kafka.create_topic("t", 1)
     with kafka.Producer(CONFIG) as producer:
         producer.set_schema("t", SCHEMA)
-        for row in rows[:-1]:
+        for row in rows:
             producer.produce("t", row)
-        if change is not None:
-            change()
-        producer.produce("t", rows[-1])
     return [
         record.value
         for message in kafka.messages("t", 0)
@@ -155,18 +158,41 @@ def test_a_changed_class_is_read_as_python_reads_it(
 ) -> None:
     base = type("Base", (KINDS[kind](NAMES),), {"__slots__": ()})
     cls = type("Row", (base,), {"__slots__": ()})
-    rows = [cls(id=n, name=f"n{n}", at=[]) for n in range(4)]
-    read = read_back(rows, lambda: change(cls))
+
+    def rows() -> Iterator[Any]:
+        for n in range(4):
+            row = cls(id=n, name=f"n{n}", at=[])
+            if n == 3:
+                change(cls)
+            yield row
+
+    read = read_back(rows())
     assert [row["name"] for row in read] == ["n0", "n1", "n2", "changed"]
 
 
 def test_a_class_that_changes_all_the_time_is_read_right() -> None:
     cls = KINDS["dataclass"](NAMES)
-    rows = []
-    for n in range(4):
-        cls.count = n
-        rows.append(cls(id=n, name="n", at=[]))
-    assert [row["id"] for row in read_back(rows, lambda: setattr(cls, "count", 9))] == [0, 1, 2, 3]
+
+    def rows() -> Iterator[Any]:
+        for n in range(4):
+            cls.count = n
+            yield cls(id=n, name="n", at=[])
+
+    assert [row["id"] for row in read_back(rows())] == [0, 1, 2, 3]
+
+
+def test_a_class_that_has_changed_is_learned_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = slow_records(monkeypatch)
+    cls = KINDS["attrs with slots"](NAMES)
+
+    def rows() -> Iterator[Any]:
+        for n in range(20):
+            if n == 10:
+                cls.other = 5
+            yield cls(id=n, name="n", at=[])
+
+    assert [row["id"] for row in read_back(rows())] == [*range(20)]
+    assert [record[1] for record in slow] == [0, 10]
 
 
 # --- anything -------------------------------------------------------------------------------------
