@@ -52,11 +52,11 @@ def run(module: Path, runtime: str) -> int:
         settings = {
             "PYTHONPATH": folder,
             "PYTHONMALLOC": "malloc",  # or the memory of objects that are gone would be in use
-            "ASAN_OPTIONS": "detect_leaks=0",
+            "ASAN_OPTIONS": "detect_leaks=0:handle_segv=2",
             "LD_PRELOAD": runtime,
         }
         pytest = Path(sys.executable).with_name("pytest")
-        command = [pytest, *TESTS, "-p", "no:cacheprovider"]
+        command = [pytest, *TESTS, "-p", "no:cacheprovider", "--capture", "no"]  # for the report
         return subprocess.run(command, cwd=ROOT, env=os.environ | settings, check=False).returncode
 
 
