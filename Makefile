@@ -22,7 +22,7 @@ SOAKS := brokers_fail consumer_killed consumer_metadata deep_nesting producer_ki
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo check format test core integration faults faults-short mutants third-parties \
-	bench docs lock versions
+	bench bench-full docs lock versions wheels
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -88,8 +88,15 @@ versions: install  ## the tests with the oldest and newest Python, pyarrow, conf
 	$(BIN)/pip install --quiet uv
 	$(BIN)/python tests/versions.py
 
-bench: install  ## the benchmarks
-	for each in benchmarks/bench_*.py; do echo "== $$each"; $(BIN)/python $$each || exit 1; done
+wheels: install  ## build both kinds of wheel, and see which one pip takes
+	$(BIN)/pip install --quiet uv
+	$(BIN)/python tests/wheels.py
+
+bench: install  ## the benchmarks; writes docs/benchmarks.md
+	$(BIN)/python -m benchmarks
+
+bench-full: install  ## also those that take long
+	$(BIN)/python -m benchmarks --full
 
 docs: install  ## run what README and docs show
 	$(BIN)/python -m pytest tests/test_docs.py
@@ -100,7 +107,7 @@ APART := requirements/third-parties
 
 lock: install  ## renew the lock files from pyproject.toml and requirements/third-parties
 	$(BIN)/pip install --quiet uv
-	$(COMPILE) --extra avro --extra demo --group dev --output-file $(LOCK) pyproject.toml
+	$(COMPILE) --extra avro --extra demo --group dev --group bench --output-file $(LOCK) pyproject.toml
 	for each in $(basename $(wildcard $(APART)/*.in)); do \
 		$(COMPILE) $$(test -e $$each.override && echo --override $$each.override) \
 			--output-file $$each.lock pyproject.toml $$each.in || exit 1; \

@@ -34,6 +34,7 @@ from columnar_kafka.segment.parquet import thrift
 from columnar_kafka.segment.parquet.thrift import (
     BINARY,
     FALSE,
+    I8,
     I16,
     I32,
     I64,
@@ -65,6 +66,9 @@ def _value(cursor: Cursor, kind: int) -> Any:
         return None
     if kind in (I16, I32, I64):
         return cursor.integer()
+    if kind == I8:
+        cursor.pos += 1
+        return cursor.buf[cursor.pos - 1]
     if kind == BINARY:
         return cursor.binary()
     if kind == STRUCT:
@@ -92,6 +96,8 @@ def _encoded(kind: int, value: Any) -> bytes:
         return b""
     if kind in (I16, I32, I64):
         return thrift.encode_integer(value)
+    if kind == I8:
+        return bytes([value])
     if kind == BINARY:
         return thrift.encode_binary(value)
     if kind == STRUCT:
@@ -522,6 +528,33 @@ def flips(original: Sent, count: int, rng: random.Random, *, honest: bool) -> It
         value = bytearray(original.value)
         value[place // 8] ^= 1 << place % 8
         yield Sent(original.header, bytes(value), crc32)
+
+
+def bodies(original: Sent, count: int, rng: random.Random) -> Iterator[Sent]:
+    """Segments with a few changed bytes in the pages, which must not be compressed."""
+    for _ in range(count):
+        file = File.load(original.value)
+        pages = [page for group in file.chunks for pages in group for page in pages if page.body]
+        for page in rng.choices(pages, k=rng.choice([1, 1, 2])):
+            body = bytearray(page.body)
+            for _ in range(rng.choice([1, 1, 1, 2, 4])):
+                # Levels and lengths come first.
+                _change(body, rng.randrange(rng.choice([min(len(body), 24), len(body)])), rng)
+            page.fill(bytes(body))
+        yield replace(original, value=file.correct().bytes())
+
+
+def _change(body: bytearray, at: int, rng: random.Random) -> None:
+    """Change, remove or insert a byte; at least one is left."""
+    operation = rng.randrange(6)
+    if operation == 0 and len(body) > 1:
+        del body[at]
+    elif operation == 1:
+        body.insert(at, rng.randrange(256))
+    elif operation == 2:
+        body[at] = rng.choice([0, 1, 2, 3, 127, 128, 255])
+    else:
+        body[at] ^= 1 << rng.randrange(8)
 
 
 def mutations(original: Sent, count: int, rng: random.Random) -> Iterator[Sent]:

@@ -31,7 +31,7 @@ FILES = {
     "native": "_core  __init__",
     "schema": "flatbuffer  families  canonical  arrow  avro_default  avro  base  growth  __init__",
     "columns": """
-        __init__  older_arrow  protocol  range_checks  native_format  accepted_types
+        __init__  compute  older_arrow  protocol  range_checks  native_format  accepted_types
         row_objects  compiled_copying  converters  copying  layouts  columns_to_rows
         kafka_column  rows_to_columns  chunked  cast  arrow_input
     """,
@@ -39,7 +39,7 @@ FILES = {
         __init__  headers
         parquet  parquet.thrift  parquet.field_ids  parquet.arrow_patterns  parquet.metadata
         parquet.statistics  parquet.page_header  parquet.delta  parquet.page_walk
-        declared_types  encoder  native_encoder  decoder  isolated  segment
+        declared_types  encoder  native_encoder  native_decoder  decoder  isolated  segment
     """,
     "lake": """
         __init__  model  plan  row_groups  parquet_footer  stitch  stage

@@ -6,9 +6,9 @@ import sys
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types
 
+from columnar_kafka.columns import compute as pc
 from columnar_kafka.columns import kafka_column
 from columnar_kafka.columns.cast import Caster, check_field_names
 from columnar_kafka.columns.chunked import convert_chunks

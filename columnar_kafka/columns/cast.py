@@ -11,9 +11,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types
 
+from columnar_kafka.columns import compute as pc
 from columnar_kafka.columns.layouts import (
     as_lists,
     fill_hidden_nulls,

@@ -9,8 +9,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from columnar_kafka.columns import compute as pc
 from columnar_kafka.columns.layouts import as_lists
 from columnar_kafka.columns.older_arrow import HAS_FAST_PYLIST, HAS_HALF_FLOATS
 

@@ -7,9 +7,9 @@ from itertools import groupby
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types
 
+from columnar_kafka.columns import compute as pc
 from columnar_kafka.columns import older_arrow
 from columnar_kafka.schema.families import family
 

@@ -11,10 +11,12 @@ from columnar_kafka.columns.range_checks import DECIMAL_DIGITS, has_distinct_key
 from columnar_kafka.schema.families import family
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     from columnar_kafka.native._core import Described, RowFormat
     from columnar_kafka.schema import RecordSchema
 
-__all__ = ["row_format"]
+__all__ = ["native_columns", "row_format"]
 
 _LEAVES: Final = {
     pa.bool_(): "bool",
@@ -41,38 +43,51 @@ def row_format(schema: RecordSchema) -> RowFormat | None:
     """Return the native core's columns; None if it is off, or does not know one of the types."""
     if not native.enabled:
         return None
+    columns = native_columns(schema.arrow, schema.symbols)
+    return None if columns is None else native.core.RowFormat(columns)
+
+
+def native_columns(
+    schema: pa.Schema, symbols: Mapping[str, Collection[str]] | None = None
+) -> list[Described] | None:
+    """Return columns as the native core reads them; None if it does not know one of the types.
+
+    Args:
+        schema: the columns.
+        symbols: the only texts of some columns, by their paths.
+    """
+    if b"ARROW:extension:" in schema.serialize().to_pybytes():  # which Arrow may know later
+        return None
     try:
-        return native.core.RowFormat(
-            [_described(field, field.name, schema) for field in schema.arrow]
-        )
+        return [_described(field, field.name, symbols or {}) for field in schema]
     except _Unsupported:
         return None
 
 
-def _described(field: pa.Field, path: str, schema: RecordSchema) -> Described:
+def _described(field: pa.Field, path: str, symbols: Mapping[str, Collection[str]]) -> Described:
     arrow = field.type
     children: tuple[Described, ...] = ()
     if arrow in _LEAVES:
         name, details = _LEAVES[arrow], None
-    elif pa.types.is_struct(arrow):
+    elif pa.types.is_struct(arrow) and len({each.name for each in arrow}) == arrow.num_fields:
         name, details = "struct", None
-        children = tuple(_described(child, f"{path}.{child.name}", schema) for child in arrow)
+        children = tuple(_described(child, f"{path}.{child.name}", symbols) for child in arrow)
     elif pa.types.is_map(arrow) and has_distinct_keys(arrow):
         name, details = "map", None
         children = (
-            _described(arrow.key_field, f"{path}.key", schema),
-            _described(arrow.item_field, f"{path}.value", schema),
+            _described(arrow.key_field, f"{path}.key", symbols),
+            _described(arrow.item_field, f"{path}.value", symbols),
         )
     elif family(arrow) == "list":
         is_fixed = pa.types.is_fixed_size_list(arrow)
         name, details = ("fixed_size_list", arrow.list_size) if is_fixed else ("list", None)
-        children = (_described(arrow.value_field, f"{path}.item", schema),)
+        children = (_described(arrow.value_field, f"{path}.item", symbols),)
     else:
-        name, details = _leaf(arrow, schema.symbols.get(path))
+        name, details = _leaf(arrow, symbols.get(path))
     return field.name, field.nullable, name, details, children
 
 
-def _leaf(arrow: pa.DataType, symbols: frozenset[str] | None) -> tuple[str, Any]:
+def _leaf(arrow: pa.DataType, symbols: Collection[str] | None) -> tuple[str, Any]:
     """Return the name of a leaf's type, and what else there is to say of it."""
     values = family(arrow)
     if values == "string":

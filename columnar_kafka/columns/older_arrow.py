@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from columnar_kafka.columns import compute as pc
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,8 @@ import struct
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from columnar_kafka.columns import compute as pc
 from columnar_kafka.schema.families import family
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ def partition_of(message: confluent_kafka.Message) -> Partition:
 
 
 def partitions_of(messages: Collection[confluent_kafka.Message]) -> set[Partition]:
-    """Return the partitions of messages without an error, of which there may be a hundred thousand."""
+    """Return the partitions of messages without an error; there may be a hundred thousand."""
     return set(zip(map(_TOPIC, messages), map(_PARTITION, messages), strict=True))
 
 

@@ -7,10 +7,10 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from confluent_kafka import OFFSET_END, TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException
 
 from columnar_kafka import position
+from columnar_kafka.columns import compute as pc
 from columnar_kafka.errors import SegmentError
 from columnar_kafka.offsets import Partition, key_of
 from columnar_kafka.schema import KAFKA_COLUMN

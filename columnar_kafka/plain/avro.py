@@ -7,10 +7,9 @@ import json
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-import fastavro
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from columnar_kafka.columns import compute as pc
 from columnar_kafka.columns.layouts import fill_hidden_nulls
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.plain.base import check_column_names
@@ -49,6 +48,8 @@ class Avro:
         Raises:
             SchemaError: a field cannot be used; says which and why.
         """
+        import fastavro  # noqa: PLC0415 - few have Avro schemas, and all would wait for it
+
         loaded = _loaded(schema)
         # A record of one field is encoded as that field is.
         fields = [{"name": "value", "type": loaded}]
@@ -88,6 +89,8 @@ class Avro:
         return value[_REGISTRY_BYTES:]
 
     def _slowly(self, value: bytes) -> Any:
+        import fastavro  # noqa: PLC0415 - as above
+
         source = io.BytesIO(value)
         try:
             record: Any = fastavro.schemaless_reader(source, self._parsed, None)

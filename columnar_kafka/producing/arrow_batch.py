@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from columnar_kafka.columns import compute as pc
 from columnar_kafka.columns.arrow_input import ArrowRows
 from columnar_kafka.producing.batch import AcceptedRecord
 from columnar_kafka.producing.in_flight import PlainMessage

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from confluent_kafka import KafkaError
 
+from columnar_kafka.columns import compute as pc
 from columnar_kafka.columns import kafka_column
 from columnar_kafka.columns.columns_to_rows import to_rows
 

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import fastavro
 import pyarrow as pa
 
 from columnar_kafka.errors import SchemaError
@@ -83,6 +82,8 @@ def read(schema: str | Mapping[str, Any] | list[Any]) -> AvroSchema:
 
 def _expand(schema: str | Mapping[str, Any] | list[Any]) -> Any:
     """Return the schema with every name replaced by the type that it stands for."""
+    import fastavro  # noqa: PLC0415 - few have Avro schemas, and all would wait for it
+
     try:
         loaded = json.loads(schema) if isinstance(schema, str) else schema
         loaded = dict(loaded) if isinstance(loaded, Mapping) else loaded

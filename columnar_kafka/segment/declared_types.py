@@ -12,9 +12,9 @@ import base64
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types
 
+from columnar_kafka.columns import compute as pc
 from columnar_kafka.columns.layouts import as_lists, map_entries, one_array, take
 from columnar_kafka.columns.older_arrow import VERSION, arange, with_fields
 from columnar_kafka.schema.families import family

@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from columnar_kafka import native
+from columnar_kafka.columns import compute as pc
 from columnar_kafka.columns.kafka_column import KafkaColumn
 from columnar_kafka.columns.layouts import fill_hidden_nulls_in_table
 from columnar_kafka.config import METADATA_MEMBERS, DecodeLimits
@@ -28,6 +29,7 @@ from columnar_kafka.segment.declared_types import (
     younger_types,
 )
 from columnar_kafka.segment.headers import ROWS_HEADER, SCHEMA_HEADER, SegmentHeader, check_value
+from columnar_kafka.segment.native_decoder import NativeDecoder
 from columnar_kafka.segment.parquet.page_walk import (
     check_arrow_schema,
     check_decoded,
@@ -40,8 +42,9 @@ from columnar_kafka.segment.parquet.page_walk import (
 from columnar_kafka.segment.parquet.statistics import bounds
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
+    from columnar_kafka.native._core import RecordReader
     from columnar_kafka.segment.parquet.page_walk import DecodedSize
     from columnar_kafka.segment.parquet.statistics import Bounds, ColumnPath
 
@@ -104,6 +107,18 @@ class Decoder(Protocol):
         """
         ...
 
+    def read_records(
+        self, raw: RawSegment, start: int, opened: Callable[[], SegmentFile]
+    ) -> RecordReader | None:
+        """Check and decode a segment; return its records from row `start` on.
+
+        The result is None if its table has to be read instead. `opened` returns the segment's file.
+
+        Raises:
+            SegmentError: as `SegmentFile`.
+        """
+        ...
+
     def close(self) -> None:
         """Release what the decoder holds."""
 
@@ -116,6 +131,7 @@ class InlineDecoder:
 
     def __init__(self, limits: DecodeLimits | None = None) -> None:
         self._limits = limits or DecodeLimits()
+        self._native = NativeDecoder(self._limits) if native.enabled else None
 
     def open(self, raw: RawSegment) -> SegmentFile:
         """Check everything that needs no decoding, except the pages.
@@ -125,6 +141,18 @@ class InlineDecoder:
         """
         with _as_segment_errors():
             return _InlineFile(raw, self._limits)
+
+    def read_records(
+        self, raw: RawSegment, start: int, opened: Callable[[], SegmentFile]
+    ) -> RecordReader | None:
+        """Read the records with the native core, where it is on and knows all of their types.
+
+        Raises:
+            SegmentError: as `open`.
+        """
+        if self._native is None:
+            return None
+        return self._native.read(*raw, start=start, schema=lambda: opened().schema)
 
     def close(self) -> None:
         """Do nothing: there is nothing to release."""

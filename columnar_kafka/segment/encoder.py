@@ -6,9 +6,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from columnar_kafka.columns import compute as pc
 from columnar_kafka.columns.older_arrow import HAS_PAGE_ROWS, VERSION
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.position import MAX_ROWS

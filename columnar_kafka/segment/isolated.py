@@ -96,6 +96,9 @@ class IsolatedDecoder:
         """Return the file at once; everything is checked when it is first used."""
         return _IsolatedFile(self, raw)
 
+    def read_records(self, *_: Any) -> None:
+        """Read none: foreign bytes are decoded in the child, which sends tables."""
+
     def close(self) -> None:
         """Kill the child; a segment that is used later starts another."""
         with self._lock:

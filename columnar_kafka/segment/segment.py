@@ -206,6 +206,18 @@ class Segment:
     def _slices(self, start: int) -> Iterator[tuple[int, RecordColumns]]:
         """See `record_slices`."""
         with self._located():
+            records = self._decoder.read_records(self._raw, start, self._open)
+        if records is None:
+            yield from self._slices_of_table(start)
+            return
+        while records:
+            lists = records.next(_SLICE_ROWS, _SLICE_BYTES, self.header.timestamp_max)
+            columns = RecordColumns(*lists)
+            yield start, columns
+            start += len(columns.values)
+
+    def _slices_of_table(self, start: int) -> Iterator[tuple[int, RecordColumns]]:
+        with self._located():
             table = self._open().read(None, encoded=True)
             _check_records(table)
         for batch, dictionaries in _slices(table.slice(start)):
@@ -220,8 +232,12 @@ class Segment:
 
     def _open(self) -> SegmentFile:
         if self._file is None:
-            self._file = self._decoder.open(RawSegment(self.header, self._crc32, self._data))
+            self._file = self._decoder.open(self._raw)
         return self._file
+
+    @property
+    def _raw(self) -> RawSegment:
+        return RawSegment(self.header, self._crc32, self._data)
 
     @contextmanager
     def _located(self) -> Iterator[None]:

@@ -7,12 +7,12 @@ use pyo3::PyTraverseError;
 use pyo3::exceptions::{PyIndexError, PyRuntimeError};
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::PyList;
 
 use crate::clock;
 use crate::columns::{Appending, Column, NotTaken};
 use crate::leaf::{Leaf, Values};
-use crate::objects::{RowReader, new_bytes};
+use crate::objects::{ColumnReader, RowReader, new_bytes};
 use crate::py::{Owned, Ref};
 use crate::row::{Template, append_record, append_tuple};
 use crate::schema::{Field, Type};
@@ -25,7 +25,7 @@ const ROW_BYTES: usize = 16;
 /// The columns of one topic. For any thread.
 #[pyclass(frozen, module = "columnar_kafka.native._core")]
 pub struct RowFormat {
-    fields: Vec<Field>,
+    pub fields: Vec<Field>,
     names: Vec<Box<str>>,
     row_bytes: usize,
     /// Whether a dictionary paid for each column of strings of the last batch.
@@ -385,11 +385,9 @@ impl Block {
         self.records.columns.iter().for_each(|column| column.leaves(&mut leaves));
         let fields = &self.records.format.get().fields;
         let mut reader = RowReader::new(py, fields, &mut leaves.into_iter(), rows.start)?;
-        let list = PyList::empty(py);
-        for _ in rows {
-            list.append(reader.next(py)?.into_bound(py))?;
-        }
-        Ok(list)
+        let mut values = Vec::with_capacity(rows.len());
+        reader.read(py, rows.len(), &mut values)?;
+        PyList::new(py, values.into_iter().map(|value| value.into_bound(py)))
     }
 
     /// The key of a record, or None.
@@ -411,22 +409,12 @@ impl Block {
     }
 
     /// The headers of a record, a list of pairs, or None.
-    fn headers<'py>(&self, py: Python<'py>, row: usize) -> PyResult<Option<Bound<'py, PyList>>> {
+    fn headers<'py>(&self, py: Python<'py>, row: usize) -> PyResult<Bound<'py, PyAny>> {
         let row = self.row(row)?;
         let mut leaves = Vec::new();
         self.records.headers.leaves(&mut leaves);
-        let fields = [headers_field()];
-        let mut reader = RowReader::new(py, &fields, &mut leaves.into_iter(), row)?;
-        let read = reader.next(py)?.into_bound(py).get_item("headers")?;
-        if read.is_none() {
-            return Ok(None);
-        }
-        let pairs = PyList::empty(py);
-        for pair in read.try_iter()? {
-            let pair = pair?;
-            pairs.append(PyTuple::new(py, [pair.get_item("key")?, pair.get_item("value")?])?)?;
-        }
-        Ok(Some(pairs))
+        let reader = ColumnReader::new(py, &headers_field(), &mut leaves.into_iter(), row)?;
+        Ok(reader.with_tuples().next(py)?.into_bound(py))
     }
 
     /// Whether no record has a callback.

@@ -4,6 +4,9 @@ mod batch;
 mod clock;
 mod columns;
 mod decimal;
+
+mod decoder;
+mod dicts;
 mod encoder;
 mod half;
 mod layout;
@@ -27,6 +30,8 @@ mod _core {
 
     #[pymodule_export]
     use crate::batch::{Batch, Block, RowFormat};
+    #[pymodule_export]
+    use crate::decoder::{File, FileSchema, RecordReader};
     #[pymodule_export]
     use crate::encoder::Encoder;
     #[pymodule_export]

@@ -1,111 +1,124 @@
 //! Columns to rows: Python objects from Parquet leaves, the same as `columns_to_rows` makes.
 
+use std::ops::Deref;
+
 use pyo3::exceptions::PyException;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyList, PyTuple};
 
 use crate::clock;
+use crate::dicts::{DictMaker, owned, set};
 use crate::half;
 use crate::leaf::{Leaf, Levels, Values};
 use crate::py::{Owned, Ref};
 use crate::schema::{Field, Type, Unit, Zone};
 
-/// Reads the rows of some columns one after the other.
+/// So many values of a column are made in turn: they stay in the processor's cache until their rows
+/// are made.
+const ROWS: usize = 64;
+
+/// Reads the rows of some columns one after the other. `L` refers to a leaf, or owns it.
 ///
 /// It makes objects that the garbage collector tracks, so Python code may run between any two of
-/// them. That is why it only borrows leaves, which do not change.
-pub struct RowReader<'l> {
-    names: Vec<Owned>,
-    columns: Vec<ColumnReader<'l>>,
+/// them. That is why leaves must not change.
+pub struct RowReader<L> {
+    dicts: DictMaker,
+    columns: Vec<ColumnReader<L>>,
+    cells: Vec<Vec<Owned>>,
 }
 
-impl<'l> RowReader<'l> {
+impl<L: Deref<Target = Leaf>> RowReader<L> {
     /// Read from row `start` on. `leaves` are those of all fields, in order.
     pub fn new(
         py: Python<'_>,
         fields: &[Field],
-        leaves: &mut impl Iterator<Item = &'l Leaf>,
+        leaves: &mut impl Iterator<Item = L>,
         start: usize,
     ) -> PyResult<Self> {
-        let names = names(py, fields)?;
         let columns = fields
             .iter()
-            .map(|field| ColumnReader::new(py, field, 0, 0, leaves, start))
-            .collect::<PyResult<_>>()?;
-        Ok(Self { names, columns })
+            .map(|field| ColumnReader::new(py, field, leaves, start))
+            .collect::<PyResult<Vec<_>>>()?;
+        let cells = columns.iter().map(|_| Vec::with_capacity(ROWS)).collect();
+        Ok(Self { dicts: dict_maker(py, fields)?, columns, cells })
     }
 
-    /// The next row, as a dict.
-    pub fn next(&mut self, py: Python<'_>) -> PyResult<Owned> {
-        record(py, &self.names, &mut self.columns)
-    }
-}
-
-fn names(py: Python<'_>, fields: &[Field]) -> PyResult<Vec<Owned>> {
-    fields
-        .iter()
-        .map(|field| {
-            let mut name = new_text(py, field.name.as_bytes())?.into_ptr();
-            // SAFETY: the reference is owned before and after; the GIL is held.
-            unsafe {
-                ffi::PyUnicode_InternInPlace(&raw mut name);
-                owned(py, name)
+    /// Append the next rows, as dicts.
+    pub fn read(&mut self, py: Python<'_>, rows: usize, out: &mut Vec<Owned>) -> PyResult<()> {
+        let mut left = rows;
+        while left > 0 {
+            let count = left.min(ROWS);
+            for (column, cells) in self.columns.iter_mut().zip(&mut self.cells) {
+                cells.clear();
+                column.read(py, count, cells)?;
+                cells.reverse(); // the next one is the last
             }
-        })
-        .collect()
-}
-
-/// Take over a new reference, or the error that came instead.
-///
-/// # Safety
-/// `ptr` is what a function of CPython returned: null with an exception set, or a new reference.
-unsafe fn owned(py: Python<'_>, ptr: *mut ffi::PyObject) -> PyResult<Owned> {
-    // SAFETY: by the contract.
-    unsafe { Owned::steal(ptr) }.ok_or_else(|| PyErr::fetch(py))
-}
-
-fn record(py: Python<'_>, names: &[Owned], columns: &mut [ColumnReader<'_>]) -> PyResult<Owned> {
-    // SAFETY: a new dict; names and values are alive while they are set.
-    unsafe {
-        let dict = owned(py, ffi::PyDict_New())?;
-        for (name, column) in names.iter().zip(columns) {
-            let value = column.next(py)?;
-            if ffi::PyDict_SetItem(dict.as_ptr(), name.as_ptr(), value.as_ptr()) != 0 {
-                return Err(PyErr::fetch(py));
+            for _ in 0..count {
+                let cells = self.cells.iter_mut().filter_map(Vec::pop);
+                out.push(self.dicts.make(py, cells)?);
             }
+            left -= count;
         }
-        Ok(dict)
+        Ok(())
     }
+}
+
+fn dict_maker(py: Python<'_>, fields: &[Field]) -> PyResult<DictMaker> {
+    let has_containers = fields.iter().any(|field| !field.data_type.is_leaf());
+    DictMaker::new(py, fields.iter().map(|field| &*field.name), has_containers)
 }
 
 /// Reads one column, or a part of one.
-struct ColumnReader<'l> {
+pub struct ColumnReader<L> {
     nullable: bool,
     /// The definition level of what is there.
     def: u8,
-    node: NodeReader<'l>,
+    node: NodeReader<L>,
 }
 
-enum NodeReader<'l> {
-    Leaf(LeafReader<'l>),
-    List { rep: u8, item: Box<ColumnReader<'l>> },
-    Map { rep: u8, key: Box<ColumnReader<'l>>, value: Box<ColumnReader<'l>> },
-    Struct { names: Vec<Owned>, fields: Vec<ColumnReader<'l>> },
+enum NodeReader<L> {
+    Leaf(LeafReader<L>),
+    List { rep: u8, item: Box<ColumnReader<L>> },
+    Map { rep: u8, key: Box<ColumnReader<L>>, value: Box<ColumnReader<L>> },
+    Struct { dicts: DictMaker, fields: Vec<ColumnReader<L>>, cells: Vec<Owned> },
+    Tuple { fields: Vec<ColumnReader<L>> },
 }
 
-impl<'l> ColumnReader<'l> {
-    fn new(
+impl<L: Deref<Target = Leaf>> ColumnReader<L> {
+    /// Read from row `start` on. `leaves` are those of the field, in order.
+    pub fn new(
+        py: Python<'_>,
+        field: &Field,
+        leaves: &mut impl Iterator<Item = L>,
+        start: usize,
+    ) -> PyResult<Self> {
+        Self::nested(py, field, 0, 0, leaves, start)
+    }
+
+    /// Make tuples of the structs that are the items of this list.
+    pub fn with_tuples(mut self) -> Self {
+        if let NodeReader::List { item, .. } = &mut self.node
+            && let NodeReader::Struct { fields, .. } = &mut item.node
+        {
+            item.node = NodeReader::Tuple { fields: std::mem::take(fields) };
+        }
+        self
+    }
+
+    fn nested(
         py: Python<'_>,
         field: &Field,
         def: u8,
         rep: u8,
-        leaves: &mut impl Iterator<Item = &'l Leaf>,
+        leaves: &mut impl Iterator<Item = L>,
         start: usize,
     ) -> PyResult<Self> {
         let def = def + u8::from(field.nullable);
-        let mut inner =
-            |child: &Field, def, rep| Self::new(py, child, def, rep, leaves, start).map(Box::new);
+        let mut inner = |child: &Field, def, rep| {
+            Self::nested(py, child, def, rep, leaves, start).map(Box::new)
+        };
         let node = match &field.data_type {
             Type::List(item) | Type::FixedList(item, _) => {
                 NodeReader::List { rep: rep + 1, item: inner(item, def + 1, rep + 1)? }
@@ -116,21 +129,33 @@ impl<'l> ColumnReader<'l> {
                 value: inner(value, def + 1, rep + 1)?,
             },
             Type::Struct(fields) => NodeReader::Struct {
-                names: names(py, fields)?,
+                dicts: dict_maker(py, fields)?,
                 fields: fields
                     .iter()
-                    .map(|child| Self::new(py, child, def, rep, leaves, start))
+                    .map(|child| Self::nested(py, child, def, rep, leaves, start))
                     .collect::<PyResult<_>>()?,
+                cells: Vec::with_capacity(fields.len()),
             },
             data_type => {
                 let leaf = leaves.next().expect("there is a leaf for each field");
-                NodeReader::Leaf(LeafReader::new(leaf, data_type.clone(), start))
+                NodeReader::Leaf(LeafReader::new(leaf, data_type, start))
             }
         };
         Ok(Self { nullable: field.nullable, def, node })
     }
 
-    fn next(&mut self, py: Python<'_>) -> PyResult<Owned> {
+    /// Append the next values.
+    pub fn read(&mut self, py: Python<'_>, count: usize, out: &mut Vec<Owned>) -> PyResult<()> {
+        if let NodeReader::Leaf(leaf) = &mut self.node {
+            return leaf.read(py, count, out);
+        }
+        for _ in 0..count {
+            out.push(self.next(py)?);
+        }
+        Ok(())
+    }
+
+    pub fn next(&mut self, py: Python<'_>) -> PyResult<Owned> {
         if let NodeReader::Leaf(leaf) = &mut self.node {
             return leaf.next(py);
         }
@@ -139,47 +164,49 @@ impl<'l> ColumnReader<'l> {
             self.skip();
             return Ok(none(py));
         }
-        let def = self.def;
+        let is_empty = found == self.def;
         match &mut self.node {
             NodeReader::Leaf(_) => unreachable!("leaves are read above"),
-            NodeReader::Struct { names, fields } => record(py, names, fields),
+            NodeReader::Struct { dicts, fields, cells } => {
+                cells.clear(); // if an error came before
+                for field in fields {
+                    cells.push(field.next(py)?);
+                }
+                dicts.make(py, cells.drain(..))
+            }
+            NodeReader::Tuple { fields } => {
+                let items = fields.iter_mut().map(|field| field.next(py));
+                let items = items.collect::<PyResult<Vec<_>>>()?;
+                let tuple = PyTuple::new(py, items.into_iter().map(|item| item.into_bound(py)))?;
+                Ok(Owned::of(tuple.into_any()))
+            }
+            NodeReader::List { item, .. } if is_empty => {
+                item.skip();
+                // SAFETY: a new list.
+                unsafe { owned(py, ffi::PyList_New(0)) }
+            }
             NodeReader::List { rep, item } => {
-                // SAFETY: a new list, to which new references are appended.
-                unsafe {
-                    let list = owned(py, ffi::PyList_New(0))?;
-                    if found == def {
-                        item.skip();
-                        return Ok(list);
-                    }
-                    loop {
-                        let value = item.next(py)?;
-                        if ffi::PyList_Append(list.as_ptr(), value.as_ptr()) != 0 {
-                            return Err(PyErr::fetch(py));
-                        }
-                        if item.first().rep() != Some(*rep) {
-                            return Ok(list);
-                        }
+                let mut items = Vec::new();
+                loop {
+                    items.push(item.next(py)?.into_bound(py));
+                    if item.first().rep() != Some(*rep) {
+                        return Ok(Owned::of(PyList::new(py, items)?.into_any()));
                     }
                 }
             }
             NodeReader::Map { rep, key, value } => {
-                // SAFETY: a new dict; keys and values are alive while they are set.
-                unsafe {
-                    let dict = owned(py, ffi::PyDict_New())?;
-                    if found == def {
-                        key.skip();
-                        value.skip();
+                // SAFETY: a new dict.
+                let dict = unsafe { owned(py, ffi::PyDict_New())? };
+                if is_empty {
+                    key.skip();
+                    value.skip();
+                    return Ok(dict);
+                }
+                loop {
+                    let key_object = key.next(py)?;
+                    set(py, &dict, &key_object, &value.next(py)?)?;
+                    if key.first().rep() != Some(*rep) {
                         return Ok(dict);
-                    }
-                    loop {
-                        let (key_object, item) = (key.next(py)?, value.next(py)?);
-                        let (dict_ptr, key_ptr) = (dict.as_ptr(), key_object.as_ptr());
-                        if ffi::PyDict_SetItem(dict_ptr, key_ptr, item.as_ptr()) != 0 {
-                            return Err(PyErr::fetch(py));
-                        }
-                        if key.first().rep() != Some(*rep) {
-                            return Ok(dict);
-                        }
                     }
                 }
             }
@@ -195,23 +222,25 @@ impl<'l> ColumnReader<'l> {
                 key.skip();
                 value.skip();
             }
-            NodeReader::Struct { fields, .. } => fields.iter_mut().for_each(Self::skip),
+            NodeReader::Struct { fields, .. } | NodeReader::Tuple { fields } => {
+                fields.iter_mut().for_each(Self::skip);
+            }
         }
     }
 
     /// The first leaf: its levels tell what there is.
-    fn first(&self) -> &LeafReader<'l> {
+    fn first(&self) -> &LeafReader<L> {
         match &self.node {
             NodeReader::Leaf(leaf) => leaf,
             NodeReader::List { item, .. } => item.first(),
             NodeReader::Map { key, .. } => key.first(),
-            NodeReader::Struct { fields, .. } => fields[0].first(),
+            NodeReader::Struct { fields, .. } | NodeReader::Tuple { fields } => fields[0].first(),
         }
     }
 }
 
-struct LeafReader<'l> {
-    leaf: &'l Leaf,
+struct LeafReader<L> {
+    leaf: L,
     data_type: Type,
     slot: usize,
     value: usize,
@@ -219,17 +248,23 @@ struct LeafReader<'l> {
     nulls: usize,
     /// The objects of strings that are stored once.
     objects: Vec<Option<Owned>>,
+    /// The last time, and its object: neighbours are often equal.
+    last: Option<(i64, Owned)>,
 }
 
-impl<'l> LeafReader<'l> {
-    fn new(leaf: &'l Leaf, data_type: Type, start: usize) -> Self {
+impl<L: Deref<Target = Leaf>> LeafReader<L> {
+    fn new(leaf: L, data_type: &Type, start: usize) -> Self {
         let (slot, value) = leaf.position(start);
         let objects = match &leaf.values {
             Values::Strings(strings) if strings.indices().is_some() => strings.distinct(),
             _ => 0,
         };
         let objects = (0..objects).map(|_| None).collect();
-        Self { leaf, data_type, slot, value, nulls: slot - value, objects }
+        let data_type = match data_type {
+            Type::Text { .. } => Type::Text { symbols: None },
+            other => other.clone(),
+        };
+        Self { leaf, data_type, slot, value, nulls: slot - value, objects, last: None }
     }
 
     /// The definition level of the next slot.
@@ -268,6 +303,15 @@ impl<'l> LeafReader<'l> {
         self.object(py, value)
     }
 
+    /// Append the next values, of a column that is not in a list.
+    fn read(&mut self, py: Python<'_>, count: usize, out: &mut Vec<Owned>) -> PyResult<()> {
+        for _ in 0..count {
+            out.push(self.next(py)?);
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
     fn object(&mut self, py: Python<'_>, value: usize) -> PyResult<Owned> {
         // SAFETY: each function returns a new reference, or null with an exception set.
         unsafe {
@@ -280,7 +324,17 @@ impl<'l> LeafReader<'l> {
                     _ => int(py, i64::from(values[value])),
                 },
                 Values::I64(values) => match &self.data_type {
-                    Type::Timestamp { unit, has_zone } => time(py, values[value], *unit, *has_zone),
+                    Type::Timestamp { unit, has_zone } => {
+                        let ticks = values[value];
+                        if let Some((last, object)) = &self.last
+                            && *last == ticks
+                        {
+                            return Ok(object.borrow().to_owned());
+                        }
+                        let object = time(py, ticks, *unit, *has_zone)?;
+                        self.last = Some((ticks, object.borrow().to_owned()));
+                        Ok(object)
+                    }
                     Type::ZonedTimestamp { unit, zone } => {
                         zoned_time(py, values[value], *unit, zone)
                     }
@@ -325,7 +379,7 @@ impl<'l> LeafReader<'l> {
     }
 }
 
-fn none(py: Python<'_>) -> Owned {
+pub fn none(py: Python<'_>) -> Owned {
     // SAFETY: None is an object; the reference is new.
     unsafe {
         let none = ffi::Py_None();

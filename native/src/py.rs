@@ -240,6 +240,12 @@ impl Owned {
         NonNull::new(ptr).map(Self)
     }
 
+    /// Take a reference over from PyO3.
+    pub fn of(object: Bound<'_, PyAny>) -> Self {
+        // SAFETY: an object is not null; the reference is owned.
+        Self(unsafe { NonNull::new_unchecked(object.into_ptr()) })
+    }
+
     #[inline(always)]
     pub fn as_ptr(&self) -> *mut ffi::PyObject {
         self.0.as_ptr()
@@ -276,6 +282,30 @@ impl Drop for Owned {
     fn drop(&mut self) {
         // SAFETY: the reference is owned, and the GIL is held, as the type demands.
         unsafe { ffi::Py_DECREF(self.as_ptr()) }
+    }
+}
+
+/// Keeps Python's garbage collector from running, as long as the GIL is held.
+///
+/// It would run again and again while many objects are made, and find nothing: all are in use. From
+/// Python 3.12 on it only runs between Python's own instructions.
+pub struct NoCollection {
+    was_enabled: bool,
+}
+
+impl NoCollection {
+    pub fn begin(_: Python<'_>) -> Self {
+        // SAFETY: the GIL is held.
+        Self { was_enabled: unsafe { ffi::PyGC_Disable() } != 0 }
+    }
+}
+
+impl Drop for NoCollection {
+    fn drop(&mut self) {
+        if self.was_enabled {
+            // SAFETY: the GIL is held, as the type demands.
+            unsafe { ffi::PyGC_Enable() };
+        }
     }
 }
 
@@ -381,19 +411,10 @@ pub fn import(py: Python<'_>) -> PyResult<()> {
 /// with it code of the user's: so it waits.
 #[inline(always)]
 pub fn without_collector<T>(make: impl FnOnce() -> T) -> T {
-    #[cfg(Py_3_12)]
-    return make();
-    #[cfg(not(Py_3_12))]
-    {
-        // SAFETY: the GIL is held.
-        let collects = unsafe { ffi::PyGC_Disable() };
-        let made = make();
-        if collects != 0 {
-            // SAFETY: as above.
-            unsafe { ffi::PyGC_Enable() };
-        }
-        made
-    }
+    // SAFETY: the GIL is held.
+    let begin = || NoCollection::begin(unsafe { Python::assume_attached() });
+    let _none = cfg!(not(Py_3_12)).then(begin);
+    make()
 }
 
 /// Have the processor load what `object` points to.

@@ -86,6 +86,13 @@ pub enum Type {
     Struct(Vec<Field>),
 }
 
+impl Type {
+    /// Whether its values are no lists, maps or records.
+    pub fn is_leaf(&self) -> bool {
+        !matches!(self, Self::List(_) | Self::FixedList(..) | Self::Map(..) | Self::Struct(_))
+    }
+}
+
 /// An object of Python's for a zone.
 #[derive(Clone, Debug)]
 pub struct Zone(pub Arc<Py<PyAny>>);

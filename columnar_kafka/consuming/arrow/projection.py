@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from columnar_kafka.columns import compute as pc
 from columnar_kafka.columns.kafka_column import KafkaColumn
 from columnar_kafka.columns.layouts import fill_hidden_nulls_in_table, one_array, take
 from columnar_kafka.config import METADATA_MEMBERS

@@ -12,8 +12,8 @@ from operator import and_
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from columnar_kafka.columns import compute as pc
 from columnar_kafka.columns.kafka_column import TIMESTAMP
 from columnar_kafka.schema import KAFKA_COLUMN
 from columnar_kafka.segment.parquet.statistics import Bounds

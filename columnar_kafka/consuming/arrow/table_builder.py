@@ -9,10 +9,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError
 
 from columnar_kafka import position
+from columnar_kafka.columns import compute as pc
 from columnar_kafka.columns.kafka_column import HEADERS, TIMESTAMP, header_array
 from columnar_kafka.columns.layouts import (
     cast_to_grown,

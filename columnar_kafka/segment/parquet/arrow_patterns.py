@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from columnar_kafka.segment.parquet.field_ids import (
@@ -42,9 +43,21 @@ from columnar_kafka.segment.parquet.thrift import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 __all__ = ["ARROW_COLUMN_CHUNK", "ARROW_PAGE_HEADER"]
+
+
+class _Pattern:
+    """A regular expression. It is put together when it is first used, which takes 10 ms."""
+
+    def __init__(self, source: Callable[[], bytes]) -> None:
+        self._source = source
+
+    @cached_property
+    def match(self) -> Callable[[bytes, int], re.Match[bytes] | None]:
+        return re.compile(self._source(), re.DOTALL).match
+
 
 _POSSESSIVE, _ATOMIC = (b"+", b"(?>") if sys.version_info >= (3, 11) else (b"", b"(?:")
 _STOP: Final = rb"\x00"
@@ -169,7 +182,7 @@ def _after_pages(field_id: int) -> bytes:
     return head + _STATISTICS + _head(field.TYPES, field.ENCODING_STATS, after=field_id)
 
 
-ARROW_COLUMN_CHUNK: Final = re.compile(_column_chunk(), re.DOTALL)
+ARROW_COLUMN_CHUNK: Final = _Pattern(_column_chunk)
 """Its groups are encoded: file_offset, encodings, codec, values, size, data; dictionary or None."""
 
 
@@ -230,5 +243,5 @@ def _spelled(value: int) -> bytes:
     return b"".join(rb"\x%02x" % byte for byte in encode_integer(value))
 
 
-ARROW_PAGE_HEADER: Final = re.compile(_page_header(), re.DOTALL)
+ARROW_PAGE_HEADER: Final = _Pattern(_page_header)
 """Its groups are encoded: `data`, None for a dictionary page; both sizes; the struct's numbers."""

@@ -1,4 +1,4 @@
-//! The numbers of `parquet.thrift` that the writer needs.
+//! The numbers of `parquet.thrift` that writer and reader need.
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PhysicalType {

@@ -1,4 +1,4 @@
-//! Columns to Parquet files: one row group, data pages of version 1, a checksum for each page.
+//! Columns to Parquet files, and back: one row group, data pages of version 1, each with a checksum.
 //!
 //! `docs/segment-format.md` is the contract. Only encodings are used that the vectorised readers of
 //! Spark, Trino, duckdb, polars and Arrow have. There is no Python here, and no `unsafe`.
@@ -6,6 +6,7 @@
 //! `writer` goes through the leaves. `chunk` makes a leaf's pages, from a `column` (`numbers`,
 //! `bytes`) and its `levels`, by way of `dictionary`, `packing` and `delta`; `choice` decides between
 //! these. `page` compresses the pages and puts headers before them, and `footer` says where they are.
+//! `read` goes the other way.
 
 #![forbid(unsafe_code)]
 
@@ -26,6 +27,8 @@ mod packing;
 mod page;
 #[cfg(test)]
 mod random_files;
+
+pub mod read;
 mod thrift;
 mod writer;
 

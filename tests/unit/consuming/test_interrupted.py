@@ -115,9 +115,10 @@ class Decoded:
 
     def __init__(self) -> None:
         self._tables: dict[tuple[bytes, Any, bool], pa.Table] = {}
+        self._decoder = InlineDecoder()
 
     def open(self, raw: RawSegment) -> Any:
-        value, opened = bytes(raw.value), InlineDecoder().open(raw)
+        value, opened = bytes(raw.value), self._decoder.open(raw)
 
         def read(columns: Any, *, encoded: bool = False) -> pa.Table:
             key = value, columns and tuple(columns), encoded
@@ -126,6 +127,9 @@ class Decoded:
             return self._tables[key]
 
         return SimpleNamespace(schema=opened.schema, statistics=opened.statistics, read=read)
+
+    def read_records(self, *arguments: Any) -> Any:
+        return self._decoder.read_records(*arguments)
 
     def close(self) -> None: ...
 

@@ -1,0 +1,58 @@
+"""How long does the import take?"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Final
+
+from benchmarks.answer import CPU, OURS, WALL, Answer
+from benchmarks.child import Cost
+from benchmarks.measured import ratios
+
+if TYPE_CHECKING:
+    from benchmarks.bench import Bench
+
+TITLE = "Import"
+IS_LONG = False
+ABOUT = """A new interpreter imports both clients, against one that imports what they need."""
+
+THEIRS: Final = "confluent-kafka and pyarrow"
+IMPORTS: Final = {
+    OURS: "from columnar_kafka import Consumer, Producer",
+    THEIRS: "from confluent_kafka import Consumer, Producer; import pyarrow",
+}
+AT_MOST: Final = 1.3
+_SCRIPT: Final = """
+import json, sys, time
+cpu, wall = time.process_time(), time.perf_counter()
+{}
+print(json.dumps([time.process_time() - cpu, time.perf_counter() - wall, len(sys.modules)]))
+"""
+
+
+def answer(bench: Bench) -> Answer:
+    """Import in turn, in a new process each time."""
+    found = Answer()
+    costs: dict[str, list[Cost]] = {who: [] for who in IMPORTS}
+    modules = {who: _imported(who)[1] for who in IMPORTS}  # and compiles what is not yet
+    for _ in range(bench.rounds):
+        for who, rounds in costs.items():
+            rounds.append(_imported(who)[0])
+    found.add_costs("", costs, 1)
+    for who, count in modules.items():
+        found.add("", who, "modules", count)
+    for metric in CPU, WALL:
+        share = ratios(found.values("", OURS, metric), found.values("", THEIRS, metric))
+        found.limit(f"{metric}: ours / {THEIRS}", share, AT_MOST, "×")
+    return found
+
+
+def _imported(who: str) -> tuple[Cost, int]:
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    command = [sys.executable, "-c", _SCRIPT.format(IMPORTS[who])]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    cpu, wall, modules = json.loads(run.stdout)
+    return Cost(cpu, cpu, wall), modules

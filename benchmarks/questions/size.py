@@ -1,0 +1,112 @@
+"""How many bytes does a record take in the broker's log, by the rows of a segment or batch?"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from benchmarks import data
+from benchmarks.answer import Answer, Plot
+from benchmarks.child import Child, Children
+from benchmarks.competitors import FASTAVRO, ORJSON, OURS
+from benchmarks.measured import Claim
+from benchmarks.sending import Sending
+
+if TYPE_CHECKING:
+    from benchmarks.bench import Bench
+
+TITLE = "Size against rows, bytes a record"
+IS_LONG = False
+ABOUT = """The bytes of the broker's log. The compared batches are librdkafka's own, with zstd,
+and have as many rows as the segments. Sizes do not vary, so each is measured once. *Full* has a
+key, a header and a time. The targets are geometric means over the sets, and for each set what it
+was before the native core."""
+
+WHO: Final = (OURS, ORJSON, FASTAVRO)
+METRIC: Final = "bytes"
+BARE_MEAN, FULL_MEAN = 0.60, 0.53
+BEFORE: Final = {"flights": 0.63, "narrow": 0.55, "log": 0.68, "nested": 0.51, "wide": 0.80}
+SIZES: Final = (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
+MOST_BATCHES: Final = 50
+ONE_RECORD: Final = 3_300.0
+CROSSING_ROWS: Final = 150.0
+_LINGER_MS: Final = 60_000.0
+
+
+def answer(bench: Bench) -> Answer:
+    """Measure every set with the rows of its segments, and flights with any number."""
+    found = Answer()
+    shares: dict[bool, list[float]] = {False: [], True: []}
+    for name in data.NAMES:
+        rows = bench.rows(data.load(name).segment_rows)
+        with Children(
+            {who: Child(Sending, who, name, bench.servers, rows) for who in WHO}
+        ) as children:
+            for full in (False, True):
+                case = f"{name}, {'full' if full else 'bare'}, {rows:,} rows"
+                sizes = _sizes(bench, found, case, children, rows, rows, full=full)
+                shares[full].append(sizes[OURS] / sizes[FASTAVRO])
+        found.limit(f"{name}, bare: ours / Avro", shares[False][-1:], BEFORE[name], "×")
+    for full, bound in ((False, BARE_MEAN), (True, FULL_MEAN)):
+        mean = math.prod(shares[full]) ** (1 / len(shares[full]))
+        what = f"all sets, {'full' if full else 'bare'}: ours / Avro"
+        found.limit(what, [mean], bound, "×")
+    most = bench.rows(SIZES[-1])
+    with Children(
+        {who: Child(Sending, who, "flights", bench.servers, most) for who in WHO}
+    ) as children:
+        _crossing(bench, found, children, most)
+    return found
+
+
+def _crossing(bench: Bench, found: Answer, children: Children, most: int) -> None:
+    lines: dict[str, list[tuple[float, float]]] = {who: [] for who in WHO}
+    for size in (each for each in SIZES if each <= most):
+        rows = size * min(MOST_BATCHES, most // size)
+        sizes = _sizes(bench, found, f"flights, {size:,} rows", children, rows, size, full=False)
+        for who, value in sizes.items():
+            lines[who].append((size, value))
+    found.plots.append(Plot("flights", "rows of a segment or batch", "bytes a record", lines))
+    found.limit("one flight as a segment", [lines[OURS][0][1]], ONE_RECORD, "bytes")
+    rows = crossing(lines[OURS], lines[FASTAVRO])
+    found.limit("smaller than Avro's batches from", [rows], CROSSING_ROWS, "rows")
+
+
+def crossing(ours: list[tuple[float, float]], theirs: list[tuple[float, float]]) -> float:
+    """Return from which x on our line is below theirs: between two points, on logarithmic axes."""
+    place = math.inf
+    before: tuple[float, float] | None = None
+    for (x, our), (_, their) in zip(ours, theirs, strict=True):
+        gap = math.log(our / their)
+        if gap <= 0 and place == math.inf:
+            place = x
+            if before is not None:
+                share = before[1] / (before[1] - gap)
+                place = math.exp(math.log(before[0]) + share * math.log(x / before[0]))
+        elif gap > 0:
+            place = math.inf
+        before = (x, gap)
+    return place
+
+
+def _sizes(
+    bench: Bench,
+    found: Answer,
+    case: str,
+    children: Children,
+    rows: int,
+    batch: int,
+    *,
+    full: bool,
+) -> dict[str, float]:
+    bench.say(case)
+    topics = {who: bench.topic() for who in WHO}
+    children.each("connect", batch, _LINGER_MS, rows, first=topics)
+    children.each("send", False, full, first=topics)
+    children.together("check", full, first=topics)
+    sizes = {who: bench.log_bytes(topic) / rows for who, topic in topics.items()}
+    for who, value in sizes.items():
+        found.add(case, who, METRIC, value)
+    share = sizes[FASTAVRO] / sizes[OURS]
+    found.claims.append(Claim(f"{case}: {FASTAVRO} / {OURS}", (share,)))
+    return sizes

@@ -1,0 +1,104 @@
+"""What was found, as docs/benchmarks.md and as a page with plots.
+
+The answers of earlier runs are kept in a file, so that questions can be asked one at a time.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+
+from benchmarks import plots
+from benchmarks.answer import Answer
+from benchmarks.machine import Machine
+from benchmarks.measured import Claim, Spread
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A question with its answer, and where it was answered."""
+
+    name: str
+    title: str
+    about: str
+    answer: Answer
+    machine: Machine
+
+    @property
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """The header and the rows of its table: a line for each case and competitor."""
+        metrics = list(dict.fromkeys(each.metric for each in self.answer.figures))
+        lines: dict[tuple[str, str], dict[str, str]] = {}
+        for each in self.answer.figures:
+            lines.setdefault((each.case, each.who), {})[each.metric] = str(Spread.of(each.values))
+        rows = [
+            [case, who, *(cells.get(metric, "") for metric in metrics)]
+            for (case, who), cells in lines.items()
+        ]
+        return ["", "", *metrics], rows
+
+
+def keep(path: Path, answered: Answered) -> None:
+    """Put an answer into the file of answers, in place of an earlier one."""
+    found = json.loads(path.read_text()) if path.exists() else {}
+    found[answered.name] = {
+        "answer": answered.answer.to_json(),
+        "machine": answered.machine.to_json(),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(found))
+
+
+def kept(path: Path, questions: Mapping[str, Any]) -> list[Answered]:
+    """Return the answers that the file has, in the order of the questions."""
+    found = json.loads(path.read_text()) if path.exists() else {}
+    return [
+        Answered(
+            name,
+            question.TITLE,
+            question.ABOUT.replace("\n", " "),
+            Answer.from_json(found[name]["answer"]),
+            Machine(**found[name]["machine"]),
+        )
+        for name, question in questions.items()
+        if name in found
+    ]
+
+
+def write(answers: Sequence[Answered], *, document: Path, page: Path) -> None:
+    """Write both; existing files are replaced."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("benchmarks", ""),
+        autoescape=jinja2.select_autoescape(["html"]),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    content: dict[str, Any] = {
+        "answers": answers,
+        "groups": grouped(answers),
+        "draw": plots.draw,
+        "bars": plots.bars,
+    }
+    for path, template in (document, "report.md.j2"), (page, "report.html.j2"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(environment.get_template(template).render(content), encoding="utf-8")
+
+
+def grouped(answers: Sequence[Answered]) -> dict[str, list[tuple[str, Claim]]]:
+    """Return the claims with their questions: what is lost, what is missed, and the rest."""
+    every = [(each.title, claim) for each in answers for claim in each.answer.claims]
+    every.sort(key=lambda pair: pair[1].margin)
+    return {
+        "Where we lose": [pair for pair in every if pair[1].lost],
+        "Targets that are missed": [p for p in every if not p[1].met and not p[1].lost],
+        "Targets that are met": [p for p in every if p[1].met and p[1].bound and not p[1].lost],
+        "Ratios without a target": [p for p in every if not p[1].bound and not p[1].lost],
+    }

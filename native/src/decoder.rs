@@ -1,0 +1,214 @@
+//! Segments to records.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::vec::IntoIter;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyInt, PyList};
+
+use crate::leaf::Leaf;
+use crate::objects::{ColumnReader, RowReader};
+use crate::parquet::read::{Budget, Footer, GaveUp, Read, Schema, read_leaves};
+use crate::py::{NoCollection, Owned};
+use crate::schema::{Field, Type};
+
+/// The column of the records' metadata, which comes last.
+const KAFKA_COLUMN: &str = "_kafka";
+
+/// A Parquet file as our own writers write them. For any thread.
+#[pyclass(frozen, module = "columnar_kafka.native._core")]
+pub struct File {
+    data: Py<PyBytes>,
+    footer: Footer,
+}
+
+/// The columns of files with the same schema. For any thread.
+#[pyclass(frozen, module = "columnar_kafka.native._core")]
+pub struct FileSchema(Schema);
+
+#[pymethods]
+impl File {
+    /// Read the footer of a file with this checksum; None for a file that is not read natively.
+    #[staticmethod]
+    fn open(
+        py: Python<'_>,
+        data: Bound<'_, PyBytes>,
+        crc32: u32,
+        max_footer_bytes: u64,
+    ) -> Option<Self> {
+        let bytes = data.as_bytes();
+        let footer = py.detach(|| {
+            guarded(|| match crc32fast::hash(bytes) == crc32 {
+                true => Footer::read(bytes, max_footer_bytes),
+                false => Err(GaveUp),
+            })
+        })?;
+        Some(Self { data: data.unbind(), footer })
+    }
+
+    #[getter]
+    fn rows(&self) -> u64 {
+        self.footer.rows
+    }
+
+    /// What files with the same schema share, and no others: bytes of the footer.
+    #[getter]
+    fn key<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.footer.key)
+    }
+
+    /// The key-value metadata that are this file's own.
+    #[getter]
+    fn metadata(&self) -> Vec<(&[u8], &[u8])> {
+        self.footer.metadata.iter().map(|(key, value)| (&key[..], &value[..])).collect()
+    }
+
+    /// Return the schema of this file, which Arrow says has these columns; None if that cannot be.
+    fn schema(&self, columns: Vec<Bound<'_, PyAny>>) -> PyResult<Option<FileSchema>> {
+        let fields = columns.iter().map(Field::read).collect::<PyResult<Vec<_>>>()?;
+        Ok(Schema::new(self.footer.elements(), fields).ok().map(FileSchema))
+    }
+
+    /// Check and decode all columns, without the GIL. Return the records from row `start` on, or None
+    /// if Arrow has to judge the file.
+    fn read(
+        &self,
+        py: Python<'_>,
+        schema: &FileSchema,
+        start: usize,
+        max_values: u64,
+        max_bytes: u64,
+    ) -> PyResult<Option<RecordReader>> {
+        let data = self.data.bind(py).as_bytes();
+        let leaves = py.detach(|| {
+            let budget = Budget::new(max_bytes);
+            guarded(|| read_leaves(data, &self.footer, &schema.0, max_values, budget))
+        });
+        match leaves {
+            Some(leaves) => {
+                RecordReader::new(py, &schema.0.fields, leaves, start, self.footer.rows as usize)
+                    .map(Some)
+            }
+            None => Ok(None),
+        }
+    }
+}
+
+/// A panic would be a mistake in the reader: the file is left to Arrow then, too.
+fn guarded<T>(read: impl FnOnce() -> Read<T>) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(read)).ok()?.ok()
+}
+
+type Leaves = IntoIter<Box<Leaf>>;
+type Lists<'py> = (Bound<'py, PyList>, Bound<'py, PyList>, Bound<'py, PyList>, Bound<'py, PyList>);
+
+/// Makes the records of a file, in order. One thread at a time.
+#[pyclass(module = "columnar_kafka.native._core")]
+pub struct RecordReader {
+    values: RowReader<Box<Leaf>>,
+    keys: Option<ColumnReader<Box<Leaf>>>,
+    timestamps: Option<ColumnReader<Box<Leaf>>>,
+    headers: Option<ColumnReader<Box<Leaf>>>,
+    left: usize,
+    /// The memory of the columns, for each row.
+    row_bytes: usize,
+}
+
+impl RecordReader {
+    fn new(
+        py: Python<'_>,
+        fields: &[Field],
+        leaves: Vec<Leaf>,
+        start: usize,
+        rows: usize,
+    ) -> PyResult<Self> {
+        let start = start.min(rows);
+        let nbytes: usize = leaves.iter().map(Leaf::nbytes).sum();
+        let boxed: Vec<_> = leaves.into_iter().map(Box::new).collect();
+        let mut leaves: Leaves = boxed.into_iter();
+        let (user, kafka) = match fields.split_last() {
+            Some((last, user)) if &*last.name == KAFKA_COLUMN => (user, Some(last)),
+            _ => (fields, None),
+        };
+        let mut reader = Self {
+            values: RowReader::new(py, user, &mut leaves, start)?,
+            keys: None,
+            timestamps: None,
+            headers: None,
+            left: rows - start,
+            row_bytes: nbytes / rows.max(1),
+        };
+        if let Some(Field { data_type: Type::Struct(members), .. }) = kafka {
+            reader.add_members(py, members, &mut leaves, start)?;
+        }
+        Ok(reader)
+    }
+
+    fn add_members(
+        &mut self,
+        py: Python<'_>,
+        members: &[Field],
+        leaves: &mut Leaves,
+        start: usize,
+    ) -> PyResult<()> {
+        for member in members {
+            // The metadata of records are numbers of milliseconds.
+            let is_time = matches!(member.data_type, Type::Timestamp { .. });
+            let data_type = if is_time { Type::Long } else { member.data_type.clone() };
+            let field = Field { data_type, ..member.clone() };
+            let column = ColumnReader::new(py, &field, leaves, start)?;
+            match &*member.name {
+                "key" => self.keys = Some(column),
+                "timestamp" => self.timestamps = Some(column),
+                "headers" => self.headers = Some(column.with_tuples()),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+#[pymethods]
+impl RecordReader {
+    /// How many records are left.
+    fn __len__(&self) -> usize {
+        self.left
+    }
+
+    /// Return values, keys, timestamps and headers of the next records: at most so many, and about so
+    /// many bytes in columns, but at least one. `timestamp` is that of records without one.
+    fn next<'py>(
+        &mut self,
+        py: Python<'py>,
+        max_rows: usize,
+        max_bytes: usize,
+        timestamp: i64,
+    ) -> PyResult<Lists<'py>> {
+        let _no_collection = NoCollection::begin(py);
+        let rows = max_rows.min(max_bytes / self.row_bytes.max(1)).max(1).min(self.left);
+        self.left -= rows;
+        let mut values = Vec::with_capacity(rows);
+        self.values.read(py, rows, &mut values)?;
+        let read = |column: &mut Option<ColumnReader<_>>| {
+            let mut objects = Vec::with_capacity(rows);
+            match column {
+                Some(column) => column.read(py, rows, &mut objects).map(|()| Some(objects)),
+                None => Ok(None),
+            }
+        };
+        let (keys, timestamps, headers) =
+            (read(&mut self.keys)?, read(&mut self.timestamps)?, read(&mut self.headers)?);
+        let list = |objects: Vec<Owned>| {
+            PyList::new(py, objects.into_iter().map(|object| object.into_bound(py)))
+        };
+        let timestamp = PyInt::new(py, timestamp);
+        let same_time = || PyList::new(py, (0..rows).map(|_| &timestamp));
+        let nulls = || PyList::new(py, (0..rows).map(|_| py.None()));
+        Ok((
+            list(values)?,
+            keys.map_or_else(nulls, list)?,
+            timestamps.map_or_else(same_time, list)?,
+            headers.map_or_else(nulls, list)?,
+        ))
+    }
+}

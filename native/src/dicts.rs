@@ -1,0 +1,149 @@
+//! Dicts with the same keys: copies of one, whose values are then replaced.
+//!
+//! That is faster than adding key after key: nothing is hashed, compared or resized.
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use crate::objects::{new_text, none};
+use crate::py::Owned;
+
+pub struct DictMaker {
+    names: Vec<Owned>,
+    /// A dict with these keys, and None for each.
+    template: Owned,
+    /// Whether the copies are laid out as `Keys` says.
+    has_slots: bool,
+    /// Whether values may be lists or dicts, which the garbage collector has to see.
+    is_tracked: bool,
+}
+
+impl DictMaker {
+    /// For these keys, in their order; each is another one.
+    pub fn new<'n>(
+        py: Python<'_>,
+        keys: impl Iterator<Item = &'n str>,
+        has_containers: bool,
+    ) -> PyResult<Self> {
+        let mut names = Vec::new();
+        // SAFETY: a new dict, whose keys and values are alive; the name is owned before and after.
+        let template = unsafe {
+            let template = owned(py, ffi::PyDict_New())?;
+            for key in keys {
+                let mut name = new_text(py, key.as_bytes())?.into_ptr();
+                ffi::PyUnicode_InternInPlace(&raw mut name);
+                let name = owned(py, name)?;
+                set(py, &template, &name, &none(py))?;
+                names.push(name);
+            }
+            template
+        };
+        let mut maker = Self { names, template, has_slots: false, is_tracked: has_containers };
+        let copy = maker.copy(py)?;
+        maker.has_slots = maker.slots(&copy).is_some();
+        Ok(maker)
+    }
+
+    /// Make a dict of values, one for each key.
+    #[inline(always)]
+    pub fn make(&self, py: Python<'_>, values: impl Iterator<Item = Owned>) -> PyResult<Owned> {
+        let dict = self.copy(py)?;
+        if !self.has_slots {
+            for (name, value) in self.names.iter().zip(values) {
+                set(py, &dict, name, &value)?;
+            }
+            return Ok(dict);
+        }
+        let Some(slots) = self.slots(&dict) else { unreachable!("a copy is as the one before") };
+        for (slot, value) in (0..self.names.len()).zip(values) {
+            // SAFETY: there is a slot for each name. What is in it is None, which is never destroyed,
+            // so no code runs here; the dict gets the reference to the value.
+            unsafe {
+                let slot = &raw mut (*slots.add(slot)).value;
+                ffi::Py_DECREF(*slot);
+                *slot = value.into_ptr();
+            }
+        }
+        if self.is_tracked {
+            // SAFETY: it is a dict, and whole.
+            unsafe {
+                if ffi::PyObject_GC_IsTracked(dict.as_ptr()) == 0 {
+                    ffi::PyObject_GC_Track(dict.as_ptr().cast());
+                }
+            }
+        }
+        Ok(dict)
+    }
+
+    fn copy(&self, py: Python<'_>) -> PyResult<Owned> {
+        // SAFETY: the template is a dict.
+        unsafe { owned(py, ffi::PyDict_Copy(self.template.as_ptr())) }
+    }
+
+    /// Where a copy has its keys and values; None if that is not known of this version of Python.
+    #[cfg(all(Py_3_11, not(Py_GIL_DISABLED)))]
+    #[inline(always)]
+    fn slots(&self, dict: &Owned) -> Option<*mut Slot> {
+        // SAFETY: a dict is a head that points to its keys, and these begin as `Keys` says. Behind
+        // that is an index of so many bytes, and then a slot for each key. The last one is there if
+        // there are as many as names, and the layout is the known one if it has the last name.
+        unsafe {
+            let keys = (*dict.as_ptr().cast::<ffi::PyDictObject>()).ma_keys.cast::<Keys>();
+            let (head, last) = (&*keys, self.names.last()?);
+            if head.kind != UNICODE_KEYS || head.count != self.names.len() as isize {
+                return None;
+            }
+            let index = keys.add(1).cast::<u8>();
+            let slots = index.add(1 << head.log2_index_bytes).cast::<Slot>();
+            ((*slots.add(self.names.len() - 1)).key == last.as_ptr()).then_some(slots)
+        }
+    }
+
+    #[cfg(not(all(Py_3_11, not(Py_GIL_DISABLED))))]
+    fn slots(&self, _: &Owned) -> Option<*mut Slot> {
+        None
+    }
+}
+
+/// How the keys of a dict begin, from Python 3.11 on.
+#[cfg(all(Py_3_11, not(Py_GIL_DISABLED)))]
+#[repr(C)]
+struct Keys {
+    references: isize,
+    log2_size: u8,
+    log2_index_bytes: u8,
+    kind: u8,
+    version: u32,
+    usable: isize,
+    count: isize,
+}
+
+/// The kind of a dict whose keys are all strings.
+#[cfg(all(Py_3_11, not(Py_GIL_DISABLED)))]
+const UNICODE_KEYS: u8 = 1;
+
+#[repr(C)]
+struct Slot {
+    key: *mut ffi::PyObject,
+    value: *mut ffi::PyObject,
+}
+
+/// Set the value of a key of a dict.
+#[inline(always)]
+pub fn set(py: Python<'_>, dict: &Owned, key: &Owned, value: &Owned) -> PyResult<()> {
+    // SAFETY: a dict; key and value are alive.
+    match unsafe { ffi::PyDict_SetItem(dict.as_ptr(), key.as_ptr(), value.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(PyErr::fetch(py)),
+    }
+}
+
+/// Take over a new reference, or the error that came instead.
+///
+/// # Safety
+/// `ptr` is what a function of CPython returned: null with an exception set, or a new reference.
+#[inline(always)]
+pub unsafe fn owned(py: Python<'_>, ptr: *mut ffi::PyObject) -> PyResult<Owned> {
+    // SAFETY: by the contract.
+    unsafe { Owned::steal(ptr) }.ok_or_else(|| PyErr::fetch(py))
+}

@@ -1,0 +1,193 @@
+//! A column chunk to a leaf.
+
+use super::footer::ColumnChunk;
+use super::packing::{Run, hybrid, unpack};
+use super::page::{Decompressor, Page};
+use super::schema::LeafShape;
+use super::values::Builder;
+use super::{Budget, GaveUp, Read, ensure};
+use crate::leaf::{Leaf, Levels};
+use crate::parquet::format::{Encoding, PageType};
+use crate::parquet::packing::bit_width;
+
+/// PLAIN's old name in dictionary pages is not among these.
+const PLAIN: i32 = Encoding::Plain as i32;
+/// What a value takes beside its bytes: levels, or its index in a dictionary.
+const VALUE: u64 = 8;
+/// What a list takes for each of its values, at each depth, and for each row.
+const LIST_VALUE: u64 = 12;
+const LIST_ROW: u64 = 8;
+
+/// What reading one chunk leaves to the next.
+#[derive(Default)]
+pub struct Scratch {
+    decompressor: Decompressor,
+}
+
+/// Read the pages of a column chunk that has so many rows.
+pub fn read(
+    file: &[u8],
+    chunk: &ColumnChunk,
+    shape: &LeafShape,
+    rows: u64,
+    budget: &mut Budget,
+    scratch: &mut Scratch,
+) -> Read<Leaf> {
+    ensure(chunk.physical_type == shape.physical_type as i32)?;
+    ensure(rows > 0 && u32::try_from(chunk.values).is_ok())?;
+    for (levels, most) in chunk.histograms.iter().zip([shape.max_rep(), shape.max_def]) {
+        ensure(matches!(levels, None | Some(0)) || *levels == Some(usize::from(most) + 1))?;
+    }
+    let depth = u64::from(shape.max_rep());
+    ensure(if depth > 0 { chunk.values >= rows } else { chunk.values == rows })?;
+    let value = VALUE + LIST_VALUE * depth + shape.width.max(8) as u64;
+    budget.take(chunk.values.checked_mul(value).ok_or(GaveUp)?)?;
+    budget.take(LIST_ROW * rows)?;
+    let count = chunk.values as usize;
+    let mut builder = Builder::new(shape, count);
+    let mut levels = LevelReader::new(shape, count);
+    let mut at = chunk.start;
+    while at < chunk.end {
+        let is_first = at == chunk.start;
+        let page = Page::read(file, chunk, &mut at)?;
+        let is_dictionary = page.page_type == PageType::Dictionary;
+        ensure(is_dictionary == (is_first && chunk.has_dictionary))?;
+        ensure(page.values <= count - levels.slots)?;
+        let data = page.decompressed(chunk.codec, budget, &mut scratch.decompressor)?;
+        if is_dictionary {
+            ensure(page.encoding == PLAIN)?;
+            builder.dictionary(data, page.values, budget)?;
+        } else {
+            ensure(chunk.encodings.checked_shr(page.encoding as u32).unwrap_or(0) & 1 == 1)?;
+            ensure(page.values > 0)?;
+            let (values, data) = levels.page(data, page.values)?;
+            builder.page(page.encoding, data, values, budget)?;
+        }
+    }
+    ensure(levels.slots == count)?;
+    let values = builder.finish(shape, budget)?;
+    let levels = levels.finish(rows)?;
+    let (max_def, max_rep) = (shape.max_def, shape.max_rep());
+    Ok(Leaf { values, levels, max_def, max_rep, rows: rows as usize })
+}
+
+/// Reads the levels of a leaf's pages.
+struct LevelReader<'s> {
+    shape: &'s LeafShape,
+    levels: Levels,
+    slots: usize,
+}
+
+impl<'s> LevelReader<'s> {
+    fn new(shape: &'s LeafShape, count: usize) -> Self {
+        let levels = if shape.max_def == 0 {
+            Levels::Required
+        } else if shape.is_flat {
+            Levels::Flat { nulls: Vec::new() }
+        } else {
+            let rep = (shape.max_rep() > 0).then(|| Vec::with_capacity(count));
+            Levels::Nested { def: Vec::with_capacity(count), rep }
+        };
+        Self { shape, levels, slots: 0 }
+    }
+
+    /// Read a page's levels; return how many of its slots have values, and the bytes of these.
+    fn page<'d>(&mut self, mut data: &'d [u8], slots: usize) -> Read<(usize, &'d [u8])> {
+        let first = self.slots;
+        self.slots += slots;
+        match &mut self.levels {
+            Levels::Required => Ok((slots, data)),
+            Levels::Flat { nulls } => {
+                let runs = split_levels(&mut data)?;
+                let before = nulls.len();
+                read_nulls(runs, slots, first, nulls)?;
+                Ok((slots - (nulls.len() - before), data))
+            }
+            Levels::Nested { def, rep } => {
+                if let Some(rep) = rep {
+                    let max_rep = self.shape.max_rep();
+                    read_levels(split_levels(&mut data)?, max_rep, slots, rep)?;
+                }
+                let max_def = self.shape.max_def;
+                read_levels(split_levels(&mut data)?, max_def, slots, def)?;
+                let values = def[first..].iter().filter(|&&level| level == max_def).count();
+                Ok((values, data))
+            }
+        }
+    }
+
+    /// Check that the levels are those of so many rows.
+    fn finish(self, rows: u64) -> Read<Levels> {
+        if let Levels::Nested { def, rep: Some(rep) } = &self.levels {
+            let (mut found, mut last) = (0, 0);
+            for (&def, &rep) in def.iter().zip(rep) {
+                if rep == 0 {
+                    found += 1;
+                } else {
+                    // It goes on with a list that has elements, and is one.
+                    let element = self.shape.element_defs[usize::from(rep) - 1];
+                    ensure(def >= element && last >= element)?;
+                }
+                last = def;
+            }
+            ensure(found == rows)?;
+        }
+        Ok(self.levels)
+    }
+}
+
+/// Take the levels off the front of a page: their number of bytes is before them.
+fn split_levels<'d>(data: &mut &'d [u8]) -> Read<&'d [u8]> {
+    let (size, rest) = data.split_first_chunk::<4>().ok_or(GaveUp)?;
+    let levels = rest.get(..u32::from_le_bytes(*size) as usize).ok_or(GaveUp)?;
+    *data = &rest[levels.len()..];
+    Ok(levels)
+}
+
+fn read_levels(runs: &[u8], most: u8, count: usize, out: &mut Vec<u8>) -> Read<()> {
+    let width = bit_width(most.into());
+    hybrid(runs, width, count, |run| match run {
+        Run::Equal(level, length) => {
+            ensure(level <= u32::from(most))?;
+            out.resize(out.len() + length, level as u8);
+            Ok(())
+        }
+        Run::Packed(packed, length) => {
+            let mut greatest = 0;
+            unpack(packed, width, length, |level| {
+                greatest = greatest.max(level);
+                out.push(level as u8);
+            })?;
+            ensure(greatest <= u64::from(most))
+        }
+    })
+}
+
+/// Read levels of one bit; append the numbers of the slots that have 0, counted from `first`.
+fn read_nulls(runs: &[u8], count: usize, first: usize, nulls: &mut Vec<u32>) -> Read<()> {
+    let mut slot = first as u32; // chunks have at most 2^32 slots
+    hybrid(runs, 1, count, |run| {
+        match run {
+            Run::Equal(level, length) => {
+                ensure(level <= 1)?;
+                let end = slot + length as u32;
+                if level == 0 {
+                    nulls.extend(slot..end);
+                }
+                slot = end;
+            }
+            Run::Packed(packed, length) => {
+                for (place, &byte) in packed[..length.div_ceil(8)].iter().enumerate() {
+                    let bits = (length - 8 * place).min(8);
+                    let mut absent = !byte & (0xff >> (8 - bits));
+                    while absent != 0 {
+                        nulls.push(slot + (8 * place) as u32 + absent.trailing_zeros());
+                        absent &= absent - 1;
+                    }
+                }
+                slot += length as u32;
+            }
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,77 @@
+//! Parquet files to columns: those that our own writers write, and no others.
+//!
+//! Nothing is trusted: each count and length is checked before memory is taken for it. What is
+//! damaged, unknown or merely unusual is given up, and Arrow judges that file: so all errors have one
+//! text, and whatever is read here has the values that Arrow would read.
+//!
+//! `footer` says where the pages are, `schema` what they hold. `chunk` reads a leaf's pages, from
+//! `page`, by way of `packing`, `delta`, `values` and `strings`. `structure` compares the leaves of nested columns.
+
+mod chunk;
+mod delta;
+mod footer;
+mod packing;
+mod page;
+mod schema;
+mod strings;
+mod structure;
+#[cfg(test)]
+mod tests;
+mod thrift;
+mod values;
+
+pub use footer::Footer;
+pub use schema::Schema;
+
+use crate::leaf::Leaf;
+
+/// The file is not read here: Arrow has to judge it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GaveUp;
+
+pub type Read<T> = Result<T, GaveUp>;
+
+/// Return an error unless a condition holds.
+fn ensure(condition: bool) -> Read<()> {
+    if condition { Ok(()) } else { Err(GaveUp) }
+}
+
+/// The bytes that the columns may take in memory. What is counted here is never less than what the
+/// package counts for Arrow.
+pub struct Budget {
+    left: u64,
+}
+
+impl Budget {
+    pub fn new(nbytes: u64) -> Self {
+        Self { left: nbytes }
+    }
+
+    fn has(&self, nbytes: u64) -> bool {
+        nbytes <= self.left
+    }
+
+    fn take(&mut self, nbytes: u64) -> Read<()> {
+        self.left = self.left.checked_sub(nbytes).ok_or(GaveUp)?;
+        Ok(())
+    }
+}
+
+/// Read all leaves of a file, at most `max_values` values of each.
+pub fn read_leaves(
+    file: &[u8],
+    footer: &Footer,
+    schema: &Schema,
+    max_values: u64,
+    mut budget: Budget,
+) -> Read<Vec<Leaf>> {
+    ensure(footer.chunks.len() == schema.leaves.len())?;
+    let mut scratch = chunk::Scratch::default();
+    let mut leaves = Vec::with_capacity(schema.leaves.len());
+    for (chunk, shape) in footer.chunks.iter().zip(&schema.leaves) {
+        ensure(chunk.values <= max_values)?;
+        leaves.push(chunk::read(file, chunk, shape, footer.rows, &mut budget, &mut scratch)?);
+    }
+    structure::check(&schema.fields, &leaves)?;
+    Ok(leaves)
+}

@@ -1,0 +1,135 @@
+//! The pages of a column chunk: headers, checksums, decompression.
+
+use super::footer::ColumnChunk;
+use super::thrift::{BINARY, Cursor, FALSE, I32, I64, STRUCT, TRUE};
+use super::{Budget, GaveUp, Read, ensure};
+use crate::parquet::format::{Codec, Encoding, PageType};
+
+/// What a page holds, before it is decompressed.
+pub struct Page<'d> {
+    pub page_type: PageType,
+    pub values: usize,
+    pub encoding: i32,
+    size: usize,
+    bytes: &'d [u8],
+}
+
+/// Decompresses pages into one buffer.
+#[derive(Default)]
+pub struct Decompressor {
+    buffer: Vec<u8>,
+    zstd: Option<zstd::bulk::Decompressor<'static>>,
+    snappy: snap::raw::Decoder,
+}
+
+impl<'d> Page<'d> {
+    /// Read the page at `*at`, and set that to its end.
+    pub fn read(file: &'d [u8], chunk: &ColumnChunk, at: &mut usize) -> Read<Self> {
+        let body = &file[..chunk.end];
+        let mut cursor = Cursor::new(body, *at, 0);
+        let (mut page_type, mut size, mut stored, mut crc32) = (None, None, None, None);
+        let mut description = None;
+        cursor.structure(|fields, id, field| {
+            match (id, field) {
+                (1, I32) => page_type = Some(fields.i32()?),
+                (2, I32) => size = Some(fields.count32()?),
+                (3, I32) => stored = Some(fields.count32()?),
+                (4, I32) => crc32 = Some(fields.i32()? as u32),
+                (5, STRUCT) if description.is_none() => {
+                    description = Some((PageType::Data, read_data_header(fields)?));
+                }
+                (7, STRUCT) if description.is_none() => {
+                    description = Some((PageType::Dictionary, read_dictionary_header(fields)?));
+                }
+                _ => return Err(GaveUp),
+            }
+            Ok(())
+        })?;
+        let (described, (values, encoding)) = description.ok_or(GaveUp)?;
+        ensure(page_type == Some(described as i32))?;
+        let end = cursor.at.checked_add(stored.ok_or(GaveUp)?).ok_or(GaveUp)?;
+        let bytes = body.get(cursor.at..end).ok_or(GaveUp)?;
+        ensure(crc32 == Some(crc32fast::hash(bytes)))?;
+        *at = end;
+        Ok(Self { page_type: described, values, encoding, size: size.ok_or(GaveUp)?, bytes })
+    }
+
+    /// Its bytes, decompressed.
+    pub fn decompressed<'b>(
+        &self,
+        codec: i32,
+        budget: &mut Budget,
+        decompressor: &'b mut Decompressor,
+    ) -> Read<&'b [u8]>
+    where
+        'd: 'b,
+    {
+        budget.take(2 * self.size as u64)?; // while it is decoded, and as part of the column
+        if codec == Codec::Uncompressed as i32 {
+            ensure(self.bytes.len() == self.size)?;
+            return Ok(self.bytes);
+        }
+        decompressor.decompress(codec, self.bytes, self.size)
+    }
+}
+
+impl Decompressor {
+    fn decompress(&mut self, codec: i32, bytes: &[u8], size: usize) -> Read<&[u8]> {
+        if self.buffer.len() < size {
+            self.buffer.resize(size, 0);
+        }
+        let place = &mut self.buffer[..size];
+        let written = if codec == Codec::Zstd as i32 {
+            let decompressor = match &mut self.zstd {
+                Some(decompressor) => decompressor,
+                none => none.insert(zstd::bulk::Decompressor::new().map_err(|_| GaveUp)?),
+            };
+            decompressor.decompress_to_buffer(bytes, place).map_err(|_| GaveUp)?
+        } else if codec == Codec::Snappy as i32 {
+            ensure(snap::raw::decompress_len(bytes) == Ok(size))?;
+            self.snappy.decompress(bytes, place).map_err(|_| GaveUp)?
+        } else if codec == Codec::Lz4Raw as i32 {
+            lz4_flex::block::decompress_into(bytes, place).map_err(|_| GaveUp)?
+        } else {
+            return Err(GaveUp);
+        };
+        ensure(written == size)?;
+        Ok(&self.buffer[..size])
+    }
+}
+
+/// The number of values and their encoding; levels are in RLE.
+fn read_data_header(cursor: &mut Cursor<'_>) -> Read<(usize, i32)> {
+    let (mut values, mut encoding, mut levels) = (None, None, [None; 2]);
+    cursor.structure(|fields, id, field| {
+        match (id, field) {
+            (1, I32) => values = Some(fields.count32()?),
+            (2, I32) => encoding = Some(fields.i32()?),
+            (3 | 4, I32) => levels[usize::from(id - 3)] = Some(fields.i32()?),
+            (5, STRUCT) => fields.structure(|statistics, id, field| match (id, field) {
+                (3 | 4, I64) => statistics.count().map(drop),
+                (1 | 2 | 5 | 6, BINARY) => statistics.binary().map(drop),
+                (7 | 8, TRUE | FALSE) => Ok(()),
+                _ => Err(GaveUp),
+            })?,
+            _ => return Err(GaveUp),
+        }
+        Ok(())
+    })?;
+    ensure(levels == [Some(Encoding::Rle as i32); 2])?;
+    Ok((values.ok_or(GaveUp)?, encoding.ok_or(GaveUp)?))
+}
+
+fn read_dictionary_header(cursor: &mut Cursor<'_>) -> Read<(usize, i32)> {
+    let (mut values, mut encoding) = (None, None);
+    cursor.structure(|fields, id, field| {
+        match (id, field) {
+            (1, I32) => values = Some(fields.count32()?),
+            (2, I32) => encoding = Some(fields.i32()?),
+            (3, TRUE | FALSE) => {}
+            _ => return Err(GaveUp),
+        }
+        Ok(())
+    })?;
+    Ok((values.ok_or(GaveUp)?, encoding.ok_or(GaveUp)?))
+}

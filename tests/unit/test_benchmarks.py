@@ -1,0 +1,112 @@
+"""The arithmetic behind docs/benchmarks.md: no wrong median, no lost record goes unnoticed."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.answer import CPU, WALL, Answer
+from benchmarks.child import Cost
+from benchmarks.measured import Claim, Digest, Spread, UnequalError, number, ratios
+
+SENT = [
+    ({"id": 1, "name": "a"}, b"key", [("trace", b"x")], 5),
+    ({"id": 2, "name": None}, None, [], 6),
+]
+
+
+def test_a_spread_is_the_median_and_the_extremes() -> None:
+    assert Spread.of([3.0, 1.0, 10.0, 2.0]) == Spread(median=2.5, low=1.0, high=10.0)
+
+
+def test_a_spread_of_nothing_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no rounds were measured"):
+        Spread.of([])
+
+
+def test_ratios_are_computed_within_one_round() -> None:
+    """Medians of ratios: 2, 3 and 0.5, where the ratio of the medians would be 1."""
+    found = ratios([2.0, 30.0, 5.0], [1.0, 10.0, 10.0])
+    assert found == (2.0, 3.0, 0.5)
+    assert Claim("what", found).spread.median == 2.0
+
+
+def test_ratios_need_as_many_rounds_of_both() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        ratios([1.0, 2.0], [1.0])
+
+
+@pytest.mark.parametrize(
+    ("claim", "is_met", "is_lost"),
+    [
+        (Claim("at its target", (4.0, 4.0, 1.0), at_least=4), True, False),
+        (Claim("below it", (3.9,), at_least=4), False, False),
+        (Claim("below the competitor", (0.9,), at_least=4), False, True),
+        (Claim("no target", (1.1,)), True, False),
+        (Claim("no target, and lost", (0.9,)), True, True),
+        (Claim("a limit", (60.0,), at_most=60, unit="µs"), True, False),
+        (Claim("over a limit", (61.0,), at_most=60, unit="µs"), False, False),
+        (Claim("under a range", (0.8,), at_least=0.9, at_most=1.1), False, False),
+    ],
+    ids=lambda each: each.what if isinstance(each, Claim) else "",
+)
+def test_a_claim_is_met_or_missed_by_its_median(claim: Claim, is_met: bool, is_lost: bool) -> None:
+    assert (claim.met, claim.lost) == (is_met, is_lost)
+
+
+def test_what_is_furthest_from_its_target_comes_first() -> None:
+    claims = [
+        Claim("half", (2.0,), at_least=4),
+        Claim("a third", (90.0,), at_most=30, unit="ms"),
+        Claim("met", (8.0,), at_least=4),
+    ]
+    ordered = sorted(claims, key=lambda each: each.margin)
+    assert [each.what for each in ordered] == ["a third", "half", "met"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.12345, "0.123"),
+        (1.234, "1.23"),
+        (12.34, "12.3"),
+        (99.99, "100"),
+        (12_345.6, "12,346"),
+        (3.0, "3"),
+    ],
+)
+def test_numbers_have_three_digits(value: float, text: str) -> None:
+    assert number(value) == text
+
+
+def test_costs_are_per_record_and_compared_round_by_round() -> None:
+    answer = Answer()
+    costs = {
+        "ours": [Cost(1.0, 0.5, 2.0), Cost(2.0, 0.5, 2.0)],
+        "orjson": [Cost(4.0, 3.0, 6.0), Cost(6.0, 3.0, 8.0)],
+    }
+    answer.add_costs("narrow", costs, 1_000_000)
+    answer.compare("narrow", "orjson", at_least=3)
+    answer.compare("narrow", "orjson", WALL)
+    assert answer.values("narrow", "orjson", CPU) == (4.0, 6.0)
+    assert [each.values for each in answer.claims] == [(4.0, 3.0), (3.0, 4.0)]
+    assert Answer.from_json(answer.to_json()) == answer
+
+
+def test_equal_records_in_another_order_are_equal() -> None:
+    Digest(SENT).compare(Digest(reversed(SENT)), "t")
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        (SENT[:1], "t: 2 records sent, 1 read"),
+        ([*SENT, SENT[0]], "t: 2 records sent, 3 read"),
+        ([SENT[0], SENT[0]], "t: the records read differ from those sent"),
+        ([SENT[0], (SENT[1][0], b"", *SENT[1][2:])], "t: the records read differ from those sent"),
+        ([SENT[0], ({"id": 2}, *SENT[1][1:])], "t: the records read differ from those sent"),
+    ],
+    ids=["one missing", "one twice", "one for another", "another key", "a field missing"],
+)
+def test_unequal_records_are_an_error(read: list[object], text: str) -> None:
+    with pytest.raises(UnequalError, match=text):
+        Digest(SENT).compare(Digest(read), "t")
