@@ -67,6 +67,9 @@ faults: install  ## the long ones: processes killed, servers stopped, all exampl
 	$(BIN)/python -m pytest tests/faults $(PATIENT)
 	$(BIN)/python -m pytest tests/unit -m 'hypothesis or long' --hypothesis-profile long $(PATIENT)
 	$(BIN)/python -m pytest $(COMBINED) --hypothesis-profile long $(PATIENT)
+	@if command -v cargo >/dev/null; then cd native && \
+		COLUMNAR_KAFKA_RANDOM_FILES=20000 cargo test --release --quiet random; fi
+	$(BIN)/python native/sanitize.py
 
 faults-short: install  ## the long ones without the soaks (SOAKS above) and without all examples
 	$(BIN)/python -m pytest tests/faults $(SOAKS:%=--ignore tests/faults/test_%.py) $(PARALLEL) $(PATIENT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import struct
 import zoneinfo
 from collections.abc import Callable, Sequence
@@ -42,6 +43,8 @@ def converter(arrow: pa.DataType) -> Convert:
         return _timestamps(arrow)
     if range_checks.is_narrow_float(arrow):
         return _narrow_floats(arrow)
+    if pa.types.is_decimal(arrow):
+        return _decimals(arrow)
     if range_checks.has_times_of_day(arrow):
         return _times_of_day(arrow)
     return partial(older_arrow.array, type=arrow)
@@ -92,6 +95,21 @@ def _narrow_floats(arrow: pa.DataType) -> Convert:
     def convert(values: Sequence[Any]) -> pa.Array:
         if not range_checks.fits_float(arrow, [value for value in values if value is not None]):
             raise OverflowError(f"too large for {arrow}")
+        return older_arrow.array(values, type=arrow)
+
+    return convert
+
+
+def _decimals(arrow: pa.DataType) -> Convert:
+    """Refuse what Arrow would look up behind its table of powers of ten: it may make 0 of 1E-41."""
+    least = -range_checks.DECIMAL_DIGITS[arrow.bit_width] - arrow.scale
+
+    def convert(values: Sequence[Any]) -> pa.Array:
+        for value in values:
+            if isinstance(value, decimal.Decimal) and value.is_finite():
+                exponent = value.as_tuple().exponent
+                if isinstance(exponent, int) and exponent < least:
+                    raise ValueError(f"it has more than {-least} decimal places")
         return older_arrow.array(values, type=arrow)
 
     return convert

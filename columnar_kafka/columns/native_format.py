@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from columnar_kafka import native
-from columnar_kafka.columns.range_checks import has_distinct_keys
+from columnar_kafka.columns.range_checks import DECIMAL_DIGITS, has_distinct_keys
 from columnar_kafka.schema.families import family
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["native_columns", "row_format"]
 
-_NUMBERS: Final = {
+_LEAVES: Final = {
     pa.bool_(): "bool",
     pa.int8(): "int8",
     pa.int16(): "int16",
@@ -28,6 +28,7 @@ _NUMBERS: Final = {
     pa.uint16(): "uint16",
     pa.uint32(): "uint32",
     pa.uint64(): "uint64",
+    pa.float16(): "float16",
     pa.float32(): "float32",
     pa.float64(): "float64",
     pa.date32(): "date32",
@@ -65,32 +66,50 @@ def native_columns(
 
 def _described(field: pa.Field, path: str, symbols: Mapping[str, Collection[str]]) -> Described:
     arrow = field.type
-    details: Any = None
     children: tuple[Described, ...] = ()
-    values = family(arrow)
-    if arrow in _NUMBERS:
-        name = _NUMBERS[arrow]
-    elif values == "string":
-        name = "string"
-        details = sorted(symbols[path]) if path in symbols else None
-    elif pa.types.is_fixed_size_binary(arrow):
-        name, details = "fixed_size_binary", arrow.byte_width
-    elif values == "binary":
-        name = "binary"
-    elif values in ("timestamp", "local timestamp") and arrow.tz in (None, "UTC"):
-        name, details = "timestamp", (arrow.unit, arrow.tz is not None)
-    elif values == "struct" and len({child.name for child in arrow}) == arrow.num_fields:
-        name = "struct"
+    if arrow in _LEAVES:
+        name, details = _LEAVES[arrow], None
+    elif pa.types.is_struct(arrow) and len({each.name for each in arrow}) == arrow.num_fields:
+        name, details = "struct", None
         children = tuple(_described(child, f"{path}.{child.name}", symbols) for child in arrow)
-    elif values == "map" and has_distinct_keys(arrow):
-        name = "map"
+    elif pa.types.is_map(arrow) and has_distinct_keys(arrow):
+        name, details = "map", None
         children = (
             _described(arrow.key_field, f"{path}.key", symbols),
             _described(arrow.item_field, f"{path}.value", symbols),
         )
-    elif values == "list" and not pa.types.is_fixed_size_list(arrow):
-        name = "list"
+    elif family(arrow) == "list":
+        is_fixed = pa.types.is_fixed_size_list(arrow)
+        name, details = ("fixed_size_list", arrow.list_size) if is_fixed else ("list", None)
         children = (_described(arrow.value_field, f"{path}.item", symbols),)
     else:
-        raise _Unsupported
+        name, details = _leaf(arrow, symbols.get(path))
     return field.name, field.nullable, name, details, children
+
+
+def _leaf(arrow: pa.DataType, symbols: Collection[str] | None) -> tuple[str, Any]:
+    """Return the name of a leaf's type, and what else there is to say of it."""
+    values = family(arrow)
+    if values == "string":
+        return "string", None if symbols is None else sorted(symbols)
+    if pa.types.is_fixed_size_binary(arrow):
+        return "fixed_size_binary", arrow.byte_width
+    if values == "binary":
+        return "binary", None
+    if values in ("timestamp", "local timestamp"):
+        return _timestamp(arrow)
+    if values in ("time", "duration"):
+        return values, arrow.unit
+    if values == "decimal":
+        width = (10**arrow.precision - 1).bit_length() // 8 + 1
+        return "decimal", (width, arrow.precision, arrow.scale, DECIMAL_DIGITS[arrow.bit_width])
+    raise _Unsupported
+
+
+def _timestamp(arrow: pa.TimestampType) -> tuple[str, Any]:
+    if arrow.tz in (None, "UTC"):
+        return "timestamp", (arrow.unit, arrow.tz is not None)
+    try:
+        return "zoned_timestamp", (arrow.unit, pa.lib.string_to_tzinfo(arrow.tz))
+    except Exception:  # noqa: BLE001 - from any module that knows time zones
+        raise _Unsupported from None

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 __all__ = [
+    "DECIMAL_DIGITS",
     "fits_float",
     "has_distinct_keys",
     "has_time_out_of_day",
@@ -27,6 +28,9 @@ __all__ = [
     "is_narrow_float",
     "surely_fits",
 ]
+
+DECIMAL_DIGITS: Final = {32: 9, 64: 18, 128: 38, 256: 76}
+"""The most digits of a decimal, by its bits."""
 
 _DISTINCT: Final = ("string", "integer", "boolean", "binary")
 _DAY: Final = {"s": 86_400, "ms": 86_400_000, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}

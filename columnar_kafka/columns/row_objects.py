@@ -7,8 +7,10 @@ import operator
 import sys
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from types import MemberDescriptorType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from columnar_kafka import native
 from columnar_kafka.errors import RowError
 
 if TYPE_CHECKING:
@@ -53,6 +55,8 @@ class RowReader:
             read = _reader(cls)
             if read is None:
                 return None
+            if native.enabled:
+                native.core.learn_class(cls, _layout)
             row = read(row)
         if len(row) == len(self.names):
             try:
@@ -95,14 +99,16 @@ def _reader(cls: Any) -> _Read | None:
     """Return the function that reads a class's objects as mappings; None if it has no fields."""
     if issubclass(cls, Mapping):
         return dict  # a defaultdict must not make up missing fields
-    if isinstance(getattr(cls, "model_fields", None), Mapping):
-        return _pydantic(list(cls.model_fields))
     names = _names(cls)
-    return None if names is None else _attributes(names)
+    if names is None:
+        return None
+    return _pydantic(names) if _is_pydantic(cls) else _attributes(names)
 
 
 def _names(cls: Any) -> Sequence[str] | None:
     """Return the fields of a class, recognised by the marks that each library leaves on it."""
+    if _is_pydantic(cls):
+        return list(cls.model_fields)
     if hasattr(cls, "__attrs_attrs__"):
         return [attribute.name for attribute in cls.__attrs_attrs__]
     if dataclasses.is_dataclass(cls):
@@ -113,6 +119,10 @@ def _names(cls: Any) -> Sequence[str] | None:
     elif issubclass(cls, tuple):
         names = getattr(cls, "_fields", None)  # a namedtuple
     return names
+
+
+def _is_pydantic(cls: Any) -> bool:
+    return isinstance(getattr(cls, "model_fields", None), Mapping)
 
 
 def _attributes(names: Sequence[str]) -> _Read:
@@ -132,3 +142,58 @@ def _pydantic(names: Sequence[str]) -> _Read:
         return {**fields(row), **(row.model_extra or {})}
 
     return read
+
+
+# --- what the native core may read ----------------------------------------------------------------
+
+
+class _One(NamedTuple):
+    field: Any
+
+
+_ITEM: Final = type(vars(_One)["field"])
+"""What a namedtuple's class has for a field."""
+
+
+def _layout(cls: Any) -> tuple[list[str], list[Any], list[Any]] | None:
+    """Say where a class's objects have their fields, if to read them runs no code but Python's own.
+
+    Returns:
+        The names, and the place of each: a slot's descriptor, the index of a tuple's item, or None
+        for an attribute in ``__dict__``. Then the slots for fields that the class does not declare.
+    """
+    names = _names(cls)
+    reads = _in_class(cls, "__getattribute__")
+    if not names or issubclass(cls, Mapping | bytes | str) or reads not in _PLAIN:
+        return None
+    more = []
+    if _is_pydantic(cls):
+        owners = [_owner(cls, name) for name in ("model_extra", "__pydantic_extra__")]
+        if owners[0] is not owners[1]:  # not pydantic's own
+            return None
+        more = [_in_class(cls, "__pydantic_extra__")]
+    places = [_in_class(cls, name) for name in names]
+    for i, found in enumerate(places):
+        if type(found) is _ITEM:
+            places[i] = found.__reduce__()[1][0]
+        elif type(found) is not MemberDescriptorType:
+            if hasattr(type(found), "__set__") or hasattr(type(found), "__delete__"):
+                return None  # a property, or the like
+            places[i] = None
+    if None in places and not cls.__dictoffset__:
+        return None
+    return list(names), places, more
+
+
+_PLAIN: Final = (object.__getattribute__, tuple.__getattribute__)
+
+
+def _owner(cls: Any, name: str) -> Any:
+    """Return the class itself, or the base, in which a name is found."""
+    return next((base for base in cls.__mro__ if name in vars(base)), None)
+
+
+def _in_class(cls: Any, name: str) -> Any:
+    """Return what a class has under a name, as it stands there; None if nothing."""
+    owner = _owner(cls, name)
+    return None if owner is None else vars(owner)[name]

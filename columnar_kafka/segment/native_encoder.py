@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from columnar_kafka import native
 from columnar_kafka.schema import KAFKA_COLUMN
 from columnar_kafka.schema.families import family
+from columnar_kafka.segment.declared_types import cannot_be_written
 from columnar_kafka.segment.encoder import needs_arrow_schema
 from columnar_kafka.segment.parquet.field_ids import FileMetaDataField
 from columnar_kafka.segment.parquet.page_walk import footer_bytes
@@ -28,14 +29,14 @@ _COMPRESSIONS: Final = ("none", "snappy", "lz4", "zstd")
 
 
 def native_encoder(schema: pa.Schema, kafka: KafkaColumn, compression: str) -> Encoder | None:
-    """Return an encoder of segments with this schema; None for a compression it does not have.
+    """Return an encoder of segments with this schema; None where the core cannot write them.
 
     Args:
         schema: the segments', with the column `_kafka`.
         kafka: that column.
         compression: the name of ``columnar.encoding.compression``.
     """
-    if compression not in _COMPRESSIONS:
+    if compression not in _COMPRESSIONS or cannot_be_written(schema):
         return None
     empty = pa.BufferOutputStream()
     with pq.ParquetWriter(empty, schema, store_schema=needs_arrow_schema(schema)):
@@ -79,6 +80,8 @@ def _leaves(field: pa.Field, path: tuple[str, ...]) -> Iterator[tuple[list[str],
         order = _ORDERS.get(family(arrow) or "", "signed")
         if pa.types.is_unsigned_integer(arrow):
             order = "unsigned"
+        elif pa.types.is_float16(arrow):
+            order = "undefined"
         in_kafka = path[0] == KAFKA_COLUMN and path != (KAFKA_COLUMN, "timestamp")
         yield list(path), order, not in_kafka
         return

@@ -10,11 +10,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::clock;
-use crate::columns::{Appending, Column, NotTaken, append_dict, append_tuple};
+use crate::columns::{Appending, Column, NotTaken};
 use crate::leaf::{Leaf, Values};
 use crate::objects::{ColumnReader, RowReader, new_bytes};
 use crate::py::{Owned, Ref};
-use crate::row::Template;
+use crate::row::{Template, append_record, append_tuple};
 use crate::schema::{Field, Type};
 use crate::strings::Strings;
 use crate::usage::Usage;
@@ -262,7 +262,7 @@ impl Batch {
         if appending.plain {
             append_tuple(columns, record.row, 0, appending)?;
         } else {
-            append_dict(columns, &mut self.template, record.row, 0, appending)?;
+            append_record(columns, &mut self.template, record.row, 0, appending)?;
         }
         append_key(&mut records.keys, record.key, appending)?;
         if record.headers.is_none() {

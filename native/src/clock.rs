@@ -64,10 +64,63 @@ pub fn ticks(value: Ref<'_>, unit: Unit, has_zone: bool) -> Option<i64> {
         (days * 86_400 + seconds) * 1_000_000 + micros - offset
     };
     match unit {
+        Unit::Second => Some(micros.div_euclid(1_000_000)),
         Unit::Milli => Some(micros.div_euclid(1_000)),
         Unit::Micro => Some(micros),
         Unit::Nano => micros.checked_mul(1_000),
     }
+}
+
+/// A time of day without a zone, or its number of units since midnight.
+pub fn time_of_day(value: Ref<'_>, unit: Unit) -> Option<i64> {
+    if let Some(int) = value.int() {
+        return match int {
+            Int::Fits(ticks) => (0..86_400 * unit.per_second()).contains(&ticks).then_some(ticks),
+            Int::TooLarge => None,
+        };
+    }
+    // SAFETY: the class, which is exact, says that the fields are there.
+    unsafe {
+        let api = ffi::PyDateTimeAPI();
+        let ptr = value.as_ptr();
+        if api.is_null()
+            || ffi::Py_TYPE(ptr) != (*api).TimeType
+            || ffi::PyDateTime_TIME_GET_TZINFO(ptr) != ffi::Py_None()
+        {
+            return None;
+        }
+        let (hour, minute) =
+            (ffi::PyDateTime_TIME_GET_HOUR(ptr), ffi::PyDateTime_TIME_GET_MINUTE(ptr));
+        let seconds = hour * 3600 + minute * 60 + ffi::PyDateTime_TIME_GET_SECOND(ptr);
+        in_units(i64::from(seconds), ffi::PyDateTime_TIME_GET_MICROSECOND(ptr), unit)
+    }
+}
+
+/// A timedelta, or its number of units.
+pub fn duration(value: Ref<'_>, unit: Unit) -> Option<i64> {
+    if let Some(int) = value.int() {
+        return match int {
+            Int::Fits(ticks) => Some(ticks),
+            Int::TooLarge => None,
+        };
+    }
+    // SAFETY: the class, which is exact, says that the fields are there.
+    unsafe {
+        let api = ffi::PyDateTimeAPI();
+        let ptr = value.as_ptr();
+        if api.is_null() || ffi::Py_TYPE(ptr) != (*api).DeltaType {
+            return None;
+        }
+        let days = i64::from(ffi::PyDateTime_DELTA_GET_DAYS(ptr));
+        let seconds = 86_400 * days + i64::from(ffi::PyDateTime_DELTA_GET_SECONDS(ptr));
+        in_units(seconds, ffi::PyDateTime_DELTA_GET_MICROSECONDS(ptr), unit)
+    }
+}
+
+/// Seconds and microseconds in units, rounded down; None if they are too many.
+fn in_units(seconds: i64, micros: i32, unit: Unit) -> Option<i64> {
+    let rest = i64::from(micros) * unit.per_second() / 1_000_000;
+    seconds.checked_mul(unit.per_second())?.checked_add(rest)
 }
 
 /// `ZoneInfo("UTC")`, of which there is mostly one: pyarrow's times have it.
@@ -196,6 +249,38 @@ pub fn datetime(py: Python<'_>, micros: i64, has_zone: bool) -> Option<PyResult<
             zone,
             (*api).DateTimeType,
         );
+        Some(Owned::steal(object).ok_or_else(|| PyErr::fetch(py)))
+    }
+}
+
+/// The time so many microseconds after midnight.
+pub fn time(py: Python<'_>, micros: i64) -> PyResult<Owned> {
+    let (second, micro) = ((micros / 1_000_000) as i32, (micros % 1_000_000) as i32);
+    let (hour, minute) = (second / 3600, second / 60 % 60);
+    // SAFETY: as in `date`.
+    unsafe {
+        let api = ffi::PyDateTimeAPI();
+        let (none, class) = (ffi::Py_None(), (*api).TimeType);
+        let object = ((*api).Time_FromTime)(hour, minute, second % 60, micro, none, class);
+        Owned::steal(object).ok_or_else(|| PyErr::fetch(py))
+    }
+}
+
+/// The timedelta of so many units, or None where Python has none that is exact.
+pub fn timedelta(py: Python<'_>, ticks: i64, unit: Unit) -> Option<PyResult<Owned>> {
+    let per_second = unit.per_second();
+    let (seconds, rest) = (ticks.div_euclid(per_second), ticks.rem_euclid(per_second));
+    let micros = i128::from(rest) * 1_000_000;
+    if micros % i128::from(per_second) != 0 {
+        return None;
+    }
+    let micros = (micros / i128::from(per_second)) as i32;
+    let (days, seconds) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400) as i32);
+    let days = i32::try_from(days).ok().filter(|days| days.abs() <= 999_999_999)?;
+    // SAFETY: as in `date`.
+    unsafe {
+        let api = ffi::PyDateTimeAPI();
+        let object = ((*api).Delta_FromDelta)(days, seconds, micros, 0, (*api).DeltaType);
         Some(Owned::steal(object).ok_or_else(|| PyErr::fetch(py)))
     }
 }

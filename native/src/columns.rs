@@ -1,15 +1,16 @@
 //! Rows to columns: a Python row is appended to Parquet leaves, wholly or not at all.
 //!
-//! Only exact builtin values are taken. For anything else the package decides, in Python: it refuses
-//! the row and says why, or passes its values again as plain ones. So there are no rules and no
-//! error texts here, and no Python code runs in the middle of a row.
+//! Only exact builtin values are taken, and objects that `layout` can read. For anything else the
+//! package decides, in Python: it refuses the row and says why, or passes its values again as plain
+//! ones. So there are no rules and no error texts here, and no Python code runs in the middle of a
+//! row.
 
-use crate::clock;
 use crate::leaf::{Bits, Leaf, Values};
-use crate::py::{Int, Item, Ref};
-use crate::row::Template;
+use crate::py::Ref;
+use crate::row::{Template, append_record, append_tuple};
 use crate::schema::{Field, Type, Unit};
 use crate::strings::Strings;
+use crate::value::{Kind, append_value};
 
 /// A column, or a part of one, of a batch that grows.
 pub struct Column {
@@ -28,6 +29,8 @@ pub enum Node {
     List {
         rep: u8,
         item: Box<Column>,
+        /// The length of every list, where that is fixed.
+        size: Option<usize>,
     },
     Map {
         rep: u8,
@@ -38,17 +41,6 @@ pub enum Node {
         template: Template,
         fields: Vec<Column>,
     },
-}
-
-/// The values that a leaf takes, where its physical type does not say it.
-pub enum Kind {
-    Physical,
-    Int { least: i32, most: i32 },
-    UnsignedInt,
-    UnsignedLong,
-    Text { symbols: Option<Vec<Box<str>>> },
-    Date,
-    Timestamp { unit: Unit, has_zone: bool },
 }
 
 /// What appending a row needs and counts.
@@ -64,7 +56,7 @@ pub struct Appending {
 /// The row does not fit, or only Python can tell.
 pub struct NotTaken;
 
-type Taken = Result<(), NotTaken>;
+pub type Taken = Result<(), NotTaken>;
 
 impl Column {
     pub fn new(field: &Field, dictionaries: &mut impl FnMut() -> bool) -> Self {
@@ -103,9 +95,30 @@ impl Column {
             Type::Timestamp { unit, has_zone } => {
                 leaf(Kind::Timestamp { unit: *unit, has_zone: *has_zone }, Values::I64(Vec::new()))
             }
-            Type::List(item) => Node::List {
+            Type::ZonedTimestamp { unit, .. } => {
+                leaf(Kind::Timestamp { unit: *unit, has_zone: true }, Values::I64(Vec::new()))
+            }
+            Type::Time { unit } => {
+                let is_short = *unit == Unit::Milli;
+                let values =
+                    if is_short { Values::I32(Vec::new()) } else { Values::I64(Vec::new()) };
+                leaf(Kind::Time { unit: *unit }, values)
+            }
+            Type::Duration { unit } => {
+                leaf(Kind::Duration { unit: *unit }, Values::I64(Vec::new()))
+            }
+            Type::Decimal(decimals) => leaf(
+                Kind::Decimal(decimals.clone()),
+                Values::Fixed { width: decimals.width, bytes: Vec::new() },
+            ),
+            Type::Half => leaf(Kind::Half, Values::Fixed { width: 2, bytes: Vec::new() }),
+            Type::List(item) | Type::FixedList(item, _) => Node::List {
                 rep: rep + 1,
                 item: Box::new(Self::nested(item, def + 1, rep + 1, false, dictionaries)),
+                size: match field.data_type {
+                    Type::FixedList(_, size) => Some(size),
+                    _ => None,
+                },
             },
             Type::Map(key, value) => Node::Map {
                 rep: rep + 1,
@@ -154,8 +167,11 @@ impl Column {
         let def = self.def;
         match &mut self.node {
             Node::Leaf { .. } => unreachable!("`append` appends to leaves"),
-            Node::List { rep: item_rep, item } => {
+            Node::List { rep: item_rep, item, size } => {
                 let items = value.items().ok_or(NotTaken)?;
+                if size.is_some_and(|size| size != items.len()) {
+                    return Err(NotTaken);
+                }
                 if items.is_empty() {
                     appending.nbytes += item.append_absent(rep, def);
                 }
@@ -195,7 +211,7 @@ impl Column {
                 if appending.plain {
                     append_tuple(fields, value, rep, appending)?;
                 } else {
-                    append_dict(fields, template, value, rep, appending)?;
+                    append_record(fields, template, value, rep, appending)?;
                 }
             }
         }
@@ -275,160 +291,5 @@ impl Column {
             }
             Node::Struct { fields, .. } => fields.iter().for_each(|field| field.leaves(found)),
         }
-    }
-}
-
-/// Append a dict's values to the columns of its keys.
-#[inline(always)]
-pub fn append_dict(
-    fields: &mut [Column],
-    template: &mut Template,
-    row: Ref<'_>,
-    rep: u8,
-    appending: &mut Appending,
-) -> Taken {
-    let dict = row.dict().ok_or(NotTaken)?;
-    if dict.len() != fields.len() {
-        return Err(NotTaken); // a default may be missing
-    }
-    match dict.entries() {
-        Some(entries) => append_items(fields, template, entries.iter().copied(), rep, appending),
-        None => append_items(fields, template, dict.iter(), rep, appending),
-    }
-}
-
-#[inline(always)]
-fn append_items<'a>(
-    fields: &mut [Column],
-    template: &mut Template,
-    items: impl Iterator<Item = Item<'a>> + Clone,
-    rep: u8,
-    appending: &mut Appending,
-) -> Taken {
-    if !template.check(items.clone(), &mut appending.scratch) {
-        return Err(NotTaken);
-    }
-    for (place, item) in items.enumerate() {
-        fields[template.column(place)].append(item.value, rep, appending)?;
-    }
-    Ok(())
-}
-
-/// Append values in the order of the columns.
-pub fn append_tuple(
-    fields: &mut [Column],
-    row: Ref<'_>,
-    rep: u8,
-    appending: &mut Appending,
-) -> Taken {
-    let values = row.items().ok_or(NotTaken)?;
-    if values.len() != fields.len() {
-        return Err(NotTaken);
-    }
-    for (field, &value) in fields.iter_mut().zip(values) {
-        field.append(value, rep, appending)?;
-    }
-    Ok(())
-}
-
-/// Append a value that is not null; says whether it is one that the leaf takes.
-#[inline(always)]
-fn append_value(
-    kind: &Kind,
-    values: &mut Values,
-    value: Ref<'_>,
-    appending: &mut Appending,
-) -> bool {
-    match (values, kind) {
-        (Values::I64(out), Kind::Physical) => match value.int() {
-            Some(Int::Fits(number)) => out.push(number),
-            _ => return false,
-        },
-        (Values::F64(out), _) => match value.float().or_else(|| exact_float(value, 53)) {
-            Some(number) => out.push(number),
-            None => return false,
-        },
-        (Values::Strings(out), Kind::Text { symbols }) => {
-            let Some(text) = value.text() else { return false };
-            let taken = match symbols {
-                None => out.push_text(text, &mut appending.scratch, |_| true),
-                Some(symbols) => out.push_text(text, &mut appending.scratch, |utf8| {
-                    symbols.binary_search_by(|symbol| symbol.as_bytes().cmp(utf8)).is_ok()
-                }),
-            };
-            match taken {
-                Some(nbytes) => appending.nbytes += nbytes,
-                None => return false,
-            }
-        }
-        (Values::I32(out), Kind::Int { least, most }) => match value.int() {
-            Some(Int::Fits(number)) if (i64::from(*least)..=i64::from(*most)).contains(&number) => {
-                out.push(number as i32);
-            }
-            _ => return false,
-        },
-        (Values::Bool(out), _) => match value.boolean() {
-            Some(bit) => out.push(bit),
-            None => return false,
-        },
-        (values, kind) => return append_rare(kind, values, value, appending),
-    }
-    true
-}
-
-#[inline(never)]
-fn append_rare(
-    kind: &Kind,
-    values: &mut Values,
-    value: Ref<'_>,
-    appending: &mut Appending,
-) -> bool {
-    match (values, kind) {
-        (Values::I32(out), Kind::UnsignedInt) => match value.int() {
-            Some(Int::Fits(number)) if u32::try_from(number).is_ok() => out.push(number as i32),
-            _ => return false,
-        },
-        (Values::I32(out), _) => match clock::days(value) {
-            Some(days) => out.push(days),
-            None => return false,
-        },
-        (Values::I64(out), Kind::UnsignedLong) => match value.unsigned() {
-            Some(number) => out.push(number as i64),
-            None => return false,
-        },
-        (Values::I64(out), Kind::Timestamp { unit, has_zone }) => {
-            match clock::ticks(value, *unit, *has_zone) {
-                Some(ticks) => out.push(ticks),
-                None => return false,
-            }
-        }
-        (Values::F32(out), _) => {
-            let Some(number) = value.float().or_else(|| exact_float(value, 24)) else {
-                return false;
-            };
-            if number.is_finite() && !(number as f32).is_finite() {
-                return false;
-            }
-            out.push(number as f32);
-        }
-        (Values::Strings(out), _) => match value.bytes().and_then(|bytes| out.push_bytes(bytes)) {
-            Some(nbytes) => appending.nbytes += nbytes,
-            None => return false,
-        },
-        (Values::Fixed { width, bytes: out }, _) => match value.bytes() {
-            Some(bytes) if bytes.len() == *width => out.extend_from_slice(bytes),
-            _ => return false,
-        },
-        _ => unreachable!("a leaf's kind goes with its values"),
-    }
-    true
-}
-
-/// An int that a float of so many bits holds exactly, as Arrow has it.
-#[inline(never)]
-fn exact_float(value: Ref<'_>, bits: u32) -> Option<f64> {
-    match value.int()? {
-        Int::Fits(number) if number.unsigned_abs() <= 1 << bits => Some(number as f64),
-        _ => None,
     }
 }

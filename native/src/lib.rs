@@ -3,11 +3,14 @@
 mod batch;
 mod clock;
 mod columns;
+mod decimal;
+
 mod decoder;
 mod dicts;
 mod encoder;
+mod half;
+mod layout;
 mod leaf;
-
 mod objects;
 mod open_batches;
 mod parquet;
@@ -18,7 +21,9 @@ mod reports;
 mod row;
 mod schema;
 mod strings;
+mod text;
 mod usage;
+mod value;
 
 #[pyo3::pymodule]
 mod _core {
@@ -31,6 +36,8 @@ mod _core {
     #[pymodule_export]
     use crate::encoder::Encoder;
     #[pymodule_export]
+    use crate::layout::learn_class;
+    #[pymodule_export]
     use crate::open_batches::OpenBatches;
     #[pymodule_export]
     use crate::produce::produce_method;
@@ -41,6 +48,7 @@ mod _core {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::py::import(module.py())?;
         crate::clock::import(module.py())
     }
 }

@@ -2,15 +2,18 @@
 
 use std::ops::Deref;
 
+use pyo3::exceptions::PyException;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PyTuple};
 
 use crate::clock;
 use crate::dicts::{DictMaker, owned, set};
+use crate::half;
 use crate::leaf::{Leaf, Levels, Values};
-use crate::py::Owned;
-use crate::schema::{Field, Type, Unit};
+use crate::py::{Owned, Ref};
+use crate::schema::{Field, Type, Unit, Zone};
 
 /// So many values of a column are made in turn: they stay in the processor's cache until their rows
 /// are made.
@@ -63,9 +66,7 @@ impl<L: Deref<Target = Leaf>> RowReader<L> {
 }
 
 fn dict_maker(py: Python<'_>, fields: &[Field]) -> PyResult<DictMaker> {
-    let has_containers = fields
-        .iter()
-        .any(|field| matches!(field.data_type, Type::List(_) | Type::Map(..) | Type::Struct(_)));
+    let has_containers = fields.iter().any(|field| !field.data_type.is_leaf());
     DictMaker::new(py, fields.iter().map(|field| &*field.name), has_containers)
 }
 
@@ -119,7 +120,7 @@ impl<L: Deref<Target = Leaf>> ColumnReader<L> {
             Self::nested(py, child, def, rep, leaves, start).map(Box::new)
         };
         let node = match &field.data_type {
-            Type::List(item) => {
+            Type::List(item) | Type::FixedList(item, _) => {
                 NodeReader::List { rep: rep + 1, item: inner(item, def + 1, rep + 1)? }
             }
             Type::Map(key, value) => NodeReader::Map {
@@ -318,6 +319,7 @@ impl<L: Deref<Target = Leaf>> LeafReader<L> {
                 Values::Bool(bits) => owned(py, ffi::PyBool_FromLong(i64::from(bits.get(value)))),
                 Values::I32(values) => match &self.data_type {
                     Type::Date => clock::date(py, values[value]),
+                    Type::Time { .. } => clock::time(py, 1_000 * i64::from(values[value])),
                     Type::UnsignedInt => int(py, i64::from(values[value] as u32)),
                     _ => int(py, i64::from(values[value])),
                 },
@@ -333,6 +335,12 @@ impl<L: Deref<Target = Leaf>> LeafReader<L> {
                         self.last = Some((ticks, object.borrow().to_owned()));
                         Ok(object)
                     }
+                    Type::ZonedTimestamp { unit, zone } => {
+                        zoned_time(py, values[value], *unit, zone)
+                    }
+                    Type::Time { unit } => time_of_day(py, values[value], *unit),
+                    Type::Duration { unit } => clock::timedelta(py, values[value], *unit)
+                        .unwrap_or_else(|| int(py, values[value])),
                     Type::UnsignedLong => {
                         owned(py, ffi::PyLong_FromUnsignedLongLong(values[value] as u64))
                     }
@@ -340,7 +348,17 @@ impl<L: Deref<Target = Leaf>> LeafReader<L> {
                 },
                 Values::F32(values) => owned(py, ffi::PyFloat_FromDouble(f64::from(values[value]))),
                 Values::F64(values) => owned(py, ffi::PyFloat_FromDouble(values[value])),
-                Values::Fixed { width, bytes } => new_bytes(py, &bytes[width * value..][..*width]),
+                Values::Fixed { width, bytes } => {
+                    let bytes = &bytes[width * value..][..*width];
+                    match &self.data_type {
+                        Type::Decimal(decimals) => decimal(py, &decimals.text(bytes)),
+                        Type::Half => {
+                            let number = half::widen(u16::from_le_bytes([bytes[0], bytes[1]]));
+                            owned(py, ffi::PyFloat_FromDouble(number))
+                        }
+                        _ => new_bytes(py, bytes),
+                    }
+                }
                 Values::Strings(strings) => {
                     let index = strings.indices().map(|indices| indices[value] as usize);
                     if let Some(Some(object)) = index.map(|index| &self.objects[index]) {
@@ -391,13 +409,41 @@ pub fn new_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Owned> {
 
 /// A datetime, or the number where Python has none that is exact.
 fn time(py: Python<'_>, ticks: i64, unit: Unit, has_zone: bool) -> PyResult<Owned> {
-    let micros = match unit {
-        Unit::Milli => ticks.checked_mul(1_000),
-        Unit::Micro => Some(ticks),
-        Unit::Nano => (ticks % 1_000 == 0).then_some(ticks / 1_000),
-    };
-    match micros.and_then(|micros| clock::datetime(py, micros, has_zone)) {
+    match in_micros(ticks, unit).and_then(|micros| clock::datetime(py, micros, has_zone)) {
         Some(object) => object,
         None => int(py, ticks),
     }
+}
+
+fn in_micros(ticks: i64, unit: Unit) -> Option<i64> {
+    match unit {
+        Unit::Second => ticks.checked_mul(1_000_000),
+        Unit::Milli => ticks.checked_mul(1_000),
+        Unit::Micro => Some(ticks),
+        Unit::Nano => (ticks % 1_000 == 0).then_some(ticks / 1_000),
+    }
+}
+
+/// A datetime in a zone, or the number where the zone has none, or none that is exact.
+fn zoned_time(py: Python<'_>, ticks: i64, unit: Unit, zone: &Zone) -> PyResult<Owned> {
+    let micros = in_micros(ticks, unit);
+    let Some(utc) = micros.and_then(|micros| clock::datetime(py, micros, true)) else {
+        return int(py, ticks);
+    };
+    match utc?.into_bound(py).call_method1("astimezone", (&*zone.0,)) {
+        Ok(time) => Ok(Ref::of(&time).to_owned()),
+        Err(error) if error.is_instance_of::<PyException>(py) => int(py, ticks),
+        Err(error) => Err(error),
+    }
+}
+
+/// A time of day, or the number where Python has none that is exact.
+fn time_of_day(py: Python<'_>, ticks: i64, unit: Unit) -> PyResult<Owned> {
+    in_micros(ticks, unit).map_or_else(|| int(py, ticks), |micros| clock::time(py, micros))
+}
+
+fn decimal(py: Python<'_>, text: &str) -> PyResult<Owned> {
+    static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let class = CLASS.import(py, "decimal", "Decimal")?;
+    Ok(Ref::of(&class.call1((text,))?).to_owned())
 }

@@ -7,8 +7,9 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use crate::layout::slot_offset;
 use crate::open_batches::{OpenBatches, Outcome};
-use crate::py::{Int, Owned, Ref, slot_offset};
+use crate::py::{Int, Owned, Ref};
 
 /// The arguments of `Producer.produce` that are read here.
 pub struct Arguments<'a> {

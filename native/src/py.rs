@@ -1,18 +1,20 @@
 //! The boundary to CPython's objects: borrowed references, read without running Python code.
 //!
 //! Everything here is read under the GIL and from exact builtin types only, whose C functions call
-//! nothing of the user's. So nobody else runs between two of these calls, and what a row refers to
+//! nothing of the user's; `layout` reads objects of other classes under the same rule. So nobody else runs between two of these calls, and what a row refers to
 //! stays alive and unchanged until the row has been read. All other modules rely on that.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::slice;
+use std::sync::OnceLock;
 
 use pyo3::PyTraverseError;
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
+
+use crate::text::Text;
 
 /// A reference that its owner keeps alive for `'a`, during which the GIL is held.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -139,6 +141,23 @@ impl<'a> Ref<'a> {
         }
     }
 
+    /// Hand the text of an exact `Decimal` or `int` to `read`.
+    #[inline(never)]
+    pub fn number_text<T>(self, read: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        let decimal = DECIMAL.get().map_or(std::ptr::null_mut(), Owned::as_ptr);
+        if self.class().cast() != decimal && self.class() != &raw mut ffi::PyLong_Type {
+            return None;
+        }
+        // SAFETY: both classes write their text in C; an exception is cleared at once.
+        let text = without_collector(|| unsafe { Owned::steal(ffi::PyObject_Str(self.as_ptr())) });
+        let Some(text) = text else {
+            // SAFETY: the GIL is held.
+            unsafe { ffi::PyErr_Clear() };
+            return None;
+        };
+        text.borrow().text()?.utf8(&mut Vec::new()).map(read)
+    }
+
     /// Exact `bytes`.
     #[inline(always)]
     pub fn bytes(self) -> Option<&'a [u8]> {
@@ -156,10 +175,10 @@ impl<'a> Ref<'a> {
     /// An exact `str`.
     #[inline(always)]
     pub fn text(self) -> Option<Text<'a>> {
-        if self.class() != &raw mut ffi::PyUnicode_Type {
-            return None;
-        }
-        Some(Text(self))
+        (self.class() == &raw mut ffi::PyUnicode_Type).then(|| {
+            // SAFETY: its class says that it is a str.
+            unsafe { Text::of(self) }
+        })
     }
 
     /// The items of an exact `list` or `tuple`.
@@ -177,6 +196,19 @@ impl<'a> Ref<'a> {
             };
             let len = ffi::Py_SIZE(self.as_ptr()) as usize;
             Some(if len == 0 { &[] } else { slice::from_raw_parts(first.cast(), len) })
+        }
+    }
+
+    /// The items of a tuple.
+    ///
+    /// # Safety
+    /// It is a tuple, of this class or a derived one.
+    #[inline(always)]
+    pub unsafe fn tuple_items(self) -> &'a [Ref<'a>] {
+        // SAFETY: by the contract; tuples never change.
+        unsafe {
+            let first = &raw mut (*self.as_ptr().cast::<ffi::PyTupleObject>()).ob_item;
+            slice::from_raw_parts(first.cast(), ffi::Py_SIZE(self.as_ptr()) as usize)
         }
     }
 
@@ -277,91 +309,6 @@ impl Drop for NoCollection {
     }
 }
 
-/// An exact `str`.
-#[derive(Clone, Copy)]
-pub struct Text<'a>(Ref<'a>);
-
-impl<'a> Text<'a> {
-    #[inline(always)]
-    pub fn object(self) -> Ref<'a> {
-        self.0
-    }
-
-    /// Its UTF-8, if the object has it: ASCII, or encoded before.
-    #[inline(always)]
-    fn stored(self) -> Option<&'a [u8]> {
-        // SAFETY: it is an exact str; one that is compact and ASCII has its text behind its head.
-        unsafe {
-            let head = self.0.as_ptr().cast::<ffi::PyASCIIObject>();
-            if (*head).ascii() == 1 && (*head).compact() == 1 {
-                let data = head.add(1).cast::<u8>();
-                return Some(slice::from_raw_parts(data, (*head).length as usize));
-            }
-            if (*head).compact() == 1 {
-                let wide = head.cast::<ffi::PyCompactUnicodeObject>();
-                if !(*wide).utf8.is_null() {
-                    let len = (*wide).utf8_length as usize;
-                    return Some(slice::from_raw_parts((*wide).utf8.cast(), len));
-                }
-            }
-            None
-        }
-    }
-
-    /// Its UTF-8, encoded into `scratch` where the object has none; None for a lone surrogate.
-    ///
-    /// CPython would keep what it encodes in the object, and so in the caller's memory.
-    #[inline(always)]
-    pub fn utf8<'s>(self, scratch: &'s mut Vec<u8>) -> Option<&'s [u8]>
-    where
-        'a: 's,
-    {
-        match self.stored() {
-            Some(bytes) => Some(bytes),
-            None => self.encode(scratch),
-        }
-    }
-
-    #[inline(never)]
-    fn encode(self, scratch: &mut Vec<u8>) -> Option<&[u8]> {
-        scratch.clear();
-        // SAFETY: it is an exact str, whose kind says how wide its characters are.
-        unsafe {
-            let ptr = self.0.as_ptr();
-            let len = ffi::PyUnicode_GET_LENGTH(ptr) as usize;
-            let data = ffi::PyUnicode_DATA(ptr);
-            let valid = match ffi::PyUnicode_KIND(ptr) {
-                ffi::PyUnicode_1BYTE_KIND => {
-                    to_utf8(slice::from_raw_parts(data.cast::<u8>(), len), scratch)
-                }
-                ffi::PyUnicode_2BYTE_KIND => {
-                    to_utf8(slice::from_raw_parts(data.cast::<u16>(), len), scratch)
-                }
-                _ => to_utf8(slice::from_raw_parts(data.cast::<u32>(), len), scratch),
-            };
-            valid.then_some(scratch.as_slice())
-        }
-    }
-
-    /// Whether its UTF-8 is this.
-    #[inline(always)]
-    pub fn is(self, utf8: &[u8], scratch: &mut Vec<u8>) -> bool {
-        self.utf8(scratch).is_some_and(|bytes| bytes == utf8)
-    }
-}
-
-fn to_utf8<C: Copy + Into<u32>>(text: &[C], out: &mut Vec<u8>) -> bool {
-    out.reserve(3 * text.len());
-    let mut buffer = [0; 4];
-    for &code in text {
-        let Some(character) = char::from_u32(code.into()) else {
-            return false;
-        };
-        out.extend_from_slice(character.encode_utf8(&mut buffer).as_bytes());
-    }
-    true
-}
-
 /// An exact `dict`.
 #[derive(Clone, Copy)]
 pub struct Dict<'a>(Ref<'a>);
@@ -449,6 +396,27 @@ impl<'a> Iterator for DictItems<'a> {
     }
 }
 
+/// The class `Decimal`, where it is the one written in C.
+static DECIMAL: OnceLock<Owned> = OnceLock::new();
+
+/// Find the classes that are not builtin.
+pub fn import(py: Python<'_>) -> PyResult<()> {
+    if let Ok(module) = py.import("_decimal") {
+        let _ = DECIMAL.set(Ref::of(&module.getattr("Decimal")?).to_owned());
+    }
+    Ok(())
+}
+
+/// Call what makes objects. Before Python 3.12 the garbage collector runs wherever one is made, and
+/// with it code of the user's: so it waits.
+#[inline(always)]
+pub fn without_collector<T>(make: impl FnOnce() -> T) -> T {
+    // SAFETY: the GIL is held.
+    let begin = || NoCollection::begin(unsafe { Python::assume_attached() });
+    let _none = cfg!(not(Py_3_12)).then(begin);
+    make()
+}
+
 /// Have the processor load what `object` points to.
 #[inline(always)]
 pub fn prefetch(object: Ref<'_>) {
@@ -504,25 +472,5 @@ unsafe fn short_int(ptr: *mut ffi::PyObject) -> Option<i64> {
             _ => return None,
         };
         Some((1 - (tag & 3) as i64) * magnitude)
-    }
-}
-
-/// Where the objects of a class have the slot `name`, from their start.
-pub fn slot_offset(class: &Bound<'_, PyAny>, name: &str) -> PyResult<isize> {
-    let member = class.getattr(name)?;
-    // SAFETY: a member descriptor's layout has been this since Python 2.2; its class is checked.
-    unsafe {
-        #[repr(C)]
-        struct MemberDescriptor {
-            head: ffi::PyObject,
-            class: *mut ffi::PyTypeObject,
-            name: *mut ffi::PyObject,
-            qualname: *mut ffi::PyObject,
-            member: *mut ffi::PyMemberDef,
-        }
-        if ffi::Py_TYPE(member.as_ptr()) != &raw mut ffi::PyMemberDescr_Type {
-            return Err(PyRuntimeError::new_err(format!("{name} is not a slot")));
-        }
-        Ok((*(*member.as_ptr().cast::<MemberDescriptor>()).member).offset)
     }
 }

@@ -9,7 +9,8 @@ use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 
 use crate::batch::Block;
-use crate::py::{Owned, Ref, slot_offset};
+use crate::layout::slot_offset;
+use crate::py::{Owned, Ref};
 
 /// How many records are reported between two looks for a signal.
 const SIGNAL_ROWS: usize = 1024;

@@ -1,18 +1,27 @@
-//! The keys of dicts, known again by their objects: most rows have the same ones in the same order.
+//! Rows, and records in rows, to the columns of their fields.
 
-use crate::py::{self, Item, Owned, Ref};
+use crate::columns::{Appending, Column, NotTaken, Taken};
+use crate::layout::{Fields, Layout, Version};
+use crate::py::{self, Dict, Item, Owned, Ref};
 
+/// More classes are not known at once; what is forgotten is learned again.
+const MAX_CLASSES: usize = 16;
+
+/// The fields of a record. The keys of dicts are known again by their objects: most rows have the
+/// same ones in the same order.
 pub struct Template {
     names: Vec<Box<str>>,
     /// The keys of the last rows, in their order, and the columns that they name.
     keys: Vec<(Option<Owned>, usize)>,
+    /// Of the classes whose objects were records here; None: not as these columns need it.
+    classes: Vec<(Version, Option<Layout>)>,
 }
 
 impl Template {
     pub fn new<'n>(names: impl Iterator<Item = &'n str>) -> Self {
         let names: Vec<Box<str>> = names.map(Into::into).collect();
         let keys = (0..names.len()).map(|column| (None, column)).collect();
-        Self { names, keys }
+        Self { names, keys, classes: Vec::new() }
     }
 
     /// The column of the value at a place of the dict that was checked last.
@@ -66,4 +75,119 @@ impl Template {
         self.keys = learned;
         true
     }
+
+    /// The layout of an object's class; None: Python has to look at it.
+    #[inline(always)]
+    fn layout(&mut self, object: Ref<'_>) -> Option<&Layout> {
+        let version = Version::of_object(object)?;
+        let known = self.classes.iter().position(|(known, _)| *known == version);
+        let index = known.or_else(|| self.learn_class(version))?;
+        self.classes[index].1.as_ref()
+    }
+
+    #[cold]
+    fn learn_class(&mut self, version: Version) -> Option<usize> {
+        if self.classes.len() >= MAX_CLASSES {
+            self.classes.clear();
+        }
+        let layout = Layout::find(version, &self.names)?;
+        self.classes.push((version, layout));
+        Some(self.classes.len() - 1)
+    }
+}
+
+/// Append a record's values to the columns of its fields.
+#[inline(always)]
+pub fn append_record(
+    fields: &mut [Column],
+    template: &mut Template,
+    row: Ref<'_>,
+    rep: u8,
+    appending: &mut Appending,
+) -> Taken {
+    match row.dict() {
+        Some(dict) => append_dict(fields, template, dict, rep, appending),
+        None => append_object(fields, template, row, rep, appending),
+    }
+}
+
+#[inline(always)]
+fn append_dict(
+    fields: &mut [Column],
+    template: &mut Template,
+    dict: Dict<'_>,
+    rep: u8,
+    appending: &mut Appending,
+) -> Taken {
+    if dict.len() != fields.len() {
+        return Err(NotTaken); // a default may be missing
+    }
+    match dict.entries() {
+        Some(entries) => append_items(fields, template, entries.iter().copied(), rep, appending),
+        None => append_items(fields, template, dict.iter(), rep, appending),
+    }
+}
+
+#[inline(always)]
+fn append_items<'a>(
+    fields: &mut [Column],
+    template: &mut Template,
+    items: impl Iterator<Item = Item<'a>> + Clone,
+    rep: u8,
+    appending: &mut Appending,
+) -> Taken {
+    if !template.check(items.clone(), &mut appending.scratch) {
+        return Err(NotTaken);
+    }
+    for (place, item) in items.enumerate() {
+        fields[template.column(place)].append(item.value, rep, appending)?;
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn append_object(
+    fields: &mut [Column],
+    template: &mut Template,
+    row: Ref<'_>,
+    rep: u8,
+    appending: &mut Appending,
+) -> Taken {
+    let layout = template.layout(row).ok_or(NotTaken)?;
+    match layout.look(row).ok_or(NotTaken)? {
+        Fields::Attributes(dict) => append_dict(fields, template, dict, rep, appending),
+        Fields::Slots(slots) => append_values(fields, || slots.iter(), rep, appending),
+        Fields::Items(items) => append_values(fields, || items.iter(), rep, appending),
+    }
+}
+
+#[inline(always)]
+fn append_values<'v, I: Iterator<Item = Option<Ref<'v>>>>(
+    fields: &mut [Column],
+    values: impl Fn() -> I,
+    rep: u8,
+    appending: &mut Appending,
+) -> Taken {
+    values().flatten().for_each(py::prefetch); // they lie all over the heap
+    for (field, value) in fields.iter_mut().zip(values()) {
+        field.append(value.ok_or(NotTaken)?, rep, appending)?;
+    }
+    Ok(())
+}
+
+/// Append values in the order of the columns.
+pub fn append_tuple(
+    fields: &mut [Column],
+    row: Ref<'_>,
+    rep: u8,
+    appending: &mut Appending,
+) -> Taken {
+    let values = row.items().ok_or(NotTaken)?;
+    if values.len() != fields.len() {
+        return Err(NotTaken);
+    }
+    for (field, &value) in fields.iter_mut().zip(values) {
+        field.append(value, rep, appending)?;
+    }
+    Ok(())
 }

@@ -1,14 +1,40 @@
 //! A topic's columns, as the package describes them: a tree of tuples.
 
+use std::sync::Arc;
+
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 
+use crate::decimal::Decimals;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
+    Second,
     Milli,
     Micro,
     Nano,
+}
+
+impl Unit {
+    fn named(name: &str) -> PyResult<Self> {
+        match name {
+            "s" => Ok(Self::Second),
+            "ms" => Ok(Self::Milli),
+            "us" => Ok(Self::Micro),
+            "ns" => Ok(Self::Nano),
+            _ => Err(PyValueError::new_err(format!("no unit {name:?}"))),
+        }
+    }
+
+    pub fn per_second(self) -> i64 {
+        match self {
+            Self::Second => 1,
+            Self::Milli => 1_000,
+            Self::Micro => 1_000_000,
+            Self::Nano => 1_000_000_000,
+        }
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,10 +64,46 @@ pub enum Type {
         unit: Unit,
         has_zone: bool,
     },
+    /// A timestamp of another zone than UTC.
+    ZonedTimestamp {
+        unit: Unit,
+        zone: Zone,
+    },
+    /// A time of day; an `i32` in milliseconds, else an `i64`.
+    Time {
+        unit: Unit,
+    },
+    Duration {
+        unit: Unit,
+    },
+    Decimal(Decimals),
+    /// A float of 16 bits.
+    Half,
     List(Box<Field>),
+    /// Lists of one length.
+    FixedList(Box<Field>, usize),
     Map(Box<Field>, Box<Field>),
     Struct(Vec<Field>),
 }
+
+impl Type {
+    /// Whether its values are no lists, maps or records.
+    pub fn is_leaf(&self) -> bool {
+        !matches!(self, Self::List(_) | Self::FixedList(..) | Self::Map(..) | Self::Struct(_))
+    }
+}
+
+/// An object of Python's for a zone.
+#[derive(Clone, Debug)]
+pub struct Zone(pub Arc<Py<PyAny>>);
+
+impl PartialEq for Zone {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_ptr() == other.0.as_ptr()
+    }
+}
+
+impl Eq for Zone {}
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Field {
@@ -87,15 +149,21 @@ impl Field {
             "date32" => Type::Date,
             "timestamp" => {
                 let (unit, has_zone): (String, bool) = details.extract()?;
-                let unit = match unit.as_str() {
-                    "ms" => Unit::Milli,
-                    "us" => Unit::Micro,
-                    "ns" => Unit::Nano,
-                    _ => return Err(PyValueError::new_err(format!("no unit {unit:?}"))),
-                };
-                Type::Timestamp { unit, has_zone }
+                Type::Timestamp { unit: Unit::named(&unit)?, has_zone }
             }
+            "zoned_timestamp" => {
+                let (unit, zone): (String, Py<PyAny>) = details.extract()?;
+                Type::ZonedTimestamp { unit: Unit::named(&unit)?, zone: Zone(Arc::new(zone)) }
+            }
+            "time" => Type::Time { unit: Unit::named(&details.extract::<String>()?)? },
+            "duration" => Type::Duration { unit: Unit::named(&details.extract::<String>()?)? },
+            "decimal" => {
+                let (width, precision, scale, max_digits) = details.extract()?;
+                Type::Decimal(Decimals { width, precision, scale, max_digits })
+            }
+            "float16" => Type::Half,
             "list" => Type::List(child()?),
+            "fixed_size_list" => Type::FixedList(child()?, details.extract()?),
             "map" => Type::Map(child()?, child()?),
             "struct" => Type::Struct(children),
             _ => return Err(PyValueError::new_err(format!("no type {type_name:?}"))),
@@ -118,9 +186,14 @@ impl Field {
         match &self.data_type {
             Type::Bool => 1,
             Type::Int { .. } | Type::UnsignedInt | Type::Float | Type::Date => 4,
+            Type::Time { unit: Unit::Milli } => 4,
             Type::Long | Type::UnsignedLong | Type::Double | Type::Timestamp { .. } => 8,
-            Type::Fixed { width } => *width,
-            Type::Text { .. } | Type::Binary | Type::List(_) | Type::Map(..) => 0, // as it comes
+            Type::ZonedTimestamp { .. } | Type::Time { .. } | Type::Duration { .. } => 8,
+            Type::Fixed { width } | Type::Decimal(Decimals { width, .. }) => *width,
+            Type::Half => 2,
+            // As it comes.
+            Type::Text { .. } | Type::Binary => 0,
+            Type::List(_) | Type::FixedList(..) | Type::Map(..) => 0,
             Type::Struct(fields) => fields.iter().map(|field| 2 + field.width()).sum(),
         }
     }

@@ -1,6 +1,7 @@
 //! Strings of one column: while it pays, each distinct one is stored once, and rows hold its index.
 
-use crate::py::{Owned, Text};
+use crate::py::Owned;
+use crate::text::Text;
 
 /// Strings compared by their object: what many rows share is mostly the same object.
 const CACHE: usize = 256;

@@ -183,12 +183,27 @@ impl<'a> Column for FixedBytes<'a> {
     }
 
     fn bounds(self, order: Order) -> Option<Bounds> {
-        (order == Order::Bytes).then(|| extremes(self.bytes.chunks_exact(self.width))).flatten()
+        match order {
+            Order::Bytes => extremes(self.bytes.chunks_exact(self.width)),
+            Order::Signed => signed_extremes(self.bytes.chunks_exact(self.width)),
+            Order::Unsigned | Order::Float | Order::Undefined => None,
+        }
     }
 
     fn bounds_of(self, values: &[&'a [u8]], order: Order) -> Option<Bounds> {
-        (order == Order::Bytes).then(|| extremes(values.iter().copied())).flatten()
+        match order {
+            Order::Bytes => extremes(values.iter().copied()),
+            Order::Signed => signed_extremes(values.iter().copied()),
+            Order::Unsigned | Order::Float | Order::Undefined => None,
+        }
     }
+}
+
+/// The bounds of big-endian numbers.
+fn signed_extremes<'a>(values: impl Iterator<Item = &'a [u8]> + Clone) -> Option<Bounds> {
+    let key = |value: &&'a [u8]| value.split_first().map(|(&first, rest)| (first as i8, rest));
+    let (min, max) = (values.clone().min_by_key(key)?, values.max_by_key(key)?);
+    Some(Bounds { min: min.to_vec(), max: max.to_vec() })
 }
 
 /// One byte string in each row.
@@ -270,6 +285,13 @@ mod tests {
             Some((b"12345678".into(), b"12345678b".into()))
         );
         assert_eq!(bounds(&[]), None);
+    }
+
+    #[test]
+    fn numbers_of_a_fixed_width_compare_by_their_sign_first() {
+        let bytes = [0, 1, 0xFF, 0xFF, 0x7F, 0xFF, 0xFF, 0xFE];
+        let bounds = FixedBytes::new(2, &bytes).bounds(Order::Signed).unwrap();
+        assert_eq!((bounds.min, bounds.max), (vec![0xFF, 0xFE], vec![0x7F, 0xFF]));
     }
 
     #[test]

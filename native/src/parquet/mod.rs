@@ -25,6 +25,9 @@ mod naive;
 mod numbers;
 mod packing;
 mod page;
+#[cfg(test)]
+mod random_files;
+
 pub mod read;
 mod thrift;
 mod writer;

@@ -347,6 +347,12 @@ def test_a_value_of_a_wrong_type_is_refused_at_once(
             decimal.Decimal("NaN"),
             "field 'v': Decimal Decimal('NaN'): ",
         ),
+        (
+            pa.decimal128(4, 2),
+            decimal.Decimal("1.50000"),
+            decimal.Decimal("1E-41"),
+            "field 'v': Decimal Decimal('1E-41'): it has more than 40 decimal places",
+        ),
         (pa.time32("ms"), 86_399_999, 86_400_000, "field 'v': int 86400000: a time of day is"),
         (pa.time64("us"), 0, -1, "field 'v': int -1: a time of day is outside its 24 hours"),
         (

@@ -7,55 +7,16 @@ import random
 from typing import Any
 
 import pyarrow as pa
-import pytest
+from both_paths import produced_on_both_paths
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nesting import RandomRows
 from support import examples
 from unusual import with_unusual
 
-from columnar_kafka import native
-from columnar_kafka.segment.headers import is_segment
-from columnar_kafka.segment.segment import Segment
-from columnar_kafka.testing import FakeKafka
-
-CONFIG = {"columnar.encoding": "parquet", "columnar.linger.ms": 60_000}
 KEYS = [None, None, b"key", "text", "é", b"", 5, "\ud800"]
 HEADERS = [None, None, [("h", b"1")], {"h": "1"}, [], [("h", None)], [("h", 5)], 7]
 TIMES = [0, 1, 1_700_000_000_000, 1.5, 1 << 63]
-
-
-def produced(schema: pa.Schema, calls: list[dict[str, Any]]) -> tuple[list[Any], list[Any]]:
-    """Return what each call raised and each record's report, and what the topic has."""
-    kafka = FakeKafka()
-    kafka.create_topic("t", 2)
-    found: list[tuple[int, Any]] = []
-    with kafka.Producer(CONFIG) as producer:
-        producer.set_schema("t", schema)
-        for n, call in enumerate(calls):
-
-            def report(error: Any, record: Any, n: int = n) -> None:
-                parts = record.key(), record.headers(), record.timestamp(), record.offset()
-                found.append((n, (str(error), repr(record.value()), parts)))
-
-            try:
-                producer.produce("t", **call, on_delivery=report)
-            except Exception as error:  # noqa: BLE001 - any may be right, if both raise it
-                found.append((n, (type(error), str(error))))
-    stored: list[Any] = []
-    for message in (each for partition in (0, 1) for each in kafka.messages("t", partition)):
-        if not is_segment(message.headers()):
-            stored.append((message.value(), message.key(), message.headers()))
-            continue
-        segment = Segment(
-            topic="t",
-            partition=message.partition(),
-            offset=message.offset(),
-            headers=message.headers(),
-            value=message.value(),
-        )
-        stored.append((message.partition(), segment.header.schema, repr([*segment.records()])))
-    return sorted(found, key=lambda each: each[0]), stored
 
 
 @settings(max_examples=examples(100))
@@ -72,10 +33,8 @@ def test_random_records_of_random_types(seed: int) -> None:
         }
         for row in source.rows[:30]
     ]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "enabled", False)
-        expected = produced(source.schema, calls)
-    assert produced(source.schema, calls) == expected
+    found, expected = produced_on_both_paths(source.schema, calls)
+    assert found == expected
 
 
 class Attributes:
@@ -125,7 +84,5 @@ def test_dicts_of_every_kind() -> None:
     calls = [
         {"value": row, "timestamp": 1, "partition": 0} for row in [*dicts(), *reversed(dicts())]
     ]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "enabled", False)
-        expected = produced(schema, calls)
-    assert produced(schema, calls) == expected
+    found, expected = produced_on_both_paths(schema, calls)
+    assert found == expected

@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from arrow_types import storable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -46,7 +47,7 @@ def plain(value: Any, arrow: pa.DataType) -> Any:
         return tuple(plain(value[field.name], field.type) for field in arrow)
     if pa.types.is_map(arrow):
         return [(plain(k, arrow.key_type), plain(v, arrow.item_type)) for k, v in value]
-    if pa.types.is_list(arrow):
+    if pa.types.is_list(arrow) or pa.types.is_fixed_size_list(arrow):
         return [plain(item, arrow.value_type) for item in value]
     return value
 
@@ -150,6 +151,15 @@ LEAVES = {
     pa.string(): st.text(max_size=90) | st.sampled_from(["", "a", "ab"]),
     pa.binary(): st.binary(max_size=70),
     pa.binary(4): st.binary(min_size=4, max_size=4),
+    pa.float16(): st.floats(width=16),
+    pa.time32("ms"): st.integers(0, 86_399_999),
+    pa.time64("ns"): st.integers(0, 86_399_999_999_999),
+    pa.duration("ms"): st.integers(-(1 << 46), 1 << 46),
+    pa.timestamp("us", "Europe/Berlin"): st.integers(0, 1 << 50),
+    **{
+        kind: st.decimals(-(10**3), 10**3, places=2)
+        for kind in (*storable("decimal32", 9, 2), pa.decimal128(20, 2), pa.decimal256(30, 2))
+    },
 }
 
 
@@ -157,7 +167,8 @@ LEAVES = {
 def fields(draw: st.DrawFn, depth: int = 2) -> tuple[pa.DataType, bool, st.SearchStrategy[Any]]:
     """Draw a type, whether it is nullable, and its values."""
     nullable = draw(st.booleans())
-    shape = draw(st.sampled_from(["leaf", "list", "struct", "map"] if depth else ["leaf"]))
+    shapes = ["leaf", "list", "fixed", "struct", "map"] if depth else ["leaf"]
+    shape = draw(st.sampled_from(shapes))
     arrow: pa.DataType
     values: st.SearchStrategy[Any]
     if shape == "leaf":
@@ -165,6 +176,10 @@ def fields(draw: st.DrawFn, depth: int = 2) -> tuple[pa.DataType, bool, st.Searc
     elif shape == "list":
         item, item_nullable, items = draw(fields(depth - 1))
         arrow, values = pa.list_(pa.field("item", item, item_nullable)), st.lists(items, max_size=4)
+    elif shape == "fixed":
+        item, item_nullable, items = draw(fields(depth - 1))
+        arrow = pa.list_(pa.field("item", item, item_nullable), 2)
+        nullable, values = True, st.lists(items, min_size=2, max_size=2)
     elif shape == "map":
         item, item_nullable, items = draw(fields(depth - 1))
         arrow = pa.map_(pa.string(), pa.field("value", item, item_nullable))

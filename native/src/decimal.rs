@@ -1,0 +1,219 @@
+//! Decimals: Python's as Parquet has them, big-endian integers of a fixed width, and back.
+
+/// As many digits as Arrow's widest decimal has.
+const MAX_DIGITS: i32 = 76;
+/// Digits that fit a word together.
+const CHUNK: usize = 18;
+
+/// What a column of decimals holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Decimals {
+    /// The bytes of each.
+    pub width: usize,
+    pub precision: usize,
+    pub scale: i32,
+    /// As many digits as values of Arrow's type may have on the way.
+    pub max_digits: usize,
+}
+
+/// A number as its text has it.
+struct Parsed {
+    is_negative: bool,
+    digits: Vec<u8>,
+    /// Without zeros in front of the point, and with those after it.
+    precision: i32,
+    scale: i32,
+}
+
+impl Decimals {
+    /// Append the number that a text says, as `str` writes it; false: it does not surely fit.
+    ///
+    /// The rules are pyarrow's: a number keeps its value, and zeros after the point count.
+    pub fn append(&self, text: &[u8], out: &mut Vec<u8>) -> bool {
+        self.unscaled(text).is_some_and(|(is_negative, digits)| {
+            let mut limbs = from_digits(&digits);
+            if is_negative {
+                negate(&mut limbs);
+            }
+            let bytes = to_bytes(limbs);
+            out.extend_from_slice(&bytes[bytes.len() - self.width..]);
+            true
+        })
+    }
+
+    fn unscaled(&self, text: &[u8]) -> Option<(bool, Vec<u8>)> {
+        let Parsed { is_negative, mut digits, precision, scale } = parse(text)?;
+        let further = self.scale.checked_sub(scale)?;
+        let fits = precision + further <= self.precision as i32;
+        let most = self.max_digits;
+        if !fits || further.unsigned_abs() as usize > most || digits.len() > most {
+            return None;
+        }
+        digits.resize(digits.len() + further.max(0) as usize, 0);
+        for _ in further..0 {
+            if digits.pop().is_some_and(|digit| digit != 0) {
+                return None;
+            }
+        }
+        (digits.len() <= self.max_digits).then_some((is_negative, digits))
+    }
+
+    /// A value as text that `decimal.Decimal` reads, with the column's scale.
+    pub fn text(&self, value: &[u8]) -> String {
+        let mut limbs = from_bytes(value);
+        let is_negative = limbs[3] >> 63 == 1;
+        if is_negative {
+            negate(&mut limbs);
+        }
+        let mut chunks = Vec::new();
+        while limbs != [0; 4] {
+            chunks.push(divide(&mut limbs, 10u64.pow(CHUNK as u32)));
+        }
+        let mut text = String::from(if is_negative { "-" } else { "" });
+        text.push_str(&chunks.pop().unwrap_or(0).to_string());
+        chunks.iter().rev().for_each(|chunk| text.push_str(&format!("{chunk:0CHUNK$}")));
+        text.push_str(&format!("E{}", -self.scale));
+        text
+    }
+}
+
+/// Read a text such as `-12.50` or `1E+3`; None for NaN, infinity, or a number that is too long.
+fn parse(text: &[u8]) -> Option<Parsed> {
+    let (is_negative, text) = match text.split_first()? {
+        (b'-', rest) => (true, rest),
+        _ => (false, text),
+    };
+    let mut parts = text.splitn(2, |&byte| byte == b'E');
+    let number = parts.next()?;
+    let exponent = match parts.next() {
+        Some(exponent) => std::str::from_utf8(exponent).ok()?.parse::<i32>().ok()?,
+        None => 0,
+    };
+    let mut halves = number.splitn(2, |&byte| byte == b'.');
+    let (whole, fraction) = (halves.next()?, halves.next().unwrap_or_default());
+    let zeros = whole.iter().take_while(|&&byte| byte == b'0').count();
+    let digits = whole[zeros..].iter().chain(fraction);
+    let digits = digits.map(|byte| byte.is_ascii_digit().then(|| byte - b'0'));
+    let mut digits = digits.collect::<Option<Vec<_>>>()?;
+    let mut precision = digits.len() as i32;
+    let mut scale = (fraction.len() as i32).checked_sub(exponent)?;
+    if scale < 0 {
+        if scale < -MAX_DIGITS {
+            return None;
+        }
+        digits.resize(digits.len() + scale.unsigned_abs() as usize, 0);
+        precision -= scale;
+        scale = 0;
+    }
+    Some(Parsed { is_negative, digits, precision, scale })
+}
+
+/// A number of 256 bits, the lowest first.
+type Limbs = [u64; 4];
+
+fn from_digits(digits: &[u8]) -> Limbs {
+    let mut limbs = [0; 4];
+    for chunk in digits.chunks(CHUNK) {
+        let factor = 10u64.pow(chunk.len() as u32);
+        let chunk = chunk.iter().fold(0, |number, &digit| 10 * number + u64::from(digit));
+        let mut carry = u128::from(chunk);
+        for limb in &mut limbs {
+            let product = u128::from(*limb) * u128::from(factor) + carry;
+            *limb = product as u64;
+            carry = product >> 64;
+        }
+    }
+    limbs
+}
+
+/// Divide a number; return the remainder.
+fn divide(limbs: &mut Limbs, by: u64) -> u64 {
+    let mut rest = 0;
+    for limb in limbs.iter_mut().rev() {
+        let number = rest << 64 | u128::from(*limb);
+        *limb = (number / u128::from(by)) as u64;
+        rest = number % u128::from(by);
+    }
+    rest as u64
+}
+
+fn negate(limbs: &mut Limbs) {
+    let mut carry = true;
+    for limb in limbs {
+        (*limb, carry) = (!*limb).overflowing_add(u64::from(carry));
+    }
+}
+
+fn to_bytes(limbs: Limbs) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    for (place, limb) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(limbs.iter().rev()) {
+        *place = limb.to_be_bytes();
+    }
+    bytes
+}
+
+/// A big-endian number of at most 32 bytes.
+fn from_bytes(bytes: &[u8]) -> Limbs {
+    let is_negative = bytes.first().is_some_and(|first| first >> 7 == 1);
+    let mut wide = [if is_negative { 0xFF } else { 0 }; 32];
+    wide[32 - bytes.len()..].copy_from_slice(bytes);
+    let mut limbs = [0; 4];
+    for (limb, place) in limbs.iter_mut().rev().zip(wide.as_chunks::<8>().0) {
+        *limb = u64::from_be_bytes(*place);
+    }
+    limbs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decimals(width: usize, precision: usize, scale: i32, max_digits: usize) -> Decimals {
+        Decimals { width, precision, scale, max_digits }
+    }
+
+    fn stored(text: &str, of: &Decimals) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        of.append(text.as_bytes(), &mut out).then_some(out)
+    }
+
+    #[test]
+    fn numbers_are_big_endian_with_the_scale_of_their_column() {
+        let of = decimals(3, 5, 2, 38);
+        assert_eq!(stored("1.5", &of), Some(vec![0, 0, 150]));
+        assert_eq!(stored("-1", &of), Some(vec![0xFF, 0xFF, 0x9C]));
+        assert_eq!(stored("1E+2", &of), Some(vec![0, 0x27, 0x10]));
+        assert_eq!(stored("-0.00", &of), Some(vec![0, 0, 0]));
+        assert_eq!(stored("999.9900", &of), Some(vec![0x01, 0x86, 0x9F]));
+        assert_eq!(stored("5E-2", &of), Some(vec![0, 0, 5]));
+    }
+
+    #[test]
+    fn what_would_change_or_may_not_fit_is_not_taken() {
+        let of = decimals(3, 5, 2, 38);
+        for text in ["1000", "0.001", "1E+4", "NaN", "-Infinity", "sNaN", "", "0E-99", "0E+99"] {
+            assert_eq!(stored(text, &of), None, "{text}");
+        }
+        assert_eq!(stored("1E-2147483647", &decimals(1, 1, -3, 38)), None);
+        assert_eq!(stored("1E-2147483648", &decimals(1, 1, -3, 38)), None);
+        assert_eq!(stored("0.05", &decimals(1, 1, 2, 38)), None);
+        assert_eq!(stored(&"9".repeat(77), &decimals(32, 76, 0, 76)), None);
+    }
+
+    #[test]
+    fn every_width_is_read_back() {
+        for digits in 1..=76 {
+            for sign in ["", "-"] {
+                let bits = (digits as f64 * 10f64.log2()).ceil() as usize + 1;
+                let of = decimals(bits.div_ceil(8), digits, 3, 76);
+                let number = "9876543210".repeat(8)[..digits].to_string();
+                let text = format!("{sign}{number}E-3");
+                assert_eq!(of.text(&stored(&text, &of).unwrap()), text);
+            }
+        }
+        assert_eq!(decimals(2, 3, -2, 38).text(&[0, 0]), "0E2");
+        let of = decimals(9, 20, 0, 38);
+        let text = "10000000000000000000E0";
+        assert_eq!(of.text(&stored("1E+19", &of).unwrap()), text);
+    }
+}

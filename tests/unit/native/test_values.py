@@ -1,0 +1,104 @@
+"""What the core makes of a value is what pyarrow makes of it, and comes back the same."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import zoneinfo
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from arrow_types import storable
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from support import examples
+
+from columnar_kafka import native
+from columnar_kafka.columns.columns_to_rows import to_rows
+from columnar_kafka.columns.native_format import row_format
+from columnar_kafka.columns.rows_to_columns import RowColumns
+from columnar_kafka.errors import RowError
+from columnar_kafka.schema import RecordSchema
+
+BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
+ZONES = st.sampled_from([BERLIN, dt.timezone.utc, dt.timezone(dt.timedelta(hours=-2, minutes=-30))])
+INTS = st.integers(-(2**64), 2**64) | st.integers(-3, 86_400_001)
+DECIMALS = (
+    st.decimals(allow_nan=True, allow_infinity=True)
+    | st.decimals(-(10**9), 10**9, places=2)
+    | st.builds(
+        lambda digits, exponent: decimal.Decimal(digits).scaleb(exponent),
+        st.integers(-(10**40), 10**40),
+        st.integers(-45, 45),
+    )
+    | st.builds(
+        decimal.Decimal.scaleb, st.integers(-99, 99).map(decimal.Decimal), st.integers(-7, 7)
+    )
+    | st.integers(-(10**80), 10**80)
+    | st.integers(-1000, 1000)
+)
+TYPES: dict[pa.DataType, st.SearchStrategy[Any]] = {
+    pa.float16(): st.floats() | st.floats(-70_000, 70_000) | st.floats(-1e-4, 1e-4) | INTS,
+    **dict.fromkeys(
+        [pa.time32("ms"), pa.time64("us"), pa.time64("ns")],
+        st.times() | st.times(timezones=ZONES) | INTS,
+    ),
+    **dict.fromkeys(map(pa.duration, ("s", "ms", "us", "ns")), st.timedeltas() | INTS),
+    **dict.fromkeys(
+        [
+            pa.timestamp(unit, zone)
+            for unit in ("ms", "us", "ns")
+            for zone in ("Europe/Berlin", "+02:00", "UTC", None)
+        ],
+        st.datetimes() | st.datetimes(timezones=ZONES) | INTS,
+    ),
+    **dict.fromkeys(
+        [
+            *storable("decimal32", 5, 2),
+            *storable("decimal64", 18, 0),
+            pa.decimal128(38, 10),
+            pa.decimal128(12, 2),
+            pa.decimal128(5, 5),
+            pa.decimal128(4, -3),
+            pa.decimal256(76, 6),
+        ],
+        DECIMALS,
+    ),
+    pa.list_(pa.int64(), 2): st.lists(st.integers(0, 5), max_size=3),
+}
+
+
+@pytest.mark.parametrize("arrow", TYPES, ids=str)
+def test_a_value_is_stored_as_pyarrow_stores_it(arrow: pa.DataType) -> None:
+    schema = RecordSchema.parse(pa.schema([("v", arrow), ("in", pa.struct([("v", arrow)]))]))
+    core = row_format(schema)
+    assert core is not None
+    python = RowColumns(schema)
+    usage = native.core.Usage(1 << 30)
+    seen: set[bool] = set()
+
+    @settings(max_examples=examples(400))
+    @given(TYPES[arrow])
+    @example(None)
+    @example(0)
+    def check(value: Any) -> None:
+        batch = native.core.Batch(core, 9, 1 << 20)
+        taken = batch.append((value, (value,)), None, 1, None, None, usage)
+        try:
+            values, _ = python.take({"v": value, "in": {"v": value}})
+            converted = python.convert([values])
+        except RowError:
+            converted = None
+        is_good = converted is not None and not converted.rejected
+        seen.add(taken and bool(value))
+        if taken:
+            assert converted is not None
+            assert not converted.rejected
+            found, expected = batch.seal().values(0, 1), to_rows(converted.batch)
+            assert found == expected or repr(found) == repr(expected)  # NaN; UTC has two names
+        else:
+            assert not is_good
+
+    check()
+    assert seen == {False, True}
