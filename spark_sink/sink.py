@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import logging
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
@@ -43,6 +44,7 @@ _OPTIONS: Final = (
     "table.format",
     "table.layout",
     "table.file.bytes",
+    "table.gap",
     "table.topic.generation",
 )
 _FORMATS: Final = ("parquet",)
@@ -57,6 +59,10 @@ class LakeSink(DataSource):
     no cluster id and topic id: then ``kafka.bootstrap.servers`` lets the sink ask Kafka, or
     ``table.topic.generation`` names the topics' generation, a text to change when a topic is
     deleted and created again.
+
+    Offsets that no message of the stream has may be messages that were left out: the table was
+    restored and the checkpoint was not. With ``kafka.bootstrap.servers`` the sink asks Kafka and
+    refuses to land what follows; ``table.gap`` = ``allow`` (the default is ``refuse``) lands it.
     """
 
     @classmethod
@@ -85,11 +91,15 @@ class LakeSink(DataSource):
             raise ConfigError(
                 f'option "table.format" is {table_format!r}: it must be {" or ".join(_FORMATS)}'
             )
+        gap = self.options.get("table.gap", "refuse")
+        if gap not in ("refuse", "allow"):
+            raise ConfigError(f'option "table.gap" is {gap!r}: it must be refuse or allow')
         return LakeWriter(
             table=ParquetDirectory(opts.required(self.options, "path", "/lake/kafka")),
             layout=_layout(self.options),
             config=opts.client_config(self.options),
             generation=self.options.get("table.topic.generation"),
+            allow_gaps=gap == "allow",
         )
 
 
@@ -104,12 +114,19 @@ class LakeWriter(DataSourceStreamArrowWriter):
     """`write` runs in executors, which get a pickled copy; `commit` and `abort` in the driver."""
 
     def __init__(
-        self, *, table: LakeTable, layout: Layout, config: dict[str, Any], generation: str | None
+        self,
+        *,
+        table: LakeTable,
+        layout: Layout,
+        config: dict[str, Any],
+        generation: str | None,
+        allow_gaps: bool,
     ) -> None:
         self._table = table
         self._layout = layout
         self._config = config
         self._generation = generation
+        self._ask_about_gaps = "bootstrap.servers" in config and not allow_gaps
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Verify and stage one task's messages.
@@ -134,6 +151,10 @@ class LakeWriter(DataSourceStreamArrowWriter):
         """
         staged = _staged(messages)
         try:
+            if self._ask_about_gaps:
+                # Only the driver needs a client; a task's worker starts without it.
+                gaps = import_module("spark_sink.gaps")
+                gaps.refuse_gaps(self._config, self._table.fences(), staged)
             result = self._table.commit(staged)
         except NotLandedError:
             self._table.discard(staged)

@@ -43,7 +43,7 @@ FILES = {
     """,
     "lake": """
         __init__  model  plan  row_groups  parquet_footer  stitch  stage
-        local_files  commit_log  directory
+        commit  local_files  commit_log  directory
     """,
     "plain": "base  avro  json  ipc  __init__",
     "broker": "__init__  client_classes  base  confluent",
@@ -67,7 +67,7 @@ FILES = {
         memory.consumer  memory
         client  producer  consumer  kafka  __init__
     """,
-    "spark_sink": "options  source  sink  __init__",
+    "spark_sink": "options  source  gaps  sink  __init__",
     "local": "base  guard  mock  process  java  broker  embedded  kafka  spark  __init__",
     "demo": """
         __init__  compare  flights  records  figures  chart  report  screen

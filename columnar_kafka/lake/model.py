@@ -6,6 +6,7 @@ The other files of this room, in the order in which they may import each other:
     row_groups parquet_footer        footers of the files to stitch, and of the stitched one
     stitch                           one Parquet file out of several
     stage                            messages to staged files
+    commit                           the loop by which every kind of table commits
     local_files commit_log directory a directory of Parquet files as a `LakeTable`
 """
 
@@ -31,6 +32,7 @@ __all__ = [
     "LakeTable",
     "MayHaveLandedError",
     "NotLandedError",
+    "ReadRange",
     "SourceMessage",
     "SourcePartition",
     "StageResult",
@@ -140,6 +142,18 @@ class Fence:
     segment: str
 
 
+@dataclass(frozen=True, slots=True)
+class ReadRange:
+    """The offsets of a partition, from `first` to before `next`, of which everything was read.
+
+    Every committed message in it has been planned. Where no message was, there is none.
+    """
+
+    source: SourcePartition
+    first: int
+    next: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedFile:
     """A complete file, durable and not yet visible, with segments of one partition.
@@ -172,10 +186,12 @@ class StageResult:
     """The files that one attempt (a task) has staged; small and picklable.
 
     `landed_before` counts by fence the input that the table already had, `repeated` the input that
-    came twice.
+    came twice. `ranges` are what was read, as far as that is known. Without it nobody notices
+    that input was left out.
     """
 
     files: tuple[StagedFile, ...] = ()
+    ranges: tuple[ReadRange, ...] = ()
     landed_before: Mapping[str, Count] = field(default_factory=dict)
     repeated: Count = _NONE
 
@@ -241,8 +257,9 @@ class LakeTable(Protocol):
     def commit(self, staged: Iterable[StageResult]) -> CommitResult:
         """Land the files of all attempts together, and move the fences with them.
 
-        Staged files that the fences show to have landed are counted and removed; so are repeated
-        files. When this returns, all others have landed.
+        A fence moves to the end of the range that was read, or, where that is not known, of the
+        last file. Staged files that the fences show to have landed are counted and removed; so are
+        repeated files. When this returns, all others have landed.
 
         Raises:
             NotLandedError: nothing has landed. The message says why, and what to do.

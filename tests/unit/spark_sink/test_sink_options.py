@@ -24,6 +24,7 @@ for _name in NEEDED:
         ),
         ({"table.file.bytes": "many"}, r'"table\.file\.bytes" is .many.: it must be a positive'),
         ({"table.file.bytes": "0"}, r'"table\.file\.bytes" is .0.: it must be a positive'),
+        ({"table.gap": "yes"}, r'"table\.gap" is .yes.: it must be refuse or allow'),
         ({"tableformat": "parquet"}, r'"tableformat" does not exist'),
         ({"path": ""}, r'"path" is missing'),
     ],
