@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from columnar_kafka.errors import ConfigError
-from columnar_kafka.lake.directory import ParquetDirectory
+from columnar_kafka.lake.formats import FORMATS, open_table
 from columnar_kafka.lake.model import (
     LakeTable,
     NotLandedError,
@@ -45,14 +45,16 @@ _OPTIONS: Final = (
     "table.layout",
     "table.file.bytes",
     "table.gap",
+    "table.after.restore",
     "table.topic.generation",
 )
-_FORMATS: Final = ("parquet",)
 _NEEDED: Final = ("value", "topic", "partition", "offset", "headers")
 
 
 class LakeSink(DataSource):
-    """Options: ``path``, ``table.format`` (``parquet``), ``table.layout``, ``table.file.bytes``.
+    """Options: ``path``, ``table.format``, ``table.layout``, ``table.file.bytes``.
+
+    ``table.format`` is ``parquet`` (the default: a directory of files) or ``delta``.
 
     ``table.layout`` is ``stitched`` (the default: few big files of ``table.file.bytes``) or
     ``verbatim`` (every file is a segment, byte for byte). Rows of Spark's own ``kafka`` source have
@@ -63,6 +65,8 @@ class LakeSink(DataSource):
     Offsets that no message of the stream has may be messages that were left out: the table was
     restored and the checkpoint was not. With ``kafka.bootstrap.servers`` the sink asks Kafka and
     refuses to land what follows; ``table.gap`` = ``allow`` (the default is ``refuse``) lands it.
+    After a restore of the table, ``table.after.restore`` = ``reland`` (the default is ``stop``)
+    goes on from what the table has.
     """
 
     @classmethod
@@ -87,19 +91,20 @@ class LakeSink(DataSource):
                 hint = ': .option("includeHeaders", "true")' if name == "headers" else ""
                 raise ConfigError(f"column {name!r} of the Kafka source is missing{hint}")
         table_format = self.options.get("table.format", "parquet")
-        if table_format not in _FORMATS:
+        if table_format not in FORMATS:
             raise ConfigError(
-                f'option "table.format" is {table_format!r}: it must be {" or ".join(_FORMATS)}'
+                f'option "table.format" is {table_format!r}: it must be {" or ".join(FORMATS)}'
             )
-        gap = self.options.get("table.gap", "refuse")
-        if gap not in ("refuse", "allow"):
-            raise ConfigError(f'option "table.gap" is {gap!r}: it must be refuse or allow')
+        table_options = {"allow_gaps": _choice(self.options, "table.gap", "refuse", "allow")}
+        if table_format != "parquet":
+            table_options["reland"] = _choice(self.options, "table.after.restore", "stop", "reland")
+        path = opts.required(self.options, "path", "/lake/kafka")
         return LakeWriter(
-            table=ParquetDirectory(opts.required(self.options, "path", "/lake/kafka")),
+            table=open_table(table_format, path, **table_options),
             layout=_layout(self.options),
             config=opts.client_config(self.options),
             generation=self.options.get("table.topic.generation"),
-            allow_gaps=gap == "allow",
+            allow_gaps=table_options["allow_gaps"],
         )
 
 
@@ -212,6 +217,14 @@ class LakeWriter(DataSourceStreamArrowWriter):
 
 def _staged(messages: list[WriterCommitMessage | None]) -> list[StageResult]:
     return [message.staged for message in messages if isinstance(message, TaskResult)]
+
+
+def _choice(options: Mapping[str, str], key: str, default: str, other: str) -> bool:
+    """Return whether an option has its other value."""
+    value = options.get(key, default)
+    if value not in (default, other):
+        raise ConfigError(f'option "{key}" is {value!r}: it must be {default} or {other}')
+    return value == other
 
 
 def _layout(options: Mapping[str, str]) -> Layout:

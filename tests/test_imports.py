@@ -44,6 +44,7 @@ FILES = {
     "lake": """
         __init__  model  plan  row_groups  parquet_footer  stitch  stage
         commit  local_files  commit_log  directory
+        fences  delta_schema  delta_statistics  delta  formats
     """,
     "plain": "base  avro  json  ipc  __init__",
     "broker": "__init__  client_classes  base  confluent",
@@ -114,6 +115,7 @@ EXTRAS = {
     "orjson": "demo",
     "platformdirs": "local  demo",
     "polars": "demo",
+    "deltalake": "lake.delta",
     "pyruhvro": "plain.avro",
 }
 """The modules that may import a package of an extra."""

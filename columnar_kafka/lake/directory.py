@@ -19,21 +19,22 @@ were removed or changed. A backup of the whole directory, with the log, is a con
 
 from __future__ import annotations
 
-import os
-import re
 import uuid
 from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.commit import Head, commit
 from columnar_kafka.lake.commit_log import CommitLog
-from columnar_kafka.lake.local_files import LocalFiles
-from columnar_kafka.lake.model import MayHaveLandedError
+from columnar_kafka.lake.local_files import LocalFiles, LocalFileWriter, local_path
+from columnar_kafka.lake.model import MayHaveLandedError, visible_folder
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Collection, Iterable, Mapping
+    from pathlib import Path
+
+    import pyarrow as pa
 
     from columnar_kafka.lake.commit_log import LogEntry
     from columnar_kafka.lake.model import (
@@ -73,7 +74,7 @@ class ParquetDirectory:
         Raises:
             LakeError: `root` is not a path of this machine.
         """
-        self.root = _local(root)
+        self.root = local_path(root)
         self._allow_gaps = allow_gaps
         self._files = files or LocalFiles()
         self._log = CommitLog(self.root, self._files)
@@ -88,9 +89,10 @@ class ParquetDirectory:
         except OSError as error:
             raise LakeError(f"cannot read the log of {self.root}: {error}") from error
 
-    def create(self, source: SourcePartition, first: int) -> FileWriter:
+    def create(self, source: SourcePartition, first: int, schema: pa.Schema) -> FileWriter:
         """See `LakeTable.create`."""
-        return _LocalFileWriter(f"{_STAGED}/{uuid.uuid4().hex}.segment", self.root, self._files)
+        path = f"{_STAGED}/{uuid.uuid4().hex}.segment"
+        return LocalFileWriter(path, self.root / path, self._files)
 
     def commit(self, staged: Iterable[StageResult]) -> CommitResult:
         """See `LakeTable.commit`. Blocks for the file system; may finish an earlier commit."""
@@ -155,8 +157,8 @@ class ParquetDirectory:
 
     def visible_path(self, file: StagedFile) -> str:
         """See `CommitTarget.visible_path`; from the messages only: a replay gives the same path."""
-        folder = f"~{file.topic}" if file.topic[0] in "_." else file.topic
-        return f"{folder}/p{file.partition}-{file.first:020}-{file.last:020}.parquet"
+        name = f"p{file.partition}-{file.first:020}-{file.last:020}.parquet"
+        return f"{visible_folder(file.topic)}/{name}"
 
     def remove(self, files: Iterable[StagedFile]) -> None:
         """See `CommitTarget.remove`. What has landed has its final name, and keeps that."""
@@ -224,33 +226,3 @@ _BROKEN: Final = (
     "restore it, or start over under another path; to land everything again in this directory, "
     "remove all of it, _columnar included"
 )
-
-
-class _LocalFileWriter:
-    """A `FileWriter` for a file of this machine."""
-
-    def __init__(self, path: str, root: Path, files: LocalFiles) -> None:
-        self.path = path
-        self._full_path = root / path
-        self._files = files
-        self._file = files.create(self._full_path)
-
-    def write(self, data: Any, /) -> int:
-        return self._files.write(self._file, data)
-
-    def finish(self) -> int:
-        with self._file:
-            return self._files.sync(self._file)
-
-    def discard(self) -> None:
-        with suppress(OSError):
-            self._file.close()
-        with suppress(OSError):
-            self._files.remove(self._full_path)
-
-
-def _local(root: str | os.PathLike[str]) -> Path:
-    path = re.sub(r"^file:(//(localhost)?(?=/[^/]))?", "", os.fspath(root))
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:|//|$", path):
-        raise LakeError(f"path {os.fspath(root)!r}: only paths of this machine are supported")
-    return Path(os.path.abspath(path))  # noqa: PTH100 - executors may have another working directory; keep links

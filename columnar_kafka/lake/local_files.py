@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
-from typing import TYPE_CHECKING, Any, BinaryIO
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from columnar_kafka.errors import LakeError
 
-__all__ = ["LocalFiles"]
+__all__ = ["LocalFileWriter", "LocalFiles", "local_path"]
 
 
 class LocalFiles:
@@ -82,3 +84,41 @@ class LocalFiles:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+class LocalFileWriter:
+    """A `FileWriter` for a file of this machine; `path` is relative to the table."""
+
+    def __init__(self, path: str, full_path: Path, files: LocalFiles) -> None:
+        self.path = path
+        self._full_path = full_path
+        self._files = files
+        self._file = files.create(full_path)
+
+    def write(self, data: Any, /) -> int:
+        """See `FileWriter.write`."""
+        return self._files.write(self._file, data)
+
+    def finish(self) -> int:
+        """See `FileWriter.finish`."""
+        with self._file:
+            return self._files.sync(self._file)
+
+    def discard(self) -> None:
+        """See `FileWriter.discard`."""
+        with suppress(OSError):
+            self._file.close()
+        with suppress(OSError):
+            self._files.remove(self._full_path)
+
+
+def local_path(root: str | os.PathLike[str]) -> Path:
+    """Return a path or ``file:`` URI of this machine (percent signs are not decoded), absolute.
+
+    Raises:
+        LakeError: it is another place.
+    """
+    path = re.sub(r"^file:(//(localhost)?(?=/[^/]))?", "", os.fspath(root))
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:|//|$", path):
+        raise LakeError(f"path {os.fspath(root)!r}: only paths of this machine are supported")
+    return Path(os.path.abspath(path))  # noqa: PTH100 - executors may have another working directory; keep links

@@ -8,6 +8,9 @@ The other files of this room, in the order in which they may import each other:
     stage                            messages to staged files
     commit                           the loop by which every kind of table commits
     local_files commit_log directory a directory of Parquet files as a `LakeTable`
+    fences                           what commits of Delta and Iceberg say about themselves
+    delta_schema delta_statistics delta       a Delta table as a `LakeTable`
+    formats                          tables by the name of their format
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ from columnar_kafka.errors import LakeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    import pyarrow as pa
 
     from columnar_kafka.segment.headers import MessageHeaders
 
@@ -38,6 +43,7 @@ __all__ = [
     "StageResult",
     "StagedFile",
     "TopicGeneration",
+    "visible_folder",
 ]
 
 _ID: Final = re.compile(r"[0-9A-Za-z._=+/-]{1,500}", re.ASCII)  # no colon, which separates ids
@@ -54,6 +60,11 @@ class MayHaveLandedError(LakeError):
     It is safe to stage and commit the same input again. The result then counts as landed before
     what this commit has landed.
     """
+
+
+def visible_folder(topic: str) -> str:
+    """Return the folder of a topic's files. Readers skip folders that begin with _ or a dot."""
+    return f"~{topic}" if topic[0] in "_." else topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,10 +257,11 @@ class LakeTable(Protocol):
         """
         ...
 
-    def create(self, source: SourcePartition, first: int) -> FileWriter:
-        """Open a new file, visible to no reader, for segments from offset `first` on.
+    def create(self, source: SourcePartition, first: int, schema: pa.Schema) -> FileWriter:
+        """Open a new file, visible to no reader, for segments of `schema` from offset `first` on.
 
         Raises:
+            LakeError: files of that schema cannot land in the table.
             OSError: the file cannot be created.
         """
         ...

@@ -134,7 +134,7 @@ class _Attempt:
     def _begin(self, placement: Placement, segment: Segment) -> _OpenFile:
         if len(self._open) == MAX_OPEN:
             self._staged.append(self._open.pop(next(iter(self._open))).finish())
-        writer = self._table.create(placement.source, placement.offset)
+        writer = self._table.create(placement.source, placement.offset, segment.schema)
         self._writers.append(writer)
         stitch = self._planner.layout.mode is Mode.STITCHED
         return _OpenFile(writer, placement, segment, stitch=stitch)

@@ -89,6 +89,14 @@ def test_a_stream_lands_each_row_once_and_goes_on(spark, kafka, land, topic, tmp
     assert numbers(spark, tmp_path, name) == list(range(60))
 
 
+def test_a_stream_lands_in_a_delta_table(kafka, land, topic, tmp_path) -> None:
+    name = topic(2)
+    for sent in range(50), range(50, 60):
+        send(kafka, name, sent)
+        land(name, **{"table.format": "delta"})
+    assert sorted(polars.read_delta(str(tmp_path / "lake"))["n"]) == list(range(60))
+
+
 def test_a_lost_checkpoint_neither_loses_nor_doubles_a_row(
     spark, kafka, land, topic, tmp_path
 ) -> None:

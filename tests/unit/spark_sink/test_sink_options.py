@@ -17,7 +17,7 @@ for _name in NEEDED:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"table.format": "csv"}, r'"table\.format" is .csv.: it must be parquet'),
+        ({"table.format": "csv"}, r'"table\.format" is .csv.: it must be parquet or delta'),
         (
             {"table.layout": "whole"},
             r'"table\.layout" is .whole.: it must be (stitched|verbatim) or',
@@ -25,6 +25,10 @@ for _name in NEEDED:
         ({"table.file.bytes": "many"}, r'"table\.file\.bytes" is .many.: it must be a positive'),
         ({"table.file.bytes": "0"}, r'"table\.file\.bytes" is .0.: it must be a positive'),
         ({"table.gap": "yes"}, r'"table\.gap" is .yes.: it must be refuse or allow'),
+        (
+            {"table.format": "delta", "table.after.restore": "go"},
+            r'"table\.after\.restore" is .go.: it must be stop or reland',
+        ),
         ({"tableformat": "parquet"}, r'"tableformat" does not exist'),
         ({"path": ""}, r'"path" is missing'),
     ],
