@@ -12,9 +12,18 @@ from columnar_kafka.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-__all__ = ["admin_client", "client_config", "generation", "refuse_unknown", "required"]
+__all__ = [
+    "CATALOG",
+    "admin_client",
+    "catalog",
+    "client_config",
+    "generation",
+    "refuse_unknown",
+    "required",
+]
 
 _PREFIX: Final = "kafka."
+CATALOG: Final = "table.catalog."
 _TIMEOUT: Final = 30.0
 
 
@@ -30,14 +39,16 @@ def required(options: Mapping[str, str], key: str, example: str) -> str:
     return value
 
 
-def refuse_unknown(options: Mapping[str, str], known: Collection[str]) -> None:
+def refuse_unknown(options: Mapping[str, str], known: Collection[str], *prefixes: str) -> None:
     """Check that the options are known; ``kafka.`` options are left to the client.
+
+    Options with one of the `prefixes` are left to whoever reads them.
 
     Raises:
         ConfigError: naming an option that is not, and those that are.
     """
     for key in options:
-        if key.lower() not in known and not key.lower().startswith(_PREFIX):
+        if key.lower() not in known and not key.lower().startswith((_PREFIX, *prefixes)):
             raise ConfigError(
                 f'option "{key}" does not exist; there are {", ".join(sorted(known))}, '
                 "and kafka.* for the Kafka client"
@@ -46,10 +57,19 @@ def refuse_unknown(options: Mapping[str, str], known: Collection[str]) -> None:
 
 def client_config(options: Mapping[str, str]) -> dict[str, Any]:
     """Return the Kafka client's configuration: every ``kafka.`` option, without the prefix."""
+    return _with_prefix(options, _PREFIX)
+
+
+def catalog(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties of an Iceberg catalog: every ``table.catalog.`` option."""
+    return _with_prefix(options, CATALOG)
+
+
+def _with_prefix(options: Mapping[str, str], prefix: str) -> dict[str, Any]:
     return {
-        key[len(_PREFIX) :]: value
+        key[len(prefix) :]: value
         for key, value in options.items()
-        if key.lower().startswith(_PREFIX)
+        if key.lower().startswith(prefix)
     }
 
 

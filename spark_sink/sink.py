@@ -54,7 +54,9 @@ _NEEDED: Final = ("value", "topic", "partition", "offset", "headers")
 class LakeSink(DataSource):
     """Options: ``path``, ``table.format``, ``table.layout``, ``table.file.bytes``.
 
-    ``table.format`` is ``parquet`` (the default: a directory of files) or ``delta``.
+    ``table.format`` is ``parquet`` (the default: a directory of files), ``delta``, or ``iceberg``.
+    The ``path`` of an Iceberg table is its name with namespace, and ``table.catalog.`` options are
+    pyiceberg's properties of its catalog.
 
     ``table.layout`` is ``stitched`` (the default: few big files of ``table.file.bytes``) or
     ``verbatim`` (every file is a segment, byte for byte). Rows of Spark's own ``kafka`` source have
@@ -83,28 +85,19 @@ class LakeSink(DataSource):
             ConfigError: an option is missing, unknown or not allowed; a column is missing; or the
                 output mode is not append.
         """
-        opts.refuse_unknown(self.options, _OPTIONS)
+        opts.refuse_unknown(self.options, _OPTIONS, opts.CATALOG)
         if overwrite:
             raise ConfigError('the sink appends: use outputMode("append")')
         for name in _NEEDED:
             if name not in schema.names:
                 hint = ': .option("includeHeaders", "true")' if name == "headers" else ""
                 raise ConfigError(f"column {name!r} of the Kafka source is missing{hint}")
-        table_format = self.options.get("table.format", "parquet")
-        if table_format not in FORMATS:
-            raise ConfigError(
-                f'option "table.format" is {table_format!r}: it must be {" or ".join(FORMATS)}'
-            )
-        table_options = {"allow_gaps": _choice(self.options, "table.gap", "refuse", "allow")}
-        if table_format != "parquet":
-            table_options["reland"] = _choice(self.options, "table.after.restore", "stop", "reland")
-        path = opts.required(self.options, "path", "/lake/kafka")
         return LakeWriter(
-            table=open_table(table_format, path, **table_options),
+            table=_table(self.options),
             layout=_layout(self.options),
             config=opts.client_config(self.options),
             generation=self.options.get("table.topic.generation"),
-            allow_gaps=table_options["allow_gaps"],
+            allow_gaps=_choice(self.options, "table.gap", "refuse", "allow"),
         )
 
 
@@ -217,6 +210,25 @@ class LakeWriter(DataSourceStreamArrowWriter):
 
 def _staged(messages: list[WriterCommitMessage | None]) -> list[StageResult]:
     return [message.staged for message in messages if isinstance(message, TaskResult)]
+
+
+def _table(options: Mapping[str, str]) -> LakeTable:
+    table_format = options.get("table.format", "parquet")
+    if table_format not in FORMATS:
+        raise ConfigError(
+            f'option "table.format" is {table_format!r}: it must be {" or ".join(FORMATS)}'
+        )
+    example = "lake.flights" if table_format == "iceberg" else "/lake/kafka"
+    settings: dict[str, Any] = {"allow_gaps": _choice(options, "table.gap", "refuse", "allow")}
+    if table_format != "parquet":
+        settings["reland"] = _choice(options, "table.after.restore", "stop", "reland")
+    elif "table.after.restore" in options:
+        raise ConfigError('option "table.after.restore" is for delta and iceberg tables')
+    if catalog := opts.catalog(options):
+        settings["catalog"] = catalog
+    if bool(catalog) != (table_format == "iceberg"):
+        raise ConfigError(f'options "{opts.CATALOG}*" name the catalog of an iceberg table')
+    return open_table(table_format, opts.required(options, "path", example), **settings)
 
 
 def _choice(options: Mapping[str, str], key: str, default: str, other: str) -> bool:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
 from segments import segments
 
 from columnar_kafka.lake.delta import DeltaLakeTable
 from columnar_kafka.lake.directory import ParquetDirectory
+from columnar_kafka.lake.iceberg import IcebergTable
 from columnar_kafka.lake.local_files import LocalFiles
 from columnar_kafka.lake.model import StageResult, TopicGeneration
 from columnar_kafka.lake.plan import Layout, Planner
@@ -64,6 +67,31 @@ class DeltaLake:
 
     def files(self) -> list[str]:
         return sorted(DeltaTable(str(self.root)).file_uris())
+
+
+class IcebergLake:
+    """An Iceberg table in a catalog on SQLite, read with pyiceberg."""
+
+    def __init__(self, root: Path) -> None:
+        root.mkdir()
+        self.catalog = {
+            "name": "tests",
+            "type": "sql",
+            "uri": f"sqlite:///{root}/catalog.db",
+            "warehouse": f"file://{root}",
+        }
+        self.root = root / "lake" / "t"
+
+    def table(self, **options: Any) -> Any:
+        return IcebergTable("lake.t", **{"catalog": self.catalog, "files": QuickFiles(), **options})
+
+    def load(self) -> Any:
+        """Return pyiceberg's own table."""
+        with closing(load_catalog(**self.catalog)) as catalog:
+            return catalog.load_table("lake.t")
+
+    def read(self) -> pa.Table:
+        return self.load().scan().to_arrow()
 
 
 def rows(lake: Any) -> list[int]:

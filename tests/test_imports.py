@@ -44,7 +44,7 @@ FILES = {
     "lake": """
         __init__  model  plan  row_groups  parquet_footer  stitch  stage
         commit  local_files  commit_log  directory
-        fences  delta_schema  delta_statistics  delta  formats
+        fences  delta_schema  delta_statistics  delta  iceberg_schema  iceberg  formats
     """,
     "plain": "base  avro  json  ipc  __init__",
     "broker": "__init__  client_classes  base  confluent",
@@ -116,6 +116,7 @@ EXTRAS = {
     "platformdirs": "local  demo",
     "polars": "demo",
     "deltalake": "lake.delta",
+    "pyiceberg": "lake.iceberg  lake.iceberg_schema",
     "pyruhvro": "plain.avro",
 }
 """The modules that may import a package of an extra."""

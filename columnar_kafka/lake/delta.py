@@ -201,8 +201,9 @@ class DeltaLakeTable:
 
     def remove(self, files: Iterable[StagedFile]) -> None:
         """See `CommitTarget.remove`."""
+        files = list(files)
         with suppress(LakeError, OSError, DeltaError):
-            table = self._open()
+            table = self._open() if files else None
             uris = [] if table is None else table.file_uris()
             referenced = {local_path(each) for each in uris}
             for file in files:

@@ -15,6 +15,7 @@ __all__ = ["FORMATS", "open_table"]
 FORMATS: Final = {
     "parquet": ("columnar_kafka.lake.directory", "ParquetDirectory"),
     "delta": ("columnar_kafka.lake.delta", "DeltaLakeTable"),
+    "iceberg": ("columnar_kafka.lake.iceberg", "IcebergTable"),
 }
 """The module and class of each format; the format's name is also that of its extra."""
 

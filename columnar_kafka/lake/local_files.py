@@ -7,9 +7,12 @@ import re
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from columnar_kafka.errors import LakeError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = ["LocalFileWriter", "LocalFiles", "local_path"]
 
@@ -89,8 +92,15 @@ class LocalFiles:
 class LocalFileWriter:
     """A `FileWriter` for a file of this machine; `path` is relative to the table."""
 
-    def __init__(self, path: str, full_path: Path, files: LocalFiles) -> None:
+    def __init__(
+        self,
+        path: str,
+        full_path: Path,
+        files: LocalFiles,
+        field_ids: Mapping[tuple[str, ...], int] | None = None,
+    ) -> None:
         self.path = path
+        self.field_ids = field_ids
         self._full_path = full_path
         self._files = files
         self._file = files.create(full_path)

@@ -10,6 +10,7 @@ The other files of this room, in the order in which they may import each other:
     local_files commit_log directory a directory of Parquet files as a `LakeTable`
     fences                           what commits of Delta and Iceberg say about themselves
     delta_schema delta_statistics delta       a Delta table as a `LakeTable`
+    iceberg_schema iceberg           an Iceberg table as a `LakeTable`
     formats                          tables by the name of their format
 """
 
@@ -227,6 +228,11 @@ class FileWriter(Protocol):
     @property
     def path(self) -> str:
         """The path of the file, relative to the table."""
+        ...
+
+    @property
+    def field_ids(self) -> Mapping[tuple[str, ...], int] | None:
+        """The field ids of a stitched file's columns, by path in the Parquet schema, if any."""
         ...
 
     def write(self, data: Any, /) -> int:

@@ -150,7 +150,7 @@ class _OpenFile:
         self._first = self._last = placement
         self._messages = self._rows = 0
         self._digest = hashlib.sha256()
-        self._stitcher = Stitcher(cast("BinaryIO", writer))  # which only writes
+        self._stitcher = Stitcher(cast("BinaryIO", writer), writer.field_ids)  # only writes
         self.is_open = stitch and self.append(placement, segment)
         if not self.is_open:  # verbatim: the layout, or a segment that cannot be stitched
             writer.write(segment.bytes)

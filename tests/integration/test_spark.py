@@ -10,6 +10,7 @@ import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.catalog import load_catalog
 from pyspark.errors import StreamingQueryException
 
 import spark_sink
@@ -95,6 +96,22 @@ def test_a_stream_lands_in_a_delta_table(kafka, land, topic, tmp_path) -> None:
         send(kafka, name, sent)
         land(name, **{"table.format": "delta"})
     assert sorted(polars.read_delta(str(tmp_path / "lake"))["n"]) == list(range(60))
+
+
+def test_a_stream_lands_in_an_iceberg_table(kafka, land, topic, tmp_path) -> None:
+    name = topic(2)
+    catalog = {
+        "name": "spark",
+        "type": "sql",
+        "uri": f"sqlite:///{tmp_path}/catalog.db",
+        "warehouse": f"file://{tmp_path}/warehouse",
+    }
+    options = {f"table.catalog.{key}": value for key, value in catalog.items()}
+    for sent in range(50), range(50, 60):
+        send(kafka, name, sent)
+        land(name, **{"table.format": "iceberg", "path": "lake.t"}, **options)
+    table = load_catalog(**catalog).load_table("lake.t")
+    assert sorted(table.scan().to_arrow()["n"].to_pylist()) == list(range(60))
 
 
 def test_a_lost_checkpoint_neither_loses_nor_doubles_a_row(

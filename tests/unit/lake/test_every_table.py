@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from lakes import FENCE, DeltaLake, DirectoryLake, QuickFiles, put, rows, staged
+from lakes import FENCE, DeltaLake, DirectoryLake, IcebergLake, QuickFiles, put, rows, staged
 from segments import ROWS, numbers
 
 from columnar_kafka.lake.model import (
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture(params=[DirectoryLake, DeltaLake], ids=["directory", "delta"])
+@pytest.fixture(
+    params=[DirectoryLake, DeltaLake, IcebergLake], ids=["directory", "delta", "iceberg"]
+)
 def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return request.param(tmp_path / "lake")
 
