@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from columnar_kafka.errors import ConfigError
+from columnar_kafka.ingest.topic_id import admin_client, generation
 from columnar_kafka.lake.formats import FORMATS, open_table
 from columnar_kafka.lake.model import (
     LakeTable,
@@ -197,8 +198,8 @@ class LakeWriter(DataSourceStreamArrowWriter):
             for name in ("cluster_id", "topic_id")
         )
         if (cluster is None or topic_id is None) and "bootstrap.servers" in self._config:
-            with opts.admin_client(self._config) as admin:
-                cluster, topic_id = opts.generation(admin, topic)
+            with admin_client(self._config) as admin:
+                cluster, topic_id = generation(admin, topic)
         if cluster is None or topic_id is None:
             raise ConfigError(
                 f"topic {topic!r}: its id is neither in the rows nor known from Kafka. Set option "

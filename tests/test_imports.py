@@ -21,7 +21,8 @@ ROOMS = """
 native  errors  position  config  schema  columns  segment  lake  plain
 message  offsets  deadline  lifecycle  broker
 producing  consuming
-serializing  share  __init__
+ingest
+serializing  __init__
 aio  testing
 spark_sink  local  demo  cli
 """
@@ -60,8 +61,9 @@ FILES = {
         time_lookup  callback_errors  commits  group_membership
         arrow  arrow.projection  arrow.pruning  arrow.table_builder  arrow.rows_ahead
         arrow.table_feed  arrow.batch_reader  arrow_output
-        positions  assembly  consumer
+        positions  assembly  consumer  share
     """,
+    "ingest": "topic_id  settings  reader  ingestor  __init__",
     "aio": "inbox  poller  producer  callback  cancellable  undelivered  consumer  __init__",
     "testing": """
         memory.log  memory.group  memory.cluster  memory.producer  memory.membership
@@ -89,7 +91,7 @@ VALUES = {"KafkaError", "KafkaException", "Message", "TopicPartition"}
 """confluent-kafka's value types; constants, which are upper case, count as values too."""
 
 CLIENTS = """broker.client_classes  broker.confluent  producing.producer  consuming.consumer
-serializing  share  aio  testing
+consuming.share  ingest  serializing  aio  testing
 spark_sink  local  demo"""
 """The modules that may use confluent-kafka's clients, and everything else of it."""
 
