@@ -260,6 +260,11 @@ def _restored(entry: Mapping[str, Any]) -> int:
 
 
 def _history(table: DeltaTable) -> Iterator[dict[str, Any]]:
-    """Yield what each commit says about itself, the newest first; usually that is all it takes."""
-    yield from table.history(1)
-    yield from table.history()[1:]
+    """Yield what each commit says about itself, the newest first. Few are read if few are asked."""
+    seen, limit = 0, 1
+    while True:
+        commits = table.history(limit)
+        yield from commits[seen:]
+        if len(commits) < limit:
+            return
+        seen, limit = len(commits), limit * 16
