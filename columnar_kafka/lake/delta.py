@@ -89,6 +89,7 @@ class DeltaLakeTable:
         self._allow_gaps = allow_gaps
         self._reland = reland
         self._files = files or LocalFiles()
+        self._fitting: pa.Schema | None = None  # the last that fitted, since `fences` was called
 
     def __repr__(self) -> str:
         return f"DeltaLakeTable({str(self.root)!r})"
@@ -99,13 +100,17 @@ class DeltaLakeTable:
         Raises:
             LakeError: the table cannot be read, files cannot be added to it, or it was restored.
         """
+        self._fitting = None
         return self.head().fences
 
     def create(self, source: SourcePartition, first: int, schema: pa.Schema) -> FileWriter:
         """See `LakeTable.create`."""
-        converted = delta_schema(schema)
-        if (table := self._open()) is not None:
-            check_fits(converted, _schema(table))
+        # The table is not opened for each of many files: the commit checks them again.
+        if schema != self._fitting:
+            converted = delta_schema(schema)
+            if (table := self._open()) is not None:
+                check_fits(converted, _schema(table))
+            self._fitting = schema
         name = f"p{source.partition}-{first:020}-{uuid.uuid4().hex}.parquet"
         path = f"{visible_folder(source.topic)}/{name}"
         return LocalFileWriter(path, self.root / path, self._files)

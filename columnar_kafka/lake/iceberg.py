@@ -13,6 +13,7 @@ Stitched files have the table's own field ids. A verbatim file has none, and is 
 
 from __future__ import annotations
 
+import logging
 import uuid
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -59,6 +60,11 @@ if TYPE_CHECKING:
 
 __all__ = ["IcebergTable"]
 
+# It says for every row group which columns have no statistics, and some of `_kafka` have none.
+logging.getLogger("pyiceberg.io.pyarrow").addFilter(
+    lambda record: not str(record.msg).startswith("PyArrow statistics missing")
+)
+
 _NO_SNAPSHOT: Final = -1
 
 State = tuple["Table | None", CommitRecord]
@@ -99,6 +105,8 @@ class IcebergTable:
         self._allow_gaps = allow_gaps
         self._reland = reland
         self._files = files or LocalFiles()
+        # The last schema that fitted, with the table's root and ids, since `fences` was called.
+        self._fitting: tuple[pa.Schema, Path, dict[tuple[str, ...], int]] | None = None
 
     def __repr__(self) -> str:
         return f"IcebergTable({self._identifier!r})"
@@ -109,6 +117,7 @@ class IcebergTable:
         Raises:
             LakeError: the table cannot be read, files cannot be added to it, or it was rolled back.
         """
+        self._fitting = None
         return self.head().fences
 
     def create(self, source: SourcePartition, first: int, schema: pa.Schema) -> FileWriter:

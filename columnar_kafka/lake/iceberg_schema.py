@@ -89,7 +89,8 @@ def check_fits(columns: Iterable[pa.Field], table: ice.StructType, path: str = "
     """Check that files with these columns can be read as a table.
 
     Raises:
-        LakeError: they cannot, or would put null where the table has none; it names the column.
+        LakeError: they cannot, or would put null where the table has none, or have field ids that
+            are not the table's; it names the column.
     """
     fields = {each.name: each for each in table.fields}
     for each in columns:
@@ -98,7 +99,7 @@ def check_fits(columns: Iterable[pa.Field], table: ice.StructType, path: str = "
             raise LakeError(
                 f"column {place!r} is not in the table. Add it, or land in another table"
             )
-        _check_field(each, field.field_type, place, required=field.required)
+        _check_field(each, field, place)
     for name, field in fields.items():
         if field.required:
             raise LakeError(
@@ -106,21 +107,25 @@ def check_fits(columns: Iterable[pa.Field], table: ice.StructType, path: str = "
             )
 
 
-def _check_field(file: pa.Field, table: ice.IcebergType, path: str, *, required: bool) -> None:
-    if required and file.nullable:
+def _check_field(file: pa.Field, field: ice.NestedField, path: str) -> None:
+    if field.required and file.nullable:
         raise LakeError(f"column {path!r} may be null in Kafka, and is required in the table")
-    arrow = file.type
+    field_id = (file.metadata or {}).get(_FIELD_ID)
+    if field_id is not None and int(field_id) != field.field_id:
+        raise LakeError(
+            f"column {path!r} of a staged file has the field id {int(field_id)}, and it is now "
+            f"{field.field_id}: stage the input again"
+        )
+    arrow, table = file.type, field.field_type
     if pa.types.is_struct(arrow) and isinstance(table, ice.StructType):
         check_fits(list(arrow), table, f"{path}.")
     elif isinstance(table, ice.ListType) and (
         pa.types.is_list(arrow) or pa.types.is_large_list(arrow)
     ):
-        item, name = arrow.value_field, f"{path}[]"
-        _check_field(item, table.element_type, name, required=table.element_required)
+        _check_field(arrow.value_field, table.element_field, f"{path}[]")
     elif pa.types.is_map(arrow) and isinstance(table, ice.MapType):
-        _check_field(arrow.key_field, table.key_type, f"{path}.key", required=False)
-        value, name = arrow.item_field, f"{path}.value"
-        _check_field(value, table.value_type, name, required=table.value_required)
+        _check_field(arrow.key_field, table.key_field, f"{path}.key")
+        _check_field(arrow.item_field, table.value_field, f"{path}.value")
     elif not _reads_as(_primitive(arrow), table):
         raise LakeError(f"column {path!r}: {arrow} in Kafka, {table} in the table")
 

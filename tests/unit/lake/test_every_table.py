@@ -54,6 +54,15 @@ def test_verbatim_files_land_too(lake: Any) -> None:
     assert rows(lake) == numbers(range(3))
 
 
+def test_a_table_in_use_sees_that_others_have_changed_it(lake: Any) -> None:
+    """It does not look at the table for each file, but the commit does."""
+    table = lake.table()
+    put(table, [0])
+    put(lake.table(), [1])
+    put(table, range(4), file_segments=1)
+    assert rows(lake) == numbers(range(4))
+
+
 def test_many_tasks_land_in_one_commit(lake: Any) -> None:
     table = lake.table()
     table.commit([staged(table, [4, 5]), staged(table, [0, 2]), staged(table, [1], partition=1)])

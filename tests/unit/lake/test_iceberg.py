@@ -257,6 +257,25 @@ def test_a_table_that_changed_since_it_was_staged_is_refused(lake: IcebergLake) 
         lake.table().commit([attempt])
 
 
+def test_field_ids_that_changed_since_a_file_was_staged_are_refused(lake: IcebergLake) -> None:
+    """The column was dropped and made again: the file's would read as null."""
+    land_table(lake, pa.table({"n": [1]}))
+    attempt = staged(lake.table(), [1])
+    with lake.load().update_schema() as update:
+        update.delete_column("n")
+    with lake.load().update_schema() as update:
+        update.add_column("n", LongType())
+    with pytest.raises(NotLandedError, match=r"column 'n' .* field id 1, and it is now \d+: stage"):
+        lake.table().commit([attempt])
+    put(lake.table(), [1])
+    assert sorted(lake.read()["n"].to_pylist(), key=str) == [10, 11, 12, None]
+
+
+def test_missing_statistics_are_not_logged(lake: IcebergLake, caplog: Any) -> None:
+    put(lake.table(), [0])
+    assert caplog.text == ""
+
+
 def test_a_partitioned_table_is_refused(lake: IcebergLake) -> None:
     existing(lake, pa.schema([("n", pa.int64())]))
     with lake.load().update_spec() as update:
