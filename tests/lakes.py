@@ -73,7 +73,7 @@ class IcebergLake:
     """An Iceberg table in a catalog on SQLite, read with pyiceberg."""
 
     def __init__(self, root: Path) -> None:
-        root.mkdir()
+        root.mkdir(exist_ok=True)
         self.catalog = {
             "name": "tests",
             "type": "sql",

@@ -52,18 +52,6 @@ def ingest(kafka: LocalKafka, topic: str, lake: Any, **settings: Any) -> int:
     return Ingestor(config, topic, lake.table(), chosen).run().rows
 
 
-def start(kafka: LocalKafka, topic: str, table: str, root: Path, log: Path) -> Popen[bytes]:
-    """Start a process of the topic's own group; what it logs goes to a file."""
-    line = [
-        *(sys.executable, "-m", "columnar_kafka.cli", "ingest"),
-        *("--bootstrap-servers", kafka.bootstrap_servers, "--topic", topic),
-        *("--to", str(root), "--format", table, "--roll-seconds", "0.2", "--json"),
-        *("-X", f"group.id={topic}", "-X", "session.timeout.ms=6000"),
-    ]
-    with log.open("wb") as file:
-        return Popen(line, stdout=PIPE, stderr=file)
-
-
 def test_every_row_lands_once_and_the_next_run_goes_on(kafka, topic, lake) -> None:
     name = topic(2)
     send(kafka, name, range(50))
@@ -76,7 +64,12 @@ def test_every_row_lands_once_and_the_next_run_goes_on(kafka, topic, lake) -> No
 def test_a_process_that_is_terminated_lands_what_it_has_read(kafka, topic, tmp_path) -> None:
     name, lake = topic(), DirectoryLake(tmp_path / "lake")
     send(kafka, name, range(8))
-    with start(kafka, name, "parquet", lake.root, tmp_path / "log") as process:
+    line = [
+        *(sys.executable, "-m", "columnar_kafka.cli", "ingest"),
+        *("--bootstrap-servers", kafka.bootstrap_servers, "--topic", name),
+        *("--to", str(lake.root), "--partition", "0", "--json"),
+    ]
+    with Popen(line, stdout=PIPE) as process:
         eventually(lambda: list(lake.root.glob("_columnar/staged/*")))
         process.send_signal(signal.SIGTERM)
         counts = json.loads(process.communicate()[0])
@@ -110,34 +103,6 @@ def test_aborted_records_do_not_land_and_the_fence_passes_them(kafka, topic, tmp
         0,
         6,
     )  # of offsets 0 to 5, only 0 and 4 have committed records
-
-
-def test_processes_of_a_group_share_a_table(kafka, topic, tmp_path) -> None:
-    """One is killed and one joins while records come."""
-    name, lake = topic(4), DeltaLake(tmp_path / "lake")
-    logs = [tmp_path / f"{n}.log" for n in range(3)]
-    sent = 0
-
-    def has_landed(log: Path) -> bool:
-        nonlocal sent
-        send(kafka, name, range(sent, sent + 40))
-        sent += 40
-        return "rows landed" in log.read_text()
-
-    processes = [start(kafka, name, "delta", lake.root, log) for log in logs[:2]]
-    try:
-        eventually(lambda: has_landed(logs[0]))
-        eventually(lambda: has_landed(logs[1]))
-        processes[0].kill()
-        processes.append(start(kafka, name, "delta", lake.root, logs[2]))
-        eventually(lambda: has_landed(logs[2]))
-        eventually(lambda: len(rows(lake)) >= sent)
-    finally:
-        for process in processes:
-            process.terminate()
-            process.communicate()
-    assert rows(lake) == list(range(sent))
-    assert [process.returncode for process in processes] == [-signal.SIGKILL, 0, 0]
 
 
 def test_a_topic_made_again_is_noticed(kafka, topic, tmp_path) -> None:
