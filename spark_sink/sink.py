@@ -168,8 +168,13 @@ class LakeWriter(DataSourceStreamArrowWriter):
         )
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Remove the staged files that have not landed."""
-        self._table.discard(_staged(messages))
+        """Remove the staged files, if a task has failed.
+
+        Without a failed task there may have been a commit, which may still arrive. If it surely
+        did not, `commit` has removed them.
+        """
+        if None in messages:
+            self._table.discard(_staged(messages))
 
     def _messages(
         self, batches: Iterator[pa.RecordBatch], generations: dict[str, TopicGeneration]

@@ -289,6 +289,7 @@ class LakeTable(Protocol):
     def discard(self, staged: Iterable[StageResult]) -> None:
         """Remove files that are not going to land. Files that have landed are kept.
 
-        Safe to call after any outcome of `commit`. Raises nothing: a remaining file is waste.
+        Call it without a commit, or after a `NotLandedError`: after a `MayHaveLandedError` the
+        commit may still arrive. Raises nothing: a remaining file is waste.
         """
         ...
