@@ -32,7 +32,7 @@ from columnar_kafka.lake.delta_schema import (
 )
 from columnar_kafka.lake.delta_statistics import file_statistics
 from columnar_kafka.lake.fences import ATTEMPT, CommitRecord, check_witness
-from columnar_kafka.lake.local_files import LocalFiles, LocalFileWriter, local_path
+from columnar_kafka.lake.local_files import LocalFiles, LocalFileWriter, uri_path
 from columnar_kafka.lake.model import NotLandedError, visible_folder
 
 if TYPE_CHECKING:
@@ -83,9 +83,9 @@ class DeltaLakeTable:
             files: the file system of the data files.
 
         Raises:
-            LakeError: `root` is not a path of this machine.
+            LakeError: `root` is not a path of this machine, or has one of ``%#?``.
         """
-        self.root = local_path(root)
+        self.root = uri_path(root)
         self._allow_gaps = allow_gaps
         self._reland = reland
         self._files = files or LocalFiles()
@@ -210,10 +210,11 @@ class DeltaLakeTable:
         with suppress(LakeError, OSError, DeltaError):
             table = self._open() if files else None
             uris = [] if table is None else table.file_uris()
-            referenced = {local_path(each) for each in uris}
+            # Paths are encoded in one way or another; the names are unique, and plain.
+            referenced = {each.rpartition("/")[2] for each in uris}
             for file in files:
-                if (path := self.root / file.path) not in referenced:
-                    self._files.remove(path)
+                if file.path.rpartition("/")[2] not in referenced:
+                    self._files.remove(self.root / file.path)
 
     def _open(self) -> DeltaTable | None:
         """Open the current version; None if there is no table."""

@@ -36,7 +36,7 @@ from columnar_kafka.lake.iceberg_schema import (
     refuse_features,
     were_renamed,
 )
-from columnar_kafka.lake.local_files import LocalFiles, LocalFileWriter, local_path
+from columnar_kafka.lake.local_files import LocalFiles, LocalFileWriter, uri_path
 from columnar_kafka.lake.model import NotLandedError, visible_folder
 
 if TYPE_CHECKING:
@@ -227,10 +227,11 @@ class IcebergTable:
             if not files or (table := self._load()) is None:
                 return
             found = table.inspect.all_data_files()["file_path"].to_pylist()
-            referenced = set(map(local_path, found))
+            # Paths are encoded in one way or another; the names are unique, and plain.
+            referenced = {each.rpartition("/")[2] for each in found}
             for file in files:
-                if (path := _root(table) / file.path) not in referenced:
-                    self._files.remove(path)
+                if file.path.rpartition("/")[2] not in referenced:
+                    self._files.remove(_root(table) / file.path)
 
     def _catalog(self) -> Catalog:
         return load_catalog(**self._catalog_properties)
@@ -281,7 +282,7 @@ class _OneTry:
 
 
 def _root(table: Table) -> Path:
-    return local_path(table.location())
+    return uri_path(table.location())
 
 
 def _check_file(path: Path, metadata: TableMetadata) -> None:

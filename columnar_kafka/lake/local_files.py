@@ -14,7 +14,7 @@ from columnar_kafka.errors import LakeError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["LocalFileWriter", "LocalFiles", "local_path"]
+__all__ = ["LocalFileWriter", "LocalFiles", "local_path", "uri_path"]
 
 
 class LocalFiles:
@@ -132,3 +132,15 @@ def local_path(root: str | os.PathLike[str]) -> Path:
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:|//|$", path):
         raise LakeError(f"path {os.fspath(root)!r}: only paths of this machine are supported")
     return Path(os.path.abspath(path))  # noqa: PTH100 - executors may have another working directory; keep links
+
+
+def uri_path(root: str | os.PathLike[str]) -> Path:
+    """As `local_path`, for libraries that take paths as URIs and disagree about encoding them.
+
+    Raises:
+        LakeError: it is another place, or has a character that means something in a URI.
+    """
+    path = local_path(root)
+    if found := re.search(r"[%#?]", str(path)):
+        raise LakeError(f"path {str(path)!r}: {found[0]} cannot be in the path of a table here")
+    return path

@@ -10,6 +10,7 @@ import pytest
 from lakes import FENCE, DeltaLake, DirectoryLake, IcebergLake, QuickFiles, put, rows, staged
 from segments import ROWS, numbers
 
+from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.model import (
     Count,
     Fence,
@@ -87,6 +88,18 @@ def test_the_same_commit_again_lands_nothing_and_removes_nothing(lake: Any) -> N
     assert table.commit([once]).landed_before == Count(2, 2 * ROWS)
     table.discard([once])
     assert rows(lake) == numbers([0, 1])
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(DeltaLake, "50%"), (DeltaLake, "what?"), (IcebergLake, "c#")]
+)
+def test_a_path_that_libraries_would_take_for_another_is_refused(
+    tmp_path: Path, kind: Any, name: str
+) -> None:
+    (tmp_path / name).mkdir()
+    with pytest.raises(LakeError, match=f"[{name[-1]}] cannot be in the path of a table here"):
+        put(kind(tmp_path / name / "lake").table(), [0])
+    assert list((tmp_path / name).rglob("*.parquet")) == []
 
 
 def test_what_another_has_landed_meanwhile_is_removed(lake: Any) -> None:
