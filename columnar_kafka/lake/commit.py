@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CommitTarget", "Head", "commit"]
 
-_TRIES: Final = 1000
+_TRIES: Final = 100
 """A commit is tried again after another one came first; so many in a row mean a fault."""
+_OTHER: Final = "another commit came first"
 
 State = TypeVar("State")
 
@@ -66,11 +67,11 @@ class CommitTarget(Protocol[State]):
         """
         ...
 
-    def swap(self, head: Head[State], admission: Admission, attempt: str) -> bool:
+    def swap(self, head: Head[State], admission: Admission, attempt: str) -> str:
         """Land the files and the fences of an admission; mark the commit with the id `attempt`.
 
         Returns:
-            Whether it has landed. If not, another commit came first, or so it seems.
+            Nothing if it has landed. Else another commit came first, or so this text says.
 
         Raises:
             NotLandedError: it has not landed, for certain.
@@ -103,16 +104,18 @@ def commit(
     With `allow_gaps` a fence moves over offsets that were not read.
     """
     attempts = tuple(staged)
+    result: CommitResult | str = ""
     for _ in range(_TRIES):
-        if (result := _try_commit(target, attempts, allow_gaps=allow_gaps)) is not None:
+        result = _try_commit(target, attempts, allow_gaps=allow_gaps)
+        if isinstance(result, CommitResult):
             return result
-    raise NotLandedError(f"{target}: {_TRIES} other commits came first, one after another")
+    raise NotLandedError(f"{target}: nothing has landed in {_TRIES} tries; the last one: {result}")
 
 
 def _try_commit(
     target: CommitTarget[State], attempts: tuple[StageResult, ...], *, allow_gaps: bool
-) -> CommitResult | None:
-    """Commit; return None if another commit came first."""
+) -> CommitResult | str:
+    """Commit; return a text if another commit came first."""
     try:
         head = target.head()
         admission = admit(
@@ -122,13 +125,13 @@ def _try_commit(
             allow_gaps=allow_gaps,
         )
         if not _checked(target, head, admission, attempts):
-            return None
+            return _OTHER
     except NotLandedError:
         raise
     except (LakeError, OSError) as error:
         raise NotLandedError(f"{target}: nothing has landed: {error}") from error
-    if admission.lands and not _swapped(target, head, admission):
-        return None
+    if admission.lands and (conflict := _swap(target, head, admission)):
+        return conflict
     target.remove((*admission.landed_before, *admission.repeated))
     return _result(target, attempts, admission)
 
@@ -150,13 +153,14 @@ def _checked(
     return True
 
 
-def _swapped(target: CommitTarget[State], head: Head[State], admission: Admission) -> bool:
-    """Swap; return False if another commit came first, for certain."""
+def _swap(target: CommitTarget[State], head: Head[State], admission: Admission) -> str:
+    """Swap; return a text if another commit came first, for certain."""
     attempt = uuid.uuid4().hex
     cause: Exception | None = None
+    conflict = ""
     try:
-        if target.swap(head, admission, attempt):
-            return True
+        if not (conflict := target.swap(head, admission, attempt)):
+            return ""
     except (NotLandedError, MayHaveLandedError):
         raise
     except Exception as error:  # noqa: BLE001 - whatever a library raises leaves the outcome open
@@ -167,11 +171,11 @@ def _swapped(target: CommitTarget[State], head: Head[State], admission: Admissio
         raise
     except Exception as error:  # noqa: BLE001 - as above
         raise MayHaveLandedError(
-            f"{target}: the commit may have been written ({cause or 'another came first'}), and "
-            f"the table cannot be read: {error}"
+            f"{target}: the commit may have been written ({cause or conflict}), and the table "
+            f"cannot be read: {error}"
         ) from cause
     if landed or cause is None:
-        return landed
+        return "" if landed else conflict
     if target.late_requests:
         raise MayHaveLandedError(
             f"{target}: the commit is not there yet, and may still arrive: {cause}"

@@ -153,7 +153,7 @@ class DeltaLakeTable:
             if self._files.size(self.root / file.path) != file.nbytes:
                 raise LakeError(f"{file.path} ({file}) is gone or cut short: stage the input again")
 
-    def swap(self, head: Head[State], admission: Admission, attempt: str) -> bool:
+    def swap(self, head: Head[State], admission: Admission, attempt: str) -> str:
         """See `CommitTarget.swap`."""
         table, before = head.state
         footers = {file: pq.read_metadata(self.root / file.path) for file in admission.lands}
@@ -161,7 +161,7 @@ class DeltaLakeTable:
         if table is None:
             schema = Schema.from_json(json.dumps(with_nullable_columns(schemas[0])))
             DeltaTable.create(str(self.root), schema, mode="ignore")
-            return False  # the next try finds it
+            return "the table was created"  # the next try finds it
         try:
             for each in schemas:
                 check_fits(each, _schema(table))
@@ -188,9 +188,9 @@ class DeltaLakeTable:
                     app_transactions=[Transaction(_APPLICATION, record.sequence)],
                 ),
             )
-        except CommitFailedError:
-            return False
-        return True
+        except CommitFailedError as error:
+            return f"{error}"
+        return ""
 
     def has_landed(self, head: Head[State], attempt: str) -> bool:
         """See `CommitTarget.has_landed`."""

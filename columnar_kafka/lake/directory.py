@@ -136,16 +136,16 @@ class ParquetDirectory:
                     "or move the file elsewhere"
                 )
 
-    def swap(self, head: Head[LogEntry], admission: Admission, attempt: str) -> bool:
+    def swap(self, head: Head[LogEntry], admission: Admission, attempt: str) -> str:
         """See `CommitTarget.swap`."""
         files = {self.visible_path(file): file for file in admission.lands}
         entry = head.state.next(files, admission.fences, attempt)
         # The staged files must survive any crash that the entry which names them survives.
         self._files.sync_folder(self.root / _STAGED)
         if not self._log.add(entry):
-            return False
+            return f"entry {entry.sequence} of the log is another commit"
         self._show(entry)
-        return True
+        return ""
 
     def has_landed(self, head: Head[LogEntry], attempt: str) -> bool:
         """See `CommitTarget.has_landed`. Only one entry can follow `head`."""

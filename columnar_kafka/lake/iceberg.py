@@ -180,7 +180,7 @@ class IcebergTable:
             if self._files.size(_root(table) / file.path) != file.nbytes:
                 raise LakeError(f"{file.path} ({file}) is gone or cut short: stage the input again")
 
-    def swap(self, head: Head[State], admission: Admission, attempt: str) -> bool:
+    def swap(self, head: Head[State], admission: Admission, attempt: str) -> str:
         """See `CommitTarget.swap`."""
         table, before = head.state
         assert table is not None  # it was checked
@@ -206,9 +206,9 @@ class IcebergTable:
             )
             try:
                 transaction.commit_transaction()
-            except _ConflictError:
-                return False
-        return True
+            except _ConflictError as error:
+                return f"the catalog says: {error}"
+        return ""
 
     def has_landed(self, head: Head[State], attempt: str) -> bool:
         """See `CommitTarget.has_landed`."""

@@ -57,7 +57,7 @@ class Table:
         self.commits: list[tuple[str, Admission]] = []
         self.removed: list[str] = []
         self.before: Callable[[], Any] = lambda: None
-        self.after: Callable[[], Any] = lambda: None
+        self.after: Callable[[], Any] = lambda: ""
         self.readable = True
         self.refusal = ""
 
@@ -80,12 +80,12 @@ class Table:
         if self.refusal:
             raise LakeError(self.refusal)
 
-    def swap(self, head: Head[int], admission: Admission, attempt: str) -> bool:
+    def swap(self, head: Head[int], admission: Admission, attempt: str) -> str:
         if head.state != len(self.commits):
-            return False
+            return "conflict"
         self.commits.append((attempt, admission))
-        after, self.after = self.after, lambda: None
-        return after() is None
+        after, self.after = self.after, lambda: ""
+        return str(after())
 
     def has_landed(self, head: Head[int], attempt: str) -> bool:
         self.head()
@@ -145,7 +145,7 @@ def test_a_lost_answer_of_a_commit_that_is_there_has_landed() -> None:
     assert table.paths == ["0-3"]
 
 
-def fails(*_: object) -> bool:
+def fails(*_: object) -> str:
     raise TimeoutError("no answer")
 
 
@@ -223,6 +223,8 @@ def test_a_gap_is_refused_unless_it_is_allowed() -> None:
 def test_where_others_always_come_first_it_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit_module, "_TRIES", 3)
     table = Table()
-    monkeypatch.setattr(table, "swap", lambda *_: False)
-    with pytest.raises(NotLandedError, match="3 other commits came first"):
+    monkeypatch.setattr(table, "swap", lambda *_: "conflict with 7")
+    with pytest.raises(
+        NotLandedError, match="nothing has landed in 3 tries; the last one: conflict with 7"
+    ):
         commit(table, [result(file(0, 3))])

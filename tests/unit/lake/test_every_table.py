@@ -11,6 +11,7 @@ from lakes import FENCE, DeltaLake, DirectoryLake, IcebergLake, QuickFiles, put,
 from segments import ROWS, numbers
 
 from columnar_kafka.errors import LakeError
+from columnar_kafka.lake import commit
 from columnar_kafka.lake.model import (
     Count,
     Fence,
@@ -216,25 +217,25 @@ def test_partitions_of_two_processes_both_land(lake: Any) -> None:
     assert rows(lake) == sorted(numbers([0, 1]) + numbers([1, 2]))
 
 
-def conflict() -> bool:
-    return False
+def conflict() -> str:
+    return "conflict"
 
 
-def timeout() -> bool:
+def timeout() -> str:
     raise OSError(110, "Connection timed out")
 
 
 @pytest.mark.parametrize("answer", [conflict, timeout])
 @pytest.mark.parametrize("on_top", [False, True])
 def test_a_commit_whose_answer_is_lost_has_landed(
-    lake: Any, answer: Callable[[], bool], *, on_top: bool
+    lake: Any, answer: Callable[[], str], *, on_top: bool
 ) -> None:
     put(lake.table(), [0])
     table = lake.table()
     swap = table.swap
 
-    def lost(*arguments: Any) -> bool:
-        assert swap(*arguments)
+    def lost(*arguments: Any) -> str:
+        assert swap(*arguments) == ""
         if on_top:
             put(lake.table(), [5])
         return answer()
@@ -242,6 +243,17 @@ def test_a_commit_whose_answer_is_lost_has_landed(
     table.swap = lost
     assert put(table, [1, 2]).landed == Count(2, 2 * ROWS)
     assert rows(lake) == numbers([0, 1, 2, 5] if on_top else [0, 1, 2])
+
+
+def test_a_table_that_refuses_every_commit_says_why(
+    lake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit, "_TRIES", 3)
+    table = lake.table()
+    attempt = staged(table, [0])
+    table.swap = lambda *_: "the writer is too old"
+    with pytest.raises(NotLandedError, match="in 3 tries; the last one: the writer is too old"):
+        table.commit([attempt])
 
 
 def test_a_commit_that_never_arrived_has_not_landed_or_may_have(lake: Any) -> None:
@@ -292,7 +304,7 @@ def test_killed_at_a_step_and_started_again(lake: Any, step: str, *, after: bool
     setattr(table, step, killed)
     if step == "has_landed":  # which is asked only then
         swap = table.swap
-        table.swap = lambda *arguments: bool(swap(*arguments) and timeout())
+        table.swap = lambda *arguments: swap(*arguments) or timeout()
     with pytest.raises(Killed):
         put(table, range(4))
     assert rows(lake) in (numbers([0]), numbers(range(4)))
