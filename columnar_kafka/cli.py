@@ -181,11 +181,10 @@ def ingest(
     What was read lands before it ends. Ends with 1 if something cannot land; the next run goes on
     from where the table ends.
     """
-    options: dict[str, Any] = {"allow_gaps": gap == "allow"}
-    if table_format != "parquet":
-        options["reland"] = after_restore == "reland"
-    if table_format == "iceberg":
-        options["catalog"] = _pairs(catalog, "--catalog")
+    options = {
+        **_table_options(table_format, catalog, after_restore),
+        "allow_gaps": gap == "allow",
+    }
     config = _client_config(client_config, x) | {"bootstrap.servers": bootstrap_servers}
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
@@ -206,6 +205,22 @@ def ingest(
         _fail(f"{type(error).__name__}: {error}")
     text = f"{stats.rows:,} rows landed in {stats.files:,} files"
     typer.echo(json.dumps(asdict(stats)) if as_json else text)
+
+
+def _table_options(
+    table_format: str, catalog: list[str] | None, after_restore: str
+) -> dict[str, Any]:
+    """Return the options that only some formats have."""
+    options: dict[str, Any] = {}
+    if table_format != "parquet":
+        options["reland"] = after_restore == "reland"
+    elif after_restore != "stop":
+        raise typer.BadParameter("only for delta and iceberg", param_hint="--after-restore")
+    if table_format == "iceberg":
+        options["catalog"] = _pairs(catalog, "--catalog")
+    elif catalog:
+        raise typer.BadParameter("only for iceberg", param_hint="--catalog")
+    return options
 
 
 def _run(service: Ingestor) -> IngestStats:

@@ -167,6 +167,13 @@ def test_what_is_not_key_and_value_is_a_usage_error(tmp_path: Path) -> None:
     assert invoke(*INGEST, str(tmp_path), "-X", "group.id").exit_code == 2
 
 
+@pytest.mark.parametrize("text", [("--catalog", "type=sql"), ("--after-restore", "reland")])
+def test_an_option_of_another_format_is_a_usage_error(tmp_path: Path, text: list[str]) -> None:
+    result = invoke(*INGEST, str(tmp_path), *text)
+    assert result.exit_code == 2
+    assert "only for" in result.output
+
+
 def test_what_cannot_land_ends_with_1_and_is_named(topic: FakeKafka, tmp_path: Path) -> None:
     with topic.Producer({}) as sender:
         sender.produce("t", b"plain")
