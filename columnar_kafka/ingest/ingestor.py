@@ -92,7 +92,7 @@ class Ingestor:
         Raises:
             ConfigError: a key of `config` contradicts what landing needs.
         """
-        self._config = client_config(config)
+        self._config = client_config(config, topic, table)
         self._topic = topic
         self._settings = settings or IngestSettings()
         self._landing = _Landing(topic, table, self._settings)

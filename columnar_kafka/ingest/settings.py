@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
@@ -11,18 +12,18 @@ from columnar_kafka.lake.plan import Layout
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from columnar_kafka.lake.model import LakeTable
+
 __all__ = ["IngestSettings", "Start", "client_config"]
 
 Start = Literal["earliest", "latest"]
 
-_GROUP: Final = "columnar-kafka-ingest"
 _OWN: Final = {
     "enable.auto.commit": False,  # after the table's commit, by hand
     "enable.auto.offset.store": False,
     "auto.offset.reset": "error",  # the table says where to start; nothing is skipped
     "enable.partition.eof": True,  # the only sign that aborted messages at the end were read
 }
-_DEFAULTS: Final = {"group.id": _GROUP, "isolation.level": "read_committed"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +57,10 @@ class IngestSettings:
             raise ConfigError("partitions is empty: name some, or leave it out")
 
 
-def client_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the consumer's configuration.
+def client_config(config: Mapping[str, Any], topic: str, table: LakeTable) -> dict[str, Any]:
+    """Return the consumer's configuration, by default with a group of this topic and table.
+
+    In one group for two tables each table would get a part of the topic.
 
     Raises:
         ConfigError: a key contradicts what landing needs.
@@ -71,4 +74,6 @@ def client_config(config: Mapping[str, Any]) -> dict[str, Any]:
     ):
         if config.get(key) == value:
             raise ConfigError(f"{key}={value}: an ingestor needs partitions assigned all at once")
-    return {**_DEFAULTS, **config, **_OWN}
+    digest = hashlib.sha256(repr(table).encode()).hexdigest()[:8]
+    group = f"columnar-kafka-ingest-{topic}-{digest}"
+    return {"group.id": group, "isolation.level": "read_committed", **config, **_OWN}

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 SCHEMA = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}]}
 CONFIG = {"bootstrap.servers": "memory"}
+GROUP = {"group.id": "g"}
 FENCE = "kafka:named:g/t:0"
 
 
@@ -58,11 +59,11 @@ def ingest(table: Any, config: dict[str, Any] | None = None, **settings: Any) ->
 
 def to_the_end(table: Any, config: dict[str, Any] | None = None, **settings: Any) -> Ingestor:
     chosen = {"partitions": (0,), "stop_at_end": True, "topic_generation": "g", **settings}
-    return Ingestor(CONFIG | (config or {}), "t", table, IngestSettings(**chosen))
+    return Ingestor(CONFIG | GROUP | (config or {}), "t", table, IngestSettings(**chosen))
 
 
 def committed(kafka: FakeKafka, partition: int = 0) -> int:
-    return kafka.committed("columnar-kafka-ingest", "t", partition).offset
+    return kafka.committed("g", "t", partition).offset
 
 
 def test_every_row_lands_once_and_the_next_run_goes_on(kafka: FakeKafka, every_lake: Any) -> None:
@@ -83,9 +84,9 @@ def test_the_tables_fence_decides_and_not_kafkas_committed_offset(
     send(kafka, range(4))
     ingest(lake.table())
     for wrong in 0, 1:
-        kafka.commit("columnar-kafka-ingest", [TopicPartition("t", 0, wrong)])
+        kafka.commit("g", [TopicPartition("t", 0, wrong)])
         assert ingest(lake.table()) == IngestStats()
-    kafka.commit("columnar-kafka-ingest", [TopicPartition("t", 0, 2)])
+    kafka.commit("g", [TopicPartition("t", 0, 2)])
     other = DirectoryLake(lake.root.parent / "other")
     assert ingest(other.table()).rows == 4
     assert rows(other) == list(range(4))
@@ -327,6 +328,22 @@ def test_ingestors_of_a_group_share_the_partitions(lake: DirectoryLake, kafka: F
     assert rows(lake) == list(range(200))
 
 
+def test_tables_that_name_no_group_each_get_the_whole_topic(
+    kafka: FakeKafka, lake: DirectoryLake
+) -> None:
+    send(kafka, range(4))
+    other = DirectoryLake(lake.root.parent / "other")
+    settings = IngestSettings(topic_generation="g", roll_seconds=0.01)
+    services = [Ingestor(CONFIG, "t", each.table(), settings) for each in (lake, other)]
+    threads = [threading.Thread(target=each.run) for each in services]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: [each.stats.rows for each in services] == [4, 4])
+    for service, thread in zip(services, threads, strict=True):
+        service.stop()
+        thread.join()
+
+
 def test_what_is_staged_lands_before_a_partition_is_given_up(
     kafka: FakeKafka, lake: DirectoryLake
 ) -> None:
@@ -336,7 +353,7 @@ def test_what_is_staged_lands_before_a_partition_is_given_up(
     thread = threading.Thread(target=service.run)
     thread.start()
     eventually(lambda: list(lake.root.glob("_columnar/staged/*")))
-    other = kafka.Consumer(CONFIG | {"group.id": "columnar-kafka-ingest"})
+    other = kafka.Consumer(CONFIG | GROUP)
     other.subscribe(["t"])
     eventually(lambda: other.poll(0.01) or rows_or_none(lake) == list(range(4)))
     other.close()
