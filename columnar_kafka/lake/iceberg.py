@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import uuid
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow.parquet as pq
 from pyiceberg.catalog import load_catalog
@@ -196,7 +196,7 @@ class IcebergTable:
         properties = record.to_properties()
         with closing(self._catalog()) as catalog:
             # The handle is as old as the head: the catalog compares it with the table.
-            table.catalog = _OneTry(catalog)  # type: ignore[assignment]
+            table.catalog = cast("Catalog", _OneTry(catalog))
             transaction = table.transaction()
             transaction.set_properties(properties)
             transaction.add_files(
