@@ -133,8 +133,8 @@ def _check_field(file: pa.Field, field: ice.NestedField, path: str) -> None:
 def _reads_as(file: ice.PrimitiveType | None, table: ice.IcebergType) -> bool:
     """Return whether a column of files can be read as a column of the table, promoted perhaps."""
     if isinstance(file, ice.DecimalType) and isinstance(table, ice.DecimalType):
-        return file.scale == table.scale and file.precision <= table.precision
-    return bool(file == table) or (str(file), str(table)) in _PROMOTED
+        return bool(file.scale == table.scale and file.precision <= table.precision)
+    return file == table or (str(file), str(table)) in _PROMOTED
 
 
 def field_ids(table: ice.StructType) -> dict[ParquetPath, int]:
