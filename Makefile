@@ -107,7 +107,8 @@ APART := requirements/third-parties
 
 lock: install  ## renew the lock files from pyproject.toml and requirements/third-parties
 	$(BIN)/pip install --quiet uv
-	$(COMPILE) --extra avro --extra demo --group dev --group bench --output-file $(LOCK) pyproject.toml
+	$(COMPILE) --extra avro --extra delta --extra demo --extra iceberg --group dev --group bench \
+		--output-file $(LOCK) pyproject.toml
 	for each in $(basename $(wildcard $(APART)/*.in)); do \
 		$(COMPILE) $$(test -e $$each.override && echo --override $$each.override) \
 			--output-file $$each.lock pyproject.toml $$each.in || exit 1; \

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from columnar_kafka.consuming.consumer import Consumer
     from columnar_kafka.consuming.lag import Lag
+    from columnar_kafka.consuming.share import ShareConsumer
     from columnar_kafka.errors import (
         ColumnarError,
         ConfigError,
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from columnar_kafka.producing.report import ArrowReport
     from columnar_kafka.segment.segment import Segment
     from columnar_kafka.serializing import DeserializingConsumer, SerializingProducer
-    from columnar_kafka.share import ShareConsumer
 
 __all__ = [
     "ArrowReport",
@@ -51,13 +51,13 @@ __version__ = "0.1.0"
 _MODULES = {
     "consuming.consumer": ["Consumer"],
     "consuming.lag": ["Lag"],
+    "consuming.share": ["ShareConsumer"],
     "errors": [name for name in __all__ if name.endswith("Error")],
     "message": ["Message"],
     "producing.producer": ["Producer"],
     "producing.report": ["ArrowReport"],
     "segment.segment": ["Segment"],
     "serializing": ["DeserializingConsumer", "SerializingProducer"],
-    "share": ["ShareConsumer"],
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 _PUBLIC_MODULES = ("errors", "plain", "position")

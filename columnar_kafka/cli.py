@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import signal
 import sys
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 
 import columnar_kafka
+from columnar_kafka.ingest import Ingestor, IngestSettings, IngestStats, open_table
+from columnar_kafka.lake.plan import Layout, Mode
 
 _missing: ModuleNotFoundError | None = None
 try:
@@ -98,6 +103,153 @@ def demo(
     screen.verdict(results, report)
     if not results.equal:
         raise typer.Exit(1)
+
+
+_DEFAULTS = IngestSettings()
+
+_Servers = Annotated[str, typer.Option(help="Your Kafka.")]
+_Topic = Annotated[str, typer.Option(help="The topic whose segments land.")]
+_To = Annotated[str, typer.Option(help="The table: a path, or the name of an Iceberg table.")]
+_Format = Annotated[
+    Literal["parquet", "delta", "iceberg"], typer.Option("--format", help="The table's format.")
+]
+_Catalog = Annotated[
+    list[str] | None, typer.Option(help="key=value of an Iceberg table's catalog; repeats.")
+]
+_Layout = Annotated[
+    Literal["stitched", "verbatim"],
+    typer.Option(help="Segments as few big files, or each as it came."),
+]
+_FileBytes = Annotated[int, typer.Option(min=1, help="The size of a stitched file.")]
+_Partitions = Annotated[
+    list[int] | None,
+    typer.Option(help="Land this partition; repeats. Without it a consumer group shares them."),
+]
+_Start = Annotated[
+    Literal["earliest", "latest"],
+    typer.Option(help="Where a partition begins of which the table has nothing."),
+]
+_RollBytes = Annotated[int, typer.Option(min=1, help="Commit when so many bytes are staged.")]
+_RollSeconds = Annotated[
+    float, typer.Option(min=0.001, help="Commit so long after the first staged segment.")
+]
+_StopAtEnd = Annotated[bool, typer.Option("--stop-at-end", help="End where the topic ends now.")]
+_Gap = Annotated[
+    Literal["refuse", "allow"],
+    typer.Option(help="Whether to go on where messages were deleted before they landed."),
+]
+_AfterRestore = Annotated[
+    Literal["stop", "reland"],
+    typer.Option(help="Whether to land again what a restore of the table has undone."),
+]
+_Generation = Annotated[
+    str | None, typer.Option(help="A text in place of the topic's id; change it with the topic.")
+]
+_ClientConfig = Annotated[
+    Path | None, typer.Option(help="A file of key=value lines for the Kafka client.", exists=True)
+]
+_ClientKeys = Annotated[
+    list[str] | None, typer.Option("-X", help="key=value for the Kafka client; repeats.")
+]
+_Json = Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")]
+
+
+@app.command()
+def ingest(
+    *,
+    bootstrap_servers: _Servers,
+    topic: _Topic,
+    to: _To,
+    table_format: _Format = "parquet",
+    catalog: _Catalog = None,
+    layout: _Layout = "stitched",
+    file_bytes: _FileBytes = _DEFAULTS.layout.file_bytes,
+    partition: _Partitions = None,
+    start: _Start = "earliest",
+    roll_bytes: _RollBytes = _DEFAULTS.roll_bytes,
+    roll_seconds: _RollSeconds = _DEFAULTS.roll_seconds,
+    stop_at_end: _StopAtEnd = False,
+    gap: _Gap = "refuse",
+    after_restore: _AfterRestore = "stop",
+    topic_generation: _Generation = None,
+    client_config: _ClientConfig = None,
+    x: _ClientKeys = None,
+    as_json: _Json = False,
+) -> None:
+    """Land a topic's segments in a table, each once, until TERM or Ctrl-C.
+
+    What was read lands before it ends. Ends with 1 if something cannot land; the next run goes on
+    from where the table ends.
+    """
+    options = {
+        **_table_options(table_format, catalog, after_restore),
+        "allow_gaps": gap == "allow",
+    }
+    config = _client_config(client_config, x) | {"bootstrap.servers": bootstrap_servers}
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    try:
+        settings = IngestSettings(
+            partitions=None if partition is None else tuple(partition),
+            start=start,
+            roll_bytes=roll_bytes,
+            roll_seconds=roll_seconds,
+            stop_at_end=stop_at_end,
+            allow_gaps=gap == "allow",
+            topic_generation=topic_generation,
+            layout=Layout(mode=Mode(layout), file_bytes=file_bytes),
+        )
+        stats = _run(Ingestor(config, topic, open_table(table_format, to, **options), settings))
+    except Exception as error:  # noqa: BLE001 - one paragraph for a person, whatever it was
+        if _caught:
+            raise typer.Exit(128 + _caught[0]) from None
+        _fail(f"{type(error).__name__}: {error}")
+    text = f"{stats.rows:,} rows landed in {stats.files:,} files"
+    typer.echo(json.dumps(asdict(stats)) if as_json else text)
+
+
+def _table_options(
+    table_format: str, catalog: list[str] | None, after_restore: str
+) -> dict[str, Any]:
+    """Return the options that only some formats have."""
+    options: dict[str, Any] = {}
+    if table_format != "parquet":
+        options["reland"] = after_restore == "reland"
+    elif after_restore != "stop":
+        raise typer.BadParameter("only for delta and iceberg", param_hint="--after-restore")
+    if table_format == "iceberg":
+        options["catalog"] = _pairs(catalog, "--catalog")
+    elif catalog:
+        raise typer.BadParameter("only for iceberg", param_hint="--catalog")
+    return options
+
+
+def _run(service: Ingestor) -> IngestStats:
+    """Let the first signal stop the service, and the second one end the process."""
+
+    def stop(number: int, _: object) -> None:
+        signal.signal(number, _end)
+        service.stop()
+
+    for each in signal.SIGINT, signal.SIGTERM:
+        signal.signal(each, stop)
+    return service.run()
+
+
+def _client_config(path: Path | None, keys: list[str] | None) -> dict[str, str]:
+    lines = path.read_text(encoding="utf-8").splitlines() if path else []
+    from_file = [line for line in map(str.strip, lines) if line and not line.startswith("#")]
+    return _pairs(from_file, "--client-config") | _pairs(keys, "-X")
+
+
+def _pairs(texts: list[str] | None, option: str) -> dict[str, str]:
+    """Parse key=value texts."""
+    found = {}
+    for text in texts or ():
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise typer.BadParameter(f"{text!r} is not key=value", param_hint=option)
+        found[key.strip()] = value.strip()
+    return found
 
 
 def _fail(message: str) -> NoReturn:

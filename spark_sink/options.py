@@ -1,21 +1,18 @@
-"""Options of source and sink, and the ids of a topic's cluster and generation."""
+"""Options of source and sink."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
-
-from confluent_kafka import TopicCollection
-from confluent_kafka.admin import AdminClient
 
 from columnar_kafka.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-__all__ = ["admin_client", "client_config", "generation", "refuse_unknown", "required"]
+__all__ = ["CATALOG", "catalog", "client_config", "refuse_unknown", "required"]
 
 _PREFIX: Final = "kafka."
-_TIMEOUT: Final = 30.0
+CATALOG: Final = "table.catalog."
 
 
 def required(options: Mapping[str, str], key: str, example: str) -> str:
@@ -30,14 +27,16 @@ def required(options: Mapping[str, str], key: str, example: str) -> str:
     return value
 
 
-def refuse_unknown(options: Mapping[str, str], known: Collection[str]) -> None:
+def refuse_unknown(options: Mapping[str, str], known: Collection[str], *prefixes: str) -> None:
     """Check that the options are known; ``kafka.`` options are left to the client.
+
+    Options with one of the `prefixes` are left to whoever reads them.
 
     Raises:
         ConfigError: naming an option that is not, and those that are.
     """
     for key in options:
-        if key.lower() not in known and not key.lower().startswith(_PREFIX):
+        if key.lower() not in known and not key.lower().startswith((_PREFIX, *prefixes)):
             raise ConfigError(
                 f'option "{key}" does not exist; there are {", ".join(sorted(known))}, '
                 "and kafka.* for the Kafka client"
@@ -46,36 +45,17 @@ def refuse_unknown(options: Mapping[str, str], known: Collection[str]) -> None:
 
 def client_config(options: Mapping[str, str]) -> dict[str, Any]:
     """Return the Kafka client's configuration: every ``kafka.`` option, without the prefix."""
+    return _with_prefix(options, _PREFIX)
+
+
+def catalog(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties of an Iceberg catalog: every ``table.catalog.`` option."""
+    return _with_prefix(options, CATALOG)
+
+
+def _with_prefix(options: Mapping[str, str], prefix: str) -> dict[str, Any]:
     return {
-        key[len(_PREFIX) :]: value
+        key[len(prefix) :]: value
         for key, value in options.items()
-        if key.lower().startswith(_PREFIX)
+        if key.lower().startswith(prefix)
     }
-
-
-def admin_client(config: Mapping[str, Any]) -> AdminClient:
-    """Return an admin client that logs nothing when it is closed."""
-    return AdminClient({"log_level": 4, **_connection(config)})
-
-
-def generation(admin: AdminClient, topic: str) -> tuple[str, str | None]:
-    """Return the cluster id and the topic id, which no other topic ever has.
-
-    The topic id is None if Kafka does not return it. Blocks for requests to Kafka.
-
-    Raises:
-        KafkaException: Kafka does not answer within 30 s, or the topic does not exist.
-    """
-    cluster = admin.list_topics(topic, _TIMEOUT)
-    # librdkafka's mock names a controller that does not exist: a request would time out.
-    if cluster.controller_id not in cluster.brokers:
-        return str(cluster.cluster_id), None
-    futures = admin.describe_topics(TopicCollection([topic]), request_timeout=_TIMEOUT)
-    topic_id = futures[topic].result(_TIMEOUT).topic_id
-    return str(cluster.cluster_id), None if topic_id is None else str(topic_id)
-
-
-def _connection(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings without those of consumers, about which an admin client logs warnings."""
-    consumer = ("group.", "fetch.", "auto.offset.", "isolation.", "enable.", "session.", "max.poll")
-    return {key: value for key, value in config.items() if not key.startswith(consumer)}

@@ -10,12 +10,14 @@ from __future__ import annotations
 import gc
 import logging
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from columnar_kafka.errors import ConfigError
-from columnar_kafka.lake.directory import ParquetDirectory
+from columnar_kafka.ingest.topic_id import admin_client, generation
+from columnar_kafka.lake.formats import FORMATS, open_table
 from columnar_kafka.lake.model import (
     LakeTable,
     NotLandedError,
@@ -43,20 +45,31 @@ _OPTIONS: Final = (
     "table.format",
     "table.layout",
     "table.file.bytes",
+    "table.gap",
+    "table.after.restore",
     "table.topic.generation",
 )
-_FORMATS: Final = ("parquet",)
 _NEEDED: Final = ("value", "topic", "partition", "offset", "headers")
 
 
 class LakeSink(DataSource):
-    """Options: ``path``, ``table.format`` (``parquet``), ``table.layout``, ``table.file.bytes``.
+    """Options: ``path``, ``table.format``, ``table.layout``, ``table.file.bytes``.
+
+    ``table.format`` is ``parquet`` (the default: a directory of files), ``delta``, or ``iceberg``.
+    The ``path`` of an Iceberg table is its name with namespace, and ``table.catalog.`` options are
+    pyiceberg's properties of its catalog.
 
     ``table.layout`` is ``stitched`` (the default: few big files of ``table.file.bytes``) or
     ``verbatim`` (every file is a segment, byte for byte). Rows of Spark's own ``kafka`` source have
     no cluster id and topic id: then ``kafka.bootstrap.servers`` lets the sink ask Kafka, or
     ``table.topic.generation`` names the topics' generation, a text to change when a topic is
     deleted and created again.
+
+    Offsets that no message of the stream has may be messages that were left out: the table was
+    restored and the checkpoint was not. With ``kafka.bootstrap.servers`` the sink asks Kafka and
+    refuses to land what follows; ``table.gap`` = ``allow`` (the default is ``refuse``) lands it.
+    After a restore of the table, ``table.after.restore`` = ``reland`` (the default is ``stop``)
+    goes on from what the table has.
     """
 
     @classmethod
@@ -73,23 +86,19 @@ class LakeSink(DataSource):
             ConfigError: an option is missing, unknown or not allowed; a column is missing; or the
                 output mode is not append.
         """
-        opts.refuse_unknown(self.options, _OPTIONS)
+        opts.refuse_unknown(self.options, _OPTIONS, opts.CATALOG)
         if overwrite:
             raise ConfigError('the sink appends: use outputMode("append")')
         for name in _NEEDED:
             if name not in schema.names:
                 hint = ': .option("includeHeaders", "true")' if name == "headers" else ""
                 raise ConfigError(f"column {name!r} of the Kafka source is missing{hint}")
-        table_format = self.options.get("table.format", "parquet")
-        if table_format not in _FORMATS:
-            raise ConfigError(
-                f'option "table.format" is {table_format!r}: it must be {" or ".join(_FORMATS)}'
-            )
         return LakeWriter(
-            table=ParquetDirectory(opts.required(self.options, "path", "/lake/kafka")),
+            table=_table(self.options),
             layout=_layout(self.options),
             config=opts.client_config(self.options),
             generation=self.options.get("table.topic.generation"),
+            allow_gaps=_choice(self.options, "table.gap", "refuse", "allow"),
         )
 
 
@@ -104,12 +113,19 @@ class LakeWriter(DataSourceStreamArrowWriter):
     """`write` runs in executors, which get a pickled copy; `commit` and `abort` in the driver."""
 
     def __init__(
-        self, *, table: LakeTable, layout: Layout, config: dict[str, Any], generation: str | None
+        self,
+        *,
+        table: LakeTable,
+        layout: Layout,
+        config: dict[str, Any],
+        generation: str | None,
+        allow_gaps: bool,
     ) -> None:
         self._table = table
         self._layout = layout
         self._config = config
         self._generation = generation
+        self._ask_about_gaps = "bootstrap.servers" in config and not allow_gaps
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Verify and stage one task's messages.
@@ -134,6 +150,10 @@ class LakeWriter(DataSourceStreamArrowWriter):
         """
         staged = _staged(messages)
         try:
+            if self._ask_about_gaps:
+                # Only the driver needs a client; a task's worker starts without it.
+                gaps = import_module("spark_sink.gaps")
+                gaps.refuse_gaps(self._config, self._table.fences(), staged)
             result = self._table.commit(staged)
         except NotLandedError:
             self._table.discard(staged)
@@ -148,8 +168,13 @@ class LakeWriter(DataSourceStreamArrowWriter):
         )
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Remove the staged files that have not landed."""
-        self._table.discard(_staged(messages))
+        """Remove the staged files, if a task has failed.
+
+        Without a failed task there may have been a commit, which may still arrive. If it surely
+        did not, `commit` has removed them.
+        """
+        if None in messages:
+            self._table.discard(_staged(messages))
 
     def _messages(
         self, batches: Iterator[pa.RecordBatch], generations: dict[str, TopicGeneration]
@@ -178,8 +203,8 @@ class LakeWriter(DataSourceStreamArrowWriter):
             for name in ("cluster_id", "topic_id")
         )
         if (cluster is None or topic_id is None) and "bootstrap.servers" in self._config:
-            with opts.admin_client(self._config) as admin:
-                cluster, topic_id = opts.generation(admin, topic)
+            with admin_client(self._config) as admin:
+                cluster, topic_id = generation(admin, topic)
         if cluster is None or topic_id is None:
             raise ConfigError(
                 f"topic {topic!r}: its id is neither in the rows nor known from Kafka. Set option "
@@ -191,6 +216,33 @@ class LakeWriter(DataSourceStreamArrowWriter):
 
 def _staged(messages: list[WriterCommitMessage | None]) -> list[StageResult]:
     return [message.staged for message in messages if isinstance(message, TaskResult)]
+
+
+def _table(options: Mapping[str, str]) -> LakeTable:
+    table_format = options.get("table.format", "parquet")
+    if table_format not in FORMATS:
+        raise ConfigError(
+            f'option "table.format" is {table_format!r}: it must be {" or ".join(FORMATS)}'
+        )
+    example = "lake.flights" if table_format == "iceberg" else "/lake/kafka"
+    settings: dict[str, Any] = {"allow_gaps": _choice(options, "table.gap", "refuse", "allow")}
+    if table_format != "parquet":
+        settings["reland"] = _choice(options, "table.after.restore", "stop", "reland")
+    elif "table.after.restore" in options:
+        raise ConfigError('option "table.after.restore" is for delta and iceberg tables')
+    if catalog := opts.catalog(options):
+        settings["catalog"] = catalog
+    if bool(catalog) != (table_format == "iceberg"):
+        raise ConfigError(f'options "{opts.CATALOG}*" name the catalog of an iceberg table')
+    return open_table(table_format, opts.required(options, "path", example), **settings)
+
+
+def _choice(options: Mapping[str, str], key: str, default: str, other: str) -> bool:
+    """Return whether an option has its other value."""
+    value = options.get(key, default)
+    if value not in (default, other):
+        raise ConfigError(f'option "{key}" is {value!r}: it must be {default} or {other}')
+    return value == other
 
 
 def _layout(options: Mapping[str, str]) -> Layout:

@@ -18,6 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from columnar_kafka.broker.client_classes import StockConsumer
 from columnar_kafka.errors import ConfigError
+from columnar_kafka.ingest.topic_id import admin_client, generation
 from spark_sink import options as opts
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class _OffsetLookup:
     def __init__(self, config: dict[str, Any]) -> None:
         self._clients = ExitStack()
         self._consumer = self._clients.enter_context(_consumer(config))
-        self._admin = self._clients.enter_context(opts.admin_client(config))
+        self._admin = self._clients.enter_context(admin_client(config))
 
     def offsets(self, topic: str, *, latest: bool) -> dict[str, Any]:
         """Return the first or the end offsets of a topic's partitions, and the topic's ids."""
@@ -104,7 +105,7 @@ class _OffsetLookup:
             str(each): _watermarks(self._consumer, topic, each)[latest]
             for each in sorted(partitions)
         }
-        return {"ids": json.dumps(opts.generation(self._admin, topic)), "next": marks}
+        return {"ids": json.dumps(generation(self._admin, topic)), "next": marks}
 
     def close(self) -> None:
         """Close the clients."""

@@ -119,6 +119,21 @@ def test_the_readme_is_short() -> None:
     assert len(README.splitlines()) <= 120
 
 
+@pytest.mark.kafka
+def test_the_lakes_snippet_lands_what_is_in_the_topic(kafka, topic, tmp_path, capsys) -> None:
+    name = topic()
+    config = {"bootstrap.servers": kafka.bootstrap_servers, "columnar.encoding": "parquet"}
+    with Producer(config) as producer:
+        producer.set_schema(name, pa.schema([("n", pa.int64())]))
+        for n in range(3):
+            producer.produce(name, {"n": n})
+    [text] = snippets("python", (ROOT / "docs/lake.md").read_text(encoding="utf-8"))
+    there = text.replace("localhost:9092", kafka.bootstrap_servers)
+    there = there.replace('"/lake"', repr(str(tmp_path))).replace('"flights"', repr(name))
+    exec(compile(there, "lake.md", "exec"), {})
+    assert capsys.readouterr().out == "3\n"
+
+
 def test_links_between_documents_lead_somewhere() -> None:
     for document in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]:
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text(encoding="utf-8")):

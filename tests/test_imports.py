@@ -21,7 +21,8 @@ ROOMS = """
 native  errors  position  config  schema  columns  segment  lake  plain
 message  offsets  deadline  lifecycle  broker
 producing  consuming
-serializing  share  __init__
+ingest
+serializing  __init__
 aio  testing
 spark_sink  local  demo  cli
 """
@@ -43,7 +44,8 @@ FILES = {
     """,
     "lake": """
         __init__  model  plan  row_groups  parquet_footer  stitch  stage
-        local_files  commit_log  directory
+        commit  local_files  commit_log  directory
+        fences  delta_schema  delta_statistics  delta  iceberg_schema  iceberg  formats
     """,
     "plain": "base  avro  json  ipc  __init__",
     "broker": "__init__  client_classes  base  confluent",
@@ -59,15 +61,16 @@ FILES = {
         time_lookup  callback_errors  commits  group_membership
         arrow  arrow.projection  arrow.pruning  arrow.table_builder  arrow.rows_ahead
         arrow.table_feed  arrow.batch_reader  arrow_output
-        positions  assembly  consumer
+        positions  assembly  consumer  share
     """,
+    "ingest": "topic_id  settings  reader  ingestor  __init__",
     "aio": "inbox  poller  producer  callback  cancellable  undelivered  consumer  __init__",
     "testing": """
         memory.log  memory.group  memory.cluster  memory.producer  memory.membership
         memory.consumer  memory
         client  producer  consumer  kafka  __init__
     """,
-    "spark_sink": "options  source  sink  __init__",
+    "spark_sink": "options  source  gaps  sink  __init__",
     "local": "base  guard  mock  process  java  broker  embedded  kafka  spark  __init__",
     "demo": """
         __init__  compare  flights  records  figures  chart  report  screen
@@ -88,7 +91,7 @@ VALUES = {"KafkaError", "KafkaException", "Message", "TopicPartition"}
 """confluent-kafka's value types; constants, which are upper case, count as values too."""
 
 CLIENTS = """broker.client_classes  broker.confluent  producing.producer  consuming.consumer
-serializing  share  aio  testing
+consuming.share  ingest  serializing  aio  testing
 spark_sink  local  demo"""
 """The modules that may use confluent-kafka's clients, and everything else of it."""
 
@@ -114,6 +117,8 @@ EXTRAS = {
     "orjson": "demo",
     "platformdirs": "local  demo",
     "polars": "demo",
+    "deltalake": "lake.delta",
+    "pyiceberg": "lake.iceberg  lake.iceberg_schema",
     "pyruhvro": "plain.avro",
 }
 """The modules that may import a package of an extra."""

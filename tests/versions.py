@@ -59,7 +59,7 @@ TESTS = {
 }
 # The demo and the command line need the packages of the demo, and these and the sink need Spark.
 LEFT_OUT = ["tests/unit/demo", "tests/unit/test_cli.py", "tests/unit/spark_sink"]
-TOOLS = ["--group", "dev", "pandas>=2.2,<3", "platformdirs", "polars", "pyruhvro"]
+TOOLS = ["--group", "dev", "deltalake", "pandas>=2.2,<3", "platformdirs", "polars", "pyruhvro"]
 SHOWN = ("pyarrow", "confluent-kafka", "fastavro")
 
 ROOT = Path(__file__).parents[1]

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-import uuid
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake.model import Fence, MayHaveLandedError, NotLandedError, StagedFile
+from columnar_kafka.lake.model import Fence, StagedFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,11 +38,13 @@ class LogEntry:
     fences: Mapping[str, Fence] = field(default_factory=dict)
     tails: Mapping[str, str] = field(default_factory=dict)
 
-    def next(self, files: Mapping[str, StagedFile], fences: Mapping[str, Fence]) -> LogEntry:
-        """Return the entry that follows this one and lands these files."""
+    def next(
+        self, files: Mapping[str, StagedFile], fences: Mapping[str, Fence], attempt: str
+    ) -> LogEntry:
+        """Return the entry that follows this one and lands these files, in this attempt."""
         return LogEntry(
             sequence=self.sequence + 1,
-            attempt=uuid.uuid4().hex,
+            attempt=attempt,
             files=files,
             fences=fences,
             tails={**self.tails, **{file.fence: path for path, file in files.items()}},
@@ -81,19 +82,32 @@ class CommitLog:
         """
         matches = [_NAME.fullmatch(name) for name in self._files.names(self._folder)]
         sequence = max((int(match[1]) for match in matches if match), default=0)
-        return self._read(sequence) if sequence else LogEntry()
+        return self.read(sequence) or LogEntry()
+
+    def read(self, sequence: int) -> LogEntry | None:
+        """Read an entry; None if there is none of that number. Raises as `newest`."""
+        path = self._path(sequence)
+        if self._files.size(path) is None:
+            return None
+        try:
+            return LogEntry.from_json(self._files.read(path))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise LakeError(f"{path} is not an entry of the log: {error}") from error
 
     def add(self, entry: LogEntry) -> bool:
         """Write an entry; return False if another commit has taken its number.
 
+        On a network file system the answer may be lost, and either outcome may be wrong.
+
         Raises:
-            NotLandedError: it was not written.
-            MayHaveLandedError: it may have been written.
+            OSError: it was not written, or its answer was lost.
         """
         draft = self._folder / f"{entry.attempt}.draft"
         try:
-            self._write_draft(draft, entry)
-            return self._publish(draft, entry)
+            with self._files.create(draft) as file:
+                self._files.write(file, entry.to_json())
+                self._files.sync(file)
+            return self._link(draft, self._path(entry.sequence))
         finally:
             with suppress(OSError):
                 self._files.remove(draft)
@@ -102,39 +116,12 @@ class CommitLog:
         """Make the newest entry survive a crash of the machine. Raises OSError."""
         self._files.sync_folder(self._folder)
 
-    def _read(self, sequence: int) -> LogEntry:
-        path = self._path(sequence)
-        try:
-            return LogEntry.from_json(self._files.read(path))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise LakeError(f"{path} is not an entry of the log: {error}") from error
-
     def _path(self, sequence: int) -> Path:
         return self._folder / f"{sequence:020}.json"
 
-    def _write_draft(self, draft: Path, entry: LogEntry) -> None:
+    def _link(self, draft: Path, path: Path) -> bool:
         try:
-            with self._files.create(draft) as file:
-                self._files.write(file, entry.to_json())
-                self._files.sync(file)
-        except OSError as error:
-            raise NotLandedError(f"{self._root}: nothing has landed: {error}") from error
-
-    def _publish(self, draft: Path, entry: LogEntry) -> bool:
-        try:
-            self._files.link(draft, self._path(entry.sequence))
-        except OSError as error:
-            # On a network file system the answer may be lost: whose is the entry now?
-            return self._is_ours(entry, error)
+            self._files.link(draft, path)
+        except FileExistsError:
+            return False
         return True
-
-    def _is_ours(self, entry: LogEntry, cause: OSError) -> bool:
-        path = self._path(entry.sequence)
-        try:
-            if self._files.size(path) is not None:
-                return self._read(entry.sequence).attempt == entry.attempt
-        except (LakeError, OSError) as error:
-            raise MayHaveLandedError(
-                f"{self._root}: {path} may have been written ({cause}) and cannot be read: {error}"
-            ) from cause
-        raise NotLandedError(f"{self._root}: nothing has landed: {cause}") from cause

@@ -19,24 +19,26 @@ were removed or changed. A backup of the whole directory, with the log, is a con
 
 from __future__ import annotations
 
-import os
-import re
 import uuid
 from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.commit import Head, commit
 from columnar_kafka.lake.commit_log import CommitLog
-from columnar_kafka.lake.local_files import LocalFiles
-from columnar_kafka.lake.model import CommitResult, Count, MayHaveLandedError, NotLandedError
-from columnar_kafka.lake.plan import admit
+from columnar_kafka.lake.local_files import LocalFiles, LocalFileWriter, local_path
+from columnar_kafka.lake.model import MayHaveLandedError, visible_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    import os
+    from collections.abc import Collection, Iterable, Mapping
+    from pathlib import Path
+
+    import pyarrow as pa
 
     from columnar_kafka.lake.commit_log import LogEntry
     from columnar_kafka.lake.model import (
+        CommitResult,
         Fence,
         FileWriter,
         SourcePartition,
@@ -48,24 +50,32 @@ if TYPE_CHECKING:
 __all__ = ["ParquetDirectory"]
 
 _STAGED: Final = "_columnar/staged"
-_TRIES: Final = 1000
-"""A commit is tried again after another one came first; so many in a row mean a fault."""
 
 
 class ParquetDirectory:
     """A `LakeTable` in a directory; see the text of this module."""
 
-    def __init__(self, root: str | os.PathLike[str], *, files: LocalFiles | None = None) -> None:
+    late_requests = False
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        *,
+        allow_gaps: bool = False,
+        files: LocalFiles | None = None,
+    ) -> None:
         """Name the directory; it need not exist yet.
 
         Args:
             root: a path, or a ``file:`` URI as Spark takes it (percent signs are not decoded).
+            allow_gaps: land a range that starts past the fence (``table.gap=allow``).
             files: the file system.
 
         Raises:
             LakeError: `root` is not a path of this machine.
         """
-        self.root = _local(root)
+        self.root = local_path(root)
+        self._allow_gaps = allow_gaps
         self._files = files or LocalFiles()
         self._log = CommitLog(self.root, self._files)
 
@@ -79,49 +89,82 @@ class ParquetDirectory:
         except OSError as error:
             raise LakeError(f"cannot read the log of {self.root}: {error}") from error
 
-    def create(self, source: SourcePartition, first: int) -> FileWriter:
+    def create(self, source: SourcePartition, first: int, schema: pa.Schema) -> FileWriter:
         """See `LakeTable.create`."""
-        return _LocalFileWriter(f"{_STAGED}/{uuid.uuid4().hex}.segment", self.root, self._files)
+        path = f"{_STAGED}/{uuid.uuid4().hex}.segment"
+        return LocalFileWriter(path, self.root / path, self._files)
 
     def commit(self, staged: Iterable[StageResult]) -> CommitResult:
         """See `LakeTable.commit`. Blocks for the file system; may finish an earlier commit."""
-        attempts = tuple(staged)
-        for _ in range(_TRIES):
-            if (result := self._try_commit(attempts)) is not None:
-                return result
-        raise NotLandedError(f"{self.root}: {_TRIES} other commits came first, one after another")
+        return commit(self, staged, allow_gaps=self._allow_gaps)
 
     def discard(self, staged: Iterable[StageResult]) -> None:
         """See `LakeTable.discard`."""
         # Staged files of the newest entry have landed: they must reach their final names, or stay.
         with suppress(LakeError, OSError):
             self._roll_forward(self._log.newest())
-            self._remove(file for each in staged for file in each.files)
+            self.remove(file for each in staged for file in each.files)
 
-    def _try_commit(self, attempts: tuple[StageResult, ...]) -> CommitResult | None:
-        """Commit; return None if another commit came first."""
-        try:
-            newest = self._log.newest()
-            self._roll_forward(newest)
-            admission = admit((file for each in attempts for file in each.files), newest.fences)
-            trouble = self._trouble(newest, attempts, admission)
-            if trouble and self._log.newest().sequence != newest.sequence:
-                return None  # the other commit may explain the trouble
-        except NotLandedError:
-            raise
-        except (LakeError, OSError) as error:
-            raise NotLandedError(f"{self.root}: nothing has landed: {error}") from error
-        if trouble:
-            raise NotLandedError(f"{self.root}: nothing has landed: {trouble}")
-        if admission.lands:
-            entry = newest.next({_final(file): file for file in admission.lands}, admission.fences)
-            self._sync_staged()
-            if not self._log.add(entry):
-                return None
-            self._show(entry)
-        # A file that need not land may have the same staged name as one that landed and has moved.
-        self._remove((*admission.landed_before, *admission.repeated))
-        return _result(attempts, admission)
+    # What `commit` needs.
+
+    def head(self) -> Head[LogEntry]:
+        """See `CommitTarget.head`."""
+        newest = self._log.newest()
+        self._roll_forward(newest)
+        return Head(version=newest.sequence, fences=newest.fences, state=newest)
+
+    def check(
+        self, head: Head[LogEntry], admission: Admission, landed_before: Collection[str]
+    ) -> None:
+        """See `CommitTarget.check`.
+
+        The last file of a partition that counts as landed must exist, in place of all its files.
+        And an entry that cannot be rolled forward must never be logged.
+        """
+        for name in sorted(landed_before):
+            tail = head.state.tails.get(name)
+            if tail is None or self._files.size(self.root / tail) is None:
+                raise LakeError(
+                    f"the log says that {name} has landed, but {tail} is gone: {_BROKEN}"
+                )
+        for file in admission.lands:
+            if self._files.size(self.root / file.path) != file.nbytes:
+                raise LakeError(f"{file.path} ({file}) is gone or cut short: stage the input again")
+            if (stray := self._unlogged(head.state, file)) is not None:
+                raise LakeError(
+                    f"{stray} exists and is not in the log: restore the log that it belongs to, "
+                    "or move the file elsewhere"
+                )
+
+    def swap(self, head: Head[LogEntry], admission: Admission, attempt: str) -> str:
+        """See `CommitTarget.swap`."""
+        files = {self.visible_path(file): file for file in admission.lands}
+        entry = head.state.next(files, admission.fences, attempt)
+        # The staged files must survive any crash that the entry which names them survives.
+        self._files.sync_folder(self.root / _STAGED)
+        if not self._log.add(entry):
+            return f"entry {entry.sequence} of the log is another commit"
+        self._show(entry)
+        return ""
+
+    def has_landed(self, head: Head[LogEntry], attempt: str) -> bool:
+        """See `CommitTarget.has_landed`. Only one entry can follow `head`."""
+        entry = self._log.read(head.version + 1)
+        if entry is None or entry.attempt != attempt:
+            return False
+        self._show(entry)
+        return True
+
+    def visible_path(self, file: StagedFile) -> str:
+        """See `CommitTarget.visible_path`; from the messages only: a replay gives the same path."""
+        name = f"p{file.partition}-{file.first:020}-{file.last:020}.parquet"
+        return f"{visible_folder(file.topic)}/{name}"
+
+    def remove(self, files: Iterable[StagedFile]) -> None:
+        """See `CommitTarget.remove`. What has landed has its final name, and keeps that."""
+        for file in files:
+            with suppress(OSError):
+                self._files.remove(self.root / file.path)
 
     def _show(self, entry: LogEntry) -> None:
         """Make the files of a logged commit visible."""
@@ -132,13 +175,6 @@ class ParquetDirectory:
                 f"{self.root}: commit {entry.sequence} has landed, but not all of its files are "
                 f"visible yet; the next commit will finish it: {error}"
             ) from error
-
-    def _sync_staged(self) -> None:
-        """Make the staged files survive any crash that the entry which names them survives."""
-        try:
-            self._files.sync_folder(self.root / _STAGED)
-        except OSError as error:
-            raise NotLandedError(f"{self.root}: nothing has landed: {error}") from error
 
     def _roll_forward(self, entry: LogEntry) -> None:
         """Move all files of an entry to their final names, as far as they are not there.
@@ -155,7 +191,7 @@ class ParquetDirectory:
         for folder in {(self.root / path).parent for path in entry.files}:
             self._files.sync_folder(folder)
         # Only now: no crash may keep a staged name's removal and lose the final name.
-        self._remove(entry.files.values())
+        self.remove(entry.files.values())
 
     def _move(self, old: Path, new: Path, entry: LogEntry) -> None:
         """Give a staged file its final name, unless it has it; the staged name stays."""
@@ -176,38 +212,9 @@ class ParquetDirectory:
                     f"has landed it: {_BROKEN}"
                 ) from None
 
-    def _remove(self, files: Iterable[StagedFile]) -> None:
-        """Remove staged files; one that cannot be removed is harmless waste."""
-        for file in files:
-            with suppress(OSError):
-                self._files.remove(self.root / file.path)
-
-    def _trouble(
-        self, newest: LogEntry, attempts: tuple[StageResult, ...], admission: Admission
-    ) -> str:
-        """Return why the commit must not be logged; empty if it may be.
-
-        The last file of a partition that counts as landed must exist, in place of all its files.
-        And an entry that cannot be rolled forward must never be logged.
-        """
-        fences = {file.fence for file in admission.landed_before}
-        for name in sorted(fences.union(*(each.landed_before for each in attempts))):
-            tail = newest.tails.get(name)
-            if tail is None or self._files.size(self.root / tail) is None:
-                return f"the log says that {name} has landed, but {tail} is gone: {_BROKEN}"
-        for file in admission.lands:
-            if self._files.size(self.root / file.path) != file.nbytes:
-                return f"{file.path} ({file}) is gone or cut short: stage the input again"
-            if (stray := self._unlogged(newest, file)) is not None:
-                return (
-                    f"{stray} exists and is not in the log: restore the log that it belongs to, "
-                    "or move the file elsewhere"
-                )
-        return ""
-
     def _unlogged(self, newest: LogEntry, file: StagedFile) -> Path | None:
         """Return a file that the log has not landed and that has, or is beside, this final name."""
-        final = self.root / _final(file)
+        final = self.root / self.visible_path(file)
         if file.fence not in newest.fences:
             prefix = f"p{file.partition}-"
             names = self._files.names(final.parent)
@@ -219,61 +226,3 @@ _BROKEN: Final = (
     "restore it, or start over under another path; to land everything again in this directory, "
     "remove all of it, _columnar included"
 )
-
-
-class _LocalFileWriter:
-    """A `FileWriter` for a file of this machine."""
-
-    def __init__(self, path: str, root: Path, files: LocalFiles) -> None:
-        self.path = path
-        self._full_path = root / path
-        self._files = files
-        self._file = files.create(self._full_path)
-
-    def write(self, data: Any, /) -> int:
-        return self._files.write(self._file, data)
-
-    def finish(self) -> int:
-        with self._file:
-            return self._files.sync(self._file)
-
-    def discard(self) -> None:
-        with suppress(OSError):
-            self._file.close()
-        with suppress(OSError):
-            self._files.remove(self._full_path)
-
-
-def _final(file: StagedFile) -> str:
-    """Return a file's final path, from its messages only: a replay gives the same path."""
-    folder = f"~{file.topic}" if file.topic[0] in "_." else file.topic
-    return f"{folder}/p{file.partition}-{file.first:020}-{file.last:020}.parquet"
-
-
-def _local(root: str | os.PathLike[str]) -> Path:
-    path = re.sub(r"^file:(//(localhost)?(?=/[^/]))?", "", os.fspath(root))
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:|//|$", path):
-        raise LakeError(f"path {os.fspath(root)!r}: only paths of this machine are supported")
-    return Path(os.path.abspath(path))  # noqa: PTH100 - executors may have another working directory; keep links
-
-
-def _result(attempts: tuple[StageResult, ...], admission: Admission) -> CommitResult:
-    planned = [count for each in attempts for count in each.landed_before.values()]
-    return CommitResult(
-        files=tuple(_final(file) for file in admission.lands),
-        landed=_total(map(_count, admission.lands)),
-        nbytes=sum(file.nbytes for file in admission.lands),
-        landed_before=_total([*planned, *map(_count, admission.landed_before)]),
-        repeated=_total([each.repeated for each in attempts] + [*map(_count, admission.repeated)]),
-    )
-
-
-def _count(file: StagedFile) -> Count:
-    return Count(file.messages, file.rows)
-
-
-def _total(counts: Iterable[Count]) -> Count:
-    total = Count()
-    for count in counts:
-        total = total.plus(count)
-    return total

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from columnar_kafka.errors import LakeError
 
-__all__ = ["LocalFiles"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["LocalFileWriter", "LocalFiles", "local_path", "uri_path"]
 
 
 class LocalFiles:
@@ -82,3 +87,60 @@ class LocalFiles:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+class LocalFileWriter:
+    """A `FileWriter` for a file of this machine; `path` is relative to the table."""
+
+    def __init__(
+        self,
+        path: str,
+        full_path: Path,
+        files: LocalFiles,
+        field_ids: Mapping[tuple[str, ...], int] | None = None,
+    ) -> None:
+        self.path = path
+        self.field_ids = field_ids
+        self._full_path = full_path
+        self._files = files
+        self._file = files.create(full_path)
+
+    def write(self, data: Any, /) -> int:
+        """See `FileWriter.write`."""
+        return self._files.write(self._file, data)
+
+    def finish(self) -> int:
+        """See `FileWriter.finish`."""
+        with self._file:
+            return self._files.sync(self._file)
+
+    def discard(self) -> None:
+        """See `FileWriter.discard`."""
+        with suppress(OSError):
+            self._file.close()
+        with suppress(OSError):
+            self._files.remove(self._full_path)
+
+
+def local_path(root: str | os.PathLike[str]) -> Path:
+    """Return a path or ``file:`` URI of this machine (percent signs are not decoded), absolute.
+
+    Raises:
+        LakeError: it is another place.
+    """
+    path = re.sub(r"^file:(//(localhost)?(?=/[^/]))?", "", os.fspath(root))
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:|//|$", path):
+        raise LakeError(f"path {os.fspath(root)!r}: only paths of this machine are supported")
+    return Path(os.path.abspath(path))  # noqa: PTH100 - executors may have another working directory; keep links
+
+
+def uri_path(root: str | os.PathLike[str]) -> Path:
+    """As `local_path`, for libraries that take paths as URIs and disagree about encoding them.
+
+    Raises:
+        LakeError: it is another place, or has a character that means something in a URI.
+    """
+    path = local_path(root)
+    if found := re.search(r"[%#?]", str(path)):
+        raise LakeError(f"path {str(path)!r}: {found[0]} cannot be in the path of a table here")
+    return path

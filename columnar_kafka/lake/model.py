@@ -6,7 +6,12 @@ The other files of this room, in the order in which they may import each other:
     row_groups parquet_footer        footers of the files to stitch, and of the stitched one
     stitch                           one Parquet file out of several
     stage                            messages to staged files
+    commit                           the loop by which every kind of table commits
     local_files commit_log directory a directory of Parquet files as a `LakeTable`
+    fences                           what commits of Delta and Iceberg say about themselves
+    delta_schema delta_statistics delta       a Delta table as a `LakeTable`
+    iceberg_schema iceberg           an Iceberg table as a `LakeTable`
+    formats                          tables by the name of their format
 """
 
 from __future__ import annotations
@@ -21,6 +26,8 @@ from columnar_kafka.errors import LakeError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    import pyarrow as pa
+
     from columnar_kafka.segment.headers import MessageHeaders
 
 __all__ = [
@@ -31,11 +38,13 @@ __all__ = [
     "LakeTable",
     "MayHaveLandedError",
     "NotLandedError",
+    "ReadRange",
     "SourceMessage",
     "SourcePartition",
     "StageResult",
     "StagedFile",
     "TopicGeneration",
+    "visible_folder",
 ]
 
 _ID: Final = re.compile(r"[0-9A-Za-z._=+/-]{1,500}", re.ASCII)  # no colon, which separates ids
@@ -52,6 +61,11 @@ class MayHaveLandedError(LakeError):
     It is safe to stage and commit the same input again. The result then counts as landed before
     what this commit has landed.
     """
+
+
+def visible_folder(topic: str) -> str:
+    """Return the folder of a topic's files. Readers skip folders that begin with _ or a dot."""
+    return f"~{topic}" if topic[0] in "_." else topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +154,18 @@ class Fence:
     segment: str
 
 
+@dataclass(frozen=True, slots=True)
+class ReadRange:
+    """The offsets of a partition, from `first` to before `next`, of which everything was read.
+
+    Every committed message in it has been planned. Where no message was, there is none.
+    """
+
+    source: SourcePartition
+    first: int
+    next: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedFile:
     """A complete file, durable and not yet visible, with segments of one partition.
@@ -172,10 +198,12 @@ class StageResult:
     """The files that one attempt (a task) has staged; small and picklable.
 
     `landed_before` counts by fence the input that the table already had, `repeated` the input that
-    came twice.
+    came twice. `ranges` are what was read, as far as that is known. Without it nobody notices
+    that input was left out.
     """
 
     files: tuple[StagedFile, ...] = ()
+    ranges: tuple[ReadRange, ...] = ()
     landed_before: Mapping[str, Count] = field(default_factory=dict)
     repeated: Count = _NONE
 
@@ -200,6 +228,11 @@ class FileWriter(Protocol):
     @property
     def path(self) -> str:
         """The path of the file, relative to the table."""
+        ...
+
+    @property
+    def field_ids(self) -> Mapping[tuple[str, ...], int] | None:
+        """The field ids of a stitched file's columns, by path in the Parquet schema, if any."""
         ...
 
     def write(self, data: Any, /) -> int:
@@ -230,10 +263,11 @@ class LakeTable(Protocol):
         """
         ...
 
-    def create(self, source: SourcePartition, first: int) -> FileWriter:
-        """Open a new file, visible to no reader, for segments from offset `first` on.
+    def create(self, source: SourcePartition, first: int, schema: pa.Schema) -> FileWriter:
+        """Open a new file, visible to no reader, for segments of `schema` from offset `first` on.
 
         Raises:
+            LakeError: files of that schema cannot land in the table.
             OSError: the file cannot be created.
         """
         ...
@@ -241,8 +275,9 @@ class LakeTable(Protocol):
     def commit(self, staged: Iterable[StageResult]) -> CommitResult:
         """Land the files of all attempts together, and move the fences with them.
 
-        Staged files that the fences show to have landed are counted and removed; so are repeated
-        files. When this returns, all others have landed.
+        A fence moves to the end of the range that was read, or, where that is not known, of the
+        last file. Staged files that the fences show to have landed are counted and removed; so are
+        repeated files. When this returns, all others have landed.
 
         Raises:
             NotLandedError: nothing has landed. The message says why, and what to do.
@@ -254,6 +289,7 @@ class LakeTable(Protocol):
     def discard(self, staged: Iterable[StageResult]) -> None:
         """Remove files that are not going to land. Files that have landed are kept.
 
-        Safe to call after any outcome of `commit`. Raises nothing: a remaining file is waste.
+        Call it without a commit, or after a `NotLandedError`: after a `MayHaveLandedError` the
+        commit may still arrive. Raises nothing: a remaining file is waste.
         """
         ...

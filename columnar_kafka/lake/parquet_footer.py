@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from columnar_kafka.errors import SchemaError
+from columnar_kafka.errors import LakeError, SchemaError
 from columnar_kafka.lake.row_groups import MAGIC, START, RowGroupCopier, StitchError
 from columnar_kafka.schema import fingerprint
 from columnar_kafka.segment.parquet import thrift
@@ -22,12 +22,19 @@ from columnar_kafka.segment.parquet.field_ids import (
     KeyValueField,
     SchemaElementField,
 )
-from columnar_kafka.segment.parquet.thrift import LIST, STRUCT, Cursor, ThriftError
+from columnar_kafka.segment.parquet.thrift import I32, LIST, STRUCT, Cursor, ThriftError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-__all__ = ["ARROW_SCHEMA", "MAX_FOOTER", "Footer", "encode_footer", "read_footer"]
+__all__ = [
+    "ARROW_SCHEMA",
+    "MAX_FOOTER",
+    "Footer",
+    "encode_footer",
+    "read_footer",
+    "with_field_ids",
+]
 
 MAX_FOOTER: Final = 16_000_000  # bytes; readers have limits, the lowest known is Dremio's 16 MiB
 ARROW_SCHEMA: Final = b"ARROW:schema"
@@ -52,6 +59,10 @@ _ENCRYPTION: Final = (
     FileMetaDataField.ENCRYPTION_ALGORITHM,
     FileMetaDataField.FOOTER_SIGNING_KEY_METADATA,
 )
+_SCHEMA_ELEMENT: Final = SchemaElementField.types(
+    SchemaElementField.NAME, SchemaElementField.NUM_CHILDREN, SchemaElementField.FIELD_ID
+)
+_REPEATED: Final = ("list", "key_value")
 _NUM_CHILDREN: Final = SchemaElementField.types(SchemaElementField.NUM_CHILDREN)
 
 
@@ -223,6 +234,50 @@ def _encode_key_value(key: bytes, value: bytes) -> bytes:
             KeyValueField.VALUE: thrift.encode_binary(value),
         }
     )
+
+
+def with_field_ids(schema: bytes, ids: Mapping[tuple[str, ...], int]) -> bytes:
+    """Return an encoded schema in which each element has the field id of its path, and no other.
+
+    The repeated groups of lists and maps have none.
+
+    Raises:
+        LakeError: another element has no id.
+        ThriftError, IndexError: the schema is damaged.
+    """
+    cursor, elements = Cursor(schema), []
+    open_groups: list[tuple[tuple[str, ...], list[int]]] = []  # with the number of children to come
+    for _ in range(cursor.struct_count()):
+        values, name, children = _read_element(cursor)
+        path = (*open_groups[-1][0], name) if open_groups else ()
+        if path in ids:
+            values.append((SchemaElementField.FIELD_ID, I32, thrift.encode_integer(ids[path])))
+        elif path and path[-1] not in _REPEATED:
+            raise LakeError(f"column {'.'.join(path)!r} has no field id in the table")
+        elements.append(thrift.encode_struct(sorted(values)))
+        if open_groups:
+            open_groups[-1][1][0] -= 1
+        if children:
+            open_groups.append((path, [children]))
+        while open_groups and not open_groups[-1][1][0]:
+            open_groups.pop()
+    return thrift.encode_list(STRUCT, elements)
+
+
+def _read_element(cursor: Cursor) -> tuple[list[tuple[int, int, bytes]], str, int]:
+    """Read an element of a schema: its fields but the field id, its name, its children's number."""
+    values, name, children = [], "", 0
+    for field_id, field_type in cursor.fields(_SCHEMA_ELEMENT):
+        start = cursor.pos
+        if field_id == SchemaElementField.NAME:
+            name = cursor.binary().decode()
+        elif field_id == SchemaElementField.NUM_CHILDREN:
+            children = cursor.integer()
+        else:
+            cursor.skip(field_type)
+        if field_id != SchemaElementField.FIELD_ID:
+            values.append((field_id, field_type, cursor.buf[start : cursor.pos]))
+    return values, name, children
 
 
 def _body_end(data: memoryview) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from array import array
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ from columnar_kafka.segment.headers import SegmentHeader, is_segment, parse_head
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from columnar_kafka.lake.model import TopicGeneration
+    from columnar_kafka.lake.model import ReadRange, TopicGeneration
 
 __all__ = ["Admission", "Layout", "Mode", "Placement", "Planner", "admit"]
 
@@ -259,18 +259,25 @@ class Admission:
     fences: Mapping[str, Fence]
 
 
-def admit(files: Iterable[StagedFile], fences: Mapping[str, Fence]) -> Admission:
-    """Decide which files land in a table with these `fences`.
+def admit(
+    files: Iterable[StagedFile],
+    fences: Mapping[str, Fence],
+    *,
+    ranges: Iterable[ReadRange] = (),
+    allow_gaps: bool = False,
+) -> Admission:
+    """Decide which files land in a table with these `fences`, and how far the fences move.
 
     Raises:
         NotLandedError: one of the files must not land, so none does. It overlaps another file or
             the landed range, begins below that range, or is of another generation of its topic.
+            Or a range starts past the fence, and `allow_gaps` is false.
     """
     lands: list[StagedFile] = []
     landed_before: list[StagedFile] = []
     repeated: list[StagedFile] = []
-    fences_after = dict(fences)
     owners = _FenceOwners(fences)
+    fences_after = _moved_by_ranges(ranges, fences, owners, allow_gaps=allow_gaps)
     previous: StagedFile | None = None
     for file in sorted(files, key=lambda each: (each.fence, each.first, each.last)):
         if _repeats(file, previous):
@@ -281,12 +288,44 @@ def admit(files: Iterable[StagedFile], fences: Mapping[str, Fence]) -> Admission
             lands.append(file)
             fences_after[file.fence] = _moved(fences_after.get(file.fence), file)
         previous = file
+    # A table that has nothing of a partition has no fence for it either.
     return Admission(
         lands=tuple(lands),
         landed_before=tuple(landed_before),
         repeated=tuple(repeated),
-        fences=fences_after,
+        fences={name: fence for name, fence in fences_after.items() if fence.segment},
     )
+
+
+def _moved_by_ranges(
+    ranges: Iterable[ReadRange],
+    fences: Mapping[str, Fence],
+    owners: _FenceOwners,
+    *,
+    allow_gaps: bool,
+) -> dict[str, Fence]:
+    """Return the fences after these ranges; one without a segment is of no file yet."""
+    moved = dict(fences)
+    for each in sorted(ranges, key=lambda each: (each.source.fence, each.first)):
+        source, name = each.source, each.source.fence
+        _check_owner(owners, name, source.topic, source.partition)
+        fence = moved.get(name)
+        if fence is None:
+            fence = Fence(
+                topic=source.topic,
+                partition=source.partition,
+                first=each.first,
+                next=each.first,
+                segment="",
+            )
+        elif each.first > fence.next and not allow_gaps:
+            raise NotLandedError(
+                f"{source}: was read from offset {each.first}, but the table's next offset is "
+                f"{fence.next}: what lies between would never land. Read from {fence.next}, or "
+                "give it up with table.gap=allow"
+            )
+        moved[name] = replace(fence, next=max(fence.next, each.next))
+    return moved
 
 
 def _repeats(file: StagedFile, previous: StagedFile | None) -> bool:
@@ -302,10 +341,7 @@ def _repeats(file: StagedFile, previous: StagedFile | None) -> bool:
 
 
 def _has_landed(file: StagedFile, fences: Mapping[str, Fence], owners: _FenceOwners) -> bool:
-    try:
-        owners.check(file.fence, file.topic, file.partition)
-    except LakeError as error:
-        raise NotLandedError(error.reason) from error
+    _check_owner(owners, file.fence, file.topic, file.partition)
     fence = fences.get(file.fence)
     if fence is None or file.first >= fence.next:
         return False
@@ -318,11 +354,18 @@ def _has_landed(file: StagedFile, fences: Mapping[str, Fence], owners: _FenceOwn
     return True
 
 
+def _check_owner(owners: _FenceOwners, fence: str, topic: str, partition: int) -> None:
+    try:
+        owners.check(fence, topic, partition)
+    except LakeError as error:
+        raise NotLandedError(error.reason) from error
+
+
 def _moved(fence: Fence | None, file: StagedFile) -> Fence:
     return Fence(
         topic=file.topic,
         partition=file.partition,
         first=fence.first if fence else file.first,
-        next=file.last + 1,
+        next=max(fence.next if fence else 0, file.last + 1),
         segment=file.segment,
     )

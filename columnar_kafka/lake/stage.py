@@ -22,13 +22,14 @@ if TYPE_CHECKING:
         CommitResult,
         FileWriter,
         LakeTable,
+        ReadRange,
         SourceMessage,
         SourcePartition,
         TopicGeneration,
     )
     from columnar_kafka.lake.plan import Layout, Placement
 
-__all__ = ["MAX_OPEN", "land", "stage"]
+__all__ = ["MAX_OPEN", "Stager", "land", "stage"]
 
 MAX_OPEN: Final = 64
 """Files written at the same time; each takes a handle and up to 2.2 MB of footer. With more
@@ -47,11 +48,10 @@ def stage(messages: Iterable[SourceMessage], *, table: LakeTable, planner: Plann
         OSError: a file cannot be written.
         Exception: whatever `messages` raises. After any exception no file of the attempt is left.
     """
-    attempt = _Attempt(table, planner)
+    attempt = Stager(table=table, planner=planner)
     try:
         for message in messages:
-            if placement := planner.place(message):
-                attempt.add(placement, _verified(message))
+            attempt.add(message)
         return attempt.finish()
     except BaseException:
         attempt.discard()
@@ -97,17 +97,28 @@ def _verified(message: SourceMessage) -> Segment:
     return segment
 
 
-class _Attempt:
-    """The files of one attempt: open ones by partition, and staged ones."""
+class Stager:
+    """Stages the messages of one attempt as they come. For one thread; `stage` does it in one call.
 
-    def __init__(self, table: LakeTable, planner: Planner) -> None:
+    After an exception, or if the attempt is given up, call `discard`.
+    """
+
+    def __init__(self, *, table: LakeTable, planner: Planner) -> None:
         self._table = table
         self._planner = planner
         self._writers: list[FileWriter] = []  # all: a failing attempt removes its files
         self._open: dict[SourcePartition, _OpenFile] = {}  # the longest waiting first
         self._staged: list[StagedFile] = []
 
-    def add(self, placement: Placement, segment: Segment) -> None:
+    def add(self, message: SourceMessage) -> None:
+        """Verify a message and write it to a file, unless it does not land. Keeps no value.
+
+        Raises:
+            LakeError, OSError: as `stage`.
+        """
+        if (placement := self._planner.place(message)) is None:
+            return
+        segment = _verified(message)
         file = self._open.pop(placement.source, None)
         if file and (placement.starts_file or not file.append(placement, segment)):
             self._staged.append(file.finish())
@@ -119,22 +130,25 @@ class _Attempt:
         else:
             self._staged.append(file.finish())
 
-    def finish(self) -> StageResult:
+    def finish(self, ranges: Iterable[ReadRange] = ()) -> StageResult:
+        """Make all files durable; `ranges` are what was read, as far as that is known."""
         self._staged += [file.finish() for file in self._open.values()]
         return StageResult(
             files=tuple(self._staged),
+            ranges=tuple(ranges),
             landed_before=self._planner.landed_before,
             repeated=self._planner.repeated,
         )
 
     def discard(self) -> None:
+        """Remove all files. Raises nothing."""
         for writer in self._writers:
             writer.discard()
 
     def _begin(self, placement: Placement, segment: Segment) -> _OpenFile:
         if len(self._open) == MAX_OPEN:
             self._staged.append(self._open.pop(next(iter(self._open))).finish())
-        writer = self._table.create(placement.source, placement.offset)
+        writer = self._table.create(placement.source, placement.offset, segment.schema)
         self._writers.append(writer)
         stitch = self._planner.layout.mode is Mode.STITCHED
         return _OpenFile(writer, placement, segment, stitch=stitch)
@@ -150,7 +164,7 @@ class _OpenFile:
         self._first = self._last = placement
         self._messages = self._rows = 0
         self._digest = hashlib.sha256()
-        self._stitcher = Stitcher(cast("BinaryIO", writer))  # which only writes
+        self._stitcher = Stitcher(cast("BinaryIO", writer), writer.field_ids)  # only writes
         self.is_open = stitch and self.append(placement, segment)
         if not self.is_open:  # verbatim: the layout, or a segment that cannot be stitched
             writer.write(segment.bytes)

@@ -26,6 +26,7 @@ from columnar_kafka.lake.parquet_footer import (
     Footer,
     encode_footer,
     read_footer,
+    with_field_ids,
 )
 from columnar_kafka.lake.row_groups import MAGIC, START, StitchError
 
@@ -60,14 +61,18 @@ class Stitcher:
     appended input.
     """
 
-    def __init__(self, sink: BinaryIO) -> None:
+    def __init__(
+        self, sink: BinaryIO, field_ids: Mapping[tuple[str, ...], int] | None = None
+    ) -> None:
         """Write to `sink`, a new empty file, which is left open.
 
         Its `write` must take a whole buffer in one call, as all but raw (unbuffered) files do.
+        The schema's elements get these `field_ids`, by their paths; without it they keep theirs.
         """
         self.rows = 0
         self.files = 0
         self._sink = sink
+        self._field_ids = field_ids
         self._first: Footer | None = None
         self._row_groups: list[bytes] = []
         self._row_groups_nbytes = 0
@@ -121,12 +126,15 @@ class Stitcher:
         Raises:
             StitchError: no file was appended, an earlier write has failed, or the file is finished.
             ValueError: `metadata` contains `ARROW:schema`.
+            LakeError: a column is not among the field ids.
             Exception: whatever the sink's `write` raises. The file is lost.
         """
         self._check_usable()
         if self._first is None:
             raise StitchError("no file was appended")
         pairs = _pairs(self._first, metadata)
+        if self._field_ids is not None:
+            self._first.schema = with_field_ids(self._first.schema, self._field_ids)
         self._write(
             encode_footer(self._first, rows=self.rows, row_groups=self._row_groups, pairs=pairs)
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
@@ -9,6 +11,7 @@ import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.catalog import load_catalog
 from pyspark.errors import StreamingQueryException
 
 import spark_sink
@@ -88,6 +91,29 @@ def test_a_stream_lands_each_row_once_and_goes_on(spark, kafka, land, topic, tmp
     assert numbers(spark, tmp_path, name) == list(range(60))
 
 
+def test_a_stream_lands_in_a_delta_table(kafka, land, topic, tmp_path) -> None:
+    name = topic(2)
+    send(kafka, name, range(50))
+    land(name, **{"table.format": "delta"})
+    assert sorted(polars.read_delta(str(tmp_path / "lake"))["n"]) == list(range(50))
+
+
+def test_a_stream_lands_in_an_iceberg_table(kafka, land, topic, tmp_path) -> None:
+    name = topic(2)
+    catalog = {
+        "name": "spark",
+        "type": "sql",
+        "uri": f"sqlite:///{tmp_path}/catalog.db",
+        "warehouse": f"file://{tmp_path}/warehouse",
+    }
+    options = {f"table.catalog.{key}": value for key, value in catalog.items()}
+    send(kafka, name, range(50))
+    land(name, **{"table.format": "iceberg", "path": "lake.t"}, **options)
+    with closing(load_catalog(**catalog)) as found:
+        table = found.load_table("lake.t").scan().to_arrow()
+    assert sorted(table["n"].to_pylist()) == list(range(50))
+
+
 def test_a_lost_checkpoint_neither_loses_nor_doubles_a_row(
     spark, kafka, land, topic, tmp_path
 ) -> None:
@@ -157,8 +183,31 @@ def test_aborted_records_do_not_land(spark, kafka, land, topic, tmp_path) -> Non
                 producer.abort_transaction()
             else:
                 producer.commit_transaction()
-    land(name)
+            if n in (0, 3):
+                # The next batch begins behind the markers, and behind what was aborted.
+                land(name, **{"kafka.bootstrap.servers": kafka.bootstrap_servers})
+    land(name, **{"kafka.bootstrap.servers": kafka.bootstrap_servers})
     assert numbers(spark, tmp_path, name) == [0, 2, 4]
+
+
+def test_a_table_behind_its_checkpoint_is_noticed(spark, kafka, land, topic, tmp_path) -> None:
+    """The table was restored, and the stream would go on after what it then lacked."""
+    name = topic()
+    servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
+    send(kafka, name, range(4))
+    land(name)
+    shutil.copytree(tmp_path / "lake", tmp_path / "backup")
+    send(kafka, name, range(4, 8))
+    land(name)
+    shutil.rmtree(tmp_path / "lake")
+    (tmp_path / "backup").rename(tmp_path / "lake")
+    send(kafka, name, range(8, 12))
+    match = "messages from offset 1 on, between the table's next offset 1 and the stream's first 2"
+    with pytest.raises(StreamingQueryException, match=match):
+        land(name, **servers)
+    assert numbers(spark, tmp_path, name) == list(range(4))
+    land(name, **servers, **{"table.gap": "allow"})
+    assert numbers(spark, tmp_path, name) == [*range(4), *range(8, 12)]
 
 
 def test_what_lands_keeps_key_time_headers_and_identity(

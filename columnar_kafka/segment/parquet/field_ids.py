@@ -84,7 +84,8 @@ class SchemaElementField(_Struct):
     REPETITION_TYPE = 3
     NAME = 4
     NUM_CHILDREN = 5
-    TYPES: ClassVar = {1: I32, 3: I32, 4: BINARY, 5: I32}
+    FIELD_ID = 9
+    TYPES: ClassVar = {1: I32, 3: I32, 4: BINARY, 5: I32, 9: I32}
 
 
 class KeyValueField(_Struct):

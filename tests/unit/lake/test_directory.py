@@ -19,7 +19,7 @@ from segments import ROWS, numbers, segments
 from support import is_long
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake import directory
+from columnar_kafka.lake import commit
 from columnar_kafka.lake.directory import ParquetDirectory
 from columnar_kafka.lake.local_files import LocalFiles
 from columnar_kafka.lake.model import (
@@ -695,7 +695,7 @@ def test_an_unanswered_commit_that_cannot_be_asked_for_may_have_landed(
 def test_a_place_where_others_always_come_first_gives_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(directory, "_TRIES", 3)
+    monkeypatch.setattr(commit, "_TRIES", 3)
     offsets = iter(range(100, 200))
 
     class Busy(QuickFiles):
@@ -705,6 +705,8 @@ def test_a_place_where_others_always_come_first_gives_up(
                 quick(tmp_path).commit([other])
             super().link(old, new)
 
-    with pytest.raises(NotLandedError, match="3 other commits came first"):
+    with pytest.raises(
+        NotLandedError, match="in 3 tries; the last one: entry 3 of the log is another commit"
+    ):
         put(ParquetDirectory(tmp_path, files=Busy()), INPUT)
     assert names(quick(tmp_path), "_columnar/staged/*") == []

@@ -16,6 +16,7 @@ from columnar_kafka.lake.model import (
     Count,
     Fence,
     NotLandedError,
+    ReadRange,
     SourceMessage,
     SourcePartition,
     StagedFile,
@@ -288,3 +289,65 @@ def test_partitions_have_fences_of_their_own() -> None:
     found = admit([other], fence(0, 9))
     assert found.lands == (other,)
     assert set(found.fences) == {FENCE, "kafka:cluster:id:1"}
+
+
+# --- the ranges that were read --------------------------------------------------------------------
+
+
+def read(first: int, following: int, *, partition: int = 0) -> ReadRange:
+    return ReadRange(SourcePartition(GENERATION, "t", partition), first, following)
+
+
+def test_the_fence_moves_by_the_range_and_not_by_the_files() -> None:
+    found = admit([file(5, 6)], {}, ranges=[read(2, 9)])
+    assert found.fences == {FENCE: Fence(topic="t", partition=0, first=2, next=9, segment="p-6")}
+
+
+def test_a_range_past_the_fence_is_refused_and_both_are_named() -> None:
+    match = r"t\[0\]: was read from offset 500, but the table's next offset is 10.*table.gap=allow"
+    with pytest.raises(NotLandedError, match=match):
+        admit([file(500, 510)], fence(0, 10), ranges=[read(500, 511)])
+
+
+def test_a_gap_lands_where_it_is_allowed() -> None:
+    found = admit([file(500, 510)], fence(0, 10), ranges=[read(500, 511)], allow_gaps=True)
+    assert (found.fences[FENCE].first, found.fences[FENCE].next) == (0, 511)
+
+
+def test_offsets_without_a_message_are_no_gap() -> None:
+    found = admit([file(12, 13)], fence(0, 10), ranges=[read(10, 15)])
+    assert found.fences[FENCE].next == 15
+
+
+def test_a_range_that_overlaps_what_landed_is_cut() -> None:
+    found = admit([file(2, 3), file(4, 7)], fence(0, 4), ranges=[read(2, 9)])
+    assert (found.landed_before, found.lands) == ((file(2, 3),), (file(4, 7),))
+    assert (found.fences[FENCE].first, found.fences[FENCE].next) == (0, 9)
+
+
+def test_a_range_that_has_landed_changes_nothing() -> None:
+    assert admit([], fence(2, 5), ranges=[read(0, 4)]).fences == fence(2, 5)
+
+
+def test_an_empty_range_moves_the_fence_that_is_there() -> None:
+    assert admit([], fence(2, 5), ranges=[read(5, 8)]).fences[FENCE].next == 8
+
+
+def test_an_empty_range_of_a_partition_that_has_nothing_makes_no_fence() -> None:
+    assert admit([], {}, ranges=[read(0, 8)]).fences == {}
+
+
+def test_the_ranges_of_one_commit_follow_each_other_in_any_order() -> None:
+    found = admit([file(0, 3), file(4, 7)], {}, ranges=[read(4, 8), read(0, 4)])
+    assert found.fences[FENCE].next == 8
+
+
+def test_a_gap_between_the_ranges_of_one_commit_is_refused() -> None:
+    with pytest.raises(NotLandedError, match="from offset 5, but the table's next offset is 4"):
+        admit([file(0, 3), file(5, 7)], {}, ranges=[read(5, 8), read(0, 4)])
+
+
+def test_a_range_of_another_generation_is_refused() -> None:
+    other = ReadRange(SourcePartition(TopicGeneration("cluster", "new"), "t", 0), 0, 4)
+    with pytest.raises(NotLandedError, match="created again, or it is another cluster's"):
+        admit([], fence(0, 5), ranges=[other])

@@ -709,3 +709,10 @@ def test_values_of_all_kinds_are_passed_over(data: bytes, kind: int) -> None:
     cursor = Cursor(data)
     cursor.skip(kind)
     assert cursor.pos == len(data)
+
+
+def test_a_column_without_a_field_id_is_refused() -> None:
+    stitcher = Stitcher(io.BytesIO(), field_ids={("n",): 1})
+    stitcher.append(parquet(pa.table({"n": [1], "m": [2]})))
+    with pytest.raises(LakeError, match="column 'm' has no field id in the table"):
+        stitcher.finish({})

@@ -5,7 +5,8 @@ from __future__ import annotations
 import confluent_kafka
 import pytest
 
-from columnar_kafka import ConfigError, ShareConsumer, share
+from columnar_kafka import ConfigError, ShareConsumer
+from columnar_kafka.consuming import share
 
 since_2_15 = pytest.mark.skipif(
     not hasattr(confluent_kafka, "ShareConsumer"), reason="confluent-kafka before 2.15 has none"

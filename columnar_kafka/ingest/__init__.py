@@ -1,0 +1,30 @@
+"""Landing without Spark: one process reads a topic and lands its segments in a table.
+
+>>> from columnar_kafka.ingest import Ingestor, IngestSettings
+
+A table is any `LakeTable`; `open_table` makes one of a format's name and a place.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from columnar_kafka.ingest.ingestor import Ingestor, IngestStats
+    from columnar_kafka.ingest.settings import IngestSettings
+    from columnar_kafka.lake.formats import open_table
+
+__all__ = ["IngestSettings", "IngestStats", "Ingestor", "open_table"]
+
+# Spark's workers ask for a topic's id, and load no client.
+_MODULE_OF = {
+    "IngestSettings": "columnar_kafka.ingest.settings",
+    "IngestStats": "columnar_kafka.ingest.ingestor",
+    "Ingestor": "columnar_kafka.ingest.ingestor",
+    "open_table": "columnar_kafka.lake.formats",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'columnar_kafka.ingest' has no attribute {name!r}")
+    return getattr(import_module(_MODULE_OF[name]), name)

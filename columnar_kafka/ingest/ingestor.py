@@ -1,0 +1,298 @@
+"""`Ingestor`: one topic's segments into one table, in one process, until it is stopped.
+
+Reading, staging and committing take turns in one thread. The table's commit comes first, and its
+fences decide where reading starts. Kafka's committed offsets are only for monitoring.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import KafkaException
+
+from columnar_kafka.broker.client_classes import StockConsumer
+from columnar_kafka.errors import ConfigError, LakeError
+from columnar_kafka.ingest.reader import TopicReader
+from columnar_kafka.ingest.settings import IngestSettings, client_config
+from columnar_kafka.ingest.topic_id import admin_client, generation
+from columnar_kafka.lake.model import (
+    CommitResult,
+    MayHaveLandedError,
+    NotLandedError,
+    StageResult,
+    TopicGeneration,
+)
+from columnar_kafka.lake.plan import Planner
+from columnar_kafka.lake.stage import Stager
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from confluent_kafka import TopicPartition
+
+    from columnar_kafka.lake.model import LakeTable, SourceMessage
+
+__all__ = ["IngestStats", "Ingestor"]
+
+_log: Final = logging.getLogger(__name__)
+
+_POLL_SECONDS: Final = 0.5
+"""The longest wait for a message: so long may a stop take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestStats:
+    """What has landed since `run` began; `rows_before` had landed already and came again."""
+
+    rows: int = 0
+    segments: int = 0
+    nbytes: int = 0
+    files: int = 0
+    commits: int = 0
+    rows_before: int = 0
+
+    def plus(self, result: CommitResult) -> IngestStats:
+        """Return the counts after a commit."""
+        return IngestStats(
+            rows=self.rows + result.landed.rows,
+            segments=self.segments + result.landed.messages,
+            nbytes=self.nbytes + result.nbytes,
+            files=self.files + len(result.files),
+            commits=self.commits + bool(result.files),
+            rows_before=self.rows_before + result.landed_before.rows,
+        )
+
+
+class Ingestor:
+    """Lands a topic's segments in a table, each once. `run` is for one thread; `stop` for any.
+
+    Several ingestors may land in one table. In a consumer group each lands the partitions that it
+    is assigned, and lands what it has staged before it gives them up.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        topic: str,
+        table: LakeTable,
+        settings: IngestSettings | None = None,
+    ) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            config: ``bootstrap.servers`` and other keys of librdkafka's consumer.
+            topic: one topic.
+            table: where its segments land.
+            settings: how to read, and when to commit.
+
+        Raises:
+            ConfigError: a key of `config` contradicts what landing needs.
+        """
+        self._config = client_config(config, topic, table)
+        self._topic = topic
+        self._settings = settings or IngestSettings()
+        self._landing = _Landing(topic, table, self._settings)
+        self._is_stopped = False
+
+    @property
+    def stats(self) -> IngestStats:
+        """What has landed so far; may be read by any thread."""
+        return self._landing.stats
+
+    def stop(self) -> None:
+        """Have `run` land what was read, and return. May be called by a signal handler."""
+        self._is_stopped = True
+
+    def run(self) -> IngestStats:
+        """Land segments until `stop`, or with `stop_at_end` until the end. Blocks. Call it once.
+
+        When it returns, all that was read has landed. After an exception the files staged since
+        the last commit are removed, unless they may have landed; the next run reads them again.
+
+        Raises:
+            LakeError: a message cannot land, the table cannot be read or written, or Kafka has
+                deleted messages that had not landed.
+            NotLandedError: the table has refused the files, or another process was faster.
+            MayHaveLandedError: the outcome of two commits in a row is not known.
+            KafkaException: Kafka cannot be read.
+            ConfigError: Kafka does not tell the topic's id.
+        """
+        landing, settings = self._landing, self._settings
+        with ExitStack() as clients:
+            identify = self._identifier(clients)
+            consumer = clients.enter_context(closing(StockConsumer(self._config)))
+            landing.begin(TopicReader(consumer, self._topic, identify(), settings), identify)
+            try:
+                if settings.partitions is None:
+                    consumer.subscribe(
+                        [self._topic],
+                        on_assign=lambda _, partitions: landing.assigned(partitions),
+                        on_revoke=lambda *_: landing.revoked(),
+                        on_lost=lambda *_: landing.lost(),
+                    )
+                else:
+                    landing.read(settings.partitions)
+                while not self._is_stopped:
+                    if not landing.is_done:
+                        landing.step()
+                    elif landing.land(again=True):
+                        break
+                landing.land(again=False)
+            finally:
+                landing.discard()
+        return landing.stats
+
+    def _identifier(self, clients: ExitStack) -> Callable[[], TopicGeneration]:
+        """Return what asks for the topic's generation as it is now."""
+        if (name := self._settings.topic_generation) is not None:
+            return lambda: TopicGeneration("named", f"{name}/{self._topic}")
+        admin = clients.enter_context(admin_client(self._config))
+
+        def identify() -> TopicGeneration:
+            cluster, topic_id = generation(admin, self._topic)
+            if topic_id is None:
+                raise ConfigError(
+                    f"topic {self._topic!r}: Kafka does not tell its id. Set topic_generation to "
+                    "a text that you change when the topic is created again"
+                )
+            return TopicGeneration(cluster, topic_id)
+
+        return identify
+
+
+class _Landing:
+    """Owns the files that are staged since the last commit, and commits them. For one thread."""
+
+    def __init__(self, topic: str, table: LakeTable, settings: IngestSettings) -> None:
+        self.stats = IngestStats()
+        self._topic = topic
+        self._table = table
+        self._settings = settings
+        self._reader: TopicReader
+        self._identify: Callable[[], TopicGeneration]
+        self._generation: TopicGeneration
+        self._stager: Stager | None = None  # None while nothing is staged
+        self._nbytes = 0
+        self._due_at = 0.0  # of what is staged
+        self._has_failed = False  # the last commit
+
+    def begin(self, reader: TopicReader, identify: Callable[[], TopicGeneration]) -> None:
+        """Take what reads the topic, and what asks for its generation."""
+        self._reader, self._identify = reader, identify
+        self._generation = reader.generation
+
+    @property
+    def is_done(self) -> bool:
+        return self._settings.stop_at_end and self._reader.is_at_end
+
+    def step(self) -> None:
+        """Stage the next message, and commit if that is due."""
+        wait = _POLL_SECONDS
+        if self._stager is not None:
+            wait = max(0.0, min(wait, self._due_at - time.monotonic()))
+        if (message := self._reader.poll(wait)) is not None:
+            self._stage(message)
+        if self._stager is not None and (
+            self._nbytes >= self._settings.roll_bytes or time.monotonic() >= self._due_at
+        ):
+            self.land(again=True)
+
+    def land(self, *, again: bool) -> bool:
+        """Commit what is staged, and return whether it landed; if not, it will be read again.
+
+        Raises the commit's error unless `again`, and where reading it again would not help.
+        """
+        try:
+            self._commit()
+        except (NotLandedError, MayHaveLandedError) as error:
+            # With fixed partitions somebody else lands them too: leave that to the user.
+            is_shared = self._settings.partitions is None
+            helps = is_shared or isinstance(error, MayHaveLandedError)
+            if self._has_failed or not (again and helps):
+                raise
+            _log.warning("%s: reading again from where the table ends: %s", self._topic, error)
+            self._has_failed = True
+            self._reader.restart(self._table.fences())
+            return False
+        return True
+
+    def read(self, partitions: tuple[int, ...]) -> None:
+        """Read these partitions from where the table ends."""
+        self._reader.begin(partitions, self._table.fences())
+
+    # Rebalance callbacks, which run inside `step`.
+
+    def assigned(self, partitions: list[TopicPartition]) -> None:
+        """Read what the group has assigned."""
+        self.read(tuple(each.partition for each in partitions))
+
+    def revoked(self) -> None:
+        """Land what is staged before others read on."""
+        try:
+            self._commit()
+        except (NotLandedError, MayHaveLandedError) as error:
+            _log.warning("%s: left to the partitions' next reader: %s", self._topic, error)
+        self._reader.end()
+
+    def lost(self) -> None:
+        """Give up what is staged: others have read it."""
+        self.discard()
+        self._reader.end()
+
+    def discard(self) -> None:
+        """Remove what is staged."""
+        stager, self._stager = self._stager, None
+        if stager is not None:
+            stager.discard()
+
+    def _stage(self, message: SourceMessage) -> None:
+        if self._stager is None:
+            planner = Planner(
+                fences=self._table.fences(),
+                generations={self._topic: self._generation},
+                layout=self._settings.layout,
+            )
+            self._stager = Stager(table=self._table, planner=planner)
+            self._nbytes = 0
+            self._due_at = time.monotonic() + self._settings.roll_seconds
+        self._stager.add(message)
+        self._nbytes += len(message.value or b"")
+
+    def _commit(self) -> None:
+        """Commit what is staged: to the table, then to Kafka."""
+        if self._stager is None:
+            return
+        try:
+            self._check_generation()
+            staged = self._stager.finish(self._reader.ranges())
+        except BaseException:
+            self.discard()
+            raise
+        self._stager = None  # from here on the table decides what becomes of the files
+        result = self._to_table(staged)
+        self._has_failed = False
+        self._reader.landed()
+        self.stats = self.stats.plus(result)
+        _log.info("%s: %d rows landed", self._topic, result.landed.rows)
+        try:
+            self._reader.commit()
+        except KafkaException as error:
+            _log.warning("%s: landed, but not committed to Kafka: %s", self._topic, error)
+
+    def _check_generation(self) -> None:
+        """Check that all that was read is of one topic: its offsets would mean something else."""
+        if self._identify() != self._generation:
+            raise LakeError(
+                f"topic {self._topic!r} was deleted and created again: land it in another table"
+            )
+
+    def _to_table(self, staged: StageResult) -> CommitResult:
+        try:
+            return self._table.commit([staged])
+        except NotLandedError:
+            self._table.discard([staged])
+            raise

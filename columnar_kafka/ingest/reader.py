@@ -1,0 +1,156 @@
+"""A topic's messages for an ingestor, each partition from where the table's fence says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.model import ReadRange, SourceMessage, SourcePartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from columnar_kafka.broker.client_classes import StockConsumer
+    from columnar_kafka.ingest.settings import IngestSettings
+    from columnar_kafka.lake.model import Fence, TopicGeneration
+
+__all__ = ["TopicReader"]
+
+_TIMEOUT: Final = 30.0
+
+
+@dataclass(slots=True)
+class _Progress:
+    """Where a partition's range began, which offset is read next, and where the end was."""
+
+    source: SourcePartition
+    first: int
+    next: int
+    end: int
+
+
+class TopicReader:
+    """Owns how far each assigned partition has been read. For one thread.
+
+    A range begins at the fence, or where the one before ended, so nothing lies between them.
+    """
+
+    def __init__(
+        self,
+        consumer: StockConsumer,
+        topic: str,
+        generation: TopicGeneration,
+        settings: IngestSettings,
+    ) -> None:
+        self._consumer = consumer
+        self.generation = generation
+        self._topic = topic
+        self._settings = settings
+        self._progress: dict[int, _Progress] = {}
+        self._is_assigned = False
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether every partition was read to where its end was when it was assigned."""
+        return self._is_assigned and all(each.next >= each.end for each in self._progress.values())
+
+    def begin(self, partitions: Iterable[int], fences: Mapping[str, Fence]) -> None:
+        """Start to read partitions, each from its fence. Blocks for requests to Kafka.
+
+        Raises:
+            LakeError: messages that have not landed no longer exist.
+            KafkaException: Kafka does not answer.
+        """
+        self._progress = {each: self._first_progress(each, fences) for each in partitions}
+        self._is_assigned = True
+        self._consumer.assign(
+            [
+                TopicPartition(self._topic, number, each.next)
+                for number, each in self._progress.items()
+            ]
+        )
+
+    def restart(self, fences: Mapping[str, Fence]) -> None:
+        """Read the assigned partitions from their fences again. Raises as `begin`."""
+        self.begin(tuple(self._progress), fences)
+
+    def end(self) -> None:
+        """Forget the partitions: they are read by others."""
+        self._progress = {}
+        self._is_assigned = False
+
+    def poll(self, timeout: float) -> SourceMessage | None:
+        """Return the next message; None if there is none within `timeout` seconds.
+
+        Rebalance callbacks run in here.
+
+        Raises:
+            KafkaException: Kafka cannot be read.
+        """
+        found = self._consumer.poll(timeout)
+        if found is None:
+            return None
+        error = found.error()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            raise KafkaException(error)
+        topic, partition, offset = found.topic(), found.partition(), found.offset()
+        assert topic is not None
+        assert partition is not None
+        assert offset is not None
+        if error is not None:
+            self._advance(partition, offset)  # all before it was delivered, or was aborted
+            return None
+        self._advance(partition, offset + 1)
+        return SourceMessage(
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            headers=found.headers(),
+            value=found.value(),
+        )
+
+    def ranges(self) -> list[ReadRange]:
+        """Return what has been read since the last `landed`."""
+        return [
+            ReadRange(each.source, each.first, each.next)
+            for each in self._progress.values()
+            if each.next > each.first
+        ]
+
+    def landed(self) -> None:
+        """Begin new ranges: all that was read has landed."""
+        for each in self._progress.values():
+            each.first = each.next
+
+    def commit(self) -> None:
+        """Commit to Kafka what has landed. Raises KafkaException."""
+        offsets = [
+            TopicPartition(self._topic, number, each.first)
+            for number, each in self._progress.items()
+        ]
+        if offsets:
+            self._consumer.commit(offsets=offsets, asynchronous=False)
+
+    def _advance(self, partition: int, offset: int) -> None:
+        if (progress := self._progress.get(partition)) is not None:
+            progress.next = max(progress.next, offset)
+
+    def _first_progress(self, number: int, fences: Mapping[str, Fence]) -> _Progress:
+        source = SourcePartition(self.generation, self._topic, number)
+        partition = TopicPartition(self._topic, number)
+        low, end = self._consumer.get_watermark_offsets(partition, _TIMEOUT)
+        if (fence := fences.get(source.fence)) is not None:
+            first = fence.next
+        else:
+            first = end if self._settings.start == "latest" else low
+        if first < low:
+            if not self._settings.allow_gaps:
+                raise LakeError(
+                    f"{source}: Kafka has deleted the messages from offset {first} to {low - 1} "
+                    "before they landed (retention?). Go on without them with table.gap=allow"
+                )
+            first = low
+        return _Progress(source, first, first, end)

@@ -1,0 +1,225 @@
+"""Delta's schemas as their JSON: from Arrow's, and whether files of one fit a table of another.
+
+deltalake's own conversion changes types in silence (unsigned integers become signed ones), so only
+types that every reader of Delta finds in a Parquet file as they were written are converted.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from columnar_kafka.errors import LakeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+__all__ = ["check_fits", "delta_schema", "refuse_features", "with_nullable_columns"]
+
+Json = dict[str, Any]
+
+_NAMES: Final = {
+    pa.bool_(): "boolean",
+    pa.int8(): "byte",
+    pa.int16(): "short",
+    pa.int32(): "integer",
+    pa.int64(): "long",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.large_string(): "string",
+    pa.binary(): "binary",
+    pa.large_binary(): "binary",
+    pa.date32(): "date",
+}
+_BAD_NAME: Final = re.compile(r"[ ,;{}()\n\t=]")  # Delta's own rule
+_UNITS: Final = ("ms", "us")
+
+_FEATURES: Final = frozenset(
+    {
+        "appendOnly",
+        "changeDataFeed",
+        "checkConstraints",
+        "columnMapping",
+        "deletionVectors",
+        "domainMetadata",
+        "generatedColumns",
+        "invariants",
+        "timestampNtz",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+        "variantType",
+    }
+)
+"""The features of a table under which an append is a plain append, unless its properties or columns
+use one; see `_USED`."""
+
+_USED: Final = re.compile(
+    r"delta\.(invariants|generationExpression|identity\..*|columnMapping\..*)|CURRENT_DEFAULT"
+)
+"""Metadata of columns that a writer must act on."""
+
+
+def delta_schema(schema: pa.Schema) -> Json:
+    """Return an Arrow schema as Delta has it.
+
+    Raises:
+        LakeError: a column has a type or name that Delta does not have; the message names it.
+    """
+    return _struct(schema, "")
+
+
+def _struct(fields: Iterable[pa.Field], path: str) -> Json:
+    found: list[Json] = []
+    names: set[str] = set()
+    for each in fields:
+        place = f"{path}.{each.name}" if path else each.name
+        if _BAD_NAME.search(each.name) or not each.name:
+            raise LakeError(
+                f"column {place!r}: a name in Delta has none of  ,;{{}}()=, tab, newline"
+            )
+        if each.name.lower() in names:
+            raise LakeError(f"column {place!r}: Delta's names differ in more than upper case")
+        names.add(each.name.lower())
+        found.append(
+            {
+                "name": each.name,
+                "type": _type(each.type, place),
+                "nullable": each.nullable,
+                "metadata": {},
+            }
+        )
+    return {"type": "struct", "fields": found}
+
+
+def _type(arrow: pa.DataType, path: str) -> str | Json:
+    if pa.types.is_struct(arrow):
+        return _struct(list(arrow), path)
+    if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
+        item = arrow.value_field
+        return {
+            "type": "array",
+            "elementType": _type(item.type, f"{path}[]"),
+            "containsNull": item.nullable,
+        }
+    if pa.types.is_map(arrow):
+        return {
+            "type": "map",
+            "keyType": _type(arrow.key_type, f"{path}.key"),
+            "valueType": _type(arrow.item_type, f"{path}.value"),
+            "valueContainsNull": arrow.item_field.nullable,
+        }
+    if (name := _primitive(arrow)) is None:
+        raise LakeError(f"column {path!r}: {arrow} has no equal in Delta")
+    return name
+
+
+def _primitive(arrow: pa.DataType) -> str | None:
+    if pa.types.is_timestamp(arrow):
+        if arrow.unit not in _UNITS:
+            return None
+        return "timestamp_ntz" if arrow.tz is None else "timestamp"
+    if pa.types.is_decimal128(arrow):
+        return f"decimal({arrow.precision},{arrow.scale})" if arrow.scale >= 0 else None
+    return _NAMES.get(arrow)
+
+
+def with_nullable_columns(schema: Json) -> Json:
+    """Return a schema in which everything may be null, so that later schemas may relax theirs."""
+    changed = {"nullable": True, "containsNull": True, "valueContainsNull": True}
+    return {
+        key: changed[key] if key in changed else _each_nullable(value)
+        for key, value in schema.items()
+    }
+
+
+def _each_nullable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return with_nullable_columns(value)
+    return [with_nullable_columns(each) for each in value] if isinstance(value, list) else value
+
+
+def check_fits(file: Any, table: Any, path: str = "") -> None:
+    """Check that files of one schema can be read as a table of another.
+
+    Raises:
+        LakeError: they cannot, or would put null where the table has none; it names the column.
+    """
+    if isinstance(file, str) or isinstance(table, str) or file["type"] != table["type"]:
+        if file != table:
+            raise LakeError(f"column {path!r}: {_name(file)} in Kafka, {_name(table)} in the table")
+        return
+    if file["type"] == "struct":
+        _check_struct(file, table, f"{path}." if path else "")
+    elif file["type"] == "array":
+        _check_null(file["containsNull"], table["containsNull"], f"{path}[]")
+        check_fits(file["elementType"], table["elementType"], f"{path}[]")
+    else:
+        _check_null(file["valueContainsNull"], table["valueContainsNull"], f"{path}.value")
+        check_fits(file["keyType"], table["keyType"], f"{path}.key")
+        check_fits(file["valueType"], table["valueType"], f"{path}.value")
+
+
+def _check_struct(file: Json, table: Json, prefix: str) -> None:
+    columns = {each["name"]: each for each in table["fields"]}
+    for each in file["fields"]:
+        path = f"{prefix}{each['name']}"
+        if (column := columns.pop(each["name"], None)) is None:
+            raise LakeError(
+                f"column {path!r} is not in the table. Add it as {_name(each['type'])}, or land "
+                "under another path"
+            )
+        _check_null(each["nullable"], column["nullable"], path)
+        check_fits(each["type"], column["type"], path)
+    for name, column in columns.items():
+        _check_null(missing := True, column["nullable"], f"{prefix}{name}", missing=missing)
+
+
+def _check_null(file: bool, table: bool, path: str, *, missing: bool = False) -> None:
+    if file and not table:
+        what = "is missing in Kafka" if missing else "may be null in Kafka"
+        raise LakeError(f"column {path!r} {what}, and is NOT NULL in the table")
+
+
+def _name(delta: Any) -> str:
+    return delta if isinstance(delta, str) else str(delta["type"])
+
+
+def refuse_features(
+    features: Iterable[str], configuration: Mapping[str, str], schema: Json, partition: list[str]
+) -> None:
+    """Refuse a table of which a plain append of files would be written wrong, or is not allowed.
+
+    Raises:
+        LakeError: naming what the table has.
+    """
+    refused = sorted(set(features) - _FEATURES)
+    if configuration.get("delta.columnMapping.mode", "none") != "none":
+        refused.append("columnMapping")
+    refused += [key for key in configuration if key.startswith("delta.constraints.")]
+    refused += [
+        key
+        for key in ("delta.enableRowTracking", "delta.enableInCommitTimestamps")
+        if configuration.get(key, "").lower() == "true"
+    ]
+    refused += [f"{key} of column {name!r}" for name, key in _used(schema, "")]
+    refused += [f"partition column {name!r}" for name in partition]
+    if refused:
+        raise LakeError(
+            f"files cannot be added to a Delta table with {', '.join(refused)}: land in a table "
+            "without, and copy from there"
+        )
+
+
+def _used(delta: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Yield each column's metadata that a writer must act on."""
+    if isinstance(delta, str):
+        return
+    for each in delta.get("fields", ()):
+        name = f"{path}{each['name']}"
+        yield from ((name, key) for key in each["metadata"] if _USED.fullmatch(key))
+        yield from _used(each["type"], f"{name}.")
+    for key in ("elementType", "keyType", "valueType"):
+        yield from _used(delta.get(key, ""), path)

@@ -1,0 +1,317 @@
+"""An Iceberg table in any catalog of pyiceberg's as a `LakeTable`; needs the extra ``iceberg``.
+
+    <table's location>/data/<topic>/p<partition>-<first>-<unique>.parquet
+
+A file is written in its final place, and becomes visible by the commit that adds it. That commit
+holds the fences in its snapshot's summary (see `fences`), so a table that is rolled back brings its
+fences back. They are found among the ancestors of the current snapshot, over others' commits.
+A table property repeats them: it is the second witness of a rollback, and the only one where the
+snapshots were expired.
+
+Stitched files have the table's own field ids. A verbatim file has none, and is read by names.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import pyarrow.parquet as pq
+from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+
+from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.commit import Head, commit
+from columnar_kafka.lake.fences import ATTEMPT, CommitRecord, check_witness
+from columnar_kafka.lake.iceberg_schema import (
+    check_fits,
+    field_ids,
+    new_columns,
+    refuse_features,
+    were_renamed,
+)
+from columnar_kafka.lake.local_files import LocalFiles, LocalFileWriter, uri_path
+from columnar_kafka.lake.model import NotLandedError, visible_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+    from pathlib import Path
+
+    import pyarrow as pa
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
+
+    from columnar_kafka.lake.model import (
+        CommitResult,
+        Fence,
+        FileWriter,
+        SourcePartition,
+        StagedFile,
+        StageResult,
+    )
+    from columnar_kafka.lake.plan import Admission
+
+__all__ = ["IcebergTable"]
+
+# It says for every row group which columns have no statistics, and some of `_kafka` have none.
+logging.getLogger("pyiceberg.io.pyarrow").addFilter(
+    lambda record: not str(record.msg).startswith("PyArrow statistics missing")
+)
+
+_NO_SNAPSHOT: Final = -1
+
+State = tuple["Table | None", CommitRecord]
+
+
+class IcebergTable:
+    """A `LakeTable` of Iceberg's format; see the text of this module."""
+
+    late_requests = True  # a catalog answers over a network
+
+    def __init__(
+        self,
+        identifier: str,
+        *,
+        catalog: Mapping[str, str],
+        allow_gaps: bool = False,
+        reland: bool = False,
+        files: LocalFiles | None = None,
+    ) -> None:
+        """Name the table. The first file that is staged creates it, if it does not exist.
+
+        Args:
+            identifier: the table's name with its namespace, as ``lake.flights``.
+            catalog: pyiceberg's properties of the catalog (``type``, ``uri``, ``warehouse``, …).
+                With ``name`` alone they come from pyiceberg's own configuration.
+            allow_gaps: land a range that starts past the fence (``table.gap=allow``).
+            reland: go on after a rollback from the fences that it brought back
+                (``table.after.restore=reland``).
+            files: the file system of the data files.
+
+        Raises:
+            LakeError: `identifier` has no namespace.
+        """
+        if "." not in identifier:
+            raise LakeError(f"table {identifier!r}: name it with its namespace, as 'lake.flights'")
+        self._identifier = identifier
+        self._catalog_properties = dict(catalog)
+        self._allow_gaps = allow_gaps
+        self._reland = reland
+        self._files = files or LocalFiles()
+        # The last schema that fitted, with the table's root and ids, since `fences` was called.
+        self._fitting: tuple[pa.Schema, Path, dict[tuple[str, ...], int]] | None = None
+
+    def __repr__(self) -> str:
+        return f"IcebergTable({self._identifier!r})"
+
+    def fences(self) -> Mapping[str, Fence]:
+        """See `LakeTable.fences`.
+
+        Raises:
+            LakeError: the table cannot be read, files cannot be added to it, or it was rolled back.
+        """
+        self._fitting = None
+        return self.head().fences
+
+    def create(self, source: SourcePartition, first: int, schema: pa.Schema) -> FileWriter:
+        """See `LakeTable.create`. Creates the table for files of this schema, if there is none."""
+        columns = new_columns(schema)
+        table = self._load() or self._create_table(columns)
+        struct = table.schema().as_struct()
+        check_fits(schema, struct)
+        name = f"p{source.partition}-{first:020}-{uuid.uuid4().hex}.parquet"
+        path = f"data/{visible_folder(source.topic)}/{name}"
+        return LocalFileWriter(path, _root(table) / path, self._files, field_ids=field_ids(struct))
+
+    def commit(self, staged: Iterable[StageResult]) -> CommitResult:
+        """See `LakeTable.commit`. Blocks for the catalog and the file system."""
+        return commit(self, staged, allow_gaps=self._allow_gaps)
+
+    def discard(self, staged: Iterable[StageResult]) -> None:
+        """See `LakeTable.discard`."""
+        self.remove(file for each in staged for file in each.files)
+
+    # What `commit` needs.
+
+    def head(self) -> Head[State]:
+        """See `CommitTarget.head`."""
+        table = self._load()
+        if table is None:
+            return Head(version=_NO_SNAPSHOT, fences={}, state=(None, CommitRecord()))
+        metadata = table.metadata
+        try:
+            refuse_features(metadata)
+            witness = CommitRecord.from_properties(metadata.properties)
+            found, is_whole = _newest_record(metadata)
+            if found is None and not is_whole:
+                found = witness
+            record = check_witness(
+                found,
+                witness.sequence if witness else None,
+                is_whole=is_whole,
+                reland=self._reland,
+            )
+        except LakeError as error:
+            raise LakeError(f"{self._identifier}: {error}") from error
+        version = metadata.current_snapshot_id
+        return Head(
+            version=_NO_SNAPSHOT if version is None else version,
+            fences=record.fences,
+            state=(table, record),
+        )
+
+    def check(
+        self, head: Head[State], admission: Admission, landed_before: Collection[str]
+    ) -> None:
+        """See `CommitTarget.check`."""
+        table, _ = head.state
+        if table is None:
+            if admission.lands:
+                raise LakeError("the table is gone: stage the input again")
+            return
+        for file in admission.lands:
+            if self._files.size(_root(table) / file.path) != file.nbytes:
+                raise LakeError(f"{file.path} ({file}) is gone or cut short: stage the input again")
+
+    def swap(self, head: Head[State], admission: Admission, attempt: str) -> str:
+        """See `CommitTarget.swap`."""
+        table, before = head.state
+        assert table is not None  # it was checked
+        paths = [_root(table) / file.path for file in admission.lands]
+        try:
+            for path in paths:
+                _check_file(path, table.metadata)
+        except LakeError as error:
+            raise NotLandedError(f"{self._identifier}: nothing has landed: {error}") from error
+        record = CommitRecord(
+            sequence=before.sequence + 1, attempt=attempt, fences=admission.fences
+        )
+        properties = record.to_properties()
+        with closing(self._catalog()) as catalog:
+            # The handle is as old as the head: the catalog compares it with the table.
+            table.catalog = cast("Catalog", _OneTry(catalog))
+            transaction = table.transaction()
+            transaction.set_properties(properties)
+            transaction.add_files(
+                [f"file://{path}" for path in paths],
+                snapshot_properties=properties,
+                check_duplicate_files=False,  # the fences do that
+            )
+            try:
+                transaction.commit_transaction()
+            except _ConflictError as error:
+                return f"the catalog says: {error}"
+        return ""
+
+    def has_landed(self, head: Head[State], attempt: str) -> bool:
+        """See `CommitTarget.has_landed`."""
+        table = self._load()
+        snapshots = table.metadata.snapshots if table else ()
+        return any(_summary(each).get(ATTEMPT) == attempt for each in snapshots)
+
+    def visible_path(self, file: StagedFile) -> str:
+        """See `CommitTarget.visible_path`."""
+        return file.path
+
+    def remove(self, files: Iterable[StagedFile]) -> None:
+        """See `CommitTarget.remove`."""
+        files = list(files)
+        with suppress(LakeError, OSError):
+            if not files or (table := self._load()) is None:
+                return
+            found = table.inspect.all_data_files()["file_path"].to_pylist()
+            # Paths are encoded in one way or another; the names are unique, and plain.
+            referenced = {each.rpartition("/")[2] for each in found}
+            for file in files:
+                if file.path.rpartition("/")[2] not in referenced:
+                    self._files.remove(_root(table) / file.path)
+
+    def _catalog(self) -> Catalog:
+        return load_catalog(**self._catalog_properties)
+
+    def _load(self) -> Table | None:
+        """Load the table as it is now; None if there is none."""
+        try:
+            with closing(self._catalog()) as catalog:
+                return catalog.load_table(self._identifier)
+        except NoSuchTableError:
+            return None
+        except Exception as error:
+            raise LakeError(f"{self._identifier} cannot be loaded: {error!r}") from error
+
+    def _create_table(self, columns: pa.Schema) -> Table:
+        try:
+            with closing(self._catalog()) as catalog:
+                catalog.create_namespace_if_not_exists(self._identifier.rpartition(".")[0])
+                with suppress(TableAlreadyExistsError):  # another process has just created it
+                    catalog.create_table(self._identifier, columns)
+                return catalog.load_table(self._identifier)
+        except Exception as error:
+            raise LakeError(f"{self._identifier} cannot be created: {error!r}") from error
+
+
+class _ConflictError(Exception):
+    """Another commit came first, or so the catalog says."""
+
+
+class _OneTry:
+    """A catalog whose conflicts are of a class that pyiceberg does not know.
+
+    On its own one pyiceberg would commit again, on top of a head that nobody has looked at. Or it
+    would delete the manifests of the commit, which may have landed: the answer may have been lost.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._catalog, name)
+
+    def commit_table(self, *arguments: Any) -> Any:
+        try:
+            return self._catalog.commit_table(*arguments)
+        except CommitFailedException as error:
+            raise _ConflictError(str(error)) from error
+
+
+def _root(table: Table) -> Path:
+    return uri_path(table.location())
+
+
+def _check_file(path: Path, metadata: TableMetadata) -> None:
+    """Check a staged file against the table as it is now."""
+    schema = pq.read_schema(path)
+    check_fits(schema, metadata.schema().as_struct())
+    has_ids = b"PARQUET:field_id" in (schema.field(0).metadata or {})
+    if not has_ids and were_renamed(metadata):
+        raise LakeError(
+            f"{path} has no field ids, and would be read by its columns' names, which have changed "
+            "in this table: land with table.layout=stitched"
+        )
+
+
+def _summary(snapshot: Any) -> Mapping[str, str]:
+    summary = snapshot.summary
+    return summary.additional_properties if summary else {}
+
+
+def _newest_record(metadata: TableMetadata) -> tuple[CommitRecord | None, bool]:
+    """Return the newest record of the current snapshot, and whether the history is whole.
+
+    Without a record it is whole if no snapshot that may have had one was expired.
+    """
+    oldest = snapshot = metadata.current_snapshot()
+    while snapshot is not None:
+        if (record := CommitRecord.from_properties(_summary(snapshot))) is not None:
+            return record, True
+        oldest, parent = snapshot, snapshot.parent_snapshot_id
+        snapshot = None if parent is None else metadata.snapshot_by_id(parent)
+    was_undone = any(ATTEMPT in _summary(each) for each in metadata.snapshots)
+    return None, was_undone or oldest is None or oldest.sequence_number == 1

@@ -1,0 +1,92 @@
+"""Messages that a stream has left out: asked from Kafka, since rows say nothing about others.
+
+Transaction markers, aborted messages and compaction leave offsets without a committed message.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from columnar_kafka.broker.client_classes import StockConsumer
+from columnar_kafka.lake.model import NotLandedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from columnar_kafka.lake.model import Fence, StagedFile, StageResult
+
+__all__ = ["refuse_gaps"]
+
+_TIMEOUT: Final = 30.0
+
+
+def refuse_gaps(
+    config: Mapping[str, Any], fences: Mapping[str, Fence], staged: Iterable[StageResult]
+) -> None:
+    """Check that no committed message lies between a fence and the first file after it.
+
+    Asks Kafka, and blocks, only where offsets are missing there.
+
+    Raises:
+        NotLandedError: there is one, or there may have been, or Kafka cannot tell.
+    """
+    firsts: dict[str, StagedFile] = {}
+    for file in (file for each in staged for file in each.files):
+        if file.fence not in firsts or file.first < firsts[file.fence].first:
+            firsts[file.fence] = file
+    for name, file in firsts.items():
+        fence = fences.get(name)
+        if fence is not None and file.first > fence.next:
+            _refuse_messages(config, fence, file)
+
+
+def _refuse_messages(config: Mapping[str, Any], fence: Fence, file: StagedFile) -> None:
+    place = f"{file.topic}[{file.partition}]"
+    between = f"between the table's next offset {fence.next} and the stream's first {file.first}"
+    remedy = (
+        "Go on with the checkpoint that belongs to this table, or start a new one; or give them up "
+        'with option "table.gap" = "allow"'
+    )
+    consumer = StockConsumer(
+        {
+            "group.id": "columnar-kafka-spark",  # required, and never joined
+            "isolation.level": "read_committed",
+            **config,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+        }
+    )
+    try:
+        partition = TopicPartition(file.topic, file.partition, fence.next)
+        low, _ = consumer.get_watermark_offsets(partition, _TIMEOUT)
+        if low > fence.next:
+            raise NotLandedError(
+                f"{place}: Kafka has deleted the messages before offset {low}, and some may have "
+                f"been {between}. {remedy}"
+            )
+        consumer.assign([partition])
+        found = _next_offset(consumer)
+    except KafkaException as error:
+        raise NotLandedError(
+            f"{place}: whether messages lie {between} is not known: {error}"
+        ) from error
+    finally:
+        consumer.close()
+    if found < file.first:
+        raise NotLandedError(
+            f"{place}: there are messages from offset {found} on, {between}. {remedy}"
+        )
+
+
+def _next_offset(consumer: StockConsumer) -> int:
+    """Return the offset of the next committed message, or of the partition's end."""
+    message = consumer.poll(_TIMEOUT)
+    if message is None:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no message for 30 s"))
+    error = message.error()
+    if error is not None and error.code() != KafkaError._PARTITION_EOF:
+        raise KafkaException(error)
+    return int(message.offset() or 0)

@@ -1,0 +1,72 @@
+"""A process that ingests what is in a topic, and kills itself at a point of its work.
+
+    ingesting.py KIND ROOT SERVERS TOPIC POINT
+
+KIND and ROOT are a class of `lakes` and its folder.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import lakes
+
+from columnar_kafka.ingest import Ingestor, IngestSettings
+from columnar_kafka.ingest.reader import TopicReader
+from columnar_kafka.lake.local_files import LocalFiles
+
+POINTS = (
+    *("before a file", "in a file", "before the commit", "before the swap", "after the swap"),
+    *("before Kafka's commit", "between batches"),
+)
+
+
+def kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def arm(point: str, table: Any) -> None:
+    """Have the process killed when it comes to a point for the second time."""
+    owner, name = {
+        "before a file": (table, "create"),
+        "in a file": (LocalFiles, "write"),
+        "before the commit": (table, "commit"),
+        "before the swap": (table, "swap"),
+        "after the swap": (table, "swap"),
+        "before Kafka's commit": (TopicReader, "commit"),
+        "between batches": (TopicReader, "commit"),
+    }[point]
+    method, calls = getattr(owner, name), 0
+
+    def armed(*arguments: Any, **keywords: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        is_after = point in {"after the swap", "between batches"}
+        if calls == 2 and not is_after:
+            if name == "write":
+                *rest, data = arguments
+                method(*rest, memoryview(data)[: len(data) // 2])
+                rest[1].flush()
+            kill()
+        result = method(*arguments, **keywords)
+        if calls == 2 and is_after:
+            kill()
+        return result
+
+    setattr(owner, name, armed)
+
+
+def main(kind: str, root: str, servers: str, topic: str, point: str) -> None:
+    table = getattr(lakes, kind)(Path(root)).table(files=LocalFiles())
+    arm(point, table)
+    config = {"bootstrap.servers": servers, "group.id": topic}
+    settings = IngestSettings(partitions=(0,), stop_at_end=True, roll_bytes=4000)
+    Ingestor(config, topic, table, settings).run()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,119 @@
+"""`columnar-kafka ingest` as a process, from a real Kafka into tables of every kind."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from subprocess import PIPE, Popen
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.admin import AdminClient
+from lakes import DeltaLake, DirectoryLake, IcebergLake, rows
+from support import eventually
+
+from columnar_kafka import LakeError, Producer
+from columnar_kafka.ingest import Ingestor, IngestSettings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from columnar_kafka.local import LocalKafka
+
+pytestmark = pytest.mark.kafka
+
+SCHEMA = pa.schema([pa.field("n", pa.int64(), nullable=False)])
+
+
+@pytest.fixture(params=[DirectoryLake, DeltaLake, IcebergLake], ids=["parquet", "delta", "iceberg"])
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    return request.param(tmp_path / "lake")
+
+
+def send(kafka: LocalKafka, topic: str, numbers: range, **settings: Any) -> None:
+    """Send rows of {n}, four a segment, to all partitions of a topic."""
+    config = {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "columnar.encoding": "parquet",
+        "columnar.segment.rows": 4,
+    }
+    with Producer(config | settings) as producer:
+        producer.set_schema(topic, SCHEMA)
+        for n in numbers:
+            producer.produce(topic, {"n": n}, key=f"{n}")
+
+
+def ingest(kafka: LocalKafka, topic: str, lake: Any, **settings: Any) -> int:
+    """Land what is in the topic now; return the number of rows."""
+    config = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": topic}
+    chosen = IngestSettings(stop_at_end=True, **settings)
+    return Ingestor(config, topic, lake.table(), chosen).run().rows
+
+
+def test_every_row_lands_once_and_the_next_run_goes_on(kafka, topic, lake) -> None:
+    name = topic(2)
+    send(kafka, name, range(50))
+    assert ingest(kafka, name, lake) == 50
+    send(kafka, name, range(50, 60))
+    assert ingest(kafka, name, lake) == 10
+    assert rows(lake) == list(range(60))
+
+
+def test_a_process_that_is_terminated_lands_what_it_has_read(kafka, topic, tmp_path) -> None:
+    name, lake = topic(), DirectoryLake(tmp_path / "lake")
+    send(kafka, name, range(8))
+    line = [
+        *(sys.executable, "-m", "columnar_kafka.cli", "ingest"),
+        *("--bootstrap-servers", kafka.bootstrap_servers, "--topic", name),
+        *("--to", str(lake.root), "--partition", "0", "--json"),
+    ]
+    with Popen(line, stdout=PIPE) as process:
+        eventually(lambda: list(lake.root.glob("_columnar/staged/*")))
+        process.send_signal(signal.SIGTERM)
+        counts = json.loads(process.communicate()[0])
+    assert process.returncode == 0
+    assert rows(lake) == list(range(counts["rows"]))
+    assert counts["rows"] in (4, 8)
+
+
+def test_aborted_records_do_not_land_and_the_fence_passes_them(kafka, topic, tmp_path) -> None:
+    name, lake = topic(), DirectoryLake(tmp_path / "lake")
+    config = {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "columnar.encoding": "parquet",
+        "transactional.id": name,
+    }
+    with Producer(config) as producer:
+        producer.set_schema(name, SCHEMA)
+        producer.init_transactions()
+        for n in range(4):
+            producer.begin_transaction()
+            producer.produce(name, {"n": n})
+            producer.flush()
+            if n % 2:
+                producer.abort_transaction()
+            else:
+                producer.commit_transaction()
+            ingest(kafka, name, lake, partitions=(0,))
+    assert rows(lake) == [0, 2]
+    [fence] = lake.table().fences().values()
+    assert (fence.first, fence.next) == (
+        0,
+        6,
+    )  # of offsets 0 to 5, only 0 and 4 have committed records
+
+
+def test_a_topic_made_again_is_noticed(kafka, topic, tmp_path) -> None:
+    name, lake = topic(), DirectoryLake(tmp_path / "lake")
+    send(kafka, name, range(8))
+    ingest(kafka, name, lake)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.delete_topics([name])[name].result()
+    eventually(lambda: name not in admin.list_topics().topics)
+    kafka.create_topic(name, 1)
+    send(kafka, name, range(8, 20))
+    with pytest.raises(LakeError, match="deleted and created again"):
+        ingest(kafka, name, lake, partitions=(0,))
+    assert rows(lake) == list(range(8))

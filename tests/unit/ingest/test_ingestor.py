@@ -1,0 +1,408 @@
+"""Ingesting from a Kafka in memory: where reading starts, when it commits, what stops it."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from lakes import DeltaLake, DirectoryLake, IcebergLake, rows
+from support import eventually
+
+from columnar_kafka.errors import ConfigError, LakeError
+from columnar_kafka.ingest import Ingestor, IngestSettings, IngestStats, ingestor, open_table
+from columnar_kafka.lake.model import MayHaveLandedError, NotLandedError
+from columnar_kafka.testing import FakeKafka
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+SCHEMA = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}]}
+CONFIG = {"bootstrap.servers": "memory"}
+GROUP = {"group.id": "g"}
+FENCE = "kafka:named:g/t:0"
+
+
+@pytest.fixture
+def kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKafka]:
+    with FakeKafka() as kafka:
+        kafka.create_topic("t", 1)
+        monkeypatch.setattr(ingestor, "StockConsumer", kafka.Consumer)
+        yield kafka
+
+
+@pytest.fixture(params=[DirectoryLake, DeltaLake, IcebergLake], ids=["parquet", "delta", "iceberg"])
+def every_lake(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    return request.param(tmp_path / "lake")
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> DirectoryLake:
+    return DirectoryLake(tmp_path / "lake")
+
+
+def send(kafka: FakeKafka, numbers: Iterable[int], *, partition: int = 0, **config: Any) -> None:
+    """Send rows of {n}, two a segment."""
+    settings = {"columnar.encoding": "parquet", "columnar.segment.rows": 2}
+    with kafka.Producer(CONFIG | settings | config) as producer:
+        producer.set_schema("t", SCHEMA)
+        for n in numbers:
+            producer.produce("t", {"n": n}, partition=partition)
+
+
+def ingest(table: Any, config: dict[str, Any] | None = None, **settings: Any) -> IngestStats:
+    """Land what is in the topic now."""
+    return to_the_end(table, config, **settings).run()
+
+
+def to_the_end(table: Any, config: dict[str, Any] | None = None, **settings: Any) -> Ingestor:
+    chosen = {"partitions": (0,), "stop_at_end": True, "topic_generation": "g", **settings}
+    return Ingestor(CONFIG | GROUP | (config or {}), "t", table, IngestSettings(**chosen))
+
+
+def committed(kafka: FakeKafka, partition: int = 0) -> int:
+    return kafka.committed("g", "t", partition).offset
+
+
+def test_every_row_lands_once_and_the_next_run_goes_on(kafka: FakeKafka, every_lake: Any) -> None:
+    send(kafka, range(5))
+    first = ingest(every_lake.table())
+    assert (first.rows, first.segments, first.files, first.commits) == (5, 3, 1, 1)
+    assert rows(every_lake) == list(range(5))
+    assert every_lake.table().fences()[FENCE].next == committed(kafka) == 3
+    send(kafka, range(5, 8))
+    second = ingest(every_lake.table())
+    assert (second.rows, second.rows_before) == (3, 0)
+    assert rows(every_lake) == list(range(8))
+
+
+def test_the_tables_fence_decides_and_not_kafkas_committed_offset(
+    kafka: FakeKafka, lake: DirectoryLake
+) -> None:
+    send(kafka, range(4))
+    ingest(lake.table())
+    for wrong in 0, 1:
+        kafka.commit("g", [TopicPartition("t", 0, wrong)])
+        assert ingest(lake.table()) == IngestStats()
+    kafka.commit("g", [TopicPartition("t", 0, 2)])
+    other = DirectoryLake(lake.root.parent / "other")
+    assert ingest(other.table()).rows == 4
+    assert rows(other) == list(range(4))
+
+
+def test_without_a_fence_it_may_start_at_the_end(kafka: FakeKafka, lake: DirectoryLake) -> None:
+    send(kafka, range(4))
+    assert ingest(lake.table(), start="latest") == IngestStats()
+
+
+def test_it_commits_when_enough_bytes_are_staged(kafka: FakeKafka, lake: DirectoryLake) -> None:
+    send(kafka, range(6))
+    assert ingest(lake.table(), roll_bytes=1).commits == 3
+    size = len(kafka.messages("t")[0].value())
+    other = DirectoryLake(lake.root.parent / "other")
+    assert ingest(other.table(), roll_bytes=size + 1).commits == 2
+
+
+def test_it_commits_when_the_first_segment_is_old_enough(
+    kafka: FakeKafka, lake: DirectoryLake
+) -> None:
+    send(kafka, range(6))
+    assert ingest(lake.table(), roll_seconds=1e-9).commits == 3
+
+
+def test_what_is_staged_lands_though_nothing_more_comes(
+    kafka: FakeKafka, lake: DirectoryLake
+) -> None:
+    """And a stop ends the wait for more."""
+    send(kafka, range(2))
+    service = to_the_end(lake.table(), stop_at_end=False, roll_seconds=0.01)
+    thread = threading.Thread(target=service.run)
+    thread.start()
+    eventually(lambda: service.stats.rows == 2)
+    service.stop()
+    thread.join()
+    assert rows(lake) == [0, 1]
+
+
+def test_a_stop_lands_what_was_read(kafka: FakeKafka, lake: DirectoryLake) -> None:
+    send(kafka, range(6))
+    table = lake.table()
+    service = to_the_end(table, stop_at_end=False)
+    create = table.create
+
+    def stopping(*arguments: Any) -> Any:
+        service.stop()
+        return create(*arguments)
+
+    table.create = stopping
+    assert service.run().rows == 2
+    assert rows(lake) == [0, 1]
+
+
+def test_the_fence_passes_aborted_segments(kafka: FakeKafka, lake: DirectoryLake) -> None:
+    send(kafka, range(2))
+    config = {"columnar.encoding": "parquet", "transactional.id": "x", **CONFIG}
+    with kafka.Producer(config) as producer:
+        producer.set_schema("t", SCHEMA)
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.produce("t", {"n": 99})
+        producer.flush()
+        producer.abort_transaction()
+    end = kafka.end("t", 0, committed=True)
+    assert ingest(lake.table()).rows == 2
+    assert rows(lake) == [0, 1]
+    assert lake.table().fences()["kafka:named:g/t:0"].next == end > 1
+    send(kafka, range(2, 4))
+    ingest(lake.table())
+    assert rows(lake) == list(range(4))
+
+
+def test_messages_deleted_before_they_landed_stop_it(
+    kafka: FakeKafka, lake: DirectoryLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(kafka, range(2))
+    ingest(lake.table())
+    send(kafka, range(2, 8))
+    monkeypatch.setattr(kafka.Consumer, "get_watermark_offsets", lambda *_: (3, 4))
+    with pytest.raises(LakeError, match=r"deleted the messages from offset 1 to 2 .*table\.gap"):
+        ingest(lake.table())
+    with pytest.raises(NotLandedError, match="from offset 3, but the table's next offset is 1"):
+        ingest(lake.table(), allow_gaps=True)
+    ingest(lake.table(allow_gaps=True), allow_gaps=True)
+    assert rows(lake) == [0, 1, 6, 7]
+
+
+def test_a_plain_message_stops_it_and_is_named(kafka: FakeKafka, lake: DirectoryLake) -> None:
+    send(kafka, range(2))
+    with kafka.Producer(CONFIG) as producer:
+        producer.produce("t", b"plain")
+    with pytest.raises(LakeError, match=r"t\[0\]@1: is a plain message"):
+        ingest(lake.table())
+    assert [path for path in lake.root.rglob("*") if path.is_file()] == []
+
+
+def test_a_topic_made_again_while_it_runs_stops_it(
+    kafka: FakeKafka, lake: DirectoryLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(kafka, range(2))
+    ids = iter(["one", "two"])
+    monkeypatch.setattr(ingestor, "generation", lambda *_: ("cluster", next(ids)))
+    with pytest.raises(LakeError, match="topic 't' was deleted and created again"):
+        ingest(lake.table(), topic_generation=None)
+    assert lake.table().fences() == {}
+
+
+@pytest.mark.usefixtures("kafka")
+def test_a_topic_without_an_id_needs_a_name(
+    lake: DirectoryLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ingestor, "generation", lambda *_: ("cluster", None))
+    with pytest.raises(ConfigError, match=r"Kafka does not tell its id\. Set topic_generation"):
+        ingest(lake.table(), topic_generation=None)
+
+
+def test_kafkas_ids_name_the_fence(
+    kafka: FakeKafka, lake: DirectoryLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(kafka, range(2))
+    monkeypatch.setattr(ingestor, "generation", lambda *_: ("cluster", "id"))
+    ingest(lake.table(), topic_generation=None)
+    assert list(lake.table().fences()) == ["kafka:cluster:id:0"]
+
+
+@pytest.mark.usefixtures("kafka")
+def test_an_error_of_the_consumers_stops_it(lake: DirectoryLake) -> None:
+    with pytest.raises(KafkaException, match="Unknown partition"):
+        ingest(lake.table(), partitions=(7,))
+
+
+def test_a_failed_commit_to_kafka_is_only_logged(
+    kafka: FakeKafka, lake: DirectoryLake, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    send(kafka, range(2))
+
+    def fails(*_: object, **__: object) -> None:
+        raise KafkaException(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED, "not allowed"))
+
+    monkeypatch.setattr(kafka.Consumer, "commit", fails)
+    assert ingest(lake.table()).rows == 2
+    assert "landed, but not committed to Kafka" in caplog.text
+
+
+# --- commits that fail ----------------------------------------------------------------------------
+
+
+class FailingTable:
+    """A table whose next commits fail, after they landed or before."""
+
+    def __init__(self, table: Any, error: Exception, *, count: int, landed: bool = False) -> None:
+        self._table = table
+        self._error = error
+        self._count = count
+        self._landed = landed
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._table, name)
+
+    def commit(self, staged: Any) -> Any:
+        if self._count:
+            self._count -= 1
+            if self._landed:
+                self._table.commit(staged)
+            raise self._error
+        return self._table.commit(staged)
+
+
+@pytest.mark.parametrize("landed", [False, True])
+def test_an_unknown_outcome_is_read_again_from_where_the_table_ends(
+    kafka: FakeKafka, every_lake: Any, *, landed: bool
+) -> None:
+    send(kafka, range(8))
+    error = MayHaveLandedError("no answer")
+    table = FailingTable(every_lake.table(), error, count=1, landed=landed)
+    ingest(table, roll_bytes=1)
+    assert rows(every_lake) == list(range(8))
+
+
+def test_two_unknown_outcomes_in_a_row_stop_it(kafka: FakeKafka, lake: DirectoryLake) -> None:
+    send(kafka, range(2))
+    table = FailingTable(lake.table(), MayHaveLandedError("no answer"), count=2)
+    with pytest.raises(MayHaveLandedError, match="no answer"):
+        ingest(table)
+    assert ingest(lake.table()).rows == 2
+
+
+def test_the_loser_of_two_on_one_partition_says_so(kafka: FakeKafka, lake: DirectoryLake) -> None:
+    send(kafka, range(4))
+    table = lake.table()
+    create = table.create
+
+    def overtaken(*arguments: Any) -> Any:
+        table.create = create
+        ingest(lake.table(), roll_bytes=1, partitions=(0,))
+        send(kafka, range(4, 6))
+        return create(*arguments)
+
+    table.create = overtaken
+    size = sum(len(each.value()) for each in kafka.messages("t"))
+    service = to_the_end(table, stop_at_end=False, roll_bytes=size + 1)
+    with pytest.raises(NotLandedError, match="has landed meanwhile: stage the input again"):
+        service.run()
+    assert rows(lake) == list(range(4))
+    assert list(lake.root.glob("_columnar/staged/*")) == []
+
+
+def test_in_a_group_it_is_read_again(kafka: FakeKafka, lake: DirectoryLake) -> None:
+    send(kafka, range(4))
+    table = FailingTable(lake.table(), NotLandedError("another was faster"), count=1)
+    assert ingest(table, partitions=None).rows == 4
+    table = FailingTable(lake.table(), NotLandedError("another was faster"), count=2)
+    send(kafka, range(4, 6))
+    with pytest.raises(NotLandedError, match="another was faster"):
+        ingest(table, partitions=None)
+
+
+# --- a consumer group -----------------------------------------------------------------------------
+
+
+def test_ingestors_of_a_group_share_the_partitions(lake: DirectoryLake, kafka: FakeKafka) -> None:
+    kafka.create_topic("u", 4)
+    settings = {"columnar.encoding": "parquet", "columnar.segment.rows": 2}
+    group = IngestSettings(topic_generation="g", roll_seconds=0.01)
+    services = [Ingestor(CONFIG, "u", lake.table(), group) for _ in range(2)]
+    threads = [threading.Thread(target=each.run) for each in services]
+    with kafka.Producer(CONFIG | settings) as producer:
+        producer.set_schema("u", SCHEMA)
+        for n in range(200):
+            producer.produce("u", {"n": n}, partition=n % 4)
+            if n in (50, 100):  # the second joins while the first is at work
+                producer.flush()
+                threads[n // 100].start()
+    eventually(lambda: sum(each.stats.rows for each in services) == 200)
+    for service, thread in zip(services, threads, strict=True):
+        service.stop()
+        thread.join()
+    assert rows(lake) == list(range(200))
+
+
+def test_tables_that_name_no_group_each_get_the_whole_topic(
+    kafka: FakeKafka, lake: DirectoryLake
+) -> None:
+    send(kafka, range(4))
+    other = DirectoryLake(lake.root.parent / "other")
+    settings = IngestSettings(topic_generation="g", roll_seconds=0.01)
+    services = [Ingestor(CONFIG, "t", each.table(), settings) for each in (lake, other)]
+    threads = [threading.Thread(target=each.run) for each in services]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: [each.stats.rows for each in services] == [4, 4])
+    for service, thread in zip(services, threads, strict=True):
+        service.stop()
+        thread.join()
+
+
+def test_what_is_staged_lands_before_a_partition_is_given_up(
+    kafka: FakeKafka, lake: DirectoryLake
+) -> None:
+    send(kafka, range(4))
+    table = lake.table()
+    service = to_the_end(table, partitions=None, stop_at_end=False)
+    thread = threading.Thread(target=service.run)
+    thread.start()
+    eventually(lambda: list(lake.root.glob("_columnar/staged/*")))
+    other = kafka.Consumer(CONFIG | GROUP)
+    other.subscribe(["t"])
+    eventually(lambda: other.poll(0.01) or rows_or_none(lake) == list(range(4)))
+    other.close()
+    service.stop()
+    thread.join()
+    assert rows(lake) == list(range(4))
+
+
+def rows_or_none(lake: DirectoryLake) -> list[int]:
+    return rows(lake) if list(lake.root.glob("t/*")) else []
+
+
+# --- settings -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changed", "match"),
+    [
+        ({"start": "now"}, "start is 'now': it must be earliest or latest"),
+        ({"roll_bytes": 0}, "must be positive"),
+        ({"roll_seconds": 0}, "must be positive"),
+        ({"partitions": ()}, "partitions is empty"),
+    ],
+)
+def test_a_bad_setting_is_named(changed: dict[str, Any], match: str) -> None:
+    with pytest.raises(ConfigError, match=match):
+        IngestSettings(**changed)
+
+
+@pytest.mark.parametrize(
+    ("config", "match"),
+    [
+        ({"enable.auto.commit": True}, "enable.auto.commit=True: an ingestor needs false"),
+        ({"auto.offset.reset": "earliest"}, "auto.offset.reset=earliest: an ingestor needs error"),
+        ({"group.protocol": "consumer"}, "group.protocol=consumer: an ingestor needs partitions"),
+    ],
+)
+def test_a_key_that_contradicts_it_is_named(
+    lake: DirectoryLake, config: dict[str, Any], match: str
+) -> None:
+    with pytest.raises(ConfigError, match=match):
+        to_the_end(lake.table(), config)
+
+
+def test_the_keys_it_sets_itself_may_be_given(kafka: FakeKafka, lake: DirectoryLake) -> None:
+    send(kafka, range(2))
+    config = {"enable.auto.commit": "false", "auto.offset.reset": "error"}
+    assert ingest(lake.table(), config).rows == 2
+
+
+def test_a_table_is_opened_by_its_format(tmp_path: Path) -> None:
+    assert open_table("parquet", str(tmp_path)).fences() == {}

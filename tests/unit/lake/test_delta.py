@@ -1,0 +1,394 @@
+"""Delta tables: restores, other writers, schemas, statistics; `test_every_table` has the rest."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, Field, Schema, write_deltalake
+from lakes import FENCE, GENERATIONS, DeltaLake, put, rows, staged
+from segments import numbers, segment, segments
+
+from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.delta import DeltaLakeTable
+from columnar_kafka.lake.delta_schema import delta_schema, refuse_features
+from columnar_kafka.lake.delta_statistics import file_statistics
+from columnar_kafka.lake.fences import CommitRecord, check_witness
+from columnar_kafka.lake.model import NotLandedError, TopicGeneration
+from columnar_kafka.lake.stage import land
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> DeltaLake:
+    return DeltaLake(tmp_path / "lake")
+
+
+def log(lake: DeltaLake) -> list[list[dict[str, Any]]]:
+    """Return the actions of each commit."""
+    paths = sorted((lake.root / "_delta_log").glob("*.json"))
+    return [[json.loads(line) for line in path.read_text().splitlines()] for path in paths]
+
+
+def replayed(lake: DeltaLake) -> list[str]:
+    """Return the files of the table by its log alone, as the protocol says."""
+    files: set[str] = set()
+    for action in (action for commit in log(lake) for action in commit):
+        files |= {action["add"]["path"]} if "add" in action else set()
+        files -= {action["remove"]["path"]} if "remove" in action else set()
+    return [str(lake.root / each) for each in sorted(files)]
+
+
+def test_readers_that_are_not_ours_agree(lake: DeltaLake) -> None:
+    put(lake.table(), range(4), file_segments=2)
+    put(lake.table(), range(7))
+    staged(lake.table(), [7, 8])  # not landed
+    assert rows(lake) == numbers(range(7))
+    assert sorted(pl.read_delta(str(lake.root))["n"]) == numbers(range(7))
+    found = duckdb.read_parquet(replayed(lake)).project("n, epoch_ms(_kafka.timestamp)").fetchall()
+    assert sorted(found) == [(n, n % 10) for n in numbers(range(7))]
+
+
+def test_the_commit_says_what_it_is(lake: DeltaLake) -> None:
+    put(lake.table(), [3, 4])
+    created, commit = log(lake)
+    assert [key for action in created for key in action][-1] == "metaData"
+    actions = {key: value for action in commit for key, value in action.items()}
+    assert actions["txn"] == {"appId": "columnar-kafka", "version": 1}
+    assert json.loads(actions["commitInfo"]["columnar.fences"]) == {
+        "version": 1,
+        "fences": {
+            FENCE: {"topic": "t", "partition": 0, "first": 3, "next": 5, "segment": "p-4"},
+        },
+    }
+    assert json.loads(actions["add"]["stats"])["minValues"]["n"] == 30
+
+
+def test_a_folder_that_readers_would_skip_is_escaped(lake: DeltaLake) -> None:
+    messages = [replace(each, topic="_schemas") for each in segments([0])]
+    ids = {"_schemas": TopicGeneration("c", "i")}
+    land(messages, table=lake.table(), generations=ids)
+    assert rows(lake) == numbers([0])
+    assert [path.startswith(f"{lake.root}/~_schemas/p0-") for path in replayed(lake)] == [True]
+
+
+# --- history --------------------------------------------------------------------------------------
+
+
+def restored(lake: DeltaLake) -> None:
+    """Land two commits, and restore the table to the first one."""
+    put(lake.table(), [0, 1])
+    put(lake.table(), [2, 3])
+    DeltaTable(str(lake.root)).restore(1)
+    assert rows(lake) == numbers([0, 1])
+
+
+def test_a_restored_table_stops_the_landing(lake: DeltaLake) -> None:
+    attempt = staged(lake.table(), [9], fences={})
+    restored(lake)
+    match = "the table was restored: 2 commits had landed, and 1 are left.*table.after.restore"
+    with pytest.raises(LakeError, match=match):
+        lake.table().fences()
+    with pytest.raises(NotLandedError, match=match):
+        lake.table().commit([attempt])
+
+
+def test_a_restored_table_brings_its_fence_back(lake: DeltaLake) -> None:
+    restored(lake)
+    table = lake.table(reland=True)
+    assert table.fences()[FENCE].next == 2
+    put(table, range(5))
+    assert rows(lake) == numbers(range(5))
+    assert lake.table().fences()[FENCE].next == 5  # both witnesses agree again
+
+
+def test_a_table_restored_to_before_the_first_commit_lands_all_again(lake: DeltaLake) -> None:
+    put(lake.table(), [0, 1])
+    DeltaTable(str(lake.root)).restore(0)
+    put(lake.table(reland=True), [0, 1, 2])
+    assert rows(lake) == numbers(range(3))
+
+
+def test_a_restore_of_a_restore_is_followed(lake: DeltaLake) -> None:
+    restored(lake)
+    DeltaTable(str(lake.root)).restore(2)
+    assert lake.table().fences()[FENCE].next == 4
+    put(lake.table(), range(5))
+    assert rows(lake) == numbers(range(5))
+
+
+def test_a_restore_to_a_time_cannot_be_followed(lake: DeltaLake) -> None:
+    put(lake.table(), [0, 1])
+    landed = DeltaTable(str(lake.root)).history(1)[0]["timestamp"]
+    put(lake.table(), [2])
+    at = datetime.datetime.fromtimestamp(landed / 1000, datetime.timezone.utc)
+    DeltaTable(str(lake.root)).restore(at)
+    with pytest.raises(LakeError, match=r"version 3 restores a time.*by number"):
+        lake.table(reland=True).fences()
+
+
+def test_the_commits_of_other_writers_are_passed_over(lake: DeltaLake) -> None:
+    put(lake.table(), [0, 1], file_segments=1)
+    DeltaTable(str(lake.root)).optimize.compact()
+    put(lake.table(), range(4))
+    assert rows(lake) == numbers(range(4))
+
+
+def test_an_expired_history_is_noticed(lake: DeltaLake) -> None:
+    put(lake.table(), [0, 1])
+    write_deltalake(str(lake.root), lake.read().slice(0, 0), mode="append")
+    DeltaTable(str(lake.root)).create_checkpoint()
+    for path in sorted((lake.root / "_delta_log").glob("*.json"))[:2]:
+        path.unlink()
+    with pytest.raises(LakeError, match=r"1 commits have landed, but the history .* was expired"):
+        lake.table().fences()
+
+
+def test_a_record_that_cannot_be_read_is_an_error() -> None:
+    with pytest.raises(LakeError, match=r"columnar\.fences of a commit cannot be read"):
+        CommitRecord.from_properties({"columnar.fences": "{"})
+    newer = CommitRecord(sequence=1).to_properties() | {"columnar.fences": '{"version": 2}'}
+    with pytest.raises(LakeError, match="have version 2; upgrade columnar-kafka"):
+        CommitRecord.from_properties(newer)
+
+
+def test_a_witness_behind_the_history_is_an_error() -> None:
+    with pytest.raises(LakeError, match="holds commit 3, but the newest one is said to be 2"):
+        check_witness(CommitRecord(sequence=3), 2, is_whole=True, reland=True)
+
+
+# --- schemas --------------------------------------------------------------------------------------
+
+
+def land_table(lake: DeltaLake, data: pa.Table, *, offset: int = 0) -> None:
+    message = segment(data, offset=offset, number=offset)
+    land([message], table=lake.table(), generations=GENERATIONS)
+
+
+def test_every_type_of_delta_lands_and_reads_equal(lake: DeltaLake) -> None:
+    when = datetime.datetime(2024, 1, 2, 3, 4, 5, 678901, tzinfo=datetime.timezone.utc)
+    data = pa.table(
+        {
+            "flag": pa.array([True, None]),
+            "small": pa.array([1, None], pa.int8()),
+            "short": pa.array([1, None], pa.int16()),
+            "int": pa.array([1, None], pa.int32()),
+            "float": pa.array([1.5, None], pa.float32()),
+            "double": pa.array([1.5, None]),
+            "text": pa.array(["a", None], pa.large_string()),
+            "bytes": pa.array([b"a", None]),
+            "day": pa.array([when.date(), None]),
+            "time": pa.array([when, None], pa.timestamp("us", "UTC")),
+            "local": pa.array([when, None], pa.timestamp("us")),
+            "money": pa.array([Decimal("1.25"), None], pa.decimal128(10, 2)),
+            "list": pa.array([[1], None], pa.list_(pa.int64())),
+            "map": pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int64())),
+            "nested": pa.array([{"a": {"b": [{"c": 1}]}}, None]),
+        }
+    )
+    land_table(lake, data)
+    found = lake.read().drop_columns("_kafka")
+    assert found.to_pylist() == data.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("column", "match"),
+    [
+        (pa.array([1], pa.uint32()), "column 'x': uint32 has no equal in Delta"),
+        (pa.array([1], pa.timestamp("ns")), r"column 'x': timestamp\[ns\] has no equal in Delta"),
+        (pa.array([{"y": [1]}], pa.struct([("y", pa.list_(pa.uint8()))])), r"column 'x\.y\[\]'"),
+    ],
+)
+def test_a_type_that_delta_lacks_is_refused_before_anything_is_written(
+    lake: DeltaLake, column: pa.Array, match: str
+) -> None:
+    with pytest.raises(LakeError, match=match):
+        land_table(lake, pa.table({"x": column}))
+    assert not lake.root.exists()
+
+
+@pytest.mark.parametrize(("first", "second"), [("a b", "c"), ("ab", "AB")])
+def test_a_name_that_delta_lacks_is_refused(first: str, second: str) -> None:
+    with pytest.raises(LakeError, match=r"name in Delta|upper case"):
+        delta_schema(pa.schema([(first, pa.int64()), (second, pa.int64())]))
+
+
+N: dict[str, Any] = {"name": "n", "type": "long", "nullable": True, "metadata": {}}
+
+
+def existing(lake: DeltaLake, **changed: Any) -> None:
+    """Make a table for `segments`, with column n changed; or with another one, if it has a name."""
+    put(lake.table(), [0])
+    schema = json.loads(DeltaTable(str(lake.root)).schema().to_json())
+    for path in sorted(lake.root.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    if "name" in changed:
+        schema["fields"].append(N | changed)
+    else:
+        schema["fields"][0] |= changed
+    DeltaTable.create(str(lake.root), Schema.from_json(json.dumps(schema)))
+
+
+def test_a_table_that_stood_before_takes_what_fits(lake: DeltaLake) -> None:
+    existing(lake, name="more")
+    put(lake.table(), [0, 1])
+    assert rows(lake) == numbers([0, 1])
+    assert lake.read()["more"].null_count == len(numbers([0, 1]))
+
+
+@pytest.mark.parametrize(
+    ("changed", "match"),
+    [
+        ({"type": "integer"}, "column 'n': long in Kafka, integer in the table"),
+        ({"name": "more", "nullable": False}, "column 'more' is missing in Kafka, and is NOT NULL"),
+        ({"nullable": False}, "column 'n' may be null in Kafka, and is NOT NULL"),
+        ({"metadata": {"delta.invariants": "{}"}}, r"delta\.invariants of column 'n'"),
+        (
+            {"metadata": {"delta.generationExpression": "1"}},
+            r"delta\.generationExpression of column 'n'",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_anything_is_written(
+    lake: DeltaLake, changed: dict[str, Any], match: str
+) -> None:
+    existing(lake, **changed)
+    with pytest.raises(LakeError, match=match):
+        put(lake.table(), [0])
+    assert not list(lake.root.glob("t/*"))
+
+
+def test_a_column_that_the_table_lacks_is_refused(lake: DeltaLake) -> None:
+    put(lake.table(), [0])
+    grown = pa.table({"n": [10], "more": pa.array([1], pa.int32())})
+    with pytest.raises(LakeError, match=r"column 'more' is not in the table\. Add it as integer"):
+        land_table(lake, grown, offset=1)
+    DeltaTable(str(lake.root)).alter.add_columns(
+        Field.from_json(json.dumps(N | {"name": "more", "type": "integer"}))
+    )
+    land_table(lake, grown, offset=1)
+    assert sorted(lake.read()["more"].to_pylist(), key=str) == [1, None, None, None]
+
+
+def test_a_table_that_changed_since_it_was_staged_is_refused(lake: DeltaLake) -> None:
+    attempt = staged(DeltaLakeTable(lake.root.parent / "other"), [0])
+    existing(lake, type="string")
+    (lake.root / "t").mkdir()
+    for file in attempt.files:
+        (lake.root.parent / "other" / file.path).rename(lake.root / file.path)
+    with pytest.raises(NotLandedError, match="column 'n': long in Kafka, string in the table"):
+        lake.table().commit([attempt])
+
+
+@pytest.mark.parametrize(
+    ("features", "configuration", "partition", "match"),
+    [
+        (["rowTracking"], {}, [], "with rowTracking"),
+        (["icebergCompatV2", "clustering"], {}, [], "with clustering, icebergCompatV2"),
+        ([], {"delta.columnMapping.mode": "name"}, [], "with columnMapping"),
+        ([], {"delta.constraints.c": "n > 0"}, [], r"with delta\.constraints\.c"),
+        ([], {"delta.enableInCommitTimestamps": "true"}, [], "enableInCommitTimestamps"),
+        ([], {}, ["day"], "with partition column 'day'"),
+    ],
+)
+def test_a_table_that_a_plain_append_would_spoil_is_refused(
+    features: list[str], configuration: dict[str, str], partition: list[str], match: str
+) -> None:
+    with pytest.raises(LakeError, match=match):
+        refuse_features(features, configuration, {"type": "struct", "fields": [N]}, partition)
+
+
+def test_a_real_table_with_a_constraint_is_refused(lake: DeltaLake) -> None:
+    existing(lake)
+    DeltaTable(str(lake.root)).alter.add_constraint({"positive": "n > 0"})
+    with pytest.raises(LakeError, match=r"delta\.constraints\.positive: land in a table without"):
+        put(lake.table(), [0])
+
+
+def test_features_that_change_no_append_are_taken(lake: DeltaLake) -> None:
+    existing(lake)
+    properties = {"delta.enableChangeDataFeed": "true", "delta.appendOnly": "true"}
+    DeltaTable(str(lake.root)).alter.set_table_properties(properties)
+    put(lake.table(), [0])
+    assert rows(lake) == numbers([0])
+
+
+# --- statistics -----------------------------------------------------------------------------------
+
+
+def statistics(data: pa.Table, tmp_path: Path, columns: int = -1) -> dict[str, Any]:
+    pq.write_table(data, tmp_path / "file.parquet", row_group_size=2)
+    found: dict[str, Any] = json.loads(
+        file_statistics(pq.read_metadata(tmp_path / "file.parquet"), columns)
+    )
+    return found
+
+
+def test_statistics_come_from_all_row_groups(tmp_path: Path) -> None:
+    data = pa.table({"n": [5, None, 3, 9], "a.b": [1, 1, 1, 1], "s": [{"x": 1}] * 4})
+    assert statistics(data, tmp_path) == {
+        "numRecords": 4,
+        "minValues": {"n": 3, "a.b": 1, "s": {"x": 1}},
+        "maxValues": {"n": 9, "a.b": 1, "s": {"x": 1}},
+        "nullCount": {"n": 1, "a.b": 0, "s": {"x": 0}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("column", "least", "most"),
+    [
+        (
+            pa.array([1500, -1], pa.timestamp("us", "UTC")),
+            "1969-12-31T23:59:59.999Z",
+            "1970-01-01T00:00:00.002Z",
+        ),
+        (
+            pa.array([5, 7], pa.timestamp("ms")),
+            "1970-01-01T00:00:00.005",
+            "1970-01-01T00:00:00.007",
+        ),
+        (pa.array([0, 1], pa.date32()), "1970-01-01", "1970-01-02"),
+        (pa.array([Decimal("1.20"), Decimal("3.40")]), 1.2, 3.4),
+        (pa.array(["b" * 40, "a"]), "a", None),
+        (pa.array(["b" * 40, "b" * 41]), "b" * 32, None),
+        (pa.array([float("nan"), 1.0]), 1.0, 1.0),
+        (pa.array([float("inf"), 1.0]), 1.0, None),
+        (pa.array([Decimal(12345678901234567), Decimal(0)]), 0.0, None),
+        (pa.array([b"a", b"b"]), None, None),
+        (pa.array([True, False]), None, None),
+        (pa.array([2**62, 0], pa.timestamp("us")), None, None),
+        (pa.array([None, None], pa.int64()), None, None),
+    ],
+)
+def test_bounds_are_rounded_outwards_or_left_out(
+    column: pa.Array, least: Any, most: Any, tmp_path: Path
+) -> None:
+    found = statistics(pa.table({"x": column}), tmp_path)
+    assert found["minValues"] == ({} if least is None else {"x": least})
+    assert found["maxValues"] == ({} if most is None else {"x": most})
+
+
+def test_lists_and_maps_have_none_and_shift_nothing(tmp_path: Path) -> None:
+    data = pa.table(
+        {
+            "list": pa.array([[{"a": 1, "b": [2]}]]),
+            "map": pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64())),
+            "n": [7],
+        }
+    )
+    assert statistics(data, tmp_path)["minValues"] == {"n": 7}
+
+
+def test_only_the_first_columns_are_stated(tmp_path: Path) -> None:
+    data = pa.table({"s": [{"x": 1, "y": 2}], "n": [3]})
+    assert statistics(data, tmp_path, 2)["minValues"] == {"s": {"x": 1, "y": 2}}

@@ -1,0 +1,397 @@
+"""Iceberg tables: field ids, rollbacks, lost answers; `test_every_table` has the rest."""
+
+from __future__ import annotations
+
+import datetime
+from contextlib import closing
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from lakes import FENCE, GENERATIONS, IcebergLake, put, rows, staged
+from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import IntegerType, LongType, StringType
+from segments import ROWS, numbers, segment
+
+from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.iceberg import IcebergTable
+from columnar_kafka.lake.model import MayHaveLandedError, NotLandedError
+from columnar_kafka.lake.plan import Layout, Mode
+from columnar_kafka.lake.stage import land
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> IcebergLake:
+    return IcebergLake(tmp_path / "warehouse")
+
+
+def land_table(lake: IcebergLake, data: pa.Table, *, offset: int = 0, **layout: Any) -> None:
+    message = segment(data, offset=offset, number=offset)
+    table = lake.table()
+    land([message], table=table, generations=GENERATIONS, layout=Layout(**layout))
+
+
+def existing(lake: IcebergLake, schema: pa.Schema) -> Any:
+    """Make a table with these columns, and `_kafka` as `segments` have it."""
+    kafka = segment(pa.table({"n": [1]})).value
+    column = pq.read_schema(pa.BufferReader(kafka)).field("_kafka").with_nullable(nullable=True)
+    with closing(load_catalog(**lake.catalog)) as catalog:
+        catalog.create_namespace("lake")
+        return catalog.create_table("lake.t", schema.append(column))
+
+
+def parquet_paths(lake: IcebergLake) -> list[Path]:
+    return sorted(lake.root.rglob("*.parquet"))
+
+
+def test_readers_that_are_not_ours_agree(
+    lake: IcebergLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
+    put(lake.table(), range(4), file_segments=2)
+    put(lake.table(), range(7))
+    staged(lake.table(), [7, 8])  # not landed
+    assert rows(lake) == numbers(range(7))
+    found = pl.scan_iceberg(lake.load()).collect()
+    assert sorted(found["n"]) == numbers(range(7))
+    assert found["_kafka"].struct.field("row").to_list().count(0) == 7
+
+
+def test_filters_see_times_as_they_are(lake: IcebergLake) -> None:
+    """Segments have milliseconds and Iceberg has microseconds: the bounds must not be mistaken."""
+    put(lake.table(), [0])
+    scan = lake.load().scan
+    after = "_kafka.timestamp > '1970-01-01T00:00:00.001+00:00'"
+    assert scan(row_filter=after).to_arrow().num_rows == 1
+    later = "_kafka.timestamp > '1970-01-01T00:00:00.002+00:00'"
+    assert scan(row_filter=later).to_arrow().num_rows == 0
+
+
+def test_the_commit_says_what_it_is(lake: IcebergLake) -> None:
+    put(lake.table(), [3, 4])
+    table = lake.load()
+    summary = table.current_snapshot().summary.additional_properties
+    assert summary["columnar.sequence"] == "1"
+    assert '"first": 3, "next": 5' in summary["columnar.fences"]
+    assert summary["columnar.fences"] == table.properties["columnar.fences"]
+
+
+# --- field ids ------------------------------------------------------------------------------------
+
+
+def ids_of(field: pa.Field) -> dict[str, int]:
+    """Return the field ids of a column of a file, by name."""
+    found = {field.name: int((field.metadata or {}).get(b"PARQUET:field_id", -1))}
+    children = [field.type.field(i) for i in range(field.type.num_fields)]
+    for each in children:
+        found |= {f"{field.name}.{name}": number for name, number in ids_of(each).items()}
+    return found
+
+
+def test_stitched_files_have_the_tables_own_field_ids(lake: IcebergLake) -> None:
+    data = pa.table(
+        {
+            "n": [1],
+            "map": pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64())),
+            "list": pa.array([[{"x": 1}]]),
+        }
+    )
+    land_table(lake, data)
+    [path] = parquet_paths(lake)
+    found = {}
+    for each in pq.ParquetFile(path).schema_arrow:
+        found |= ids_of(each)
+    table = lake.load().schema()
+    table = lake.load().schema()
+    assert found.pop("map.map") == -1  # the repeated group
+    assert found["n"] == table.find_field("n").field_id
+    assert found["list.element.x"] == table.find_field("list.element.x").field_id
+    assert found["map.map.value"] == table.find_field("map.value").field_id
+    assert found["_kafka.row"] == table.find_field("_kafka.row").field_id
+    assert sorted(found.values()) == sorted(table.field_ids)
+
+
+def rename(lake: IcebergLake) -> None:
+    """Rename n to x and m to n, after which old files are wrong by their names."""
+    with lake.load().update_schema() as update:
+        update.rename_column("n", "x")
+    with lake.load().update_schema() as update:
+        update.rename_column("m", "n")
+
+
+def test_old_files_stay_right_when_columns_are_renamed(lake: IcebergLake) -> None:
+    land_table(lake, pa.table({"n": [1], "m": [2]}))
+    rename(lake)
+    assert lake.read().select(["x", "n"]).to_pylist() == [{"x": 1, "n": 2}]
+
+
+def test_verbatim_files_are_refused_where_names_were_reused(lake: IcebergLake) -> None:
+    land_table(lake, pa.table({"n": [1], "m": [2]}))
+    rename(lake)
+    later = pa.table({"x": [3], "n": [4]})
+    with pytest.raises(NotLandedError, match=r"no field ids.*land with table\.layout=stitched"):
+        land_table(lake, later, offset=1, mode=Mode.VERBATIM)
+    land_table(lake, later, offset=1)
+    assert sorted(lake.read()["x"].to_pylist()) == [1, 3]
+    assert len(parquet_paths(lake)) == 2
+
+
+def test_foreign_field_ids_are_refused(lake: IcebergLake) -> None:
+    foreign = pa.field("n", pa.int64(), metadata={"PARQUET:field_id": "7"})
+    message = segment(pa.table([pa.array([1])], schema=pa.schema([foreign])))
+    with pytest.raises(LakeError, match="column 'n' has a field id of another table"):
+        land([message], table=lake.table(), generations=GENERATIONS)
+    assert not lake.root.exists()
+
+
+# --- schemas --------------------------------------------------------------------------------------
+
+
+def test_every_type_of_iceberg_lands_and_reads_equal(lake: IcebergLake) -> None:
+    when = datetime.datetime(2024, 1, 2, 3, 4, 5, 678901, tzinfo=datetime.timezone.utc)
+    data = pa.table(
+        {
+            "flag": pa.array([True, None]),
+            "small": pa.array([1, None], pa.int8()),
+            "int": pa.array([1, None], pa.int32()),
+            "float": pa.array([1.5, None], pa.float32()),
+            "double": pa.array([1.5, None]),
+            "text": pa.array(["a", None], pa.large_string()),
+            "bytes": pa.array([b"a", None]),
+            "fixed": pa.array([b"ab", None], pa.binary(2)),
+            "day": pa.array([when.date(), None]),
+            "clock": pa.array([when.time(), None], pa.time64("us")),
+            "time": pa.array([when, None], pa.timestamp("us", "UTC")),
+            "local": pa.array([when, None], pa.timestamp("us")),
+            "money": pa.array([Decimal("1.25"), None], pa.decimal128(10, 2)),
+            "list": pa.array([[1], None], pa.list_(pa.int64())),
+            "map": pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int64())),
+            "nested": pa.array([{"a": {"b": [{"c": 1}]}}, None]),
+        }
+    )
+    land_table(lake, data)
+    assert lake.read().drop_columns("_kafka").to_pylist() == data.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("column", "match"),
+    [
+        (pa.array([1], pa.uint32()), "column 'x': uint32 has no equal in Iceberg"),
+        (pa.array([1], pa.timestamp("ns")), r"column 'x': timestamp\[ns\] has no equal"),
+        (pa.array([{"y": [1]}], pa.struct([("y", pa.list_(pa.uint8()))])), r"column 'x\.y\[\]'"),
+    ],
+)
+def test_a_type_that_iceberg_lacks_is_refused_before_anything_is_written(
+    lake: IcebergLake, column: pa.Array, match: str
+) -> None:
+    with pytest.raises(LakeError, match=match):
+        land_table(lake, pa.table({"x": column}))
+    assert not lake.root.exists()
+
+
+@pytest.mark.parametrize(
+    ("columns", "match"),
+    [
+        ([("n", pa.string())], "column 'n': int64 in Kafka, string in the table"),
+        ([("n", pa.int32())], "column 'n': int64 in Kafka, int in the table"),
+        ([("m", pa.int64())], "column 'n' is not in the table. Add it"),
+        ([pa.field("n", pa.int64(), nullable=False)], "column 'n' may be null in Kafka"),
+        (
+            [("n", pa.int64()), pa.field("m", pa.int64(), nullable=False)],
+            "column 'm' is missing in Kafka, and is required",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_anything_is_written(
+    lake: IcebergLake, columns: list[Any], match: str
+) -> None:
+    existing(lake, pa.schema(columns))
+    with pytest.raises(LakeError, match=match):
+        put(lake.table(), [0])
+    assert parquet_paths(lake) == []
+
+
+def test_a_table_that_stood_before_takes_what_fits(lake: IcebergLake) -> None:
+    existing(lake, pa.schema([("n", pa.int64()), ("more", pa.string())]))
+    put(lake.table(), [0, 1])
+    assert rows(lake) == numbers([0, 1])
+    assert lake.read()["more"].null_count == 2 * ROWS
+
+
+def test_a_promoted_column_takes_narrow_files(lake: IcebergLake) -> None:
+    land_table(lake, pa.table({"n": pa.array([1], pa.int32())}))
+    with lake.load().update_schema() as update:
+        update.update_column("n", LongType())
+    land_table(lake, pa.table({"n": pa.array([2], pa.int32())}), offset=1)
+    land_table(lake, pa.table({"n": [1 << 40]}), offset=2)
+    assert rows(lake) == [1, 2, 1 << 40]
+
+
+def test_a_column_that_the_table_lacks_can_be_added(lake: IcebergLake) -> None:
+    put(lake.table(), [0])
+    grown = pa.table({"n": [10], "more": ["a"]})
+    with pytest.raises(LakeError, match="column 'more' is not in the table"):
+        land_table(lake, grown, offset=1)
+    with lake.load().update_schema() as update:
+        update.add_column("more", StringType())
+    land_table(lake, grown, offset=1)
+    assert sorted(lake.read()["more"].to_pylist(), key=str) == [None, None, None, "a"]
+
+
+def test_a_table_that_changed_since_it_was_staged_is_refused(lake: IcebergLake) -> None:
+    land_table(lake, pa.table({"n": [1]}))
+    attempt = staged(lake.table(), [1])
+    with lake.load().update_schema() as update:
+        update.delete_column("n")
+        update.add_column("m", IntegerType())
+    with pytest.raises(NotLandedError, match="column 'n' is not in the table"):
+        lake.table().commit([attempt])
+
+
+def test_field_ids_that_changed_since_a_file_was_staged_are_refused(lake: IcebergLake) -> None:
+    """The column was dropped and made again: the file's would read as null."""
+    land_table(lake, pa.table({"n": [1]}))
+    attempt = staged(lake.table(), [1])
+    with lake.load().update_schema() as update:
+        update.delete_column("n")
+    with lake.load().update_schema() as update:
+        update.add_column("n", LongType())
+    with pytest.raises(NotLandedError, match=r"column 'n' .* field id 1, and it is now \d+: stage"):
+        lake.table().commit([attempt])
+    put(lake.table(), [1])
+    assert sorted(lake.read()["n"].to_pylist(), key=str) == [10, 11, 12, None]
+
+
+def test_missing_statistics_are_not_logged(lake: IcebergLake, caplog: Any) -> None:
+    put(lake.table(), [0])
+    assert caplog.text == ""
+
+
+def test_a_partitioned_table_is_refused(lake: IcebergLake) -> None:
+    existing(lake, pa.schema([("n", pa.int64())]))
+    with lake.load().update_spec() as update:
+        update.add_field("n", IdentityTransform(), "by_n")
+    with pytest.raises(LakeError, match="a table partitioned by by_n"):
+        put(lake.table(), [0])
+
+
+def test_a_table_without_a_namespace_is_refused() -> None:
+    with pytest.raises(LakeError, match="table 't': name it with its namespace"):
+        IcebergTable("t", catalog={})
+
+
+def test_a_catalog_that_does_not_answer_is_an_error(tmp_path: Path) -> None:
+    catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/gone/catalog.db"}
+    with pytest.raises(LakeError, match=r"lake\.t cannot be loaded: .*unable to open database"):
+        IcebergTable("lake.t", catalog=catalog).fences()
+
+
+# --- history --------------------------------------------------------------------------------------
+
+
+def rolled_back(lake: IcebergLake) -> None:
+    """Land two commits, and roll the table back to the first one."""
+    put(lake.table(), [0, 1])
+    first = lake.load().metadata.current_snapshot_id
+    put(lake.table(), [2, 3])
+    lake.load().manage_snapshots().rollback_to_snapshot(first).commit()
+    assert rows(lake) == numbers([0, 1])
+
+
+def test_a_table_that_was_rolled_back_stops_the_landing(lake: IcebergLake) -> None:
+    rolled_back(lake)
+    with pytest.raises(LakeError, match="2 commits had landed, and 1 are left"):
+        lake.table().fences()
+
+
+def test_a_table_that_was_rolled_back_brings_its_fence_back(lake: IcebergLake) -> None:
+    rolled_back(lake)
+    table = lake.table(reland=True)
+    assert table.fences()[FENCE].next == 2
+    put(table, range(5))
+    assert rows(lake) == numbers(range(5))
+    assert lake.table().fences()[FENCE].next == 5  # both witnesses agree again
+
+
+def append_nothing(lake: IcebergLake) -> None:
+    """Commit as another writer."""
+    lake.load().append(lake.read().slice(0, 0))
+
+
+def test_the_commits_of_other_writers_are_passed_over(lake: IcebergLake) -> None:
+    put(lake.table(), [0, 1])
+    append_nothing(lake)
+    assert lake.table().fences()[FENCE].next == 2
+    put(lake.table(), range(4))
+    assert rows(lake) == numbers(range(4))
+
+
+def test_where_the_snapshots_were_expired_the_property_says_it(lake: IcebergLake) -> None:
+    put(lake.table(), [0, 1])
+    append_nothing(lake)
+    table = lake.load()
+    table.maintenance.expire_snapshots().by_id(table.metadata.snapshots[0].snapshot_id).commit()
+    assert lake.table().fences()[FENCE].next == 2
+    put(lake.table(), range(4))
+    assert rows(lake) == numbers(range(4))
+
+
+# --- answers --------------------------------------------------------------------------------------
+
+
+def test_a_rollback_to_before_the_first_commit_is_noticed(lake: IcebergLake) -> None:
+    existing(lake, pa.schema([("n", pa.int64())]))
+    append_nothing(lake)
+    before = lake.load().metadata.current_snapshot_id
+    put(lake.table(), [0, 1])
+    lake.load().manage_snapshots().rollback_to_snapshot(before).commit()
+    with pytest.raises(LakeError, match="1 commits had landed, and 0 are left"):
+        lake.table().fences()
+    put(lake.table(reland=True), range(3))
+    assert rows(lake) == numbers(range(3))
+
+
+@pytest.mark.parametrize("on_top", [False, True])
+def test_a_conflict_with_its_own_commit_deletes_nothing(
+    lake: IcebergLake, monkeypatch: pytest.MonkeyPatch, *, on_top: bool
+) -> None:
+    """Told of a conflict, pyiceberg would delete the manifests, which the table refers to."""
+    put(lake.table(), [0])
+    commit_table = SqlCatalog.commit_table
+
+    def lost(self: Any, *arguments: Any) -> Any:
+        commit_table(self, *arguments)
+        monkeypatch.setattr(SqlCatalog, "commit_table", commit_table)
+        if on_top:
+            put(lake.table(), [5])
+        raise CommitFailedException("the table has changed")
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", lost)
+    assert put(lake.table(), [1, 2]).landed.messages == 2
+    assert rows(lake) == numbers([0, 1, 2, 5] if on_top else [0, 1, 2])
+
+
+def test_a_catalog_that_fails_may_have_landed_it(
+    lake: IcebergLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(lake.table(), [0])
+
+    def fails(*_: Any) -> Any:
+        raise ConnectionError("reset by peer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SqlCatalog, "commit_table", fails)
+        with pytest.raises(MayHaveLandedError, match="may still arrive: reset by peer"):
+            put(lake.table(), [1])
+    assert len(parquet_paths(lake)) == 2  # no file was removed
+    put(lake.table(), [1])
+    assert rows(lake) == numbers([0, 1])
