@@ -67,7 +67,9 @@ FILES = {
         memory.consumer  memory
         client  producer  consumer  kafka  __init__
     """,
-    "spark_sink": "options  source  sink  __init__",
+    "spark_sink": """
+        options  source_options  planning  lookup  reading  source  sink  __init__
+    """,
     "local": "base  guard  mock  process  java  broker  embedded  kafka  spark  __init__",
     "demo": """
         __init__  compare  flights  records  figures  chart  report  screen

@@ -1,0 +1,46 @@
+"""The source's questions to Kafka, where it does not answer."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from pyspark.sql.datasource import CaseInsensitiveDict
+
+from spark_sink import lookup
+from spark_sink.source_options import SourceOptions
+
+
+class Deaf(AbstractContextManager["Deaf"]):
+    """An admin client whose requests fail."""
+
+    asked = closed = 0
+
+    def __exit__(self, *error: object) -> None:
+        self.closed += 1
+
+    def list_topics(self, topic: str, timeout: float) -> None:
+        self.asked += 1
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+
+def test_kafka_is_asked_again_as_often_as_the_option_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    deaf = Deaf()
+    monkeypatch.setattr(lookup.opts, "admin_client", lambda _: deaf)
+    options = SourceOptions.parse(
+        CaseInsensitiveDict(
+            {
+                "kafka.bootstrap.servers": "localhost:9092",
+                "subscribe": "t",
+                "fetchOffset.numRetries": "2",
+                "fetchOffset.retryIntervalMs": "0",
+            }
+        ),
+        streaming=True,
+    )
+    asks = lookup.Lookup(options)
+    with pytest.raises(KafkaException, match="_TRANSPORT"):
+        asks.at(options.starting)
+    asks.close()
+    assert (deaf.asked, deaf.closed) == (3, 1)
