@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import time
 from contextlib import closing
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -32,7 +33,7 @@ from spark_sink import planning
 from spark_sink.lookup import Lookup
 from spark_sink.planning import OffsetRange, Offsets
 from spark_sink.reading import message_batch, read
-from spark_sink.source_options import Mode, SourceOptions, columns
+from spark_sink.source_options import Mode, SourceOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -73,25 +74,53 @@ class KafkaSource(DataSource):
         return "columnar_kafka"
 
     def schema(self) -> StructType:
-        """Return the columns.
+        """Return the columns; in mode ``records``, which blocks for Kafka, the newest segment's.
 
         Raises:
-            ConfigError: an option is missing, unknown, or has a value that is not allowed.
+            ConfigError: an option is missing, unknown, or has a value that is not allowed; or no
+                segment says what the columns are.
         """
-        mode, headers = columns(self.options)
-        found = StructType()
-        for name, spark_type in ((_RANGE if mode is Mode.RANGES else _MESSAGE) | _IDS).items():
-            if headers or name != "headers":
-                found.add(name, spark_type)
-        return found
+        options = SourceOptions.parse(self.options, streaming=None)
+        if options.mode is Mode.RECORDS:
+            newest: StructType = _records().newest_schema(options)
+            return newest
+        return _columns(options)
 
     def reader(self, schema: StructType) -> BatchReader:
-        """Return the reader for a batch query. Raises as `schema`."""
-        return BatchReader(SourceOptions.parse(self.options, streaming=False), schema)
+        """Return the reader for a batch query.
+
+        Raises:
+            ConfigError: as `schema`; or the user named columns, which only mode ``records`` allows.
+        """
+        options = SourceOptions.parse(self.options, streaming=False)
+        return BatchReader(options, _checked(options, schema))
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
-        """Return the reader for a stream. Raises as `schema`."""
-        return StreamReader(SourceOptions.parse(self.options, streaming=True), schema)
+        """Return the reader for a stream. Raises as `reader`."""
+        options = SourceOptions.parse(self.options, streaming=True)
+        return StreamReader(options, _checked(options, schema))
+
+
+def _columns(options: SourceOptions) -> StructType:
+    fields = (_RANGE if options.mode is Mode.RANGES else _MESSAGE) | _IDS
+    found = StructType()
+    for name, spark_type in fields.items():
+        if options.headers or name != "headers":
+            found.add(name, spark_type)
+    return found
+
+
+def _checked(options: SourceOptions, schema: StructType) -> StructType:
+    if options.mode is not Mode.RECORDS and schema.names != _columns(options).names:
+        raise ConfigError(
+            f"the columns of mode {options.mode.value} are fixed: leave out .schema(…)"
+        )
+    return schema
+
+
+def _records() -> Any:
+    """Return the module of mode ``records``, which other modes need not import in each worker."""
+    return import_module("spark_sink.records")
 
 
 class _RangeReader:
@@ -119,13 +148,19 @@ class _RangeReader:
             rows = {name: [value] for name, value in offsets._asdict().items()}
             yield pa.RecordBatch.from_pydict(rows, schema=schema)
             return
+        records = (
+            _records().RecordRows(self._schema) if self._options.mode is Mode.RECORDS else None
+        )
         for messages in read(
             offsets,
             self._options.config,
             poll_timeout=self._options.poll_timeout,
             fail_on_data_loss=self._options.fail_on_data_loss,
         ):
-            yield message_batch(messages, offsets, schema)
+            if records is None:
+                yield message_batch(messages, offsets, schema)
+            else:
+                yield from records.batches(messages)
 
     def _tasks(self, start: Offsets, end: Offsets, lookup: Lookup) -> list[InputPartition]:
         options = self._options

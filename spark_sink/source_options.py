@@ -22,7 +22,6 @@ __all__ = [
     "Partition",
     "SourceOptions",
     "Subscription",
-    "columns",
 ]
 
 Partition = tuple[str, int]
@@ -153,13 +152,13 @@ class SourceOptions:
     retry_interval: float
 
     @classmethod
-    def parse(cls, options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
-        """Check the options of a stream or of a batch query.
+    def parse(cls, options: Mapping[str, str], *, streaming: bool | None) -> SourceOptions:
+        """Check the options of a stream or of a batch query, or before it is known which (None).
 
         Raises:
             ConfigError: an option is missing, unknown, or has a value that is not allowed.
         """
-        mode, headers = columns(options)
+        opts.refuse_unknown(options, _OPTIONS)
         opts.required(options, "kafka.bootstrap.servers", "localhost:9092")
         for option in _FOR_BATCHES if streaming else ():
             if option in options:
@@ -180,13 +179,13 @@ class SourceOptions:
                 f"which is {most}"
             )
         return cls(
-            mode=mode,
+            mode=Mode(_one_of(options, "mode", [each.value for each in Mode])),
             subscription=_subscription(options),
             starting=_starting(options, streaming=streaming),
             ending=_ending(options),
             config=_client_config(options),
             fail_on_data_loss=_boolean(options, "failOnDataLoss"),
-            headers=headers,
+            headers=_boolean(options, "includeHeaders"),
             max_offsets=most,
             min_offsets=least,
             max_delay=_seconds(options, "maxTriggerDelay", "15m"),
@@ -196,17 +195,6 @@ class SourceOptions:
             retries=_or(_number(options, "fetchOffset.numRetries", low=0), 3),
             retry_interval=_milliseconds(options, "fetchOffset.retryIntervalMs", 10),
         )
-
-
-def columns(options: Mapping[str, str]) -> tuple[Mode, bool]:
-    """Return the mode, and whether rows have headers: what the columns of a query depend on.
-
-    Raises:
-        ConfigError: an option is unknown, or one of these two has a value that is not allowed.
-    """
-    opts.refuse_unknown(options, _OPTIONS)
-    mode = Mode(_one_of(options, "mode", [each.value for each in Mode]))
-    return mode, _boolean(options, "includeHeaders")
 
 
 # --- topics ---------------------------------------------------------------------------------------
@@ -246,12 +234,12 @@ def _subscription(options: Mapping[str, str]) -> Subscription:
 # --- where to start and to end --------------------------------------------------------------------
 
 
-def _starting(options: Mapping[str, str], *, streaming: bool) -> Boundary:
+def _starting(options: Mapping[str, str], *, streaming: bool | None) -> Boundary:
     strategy = _one_of(options, "startingOffsetsByTimestampStrategy", ["error", "latest"])
     if found := _by_time(options, "startingTimestamp", "startingOffsetsByTimestamp", strategy):
         return found
     boundary = _offsets(options, "startingOffsets", LATEST if streaming else EARLIEST)
-    if not streaming and _has(boundary, LATEST):
+    if streaming is False and _has(boundary, LATEST):
         raise _refused(options, boundary.option, "earliest or offsets: a batch ends at the latest")
     return boundary
 

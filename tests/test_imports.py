@@ -68,7 +68,7 @@ FILES = {
         client  producer  consumer  kafka  __init__
     """,
     "spark_sink": """
-        options  source_options  planning  lookup  reading  source  sink  __init__
+        options  source_options  planning  lookup  reading  records  source  sink  __init__
     """,
     "local": "base  guard  mock  process  java  broker  embedded  kafka  spark  __init__",
     "demo": """

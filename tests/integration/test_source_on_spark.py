@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
+import pyarrow as pa
 import pytest
+from pyspark.errors import StreamingQueryException
 
 import spark_sink
+from columnar_kafka import Producer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,6 +103,48 @@ def test_a_stream_of_limited_batches_reads_everything_once_and_says_how_far_it_i
     ends = [_next(each["endOffset"], name) for each in batches]
     assert ends == [{"0": 2, "1": 2}, {"0": 4, "1": 4}, {"0": 6, "1": 6}]
     assert {str(_next(each["latestOffset"], name)) for each in batches} == {str(ends[-1])}
+
+
+def test_records_are_rows_until_their_columns_grow(
+    spark: SparkSession, kafka: LocalKafka, on_spark: OnSpark, topic: TopicFactory, tmp_path: Path
+) -> None:
+    name = topic()
+    config = {"bootstrap.servers": kafka.bootstrap_servers, "columnar.encoding": "parquet"}
+    schema = pa.schema([("n", pa.int32()), ("at", pa.timestamp("ms", "UTC"))])
+    at = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.timezone.utc)
+    spark_sink.register(spark)
+    with Producer(config) as producer:
+        producer.set_schema(name, schema)
+        for n in range(3):
+            producer.produce(name, {"n": n, "at": at}, key=f"k{n}")
+        producer.flush()
+        source = spark.readStream.format("columnar_kafka").options(
+            **{"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": name},
+            mode="records",
+            startingOffsets="earliest",
+        )
+        frame = on_spark(source.load)
+
+        def run() -> None:
+            query = (
+                frame.writeStream.format("parquet")
+                .option("path", str(tmp_path / "rows"))
+                .option("checkpointLocation", str(tmp_path / "checkpoint"))
+                .trigger(availableNow=True)
+                .start()
+            )
+            query.awaitTermination()
+
+        on_spark(run)
+        rows = spark.read.parquet(str(tmp_path / "rows")).orderBy("n").collect()
+        assert [(row.n, row.at.timestamp(), bytes(row._kafka.key)) for row in rows] == [
+            (n, at.timestamp(), f"k{n}".encode()) for n in range(3)
+        ]
+        producer.set_schema(name, schema.append(pa.field("more", pa.string())))
+        producer.produce(name, {"n": 3, "at": None, "more": "x"})
+        producer.flush()
+    with pytest.raises(StreamingQueryException, match=r"'more' \(string\) is new"):
+        on_spark(run)
 
 
 def _next(offsets: Any, topic: str) -> Any:
