@@ -12,6 +12,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from spark_sink.starting import start
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import DataSource
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from spark_sink.sink import LakeSink
     from spark_sink.source import KafkaSource
 
-__all__ = ["KafkaSource", "LakeSink", "register"]
+__all__ = ["KafkaSource", "LakeSink", "register", "start"]
 
 _MODULE_OF = {"KafkaSource": "spark_sink.source", "LakeSink": "spark_sink.sink"}
 

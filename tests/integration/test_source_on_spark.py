@@ -82,14 +82,14 @@ def test_a_stream_of_limited_batches_reads_everything_once_and_says_how_far_it_i
     progress: list[Any] = []
 
     def run() -> None:
-        query = (
+        writer = (
             source.load()
             .writeStream.format("parquet")
             .option("path", str(tmp_path / "rows"))
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
             .trigger(availableNow=True)
-            .start()
         )
+        query = spark_sink.start(writer)
         query.awaitTermination()
         progress.extend(query.recentProgress)
 
