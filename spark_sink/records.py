@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from spark_sink.planning import OffsetRange
     from spark_sink.source_options import SourceOptions
 
-__all__ = ["RecordRows", "newest_schema"]
+__all__ = ["RecordRows", "newest_schema", "newest_segments", "user_columns"]
 
 _HEADER: Final = StructType().add("key", "string").add("value", "binary")
 _BATCH_ROWS: Final = 10_000
@@ -73,20 +73,14 @@ def newest_schema(options: SourceOptions) -> StructType:
         ConfigError: there is no segment, segments do not go together, or Spark lacks a type.
         SegmentError: a segment cannot be read.
     """
-    with closing(Lookup(options)) as lookup:
-        first = lookup.at(Boundary(option="mode", everywhere=EARLIEST))
-        end = lookup.at(Boundary(option="mode", everywhere=LATEST))
-    found: dict[str, Segment] = {}
-    for each in planning.ranges({**dict.fromkeys(end.next, 0), **first.next}, end):
-        if segment := _last_segment(each, options):
-            found.setdefault(segment.header.schema, segment)
+    found = newest_segments(options)
     if not found:
         raise ConfigError(
             'option "mode" is records, and there is no segment whose columns the query could have: '
             'name them, .schema("carrier STRING, delay INT")'
         )
     widest = None
-    for segment in found.values():
+    for segment in found:
         schema = spark_columns(segment)
         if widest is None or not _differences(widest, schema):
             widest = schema
@@ -96,6 +90,28 @@ def newest_schema(options: SourceOptions) -> StructType:
                 f"{differences}. Read these topics in queries of their own"
             )
     return _with_kafka(from_arrow_schema(widest), headers=options.headers)
+
+
+def newest_segments(options: SourceOptions) -> list[Segment]:
+    """Return the last segment of each partition, one for each schema. Blocks for Kafka.
+
+    Raises:
+        ConfigError: a topic does not exist.
+        SegmentError: a segment's headers cannot be read.
+    """
+    with closing(Lookup(options)) as lookup:
+        first = lookup.at(Boundary(option="mode", everywhere=EARLIEST))
+        end = lookup.at(Boundary(option="mode", everywhere=LATEST))
+    found: dict[str, Segment] = {}
+    for each in planning.ranges({**dict.fromkeys(end.next, 0), **first.next}, end):
+        if segment := _last_segment(each, options):
+            found.setdefault(segment.header.schema, segment)
+    return list(found.values())
+
+
+def user_columns(segment: Segment) -> pa.Schema:
+    """Return a segment's columns without ``_kafka``."""
+    return pa.schema([each for each in segment.schema if each.name != KAFKA_COLUMN])
 
 
 class RecordRows:
@@ -175,11 +191,7 @@ def spark_columns(segment: Segment) -> pa.Schema:
         ConfigError: Spark has no such type; names the column.
     """
     return pa.schema(
-        [
-            pa.field(each.name, _spark_type(each.type, each.name))
-            for each in segment.schema
-            if each.name != KAFKA_COLUMN
-        ]
+        [pa.field(each.name, _spark_type(each.type, each.name)) for each in user_columns(segment)]
     )
 
 

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql.streaming.datasource import ReadLimit
 
+    from spark_sink.writer import BatchWriter, StreamWriter
+
 __all__ = ["KafkaSource"]
 
 _HEADER: Final = StructType().add("key", "string").add("value", "binary")
@@ -63,7 +65,7 @@ _IDS: Final[dict[str, str | DataType]] = {"cluster_id": "string", "topic_id": "s
 
 
 class KafkaSource(DataSource):
-    """Options: those of Spark's own ``kafka`` source, and ``mode``. See ``docs/spark.md``.
+    """Reads and writes. Options: those of Spark's own ``kafka``, and ``mode``: ``docs/spark.md``.
 
     Only committed messages are delivered, unless ``kafka.isolation.level`` says otherwise.
     """
@@ -99,6 +101,32 @@ class KafkaSource(DataSource):
         """Return the reader for a stream. Raises as `reader`."""
         options = SourceOptions.parse(self.options, streaming=True)
         return StreamReader(options, _checked(options, schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """Return the writer for a batch query.
+
+        Raises:
+            ConfigError: an option is missing, unknown or not allowed; or the columns do not say
+                where rows go.
+        """
+        module = _writers()
+        options = module.WriterOptions.parse(self.options, schema, overwrite=overwrite)
+        batch_writer: BatchWriter = module.BatchWriter(options)
+        return batch_writer
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self, schema: StructType, overwrite: bool
+    ) -> StreamWriter:
+        """Return the writer for a stream. Raises as `writer`."""
+        module = _writers()
+        options = module.WriterOptions.parse(self.options, schema, overwrite=overwrite)
+        stream_writer: StreamWriter = module.StreamWriter(options)
+        return stream_writer
+
+
+def _writers() -> Any:
+    """Return the module of the writers, which those who read need not import."""
+    return import_module("spark_sink.writer")
 
 
 def _columns(options: SourceOptions) -> StructType:

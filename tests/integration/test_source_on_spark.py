@@ -13,7 +13,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 import spark_sink
-from columnar_kafka import Producer
+from columnar_kafka import Consumer, Producer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -145,6 +145,45 @@ def test_records_are_rows_until_their_columns_grow(
         producer.flush()
     with pytest.raises(StreamingQueryException, match=r"'more' \(string\) is new"):
         on_spark(run)
+
+
+def test_rows_are_written_as_segments_and_a_stream_copies_them_to_another_topic(
+    spark: SparkSession, kafka: LocalKafka, on_spark: OnSpark, topic: TopicFactory, tmp_path: Path
+) -> None:
+    one, other = topic(2), topic(2)
+    spark_sink.register(spark)
+    servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
+    frame = spark.range(200).selectExpr("id AS n", "array(cast(id % 3 AS string)) AS texts")
+    rows = frame.selectExpr("*", "cast(n AS string) AS key", "timestamp_millis(n + 1) AS timestamp")
+    on_spark(
+        lambda: (
+            rows.write.format("columnar_kafka").mode("append").options(**servers, topic=one).save()
+        )
+    )
+    source = spark.readStream.format("columnar_kafka").options(**servers, subscribe=one)
+    source = source.option("mode", "records").option("startingOffsets", "earliest")
+    records = on_spark(source.load)
+    copied = records.selectExpr("n", "texts", "_kafka.key AS key", "_kafka.timestamp AS timestamp")
+
+    def copy() -> None:
+        query = (
+            copied.writeStream.format("columnar_kafka")
+            .options(**servers, topic=other, checkpointLocation=str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    on_spark(copy)
+    config = {**servers, "group.id": other, "auto.offset.reset": "earliest"}
+    config = {key.removeprefix("kafka."): value for key, value in config.items()}
+    with Consumer(config | {"columnar.encoding": "parquet"}) as consumer:
+        consumer.subscribe([other])
+        found = consumer.consume(200, 120)
+    values = [(each.value(), each.key(), each.timestamp()[1]) for each in found]
+    assert sorted(values, key=lambda each: each[2]) == [
+        ({"n": n, "texts": [str(n % 3)]}, str(n).encode(), n + 1) for n in range(200)
+    ]
 
 
 def _next(offsets: Any, topic: str) -> Any:
