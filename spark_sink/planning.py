@@ -23,10 +23,15 @@ _log = logging.getLogger(__name__)
 
 
 class TopicIds(NamedTuple):
-    """The ids of a topic and of its cluster; None if Kafka does not return them."""
+    """The ids of a topic and of its cluster; None where they are not known."""
 
     cluster_id: str | None
     topic_id: str | None
+
+    def differ(self, other: TopicIds) -> bool:
+        """Whether they are ids of another topic, for certain."""
+        pairs = zip(self, other, strict=True)
+        return any(None not in pair and pair[0] != pair[1] for pair in pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,7 @@ class Offsets:
     """The next offset of each partition: what Spark keeps in a stream's checkpoint.
 
     As JSON: ``{topic: {"cluster_id": …, "topic_id": …, "next": {partition: offset}}}``.
+    A checkpoint of Spark's own source has ``{topic: {partition: offset}}``: its ids are not known.
     """
 
     ids: Mapping[str, TopicIds]
@@ -44,12 +50,13 @@ class Offsets:
         """Return the offsets of parsed JSON."""
         return cls(
             ids={
-                name: TopicIds(each["cluster_id"], each["topic_id"]) for name, each in found.items()
+                name: TopicIds(each.get("cluster_id"), each.get("topic_id"))
+                for name, each in found.items()
             },
             next={
                 (name, int(number)): offset
                 for name, each in found.items()
-                for number, offset in each["next"].items()
+                for number, offset in each.get("next", each).items()
             },
         )
 
@@ -115,7 +122,7 @@ def following(
     for topic in start.ids:
         if topic not in end.ids:
             lost(f"topic {topic!r} was deleted", fail=fail)
-        elif start.ids[topic] != end.ids[topic]:
+        elif start.ids[topic].differ(end.ids[topic]):
             lost(
                 f"topic {topic!r} was deleted and created again, or is another cluster's: "
                 f"{tuple(start.ids[topic])} before, {tuple(end.ids[topic])} now",

@@ -36,7 +36,7 @@ __all__ = ["RecordRows", "newest_schema", "newest_segments", "user_columns"]
 
 _HEADER: Final = StructType().add("key", "string").add("value", "binary")
 _BATCH_ROWS: Final = 10_000
-_WINDOWS: Final = (1, 8, 64, 512)
+_WINDOWS: Final = (1, 8, 64)
 """How many of a partition's last offsets are searched for a segment: each in turn until there is
 one. Transaction markers and plain messages have offsets too."""
 

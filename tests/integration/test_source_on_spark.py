@@ -64,26 +64,29 @@ def test_a_batch_query_reads_what_sparks_own_source_reads(
     theirs = read("kafka")
     assert theirs.total() == 5 + 7
     assert on_spark(lambda: read("columnar_kafka")) == theirs
+    ranges = spark.read.format("columnar_kafka").options(**options, mode="ranges").load()
+    found = on_spark(ranges.collect)
+    assert sum(row.end - row.start for row in found) == 5 + 7
+    assert {(row.topic, row.partition) for row in found} == {(name, 0), (name, 1)}
 
 
-def test_a_stream_of_limited_batches_reads_everything_once_and_says_how_far_it_is(
+def test_a_stream_of_sparks_source_goes_on_in_limited_batches_and_says_how_far_it_is(
     spark: SparkSession, kafka: LocalKafka, on_spark: OnSpark, topic: TopicFactory, tmp_path: Path
 ) -> None:
     name = topic(2)
-    send(kafka, name, 12)
+    send(kafka, name, 4)
     spark_sink.register(spark)
-    source = (
-        spark.readStream.format("columnar_kafka")
-        .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
-        .option("subscribe", name)
-        .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", "4")
-    )
     progress: list[Any] = []
 
-    def run() -> None:
+    def run(source: str) -> None:
+        """Append what is new to the folder."""
+        reader = spark.readStream.format(source)
+        reader = reader.option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+        reader = reader.option("subscribe", name).option("startingOffsets", "earliest")
+        reader = reader.option("includeHeaders", "true").option("maxOffsetsPerTrigger", "4")
         writer = (
-            source.load()
+            reader.load()
+            .select(*COLUMNS)
             .writeStream.format("parquet")
             .option("path", str(tmp_path / "rows"))
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
@@ -91,17 +94,19 @@ def test_a_stream_of_limited_batches_reads_everything_once_and_says_how_far_it_i
         )
         query = spark_sink.start(writer)
         query.awaitTermination()
-        progress.extend(query.recentProgress)
+        progress.extend(each for each in query.recentProgress if each["numInputRows"])
 
-    on_spark(run)
-    found = rows(spark.read.parquet(str(tmp_path / "rows")))
+    run("kafka")
+    send(kafka, name, 12)
+    progress.clear()
+    on_spark(lambda: run("columnar_kafka"))
     whole = spark.read.format("kafka").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
     whole = whole.option("subscribe", name).option("includeHeaders", "true")
-    assert found == rows(whole.load())
-    batches = [each["sources"][0] for each in progress if each["numInputRows"]]
+    assert rows(spark.read.parquet(str(tmp_path / "rows"))) == rows(whole.load())
+    batches = [each["sources"][0] for each in progress]
     assert [each["numInputRows"] for each in batches] == [4, 4, 4]
     ends = [_next(each["endOffset"], name) for each in batches]
-    assert ends == [{"0": 2, "1": 2}, {"0": 4, "1": 4}, {"0": 6, "1": 6}]
+    assert ends == [{"0": 4, "1": 4}, {"0": 6, "1": 6}, {"0": 8, "1": 8}]
     assert {str(_next(each["latestOffset"], name)) for each in batches} == {str(ends[-1])}
 
 

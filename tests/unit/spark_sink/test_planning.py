@@ -53,6 +53,12 @@ def test_equal_offsets_are_equal_texts() -> None:
     assert Offsets.from_json(json.loads(text)) == one
 
 
+def test_a_checkpoint_of_sparks_own_source_goes_on_without_ids() -> None:
+    start = Offsets.from_json({"t": {"0": 3}})
+    assert start == Offsets({"t": TopicIds(None, None)}, {("t", 0): 3})
+    assert following(start, offsets(t=[5]), no_new, fail=True) == {("t", 0): 3}
+
+
 def test_a_batch_starts_where_the_last_one_ended_and_new_partitions_at_their_first() -> None:
     found = following(offsets(t=[3]), offsets(t=[5, 7], u=[1]), from_zero, fail=True)
     assert found == {("t", 0): 3, ("t", 1): 0, ("u", 0): 0}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import spark_sink
+from columnar_kafka.errors import ConfigError
 
 LATE = "Timed out while waiting for the Python worker to connect back"
 
@@ -67,6 +69,13 @@ def test_a_query_whose_workers_are_always_late_fails() -> None:
 def test_a_query_that_fails_otherwise_is_not_started_again() -> None:
     with pytest.raises(RuntimeError, match="no such column"):
         start(Query("no such column"), Query(None))
+
+
+def test_a_spark_that_is_too_old_is_refused_with_the_reason() -> None:
+    for version in ("3.5.1", "4.1.0-SNAPSHOT"):
+        old: Any = SimpleNamespace(version=version)
+        with pytest.raises(ConfigError, match=f"needs Spark 4.2 or later, and this is {version}"):
+            spark_sink.register(old)
 
 
 def test_no_attempt_is_a_mistake() -> None:
