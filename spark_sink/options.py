@@ -16,6 +16,10 @@ __all__ = ["admin_client", "client_config", "generation", "refuse_unknown", "req
 
 _PREFIX: Final = "kafka."
 _TIMEOUT: Final = 30.0
+_CONSUMER: Final = (
+    *("auto.offset.", "enable.auto.", "enable.partition.", "fetch.", "group."),
+    *("isolation.", "max.partition.", "max.poll.", "queued.", "session."),
+)
 
 _JAVA_ONLY: Final = {
     "sasl.jaas.config": "set kafka.sasl.username and kafka.sasl.password, or for Kerberos "
@@ -31,9 +35,9 @@ _JAVA_ONLY: Final = {
     "kafka.ssl.certificate.location and kafka.ssl.key.location",
     "ssl.keystore.key": "set kafka.ssl.key.pem",
     "ssl.keystore.certificate.chain": "set kafka.ssl.certificate.pem",
-    "ssl.protocol": "librdkafka uses TLS 1.2 or later",
-    "ssl.enabled.protocols": "librdkafka uses TLS 1.2 or later",
-    "ssl.provider": "set kafka.ssl.providers",
+    "ssl.protocol": "OpenSSL chooses",
+    "ssl.enabled.protocols": "OpenSSL chooses",
+    "ssl.provider": "librdkafka uses OpenSSL",
     "key.deserializer": "keys are always bytes; decode the column",
     "value.deserializer": "values are always bytes; decode the column",
     "key.serializer": "keys are sent as bytes; encode the column",
@@ -118,5 +122,4 @@ def generation(admin: AdminClient, topic: str) -> tuple[str, str | None]:
 
 def _connection(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings without those of consumers, about which an admin client logs warnings."""
-    consumer = ("group.", "fetch.", "auto.offset.", "isolation.", "enable.", "session.", "max.poll")
-    return {key: value for key, value in config.items() if not key.startswith(consumer)}
+    return {key: value for key, value in config.items() if not key.startswith(_CONSUMER)}

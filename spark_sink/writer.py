@@ -51,7 +51,11 @@ _GATHER_BYTES: Final = 64 << 20
 """Spark's batches have 10,000 rows. They are gathered up to this size, because each call of
 `produce_arrow` makes at least one segment for each partition."""
 _KEPT: Final = 4
-_CONNECTION: Final = ("bootstrap.", "broker.", "client.", "sasl.", "security.", "socket.", "ssl.")
+_CONNECTION: Final = (
+    *("bootstrap.", "broker.", "client.", "enable.ssl.", "https.", "metadata."),
+    *("reconnect.", "sasl.", "security.", "socket.", "ssl."),
+)
+"""What the settings of connections begin with: those that a producer and a consumer share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

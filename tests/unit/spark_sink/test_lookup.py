@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from pyspark.sql.datasource import CaseInsensitiveDict
 
-from spark_sink import lookup
+from spark_sink import lookup, options
 from spark_sink.source_options import SourceOptions
 
 
@@ -28,7 +28,7 @@ class Deaf(AbstractContextManager["Deaf"]):
 def test_kafka_is_asked_again_as_often_as_the_option_says(monkeypatch: pytest.MonkeyPatch) -> None:
     deaf = Deaf()
     monkeypatch.setattr(lookup.opts, "admin_client", lambda _: deaf)
-    options = SourceOptions.parse(
+    parsed = SourceOptions.parse(
         CaseInsensitiveDict(
             {
                 "kafka.bootstrap.servers": "localhost:9092",
@@ -39,8 +39,20 @@ def test_kafka_is_asked_again_as_often_as_the_option_says(monkeypatch: pytest.Mo
         ),
         streaming=True,
     )
-    asks = lookup.Lookup(options)
+    asks = lookup.Lookup(parsed)
     with pytest.raises(KafkaException, match="_TRANSPORT"):
-        asks.at(options.starting)
+        asks.at(parsed.starting)
     asks.close()
     assert (deaf.asked, deaf.closed) == (3, 1)
+
+
+def test_an_admin_client_connects_as_the_consumers_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(options, "AdminClient", dict)
+    settings = {
+        "bootstrap.servers": "localhost:9092",
+        "enable.ssl.certificate.verification": "false",
+        "sasl.username": "u",
+    }
+    mine = {"enable.auto.commit": "false", "fetch.min.bytes": "1", "isolation.level": "x"}
+    found = options.admin_client(settings | mine)
+    assert found == settings | {"log_level": 4, "allow.auto.create.topics": False}
