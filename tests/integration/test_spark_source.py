@@ -487,3 +487,16 @@ def test_a_worker_keeps_its_consumers_but_not_all_of_them(
         source.rows(subscribe=name, kafka_client_id=f"{n}")
     assert len(reading._kept) == 4
     assert first not in reading._kept.values()
+
+
+def test_a_task_waits_for_messages_as_long_as_the_option_says_and_drops_its_consumer(
+    source: Source, topic: TopicFactory
+) -> None:
+    name = topic()
+    source.send(name, 2)
+    reader = source.batch(subscribe=name, kafkaConsumer_pollTimeoutMs="200")
+    [task] = reader.partitions()
+    too_far = type(task)((*task.value[:3], 9, *task.value[4:]))
+    with pytest.raises(KafkaException, match=rf"{name}\[0\]: no message for 0\.2 s"):
+        read(reader, [too_far])
+    assert not reading._kept
