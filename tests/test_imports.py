@@ -68,7 +68,7 @@ FILES = {
         client  producer  consumer  kafka  __init__
     """,
     "spark_sink": """
-        starting  options  source_options  planning  lookup  reading  records  writer
+        starting  java_keys  options  source_options  planning  lookup  reading  records  writer
         source  sink  __init__
     """,
     "local": "base  guard  mock  process  java  broker  embedded  kafka  spark  __init__",
