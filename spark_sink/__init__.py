@@ -12,6 +12,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from columnar_kafka.errors import ConfigError
+from spark_sink.starting import start
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import DataSource
@@ -19,8 +22,9 @@ if TYPE_CHECKING:
     from spark_sink.sink import LakeSink
     from spark_sink.source import KafkaSource
 
-__all__ = ["KafkaSource", "LakeSink", "register"]
+__all__ = ["KafkaSource", "LakeSink", "register", "start"]
 
+_OLDEST = (4, 2)
 _MODULE_OF = {"KafkaSource": "spark_sink.source", "LakeSink": "spark_sink.sink"}
 
 
@@ -28,7 +32,12 @@ def register(spark: SparkSession) -> None:
     """Register the formats ``columnar_kafka`` and ``columnar_lake`` with a session.
 
     This package and `columnar_kafka` must also be installed where the executors run.
+
+    Raises:
+        ConfigError: Spark is older than 4.2, whose Python sources can limit a batch.
     """
+    if tuple(map(int, spark.version.split(".")[:2])) < _OLDEST:
+        raise ConfigError(f"spark_sink needs Spark 4.2 or later, and this is {spark.version}")
     for name in _MODULE_OF:
         spark.dataSource.register(__getattr__(name))
 

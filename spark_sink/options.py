@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from columnar_kafka.errors import ConfigError
+from spark_sink.java_keys import refuse_java_keys
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -35,8 +36,9 @@ def refuse_unknown(options: Mapping[str, str], known: Collection[str], *prefixes
     Raises:
         ConfigError: naming an option that is not, and those that are.
     """
+    lower = {each.lower() for each in known}
     for key in options:
-        if key.lower() not in known and not key.lower().startswith((_PREFIX, *prefixes)):
+        if key.lower() not in lower and not key.lower().startswith((_PREFIX, *prefixes)):
             raise ConfigError(
                 f'option "{key}" does not exist; there are {", ".join(sorted(known))}, '
                 "and kafka.* for the Kafka client"
@@ -44,8 +46,14 @@ def refuse_unknown(options: Mapping[str, str], known: Collection[str], *prefixes
 
 
 def client_config(options: Mapping[str, str]) -> dict[str, Any]:
-    """Return the Kafka client's configuration: every ``kafka.`` option, without the prefix."""
-    return _with_prefix(options, _PREFIX)
+    """Return the Kafka client's configuration: every ``kafka.`` option, without the prefix.
+
+    Raises:
+        ConfigError: a key that only Java clients have; the text names librdkafka's.
+    """
+    config = _with_prefix(options, _PREFIX)
+    refuse_java_keys(config)
+    return config
 
 
 def catalog(options: Mapping[str, str]) -> dict[str, str]:

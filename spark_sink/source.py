@@ -1,51 +1,73 @@
-"""The source ``columnar_kafka``: committed Kafka messages for Spark streams.
+"""The source ``columnar_kafka``: what is in Kafka, for Spark's batch and streaming queries.
 
-Its rows have the columns of Spark's own ``kafka`` source with ``includeHeaders``, and the ids of
+In its default mode its rows have the columns of Spark's own ``kafka`` source, and the ids of
 cluster and topic, by which a sink notices that a topic was deleted and created again.
 """
 
 from __future__ import annotations
 
 import gc
-import json
-from contextlib import ExitStack
+import time
+from contextlib import closing
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import ArrayType, DataType, StructType
 
-from columnar_kafka.broker.client_classes import StockConsumer
 from columnar_kafka.errors import ConfigError
-from columnar_kafka.ingest.topic_id import admin_client, generation
-from spark_sink import options as opts
+from spark_sink import planning
+from spark_sink.lookup import Lookup
+from spark_sink.planning import OffsetRange, Offsets
+from spark_sink.reading import message_batch, read
+from spark_sink.source_options import Mode, SourceOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from confluent_kafka import Message
     from pyspark.sql.streaming.datasource import ReadLimit
-    from pyspark.sql.types import StructType
+
+    from spark_sink.writer import BatchWriter, StreamWriter
 
 __all__ = ["KafkaSource"]
 
-SCHEMA: Final = (
-    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, "
-    "timestampType INT, headers ARRAY<STRUCT<key: STRING, value: BINARY>>, "
-    "cluster_id STRING, topic_id STRING"
-)
-_OPTIONS: Final = ("subscribe", "startingoffsets")
-_BATCH_BYTES: Final = 8 << 20
-"""Values move from Python to Spark fastest in batches of about this size."""
-_TIMEOUT: Final = 30.0
+_HEADER: Final = StructType().add("key", "string").add("value", "binary")
+_MESSAGE: Final[dict[str, str | DataType]] = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "integer",
+    "offset": "long",
+    "timestamp": "timestamp",
+    "timestampType": "integer",
+    "headers": ArrayType(_HEADER),
+}
+_RANGE: Final[dict[str, str | DataType]] = {
+    "topic": "string",
+    "partition": "integer",
+    "start": "long",
+    "end": "long",
+}
+_IDS: Final[dict[str, str | DataType]] = {"cluster_id": "string", "topic_id": "string"}
 
 
 class KafkaSource(DataSource):
-    """Options: ``kafka.bootstrap.servers``, ``subscribe`` (topics, by comma), ``startingOffsets``.
+    """Reads and writes. Options: those of Spark's own ``kafka``, and ``mode``: ``docs/spark.md``.
 
-    ``startingOffsets`` is ``latest`` (the default, as in Spark's source) or ``earliest``; other
-    ``kafka.`` options go to the client. Only committed messages are delivered.
+    Only committed messages are delivered, unless ``kafka.isolation.level`` says otherwise.
     """
 
     @classmethod
@@ -53,223 +75,241 @@ class KafkaSource(DataSource):
         """Return the name for ``format``."""
         return "columnar_kafka"
 
-    def schema(self) -> str:
-        """Return the columns."""
-        return SCHEMA
-
-    def streamReader(self, schema: StructType) -> KafkaReader:  # noqa: N802 - Spark's name
-        """Return the reader for a stream.
+    def schema(self) -> StructType:
+        """Return the columns; in mode ``records``, which blocks for Kafka, the newest segment's.
 
         Raises:
-            ConfigError: an option is missing, unknown, or has a value that is not allowed.
+            ConfigError: an option is missing, unknown, or has a value that is not allowed; or no
+                segment says what the columns are.
         """
-        opts.refuse_unknown(self.options, _OPTIONS)
-        opts.required(self.options, "kafka.bootstrap.servers", "localhost:9092")
-        topics = opts.required(self.options, "subscribe", "flights").split(",")
-        starting = self.options.get("startingOffsets", "latest")
-        if starting not in ("earliest", "latest"):
-            raise ConfigError(
-                f'option "startingOffsets" is {starting!r}: it must be earliest or latest'
-            )
-        return KafkaReader(
-            topics=[topic.strip() for topic in topics],
-            config=opts.client_config(self.options),
-            earliest=starting == "earliest",
-            schema=schema,
+        options = SourceOptions.parse(self.options, streaming=None)
+        if options.mode is Mode.RECORDS:
+            newest: StructType = _records().newest_schema(options)
+            return newest
+        return _columns(options)
+
+    def reader(self, schema: StructType) -> BatchReader:
+        """Return the reader for a batch query.
+
+        Raises:
+            ConfigError: as `schema`; or the user named columns, which only mode ``records`` allows.
+        """
+        options = SourceOptions.parse(self.options, streaming=False)
+        return BatchReader(options, _checked(options, schema))
+
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
+        """Return the reader for a stream. Raises as `reader`."""
+        options = SourceOptions.parse(self.options, streaming=True)
+        return StreamReader(options, _checked(options, schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """Return the writer for a batch query.
+
+        Raises:
+            ConfigError: an option is missing, unknown or not allowed; or the columns do not say
+                where rows go.
+        """
+        module = _writers()
+        options = module.WriterOptions.parse(self.options, schema, overwrite=overwrite)
+        batch_writer: BatchWriter = module.BatchWriter(options)
+        return batch_writer
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self, schema: StructType, overwrite: bool
+    ) -> StreamWriter:
+        """Return the writer for a stream. Raises as `writer`."""
+        module = _writers()
+        options = module.WriterOptions.parse(self.options, schema, overwrite=overwrite)
+        stream_writer: StreamWriter = module.StreamWriter(options)
+        return stream_writer
+
+
+def _writers() -> Any:
+    """Return the module of the writers, which those who read need not import."""
+    return import_module("spark_sink.writer")
+
+
+def _columns(options: SourceOptions) -> StructType:
+    fields = (_RANGE if options.mode is Mode.RANGES else _MESSAGE) | _IDS
+    found = StructType()
+    for name, spark_type in fields.items():
+        if options.headers or name != "headers":
+            found.add(name, spark_type)
+    return found
+
+
+def _checked(options: SourceOptions, schema: StructType) -> StructType:
+    if options.mode is not Mode.RECORDS and schema.names != _columns(options).names:
+        raise ConfigError(
+            f"the columns of mode {options.mode.value} are fixed: leave out .schema(…)"
         )
+    return schema
 
 
-class OffsetRange(InputPartition):
-    """The messages of one partition from offset `start` to before `end`."""
-
-    def __init__(
-        self, topic: str, partition: int, start: int, end: int, ids: list[str | None]
-    ) -> None:
-        super().__init__((topic, partition, start, end, ids))
+def _records() -> Any:
+    """Return the module of mode ``records``, which other modes need not import in each worker."""
+    return import_module("spark_sink.records")
 
 
-class _OffsetLookup:
-    """Asks Kafka for the offsets of topics, with clients that live until the stream stops."""
+class _RangeReader:
+    """Reads in executors, which get a pickled copy."""
 
-    def __init__(self, config: dict[str, Any]) -> None:
-        self._clients = ExitStack()
-        self._consumer = self._clients.enter_context(_consumer(config))
-        self._admin = self._clients.enter_context(admin_client(config))
-
-    def offsets(self, topic: str, *, latest: bool) -> dict[str, Any]:
-        """Return the first or the end offsets of a topic's partitions, and the topic's ids."""
-        partitions = self._consumer.list_topics(topic, _TIMEOUT).topics[topic].partitions
-        if not partitions:
-            raise ConfigError(f"topic {topic!r} does not exist")
-        marks = {
-            str(each): _watermarks(self._consumer, topic, each)[latest]
-            for each in sorted(partitions)
-        }
-        return {"ids": json.dumps(generation(self._admin, topic)), "next": marks}
-
-    def close(self) -> None:
-        """Close the clients."""
-        self._clients.close()
-
-
-class KafkaReader(DataSourceStreamReader):
-    """Plans in the driver's worker, reads in the executors'. A pickled copy has no clients."""
-
-    def __init__(
-        self, *, topics: list[str], config: dict[str, Any], earliest: bool, schema: StructType
-    ) -> None:
-        self._topics = topics
-        self._config = config
-        self._earliest = earliest
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
         self._schema = schema
-        self._lookup: _OffsetLookup | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_lookup": None}
-
-    # Offsets are {topic: {"ids": JSON, "next": {partition: offset}}}; JSON has text keys only.
-
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return the offsets where a new stream starts. Blocks for requests to Kafka."""
-        return self._offsets(latest=not self._earliest)
-
-    def latestOffset(  # noqa: N802 - Spark's name
-        self,
-        start: dict[str, Any],
-        limit: ReadLimit,
-    ) -> dict[str, Any]:
-        """Return the offsets up to which partitions can be read. Blocks for requests to Kafka."""
-        return self._offsets(latest=True)
-
-    def _offsets(self, *, latest: bool) -> dict[str, Any]:
-        if self._lookup is None:
-            self._lookup = _OffsetLookup(self._config)
-        lookup = self._lookup
-        return {topic: lookup.offsets(topic, latest=latest) for topic in self._topics}
-
-    def stop(self) -> None:
-        """Close the clients."""
-        if self._lookup is not None:
-            self._lookup.close()
-            self._lookup = None
-
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return one range for each partition that has new messages.
-
-        Raises:
-            ConfigError: a topic was deleted and created again, or is another cluster's. The stream
-                stops: no message is skipped.
-        """
-        return [each for topic in end for each in _ranges(topic, start.get(topic), end[topic])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield a range's messages. Called in an executor.
+        """Yield a range's rows. Called in an executor. Blocks for Kafka.
 
         Raises:
             KafkaException: Kafka cannot be read.
-            ConfigError: the first messages of the range no longer exist.
+            ColumnarError: messages of the range no longer exist, and ``failOnDataLoss`` is on.
         """
         # The worker collects garbage after each task; imported modules need not be scanned.
         gc.freeze()
-        topic, number, start, end, ids = partition.value
-        config = {**self._config, "enable.partition.eof": True}
+        if partition.value is None:  # Spark's partition of a batch query that has none
+            return
+        offsets = OffsetRange(*partition.value)
         # Spark's timestamps have a time zone, which is UTC between Python and the JVM.
         schema = to_arrow_schema(self._schema, timezone="UTC")
-        consumer = _consumer(config)
-        try:
-            low, _ = _watermarks(consumer, topic, number)
-            if low > start:
-                raise ConfigError(
-                    f"{topic}[{number}]: messages {start} to {low - 1} no longer exist (deleted by "
-                    "retention?). Start a new query, and consider a longer retention.ms"
-                )
-            consumer.assign([TopicPartition(topic, number, start)])
-            for messages in _read(consumer, end):
-                yield _batch(messages, ids, schema)
-        finally:
-            consumer.close()
-
-
-def _ranges(topic: str, start: dict[str, Any] | None, end: dict[str, Any]) -> list[OffsetRange]:
-    if start is not None and start["ids"] != end["ids"]:
-        raise ConfigError(
-            f"topic {topic!r} was deleted and created again, or is another cluster's: "
-            f"{start['ids']} before, {end['ids']} now. Start a new query with a new checkpoint"
-        )
-    begin = {} if start is None else start["next"]
-    return [
-        OffsetRange(topic, int(number), begin.get(number, 0), stop, json.loads(end["ids"]))
-        for number, stop in end["next"].items()
-        if stop > begin.get(number, 0)
-    ]
-
-
-def _consumer(config: dict[str, Any]) -> StockConsumer:
-    return StockConsumer(
-        {
-            # Spark keeps the offsets. The client requires a group id, but never joins the group.
-            "group.id": "columnar-kafka-spark",
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "error",
-            **config,
-            "enable.auto.commit": False,
-        }
-    )
-
-
-def _watermarks(consumer: StockConsumer, topic: str, partition: int) -> tuple[int, int]:
-    """Return the first offset, and the one after the last committed message."""
-    return consumer.get_watermark_offsets(TopicPartition(topic, partition), _TIMEOUT)
-
-
-def _read(consumer: StockConsumer, end: int) -> Iterator[list[Message]]:
-    """Yield the messages before offset `end` in batches of about `_BATCH_BYTES`.
-
-    It stops at that offset or at the partition's end, since transactions leave gaps in offsets.
-    """
-    batch: list[Message] = []
-    nbytes = 0
-    while True:
-        message = consumer.poll(_TIMEOUT)
-        if message is None:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no message for 30 s"))
-        error = message.error()
-        if error is not None and error.code() != KafkaError._PARTITION_EOF:
-            raise KafkaException(error)
-        offset = message.offset() or 0
-        last = offset >= end - (error is None)
-        if error is None and offset < end:
-            batch.append(message)
-            nbytes += len(message.value() or b"")
-        if batch and (last or nbytes >= _BATCH_BYTES):
-            yield batch
-            batch, nbytes = [], 0
-        if last:
+        if self._options.mode is Mode.RANGES:
+            rows = {name: [value] for name, value in offsets._asdict().items()}
+            yield pa.RecordBatch.from_pydict(rows, schema=schema)
             return
+        records = (
+            _records().RecordRows(self._schema) if self._options.mode is Mode.RECORDS else None
+        )
+        for messages in read(
+            offsets,
+            self._options.config,
+            poll_timeout=self._options.poll_timeout,
+            fail_on_data_loss=self._options.fail_on_data_loss,
+        ):
+            if records is None:
+                yield message_batch(messages, offsets, schema)
+            else:
+                yield from records.batches(messages)
+
+    def _tasks(self, start: Offsets, end: Offsets, lookup: Lookup) -> list[InputPartition]:
+        options = self._options
+        begin = planning.following(start, end, lookup.earliest, fail=options.fail_on_data_loss)
+        found = planning.ranges(begin, end)
+        cut = planning.split(found, options.min_partitions, options.max_records)
+        return [InputPartition(tuple(each)) for each in cut]
 
 
-def _batch(messages: list[Message], ids: list[str | None], schema: pa.Schema) -> pa.RecordBatch:
-    cluster, topic = ids
-    columns: dict[str, list[Any]] = {
-        "key": [each.key() for each in messages],
-        "value": [each.value() for each in messages],
-        "topic": [each.topic() for each in messages],
-        "partition": [each.partition() for each in messages],
-        "offset": [each.offset() for each in messages],
-        "timestamp": [each.timestamp()[1] * 1000 for each in messages],
-        # Spark counts from 0 what librdkafka counts from 1.
-        "timestampType": [each.timestamp()[0] - 1 for each in messages],
-        "headers": [_headers(each) for each in messages],
-        "cluster_id": [cluster] * len(messages),
-        "topic_id": [topic] * len(messages),
-    }
-    arrays = [pa.array(columns[each.name], type=each.type) for each in schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+class BatchReader(_RangeReader, DataSourceReader):
+    """Plans in the driver's worker, reads in the executors'."""
+
+    def partitions(self) -> list[InputPartition]:
+        """Return what there is to read, a range for each task. Blocks for requests to Kafka.
+
+        Raises:
+            ConfigError: a topic does not exist, an option does not fit its partitions, or the
+                query would end before it starts.
+            ColumnarError: offsets that an option names no longer exist.
+        """
+        with closing(Lookup(self._options)) as lookup:
+            starting, ending = self._options.starting, self._options.ending
+            start, end = lookup.at(starting), lookup.at(ending)
+            for each, offset in end.next.items():
+                if offset < start.next.get(each, offset):
+                    raise ConfigError(
+                        f"{each[0]}[{each[1]}]: the query starts at offset {start.next[each]} "
+                        f'("{starting.option}") and ends before it, at {offset} ("{ending.option}")'
+                    )
+            return self._tasks(start, end, lookup)
 
 
-def _headers(message: Message) -> list[dict[str, Any]] | None:
-    headers = message.headers()
-    if headers is None:
-        return None
-    pairs = headers.items() if isinstance(headers, dict) else headers
-    return [{"key": key, "value": value} for key, value in pairs]
+class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans in the driver's worker, reads in the executors'. A pickled copy has no client."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        super().__init__(options, schema)
+        self._open: Lookup | None = None
+        self._latest: Offsets | None = None
+        self._target: Offsets | None = None
+        self._triggered = float("-inf")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_open": None}
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Return the offsets where a new stream starts. Blocks for requests to Kafka.
+
+        Raises:
+            ConfigError, ColumnarError: as `BatchReader.partitions`.
+        """
+        return self._lookup.at(self._options.starting).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Return a limit if the options have one; `latestOffset` applies the options."""
+        if self._options.max_offsets is not None:
+            return ReadMaxRows(self._options.max_offsets)
+        if self._options.min_offsets is not None:
+            return ReadMinRows(self._options.min_offsets)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Remember what is there now, where the query will end. Blocks for requests to Kafka."""
+        self._target = self._lookup.at(self._options.ending)
+
+    def latestOffset(  # noqa: N802 - Spark's name
+        self, start: dict[str, Any], limit: ReadLimit
+    ) -> dict[str, Any]:
+        """Return where the next batch ends; `start` if there is none. Blocks for Kafka.
+
+        Raises:
+            ConfigError: a topic does not exist.
+            ColumnarError: as `planning.following`.
+        """
+        self._latest = self._target or self._lookup.at(self._options.ending)
+        if isinstance(limit, ReadAllAvailable):
+            return self._latest.to_json()
+        begin = planning.following(
+            Offsets.from_json(start),
+            self._latest,
+            self._lookup.earliest,
+            fail=self._options.fail_on_data_loss,
+        )
+        there = sum(max(0, self._latest.next[each] - begin[each]) for each in begin)
+        if self._waits(there, time.monotonic()):
+            return start
+        if self._options.max_offsets is None:
+            return self._latest.to_json()
+        next_ = planning.limited(begin, self._latest.next, self._options.max_offsets)
+        return self._latest.moved_to(next_).to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        """Return the offsets that Kafka had at the last trigger, for the query's progress."""
+        return None if self._latest is None else self._latest.to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Return a range for each task. Blocks for requests to Kafka if partitions are new.
+
+        Raises:
+            ColumnarError: as `planning.following`. The stream stops: no message is skipped.
+        """
+        return self._tasks(Offsets.from_json(start), Offsets.from_json(end), self._lookup)
+
+    def stop(self) -> None:
+        """Close the client."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    @property
+    def _lookup(self) -> Lookup:
+        if self._open is None:
+            self._open = Lookup(self._options)
+        return self._open
+
+    def _waits(self, there: int, now: float) -> bool:
+        """Whether ``minOffsetsPerTrigger`` waits for more; not if the query ends when done."""
+        least = self._options.min_offsets
+        if least is None or self._target is not None:
+            return False
+        if there < least and now - self._triggered < self._options.max_delay:
+            return True
+        self._triggered = now
+        return False

@@ -15,6 +15,7 @@ from xdist.scheduler import LoadScopeScheduling
 from columnar_kafka import native
 from columnar_kafka.demo import flights as flights_data
 from columnar_kafka.local import EmbeddedKafka, JavaMissingError, LocalKafka, find_java
+from spark_sink.starting import is_late
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -124,11 +125,6 @@ def spark() -> Iterator[SparkSession]:
 _SPARK_CONFIG = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
-# Spark gives each of its Python processes ten seconds to start; no setting changes that.
-_TOO_LATE = (
-    "Timed out while waiting for the Python worker to connect back",
-    "Python worker failed to connect back",
-)
 _SPARK_TRIES = 12
 
 
@@ -144,7 +140,7 @@ def on_spark(record_property: Callable[[str, object], None]) -> OnSpark:
             try:
                 return function()
             except Exception as error:
-                if not any(each in str(error) for each in _TOO_LATE):
+                if not is_late(error):
                     raise
                 record_property(_LATE_START, 1)
         return function()

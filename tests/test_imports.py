@@ -70,7 +70,10 @@ FILES = {
         memory.consumer  memory
         client  producer  consumer  kafka  __init__
     """,
-    "spark_sink": "options  source  gaps  sink  __init__",
+    "spark_sink": """
+        starting  java_keys  options  source_options  planning  lookup  reading  records  writer
+        source  gaps  sink  __init__
+    """,
     "local": "base  guard  mock  process  java  broker  embedded  kafka  spark  __init__",
     "demo": """
         __init__  compare  flights  records  figures  chart  report  screen

@@ -167,6 +167,20 @@ print(sorted(rooms & {"producing", "consuming", "aio", "broker", "plain"}))
     assert run(code) == "[]"
 
 
+def test_a_process_that_reads_messages_for_spark_loads_little_beside_the_client() -> None:
+    """Spark gives each worker ten seconds to start, and starts several for a query."""
+    code = """
+import sys, pyspark.sql.worker.plan_data_source_read
+before = set(sys.modules)
+import spark_sink.source
+found = {name for name in set(sys.modules) - before if name.startswith("columnar_kafka.")}
+heavy = {"pandas", "fastavro", "pyarrow.compute", "pyarrow.parquet", "pyarrow.fs"}
+print(sorted(found), sorted(heavy & (set(sys.modules) - before)))
+"""
+    loaded = ["broker", "broker.client_classes", "errors"]
+    assert run(code) == f"{[f'columnar_kafka.{each}' for each in loaded]} []"
+
+
 def test_each_name_is_imported_when_it_is_used() -> None:
     assert all(name in dir(columnar_kafka) for name in [*NAMES, "errors", "plain", "position"])
     code = "import columnar_kafka; print(columnar_kafka.plain.Json, columnar_kafka.errors.RowError)"

@@ -13,11 +13,15 @@ if TYPE_CHECKING:
 __all__ = ["admin_client", "generation"]
 
 _TIMEOUT: Final = 30.0
+_CONSUMER: Final = (
+    *("auto.offset.", "enable.auto.", "enable.partition.", "fetch.", "group."),
+    *("isolation.", "max.partition.", "max.poll.", "queued.", "session."),
+)
 
 
 def admin_client(config: Mapping[str, Any]) -> AdminClient:
-    """Return an admin client that logs nothing when it is closed."""
-    return AdminClient({"log_level": 4, **_connection(config)})
+    """Return an admin client that creates no topic by asking for it, and logs no closing."""
+    return AdminClient({"log_level": 4, **_connection(config), "allow.auto.create.topics": False})
 
 
 def generation(admin: AdminClient, topic: str) -> tuple[str, str | None]:
@@ -39,5 +43,4 @@ def generation(admin: AdminClient, topic: str) -> tuple[str, str | None]:
 
 def _connection(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings without those of consumers, about which an admin client logs warnings."""
-    consumer = ("group.", "fetch.", "auto.offset.", "isolation.", "enable.", "session.", "max.poll")
-    return {key: value for key, value in config.items() if not key.startswith(consumer)}
+    return {key: value for key, value in config.items() if not key.startswith(_CONSUMER)}

@@ -1,0 +1,310 @@
+"""The source's mode ``records``: the records of segments as rows, in columns that are fixed."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import ArrayType, StructType
+
+from columnar_kafka import position
+from columnar_kafka.columns.kafka_column import TIMESTAMP
+from columnar_kafka.columns.layouts import cast_to_grown, one_array
+from columnar_kafka.columns.older_arrow import arange
+from columnar_kafka.errors import ConfigError, SchemaError, SegmentError
+from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, check_growth
+from columnar_kafka.schema.families import family
+from columnar_kafka.segment.headers import is_segment
+from columnar_kafka.segment.segment import Segment
+from spark_sink import planning
+from spark_sink.lookup import Lookup
+from spark_sink.reading import read
+from spark_sink.source_options import EARLIEST, LATEST, Boundary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from confluent_kafka import Message
+
+    from columnar_kafka.schema.families import Family
+    from spark_sink.planning import OffsetRange
+    from spark_sink.source_options import SourceOptions
+
+__all__ = ["RecordRows", "newest_schema", "newest_segments", "user_columns"]
+
+_HEADER: Final = StructType().add("key", "string").add("value", "binary")
+_BATCH_ROWS: Final = 10_000
+_WINDOWS: Final = (1, 8, 64)
+"""How many of a partition's last offsets are searched for a segment: each in turn until there is
+one. Transaction markers and plain messages have offsets too."""
+
+_NUMBERS: Final = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+}
+"""The types for numbers that Spark does not have: as Spark reads them from Parquet."""
+_TYPES: Final[dict[Family | None, pa.DataType]] = {
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "local timestamp": pa.timestamp("us"),
+    "duration": pa.duration("us"),
+}
+"""The types for values that Arrow has in several layouts or units."""
+_MEMBERS: Final = (
+    *("topic", "partition", "offset", "key", "timestamp", "headers"),
+    *("segment", "row"),
+)
+_PRECISION: Final = 38
+
+
+def newest_schema(options: SourceOptions) -> StructType:
+    """Return a query's columns: those of the newest segments, and ``_kafka``. All are nullable.
+
+    Called in the driver. Reads the last messages of each partition. Where their columns differ,
+    one segment must have grown from all others.
+
+    Raises:
+        ConfigError: there is no segment, segments do not go together, or Spark lacks a type.
+        SegmentError: a segment cannot be read.
+    """
+    found = newest_segments(options)
+    if not found:
+        raise ConfigError(
+            'option "mode" is records, and there is no segment whose columns the query could have: '
+            'name them, .schema("carrier STRING, delay INT")'
+        )
+    widest = None
+    for segment in found:
+        schema = spark_columns(segment)
+        if widest is None or not _differences(widest, schema):
+            widest = schema
+        elif differences := _differences(schema, widest):
+            raise ConfigError(
+                f"segment at {_where(segment)} does not go with other segments of the query: "
+                f"{differences}. Read these topics in queries of their own"
+            )
+    return _with_kafka(from_arrow_schema(widest), headers=options.headers)
+
+
+def newest_segments(options: SourceOptions) -> list[Segment]:
+    """Return the last segment of each partition, one for each schema. Blocks for Kafka.
+
+    Raises:
+        ConfigError: a topic does not exist.
+        SegmentError: a segment's headers cannot be read.
+    """
+    with closing(Lookup(options)) as lookup:
+        first = lookup.at(Boundary(option="mode", everywhere=EARLIEST))
+        end = lookup.at(Boundary(option="mode", everywhere=LATEST))
+    found: dict[str, Segment] = {}
+    for each in planning.ranges({**dict.fromkeys(end.next, 0), **first.next}, end):
+        if segment := _last_segment(each, options):
+            found.setdefault(segment.header.schema, segment)
+    return list(found.values())
+
+
+def user_columns(segment: Segment) -> pa.Schema:
+    """Return a segment's columns without ``_kafka``."""
+    return pa.schema([each for each in segment.schema if each.name != KAFKA_COLUMN])
+
+
+class RecordRows:
+    """Makes rows of the records in messages, for one query. Not thread-safe."""
+
+    def __init__(self, schema: StructType) -> None:
+        """Begin with the columns of the query.
+
+        Raises:
+            ConfigError: ``_kafka`` has a member that no record has.
+        """
+        self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._columns = pa.schema([each for each in self._schema if each.name != KAFKA_COLUMN])
+        self._checked: set[str] = set()
+        for each in _kafka_members(self._schema):
+            if each not in _MEMBERS:
+                raise ConfigError(f"no member {each!r} in _kafka; there are {', '.join(_MEMBERS)}")
+
+    def batches(self, messages: Sequence[Message]) -> Iterator[pa.RecordBatch]:
+        """Yield the records of messages, up to 10,000 at a time.
+
+        Raises:
+            SegmentError: a message is no segment, or one that cannot be read.
+            SchemaError: a segment has columns that the query has not, or others of their types.
+        """
+        for message in messages:
+            segment = _segment(message)
+            if segment is None:
+                where = position.address(
+                    message.topic() or "", message.partition() or 0, message.offset() or 0
+                )
+                raise SegmentError(
+                    f"{where}: is a plain message, and mode records reads segments only. "
+                    'Use .option("mode", "segments")'
+                )
+            yield from self._rows(segment).to_batches(_BATCH_ROWS)
+
+    def _rows(self, segment: Segment) -> pa.Table:
+        self._check(segment)
+        table = segment.to_table()
+        there = set(table.schema.names)
+        columns = []
+        for each in self._schema:
+            if each.name == KAFKA_COLUMN:
+                columns.append(_kafka(segment, table, each.type))
+            elif each.name in there:
+                columns.append(self._cast(segment, table[each.name], each))
+            else:
+                columns.append(pa.nulls(table.num_rows, each.type))
+        return pa.Table.from_arrays(columns, schema=self._schema)
+
+    def _check(self, segment: Segment) -> None:
+        """Refuse a segment with other columns than the query's; each schema is checked once."""
+        if segment.header.schema in self._checked:
+            return
+        if differences := _differences(spark_columns(segment), self._columns):
+            raise SchemaError(
+                f"segment at {_where(segment)} has columns that the query has not: {differences}. "
+                "Nothing of it was read. Start the query again: it begins with the newest columns"
+            )
+        self._checked.add(segment.header.schema)
+
+    def _cast(self, segment: Segment, column: pa.ChunkedArray, to: pa.Field) -> pa.Array:
+        try:
+            return cast_to_grown(one_array(column), to.type)
+        except pa.ArrowInvalid as error:
+            raise SchemaError(
+                f"segment at {_where(segment)}: a value of column {to.name!r} is no {to.type}: "
+                f"{error}"
+            ) from error
+
+
+def spark_columns(segment: Segment) -> pa.Schema:
+    """Return a segment's columns in the types that Spark has, all nullable.
+
+    Raises:
+        ConfigError: Spark has no such type; names the column.
+    """
+    return pa.schema(
+        [pa.field(each.name, _spark_type(each.type, each.name)) for each in user_columns(segment)]
+    )
+
+
+def _spark_type(arrow: pa.DataType, path: str) -> pa.DataType:
+    kind = family(arrow)
+    if found := _NUMBERS.get(arrow) or _TYPES.get(kind):
+        return found
+    if kind == "struct":
+        return pa.struct(
+            [(each.name, _spark_type(each.type, f"{path}.{each.name}")) for each in arrow]
+        )
+    if kind == "map":
+        key = _spark_type(arrow.key_type, f"{path}.key")
+        return pa.map_(key, _spark_type(arrow.item_type, f"{path}.value"))
+    if kind == "list":
+        return pa.list_(pa.field("element", _spark_type(arrow.value_type, f"{path}.item")))
+    if kind == "decimal" and arrow.precision <= _PRECISION:
+        return pa.decimal128(arrow.precision, arrow.scale)
+    if kind in ("decimal", "time"):
+        raise ConfigError(
+            f"column {path!r} is {arrow}, which Spark does not have: read the topic in mode "
+            "segments, or land it and read the files"
+        )
+    return arrow
+
+
+def _differences(columns: pa.Schema, grown: pa.Schema) -> str:
+    """Say which columns rows of `grown` cannot hold; empty if there are none."""
+    found = []
+    for each in columns:
+        index = grown.get_field_index(each.name)
+        if index < 0:
+            found.append(f"{each.name!r} ({each.type}) is new")
+            continue
+        try:
+            check_growth(_record(each), _record(grown.field(index)))
+        except SchemaError:
+            found.append(f"{each.name!r} is {each.type}, and was {grown.field(index).type}")
+    return ", ".join(found)
+
+
+def _record(field: pa.Field) -> RecordSchema:
+    return RecordSchema(pa.schema([field.with_nullable(True)]))
+
+
+def _with_kafka(schema: StructType, *, headers: bool) -> StructType:
+    members = StructType().add("topic", "string").add("partition", "integer").add("offset", "long")
+    members.add("key", "binary").add("timestamp", "timestamp")
+    if headers:
+        members.add("headers", ArrayType(_HEADER))
+    return schema.add(KAFKA_COLUMN, members)
+
+
+def _kafka_members(schema: pa.Schema) -> list[str]:
+    index = schema.get_field_index(KAFKA_COLUMN)
+    return [] if index < 0 else [each.name for each in schema.field(index).type]
+
+
+def _kafka(segment: Segment, table: pa.Table, to: pa.StructType) -> pa.Array:
+    """Return the ``_kafka`` column, with the members of `to`.
+
+    Where the segment lacks one, it is null; its time is that of the segment's latest record.
+    """
+    rows = table.num_rows
+    first = segment.offset
+    members: dict[str, pa.Array] = {
+        "topic": pa.repeat(segment.topic, rows),
+        "partition": pa.repeat(segment.partition, rows),
+        "offset": arange(first, first + rows),
+        "timestamp": pa.repeat(pa.scalar(segment.header.timestamp_max, TIMESTAMP), rows),
+    }
+    if KAFKA_COLUMN in table.schema.names:
+        kafka = one_array(table[KAFKA_COLUMN])
+        members |= {each.name: kafka.field(each.name) for each in kafka.type}
+    arrays = [
+        cast_to_grown(members[each.name], each.type)
+        if each.name in members
+        else pa.nulls(rows, each.type)
+        for each in to
+    ]
+    return pa.StructArray.from_arrays(arrays, fields=list(to))
+
+
+def _last_segment(offsets: OffsetRange, options: SourceOptions) -> Segment | None:
+    """Return the last segment among the last messages of a partition."""
+    for window in _WINDOWS:
+        start = max(offsets.start, offsets.end - window)
+        segments: list[Segment] = []
+        for messages in read(
+            offsets._replace(start=start),
+            options.config,
+            poll_timeout=options.poll_timeout,
+            fail_on_data_loss=False,
+        ):
+            segments += filter(None, map(_segment, messages))
+            del segments[:-1]
+        if segments or start == offsets.start:
+            return segments[0] if segments else None
+    return None
+
+
+def _segment(message: Message) -> Segment | None:
+    headers: Any = message.headers()
+    if not is_segment(headers):
+        return None
+    return Segment(
+        topic=message.topic() or "",
+        partition=message.partition() or 0,
+        offset=message.offset() or 0,
+        headers=headers,
+        value=message.value() or b"",
+    )
+
+
+def _where(segment: Segment) -> str:
+    return position.address(segment.topic, segment.partition, segment.kafka_offset)

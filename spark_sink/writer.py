@@ -1,0 +1,310 @@
+"""The writer ``columnar_kafka``: the rows of a frame as segments on Kafka's topics.
+
+A task ends when all of its rows are stored, and Spark runs a task again that fails: so each row is
+stored at least once. Workers keep their producers.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections import OrderedDict
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from confluent_kafka import KafkaError, KafkaException
+from pyarrow import types
+from pyspark.sql.datasource import (
+    CaseInsensitiveDict,
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import IntegerType, StringType, StructType
+
+from columnar_kafka import Producer
+from columnar_kafka.errors import ConfigError, SchemaError
+from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, check_growth
+from spark_sink import options as opts
+from spark_sink.records import newest_segments, user_columns
+from spark_sink.source_options import SourceOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from confluent_kafka import Message
+
+__all__ = ["BatchWriter", "StreamWriter", "WriterOptions"]
+
+_log = logging.getLogger(__name__)
+
+_OPTIONS: Final = ("checkpointLocation", "includeHeaders", "topic")
+_PREFIX: Final = "columnar."
+_METADATA: Final = ("key", "timestamp", "headers")
+_PLACE: Final = ("topic", "partition")
+_GATHER_BYTES: Final = 64 << 20
+"""Spark's batches have 10,000 rows. They are gathered up to this size, because each call of
+`produce_arrow` makes at least one segment for each partition."""
+_KEPT: Final = 4
+_CONNECTION: Final = (
+    *("bootstrap.", "broker.", "client.", "enable.ssl.", "https.", "metadata."),
+    *("reconnect.", "sasl.", "security.", "socket.", "ssl."),
+)
+"""What the settings of connections begin with: those that a producer and a consumer share."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterOptions:
+    """The options of one query and its columns, checked."""
+
+    topic: str | None
+    config: Mapping[str, Any]
+    names: tuple[str, ...]
+    schema: pa.Schema
+
+    @classmethod
+    def parse(
+        cls, options: Mapping[str, str], schema: StructType, *, overwrite: bool
+    ) -> WriterOptions:
+        """Check the options and the columns of a frame.
+
+        Raises:
+            ConfigError: an option is missing, unknown or not allowed; or the columns do not say
+                where rows go, or leave nothing to send.
+        """
+        if overwrite:
+            raise ConfigError('rows are appended to topics: use mode("append")')
+        own = {key: value for key, value in options.items() if key.startswith(_PREFIX)}
+        opts.refuse_unknown(options, [*_OPTIONS, *own])
+        opts.required(options, "kafka.bootstrap.servers", "localhost:9092")
+        config = opts.client_config(options)
+        if "transactional.id" in config:
+            raise ConfigError(
+                'option "kafka.transactional.id" cannot be set: rows are sent at least once'
+            )
+        topic = options.get("topic", "").strip() or None
+        _check_columns(schema, topic)
+        rest = [each for each in schema if each.name not in _METADATA + _PLACE]
+        if not rest:
+            raise ConfigError(f"no columns to send beside {', '.join(schema.names)}")
+        return cls(
+            topic=topic,
+            config={
+                "enable.idempotence": True,  # as Spark's own sink
+                "queue.buffering.max.kbytes": 256 << 10,
+                **config,
+                **own,
+                "columnar.encoding": "parquet",
+            },
+            names=tuple(schema.names),
+            schema=pa.schema(map(_nullable, to_arrow_schema(StructType(rest), timezone="UTC"))),
+        )
+
+
+def _check_columns(schema: StructType, topic: str | None) -> None:
+    found = {each.name: each.dataType for each in schema}
+    if KAFKA_COLUMN in found:
+        raise ConfigError(
+            f"column {KAFKA_COLUMN!r} is the place of a record that was read: "
+            f'drop it, .drop("{KAFKA_COLUMN}"), or select its members as key, timestamp and headers'
+        )
+    if topic is None and "topic" not in found:
+        raise ConfigError('nothing names the topic: .option("topic", "flights"), or a column topic')
+    for name, wanted in (("topic", StringType), ("partition", IntegerType)):
+        if name in found and not isinstance(found[name], wanted):
+            raise ConfigError(
+                f"column {name!r} is {found[name].simpleString()}: it must be "
+                f"{wanted().simpleString()}, for it says where rows go; rename a column of data"
+            )
+
+
+def _nullable(column: pa.Field) -> pa.Field:
+    """Return a column that is required nowhere: which ones are, Spark's frames have by chance."""
+    arrow = column.type
+    if types.is_struct(arrow):
+        arrow = pa.struct(map(_nullable, arrow))
+    elif types.is_map(arrow):
+        arrow = pa.map_(arrow.key_type, _nullable(arrow.item_field))
+    elif types.is_list(arrow):
+        arrow = pa.list_(_nullable(arrow.value_field))
+    return pa.field(column.name, arrow)
+
+
+@dataclass
+class RowsSent(WriterCommitMessage):
+    """How many rows a task has sent."""
+
+    rows: int
+
+
+class _TaskWriter:
+    """Writes in executors, which get a pickled copy."""
+
+    def __init__(self, options: WriterOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Send a task's rows. Blocks until all are stored.
+
+        Raises:
+            RowError: a row does not fit: a topic or a map's key is null, a key twice in a map, …
+            SchemaError: a topic's segments have columns from which these have not grown.
+            KafkaException: a row could not be stored, within ``kafka.message.timeout.ms``. Others
+                may be; Spark sends all rows of the task again.
+        """
+        # The worker collects garbage after each task; imported modules need not be scanned.
+        gc.freeze()
+        rows = 0
+        tables = _gathered(iterator)
+        first = next(tables, None)
+        if first is not None:
+            with _producer(self._options) as sender:
+                for table in chain([first], tables):
+                    sender.send(table)
+                    rows += table.num_rows
+                sender.finish()
+        return RowsSent(rows)
+
+
+class BatchWriter(_TaskWriter, DataSourceArrowWriter):
+    """Writes a batch query's rows."""
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Log how many rows were sent."""
+        _log.info("%d rows sent", _rows(messages))
+
+
+class StreamWriter(_TaskWriter, DataSourceStreamArrowWriter):
+    """Writes a stream's rows."""
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Log how many rows were sent."""
+        _log.info("batch %d: %d rows sent", batchId, _rows(messages))
+
+
+def _rows(messages: Iterable[WriterCommitMessage | None]) -> int:
+    return sum(each.rows for each in messages if isinstance(each, RowsSent))
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield rows in tables of about 64 MiB; none is empty."""
+    waiting: list[pa.RecordBatch] = []
+    nbytes = 0
+    for batch in batches:
+        if batch.num_rows:
+            waiting.append(batch)
+            nbytes += batch.nbytes
+        if nbytes >= _GATHER_BYTES:
+            yield pa.Table.from_batches(waiting)
+            waiting, nbytes = [], 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+class _Sender:
+    """A producer, and the topics that it has sent to."""
+
+    def __init__(self, options: WriterOptions) -> None:
+        self._options = options
+        self._topics: set[str] = set()
+        self._failed: list[KafkaException] = []
+        self._producer = Producer(dict(options.config))
+        self.close = self._producer.close
+
+    def send(self, table: pa.Table) -> None:
+        """Send the rows of a table, each to its topic and partition."""
+        metadata = {each: each for each in _METADATA if each in table.column_names}
+        for topic, partition, rows in _by_place(table, self._options.topic):
+            if topic not in self._topics:
+                self._begin(topic)
+            while True:
+                try:
+                    self._producer.produce_arrow(
+                        topic, rows, partition=partition, on_delivery=self._report, **metadata
+                    )
+                    break
+                except BufferError:
+                    self._producer.poll(1)
+                    self._check()
+        self._producer.poll(0)
+        self._check()
+
+    def finish(self) -> None:
+        """Wait until all rows are stored."""
+        self._producer.flush()
+        self._check()
+
+    def _begin(self, topic: str) -> None:
+        """Set a topic's schema, if that has grown from the one of its newest segments."""
+        schema = self._options.schema
+        try:
+            for segment in newest_segments(_reading(self._options.config, topic)):
+                check_growth(RecordSchema(user_columns(segment)), RecordSchema(schema))
+        except SchemaError as error:
+            raise SchemaError(
+                f"the rows do not go with those of topic {topic!r}: {error.reason}"
+            ) from error
+        except KafkaException as error:
+            # A topic that does not exist yet, or must not be read: the producer knows better.
+            _log.info("columns of topic %r are not checked: %s", topic, error)
+        self._producer.set_schema(topic, schema)
+        self._topics.add(topic)
+
+    def _report(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            reason = f"rows of topic {message.topic()!r} were not stored: {error.str()}"
+            self._failed.append(KafkaException(KafkaError(error.code(), reason)))
+
+    def _check(self) -> None:
+        if self._failed:
+            raise self._failed[0]
+
+
+def _by_place(table: pa.Table, topic: str | None) -> Iterator[tuple[str, int, pa.Table]]:
+    """Yield the rows of each topic and partition, in their order; -1 is any partition."""
+    places = table.select([each for each in _PLACE if each in table.column_names])
+    rows = table.drop_columns(places.column_names)
+    topics = places["topic"] if topic is None else pa.repeat(topic, table.num_rows)
+    if topics.null_count:
+        raise ConfigError('a row has no topic: .option("topic", "flights") sends all rows to one')
+    partitions = pa.repeat(pa.scalar(-1, pa.int32()), table.num_rows)
+    if "partition" in places.column_names:
+        partitions = places["partition"].fill_null(-1)
+    for name in pc.unique(topics).to_pylist():
+        of_topic = pc.equal(topics, name)
+        for number in pc.unique(partitions.filter(of_topic)).to_pylist():
+            mask = pc.and_(of_topic, pc.equal(partitions, number))
+            yield name, number, rows.filter(mask) if not pc.all(mask).as_py() else rows
+
+
+def _reading(config: Mapping[str, Any], topic: str) -> SourceOptions:
+    connection = {f"kafka.{key}": config[key] for key in config if key.startswith(_CONNECTION)}
+    options = CaseInsensitiveDict({**connection, "subscribe": topic, "mode": "records"})
+    return SourceOptions.parse(options, streaming=None)
+
+
+_kept: OrderedDict[tuple[Any, ...], _Sender] = OrderedDict()
+
+
+@contextmanager
+def _producer(options: WriterOptions) -> Iterator[_Sender]:
+    """Lend this process's producer for these options; it is kept unless an error occurs."""
+    key = (
+        options.topic,
+        frozenset(options.config.items()),
+        options.schema.serialize().to_pybytes(),
+    )
+    sender = _kept.pop(key, None) or _Sender(options)
+    try:
+        yield sender
+    except BaseException:
+        sender.close()
+        raise
+    _kept[key] = sender
+    while len(_kept) > _KEPT:
+        _kept.popitem(last=False)[1].close()

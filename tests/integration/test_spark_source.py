@@ -1,0 +1,502 @@
+"""What the source asks of Kafka and reads from it: its readers, called as Spark calls them."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.cimpl import TopicPartition
+from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from support import eventually
+
+import spark_sink
+from columnar_kafka.errors import ColumnarError, ConfigError
+from spark_sink import reading
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support import TopicFactory
+
+    from columnar_kafka.local import LocalKafka
+    from spark_sink.source import BatchReader, StreamReader
+
+pytestmark = pytest.mark.kafka
+
+Row = tuple[str, int, int]
+"""A message's topic, partition and offset."""
+
+
+class Source:
+    """Queries on one Kafka, as far as Spark leaves them to Python."""
+
+    def __init__(self, servers: str) -> None:
+        self.servers = servers
+        self._producer = confluent_kafka.Producer({"bootstrap.servers": servers, "log_level": 0})
+
+    def send(self, topic: str, count: int, partition: int = 0, start: int = 1) -> None:
+        """Send messages with the values and the times `start`, `start` + 1, …; time 0 is now."""
+        for n in range(start, start + count):
+            self._producer.produce(topic, str(n), partition=partition, timestamp=n)
+        self._producer.flush()
+
+    def batch(self, **options: str) -> BatchReader:
+        source, schema = self._source(options)
+        return source.reader(schema)
+
+    def stream(self, **options: str) -> closing[Any]:
+        source, schema = self._source(options)
+        reader = source.streamReader(schema)
+        return _Stopped(reader)
+
+    def _source(self, options: dict[str, str]) -> tuple[Any, Any]:
+        named = {key.replace("_", "."): value for key, value in options.items()}
+        servers = {"kafka.bootstrap.servers": self.servers}
+        source = spark_sink.KafkaSource(CaseInsensitiveDict(servers | named))
+        return source, source.schema()
+
+    def rows(self, **options: str) -> list[Row]:
+        """Return what a batch query reads."""
+        reader = self.batch(**options)
+        return read(reader, reader.partitions())
+
+
+class _Stopped(closing):  # type: ignore[type-arg]
+    def __exit__(self, *error: object) -> None:
+        self.thing.stop()
+
+
+def read(reader: Any, partitions: Any) -> list[Row]:
+    found = [row for each in partitions for batch in reader.read(each) for row in batch.to_pylist()]
+    return sorted((row["topic"], row["partition"], row["offset"]) for row in found)
+
+
+def next_batch(reader: StreamReader, start: dict[str, Any], limit: Any = None) -> tuple[Any, Any]:
+    """Return a batch's rows and where it ends, through JSON as Spark keeps it."""
+    end = reader.latestOffset(start, limit or reader.getDefaultReadLimit())
+    end = json.loads(json.dumps(end))
+    return read(reader, reader.partitions(start, end)), end
+
+
+@pytest.fixture
+def source(kafka: LocalKafka) -> Iterator[Source]:
+    yield Source(kafka.bootstrap_servers)
+    while reading._kept:
+        reading._kept.popitem()[1].close()
+
+
+# --- topics ---------------------------------------------------------------------------------------
+
+
+def test_several_topics_are_read_a_partition_a_task(source: Source, topic: TopicFactory) -> None:
+    one, other = topic(2), topic()
+    source.send(one, 2, partition=1)
+    source.send(other, 1)
+    reader = source.batch(subscribe=f"{one}, {other}")
+    found = reader.partitions()
+    assert [each.value[:4] for each in found] == [(one, 1, 0, 2), (other, 0, 0, 1)]
+    assert read(reader, found) == [(one, 1, 0), (one, 1, 1), (other, 0, 0)]
+
+
+def test_a_pattern_matches_whole_names(source: Source, topic: TopicFactory) -> None:
+    one, other = topic(), topic()
+    for each in (one, other):
+        source.send(each, 1)
+    assert source.rows(subscribePattern=f"{one}|.*{other[1:]}") == [(one, 0, 0), (other, 0, 0)]
+    assert source.rows(subscribePattern=one[:-1]) == []
+
+
+def test_assigned_partitions_are_read_and_no_others(source: Source, topic: TopicFactory) -> None:
+    name = topic(3)
+    for partition in range(3):
+        source.send(name, 1, partition)
+    assert source.rows(assign=json.dumps({name: [0, 2]})) == [(name, 0, 0), (name, 2, 0)]
+    with pytest.raises(ConfigError, match=f'"assign": .{name}. has no partition 3'):
+        source.rows(assign=json.dumps({name: [3]}))
+
+
+def test_a_topic_that_does_not_exist_is_named_and_not_created(source: Source) -> None:
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"topic 'nowhere' cannot be read: .*Unknown topic"):
+            source.rows(subscribe="nowhere")
+
+
+# --- columns --------------------------------------------------------------------------------------
+
+
+def test_a_row_is_a_message_with_the_ids_of_its_topic(source: Source, topic: TopicFactory) -> None:
+    name = topic()
+    producer = confluent_kafka.Producer({"bootstrap.servers": source.servers})
+    producer.produce(name, b"v", b"k", timestamp=5000, headers=[("h", b"x"), ("h", None)])
+    producer.produce(name, None, timestamp=6000)
+    producer.flush()
+    reader = source.batch(subscribe=name)
+    [task] = reader.partitions()
+    [batch] = reader.read(task)
+    row, empty = batch.to_pylist()
+    assert (row["key"], row["value"], row["offset"], row["timestampType"]) == (b"k", b"v", 0, 0)
+    assert row["timestamp"].timestamp() == 5
+    assert row["headers"] == [{"key": "h", "value": b"x"}, {"key": "h", "value": None}]
+    assert (empty["key"], empty["value"], empty["headers"]) == (None, None, None)
+    admin = AdminClient({"bootstrap.servers": source.servers})
+    ids = admin.describe_topics(confluent_kafka.TopicCollection([name]))[name].result(60)
+    assert (row["cluster_id"], row["topic_id"]) == (
+        admin.list_topics(name, 60).cluster_id,
+        str(ids.topic_id),
+    )
+
+
+def test_headers_can_be_left_out(source: Source, topic: TopicFactory) -> None:
+    name = topic()
+    source.send(name, 1)
+    reader = source.batch(subscribe=name, includeHeaders="false")
+    [batch] = reader.read(*reader.partitions())
+    assert batch.schema.names == [
+        *("key", "value", "topic", "partition", "offset", "timestamp", "timestampType"),
+        *("cluster_id", "topic_id"),
+    ]
+
+
+def test_ranges_are_offsets_and_nothing_of_a_message(source: Source, topic: TopicFactory) -> None:
+    name = topic(2)
+    source.send(name, 5)
+    source.send(name, 2, partition=1)
+    reader = source.batch(subscribe=name, mode="ranges", maxRecordsPerPartition="3")
+    rows = [row for each in reader.partitions() for b in reader.read(each) for row in b.to_pylist()]
+    assert [tuple(row.values())[:4] for row in rows] == [
+        (name, 0, 0, 2),
+        (name, 0, 2, 5),
+        (name, 1, 0, 2),
+    ]
+    assert {(row["cluster_id"], row["topic_id"]) for row in rows} == {
+        tuple(each.value[4:]) for each in reader.partitions()
+    }
+
+
+def test_large_values_come_in_batches_of_about_8_mib(source: Source, topic: TopicFactory) -> None:
+    name = topic()
+    producer = confluent_kafka.Producer({"bootstrap.servers": source.servers})
+    for _ in range(12):
+        producer.produce(name, b"x" * 900_000)
+        producer.flush()
+    reader = source.batch(subscribe=name)
+    assert [batch.num_rows for batch in reader.read(*reader.partitions())] == [10, 2]
+
+
+# --- where a query starts and ends ----------------------------------------------------------------
+
+
+def test_a_batch_reads_between_offsets(source: Source, topic: TopicFactory) -> None:
+    name = topic(3)
+    for partition in range(3):
+        source.send(name, 4, partition)
+    found = source.rows(
+        subscribe=name,
+        startingOffsets=json.dumps({name: {"0": 1, "1": -2, "2": 4}}),
+        endingOffsets=json.dumps({name: {"0": 3, "1": 1, "2": -1}}),
+    )
+    assert found == [(name, 0, 1), (name, 0, 2), (name, 1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("options", "offsets"),
+    [
+        ({"startingTimestamp": "12"}, [2, 3]),
+        ({"startingTimestamp": "11", "endingTimestamp": "13"}, [1, 2]),
+        ({"endingTimestamp": "99"}, [0, 1, 2, 3]),
+        ({"startingOffsetsByTimestamp": '{"T": {"0": 13}}'}, [3]),
+        ({"endingOffsetsByTimestamp": '{"T": {"0": 11}}'}, [0]),
+        (
+            {"startingTimestamp": "99", "startingOffsetsByTimestampStrategy": "latest"},
+            [],
+        ),
+    ],
+)
+def test_a_batch_reads_between_times(
+    source: Source, topic: TopicFactory, options: dict[str, str], offsets: list[int]
+) -> None:
+    name = topic()
+    source.send(name, 4, start=10)
+    named = {key: value.replace("T", name) for key, value in options.items()}
+    assert source.rows(subscribe=name, **named) == [(name, 0, at) for at in offsets]
+
+
+def test_a_start_after_the_last_message_is_an_error(source: Source, topic: TopicFactory) -> None:
+    name = topic()
+    source.send(name, 4, start=10)
+    with pytest.raises(ConfigError, match=rf'"startingTimestamp": {name}\[0\] has no message so'):
+        source.rows(subscribe=name, startingTimestamp="99")
+
+
+def test_a_batch_that_ends_before_it_starts_is_refused(source: Source, topic: TopicFactory) -> None:
+    name = topic()
+    source.send(name, 4, start=10)
+    offsets = json.dumps({name: {"0": 3}})
+    with pytest.raises(
+        ConfigError,
+        match=rf'{name}\[0\]: .* at offset 3 \("startingOffsets"\) .* at 1 \("endingTimestamp"\)',
+    ):
+        source.rows(subscribe=name, startingOffsets=offsets, endingTimestamp="11")
+
+
+def test_an_offset_that_is_not_there_is_lost_data(source: Source, topic: TopicFactory) -> None:
+    name = topic()
+    source.send(name, 4)
+    options = {"subscribe": name, "endingOffsets": json.dumps({name: {"0": 9}})}
+    with pytest.raises(
+        ColumnarError, match=rf'"endingOffsets" has offset 9 for {name}\[0\], .* from 0 to 4'
+    ):
+        source.rows(**options)
+    assert len(source.rows(**options, failOnDataLoss="false")) == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "offset"),
+    [
+        ({}, 4),
+        ({"startingOffsets": "earliest"}, 0),
+        ({"startingOffsets": '{"T": {"0": 2}}'}, 2),
+        ({"startingOffsets": '{"T": {"0": -1}}'}, 4),
+        ({"startingTimestamp": "13"}, 3),
+        ({"startingOffsetsByTimestamp": '{"T": {"0": 11}}'}, 1),
+    ],
+)
+def test_a_stream_starts_where_its_options_say(
+    source: Source, topic: TopicFactory, options: dict[str, str], offset: int
+) -> None:
+    name = topic()
+    source.send(name, 4, start=10)
+    named = {key: value.replace("T", name) for key, value in options.items()}
+    with source.stream(subscribe=name, **named) as reader:
+        assert reader.initialOffset()[name]["next"] == {"0": offset}
+
+
+def test_only_committed_messages_are_read_unless_all_are_asked_for(
+    source: Source, topic: TopicFactory
+) -> None:
+    name = topic()
+    config = {"bootstrap.servers": source.servers, "transactional.id": name}
+    producer = confluent_kafka.Producer(config)
+    producer.init_transactions()
+    for commits in (True, False, True):
+        producer.begin_transaction()
+        producer.produce(name, b"x")
+        producer.flush()
+        producer.commit_transaction() if commits else producer.abort_transaction()
+    assert source.rows(subscribe=name) == [(name, 0, 0), (name, 0, 4)]
+    options = {"subscribe": name, "kafka_isolation_level": "read_uncommitted"}
+    assert source.rows(**options) == [(name, 0, 0), (name, 0, 2), (name, 0, 4)]
+    producer.begin_transaction()
+    producer.produce(name, b"x")
+    producer.flush()
+    assert len(source.rows(subscribe=name)) == 2
+    assert len(source.rows(**options)) == 4
+    producer.abort_transaction()
+
+
+# --- batches of a stream --------------------------------------------------------------------------
+
+
+def test_a_stream_reads_on_and_an_empty_batch_ends_where_it_starts(
+    source: Source, topic: TopicFactory
+) -> None:
+    name = topic()
+    source.send(name, 2)
+    with source.stream(subscribe=name, startingOffsets="earliest") as reader:
+        rows, end = next_batch(reader, reader.initialOffset())
+        assert rows == [(name, 0, 0), (name, 0, 1)]
+        assert reader.reportLatestOffset() == end
+        assert next_batch(reader, end) == ([], end)
+        source.send(name, 1)
+        assert next_batch(reader, end)[0] == [(name, 0, 2)]
+
+
+def test_a_batch_has_as_many_offsets_as_the_option_allows(
+    source: Source, topic: TopicFactory
+) -> None:
+    name = topic(2)
+    source.send(name, 6)
+    source.send(name, 2, partition=1)
+    options = {"subscribe": name, "startingOffsets": "earliest"}
+    with source.stream(**options, maxOffsetsPerTrigger="4") as reader:
+        rows, end = next_batch(reader, reader.initialOffset())
+        assert rows == [(name, 0, 0), (name, 0, 1), (name, 0, 2), (name, 1, 0)]
+        rows, after = next_batch(reader, end)
+        assert rows == [(name, 0, 3), (name, 0, 4), (name, 0, 5), (name, 1, 1)]
+        assert len(next_batch(reader, end, ReadAllAvailable())[0]) == 4
+        assert next_batch(reader, after) == ([], after)
+        assert reader.reportLatestOffset()[name]["next"] == {"0": 6, "1": 2}
+
+
+def test_a_batch_waits_for_enough_offsets_but_not_for_ever(
+    source: Source, topic: TopicFactory
+) -> None:
+    name = topic()
+    options = {"subscribe": name, "startingOffsets": "earliest", "minOffsetsPerTrigger": "3"}
+    source.send(name, 1)
+    with source.stream(**options) as reader:
+        rows, end = next_batch(reader, reader.initialOffset())  # the first one waits for nothing
+        assert rows == [(name, 0, 0)]
+        source.send(name, 2)
+        assert next_batch(reader, end) == ([], end)
+        source.send(name, 1)
+        assert len(next_batch(reader, end)[0]) == 3
+    with source.stream(**options, maxTriggerDelay="0s") as reader:
+        assert len(next_batch(reader, end)[0]) == 3
+
+
+def test_a_query_that_ends_when_done_reads_what_is_there_when_it_starts(
+    source: Source, topic: TopicFactory
+) -> None:
+    name = topic()
+    source.send(name, 5)
+    options = {"maxOffsetsPerTrigger": "3", "minOffsetsPerTrigger": "3"}
+    with source.stream(subscribe=name, startingOffsets="earliest", **options) as reader:
+        start = reader.initialOffset()
+        reader.prepareForTriggerAvailableNow()
+        source.send(name, 5)
+        rows, end = next_batch(reader, start)
+        assert len(rows) == 3
+        rows, end = next_batch(reader, end)
+        assert len(rows) == 2
+        assert next_batch(reader, end) == ([], end)
+
+
+def test_new_partitions_and_topics_are_read_from_their_first_message(
+    source: Source, topic: TopicFactory
+) -> None:
+    name = topic()
+    source.send(name, 1)
+    with source.stream(subscribePattern=f"{name}.*", startingOffsets="latest") as reader:
+        rows, end = next_batch(reader, reader.initialOffset())
+        assert rows == []
+        admin = AdminClient({"bootstrap.servers": source.servers})
+        admin.create_partitions([NewPartitions(name, 2)])[name].result(60)
+        admin.create_topics([confluent_kafka.admin.NewTopic(f"{name}-2", 1)])[f"{name}-2"].result()
+        eventually(lambda: len(admin.list_topics(name, 60).topics[name].partitions) == 2)
+        source = Source(source.servers)  # the producer of the other one may not know them yet
+        source.send(name, 1, partition=1)
+        source.send(f"{name}-2", 1)
+        found: list[Row] = []
+
+        def both() -> bool:
+            nonlocal end
+            rows, end = next_batch(reader, end)
+            found.extend(rows)
+            return len(found) == 2
+
+        eventually(both)
+        assert found == [(name, 1, 0), (f"{name}-2", 0, 0)]
+
+
+def test_a_small_partition_count_becomes_more_tasks(source: Source, topic: TopicFactory) -> None:
+    name = topic()
+    source.send(name, 9)
+    reader = source.batch(subscribe=name, minPartitions="3")
+    found = reader.partitions()
+    assert [each.value[2:4] for each in found] == [(0, 3), (3, 6), (6, 9)]
+    assert len(read(reader, found)) == 9
+
+
+# --- lost data ------------------------------------------------------------------------------------
+
+
+def test_deleted_messages_stop_the_query_or_are_skipped(
+    source: Source, topic: TopicFactory
+) -> None:
+    name = topic()
+    source.send(name, 5)
+    options = {"subscribe": name, "startingOffsets": "earliest"}
+    with source.stream(**options) as reader:
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, ReadAllAvailable())
+        admin = AdminClient({"bootstrap.servers": source.servers})
+        [done] = admin.delete_records([TopicPartition(name, 0, 3)]).values()
+        done.result(60)
+        tasks = reader.partitions(start, end)
+        with pytest.raises(ColumnarError, match=rf"{name}\[0\]: offset 0 is not there: .* 3 to 4"):
+            read(reader, tasks)
+    with source.stream(**options, failOnDataLoss="false") as reader:
+        assert read(reader, reader.partitions(start, end)) == [(name, 0, 3), (name, 0, 4)]
+        gone = [type(each)((*each.value[:3], 2, *each.value[4:])) for each in tasks]
+        assert read(reader, gone) == []
+
+
+def test_a_topic_that_is_created_again_stops_the_query_or_is_read_anew(
+    source: Source, topic: TopicFactory
+) -> None:
+    name = topic()
+    source.send(name, 3)
+    options = {"subscribe": name, "startingOffsets": "earliest"}
+    with source.stream(**options) as reader:
+        start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+        admin = AdminClient({"bootstrap.servers": source.servers})
+        admin.delete_topics([name])[name].result(60)
+        create = confluent_kafka.admin.NewTopic(name, 1, config={"retention.ms": "-1"})
+
+        def created() -> bool:
+            try:
+                admin.create_topics([create])[name].result(60)
+            except KafkaException:
+                return False
+            return True
+
+        eventually(created)
+        source.send(name, 5)
+        end = eventually(lambda: _with(reader, start, 5))
+        with pytest.raises(ColumnarError, match=f"{name}. was deleted and created again"):
+            reader.partitions(start, end)
+    with source.stream(**options, failOnDataLoss="false") as reader:
+        assert len(read(reader, reader.partitions(start, end))) == 5
+
+
+def _with(reader: StreamReader, start: dict[str, Any], end: int) -> dict[str, Any] | None:
+    """Return the latest offsets once they are these: metadata take their time."""
+    found = reader.latestOffset(start, ReadAllAvailable())
+    return found if list(next(iter(found.values()))["next"].values()) == [end] else None
+
+
+# --- clients --------------------------------------------------------------------------------------
+
+
+def test_a_setting_that_the_client_does_not_know_is_the_clients_error(
+    source: Source, topic: TopicFactory
+) -> None:
+    with pytest.raises(KafkaException, match=r'No such configuration property: "no\.such"'):
+        source.rows(subscribe=topic(), kafka_no_such="x")
+    with pytest.raises(ConfigError, match=r'"kafka\.isolation\.level" is .dirty.'):
+        source.rows(subscribe=topic(), kafka_isolation_level="dirty")
+
+
+def test_a_worker_keeps_its_consumers_but_not_all_of_them(
+    source: Source, topic: TopicFactory
+) -> None:
+    name = topic()
+    source.send(name, 2)
+    source.rows(subscribe=name)
+    [first] = reading._kept.values()
+    source.rows(subscribe=name)
+    assert list(reading._kept.values()) == [first]
+    for n in range(5):
+        source.rows(subscribe=name, kafka_client_id=f"{n}")
+    assert len(reading._kept) == 4
+    assert first not in reading._kept.values()
+
+
+def test_a_task_waits_for_messages_as_long_as_the_option_says_and_drops_its_consumer(
+    source: Source, topic: TopicFactory
+) -> None:
+    name = topic()
+    source.send(name, 2)
+    reader = source.batch(subscribe=name, kafkaConsumer_pollTimeoutMs="200")
+    [task] = reader.partitions()
+    too_far = type(task)((*task.value[:3], 9, *task.value[4:]))
+    with pytest.raises(KafkaException, match=rf"{name}\[0\]: no message for 0\.2 s"):
+        read(reader, [too_far])
+    assert not reading._kept

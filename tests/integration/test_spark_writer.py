@@ -1,0 +1,187 @@
+"""The writer: what its tasks send, called as Spark calls them, on a real Kafka."""
+
+from __future__ import annotations
+
+import datetime as dt
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaException
+from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+import spark_sink
+from columnar_kafka import Consumer
+from columnar_kafka.errors import ConfigError, RowError, SchemaError
+from spark_sink import reading, writer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from columnar_kafka.local import LocalKafka
+
+pytestmark = pytest.mark.kafka
+
+PAIRS = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
+
+
+@pytest.fixture(autouse=True)
+def _close() -> Iterator[None]:
+    yield
+    for kept in (writer._kept, reading._kept):
+        while kept:
+            kept.popitem()[1].close()
+
+
+def write(kafka: LocalKafka, rows: pa.Table, batches: int = 1, **options: str) -> int:
+    """Write a table as one task does; return how many rows it says that it has sent."""
+    schema = from_arrow_schema(rows.schema)
+    named = {"kafka.bootstrap.servers": kafka.bootstrap_servers} | options
+    source = spark_sink.KafkaSource(CaseInsensitiveDict(named))
+    task = pickle.loads(pickle.dumps(source.writer(schema, overwrite=False)))
+    sent = rows.cast(to_arrow_schema(schema, timezone="UTC"))
+    result = task.write(iter(sent.to_batches(max(1, -(-rows.num_rows // batches)))))
+    return int(result.rows)
+
+
+def read(kafka: LocalKafka, topic: str, count: int) -> list[Any]:
+    """Return a topic's records: value, key, time, headers and partition."""
+    config = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": topic}
+    config |= {"auto.offset.reset": "earliest", "columnar.encoding": "parquet"}
+    with Consumer(config) as consumer:
+        consumer.subscribe([topic])
+        found = consumer.consume(count, 60)
+    return [
+        (each.value(), each.key(), each.timestamp()[1], each.headers(), each.partition())
+        for each in found
+    ]
+
+
+def test_columns_are_the_record_and_some_are_its_metadata(kafka, topic) -> None:
+    name = topic(2)
+    at = dt.datetime(1970, 1, 1, 0, 0, 5, tzinfo=dt.timezone.utc)
+    rows = pa.table(
+        {
+            "n": pa.array([1, 2], pa.int32()),
+            "legs": pa.array([["a"], None], pa.list_(pa.field("element", pa.string(), False))),
+            "key": ["k", None],
+            "timestamp": pa.array([at, at], pa.timestamp("us", "UTC")),
+            "headers": pa.array([[{"key": "h", "value": b"v"}], None], PAIRS),
+            "partition": pa.array([1, 0], pa.int32()),
+        }
+    )
+    assert write(kafka, rows, topic=name) == 2
+    assert sorted(read(kafka, name, 2), key=str) == [
+        ({"n": 1, "legs": ["a"]}, b"k", 5000, [("h", b"v")], 1),
+        ({"n": 2, "legs": None}, None, 5000, None, 0),
+    ]
+
+
+def test_rows_go_to_the_topic_that_they_name_unless_an_option_names_one(kafka, topic) -> None:
+    one, other = topic(), topic()
+    rows = pa.table({"n": [1, 2, 3], "topic": [one, other, one]})
+    write(kafka, rows)
+    assert [value["n"] for value, *_ in read(kafka, one, 2)] == [1, 3]
+    assert [value for value, *_ in read(kafka, other, 1)] == [{"n": 2}]
+    third = topic()
+    write(kafka, rows, topic=third)
+    assert [value["n"] for value, *_ in read(kafka, third, 3)] == [1, 2, 3]
+
+
+def test_batches_become_one_segment_and_settings_are_the_producers(kafka, topic) -> None:
+    name = topic()
+    rows = pa.table({"n": list(range(100))})
+    assert write(kafka, rows, batches=10, topic=name) == 100
+    assert write(kafka, rows, batches=10, topic=name, **{"columnar.segment.rows": "50"}) == 100
+    config = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": name}
+    config |= {"auto.offset.reset": "earliest", "columnar.encoding": "parquet"}
+    with Consumer(config) as consumer:
+        consumer.subscribe([name])
+        assert [consumer.poll_segment(60).rows for _ in range(3)] == [100, 50, 50]
+
+
+def test_a_task_without_rows_sends_nothing(kafka) -> None:
+    assert write(kafka, pa.table({"n": pa.array([], pa.int64())}), topic="nowhere") == 0
+    assert not writer._kept
+
+
+def test_a_worker_keeps_its_producer_until_an_error(kafka, topic) -> None:
+    name = topic()
+    write(kafka, pa.table({"n": [1]}), topic=name)
+    [first] = writer._kept.values()
+    write(kafka, pa.table({"n": [2]}), topic=name)
+    assert list(writer._kept.values()) == [first]
+    bad = pa.table({"n": [3], "headers": pa.array([[None]], PAIRS)})
+    with pytest.raises(RowError, match="null among its headers"):
+        write(kafka, bad, topic=name)
+    assert not writer._kept
+
+
+def test_rows_must_have_grown_from_those_that_the_topic_has(kafka, topic) -> None:
+    name = topic()
+    write(kafka, pa.table({"n": pa.array([1], pa.int32())}), topic=name)
+    write(kafka, pa.table({"n": [2], "more": ["a"]}), topic=name)
+    with pytest.raises(SchemaError, match=f"do not go with those of topic '{name}': field 'more'"):
+        write(kafka, pa.table({"n": [3]}), topic=name)
+    with pytest.raises(SchemaError, match=f"topic '{name}': field 'n' was int64 or null"):
+        write(kafka, pa.table({"n": ["3"], "more": ["b"]}), topic=name)
+    assert [value for value, *_ in read(kafka, name, 2)] == [{"n": 1}, {"n": 2, "more": "a"}]
+
+
+def test_what_could_not_be_stored_fails_the_task(kafka, topic) -> None:
+    name = topic(1, {"max.message.bytes": "1000"})
+    rows = pa.table({"text": [bytes(range(256)) * 10], "topic": [name]})
+    with pytest.raises(KafkaException, match=f"rows of topic '{name}' were not stored"):
+        write(kafka, rows)
+    assert not writer._kept
+    with pytest.raises(KafkaException, match="_UNKNOWN_PARTITION"):
+        write(kafka, pa.table({"n": [1], "partition": pa.array([7], pa.int32())}), topic=topic())
+
+
+def test_a_row_without_a_topic_is_refused(kafka) -> None:
+    with pytest.raises(ConfigError, match="a row has no topic"):
+        write(kafka, pa.table({"n": [1], "topic": pa.array([None], pa.string())}))
+
+
+FRAME = StructType().add("n", "long")
+
+
+@pytest.mark.parametrize(
+    ("frame", "options", "message"),
+    [
+        (FRAME, {}, 'nothing names the topic: .option("topic"'),
+        (FRAME, {"topic": "t", "path": "/x"}, '"path" does not exist; there are checkpointLoc'),
+        (FRAME, {"topic": "t", "kafka.bootstrap.servers": ""}, '"kafka.bootstrap.servers" is miss'),
+        (FRAME, {"topic": "t", "kafka.transactional.id": "x"}, "rows are sent at least once"),
+        (FRAME, {"topic": "t", "kafka.value.serializer": "x"}, "rows are sent as segments"),
+        (StructType().add("key", "string"), {"topic": "t"}, "no columns to send beside key"),
+        (
+            StructType().add("n", "long").add("partition", "string"),
+            {"topic": "t"},
+            "column 'partition' is string: it must be int",
+        ),
+        (
+            StructType().add("n", "long").add("_kafka", StructType().add("offset", "long")),
+            {"topic": "t"},
+            "column '_kafka' is the place of a record that was read",
+        ),
+    ],
+)
+def test_a_frame_or_an_option_that_cannot_be_meant_is_refused(
+    frame: StructType, options: dict[str, str], message: str
+) -> None:
+    named = {"kafka.bootstrap.servers": "localhost:9092"} | options
+    source = spark_sink.KafkaSource(CaseInsensitiveDict(named))
+    for method in (source.writer, source.streamWriter):
+        with pytest.raises(ConfigError) as raised:
+            method(frame, overwrite=False)
+        assert message in str(raised.value)
+
+
+def test_rows_are_appended_only() -> None:
+    source = spark_sink.KafkaSource(CaseInsensitiveDict({"topic": "t"}))
+    with pytest.raises(ConfigError, match='mode\\("append"\\)'):
+        source.writer(FRAME, overwrite=True)

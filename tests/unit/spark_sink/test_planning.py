@@ -1,0 +1,168 @@
+"""What a batch of the source reads, and in how many tasks: pure."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from columnar_kafka.errors import ColumnarError
+from spark_sink.planning import (
+    OffsetRange,
+    Offsets,
+    TopicIds,
+    following,
+    limited,
+    ranges,
+    split,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from spark_sink.source_options import Partition
+
+IDS = TopicIds("cluster", "id")
+
+
+def offsets(**topics: list[int]) -> Offsets:
+    """Return the offsets of topics, by partition."""
+    return Offsets(
+        dict.fromkeys(topics, IDS),
+        {(topic, n): at for topic, each in topics.items() for n, at in enumerate(each)},
+    )
+
+
+def no_new(partitions: Iterable[Partition]) -> dict[Partition, int]:
+    raise AssertionError(partitions)
+
+
+def from_zero(partitions: Iterable[Partition]) -> dict[Partition, int]:
+    return dict.fromkeys(partitions, 0)
+
+
+def test_equal_offsets_are_equal_texts() -> None:
+    one = Offsets({"b": IDS, "a": IDS}, {("b", 10): 1, ("b", 9): 2, ("a", 0): 3})
+    other = Offsets({"a": IDS, "b": IDS}, {("a", 0): 3, ("b", 9): 2, ("b", 10): 1})
+    text = json.dumps(one.to_json())
+    assert text == json.dumps(other.to_json())
+    assert Offsets.from_json(json.loads(text)) == one
+
+
+def test_a_checkpoint_of_sparks_own_source_goes_on_without_ids() -> None:
+    start = Offsets.from_json({"t": {"0": 3}})
+    assert start == Offsets({"t": TopicIds(None, None)}, {("t", 0): 3})
+    assert following(start, offsets(t=[5]), no_new, fail=True) == {("t", 0): 3}
+
+
+def test_a_batch_starts_where_the_last_one_ended_and_new_partitions_at_their_first() -> None:
+    found = following(offsets(t=[3]), offsets(t=[5, 7], u=[1]), from_zero, fail=True)
+    assert found == {("t", 0): 3, ("t", 1): 0, ("u", 0): 0}
+    assert following(offsets(t=[3]), offsets(t=[5]), no_new, fail=True) == {("t", 0): 3}
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "message", "goes_on_at"),
+    [
+        (offsets(t=[3], u=[1]), offsets(t=[5]), "topic 'u' was deleted", {("t", 0): 3}),
+        (
+            offsets(t=[3]),
+            Offsets({"t": TopicIds("cluster", "other")}, {("t", 0): 2}),
+            "topic 't' was deleted and created again.*'id'.* before.*'other'.* now",
+            {("t", 0): 0},
+        ),
+        (offsets(t=[3, 1]), offsets(t=[3]), r"t\[1\] is gone", {("t", 0): 3}),
+        (offsets(t=[3]), offsets(t=[2]), r"t\[0\] ended at 3 before, and at 2 now", {("t", 0): 3}),
+    ],
+)
+def test_messages_that_may_be_lost_stop_the_query_or_are_logged(
+    start: Offsets,
+    end: Offsets,
+    message: str,
+    goes_on_at: dict[Partition, int],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with pytest.raises(ColumnarError, match=f"{message}.*failOnDataLoss"):
+        following(start, end, from_zero, fail=True)
+    with caplog.at_level(logging.WARNING):
+        assert following(start, end, from_zero, fail=False) == goes_on_at
+    assert len(caplog.records) == 1
+
+
+def test_a_new_partition_whose_first_messages_are_gone_may_have_lost_some() -> None:
+    with pytest.raises(ColumnarError, match=r"t\[1\] is new, and its messages 0 to 3 are gone"):
+        following(offsets(t=[1]), offsets(t=[1, 9]), lambda new: dict.fromkeys(new, 4), fail=True)
+
+
+def test_a_limit_is_shared_by_how_much_each_partition_has() -> None:
+    start = {("t", 0): 0, ("t", 1): 100, ("t", 2): 5}
+    end = {("t", 0): 900, ("t", 1): 200, ("t", 2): 5}
+    assert limited(start, end, 100) == {("t", 0): 90, ("t", 1): 110, ("t", 2): 5}
+    assert limited(start, end, 1000) == end
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=1, max_size=6),
+    st.integers(1, 40),
+)
+def test_batches_of_a_limited_size_reach_the_end(
+    partitions: list[tuple[int, int]], most: int
+) -> None:
+    start = {("t", n): at for n, (at, _) in enumerate(partitions)}
+    end = {("t", n): at + more for n, (at, more) in enumerate(partitions)}
+    for _ in range(301):
+        if start == end:
+            return
+        after = limited(start, end, most)
+        assert all(start[each] <= after[each] <= end[each] for each in end)
+        assert 0 < sum(after[each] - start[each] for each in end) <= most + len(partitions)
+        start = after
+    raise AssertionError("no end")
+
+
+def test_only_partitions_with_messages_become_ranges() -> None:
+    end = offsets(t=[5, 2], u=[1])
+    found = ranges({("t", 0): 3, ("t", 1): 2, ("u", 0): 4}, end)
+    assert found == [OffsetRange("t", 0, 3, 5, "cluster", "id")]
+
+
+def sized(*sizes: int) -> list[OffsetRange]:
+    return [OffsetRange("t", n, 10, 10 + size, None, None) for n, size in enumerate(sizes)]
+
+
+def shape(found: list[OffsetRange]) -> list[tuple[int, int, int]]:
+    return [(each.partition, each.start, each.end) for each in found]
+
+
+def test_large_ranges_are_cut_until_there_are_enough_and_small_ones_are_left() -> None:
+    found = split(sized(2, 90), 4, None)
+    assert shape(found) == [(0, 10, 12), (1, 10, 40), (1, 40, 70), (1, 70, 100)]
+    assert split(sized(2, 90), 2, None) == sized(2, 90)
+    assert shape(split(sized(2), 5, None)) == [(0, 10, 11), (0, 11, 12)]
+
+
+def test_no_range_is_larger_than_asked_for() -> None:
+    assert shape(split(sized(5, 2), None, 2)) == [
+        (0, 10, 11),
+        (0, 11, 13),
+        (0, 13, 15),
+        (1, 10, 12),
+    ]
+
+
+@given(
+    st.lists(st.integers(1, 30), min_size=1, max_size=5),
+    st.none() | st.integers(1, 20),
+    st.none() | st.integers(1, 20),
+)
+def test_the_parts_of_a_range_are_the_range(
+    sizes: list[int], least: int | None, most: int | None
+) -> None:
+    found = split(sized(*sizes), least, most)
+    there = [(each.partition, at) for each in found for at in range(each.start, each.end)]
+    assert there == [(n, at) for n, size in enumerate(sizes) for at in range(10, 10 + size)]
+    assert all(each.end - each.start <= (most or 30) for each in found)

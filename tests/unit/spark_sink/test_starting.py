@@ -1,0 +1,83 @@
+"""A query is started again if a Python worker was late, and only then."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import spark_sink
+from columnar_kafka.errors import ConfigError
+
+LATE = "Timed out while waiting for the Python worker to connect back"
+
+
+class Query:
+    """A query whose first trigger is over, or that has failed, after some looks."""
+
+    def __init__(self, error: str | None, looks: int = 3) -> None:
+        self._error = error
+        self._looks = looks
+
+    @property
+    def lastProgress(self) -> Any:  # noqa: N802 - Spark's name
+        return None if self._looks else {"batchId": 0}
+
+    def awaitTermination(self, timeout: float) -> bool:  # noqa: N802 - Spark's name
+        assert timeout > 0
+        self._looks -= 1
+        if self._error and not self._looks:
+            raise RuntimeError(self._error)
+        return False
+
+
+class Writer:
+    """Starts the queries that it is given, one after the other; or fails to start one."""
+
+    def __init__(self, *outcomes: Query | Exception) -> None:
+        self.left = list(outcomes)
+
+    def start(self) -> Query:
+        outcome = self.left.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+
+def start(*outcomes: Query | Exception, **attempts: int) -> tuple[Any, int]:
+    writer: Any = Writer(*outcomes)
+    query = spark_sink.start(writer, **attempts)
+    return query, len(writer.left)
+
+
+def test_a_query_whose_first_trigger_is_over_is_returned() -> None:
+    query = Query(None)
+    assert start(query, Query(None)) == (query, 1)
+
+
+def test_a_query_is_started_again_if_a_worker_was_late() -> None:
+    query = Query(None)
+    assert start(Query(LATE), RuntimeError(f"boom: {LATE}"), query) == (query, 0)
+
+
+def test_a_query_whose_workers_are_always_late_fails() -> None:
+    with pytest.raises(RuntimeError, match=LATE):
+        start(RuntimeError(LATE), RuntimeError(LATE), Query(None), attempts=2)
+
+
+def test_a_query_that_fails_otherwise_is_not_started_again() -> None:
+    with pytest.raises(RuntimeError, match="no such column"):
+        start(Query("no such column"), Query(None))
+
+
+def test_a_spark_that_is_too_old_is_refused_with_the_reason() -> None:
+    for version in ("3.5.1", "4.1.0-SNAPSHOT"):
+        old: Any = SimpleNamespace(version=version)
+        with pytest.raises(ConfigError, match=f"needs Spark 4.2 or later, and this is {version}"):
+            spark_sink.register(old)
+
+
+def test_no_attempt_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match="attempts is 0"):
+        start(attempts=0)
