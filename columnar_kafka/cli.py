@@ -13,8 +13,14 @@ from typing import Annotated, Any, Literal, NoReturn
 import typer
 
 import columnar_kafka
-from columnar_kafka.ingest import Ingestor, IngestSettings, IngestStats, open_table
-from columnar_kafka.lake.plan import Layout, Mode
+from columnar_kafka.ingest import (
+    Ingestor,
+    IngestSettings,
+    IngestStats,
+    Layout,
+    Mode,
+    open_table,
+)
 
 _missing: ModuleNotFoundError | None = None
 try:

@@ -9,11 +9,11 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, StructType
 
-from columnar_kafka import position
 from columnar_kafka.columns.kafka_column import TIMESTAMP
 from columnar_kafka.columns.layouts import cast_to_grown, one_array
 from columnar_kafka.columns.older_arrow import arange
 from columnar_kafka.errors import ConfigError, SchemaError, SegmentError
+from columnar_kafka.lake.model import SourceMessage
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, check_growth
 from columnar_kafka.schema.families import family
 from columnar_kafka.segment.headers import is_segment
@@ -86,7 +86,7 @@ def newest_schema(options: SourceOptions) -> StructType:
             widest = schema
         elif differences := _differences(schema, widest):
             raise ConfigError(
-                f"segment at {_where(segment)} does not go with other segments of the query: "
+                f"segment at {segment.address} does not go with other segments of the query: "
                 f"{differences}. Read these topics in queries of their own"
             )
     return _with_kafka(from_arrow_schema(widest), headers=options.headers)
@@ -140,12 +140,9 @@ class RecordRows:
         for message in messages:
             segment = _segment(message)
             if segment is None:
-                where = position.address(
-                    message.topic() or "", message.partition() or 0, message.offset() or 0
-                )
                 raise SegmentError(
-                    f"{where}: is a plain message, and mode records reads segments only. "
-                    'Use .option("mode", "segments")'
+                    f"{_source(message)}: is a plain message, and mode records reads segments "
+                    'only. Use .option("mode", "segments")'
                 )
             yield from self._rows(segment).to_batches(_BATCH_ROWS)
 
@@ -169,7 +166,7 @@ class RecordRows:
             return
         if differences := _differences(spark_columns(segment), self._columns):
             raise SchemaError(
-                f"segment at {_where(segment)} has columns that the query has not: {differences}. "
+                f"segment at {segment.address} has columns that the query has not: {differences}. "
                 "Nothing of it was read. Start the query again: it begins with the newest columns"
             )
         self._checked.add(segment.header.schema)
@@ -179,7 +176,7 @@ class RecordRows:
             return cast_to_grown(one_array(column), to.type)
         except pa.ArrowInvalid as error:
             raise SchemaError(
-                f"segment at {_where(segment)}: a value of column {to.name!r} is no {to.type}: "
+                f"segment at {segment.address}: a value of column {to.name!r} is no {to.type}: "
                 f"{error}"
             ) from error
 
@@ -294,17 +291,24 @@ def _last_segment(offsets: OffsetRange, options: SourceOptions) -> Segment | Non
 
 
 def _segment(message: Message) -> Segment | None:
-    headers: Any = message.headers()
-    if not is_segment(headers):
+    source = _source(message)
+    if not is_segment(source.headers):
         return None
     return Segment(
+        topic=source.topic,
+        partition=source.partition,
+        offset=source.offset,
+        headers=source.headers,
+        value=source.value,
+    )
+
+
+def _source(message: Message) -> SourceMessage:
+    headers: Any = message.headers()
+    return SourceMessage(
         topic=message.topic() or "",
         partition=message.partition() or 0,
         offset=message.offset() or 0,
         headers=headers,
         value=message.value() or b"",
     )
-
-
-def _where(segment: Segment) -> str:
-    return position.address(segment.topic, segment.partition, segment.kafka_offset)

@@ -36,6 +36,7 @@ PRODUCER_ADDS = {"produce_arrow", "set_schema", "setSchema"}
 CONSUMER_ADDS = {"arrow_reader", "consume_arrow", "lag", "poll_segment", "pollBuffer"}
 MESSAGE_ADDS = {"kafka_offset", "row"}
 SEGMENT = {
+    "address",
     "bytes",
     "header",
     "id",
@@ -177,7 +178,7 @@ found = {name for name in set(sys.modules) - before if name.startswith("columnar
 heavy = {"pandas", "fastavro", "pyarrow.compute", "pyarrow.parquet", "pyarrow.fs"}
 print(sorted(found), sorted(heavy & (set(sys.modules) - before)))
 """
-    loaded = ["broker", "broker.client_classes", "errors"]
+    loaded = ["broker", "broker.client_classes", "errors", "ingest", "ingest.topic_id"]
     assert run(code) == f"{[f'columnar_kafka.{each}' for each in loaded]} []"
 
 

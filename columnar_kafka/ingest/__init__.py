@@ -12,14 +12,17 @@ if TYPE_CHECKING:
     from columnar_kafka.ingest.ingestor import Ingestor, IngestStats
     from columnar_kafka.ingest.settings import IngestSettings
     from columnar_kafka.lake.formats import open_table
+    from columnar_kafka.lake.plan import Layout, Mode
 
-__all__ = ["IngestSettings", "IngestStats", "Ingestor", "open_table"]
+__all__ = ["IngestSettings", "IngestStats", "Ingestor", "Layout", "Mode", "open_table"]
 
 # Spark's workers ask for a topic's id, and load no client.
 _MODULE_OF = {
     "IngestSettings": "columnar_kafka.ingest.settings",
     "IngestStats": "columnar_kafka.ingest.ingestor",
     "Ingestor": "columnar_kafka.ingest.ingestor",
+    "Layout": "columnar_kafka.lake.plan",
+    "Mode": "columnar_kafka.lake.plan",
     "open_table": "columnar_kafka.lake.formats",
 }
 

@@ -11,11 +11,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from columnar_kafka.errors import LakeError, SchemaError
 from columnar_kafka.lake.row_groups import MAGIC, START, RowGroupCopier, StitchError
-from columnar_kafka.schema import fingerprint
+from columnar_kafka.segment.decoder import fingerprint_of
 from columnar_kafka.segment.parquet import thrift
 from columnar_kafka.segment.parquet.field_ids import (
     FileMetaDataField,
@@ -200,7 +199,7 @@ def _mean_the_same(schema: bytes, arrow: bytes | None, other: bytes | None) -> b
 def _fingerprint(schema: bytes, arrow: bytes | None) -> str:
     pairs = [] if arrow is None else [(ARROW_SCHEMA, arrow)]
     footer = encode_footer(Footer(0, schema=schema), rows=0, row_groups=[], pairs=pairs)
-    return fingerprint(pq.read_schema(pa.BufferReader(MAGIC + footer)))
+    return fingerprint_of(MAGIC + footer)
 
 
 def encode_footer(

@@ -49,7 +49,15 @@ if TYPE_CHECKING:
     from columnar_kafka.segment.parquet.page_walk import DecodedSize
     from columnar_kafka.segment.parquet.statistics import Bounds, ColumnPath
 
-__all__ = ["MALFORMED", "Decoder", "InlineDecoder", "RawSegment", "SegmentFile", "undecodable"]
+__all__ = [
+    "MALFORMED",
+    "Decoder",
+    "InlineDecoder",
+    "RawSegment",
+    "SegmentFile",
+    "fingerprint_of",
+    "undecodable",
+]
 
 MALFORMED: Final = (pa.ArrowException, OSError, ValueError, TypeError, KeyError, OverflowError)
 """The exceptions that pyarrow raises for malformed files; UnicodeDecodeError is a ValueError."""
@@ -327,6 +335,16 @@ def _schema_trouble(schema: pa.Schema | None) -> str:
     except SchemaError as error:
         return f"; {error.reason}"
     return ""
+
+
+def fingerprint_of(file: bytes) -> str:
+    """Return the fingerprint of the columns of a Parquet file, of which the footer is read.
+
+    Raises:
+        SchemaError: a column's type cannot be stored.
+        ArrowException, OSError: the footer cannot be read.
+    """
+    return fingerprint(pq.read_schema(pa.BufferReader(file)))
 
 
 def _fingerprint(schema: pa.Schema) -> str:

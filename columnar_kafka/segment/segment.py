@@ -99,7 +99,7 @@ class Segment:
 
     def __repr__(self) -> str:
         return (
-            f"<Segment {self._where} "
+            f"<Segment {self.address} "
             f"{self.header.segment}: {self.rows} rows, {len(self._data)} bytes>"
         )
 
@@ -188,7 +188,7 @@ class Segment:
         if arrow is not None and pa.types.is_struct(arrow) and arrow.get_field_index(member) >= 0:
             return top
         raise SchemaError(
-            f"segment at {self._where}: no column {name!r}; there are {', '.join(types)}"
+            f"segment at {self.address}: no column {name!r}; there are {', '.join(types)}"
         )
 
     def records(self, start: int = 0) -> Iterator[SegmentRecord]:
@@ -227,7 +227,8 @@ class Segment:
             start += batch.num_rows
 
     @property
-    def _where(self) -> str:
+    def address(self) -> str:
+        """Where the segment is, for errors: ``topic[partition]@offset``, with Kafka's offset."""
         return position.address(self.topic, self.partition, self.kafka_offset)
 
     def _open(self) -> SegmentFile:
@@ -245,9 +246,9 @@ class Segment:
         try:
             yield
         except SegmentError as error:
-            raise SegmentError(f"segment at {self._where}: {error.reason}") from error
+            raise SegmentError(f"segment at {self.address}: {error.reason}") from error
         except MALFORMED as error:
-            raise SegmentError(f"segment at {self._where}: {undecodable(error)}") from error
+            raise SegmentError(f"segment at {self.address}: {undecodable(error)}") from error
 
 
 def record_slices(segment: Segment, start: int) -> Iterator[tuple[int, RecordColumns]]:

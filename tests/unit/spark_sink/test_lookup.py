@@ -28,7 +28,7 @@ class Deaf(AbstractContextManager["Deaf"]):
 
 def test_kafka_is_asked_again_as_often_as_the_option_says(monkeypatch: pytest.MonkeyPatch) -> None:
     deaf = Deaf()
-    monkeypatch.setattr(lookup.opts, "admin_client", lambda _: deaf)
+    monkeypatch.setattr(lookup, "admin_client", lambda _: deaf)
     parsed = SourceOptions.parse(
         CaseInsensitiveDict(
             {
