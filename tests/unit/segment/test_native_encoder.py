@@ -232,16 +232,16 @@ def test_empty_texts_are_read_back() -> None:
     pair.check([{"f0": "" if i % 2 else None, "f1": b"\0" * (i % 3)} for i in range(3_000)])
 
 
-def test_2_to_the_20_rows_have_several_pages_of_one_megabyte() -> None:
+@pytest.mark.long
+def test_many_rows_have_several_pages_of_one_megabyte() -> None:
+    count = by_profile(1 << 18, 1 << 20)
     pair = Pair(schema_of(pa.int64(), pa.string()))
-    rows = [{"f0": i * i, "f1": str(i % 1000)} for i in range(1 << 20)]
+    rows = [{"f0": i * i, "f1": str(i % 1000)} for i in range(count)]
     ours = pair.encoder.encode(pair.block(rows), "abc-1", FOOTER)
     table = pq.read_table(io.BytesIO(ours), page_checksum_verification=True)
-    assert table["f0"].equals(pa.chunked_array([[i * i for i in range(1 << 20)]]))
-    assert table["f1"].equals(pa.chunked_array([[str(i % 1000) for i in range(1 << 20)]]))
-    assert (
-        table["_kafka"].combine_chunks().field("row").equals(pa.array(range(1 << 20), pa.int32()))
-    )
+    assert table["f0"].equals(pa.chunked_array([[i * i for i in range(count)]]))
+    assert table["f1"].equals(pa.chunked_array([[str(i % 1000) for i in range(count)]]))
+    assert table["_kafka"].combine_chunks().field("row").equals(pa.array(range(count), pa.int32()))
     walk(ours, pq.ParquetFile(io.BytesIO(ours)), LIMITS)
 
 
@@ -251,10 +251,12 @@ def test_lists_are_never_cut_over_two_pages() -> None:
     pair.check(rows)
 
 
+@pytest.mark.long
 def test_values_of_a_megabyte_are_read_back() -> None:
     pair = Pair(schema_of(pa.binary(), pa.string()))
-    pair.check([{"f0": bytes([i]) * (1 << 20), "f1": "x" * (i << 16)} for i in range(40)])
-    pair.check([{"f0": b"\xff" * (1 << 20), "f1": ""}] * 40)
+    count = by_profile(10, 40)
+    pair.check([{"f0": bytes([i]) * (1 << 20), "f1": "x" * (i << 16)} for i in range(count)])
+    pair.check([{"f0": b"\xff" * (1 << 20), "f1": ""}] * count)
 
 
 def test_a_dictionary_that_grows_too_large_is_none() -> None:
