@@ -15,6 +15,7 @@ import pytest
 from arrow_types import storable
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import by_profile
 
 from columnar_kafka import native
 from columnar_kafka.columns.kafka_column import (
@@ -129,7 +130,11 @@ def same(ours: pa.Table, theirs: pa.Table) -> bool:
 
 
 def polars_rows(file: bytes) -> str:
-    return repr(pl.read_parquet(io.BytesIO(file)).to_dicts())
+    """Return what polars reads; polars 2 cannot show a decimal in a list in a map."""
+    try:
+        return repr(pl.read_parquet(io.BytesIO(file)).to_dicts())
+    except pl.exceptions.PanicException as error:
+        return str(error)
 
 
 def schema_of(*types: pa.DataType, nullable: bool = True) -> pa.Schema:
@@ -192,7 +197,7 @@ def fields(draw: st.DrawFn, depth: int = 2) -> tuple[pa.DataType, bool, st.Searc
     return arrow, nullable, st.none() | values if nullable else values
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.data())
 def test_any_rows_of_any_types_are_read_back(data: st.DataObject) -> None:
     drawn = data.draw(st.lists(fields(), min_size=1, max_size=3))
