@@ -15,7 +15,7 @@ import pytest
 from arrow_types import storable
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import by_profile
+from support import by_profile, examples
 
 from columnar_kafka import native
 from columnar_kafka.columns.kafka_column import (
