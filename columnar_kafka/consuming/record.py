@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import count, repeat
-from typing import TYPE_CHECKING, Any
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
 
 from columnar_kafka.message import Message
+from columnar_kafka.segment.native_decoder import record_maker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from confluent_kafka import KafkaError
 
     from columnar_kafka.columns.kafka_column import RecordHeaders
@@ -35,120 +34,131 @@ class RecordContext:
 
 
 class Record(Message):
-    """A record of a segment. Its fields stay in one tuple; each method returns its own.
+    """A record of a segment. It keeps its own value, key and headers, and nothing else of it.
 
-    Filling in every field of confluent-kafka's message would take six times as long. A record keeps
-    its own value, key and headers in memory, and nothing else of the segment.
+    Filling in every field of confluent-kafka's message would take six times as long. The native
+    core sets the slots without calling anything.
     """
 
-    __slots__ = ("_parts",)
+    __slots__ = ("_context", "_headers", "_key", "_position", "_time", "_value")
 
-    _parts: tuple[
-        RecordContext, int, Any, Any, int, Any
-    ]  # context, position, value, key, time, headers
+    _context: RecordContext
+    _position: int
+    _value: Any
+    _key: Any
+    _time: int
+    _headers: Any
 
     def topic(self) -> str | None:
         """Return the topic."""
-        return self._parts[0].topic
+        return self._context.topic
 
     def partition(self) -> int | None:
         """Return the partition."""
-        partition = self._parts[0].partition
+        partition = self._context.partition
         return None if partition < 0 else partition
 
     def offset(self) -> int:
         """Return the position."""
-        return self._parts[1]
+        return self._position
 
     def value(self) -> Any:
         """Return the record, each time the same dict."""
-        return self._parts[2]
+        return self._value
 
     def key(self) -> Any:
         """Return the record's key, or None."""
-        return self._parts[3]
+        return self._key
 
     def headers(self) -> Any:
         """Return the record's headers, or None."""
-        return self._parts[5]
+        return self._headers
 
     def deserialized_value(self) -> Any:
         """Return what `value` does."""
-        return self._parts[2]
+        return self._value
 
     def deserialized_key(self) -> Any:
         """Return what `key` does."""
-        return self._parts[3]
+        return self._key
 
     def timestamp(self) -> tuple[int, int]:
         """Return the record's own timestamp, or the broker's where the topic takes that."""
-        context = self._parts[0]
-        return context.append_time or (context.timestamp_type, self._parts[4])
+        context = self._context
+        return context.append_time or (context.timestamp_type, self._time)
 
     def error(self) -> KafkaError | None:
         """Return None, unless an error was set."""
-        return self._parts[0].error
+        return self._context.error
 
     def leader_epoch(self) -> int | None:
         """Return the leader epoch of the segment's message."""
-        return self._parts[0].leader_epoch
+        return self._context.leader_epoch
 
     def latency(self) -> None:
         """Return None: this client did not produce it."""
 
     def set_topic(self, value: Any) -> None:
         """Replace the topic that is shown."""
-        self._parts = (replace(self._parts[0], topic=value), *self._parts[1:])
+        self._context = replace(self._context, topic=value)
 
     def set_error(self, value: Any) -> None:
         """Replace the error that is shown."""
-        self._parts = (replace(self._parts[0], error=value), *self._parts[1:])
+        self._context = replace(self._context, error=value)
 
     def set_value(self, value: Any) -> None:
         """Replace the value that is shown."""
-        self._parts = (*self._parts[:2], value, *self._parts[3:])
+        self._value = value
 
     def set_key(self, value: Any) -> None:
         """Replace the key that is shown."""
-        self._parts = (*self._parts[:3], value, *self._parts[4:])
+        self._key = value
 
     def set_headers(self, value: Any) -> None:
         """Replace the headers that are shown."""
-        self._parts = (*self._parts[:5], value)
+        self._headers = value
 
     @property
     def _rows(self) -> int:  # type: ignore[override]
-        return self._parts[0].rows
+        return self._context.rows
 
     def __len__(self) -> int:
         """Return the length of the value: how many fields it has."""
-        value = self._parts[2]
+        value = self._value
         return 0 if value is None else len(value)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _record, (self._parts,)
+        parts = [self._value], [self._key], [self._time], [self._headers]
+        return _record, (self._context, self._position, *parts)
 
 
-def _record(parts: Any) -> Record:
+def _record(context: RecordContext, position: int, *parts: list[Any]) -> Message:
     """Unpickle a record."""
-    record = Record.__new__(Record)
-    record._parts = parts
-    return record
+    return records(context, position, *parts)[0]
 
 
 def records(
     context: RecordContext,
     first: int,
-    values: Iterable[Any],
-    keys: Iterable[bytes | None],
-    times: Iterable[int],
-    headers: Iterable[RecordHeaders | None],
+    values: list[Any],
+    keys: list[bytes | None],
+    times: list[int],
+    headers: list[RecordHeaders | None],
 ) -> list[Message]:
-    """Return consecutive records of a segment, from the position `first` on."""
+    """Return consecutive records of a segment, from the position `first` on.
+
+    The lists are equally long.
+    """
+    if _MAKER is not None:
+        return _MAKER.make(context, first, (values, keys, times, headers))
     new = Record.__new__
     found: list[Message] = []
-    for parts in zip(repeat(context), count(first), values, keys, times, headers, strict=False):
+    for parts in zip(count(first), values, keys, times, headers, strict=False):
         record = new(Record)
-        record._parts = parts
+        record._context = context
+        record._position, record._value, record._key, record._time, record._headers = parts
         found.append(record)
     return found
+
+
+_MAKER: Final = record_maker(Record)

@@ -106,6 +106,20 @@ class RecordReader:
         list[list[tuple[str, bytes | None]] | None],
     ]: ...
 
+class RecordMaker:
+    def __new__(cls, cls_: type) -> Self: ...
+    def make(
+        self,
+        context: Any,
+        first: int,
+        parts: tuple[
+            list[Any],
+            list[bytes | None],
+            list[int],
+            list[list[tuple[str, bytes | None]] | None],
+        ],
+    ) -> list[Any]: ...
+
 class OpenBatches:
     def __new__(
         cls,

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from columnar_kafka.config import DecodeLimits
-    from columnar_kafka.native._core import FileSchema, RecordReader
+    from columnar_kafka.native._core import FileSchema, RecordMaker, RecordReader
     from columnar_kafka.segment.headers import SegmentHeader
 
-__all__ = ["NativeDecoder"]
+__all__ = ["NativeDecoder", "record_maker"]
 
 _CACHE_BYTES: Final = 16 << 20
 
@@ -85,3 +85,8 @@ class NativeDecoder:
             self._known, self._known_bytes = {}, 0
         self._known[key] = known
         self._known_bytes += len(key)
+
+
+def record_maker(message: type) -> RecordMaker | None:
+    """Return what makes messages of a class, whose slots it sets; None if the core is off."""
+    return native.core.RecordMaker(message) if native.enabled else None

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::objects::int;
+use crate::leaf_objects::int;
 use crate::py::{Int, Owned, Ref};
 use crate::schema::Unit;
 

@@ -5,15 +5,13 @@
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::objects::{new_text, none};
+use crate::leaf_objects::new_text;
 use crate::py::Owned;
 
 pub struct DictMaker {
     names: Vec<Owned>,
-    /// A dict with these keys, and None for each.
+    /// A dict with these keys, and each for its value.
     template: Owned,
-    /// Whether the copies are laid out as `Keys` says.
-    has_slots: bool,
     /// Whether values may be lists or dicts, which the garbage collector has to see.
     is_tracked: bool,
 }
@@ -33,46 +31,60 @@ impl DictMaker {
                 let mut name = new_text(py, key.as_bytes())?.into_ptr();
                 ffi::PyUnicode_InternInPlace(&raw mut name);
                 let name = owned(py, name)?;
-                set(py, &template, &name, &none(py))?;
+                set(py, &template, &name, &name)?; // not None: counting it so often is slow
                 names.push(name);
             }
             template
         };
-        let mut maker = Self { names, template, has_slots: false, is_tracked: has_containers };
-        let copy = maker.copy(py)?;
-        maker.has_slots = maker.slots(&copy).is_some();
-        Ok(maker)
+        Ok(Self { names, template, is_tracked: has_containers })
     }
 
     /// Make a dict of values, one for each key.
     #[inline(always)]
     pub fn make(&self, py: Python<'_>, values: impl Iterator<Item = Owned>) -> PyResult<Owned> {
         let dict = self.copy(py)?;
-        if !self.has_slots {
-            for (name, value) in self.names.iter().zip(values) {
-                set(py, &dict, name, &value)?;
-            }
-            return Ok(dict);
+        let slots = self.slots(&dict);
+        for (key, value) in (0..self.names.len()).zip(values) {
+            self.put(py, &dict, slots, key, value)?;
         }
-        let Some(slots) = self.slots(&dict) else { unreachable!("a copy is as the one before") };
-        for (slot, value) in (0..self.names.len()).zip(values) {
-            // SAFETY: there is a slot for each name. What is in it is None, which is never destroyed,
-            // so no code runs here; the dict gets the reference to the value.
-            unsafe {
-                let slot = &raw mut (*slots.add(slot)).value;
-                ffi::Py_DECREF(*slot);
-                *slot = value.into_ptr();
-            }
-        }
-        if self.is_tracked {
-            // SAFETY: it is a dict, and whole.
-            unsafe {
-                if ffi::PyObject_GC_IsTracked(dict.as_ptr()) == 0 {
-                    ffi::PyObject_GC_Track(dict.as_ptr().cast());
-                }
-            }
-        }
+        self.track(&dict);
         Ok(dict)
+    }
+
+    /// Begin so many dicts, whose values are to be set key by key.
+    pub fn begin(&self, py: Python<'_>, count: usize) -> PyResult<Dicts<'_>> {
+        let dicts = (0..count).map(|_| self.copy(py)).collect::<PyResult<Vec<_>>>()?;
+        let slots = dicts.iter().map(|dict| self.slots(dict)).collect();
+        Ok(Dicts { maker: self, dicts, slots })
+    }
+
+    #[inline(always)]
+    fn put(
+        &self,
+        py: Python<'_>,
+        dict: &Owned,
+        slots: Option<*mut Slot>,
+        key: usize,
+        value: Owned,
+    ) -> PyResult<()> {
+        let Some(slots) = slots else { return set(py, dict, &self.names[key], &value) };
+        // SAFETY: there is a slot for each name. What is in it is that name, which the maker has, so
+        // nothing is destroyed; the dict gets the reference to the value.
+        unsafe {
+            let slot = &raw mut (*slots.add(key)).value;
+            ffi::Py_DECREF(slot.replace(value.into_ptr()));
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn track(&self, dict: &Owned) {
+        // SAFETY: it is a dict, and whole.
+        unsafe {
+            if self.is_tracked && ffi::PyObject_GC_IsTracked(dict.as_ptr()) == 0 {
+                ffi::PyObject_GC_Track(dict.as_ptr().cast());
+            }
+        }
     }
 
     fn copy(&self, py: Python<'_>) -> PyResult<Owned> {
@@ -102,6 +114,35 @@ impl DictMaker {
     #[cfg(not(all(Py_3_11, not(Py_GIL_DISABLED))))]
     fn slots(&self, _: &Owned) -> Option<*mut Slot> {
         None
+    }
+}
+
+/// Dicts whose values are set key by key. Python must not see them before.
+pub struct Dicts<'m> {
+    maker: &'m DictMaker,
+    dicts: Vec<Owned>,
+    slots: Vec<Option<*mut Slot>>,
+}
+
+impl Dicts<'_> {
+    /// Set the value of one key in all of the dicts.
+    #[inline(always)]
+    pub fn set(
+        &self,
+        py: Python<'_>,
+        key: usize,
+        values: impl Iterator<Item = Owned>,
+    ) -> PyResult<()> {
+        for ((dict, &slots), value) in self.dicts.iter().zip(&self.slots).zip(values) {
+            self.maker.put(py, dict, slots, key, value)?;
+        }
+        Ok(())
+    }
+
+    /// Append the dicts, which are whole.
+    pub fn finish(self, out: &mut Vec<Owned>) {
+        self.dicts.iter().for_each(|dict| self.maker.track(dict));
+        out.extend(self.dicts);
     }
 }
 

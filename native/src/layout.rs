@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex};
 
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -196,8 +196,8 @@ impl<'o> Items<'_, 'o> {
 }
 
 /// The offset of the slot `name` in the objects of a class.
-pub fn slot_offset(cls: &Bound<'_, PyAny>, name: &str) -> PyResult<isize> {
-    offset(cls.cast()?, &cls.getattr(name)?)
+pub fn slot_offset(cls: &Bound<'_, PyType>, name: &str) -> PyResult<isize> {
+    offset(cls, &cls.getattr(name)?)
         .ok_or_else(|| PyRuntimeError::new_err(format!("{name} is not a slot")))
 }
 
@@ -237,6 +237,33 @@ unsafe fn slot(object: Ref<'_>, offset: isize) -> Option<Ref<'_>> {
     unsafe {
         let value = *object.as_ptr().cast::<u8>().offset(offset).cast::<*mut ffi::PyObject>();
         (!value.is_null()).then(|| Ref::from_ptr(value))
+    }
+}
+
+/// Set a slot to a reference, which is given away.
+///
+/// # Safety
+/// The object has a slot there: a reference, or null. The GIL is held.
+#[inline(always)]
+pub unsafe fn set_slot(object: &Owned, offset: isize, value: *mut ffi::PyObject) {
+    // SAFETY: by the contract.
+    unsafe {
+        let place = object.as_ptr().cast::<u8>().offset(offset).cast::<*mut ffi::PyObject>();
+        ffi::Py_XDECREF(place.replace(value));
+    }
+}
+
+/// Return a new object of a class, with empty slots; nothing of the class is called.
+#[inline(always)]
+pub fn new_object(class: &Bound<'_, PyType>) -> PyResult<Owned> {
+    let class_ptr = class.as_type_ptr();
+    // SAFETY: a class that has slots has an allocator, which returns a new object, or null with an
+    // exception.
+    unsafe {
+        let Some(allocate) = (*class_ptr).tp_alloc else {
+            return Err(PyTypeError::new_err("the class has no objects"));
+        };
+        Owned::steal(allocate(class_ptr, 0)).ok_or_else(|| PyErr::fetch(class.py()))
     }
 }
 

@@ -4,19 +4,20 @@ mod batch;
 mod clock;
 mod columns;
 mod decimal;
-
 mod decoder;
 mod dicts;
 mod encoder;
 mod half;
 mod layout;
 mod leaf;
+mod leaf_objects;
 mod objects;
 mod open_batches;
 mod parquet;
 mod partitioner;
 mod produce;
 mod py;
+mod records;
 mod reports;
 mod row;
 mod schema;
@@ -41,6 +42,8 @@ mod _core {
     use crate::open_batches::OpenBatches;
     #[pymodule_export]
     use crate::produce::produce_method;
+    #[pymodule_export]
+    use crate::records::RecordMaker;
     #[pymodule_export]
     use crate::reports::{Abandoned, Reports};
     #[pymodule_export]

@@ -2,18 +2,15 @@
 
 use std::ops::Deref;
 
-use pyo3::exceptions::PyException;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PyTuple};
 
-use crate::clock;
 use crate::dicts::{DictMaker, owned, set};
-use crate::half;
-use crate::leaf::{Leaf, Levels, Values};
-use crate::py::{Owned, Ref};
-use crate::schema::{Field, Type, Unit, Zone};
+use crate::leaf::{Leaf, Levels};
+use crate::leaf_objects::{Objects, none};
+use crate::py::Owned;
+use crate::schema::{Field, Type};
 
 /// So many values of a column are made in turn: they stay in the processor's cache until their rows
 /// are made.
@@ -26,7 +23,7 @@ const ROWS: usize = 64;
 pub struct RowReader<L> {
     dicts: DictMaker,
     columns: Vec<ColumnReader<L>>,
-    cells: Vec<Vec<Owned>>,
+    cells: Vec<Owned>,
 }
 
 impl<L: Deref<Target = Leaf>> RowReader<L> {
@@ -41,8 +38,7 @@ impl<L: Deref<Target = Leaf>> RowReader<L> {
             .iter()
             .map(|field| ColumnReader::new(py, field, leaves, start))
             .collect::<PyResult<Vec<_>>>()?;
-        let cells = columns.iter().map(|_| Vec::with_capacity(ROWS)).collect();
-        Ok(Self { dicts: dict_maker(py, fields)?, columns, cells })
+        Ok(Self { dicts: dict_maker(py, fields)?, columns, cells: Vec::with_capacity(ROWS) })
     }
 
     /// Append the next rows, as dicts.
@@ -50,15 +46,13 @@ impl<L: Deref<Target = Leaf>> RowReader<L> {
         let mut left = rows;
         while left > 0 {
             let count = left.min(ROWS);
-            for (column, cells) in self.columns.iter_mut().zip(&mut self.cells) {
-                cells.clear();
-                column.read(py, count, cells)?;
-                cells.reverse(); // the next one is the last
+            let dicts = self.dicts.begin(py, count)?;
+            for (key, column) in self.columns.iter_mut().enumerate() {
+                self.cells.clear(); // if an error came before
+                column.read(py, count, &mut self.cells)?;
+                dicts.set(py, key, self.cells.drain(..))?;
             }
-            for _ in 0..count {
-                let cells = self.cells.iter_mut().filter_map(Vec::pop);
-                out.push(self.dicts.make(py, cells)?);
-            }
+            dicts.finish(out);
             left -= count;
         }
         Ok(())
@@ -241,30 +235,18 @@ impl<L: Deref<Target = Leaf>> ColumnReader<L> {
 
 struct LeafReader<L> {
     leaf: L,
-    data_type: Type,
     slot: usize,
     value: usize,
     /// Of a flat leaf: the nulls that are passed.
     nulls: usize,
-    /// The objects of strings that are stored once.
-    objects: Vec<Option<Owned>>,
-    /// The last time, and its object: neighbours are often equal.
-    last: Option<(i64, Owned)>,
+    objects: Objects,
 }
 
 impl<L: Deref<Target = Leaf>> LeafReader<L> {
     fn new(leaf: L, data_type: &Type, start: usize) -> Self {
         let (slot, value) = leaf.position(start);
-        let objects = match &leaf.values {
-            Values::Strings(strings) if strings.indices().is_some() => strings.distinct(),
-            _ => 0,
-        };
-        let objects = (0..objects).map(|_| None).collect();
-        let data_type = match data_type {
-            Type::Text { .. } => Type::Text { symbols: None },
-            other => other.clone(),
-        };
-        Self { leaf, data_type, slot, value, nulls: slot - value, objects, last: None }
+        let objects = Objects::new(&leaf.values, data_type);
+        Self { leaf, slot, value, nulls: slot - value, objects }
     }
 
     /// The definition level of the next slot.
@@ -300,150 +282,33 @@ impl<L: Deref<Target = Leaf>> LeafReader<L> {
         }
         let value = self.value;
         self.value += 1;
-        self.object(py, value)
+        self.objects.get(py, &self.leaf.values, value)
     }
 
     /// Append the next values, of a column that is not in a list.
     fn read(&mut self, py: Python<'_>, count: usize, out: &mut Vec<Owned>) -> PyResult<()> {
-        for _ in 0..count {
-            out.push(self.next(py)?);
+        let nulls: &[u32] = match &self.leaf.levels {
+            Levels::Required => &[],
+            Levels::Flat { nulls } => nulls,
+            Levels::Nested { .. } => {
+                for _ in 0..count {
+                    out.push(self.next(py)?);
+                }
+                return Ok(());
+            }
+        };
+        let end = self.slot + count;
+        while self.slot < end {
+            let null = nulls.get(self.nulls).map_or(end, |&null| (null as usize).min(end));
+            let values = self.value..self.value + (null - self.slot);
+            (self.slot, self.value) = (null, values.end);
+            self.objects.read(py, &self.leaf.values, values, out)?;
+            if null < end {
+                out.push(none(py));
+                self.slot += 1;
+                self.nulls += 1;
+            }
         }
         Ok(())
     }
-
-    #[inline(always)]
-    fn object(&mut self, py: Python<'_>, value: usize) -> PyResult<Owned> {
-        // SAFETY: each function returns a new reference, or null with an exception set.
-        unsafe {
-            match &self.leaf.values {
-                Values::Bool(bits) => owned(py, ffi::PyBool_FromLong(i64::from(bits.get(value)))),
-                Values::I32(values) => match &self.data_type {
-                    Type::Date => clock::date(py, values[value]),
-                    Type::Time { .. } => clock::time(py, 1_000 * i64::from(values[value])),
-                    Type::UnsignedInt => int(py, i64::from(values[value] as u32)),
-                    _ => int(py, i64::from(values[value])),
-                },
-                Values::I64(values) => match &self.data_type {
-                    Type::Timestamp { unit, has_zone } => {
-                        let ticks = values[value];
-                        if let Some((last, object)) = &self.last
-                            && *last == ticks
-                        {
-                            return Ok(object.borrow().to_owned());
-                        }
-                        let object = time(py, ticks, *unit, *has_zone)?;
-                        self.last = Some((ticks, object.borrow().to_owned()));
-                        Ok(object)
-                    }
-                    Type::ZonedTimestamp { unit, zone } => {
-                        zoned_time(py, values[value], *unit, zone)
-                    }
-                    Type::Time { unit } => time_of_day(py, values[value], *unit),
-                    Type::Duration { unit } => clock::timedelta(py, values[value], *unit)
-                        .unwrap_or_else(|| int(py, values[value])),
-                    Type::UnsignedLong => {
-                        owned(py, ffi::PyLong_FromUnsignedLongLong(values[value] as u64))
-                    }
-                    _ => int(py, values[value]),
-                },
-                Values::F32(values) => owned(py, ffi::PyFloat_FromDouble(f64::from(values[value]))),
-                Values::F64(values) => owned(py, ffi::PyFloat_FromDouble(values[value])),
-                Values::Fixed { width, bytes } => {
-                    let bytes = &bytes[width * value..][..*width];
-                    match &self.data_type {
-                        Type::Decimal(decimals) => decimal(py, &decimals.text(bytes)),
-                        Type::Half => {
-                            let number = half::widen(u16::from_le_bytes([bytes[0], bytes[1]]));
-                            owned(py, ffi::PyFloat_FromDouble(number))
-                        }
-                        _ => new_bytes(py, bytes),
-                    }
-                }
-                Values::Strings(strings) => {
-                    let index = strings.indices().map(|indices| indices[value] as usize);
-                    if let Some(Some(object)) = index.map(|index| &self.objects[index]) {
-                        return Ok(object.borrow().to_owned());
-                    }
-                    let string = strings.get(value);
-                    let object = match self.data_type {
-                        Type::Text { .. } => new_text(py, string)?,
-                        _ => new_bytes(py, string)?,
-                    };
-                    if let Some(index) = index {
-                        self.objects[index] = Some(object.borrow().to_owned());
-                    }
-                    Ok(object)
-                }
-            }
-        }
-    }
-}
-
-pub fn none(py: Python<'_>) -> Owned {
-    // SAFETY: None is an object; the reference is new.
-    unsafe {
-        let none = ffi::Py_None();
-        ffi::Py_INCREF(none);
-        owned(py, none).expect("None is an object")
-    }
-}
-
-pub fn int(py: Python<'_>, value: i64) -> PyResult<Owned> {
-    // SAFETY: a new reference, or null with an exception set.
-    unsafe { owned(py, ffi::PyLong_FromLongLong(value)) }
-}
-
-pub fn new_text(py: Python<'_>, utf8: &[u8]) -> PyResult<Owned> {
-    // SAFETY: the text is `len` bytes long; a new reference, or null with an exception set.
-    unsafe {
-        owned(py, ffi::PyUnicode_FromStringAndSize(utf8.as_ptr().cast(), utf8.len() as isize))
-    }
-}
-
-pub fn new_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Owned> {
-    // SAFETY: there are `len` bytes; a new reference, or null with an exception set.
-    unsafe {
-        owned(py, ffi::PyBytes_FromStringAndSize(bytes.as_ptr().cast(), bytes.len() as isize))
-    }
-}
-
-/// A datetime, or the number where Python has none that is exact.
-fn time(py: Python<'_>, ticks: i64, unit: Unit, has_zone: bool) -> PyResult<Owned> {
-    match in_micros(ticks, unit).and_then(|micros| clock::datetime(py, micros, has_zone)) {
-        Some(object) => object,
-        None => int(py, ticks),
-    }
-}
-
-fn in_micros(ticks: i64, unit: Unit) -> Option<i64> {
-    match unit {
-        Unit::Second => ticks.checked_mul(1_000_000),
-        Unit::Milli => ticks.checked_mul(1_000),
-        Unit::Micro => Some(ticks),
-        Unit::Nano => (ticks % 1_000 == 0).then_some(ticks / 1_000),
-    }
-}
-
-/// A datetime in a zone, or the number where the zone has none, or none that is exact.
-fn zoned_time(py: Python<'_>, ticks: i64, unit: Unit, zone: &Zone) -> PyResult<Owned> {
-    let micros = in_micros(ticks, unit);
-    let Some(utc) = micros.and_then(|micros| clock::datetime(py, micros, true)) else {
-        return int(py, ticks);
-    };
-    match utc?.into_bound(py).call_method1("astimezone", (&*zone.0,)) {
-        Ok(time) => Ok(Ref::of(&time).to_owned()),
-        Err(error) if error.is_instance_of::<PyException>(py) => int(py, ticks),
-        Err(error) => Err(error),
-    }
-}
-
-/// A time of day, or the number where Python has none that is exact.
-fn time_of_day(py: Python<'_>, ticks: i64, unit: Unit) -> PyResult<Owned> {
-    in_micros(ticks, unit).map_or_else(|| int(py, ticks), |micros| clock::time(py, micros))
-}
-
-fn decimal(py: Python<'_>, text: &str) -> PyResult<Owned> {
-    static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let class = CLASS.import(py, "decimal", "Decimal")?;
-    Ok(Ref::of(&class.call1((text,))?).to_owned())
 }

@@ -114,7 +114,7 @@ pub fn produce_method(
     fallback: &Bound<'_, PyAny>,
 ) -> PyResult<Py<PyAny>> {
     let py = cls.py();
-    let offset = slot_offset(cls, slot)?;
+    let offset = slot_offset(cls.cast()?, slot)?;
     // SAFETY: `cls` is a class.
     unsafe {
         let fallback_doc = fallback.getattr("__doc__")?.extract::<Option<String>>()?;

@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pyo3::PyTraverseError;
-use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 
 use crate::batch::Block;
-use crate::layout::slot_offset;
+use crate::layout::{new_object, set_slot, slot_offset};
 use crate::py::{Owned, Ref};
 
 /// How many records are reported between two looks for a signal.
@@ -43,7 +43,7 @@ impl Abandoned {
 pub struct Reports {
     block: Py<Block>,
     /// The class of the messages, and its slots for the context and for the record's index.
-    class: Py<PyAny>,
+    class: Py<PyType>,
     context_at: isize,
     index_at: isize,
     context: Py<PyAny>,
@@ -58,7 +58,7 @@ impl Reports {
     #[new]
     fn new(
         block: Py<Block>,
-        class: &Bound<'_, PyAny>,
+        class: &Bound<'_, PyType>,
         context: Py<PyAny>,
         error: Py<PyAny>,
     ) -> PyResult<Self> {
@@ -97,7 +97,7 @@ impl Reports {
             // A message that nobody has kept becomes the next one.
             let message = match kept.take().filter(|message| !message.borrow().is_shared()) {
                 Some(message) => message,
-                None => self.message(py)?,
+                None => new_object(self.class.bind(py))?,
             };
             self.fill(py, &message, index)?;
             if let Some(error) = &abandoned.borrow().error {
@@ -119,19 +119,6 @@ impl Reports {
 }
 
 impl Reports {
-    /// Return a new message with empty slots.
-    fn message(&self, py: Python<'_>) -> PyResult<Owned> {
-        let class = self.class.as_ptr().cast::<ffi::PyTypeObject>();
-        // SAFETY: a class that has slots has an allocator, which returns a new object, or null with
-        // an exception.
-        unsafe {
-            let Some(allocate) = (*class).tp_alloc else {
-                return Err(PyTypeError::new_err("the class has no objects"));
-            };
-            Owned::steal(allocate(class, 0)).ok_or_else(|| PyErr::fetch(py))
-        }
-    }
-
     fn fill(&self, py: Python<'_>, message: &Owned, index: usize) -> PyResult<()> {
         // SAFETY: a new reference, or null with an exception; both slots are the class's own.
         unsafe {
@@ -143,18 +130,6 @@ impl Reports {
             set_slot(message, self.context_at, self.context.clone_ref(py).into_ptr());
         }
         Ok(())
-    }
-}
-
-/// Set a slot to a reference, which is given away.
-///
-/// # Safety
-/// The object has a slot there: a reference, or null. The GIL is held.
-unsafe fn set_slot(object: &Owned, offset: isize, value: *mut ffi::PyObject) {
-    // SAFETY: by the contract.
-    unsafe {
-        let place = object.as_ptr().cast::<u8>().offset(offset).cast::<*mut ffi::PyObject>();
-        ffi::Py_XDECREF(place.replace(value));
     }
 }
 

@@ -70,7 +70,7 @@ def read(headers: Any, value: bytes, decoder: InlineDecoder, start: int = 0) -> 
         segment = Segment(
             topic="t", partition=0, offset=0, headers=headers, value=value, decoder=decoder
         )
-        records = repr([[*columns] for _, columns in record_slices(segment, start)])
+        records = repr([*segment.records(start)])
         return records.replace("zoneinfo.ZoneInfo(key='UTC')", "datetime.timezone.utc")
     except SegmentError as error:
         return str(error)

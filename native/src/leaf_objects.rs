@@ -1,0 +1,281 @@
+//! The Python objects of a leaf's values.
+
+use std::ops::Range;
+
+use pyo3::exceptions::PyException;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+
+use crate::clock;
+use crate::dicts::owned;
+use crate::half;
+use crate::leaf::Values;
+use crate::py::{Owned, Ref};
+use crate::schema::{Type, Unit, Zone};
+use crate::strings::Strings;
+
+/// Makes the objects of a leaf's values.
+pub struct Objects {
+    data_type: Type,
+    /// Those of strings that are stored once.
+    strings: Vec<Option<Owned>>,
+    recent: Recent,
+}
+
+impl Objects {
+    pub fn new(values: &Values, data_type: &Type) -> Self {
+        let strings = match values {
+            Values::Strings(strings) if strings.indices().is_some() => strings.distinct(),
+            _ => 0,
+        };
+        let data_type = match data_type {
+            Type::Text { .. } => Type::Text { symbols: None },
+            other => other.clone(),
+        };
+        let strings = (0..strings).map(|_| None).collect();
+        Self { data_type, strings, recent: Recent::default() }
+    }
+
+    /// Append the objects of some values.
+    pub fn read(
+        &mut self,
+        py: Python<'_>,
+        values: &Values,
+        range: Range<usize>,
+        out: &mut Vec<Owned>,
+    ) -> PyResult<()> {
+        let Self { data_type, strings, recent } = self;
+        match (values, data_type) {
+            (Values::I32(values), Type::Int { .. }) => append(out, &values[range], |&value| {
+                let number = i64::from(value);
+                recent.get(number, || int(py, number))
+            }),
+            (Values::I64(values), Type::Long) => {
+                append(out, &values[range], |&number| recent.get(number, || int(py, number)))
+            }
+            // SAFETY: a new reference, or null with an exception set.
+            (Values::F64(values), _) => append(out, &values[range], |&value| unsafe {
+                owned(py, ffi::PyFloat_FromDouble(value))
+            }),
+            (Values::Strings(values), data_type) if values.indices().is_some() => {
+                append(out, &values.indices().unwrap_or_default()[range], |&index| {
+                    string(py, values, index as usize, data_type, strings)
+                })
+            }
+            _ => range.into_iter().try_for_each(|value| {
+                out.push(self.get(py, values, value)?);
+                Ok(())
+            }),
+        }
+    }
+
+    #[inline(always)]
+    pub fn get(&mut self, py: Python<'_>, values: &Values, value: usize) -> PyResult<Owned> {
+        // SAFETY: each function returns a new reference, or null with an exception set.
+        unsafe {
+            match values {
+                Values::Bool(bits) => owned(py, ffi::PyBool_FromLong(i64::from(bits.get(value)))),
+                Values::I32(values) => {
+                    let number = values[value];
+                    self.recent.get(number.into(), || match &self.data_type {
+                        Type::Date => clock::date(py, number),
+                        Type::Time { .. } => clock::time(py, 1_000 * i64::from(number)),
+                        Type::UnsignedInt => int(py, i64::from(number as u32)),
+                        _ => int(py, i64::from(number)),
+                    })
+                }
+                Values::I64(values) => {
+                    let number = values[value];
+                    self.recent.get(number, || match &self.data_type {
+                        Type::Timestamp { unit, has_zone } => time(py, number, *unit, *has_zone),
+                        Type::ZonedTimestamp { unit, zone } => zoned_time(py, number, *unit, zone),
+                        Type::Time { unit } => time_of_day(py, number, *unit),
+                        Type::Duration { unit } => {
+                            clock::timedelta(py, number, *unit).unwrap_or_else(|| int(py, number))
+                        }
+                        Type::UnsignedLong => {
+                            owned(py, ffi::PyLong_FromUnsignedLongLong(number as u64))
+                        }
+                        _ => int(py, number),
+                    })
+                }
+                Values::F32(values) => owned(py, ffi::PyFloat_FromDouble(f64::from(values[value]))),
+                Values::F64(values) => owned(py, ffi::PyFloat_FromDouble(values[value])),
+                Values::Fixed { width, bytes } => {
+                    let bytes = &bytes[width * value..][..*width];
+                    match &self.data_type {
+                        Type::Decimal(decimals) => decimal(py, &decimals.text(bytes)),
+                        Type::Half => {
+                            let number = half::widen(u16::from_le_bytes([bytes[0], bytes[1]]));
+                            owned(py, ffi::PyFloat_FromDouble(number))
+                        }
+                        _ => new_bytes(py, bytes),
+                    }
+                }
+                Values::Strings(values) => match values.indices() {
+                    Some(indices) => {
+                        let index = indices[value] as usize;
+                        string(py, values, index, &self.data_type, &mut self.strings)
+                    }
+                    None => new_string(py, values.get(value), &self.data_type),
+                },
+            }
+        }
+    }
+}
+
+/// Append the objects of some values.
+#[inline(always)]
+fn append<T>(
+    out: &mut Vec<Owned>,
+    values: &[T],
+    mut object: impl FnMut(&T) -> PyResult<Owned>,
+) -> PyResult<()> {
+    for value in values {
+        out.push(object(value)?);
+    }
+    Ok(())
+}
+
+/// A string that is stored once has one object.
+#[inline(always)]
+fn string(
+    py: Python<'_>,
+    values: &Strings,
+    index: usize,
+    data_type: &Type,
+    objects: &mut [Option<Owned>],
+) -> PyResult<Owned> {
+    if let Some(object) = &objects[index] {
+        return Ok(object.borrow().to_owned());
+    }
+    let object = new_string(py, values.stored(index), data_type)?;
+    objects[index] = Some(object.borrow().to_owned());
+    Ok(object)
+}
+
+fn new_string(py: Python<'_>, string: &[u8], data_type: &Type) -> PyResult<Owned> {
+    match data_type {
+        Type::Text { .. } => new_text(py, string),
+        _ => new_bytes(py, string),
+    }
+}
+
+/// The objects of numbers and times that came before: many come again.
+#[derive(Default)]
+struct Recent {
+    /// One for each remainder; empty at first, and where it does not pay.
+    objects: Vec<Option<(i64, Owned)>>,
+    made: usize,
+    found: usize,
+}
+
+impl Recent {
+    const OBJECTS: usize = 256;
+    /// So many objects are made before the first is remembered, and before it is decided.
+    const BEGIN: usize = 64;
+    const DECIDE: usize = Self::BEGIN + 2 * Self::OBJECTS;
+
+    #[inline(always)]
+    fn get(&mut self, number: i64, make: impl FnOnce() -> PyResult<Owned>) -> PyResult<Owned> {
+        if self.objects.is_empty() {
+            if self.made <= Self::BEGIN {
+                self.begin();
+            }
+            return make();
+        }
+        // Times are multiples of an hour or a day: their lowest bits are the same.
+        let place = (number as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) as usize >> 56;
+        if let Some((known, object)) = &self.objects[place]
+            && *known == number
+        {
+            self.found += 1;
+            return Ok(object.borrow().to_owned());
+        }
+        let object = make()?;
+        self.objects[place] = Some((number, object.borrow().to_owned()));
+        self.made += 1;
+        if self.made == Self::DECIDE && self.found < Self::OBJECTS {
+            self.objects = Vec::new();
+        }
+        Ok(object)
+    }
+
+    /// Remember objects from now on, if there were some.
+    fn begin(&mut self) {
+        self.made += 1;
+        if self.made == Self::BEGIN {
+            self.objects = (0..Self::OBJECTS).map(|_| None).collect();
+        }
+    }
+}
+
+pub fn none(py: Python<'_>) -> Owned {
+    // SAFETY: None is an object; the reference is new.
+    unsafe {
+        let none = ffi::Py_None();
+        ffi::Py_INCREF(none);
+        owned(py, none).expect("None is an object")
+    }
+}
+
+pub fn int(py: Python<'_>, value: i64) -> PyResult<Owned> {
+    // SAFETY: a new reference, or null with an exception set.
+    unsafe { owned(py, ffi::PyLong_FromLongLong(value)) }
+}
+
+pub fn new_text(py: Python<'_>, utf8: &[u8]) -> PyResult<Owned> {
+    // SAFETY: the text is `len` bytes long; a new reference, or null with an exception set.
+    unsafe {
+        owned(py, ffi::PyUnicode_FromStringAndSize(utf8.as_ptr().cast(), utf8.len() as isize))
+    }
+}
+
+pub fn new_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Owned> {
+    // SAFETY: there are `len` bytes; a new reference, or null with an exception set.
+    unsafe {
+        owned(py, ffi::PyBytes_FromStringAndSize(bytes.as_ptr().cast(), bytes.len() as isize))
+    }
+}
+
+/// A datetime, or the number where Python has none that is exact.
+fn time(py: Python<'_>, ticks: i64, unit: Unit, has_zone: bool) -> PyResult<Owned> {
+    match in_micros(ticks, unit).and_then(|micros| clock::datetime(py, micros, has_zone)) {
+        Some(object) => object,
+        None => int(py, ticks),
+    }
+}
+
+fn in_micros(ticks: i64, unit: Unit) -> Option<i64> {
+    match unit {
+        Unit::Second => ticks.checked_mul(1_000_000),
+        Unit::Milli => ticks.checked_mul(1_000),
+        Unit::Micro => Some(ticks),
+        Unit::Nano => (ticks % 1_000 == 0).then_some(ticks / 1_000),
+    }
+}
+
+/// A datetime in a zone, or the number where the zone has none, or none that is exact.
+fn zoned_time(py: Python<'_>, ticks: i64, unit: Unit, zone: &Zone) -> PyResult<Owned> {
+    let micros = in_micros(ticks, unit);
+    let Some(utc) = micros.and_then(|micros| clock::datetime(py, micros, true)) else {
+        return int(py, ticks);
+    };
+    match utc?.into_bound(py).call_method1("astimezone", (&*zone.0,)) {
+        Ok(time) => Ok(Ref::of(&time).to_owned()),
+        Err(error) if error.is_instance_of::<PyException>(py) => int(py, ticks),
+        Err(error) => Err(error),
+    }
+}
+
+/// A time of day, or the number where Python has none that is exact.
+fn time_of_day(py: Python<'_>, ticks: i64, unit: Unit) -> PyResult<Owned> {
+    in_micros(ticks, unit).map_or_else(|| int(py, ticks), |micros| clock::time(py, micros))
+}
+
+fn decimal(py: Python<'_>, text: &str) -> PyResult<Owned> {
+    static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let class = CLASS.import(py, "decimal", "Decimal")?;
+    Ok(Ref::of(&class.call1((text,))?).to_owned())
+}
