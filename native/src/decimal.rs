@@ -58,6 +58,20 @@ impl Decimals {
         (digits.len() <= self.max_digits).then_some((is_negative, digits))
     }
 
+    /// Whether these values have no more digits than the column's may have.
+    pub fn all_fit(&self, values: &[u8]) -> bool {
+        let mut limit = vec![0; self.precision + 1];
+        limit[0] = 1;
+        let limit = from_digits(&limit);
+        values.chunks_exact(self.width).all(|value| {
+            let mut limbs = from_bytes(value);
+            if limbs[3] >> 63 == 1 {
+                negate(&mut limbs);
+            }
+            limbs.iter().rev().lt(limit.iter().rev())
+        })
+    }
+
     /// A value as text that `decimal.Decimal` reads, with the column's scale.
     pub fn text(&self, value: &[u8]) -> String {
         let mut limbs = from_bytes(value);
@@ -198,6 +212,29 @@ mod tests {
         assert_eq!(stored("1E-2147483648", &decimals(1, 1, -3, 38)), None);
         assert_eq!(stored("0.05", &decimals(1, 1, 2, 38)), None);
         assert_eq!(stored(&"9".repeat(77), &decimals(32, 76, 0, 76)), None);
+    }
+
+    #[test]
+    fn values_with_too_many_digits_do_not_fit() {
+        for (digits, width) in [(1, 1), (5, 3), (18, 8), (38, 16), (76, 32)] {
+            let of = decimals(width, digits, 2, 76);
+            for is_negative in [false, true] {
+                let stored = |digits: &[u8]| {
+                    let mut limbs = from_digits(digits);
+                    if is_negative {
+                        negate(&mut limbs);
+                    }
+                    to_bytes(limbs)[32 - width..].to_vec()
+                };
+                let most = stored(&vec![9; digits]);
+                let mut one = vec![0; digits + 1];
+                one[0] = 1;
+                assert!(of.all_fit(&most));
+                assert!(!of.all_fit(&[most, stored(&one)].concat()));
+            }
+        }
+        assert!(!decimals(1, 2, 0, 38).all_fit(&[0x80]));
+        assert!(!decimals(32, 76, 0, 76).all_fit(&to_bytes([0, 0, 0, 1 << 63])));
     }
 
     #[test]

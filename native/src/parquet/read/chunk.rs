@@ -40,9 +40,11 @@ pub fn read(
     }
     let depth = u64::from(shape.max_rep());
     ensure(if depth > 0 { chunk.values >= rows } else { chunk.values == rows })?;
-    let value = VALUE + LIST_VALUE * depth + shape.width.max(8) as u64;
+    let sized = shape.sized.unwrap_or_default();
+    let value = VALUE + LIST_VALUE * depth + shape.arrow_width.max(8);
+    let value = value.saturating_add(sized.per_value);
     budget.take(chunk.values.checked_mul(value).ok_or(GaveUp)?)?;
-    budget.take(LIST_ROW * rows)?;
+    budget.take(rows.checked_mul(LIST_ROW.saturating_add(sized.per_row)).ok_or(GaveUp)?)?;
     let count = chunk.values as usize;
     let mut builder = Builder::new(shape, count);
     let mut levels = LevelReader::new(shape, count);

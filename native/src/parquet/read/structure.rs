@@ -35,6 +35,10 @@ fn check_field(field: &Field, def: u8, rep: u8, leaves: &[Leaf]) -> Read<usize> 
             Ok(count)
         }
         Type::List(item) => check_field(item, def + 1, rep + 1, leaves),
+        Type::FixedList(item, size) => {
+            check_sizes(&leaves[0], def, rep + 1, *size)?;
+            check_field(item, def + 1, rep + 1, leaves)
+        }
         Type::Map(key, value) => {
             let keys = check_field(key, def + 1, rep + 1, leaves)?;
             let values = check_field(value, def + 1, rep + 1, &leaves[keys..])?;
@@ -66,6 +70,24 @@ fn agree(a: &Leaf, b: &Leaf, def: u8, rep: u8) -> bool {
         }
         _ => false,
     }
+}
+
+/// Check that lists have one size, if they are not null: `def` is the level of those that are not, and
+/// `rep` that of all elements but the first.
+fn check_sizes(leaf: &Leaf, def: u8, rep: u8, size: usize) -> Read<()> {
+    let Levels::Nested { def: defs, rep: Some(reps) } = &leaf.levels else { return Err(GaveUp) };
+    let mut left = 0; // of the last list
+    for (&level, &repeats) in defs.iter().zip(reps) {
+        if repeats < rep {
+            ensure(left == 0)?;
+            left = if level >= def { size } else { 0 };
+        }
+        if repeats <= rep && level >= def {
+            ensure(left > 0 && level > def)?;
+            left -= 1;
+        }
+    }
+    ensure(left == 0)
 }
 
 /// Check that no map has a key twice; `rep` is the level of all keys of a map but the first.

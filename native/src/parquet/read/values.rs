@@ -2,7 +2,7 @@
 
 use super::delta;
 use super::packing::{Run, hybrid, unpack};
-use super::schema::LeafShape;
+use super::schema::{Allowed, LeafShape};
 use super::strings::ByteStrings;
 use super::{Budget, GaveUp, Read, ensure};
 use crate::leaf::{Bits, Values};
@@ -94,16 +94,28 @@ impl Builder {
         Ok(match self {
             Self::Bool(bits) => Values::Bool(bits),
             Self::I32(numbers) => {
-                if let Some((least, most)) = shape.bounds {
+                if let Allowed::Int(least, most) = shape.allowed {
                     ensure(numbers.values.iter().all(|value| (least..=most).contains(value)))?;
                 }
                 Values::I32(numbers.values)
             }
-            Self::I64(numbers) => Values::I64(numbers.values),
+            Self::I64(numbers) => {
+                if let Allowed::Long(least, most) = shape.allowed {
+                    ensure(numbers.values.iter().all(|value| (least..=most).contains(value)))?;
+                }
+                Values::I64(numbers.values)
+            }
             Self::F32(numbers) => Values::F32(numbers.values),
             Self::F64(numbers) => Values::F64(numbers.values),
-            Self::Strings(strings) => Values::Strings(strings.finish(shape.is_text, budget)?),
-            Self::Fixed(fixed) => Values::Fixed { width: fixed.width, bytes: fixed.values },
+            Self::Strings(strings) => {
+                Values::Strings(strings.finish(shape.allowed == Allowed::Utf8, budget)?)
+            }
+            Self::Fixed(fixed) => {
+                if let Allowed::Digits(decimals) = &shape.allowed {
+                    ensure(decimals.all_fit(&fixed.values))?;
+                }
+                Values::Fixed { width: fixed.width, bytes: fixed.values }
+            }
         })
     }
 }
@@ -256,11 +268,12 @@ mod tests {
         LeafShape {
             physical_type,
             width: 2,
-            bounds: None,
-            is_text,
+            arrow_width: 2,
+            allowed: if is_text { Allowed::Utf8 } else { Allowed::All },
             max_def: 0,
             element_defs: vec![],
             is_flat: false,
+            sized: None,
         }
     }
 
@@ -373,7 +386,7 @@ mod tests {
         ];
         let Ok(Values::I32(found)) = read(&shape, Some((&data, 2)), &pages) else { panic!() };
         assert_eq!(found, [-1, 7, -1, 7, -1, 5, 3]);
-        let small = LeafShape { bounds: Some((-1, 6)), ..shape };
+        let small = LeafShape { allowed: Allowed::Int(-1, 6), ..shape };
         assert!(read(&small, None, &[(PLAIN, &data, 2)]).is_err());
         assert!(read(&small, None, &[(PLAIN, &data[..7], 2)]).is_err());
         assert!(read(&small, None, &[(DELTA_LENGTH_BYTE_ARRAY, &data, 2)]).is_err());
