@@ -130,11 +130,11 @@ def same(ours: pa.Table, theirs: pa.Table) -> bool:
 
 
 def polars_rows(file: bytes) -> str:
-    """Return what polars reads; polars 2 cannot show a decimal in a list in a map."""
+    """Return what polars reads; polars 2 panics at some decimals in lists, of both files."""
     try:
         return repr(pl.read_parquet(io.BytesIO(file)).to_dicts())
-    except pl.exceptions.PanicException as error:
-        return str(error)
+    except pl.exceptions.PanicException:
+        return "a panic"
 
 
 def schema_of(*types: pa.DataType, nullable: bool = True) -> pa.Schema:
