@@ -56,11 +56,17 @@ def next_position(consumer: Any, topic: str = "t") -> int:
 def record_decoded_columns(monkeypatch: pytest.MonkeyPatch) -> list[list[str] | None]:
     """Return a list to which every decoded segment adds the columns that are decoded."""
     decoded: list[list[str] | None] = []
-    read = decoder._InlineFile.read
+    read, read_records = decoder._InlineFile.read, decoder.InlineDecoder.read_records
 
     def watched(self: Any, columns: Any, **options: Any) -> pa.Table:
         decoded.append(columns)
         return read(self, columns, **options)
 
+    def watched_records(self: Any, *arguments: Any) -> Any:
+        if (records := read_records(self, *arguments)) is not None:
+            decoded.append(None)
+        return records
+
     monkeypatch.setattr(decoder._InlineFile, "read", watched)
+    monkeypatch.setattr(decoder.InlineDecoder, "read_records", watched_records)
     return decoded

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import pyarrow as pa
+
 from columnar_kafka import native
 from columnar_kafka.columns.native_format import native_columns
-from columnar_kafka.errors import SegmentError
+from columnar_kafka.errors import SchemaError, SegmentError
+from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import pyarrow as pa
 
     from columnar_kafka.config import DecodeLimits
     from columnar_kafka.native._core import FileSchema, RecordMaker, RecordReader
@@ -73,7 +74,8 @@ class NativeDecoder:
             return None
         known = self._known.get(file.key)
         if known is None:
-            columns = native_columns(schema())
+            found = schema()
+            columns = native_columns(found) if _is_storable(found) else None
             known = _Known(header.schema, None if columns is None else file.schema(columns))
             self._remember(file.key, known)
         if known.schema is None or known.fingerprint != header.schema:
@@ -85,6 +87,15 @@ class NativeDecoder:
             self._known, self._known_bytes = {}, 0
         self._known[key] = known
         self._known_bytes += len(key)
+
+
+def _is_storable(schema: pa.Schema) -> bool:
+    """Return whether a producer takes these columns: Arrow may refuse to decode others."""
+    try:
+        RecordSchema.parse(pa.schema([each for each in schema if each.name != KAFKA_COLUMN]))
+    except SchemaError:
+        return False
+    return True
 
 
 def record_maker(message: type) -> RecordMaker | None:

@@ -326,10 +326,11 @@ impl<'a> Dict<'a> {
         DictItems { dict: self.0, position: 0 }
     }
 
-    /// The same as a slice, where CPython has them so: all keys are strings, and none was deleted.
+    /// The same, read where CPython has them, if it is laid out as known and none was deleted.
     #[cfg(all(Py_3_11, not(Py_3_14), not(Py_GIL_DISABLED)))]
     #[inline(always)]
-    pub fn entries(self) -> Option<&'a [Item<'a>]> {
+    pub fn entries(self) -> Option<Entries<'a>> {
+        const GENERAL_KEYS: u8 = 0;
         const UNICODE_KEYS: u8 = 1;
 
         #[repr(C)]
@@ -345,23 +346,52 @@ impl<'a> Dict<'a> {
 
         // SAFETY: it is an exact dict, whose keys are laid out like this from Python 3.11 to 3.13:
         // behind the head comes the index, and then the entries, of which `entries` are in use. As
-        // many as the dict has items: so each is a key and a value.
+        // many as the dict has items: so each is a key and a value, behind a hash if not all keys
+        // are strings.
         unsafe {
             let dict = self.0.as_ptr().cast::<ffi::PyDictObject>();
             let keys = (*dict).ma_keys.cast::<Keys>();
-            let is_plain = (*dict).ma_values.is_null() && (*keys).kind == UNICODE_KEYS;
-            if !is_plain || (*keys).entries != (*dict).ma_used {
+            if !(*dict).ma_values.is_null() || (*keys).entries != (*dict).ma_used {
                 return None;
             }
+            let head = match (*keys).kind {
+                UNICODE_KEYS => 0,
+                GENERAL_KEYS => size_of::<ffi::Py_hash_t>(),
+                _ => return None,
+            };
             let index = keys.add(1).cast::<u8>();
-            let first = index.add(1 << (*keys).log2_index_bytes).cast::<Item<'a>>();
-            Some(slice::from_raw_parts(first, (*dict).ma_used as usize))
+            let at = index.add((1 << (*keys).log2_index_bytes) + head);
+            let left = (*dict).ma_used as usize;
+            Some(Entries { at, stride: head + size_of::<Item<'_>>(), left, of: PhantomData })
         }
     }
 
     #[cfg(not(all(Py_3_11, not(Py_3_14), not(Py_GIL_DISABLED))))]
-    pub fn entries(self) -> Option<&'a [Item<'a>]> {
+    pub fn entries(self) -> Option<Entries<'a>> {
         None
+    }
+}
+
+/// The keys and values of a dict, at equal distances.
+#[derive(Clone)]
+pub struct Entries<'a> {
+    at: *const u8,
+    stride: usize,
+    left: usize,
+    of: PhantomData<&'a ffi::PyObject>,
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Item<'a>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        let item = self.at.cast::<Item<'a>>();
+        // Behind the last one this is not read.
+        self.at = self.at.wrapping_add(self.stride);
+        // SAFETY: `Dict::entries` has seen that there is a key and a value.
+        Some(unsafe { *item })
     }
 }
 

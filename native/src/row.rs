@@ -3,7 +3,10 @@
 use crate::columns::{Appending, Column, NotTaken, Taken};
 use crate::layout::{Fields, Layout, Version};
 use crate::py::{self, Dict, Item, Owned, Ref};
+use crate::strings::ShortText;
 
+/// So many keys ahead are fetched from memory.
+const AHEAD: usize = 8;
 /// More classes are not known at once; what is forgotten is learned again.
 const MAX_CLASSES: usize = 16;
 
@@ -12,22 +15,35 @@ const MAX_CLASSES: usize = 16;
 pub struct Template {
     names: Vec<Box<str>>,
     /// The keys of the last rows, in their order, and the columns that they name.
-    keys: Vec<(Option<Owned>, usize)>,
+    keys: Vec<Key>,
     /// Of the classes whose objects were records here; None: not as these columns need it.
     classes: Vec<(Version, Option<Layout>)>,
+}
+
+struct Key {
+    object: Option<Owned>,
+    column: usize,
+    name: Option<ShortText>,
+}
+
+impl Key {
+    fn new(object: Option<Owned>, column: usize, name: &[u8]) -> Self {
+        Self { object, column, name: ShortText::of(name) }
+    }
 }
 
 impl Template {
     pub fn new<'n>(names: impl Iterator<Item = &'n str>) -> Self {
         let names: Vec<Box<str>> = names.map(Into::into).collect();
-        let keys = (0..names.len()).map(|column| (None, column)).collect();
+        let keys = names.iter().enumerate();
+        let keys = keys.map(|(column, name)| Key::new(None, column, name.as_bytes())).collect();
         Self { names, keys, classes: Vec::new() }
     }
 
     /// The column of the value at a place of the dict that was checked last.
     #[inline(always)]
     pub fn column(&self, place: usize) -> usize {
-        self.keys[place].1
+        self.keys[place].column
     }
 
     /// Say whether a dict's keys are the names, of which it has as many.
@@ -38,23 +54,51 @@ impl Template {
         scratch: &mut Vec<u8>,
     ) -> bool {
         for (place, item) in items.clone().enumerate() {
-            let known = self.keys[place].0.as_ref().map(Owned::as_ptr);
-            if known != Some(item.key.as_ptr()) && !self.is_same(place, item.key, scratch) {
-                return self.learn(items, scratch);
+            let known = self.keys[place].object.as_ref().map(Owned::as_ptr);
+            if known != Some(item.key.as_ptr()) {
+                return self.check_others(items, place, scratch);
             }
             py::prefetch(item.value); // they lie all over the heap
         }
         true
     }
 
-    /// Whether a key has the name that is at its place, though it is another object: `json.loads`
-    /// makes new keys for each row.
+    /// Check the keys from a place on, which are other objects: `json.loads` makes new ones for each
+    /// row.
     #[inline(never)]
+    fn check_others<'a>(
+        &mut self,
+        items: impl Iterator<Item = Item<'a>> + Clone,
+        from: usize,
+        scratch: &mut Vec<u8>,
+    ) -> bool {
+        let mut ahead = items.clone().skip(from + AHEAD);
+        for (place, item) in items.clone().enumerate().skip(from) {
+            if let Some(next) = ahead.next() {
+                py::prefetch(next.key);
+            }
+            if !self.is_same(place, item.key, scratch) {
+                return self.learn(items, scratch);
+            }
+            py::prefetch(item.value);
+        }
+        true
+    }
+
+    /// Whether a key has the name that is at its place.
+    #[inline(always)]
     fn is_same(&mut self, place: usize, key: Ref<'_>, scratch: &mut Vec<u8>) -> bool {
-        let (known, column) = &mut self.keys[place];
-        let same = key.text().is_some_and(|text| text.is(self.names[*column].as_bytes(), scratch));
+        let known = &mut self.keys[place];
+        if known.object.as_ref().map(Owned::as_ptr) == Some(key.as_ptr()) {
+            return true;
+        }
+        let Some(utf8) = key.text().and_then(|text| text.utf8(scratch)) else { return false };
+        let same = match ShortText::of(utf8) {
+            Some(short) => known.name == Some(short),
+            None => *utf8 == *self.names[known.column].as_bytes(),
+        };
         if same && key.is_shared() {
-            *known = Some(key.to_owned());
+            known.object = Some(key.to_owned());
         }
         same
     }
@@ -70,7 +114,7 @@ impl Template {
             let Some(column) = self.names.iter().position(|name| name.as_bytes() == utf8) else {
                 return false;
             };
-            learned.push((Some(key.to_owned()), column));
+            learned.push(Key::new(Some(key.to_owned()), column, utf8));
         }
         self.keys = learned;
         true
@@ -123,7 +167,7 @@ fn append_dict(
         return Err(NotTaken); // a default may be missing
     }
     match dict.entries() {
-        Some(entries) => append_items(fields, template, entries.iter().copied(), rep, appending),
+        Some(entries) => append_items(fields, template, entries, rep, appending),
         None => append_items(fields, template, dict.iter(), rep, appending),
     }
 }

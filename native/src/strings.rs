@@ -261,6 +261,31 @@ pub fn hash(bytes: &[u8]) -> u64 {
     }
 }
 
+/// A string of at most 16 bytes, to be compared without a look at memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct ShortText {
+    len: usize,
+    head: u64,
+    tail: u64,
+}
+
+impl ShortText {
+    #[inline(always)]
+    pub fn of(bytes: &[u8]) -> Option<Self> {
+        let len = bytes.len();
+        let (head, tail) = match len {
+            8..=16 => (word(&bytes[..8]), word(&bytes[len - 8..])),
+            4..=7 => (half(&bytes[..4]), half(&bytes[len - 4..])),
+            1..=3 => {
+                (u64::from(bytes[0]), u64::from(bytes[len / 2]) << 8 | u64::from(bytes[len - 1]))
+            }
+            0 => (0, 0),
+            _ => return None,
+        };
+        Some(Self { len, head, tail })
+    }
+}
+
 static SEED: std::sync::LazyLock<u64> = std::sync::LazyLock::new(|| {
     use std::hash::{BuildHasher, Hasher, RandomState};
     RandomState::new().build_hasher().finish() | 1

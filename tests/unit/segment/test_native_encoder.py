@@ -15,6 +15,7 @@ import pytest
 from arrow_types import storable
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import by_profile, examples
 
 from columnar_kafka import native
 from columnar_kafka.columns.kafka_column import (
@@ -129,7 +130,11 @@ def same(ours: pa.Table, theirs: pa.Table) -> bool:
 
 
 def polars_rows(file: bytes) -> str:
-    return repr(pl.read_parquet(io.BytesIO(file)).to_dicts())
+    """Return what polars reads; polars 2 panics at some decimals in lists, of both files."""
+    try:
+        return repr(pl.read_parquet(io.BytesIO(file)).to_dicts())
+    except pl.exceptions.PanicException:
+        return "a panic"
 
 
 def schema_of(*types: pa.DataType, nullable: bool = True) -> pa.Schema:
@@ -192,7 +197,7 @@ def fields(draw: st.DrawFn, depth: int = 2) -> tuple[pa.DataType, bool, st.Searc
     return arrow, nullable, st.none() | values if nullable else values
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.data())
 def test_any_rows_of_any_types_are_read_back(data: st.DataObject) -> None:
     drawn = data.draw(st.lists(fields(), min_size=1, max_size=3))
@@ -232,16 +237,16 @@ def test_empty_texts_are_read_back() -> None:
     pair.check([{"f0": "" if i % 2 else None, "f1": b"\0" * (i % 3)} for i in range(3_000)])
 
 
-def test_2_to_the_20_rows_have_several_pages_of_one_megabyte() -> None:
+@pytest.mark.long
+def test_many_rows_have_several_pages_of_one_megabyte() -> None:
+    count = by_profile(1 << 18, 1 << 20)
     pair = Pair(schema_of(pa.int64(), pa.string()))
-    rows = [{"f0": i * i, "f1": str(i % 1000)} for i in range(1 << 20)]
+    rows = [{"f0": i * i, "f1": str(i % 1000)} for i in range(count)]
     ours = pair.encoder.encode(pair.block(rows), "abc-1", FOOTER)
     table = pq.read_table(io.BytesIO(ours), page_checksum_verification=True)
-    assert table["f0"].equals(pa.chunked_array([[i * i for i in range(1 << 20)]]))
-    assert table["f1"].equals(pa.chunked_array([[str(i % 1000) for i in range(1 << 20)]]))
-    assert (
-        table["_kafka"].combine_chunks().field("row").equals(pa.array(range(1 << 20), pa.int32()))
-    )
+    assert table["f0"].equals(pa.chunked_array([[i * i for i in range(count)]]))
+    assert table["f1"].equals(pa.chunked_array([[str(i % 1000) for i in range(count)]]))
+    assert table["_kafka"].combine_chunks().field("row").equals(pa.array(range(count), pa.int32()))
     walk(ours, pq.ParquetFile(io.BytesIO(ours)), LIMITS)
 
 
@@ -251,10 +256,12 @@ def test_lists_are_never_cut_over_two_pages() -> None:
     pair.check(rows)
 
 
+@pytest.mark.long
 def test_values_of_a_megabyte_are_read_back() -> None:
     pair = Pair(schema_of(pa.binary(), pa.string()))
-    pair.check([{"f0": bytes([i]) * (1 << 20), "f1": "x" * (i << 16)} for i in range(40)])
-    pair.check([{"f0": b"\xff" * (1 << 20), "f1": ""}] * 40)
+    count = by_profile(10, 40)
+    pair.check([{"f0": bytes([i]) * (1 << 20), "f1": "x" * (i << 16)} for i in range(count)])
+    pair.check([{"f0": b"\xff" * (1 << 20), "f1": ""}] * count)
 
 
 def test_a_dictionary_that_grows_too_large_is_none() -> None:
