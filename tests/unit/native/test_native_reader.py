@@ -352,17 +352,6 @@ def test_lists_that_lack_their_declared_size() -> None:
         assert_equal(header.headers(value), value, natively=len(last) == 2)
 
 
-def test_required_lists_of_fixed_size_in_a_record_that_is_null() -> None:
-    """Arrow does not read them; no element of an empty list is null."""
-    pair = pa.field("item", pa.list_(pa.int8(), 2), nullable=False)
-    lists = pa.array([[[1, 2]], [], None], pa.list_(pair))
-    assert_equal(*foreign(pa.table({"l": lists}), None))
-    for natively in (True, False):
-        rows = [{"item": [1, 2]}, {"item": [3, 4]} if natively else None]
-        table = pa.table({"r": pa.array(rows, pa.struct([pair]))})
-        assert_equal(*foreign(table, None), natively=natively)
-
-
 def test_a_known_schema_with_another_fingerprint() -> None:
     headers, value = encoded(pa.table({"n": [1, 2, 3]}))
     decoder = Decoder()

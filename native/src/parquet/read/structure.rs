@@ -11,52 +11,37 @@ use crate::schema::{Field, Type};
 /// Up to so many keys are compared with each other.
 const FEW_KEYS: usize = 16;
 
-/// What a field is in.
-#[derive(Clone, Copy, Default)]
-struct Place {
-    def: u8,
-    rep: u8,
-    /// The definition level at which there is an element of the innermost list, or a row.
-    element: u8,
-}
-
-impl Place {
-    fn in_list(self) -> Self {
-        Self { def: self.def + 1, rep: self.rep + 1, element: self.def + 1 }
-    }
-}
-
 /// Check the leaves of all fields, which come in order.
 pub fn check(fields: &[Field], mut leaves: &[Leaf]) -> Read<()> {
     for field in fields {
-        let count = check_field(field, Place::default(), leaves)?;
+        let count = check_field(field, 0, 0, leaves)?;
         leaves = &leaves[count..];
     }
     Ok(())
 }
 
-/// Check the first leaves, which are a field's; return how many these are.
-fn check_field(field: &Field, mut place: Place, leaves: &[Leaf]) -> Read<usize> {
-    place.def += u8::from(field.nullable);
-    let Place { def, rep, .. } = place;
+/// Check the first leaves, which are a field's; return how many these are. `def` and `rep` are the
+/// levels of what the field is in.
+fn check_field(field: &Field, def: u8, rep: u8, leaves: &[Leaf]) -> Read<usize> {
+    let def = def + u8::from(field.nullable);
     match &field.data_type {
         Type::Struct(fields) => {
             let mut count = 0;
             for field in fields {
-                let added = check_field(field, place, &leaves[count..])?;
+                let added = check_field(field, def, rep, &leaves[count..])?;
                 ensure(count == 0 || agree(&leaves[0], &leaves[count], def, rep))?;
                 count += added;
             }
             Ok(count)
         }
-        Type::List(item) => check_field(item, place.in_list(), leaves),
+        Type::List(item) => check_field(item, def + 1, rep + 1, leaves),
         Type::FixedList(item, size) => {
-            check_sizes(&leaves[0], place, *size, field.nullable)?;
-            check_field(item, place.in_list(), leaves)
+            check_sizes(&leaves[0], def, rep + 1, *size)?;
+            check_field(item, def + 1, rep + 1, leaves)
         }
         Type::Map(key, value) => {
-            let keys = check_field(key, place.in_list(), leaves)?;
-            let values = check_field(value, place.in_list(), &leaves[keys..])?;
+            let keys = check_field(key, def + 1, rep + 1, leaves)?;
+            let values = check_field(value, def + 1, rep + 1, &leaves[keys..])?;
             ensure(keys == 1 && agree(&leaves[0], &leaves[keys], def + 1, rep + 1))?;
             check_keys(&leaves[0], rep + 1)?;
             Ok(keys + values)
@@ -87,19 +72,18 @@ fn agree(a: &Leaf, b: &Leaf, def: u8, rep: u8) -> bool {
     }
 }
 
-/// Check that lists have one size, if they are not null. Arrow does not read required lists in a record
-/// that is null.
-fn check_sizes(leaf: &Leaf, place: Place, size: usize, nullable: bool) -> Read<()> {
+/// Check that lists have one size, if they are not null: `def` is the level of those that are not, and
+/// `rep` that of all elements but the first.
+fn check_sizes(leaf: &Leaf, def: u8, rep: u8, size: usize) -> Read<()> {
     let Levels::Nested { def: defs, rep: Some(reps) } = &leaf.levels else { return Err(GaveUp) };
     let mut left = 0; // of the last list
-    for (&def, &rep) in defs.iter().zip(reps) {
-        let is_there = def >= place.def;
-        if rep <= place.rep {
-            ensure(left == 0 && (is_there || nullable || def < place.element))?;
-            left = if is_there { size } else { 0 };
+    for (&level, &repeats) in defs.iter().zip(reps) {
+        if repeats < rep {
+            ensure(left == 0)?;
+            left = if level >= def { size } else { 0 };
         }
-        if rep <= place.rep + 1 && is_there {
-            ensure(left > 0 && def > place.def)?;
+        if repeats <= rep && level >= def {
+            ensure(left > 0 && level > def)?;
             left -= 1;
         }
     }
