@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from columnar_kafka.errors import SegmentError
 from columnar_kafka.position import MAX_ROWS
@@ -42,8 +41,7 @@ MessageHeaders = Sequence[tuple[str, Any]] | Mapping[str, Any]
 """confluent-kafka returns pairs; its type hints allow a dict."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentHeader:
+class SegmentHeader(NamedTuple):
     """The description of a segment, in its message's headers and again in its footer."""
 
     rows: int
