@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 
 import columnar_kafka
 from columnar_kafka import cli
+from columnar_kafka.cli import demo as demo_command
+from columnar_kafka.cli import outcome as ending
 from columnar_kafka.demo import run as demo
 from columnar_kafka.demo.compare import Comparison
 from columnar_kafka.demo.figures import Results, Stage
@@ -47,7 +49,7 @@ def outcome(monkeypatch: pytest.MonkeyPatch) -> Outcome:
                 raise result
             return result
 
-        monkeypatch.setattr(cli, "run", run)
+        monkeypatch.setattr(demo_command, "run", run)
         return given
 
     return prepare
@@ -92,9 +94,9 @@ def test_a_failure_ends_with_1_and_one_paragraph(outcome: Outcome) -> None:
 def test_a_signal_that_is_raised_as_something_else_is_no_failure(
     outcome: Outcome, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    monkeypatch.setattr(cli, "_caught", [])
+    monkeypatch.setattr(ending, "_caught", [])
     with pytest.raises((KeyboardInterrupt, SystemExit)):
-        cli._end(number, None)
+        ending.end(number, None)
     outcome(TypeError("expected configuration property name as type unicode string"))
     result = invoke("demo")
     assert (result.exit_code, result.output) == (128 + number, "")
