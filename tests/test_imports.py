@@ -45,7 +45,7 @@ FILES = {
     "lake": """
         __init__  model  plan  row_groups  parquet_footer  stitch  stage
         commit  local_files  commit_log  directory
-        fences  delta_schema  delta_statistics  delta  iceberg_schema  iceberg  formats
+        reset  fences  delta_schema  delta_statistics  delta  iceberg_schema  iceberg  formats
     """,
     "plain": "base  avro  json  ipc  __init__",
     "broker": "__init__  client_classes  base  confluent",
@@ -63,7 +63,7 @@ FILES = {
         arrow.table_feed  arrow.batch_reader  arrow_output
         positions  assembly  consumer  share
     """,
-    "ingest": "topic_id  settings  reader  ingestor  __init__",
+    "ingest": "topic_id  settings  reader  ingestor  fencing  __init__",
     "aio": "inbox  poller  producer  callback  cancellable  undelivered  consumer  __init__",
     "testing": """
         memory.log  memory.group  memory.cluster  memory.producer  memory.membership
@@ -80,7 +80,7 @@ FILES = {
         formats  send  consume  produce  rivals  servers  story  sweep
         lake  with_spark  without_spark  land  run
     """,
-    "cli": "outcome  options  demo  ingest  __init__  __main__",
+    "cli": "outcome  options  demo  ingest  fence  __init__  __main__",
 }
 """Within a room that is a folder, a file may import only the files before it."""
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import columnar_kafka
-from columnar_kafka.cli import demo, ingest
+from columnar_kafka.cli import demo, fence, ingest
 from columnar_kafka.cli.outcome import end
 
 __all__ = ["app", "main"]
@@ -46,3 +46,4 @@ def _root(
 
 for _command in demo.demo, ingest.ingest:
     app.command()(_command)
+app.add_typer(fence.app, name="fence")

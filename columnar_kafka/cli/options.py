@@ -14,8 +14,10 @@ __all__ = [
     "Json",
     "Servers",
     "TableFormat",
+    "TablePlace",
     "catalog_options",
     "client_config",
+    "offsets",
     "pairs",
 ]
 
@@ -32,6 +34,10 @@ ClientKeys = Annotated[
 ]
 TableFormat = Annotated[
     Literal["parquet", "delta", "iceberg"], typer.Option("--format", help="The table's format.")
+]
+TablePlace = Annotated[
+    str,
+    typer.Argument(metavar="TABLE", help="The table: a path, or the name of an Iceberg table."),
 ]
 Catalog = Annotated[
     list[str] | None, typer.Option(help="key=value of an Iceberg table's catalog; repeats.")
@@ -64,4 +70,17 @@ def pairs(texts: list[str] | None, option: str) -> dict[str, str]:
         if not equals or not key.strip():
             raise typer.BadParameter(f"{text!r} is not key=value", param_hint=option)
         found[key.strip()] = value.strip()
+    return found
+
+
+def offsets(text: str, option: str) -> dict[int, int]:
+    """Parse partitions and offsets, as ``0:100,1:250``."""
+    found = {}
+    for part in text.split(","):
+        partition, _, offset = part.partition(":")
+        if not (partition.strip().isdecimal() and offset.strip().isdecimal()):
+            raise typer.BadParameter(
+                f"{part!r} is not PARTITION:OFFSET, as in 0:100,1:250", param_hint=option
+            )
+        found[int(partition)] = int(offset)
     return found

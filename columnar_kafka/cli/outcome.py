@@ -42,7 +42,7 @@ def failures(what: str = "") -> Iterator[None]:
     """End the command with 1 and one paragraph, whatever is raised; or with a signal's code."""
     try:
         yield
-    except (KeyboardInterrupt, typer.Exit):
+    except (KeyboardInterrupt, typer.Abort, typer.BadParameter, typer.Exit):
         raise
     except Exception as error:  # noqa: BLE001 - one paragraph for a person, whatever it was
         if _caught:

@@ -9,20 +9,32 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from columnar_kafka.ingest.fencing import FenceTable, TableFences
     from columnar_kafka.ingest.ingestor import Ingestor, IngestStats
     from columnar_kafka.ingest.settings import IngestSettings
     from columnar_kafka.lake.formats import open_table
     from columnar_kafka.lake.plan import Layout, Mode
 
-__all__ = ["IngestSettings", "IngestStats", "Ingestor", "Layout", "Mode", "open_table"]
+__all__ = [
+    "FenceTable",
+    "IngestSettings",
+    "IngestStats",
+    "Ingestor",
+    "Layout",
+    "Mode",
+    "TableFences",
+    "open_table",
+]
 
 # Spark's workers ask for a topic's id, and load no client.
 _MODULE_OF = {
+    "FenceTable": "columnar_kafka.ingest.fencing",
     "IngestSettings": "columnar_kafka.ingest.settings",
     "IngestStats": "columnar_kafka.ingest.ingestor",
     "Ingestor": "columnar_kafka.ingest.ingestor",
     "Layout": "columnar_kafka.lake.plan",
     "Mode": "columnar_kafka.lake.plan",
+    "TableFences": "columnar_kafka.ingest.fencing",
     "open_table": "columnar_kafka.lake.formats",
 }
 

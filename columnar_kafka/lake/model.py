@@ -8,6 +8,7 @@ The other files of this room, in the order in which they may import each other:
     stage                            messages to staged files
     commit                           the loop by which every kind of table commits
     local_files commit_log directory a directory of Parquet files as a `LakeTable`
+    reset                            fences that are moved by hand
     fences                           what commits of Delta and Iceberg say about themselves
     delta_schema delta_statistics delta       a Delta table as a `LakeTable`
     iceberg_schema iceberg           an Iceberg table as a `LakeTable`
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from columnar_kafka.segment.headers import MessageHeaders
 
 __all__ = [
+    "UNKNOWN_SEGMENT",
     "CommitResult",
     "Count",
     "Fence",
@@ -49,6 +51,10 @@ __all__ = [
 
 _ID: Final = re.compile(r"[0-9A-Za-z._=+/-]{1,500}", re.ASCII)  # no colon, which separates ids
 _TOPIC: Final = re.compile(r"[0-9A-Za-z._-]{1,249}", re.ASCII)  # Kafka's own rule
+
+
+UNKNOWN_SEGMENT: Final = "?"  # no segment has this id
+"""The last segment of a fence that was moved by hand."""
 
 
 class NotLandedError(LakeError):
@@ -143,8 +149,8 @@ _NONE: Final = Count()
 class Fence:
     """How far a partition has landed: all input from offset `first` to before `next`.
 
-    Fences are kept in the table itself and change only together with its files. `segment` is the id
-    of the last segment that landed.
+    Fences are kept in the table itself and change only together with its files, or by hand (see
+    `reset`). `segment` is the id of the last segment that landed, or `UNKNOWN_SEGMENT`.
     """
 
     topic: str

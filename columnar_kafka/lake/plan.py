@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from columnar_kafka.errors import LakeError, SegmentError
 from columnar_kafka.lake.model import (
+    UNKNOWN_SEGMENT,
     Count,
     Fence,
     NotLandedError,
@@ -133,7 +134,10 @@ class Planner:
         if is_segment(message.headers):
             header, _ = _read(message)
             rows = header.rows
-            if message.offset == fence.next - 1 and header.segment != fence.segment:
+            if message.offset == fence.next - 1 and fence.segment not in (
+                header.segment,
+                UNKNOWN_SEGMENT,
+            ):
                 raise LakeError(
                     f"{message}: is segment {header.segment}, but {fence.segment} has landed from "
                     "that offset: the topic was rewritten. Land it under another path"

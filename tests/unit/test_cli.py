@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from lakes import FENCE, DeltaLake, DirectoryLake, IcebergLake, put, rows
 from typer.testing import CliRunner
 
 import columnar_kafka
@@ -109,6 +110,13 @@ def test_ctrl_c_ends_with_130(outcome: Outcome) -> None:
     assert "Interrupted" in result.output
 
 
+@pytest.mark.parametrize("command", ["demo", "ingest", "fence show", "fence reset"])
+def test_every_command_explains_itself(command: str) -> None:
+    result = invoke(*command.split(), "--help")
+    assert result.exit_code == 0
+    assert "Usage" in result.output
+
+
 # --- ingest ---------------------------------------------------------------------------------------
 
 INGEST = ("ingest", "--bootstrap-servers", "h:1", "--topic", "t", "--to")
@@ -197,3 +205,73 @@ def test_a_signal_lands_what_was_read(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(LocalFiles, "create", interrupted)
     result = invoke(*INGEST, str(tmp_path / "lake"))
     assert (result.exit_code, result.stdout) == (0, "2 rows landed in 1 files\n")
+
+
+# --- fence ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [DirectoryLake, DeltaLake, IcebergLake])
+def test_fences_are_shown_and_moved(tmp_path: Path, kind: Any) -> None:
+    lake = kind(tmp_path / "lake")
+    put(lake.table(), range(3))
+    place = fence_place(lake)
+    [shown] = json.loads(invoke("fence", "show", *place, "--json").stdout)["fences"]
+    assert shown == {
+        "topic": "t",
+        "partition": 0,
+        "first": 0,
+        "next": 3,
+        "segment": "p-2",
+        "topic_id": "id",
+        "cluster": "cluster",
+    }
+    result = invoke("fence", "reset", *place, "--to", "0:7", "--yes")
+    assert result.exit_code == 0
+    assert "t[0]  3 -> 7: gives up offsets 3 to 6" in result.stderr
+    assert lake.table().fences()[FENCE].next == 7
+    text = invoke("fence", "show", *place).stdout
+    assert "t[0]  from 0, next 7, last segment ?, topic id id, cluster cluster" in text
+
+
+def fence_place(lake: Any) -> list[str]:
+    if isinstance(lake, IcebergLake):
+        catalog = [
+            text for key, value in lake.catalog.items() for text in ("--catalog", f"{key}={value}")
+        ]
+        return ["lake.t", "--format", "iceberg", *catalog]
+    return [str(lake.root), "--format", "delta" if isinstance(lake, DeltaLake) else "parquet"]
+
+
+def test_a_fence_moves_back_only_by_force_and_only_if_one_agrees(tmp_path: Path) -> None:
+    lake = DirectoryLake(tmp_path / "lake")
+    put(lake.table(), range(3))
+    back = ("fence", "reset", str(lake.root), "--to", "0:1")
+    result = invoke(*back, "--yes")
+    assert (result.exit_code, "twice" in result.output) == (1, True)
+    result = invoke(*back, "--force")
+    assert (result.exit_code, "lands offsets 1 to 2 again" in result.output) == (1, True)
+    assert lake.table().fences()[FENCE].next == 3
+    assert invoke(*back, "--force", "--yes").exit_code == 0
+    assert lake.table().fences()[FENCE].next == 1
+
+
+def test_a_restored_table_is_shown_with_its_problem_and_reset(tmp_path: Path) -> None:
+    lake = DeltaLake(tmp_path / "lake")
+    put(lake.table(), range(2))
+    put(lake.table(), range(4))
+    DeltaTable(str(lake.root)).restore(1)
+    result = invoke("fence", "show", *fence_place(lake), "--json")
+    shown = json.loads(result.stdout)
+    assert (result.exit_code, shown["fences"][0]["next"]) == (1, 2)
+    assert "the table was restored: 2 commits had landed, and 1 are left" in shown["problem"]
+    assert invoke("fence", "reset", *fence_place(lake), "--yes").exit_code == 0
+    put(lake.table(), range(4))
+    assert len(rows(lake)) == 4 * 3
+
+
+@pytest.mark.parametrize("text", ["0", "0:x", "t:1", "-1:5", ""])
+def test_offsets_that_are_none_are_a_usage_error(tmp_path: Path, text: str) -> None:
+    lake = DirectoryLake(tmp_path / "lake")
+    put(lake.table(), range(2))
+    result = invoke("fence", "reset", str(lake.root), "--yes", "--to", text)
+    assert (result.exit_code, "is not PARTITION:OFFSET" in result.output) == (2, True)
