@@ -63,7 +63,7 @@ FILES = {
         arrow.table_feed  arrow.batch_reader  arrow_output
         positions  assembly  consumer  share
     """,
-    "ingest": "topic_id  settings  reader  ingestor  fencing  __init__",
+    "ingest": "topic_id  settings  reader  ingestor  service  health  fencing  __init__",
     "aio": "inbox  poller  producer  callback  cancellable  undelivered  consumer  __init__",
     "testing": """
         memory.log  memory.group  memory.cluster  memory.producer  memory.membership
@@ -114,6 +114,7 @@ FOR_TYPE_CHECKERS = "typing_extensions"
 EXTRAS = {
     "pyspark": "spark_sink  local.spark  demo",
     "typer": "cli",
+    "tomli": "cli",
     "rich": "cli  demo",
     "jinja2": "demo",
     "matplotlib": "demo",

@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from columnar_kafka.ingest.fencing import FenceTable, TableFences
+    from columnar_kafka.ingest.health import HealthServer
     from columnar_kafka.ingest.ingestor import Ingestor, IngestStats
+    from columnar_kafka.ingest.service import IngestService
     from columnar_kafka.ingest.settings import IngestSettings
     from columnar_kafka.lake.formats import open_table
     from columnar_kafka.lake.plan import Layout, Mode
 
 __all__ = [
     "FenceTable",
+    "HealthServer",
+    "IngestService",
     "IngestSettings",
     "IngestStats",
     "Ingestor",
@@ -29,6 +33,8 @@ __all__ = [
 # Spark's workers ask for a topic's id, and load no client.
 _MODULE_OF = {
     "FenceTable": "columnar_kafka.ingest.fencing",
+    "HealthServer": "columnar_kafka.ingest.health",
+    "IngestService": "columnar_kafka.ingest.service",
     "IngestSettings": "columnar_kafka.ingest.settings",
     "IngestStats": "columnar_kafka.ingest.ingestor",
     "Ingestor": "columnar_kafka.ingest.ingestor",

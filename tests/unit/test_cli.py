@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
+import textwrap
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,13 +23,12 @@ from columnar_kafka.cli import outcome as ending
 from columnar_kafka.demo import run as demo
 from columnar_kafka.demo.compare import Comparison
 from columnar_kafka.demo.figures import Results, Stage
-from columnar_kafka.ingest import ingestor
+from columnar_kafka.ingest import IngestStats, ingestor
 from columnar_kafka.lake.local_files import LocalFiles
 from columnar_kafka.testing import FakeKafka
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from click.testing import Result
 
@@ -141,16 +144,9 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKafka]:
 @pytest.mark.usefixtures("topic")
 def test_a_topic_is_ingested_and_what_landed_is_said(tmp_path: Path) -> None:
     result = invoke(*INGEST, str(tmp_path / "lake"), "--stop-at-end", "--partition", "0")
-    assert (result.exit_code, result.stdout) == (0, "5 rows landed in 1 files\n")
+    assert (result.exit_code, result.stdout) == (0, "t: 5 rows landed in 1 files\n")
     again = invoke(*INGEST, str(tmp_path / "lake"), "--stop-at-end", "--json")
-    assert json.loads(again.stdout) == {
-        "rows": 0,
-        "segments": 0,
-        "nbytes": 0,
-        "files": 0,
-        "commits": 0,
-        "rows_before": 0,
-    }
+    assert json.loads(again.stdout) == {"t": asdict(IngestStats())}
 
 
 @pytest.mark.usefixtures("topic")
@@ -204,7 +200,88 @@ def test_a_signal_lands_what_was_read(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(LocalFiles, "create", interrupted)
     result = invoke(*INGEST, str(tmp_path / "lake"))
-    assert (result.exit_code, result.stdout) == (0, "2 rows landed in 1 files\n")
+    assert (result.exit_code, result.stdout) == (0, "t: 2 rows landed in 1 files\n")
+
+
+@pytest.mark.usefixtures("topic")
+def test_the_options_may_stand_in_a_file(tmp_path: Path) -> None:
+    """As their long names; tables are for keys and values; the command line goes before."""
+    file = tmp_path / "ingest.toml"
+    file.write_text(
+        f"""
+        bootstrap-servers = "h:1"
+        topic = ["t"]
+        to = "{tmp_path}/lake"
+        format = "delta"
+        partition = [0]
+        stop-at-end = true
+        roll-seconds = 5
+        json = true
+        [client]
+        "group.id" = "ours"
+        "enable.auto.commit" = false
+        """
+    )
+    result = invoke("ingest", "--config", str(file), "--start", "latest")
+    assert (result.exit_code, json.loads(result.stdout)["t"]["rows"]) == (0, 0)
+    result = invoke("ingest", "--config", str(file))
+    assert json.loads(result.stdout)["t"]["rows"] == 5
+    assert len(DeltaTable(str(tmp_path / "lake")).file_uris()) == 1
+
+
+def test_the_documented_configurations_name_options(tmp_path: Path) -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    [shown] = re.findall(r"```toml\n(.*?)```", (docs / "service.md").read_text(), re.DOTALL)
+    manifest = (docs / "service/kubernetes.yaml").read_text()
+    [mounted] = re.findall(r"ingest\.toml: \|\n(.*?)---", manifest, re.DOTALL)
+    for text in shown, textwrap.dedent(mounted):
+        file = tmp_path / "ingest.toml"
+        file.write_text(text)
+        result = invoke("ingest", "--config", str(file), "--start", "noon")
+        assert (result.exit_code, "'noon' is not earliest" in result.output) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("topics = 1", "'topics' is no option"), ("=", "Invalid statement"), ("gap = 'x'", "gap")],
+)
+def test_a_file_that_is_wrong_is_a_usage_error(tmp_path: Path, text: str, why: str) -> None:
+    file = tmp_path / "ingest.toml"
+    file.write_text(text)
+    result = invoke(*INGEST, str(tmp_path), "--config", str(file))
+    assert (result.exit_code, why in result.output) == (2, True)
+
+
+@pytest.mark.usefixtures("topic")
+def test_where_it_starts_and_ends_can_be_said(tmp_path: Path) -> None:
+    some = ("--partition", "0", "--start", "0:1", "--end-offsets", "0:2")
+    assert invoke(*INGEST, str(tmp_path / "a"), *some).stdout == "t: 2 rows landed in 1 files\n"
+    late = ("--stop-at-end", "--start", "2200-01-01T00:00:00Z")
+    assert invoke(*INGEST, str(tmp_path / "b"), *late).stdout == "t: 0 rows landed in 0 files\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("--topic", "u"),
+        ("--start", "noon"),
+        ("--start", "2026-01-01"),
+        ("--end-offsets", "5"),
+        ("--end-offsets", "0:5", "--stop-at-end"),
+        ("--health", "x"),
+    ],
+)
+def test_options_that_make_no_sense_are_a_usage_error(tmp_path: Path, line: list[str]) -> None:
+    assert invoke(*INGEST, str(tmp_path / "{no}"), *line).exit_code == 2
+
+
+def test_several_topics_land_in_a_table_each(topic: FakeKafka, tmp_path: Path) -> None:
+    topic.create_topic("u", 1)
+    both = ("--topic", "u", "--stop-at-end", "--health", "127.0.0.1:0")
+    result = invoke(*INGEST, str(tmp_path / "{topic}"), *both)
+    assert result.stdout == "t: 5 rows landed in 1 files\nu: 0 rows landed in 0 files\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["t"]
+    assert invoke(*INGEST, str(tmp_path / "{topic}"), *both, "--partition", "0").exit_code == 2
 
 
 # --- fence ----------------------------------------------------------------------------------------
