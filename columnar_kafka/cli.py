@@ -115,12 +115,18 @@ _DEFAULTS = IngestSettings()
 
 _Servers = Annotated[str, typer.Option(help="Your Kafka.")]
 _Topic = Annotated[str, typer.Option(help="The topic whose segments land.")]
-_To = Annotated[str, typer.Option(help="The table: a path, or the name of an Iceberg table.")]
+_To = Annotated[
+    str, typer.Option(help="The table: a path, a URL, or the name of an Iceberg table.")
+]
 _Format = Annotated[
     Literal["parquet", "delta", "iceberg"], typer.Option("--format", help="The table's format.")
 ]
 _Catalog = Annotated[
     list[str] | None, typer.Option(help="key=value of an Iceberg table's catalog; repeats.")
+]
+_Storage = Annotated[
+    list[str] | None,
+    typer.Option(help="key=value of the object store, as aws_region=eu-central-1; repeats."),
 ]
 _Layout = Annotated[
     Literal["stitched", "verbatim"],
@@ -168,6 +174,7 @@ def ingest(
     to: _To,
     table_format: _Format = "parquet",
     catalog: _Catalog = None,
+    storage: _Storage = None,
     layout: _Layout = "stitched",
     file_bytes: _FileBytes = _DEFAULTS.layout.file_bytes,
     partition: _Partitions = None,
@@ -190,6 +197,7 @@ def ingest(
     options = {
         **_table_options(table_format, catalog, after_restore),
         "allow_gaps": gap == "allow",
+        "storage": _pairs(storage, "--storage"),
     }
     config = _client_config(client_config, x) | {"bootstrap.servers": bootstrap_servers}
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
