@@ -44,8 +44,9 @@ FILES = {
     """,
     "lake": """
         __init__  model  plan  row_groups  parquet_footer  stitch  stage
-        commit  local_files  commit_log  directory
-        reset  fences  delta_schema  delta_statistics  delta  iceberg_schema  iceberg  formats
+        commit  files  local_files  object_files  commit_log  directory
+        reset  fences  delta_schema  delta_statistics  delta
+        iceberg_schema  iceberg_files  iceberg  formats
     """,
     "plain": "base  avro  json  ipc  __init__",
     "broker": "__init__  client_classes  base  confluent",
@@ -123,7 +124,8 @@ EXTRAS = {
     "platformdirs": "local  demo",
     "polars": "demo",
     "deltalake": "lake.delta",
-    "pyiceberg": "lake.iceberg  lake.iceberg_schema",
+    "obstore": "lake.object_files",
+    "pyiceberg": "lake.iceberg  lake.iceberg_files  lake.iceberg_schema",
     "pyruhvro": "plain.avro",
 }
 """The modules that may import a package of an extra."""

@@ -11,10 +11,11 @@ import typer
 from columnar_kafka.cli.options import (
     Catalog,
     Json,
+    Storage,
     TableFormat,
     TablePlace,
-    catalog_options,
     offsets,
+    table_options,
 )
 from columnar_kafka.cli.outcome import fail, failures
 from columnar_kafka.ingest import FenceTable
@@ -51,6 +52,7 @@ def show(
     table: TablePlace,
     table_format: TableFormat = "parquet",
     catalog: Catalog = None,
+    storage: Storage = None,
     topic: _Topic = None,
     as_json: Json = False,
 ) -> None:
@@ -59,7 +61,7 @@ def show(
     Ends with 1 if something does: the table was restored, or cannot take files.
     """
     with failures():
-        found = _open(table, table_format, catalog).read()
+        found = _open(table, table_format, catalog, storage).read()
     shown = _described(found, topic)
     if as_json:
         typer.echo(json.dumps(shown))
@@ -80,6 +82,7 @@ def reset(
     table: TablePlace,
     table_format: TableFormat = "parquet",
     catalog: Catalog = None,
+    storage: Storage = None,
     topic: _Topic = None,
     to: _To = None,
     force: _Force = False,
@@ -92,7 +95,7 @@ def reset(
     needs --force.
     """
     with failures():
-        opened = _open(table, table_format, catalog)
+        opened = _open(table, table_format, catalog, storage)
         before = opened.read()
         moves = {}
         if to is not None:
@@ -111,8 +114,10 @@ def reset(
     typer.echo(json.dumps(_described(found, None)) if as_json else f"version {found.version}")
 
 
-def _open(table: str, table_format: str, catalog: list[str] | None) -> FenceTable:
-    return FenceTable(table_format, table, **catalog_options(table_format, catalog))
+def _open(
+    table: str, table_format: str, catalog: list[str] | None, storage: list[str] | None
+) -> FenceTable:
+    return FenceTable(table_format, table, **table_options(table_format, catalog, storage))
 
 
 def _only_topic(found: TableFences, topic: str | None) -> str:

@@ -21,10 +21,11 @@ from columnar_kafka.cli.options import (
     ConfigFile,
     Json,
     Servers,
+    Storage,
     TableFormat,
-    catalog_options,
     client_config,
     offsets,
+    table_options,
     takes,
 )
 from columnar_kafka.cli.outcome import end, failures
@@ -57,12 +58,13 @@ class IngestOptions:
     to: Annotated[
         str,
         typer.Option(
-            help="The table: a path, or the name of an Iceberg table. {topic} stands for the "
-            "topic; several topics need a table each."
+            help="The table: a path, a URL, or the name of an Iceberg table. {topic} stands for "
+            "the topic; several topics need a table each."
         ),
     ]
     table_format: TableFormat = "parquet"
     catalog: Catalog = None
+    storage: Storage = None
     layout: Annotated[
         Literal["stitched", "verbatim"],
         typer.Option(help="Segments as few big files, or each as it came."),
@@ -129,7 +131,7 @@ def ingest(options: IngestOptions) -> None:
     """
     _check_several(options)
     settings = _settings(options)
-    table_options = _table_options(options)
+    opening = _table_options(options)
     keys = client_config(options.bootstrap_servers, options.client_file, options.client)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     with failures(), ExitStack() as stack:
@@ -139,7 +141,7 @@ def ingest(options: IngestOptions) -> None:
                     keys,
                     topic,
                     open_table(
-                        options.table_format, options.to.replace("{topic}", topic), **table_options
+                        options.table_format, options.to.replace("{topic}", topic), **opening
                     ),
                     settings,
                 )
@@ -178,7 +180,7 @@ def _settings(options: IngestOptions) -> IngestSettings:
 
 def _table_options(options: IngestOptions) -> dict[str, Any]:
     """Return what opens the table; some formats have options of their own."""
-    found = catalog_options(options.table_format, options.catalog)
+    found = table_options(options.table_format, options.catalog, options.storage)
     found["allow_gaps"] = options.gap == "allow"
     if options.table_format != "parquet":
         found["reland"] = options.after_restore == "reland"

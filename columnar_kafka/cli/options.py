@@ -25,12 +25,13 @@ __all__ = [
     "ConfigFile",
     "Json",
     "Servers",
+    "Storage",
     "TableFormat",
     "TablePlace",
-    "catalog_options",
     "client_config",
     "offsets",
     "pairs",
+    "table_options",
     "takes",
 ]
 
@@ -96,10 +97,16 @@ TableFormat = Annotated[
 ]
 TablePlace = Annotated[
     str,
-    typer.Argument(metavar="TABLE", help="The table: a path, or the name of an Iceberg table."),
+    typer.Argument(
+        metavar="TABLE", help="The table: a path, a URL, or the name of an Iceberg table."
+    ),
 ]
 Catalog = Annotated[
     list[str] | None, typer.Option(help="key=value of an Iceberg table's catalog; repeats.")
+]
+Storage = Annotated[
+    list[str] | None,
+    typer.Option(help="key=value of the object store, as aws_region=eu-central-1; repeats."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 
@@ -130,13 +137,16 @@ def client_config(servers: str, path: Path | None, keys: list[str] | None) -> di
     return given | {"bootstrap.servers": servers}
 
 
-def catalog_options(table_format: str, catalog: list[str] | None) -> dict[str, Any]:
-    """Return what opens an Iceberg table; nothing for the other formats."""
+def table_options(
+    table_format: str, catalog: list[str] | None, storage: list[str] | None
+) -> dict[str, Any]:
+    """Return what opens a table."""
+    found: dict[str, Any] = {"storage": pairs(storage, "--storage")}
     if table_format == "iceberg":
-        return {"catalog": pairs(catalog, "--catalog")}
-    if catalog:
+        found["catalog"] = pairs(catalog, "--catalog")
+    elif catalog:
         raise typer.BadParameter("only for iceberg", param_hint="--catalog")
-    return {}
+    return found
 
 
 def pairs(texts: list[str] | None, option: str) -> dict[str, str]:

@@ -37,7 +37,7 @@ class FenceTable:
 
     def __init__(self, table_format: str, place: str, **options: Any) -> None:
         """Open a table as `open_table` does. Raises as that."""
-        after = {} if table_format == "parquet" else {"reland": True}
+        after: dict[str, Any] = {} if table_format == "parquet" else {"reland": True}
         self._table = open_table(table_format, place, **options)
         self._target = cast(
             "CommitTarget[Any]", open_table(table_format, place, **options, **after)

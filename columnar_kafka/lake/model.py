@@ -7,11 +7,12 @@ The other files of this room, in the order in which they may import each other:
     stitch                           one Parquet file out of several
     stage                            messages to staged files
     commit                           the loop by which every kind of table commits
-    local_files commit_log directory a directory of Parquet files as a `LakeTable`
+    files local_files object_files   the files of a table, here or in an object store
+    commit_log directory             a directory of Parquet files as a `LakeTable`
     reset                            fences that are moved by hand
     fences                           what commits of Delta and Iceberg say about themselves
     delta_schema delta_statistics delta       a Delta table as a `LakeTable`
-    iceberg_schema iceberg           an Iceberg table as a `LakeTable`
+    iceberg_schema iceberg_files iceberg      an Iceberg table as a `LakeTable`
     formats                          tables by the name of their format
 """
 
