@@ -9,15 +9,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from columnar_kafka.ingest.audit import verify_topic
     from columnar_kafka.ingest.fencing import FenceTable, TableFences
     from columnar_kafka.ingest.health import HealthServer
     from columnar_kafka.ingest.ingestor import Ingestor, IngestStats
     from columnar_kafka.ingest.service import IngestService
     from columnar_kafka.ingest.settings import IngestSettings
+    from columnar_kafka.lake.audit import AuditReport
     from columnar_kafka.lake.formats import open_table
     from columnar_kafka.lake.plan import Layout, Mode
 
 __all__ = [
+    "AuditReport",
     "FenceTable",
     "HealthServer",
     "IngestService",
@@ -28,10 +31,12 @@ __all__ = [
     "Mode",
     "TableFences",
     "open_table",
+    "verify_topic",
 ]
 
 # Spark's workers ask for a topic's id, and load no client.
 _MODULE_OF = {
+    "AuditReport": "columnar_kafka.lake.audit",
     "FenceTable": "columnar_kafka.ingest.fencing",
     "HealthServer": "columnar_kafka.ingest.health",
     "IngestService": "columnar_kafka.ingest.service",
@@ -42,6 +47,7 @@ _MODULE_OF = {
     "Mode": "columnar_kafka.lake.plan",
     "TableFences": "columnar_kafka.ingest.fencing",
     "open_table": "columnar_kafka.lake.formats",
+    "verify_topic": "columnar_kafka.ingest.audit",
 }
 
 

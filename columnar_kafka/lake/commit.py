@@ -19,7 +19,7 @@ from columnar_kafka.lake.plan import Admission, admit
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from columnar_kafka.lake.model import Fence, StagedFile, StageResult
+    from columnar_kafka.lake.model import Fence, LandedFile, StagedFile, StageResult
 
 __all__ = ["CommitTarget", "Head", "commit", "commit_fences"]
 
@@ -83,6 +83,14 @@ class CommitTarget(Protocol[State]):
         """Return whether the commit of an attempt is among all commits since `head`.
 
         Raises any exception if that cannot be told.
+        """
+        ...
+
+    def landed_files(self, head: Head[State]) -> Iterable[LandedFile]:
+        """Return all Parquet files of the table at `head`, whoever has written them.
+
+        Raises:
+            LakeError: a file's rows are not all rows of the table.
         """
         ...
 

@@ -83,6 +83,13 @@ class CommitLog:
         sequence = max((int(match[1]) for match in matches if match), default=0)
         return self.read(sequence) or LogEntry()
 
+    def paths(self, sequence: int) -> list[str]:
+        """Return the paths of all files that landed up to an entry. Raises as `newest`."""
+        entries = [self.read(number) for number in range(1, sequence + 1)]
+        if None in entries:
+            raise LakeError(f"{self._path(entries.index(None) + 1)} is gone")
+        return [path for entry in entries if entry for path in entry.files]
+
     def read(self, sequence: int) -> LogEntry | None:
         """Read an entry; None if there is none of that number. Raises as `newest`."""
         path = self._path(sequence)

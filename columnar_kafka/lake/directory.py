@@ -27,7 +27,7 @@ from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.commit import Head, commit
 from columnar_kafka.lake.commit_log import CommitLog
 from columnar_kafka.lake.local_files import LocalFiles
-from columnar_kafka.lake.model import MayHaveLandedError, visible_folder
+from columnar_kafka.lake.model import LandedFile, MayHaveLandedError, visible_folder
 
 if TYPE_CHECKING:
     import os
@@ -156,6 +156,19 @@ class ParquetDirectory:
         self._show(entry)
         return True
 
+    def landed_files(self, head: Head[LogEntry]) -> list[LandedFile]:
+        """See `CommitTarget.landed_files`. Readers see files that the log does not know, too."""
+        paths = set(self._log.paths(head.version))
+        found = {
+            f"{folder}/{name}"
+            for folder in {path.rpartition("/")[0] for path in paths}
+            for name in self._files.names(self.root / folder)
+            if name.endswith(".parquet")
+        }
+        later = self._log.paths(self._log.newest().sequence)  # may have landed meanwhile
+        paths |= found.difference(later)
+        return [self._landed(path) for path in sorted(paths)]
+
     def visible_path(self, file: StagedFile) -> str:
         """See `CommitTarget.visible_path`; from the messages only: a replay gives the same path."""
         name = f"p{file.partition}-{file.first:020}-{file.last:020}.parquet"
@@ -166,6 +179,16 @@ class ParquetDirectory:
         for file in files:
             with suppress(OSError):
                 self._files.remove(self.root / file.path)
+
+    def _landed(self, path: str) -> LandedFile:
+        full = self.root / path
+
+        def footer() -> Any:
+            if (size := self._files.size(full)) is None:
+                raise FileNotFoundError(f"{full} is gone")
+            return self._files.footer(full, size)
+
+        return LandedFile(path=path, footer=footer, read=lambda: self._files.read(full))
 
     def _show(self, entry: LogEntry) -> None:
         """Make the files of a logged commit visible."""

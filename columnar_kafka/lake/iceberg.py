@@ -40,7 +40,7 @@ from columnar_kafka.lake.iceberg_schema import (
     were_renamed,
 )
 from columnar_kafka.lake.local_files import LocalFiles, local_path
-from columnar_kafka.lake.model import NotLandedError, visible_folder
+from columnar_kafka.lake.model import LandedFile, NotLandedError, visible_folder
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -222,6 +222,14 @@ class IcebergTable:
         snapshots = table.metadata.snapshots if table else ()
         return any(_summary(each).get(ATTEMPT) == attempt for each in snapshots)
 
+    def landed_files(self, head: Head[State]) -> list[LandedFile]:
+        """See `CommitTarget.landed_files`."""
+        table, _ = head.state
+        tasks = [] if table is None else list(table.scan().plan_files())
+        if any(task.delete_files for task in tasks):
+            raise LakeError(f"{self}: rows are deleted by delete files, which cannot be read")
+        return [_landed(table, task.file.file_path) for task in tasks]
+
     def visible_path(self, file: StagedFile) -> str:
         """See `CommitTarget.visible_path`."""
         return file.path
@@ -293,6 +301,14 @@ class _OneTry:
             return self._catalog.commit_table(*arguments)
         except CommitFailedException as error:
             raise _ConflictError(str(error)) from error
+
+
+def _landed(table: Any, uri: str) -> LandedFile:
+    def read() -> bytes:
+        with table.io.new_input(uri).open() as file:
+            return bytes(file.read())
+
+    return LandedFile(path=uri, footer=lambda: table.io.new_input(uri).open(), read=read)
 
 
 def _file_uri(uri: str) -> str:

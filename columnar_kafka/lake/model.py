@@ -9,6 +9,7 @@ The other files of this room, in the order in which they may import each other:
     commit                           the loop by which every kind of table commits
     files local_files object_files   the files of a table, here or in an object store
     commit_log directory             a directory of Parquet files as a `LakeTable`
+    landed_rows audit                what is in a table, compared with the topic
     reset                            fences that are moved by hand
     fences                           what commits of Delta and Iceberg say about themselves
     delta_schema delta_statistics delta       a Delta table as a `LakeTable`
@@ -26,7 +27,7 @@ from columnar_kafka import position
 from columnar_kafka.errors import LakeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     import pyarrow as pa
 
@@ -39,6 +40,7 @@ __all__ = [
     "Fence",
     "FileWriter",
     "LakeTable",
+    "LandedFile",
     "MayHaveLandedError",
     "NotLandedError",
     "ReadRange",
@@ -227,6 +229,19 @@ class CommitResult:
     nbytes: int = 0
     landed_before: Count = _NONE
     repeated: Count = _NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LandedFile:
+    """A Parquet file of a table as it is now; `path` is relative to the table, or a URI.
+
+    `footer` returns what pyarrow can read the file's footer from, `read` its bytes. Both block, and
+    raise OSError.
+    """
+
+    path: str
+    footer: Callable[[], Any]
+    read: Callable[[], bytes]
 
 
 class FileWriter(Protocol):
