@@ -45,7 +45,7 @@ FILES = {
     "lake": """
         __init__  model  plan  row_groups  parquet_footer  stitch  stage
         landed_rows  audit
-        commit  files  local_files  object_files  commit_log  directory
+        commit  files  local_files  object_files  commit_log  merging  directory
         reset  fences  delta_schema  delta_statistics  delta
         iceberg_schema  iceberg_files  iceberg  formats
     """,
@@ -82,7 +82,7 @@ FILES = {
         formats  send  consume  produce  rivals  servers  story  sweep
         lake  with_spark  without_spark  land  run
     """,
-    "cli": "outcome  options  demo  ingest  fence  verify  __init__  __main__",
+    "cli": "outcome  options  demo  ingest  fence  verify  compact  __init__  __main__",
 }
 """Within a room that is a folder, a file may import only the files before it."""
 

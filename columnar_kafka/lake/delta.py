@@ -36,7 +36,7 @@ from columnar_kafka.lake.delta_statistics import file_statistics
 from columnar_kafka.lake.fences import ATTEMPT, CommitRecord, check_witness
 from columnar_kafka.lake.files import plain_uri
 from columnar_kafka.lake.local_files import LocalFiles
-from columnar_kafka.lake.model import LandedFile, NotLandedError, visible_folder
+from columnar_kafka.lake.model import CompactResult, LandedFile, NotLandedError, visible_folder
 
 if TYPE_CHECKING:
     import os
@@ -126,6 +126,23 @@ class DeltaLakeTable:
     def discard(self, staged: Iterable[StageResult]) -> None:
         """See `LakeTable.discard`."""
         self.remove(file for each in staged for file in each.files)
+
+    def compact(self, file_bytes: int) -> CompactResult:
+        """Merge small files to files of up to `file_bytes`. Others may land and read meanwhile.
+
+        It is Delta's own OPTIMIZE. The old files stay until VACUUM.
+
+        Raises:
+            LakeError: there is no table, or it cannot be merged.
+        """
+        if (table := self._open()) is None:
+            raise LakeError(f"{self}: there is no table")
+        before = len(table.file_uris())
+        try:
+            table.optimize.compact(target_size=file_bytes, max_concurrent_tasks=1)
+        except DeltaError as error:
+            raise LakeError(f"{self}: not compacted: {error}") from error
+        return CompactResult(files_before=before, files=len(table.file_uris()))
 
     # What `commit` needs.
 

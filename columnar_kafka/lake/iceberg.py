@@ -17,7 +17,7 @@ import logging
 import uuid
 from contextlib import closing, suppress
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import pyarrow.parquet as pq
 from pyiceberg.catalog import load_catalog
@@ -141,6 +141,17 @@ class IcebergTable:
     def discard(self, staged: Iterable[StageResult]) -> None:
         """See `LakeTable.discard`."""
         self.remove(file for each in staged for file in each.files)
+
+    def compact(self, file_bytes: int) -> NoReturn:
+        """Refuse: pyiceberg cannot replace files in one snapshot without rewriting what they say.
+
+        Raises:
+            LakeError: always.
+        """
+        raise LakeError(
+            f"{self}: pyiceberg cannot replace files by merged ones. Use a procedure of Spark's "
+            "(rewrite_data_files) or of the catalog's: the landing passes over their snapshots"
+        )
 
     # What `commit` needs.
 

@@ -8,7 +8,7 @@ The other files of this room, in the order in which they may import each other:
     stage                            messages to staged files
     commit                           the loop by which every kind of table commits
     files local_files object_files   the files of a table, here or in an object store
-    commit_log directory             a directory of Parquet files as a `LakeTable`
+    commit_log merging directory     a directory of Parquet files as a `LakeTable`
     landed_rows audit                what is in a table, compared with the topic
     reset                            fences that are moved by hand
     fences                           what commits of Delta and Iceberg say about themselves
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "UNKNOWN_SEGMENT",
     "CommitResult",
+    "CompactResult",
     "Count",
     "Fence",
     "FileWriter",
@@ -232,6 +233,14 @@ class CommitResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CompactResult:
+    """How many files a table had before some were merged, and has now."""
+
+    files_before: int
+    files: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LandedFile:
     """A Parquet file of a table as it is now; `path` is relative to the table, or a URI.
 
@@ -313,5 +322,16 @@ class LakeTable(Protocol):
 
         Call it without a commit, or after a `NotLandedError`: after a `MayHaveLandedError` the
         commit may still arrive. Raises nothing: a remaining file is waste.
+        """
+        ...
+
+    def compact(self, file_bytes: int) -> CompactResult:
+        """Merge small files to files of up to `file_bytes`. Blocks while it rewrites them.
+
+        Others may land meanwhile. Whether they may read is the table's business.
+
+        Raises:
+            LakeError: the table cannot do that, or a file cannot be read.
+            NotLandedError, MayHaveLandedError: as `commit`.
         """
         ...

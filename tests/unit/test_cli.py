@@ -113,7 +113,9 @@ def test_ctrl_c_ends_with_130(outcome: Outcome) -> None:
     assert "Interrupted" in result.output
 
 
-@pytest.mark.parametrize("command", ["demo", "ingest", "verify", "fence show", "fence reset"])
+@pytest.mark.parametrize(
+    "command", ["demo", "ingest", "verify", "compact", "fence show", "fence reset"]
+)
 def test_every_command_explains_itself(command: str) -> None:
     result = invoke(*command.split(), "--help")
     assert result.exit_code == 0
@@ -393,3 +395,21 @@ def test_what_cannot_be_verified_is_said(tmp_path: Path) -> None:
     assert invoke(*INGEST, str(tmp_path), "--stop-at-end").exit_code == 0
     result = invoke("verify", str(tmp_path), *place, "--topic-generation", "g")
     assert (result.exit_code, "deleted and created again" in result.output) == (1, True)
+
+
+# --- compact --------------------------------------------------------------------------------------
+
+
+def test_a_directory_is_compacted_while_nobody_reads_it(tmp_path: Path) -> None:
+    lake = DirectoryLake(tmp_path / "lake")
+    put(lake.table(), range(3), file_segments=1)
+    result = invoke("compact", str(lake.root))
+    assert (result.exit_code, "stop the readers" in result.output) == (2, True)
+    result = invoke("compact", str(lake.root), "--offline", "--json")
+    assert json.loads(result.stdout) == {"files_before": 3, "files": 1}
+    assert invoke("compact", str(lake.root), "--offline").stdout == "1 files before, 1 now\n"
+
+
+def test_an_iceberg_table_is_compacted_by_others(tmp_path: Path) -> None:
+    result = invoke("compact", *fence_place(IcebergLake(tmp_path / "lake")))
+    assert (result.exit_code, "rewrite_data_files" in result.output) == (1, True)

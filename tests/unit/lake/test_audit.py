@@ -11,10 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from lakes import FENCE, DeltaLake, DirectoryLake, IcebergLake, put
+from lakes import FENCE, DeltaLake, DirectoryLake, IcebergLake, audit, put
 from segments import ROWS, numbered, segment, segments
 
-from columnar_kafka.lake.audit import TopicAudit
 from columnar_kafka.lake.commit import commit_fences
 from columnar_kafka.lake.landed_rows import equal
 from columnar_kafka.lake.plan import Mode
@@ -36,17 +35,6 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 @pytest.fixture
 def directory(tmp_path: Path) -> DirectoryLake:
     return DirectoryLake(tmp_path / "lake")
-
-
-def audit(lake: Any, messages: Any, *, low: int = 0) -> AuditReport:
-    """Compare a table with the messages of its only partition."""
-    table = lake.table(**({} if isinstance(lake, DirectoryLake) else {"reland": True}))
-    head = table.head()
-    audit = TopicAudit("t", table.landed_files(head))
-    for fence in head.fences.values():
-        inside = [each for each in messages if max(low, fence.first) <= each.offset < fence.next]
-        audit.compare(fence, low, inside)
-    return audit.finish([fence.partition for fence in head.fences.values()])
 
 
 def found(report: AuditReport) -> list[tuple[Any, ...]]:
