@@ -10,8 +10,8 @@ the name, a character that Kafka does not allow in topics.
 **Commits.** A commit writes its entry to the log (see `commit_log`), and then moves its files from
 the staging folder to their final names. Every commit first does this for the newest entry, in case
 its writer stopped halfway; so only the newest entry can be unfinished. A reader of the directory
-sees every file whole, perhaps late, and never rows twice. `compact` replaces files by such a commit,
-too: the old ones are removed before the new one is moved.
+sees every file whole, perhaps late, and never rows twice. `compact` replaces files by such a
+commit: the old ones are removed before the new one is moved.
 
 **What is noticed**: missing files of the newest commit; a partition counted as landed whose last
 file is missing; files of a partition that the log does not know. **What is not**: other files that
