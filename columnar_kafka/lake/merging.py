@@ -43,7 +43,7 @@ def runs_to_merge(
         yield run
 
 
-def merged_file(contents: Iterable[Callable[[], bytes]], metadata: Mapping[str, str]) -> pa.Buffer:
+def merged_file(contents: Iterable[Callable[[], bytes]], metadata: Mapping[str, str]) -> memoryview:
     """Return one Parquet file with the rows of several, in order; they are read one by one.
 
     The schema's own metadata stays, and the key-values become `metadata`.
@@ -66,7 +66,7 @@ def merged_file(contents: Iterable[Callable[[], bytes]], metadata: Mapping[str, 
         writer.write_table(pa.concat_tables(waiting), _GROUP_ROWS)
     writer.add_key_value_metadata(metadata)
     writer.close()
-    return sink.getvalue()
+    return memoryview(sink.getvalue()).cast("B")
 
 
 def merged_stage(run: Sequence[StagedFile], path: str, nbytes: int) -> StagedFile:
