@@ -18,7 +18,6 @@ from typer.testing import CliRunner
 
 import columnar_kafka
 from columnar_kafka import cli
-from columnar_kafka.cli import demo as demo_command
 from columnar_kafka.cli import outcome as ending
 from columnar_kafka.demo import run as demo
 from columnar_kafka.demo.compare import Comparison
@@ -53,7 +52,7 @@ def outcome(monkeypatch: pytest.MonkeyPatch) -> Outcome:
                 raise result
             return result
 
-        monkeypatch.setattr(demo_command, "run", run)
+        monkeypatch.setattr(demo, "run", run)
         return given
 
     return prepare
@@ -312,6 +311,10 @@ def test_fences_are_shown_and_moved(tmp_path: Path, kind: Any) -> None:
     assert lake.table().fences()[FENCE].next == 7
     text = invoke("fence", "show", *place).stdout
     assert "t[0]  from 0, next 7, last segment ?, topic id id, cluster cluster" in text
+
+
+def test_where_nothing_has_landed_it_is_said(tmp_path: Path) -> None:
+    assert invoke("fence", "show", str(tmp_path / "none")).stdout == "nothing has landed\n"
 
 
 def fence_place(lake: Any) -> list[str]:
