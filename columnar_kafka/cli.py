@@ -19,6 +19,7 @@ from columnar_kafka.ingest import (
     IngestStats,
     Layout,
     Mode,
+    Rules,
     open_table,
 )
 
@@ -127,6 +128,10 @@ _Layout = Annotated[
     typer.Option(help="Segments as few big files, or each as it came."),
 ]
 _FileBytes = Annotated[int, typer.Option(min=1, help="The size of a stitched file.")]
+_Verify = Annotated[
+    Literal["headers", "pages", "decode"],
+    typer.Option(help="How closely to look at a segment: decode where strangers write."),
+]
 _Partitions = Annotated[
     list[int] | None,
     typer.Option(help="Land this partition; repeats. Without it a consumer group shares them."),
@@ -170,6 +175,7 @@ def ingest(
     catalog: _Catalog = None,
     layout: _Layout = "stitched",
     file_bytes: _FileBytes = _DEFAULTS.layout.file_bytes,
+    verify: _Verify = "pages",
     partition: _Partitions = None,
     start: _Start = "earliest",
     roll_bytes: _RollBytes = _DEFAULTS.roll_bytes,
@@ -203,6 +209,7 @@ def ingest(
             allow_gaps=gap == "allow",
             topic_generation=topic_generation,
             layout=Layout(mode=Mode(layout), file_bytes=file_bytes),
+            rules=Rules(verify=verify),
         )
         stats = _run(Ingestor(config, topic, open_table(table_format, to, **options), settings))
     except Exception as error:  # noqa: BLE001 - one paragraph for a person, whatever it was

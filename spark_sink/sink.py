@@ -26,7 +26,9 @@ from columnar_kafka.lake.model import (
     TopicGeneration,
 )
 from columnar_kafka.lake.plan import Layout, Mode, Planner
+from columnar_kafka.lake.rules import Rules
 from columnar_kafka.lake.stage import stage
+from columnar_kafka.segment.verification import VERIFICATIONS
 from spark_sink import options as opts
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ _OPTIONS: Final = (
     "table.file.bytes",
     "table.gap",
     "table.after.restore",
+    "table.verify",
     "table.topic.generation",
 )
 _NEEDED: Final = ("value", "topic", "partition", "offset", "headers")
@@ -70,6 +73,9 @@ class LakeSink(DataSource):
     refuses to land what follows; ``table.gap`` = ``allow`` (the default is ``refuse``) lands it.
     After a restore of the table, ``table.after.restore`` = ``reland`` (the default is ``stop``)
     goes on from what the table has.
+
+    ``table.verify`` is how closely a segment is looked at before it lands: ``headers``, ``pages``
+    (the default) or ``decode``.
     """
 
     @classmethod
@@ -96,6 +102,7 @@ class LakeSink(DataSource):
         return LakeWriter(
             table=_table(self.options),
             layout=_layout(self.options),
+            rules=_rules(self.options),
             config=opts.client_config(self.options),
             generation=self.options.get("table.topic.generation"),
             allow_gaps=_choice(self.options, "table.gap", "refuse", "allow"),
@@ -117,12 +124,14 @@ class LakeWriter(DataSourceStreamArrowWriter):
         *,
         table: LakeTable,
         layout: Layout,
+        rules: Rules,
         config: dict[str, Any],
         generation: str | None,
         allow_gaps: bool,
     ) -> None:
         self._table = table
         self._layout = layout
+        self._rules = rules
         self._config = config
         self._generation = generation
         self._ask_about_gaps = "bootstrap.servers" in config and not allow_gaps
@@ -139,7 +148,7 @@ class LakeWriter(DataSourceStreamArrowWriter):
         generations: dict[str, TopicGeneration] = {}
         planner = Planner(fences=self._table.fences(), generations=generations, layout=self._layout)
         messages = self._messages(iterator, generations)
-        return TaskResult(stage(messages, table=self._table, planner=planner))
+        return TaskResult(stage(messages, table=self._table, planner=planner, rules=self._rules))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Land the staged files of all tasks together.
@@ -243,6 +252,15 @@ def _choice(options: Mapping[str, str], key: str, default: str, other: str) -> b
     if value not in (default, other):
         raise ConfigError(f'option "{key}" is {value!r}: it must be {default} or {other}')
     return value == other
+
+
+def _rules(options: Mapping[str, str]) -> Rules:
+    verify = options.get("table.verify", "pages")
+    if verify not in VERIFICATIONS:
+        raise ConfigError(
+            f'option "table.verify" is {verify!r}: it must be {" or ".join(VERIFICATIONS)}'
+        )
+    return Rules(verify=verify)
 
 
 def _layout(options: Mapping[str, str]) -> Layout:

@@ -40,10 +40,11 @@ FILES = {
         __init__  headers
         parquet  parquet.thrift  parquet.field_ids  parquet.arrow_patterns  parquet.metadata
         parquet.statistics  parquet.page_header  parquet.delta  parquet.page_walk
-        declared_types  encoder  native_encoder  native_decoder  decoder  isolated  segment
+        declared_types  encoder  native_encoder  native_decoder  decoder  isolated
+        verification  segment
     """,
     "lake": """
-        __init__  model  plan  row_groups  parquet_footer  stitch  stage
+        __init__  model  plan  row_groups  parquet_footer  stitch  rules  stage
         commit  local_files  commit_log  directory
         fences  delta_schema  delta_statistics  delta  iceberg_schema  iceberg  formats
     """,

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from columnar_kafka.ingest.settings import IngestSettings
     from columnar_kafka.lake.formats import open_table
     from columnar_kafka.lake.plan import Layout, Mode
+    from columnar_kafka.lake.rules import Rules
 
-__all__ = ["IngestSettings", "IngestStats", "Ingestor", "Layout", "Mode", "open_table"]
+__all__ = ["IngestSettings", "IngestStats", "Ingestor", "Layout", "Mode", "Rules", "open_table"]
 
 # Spark's workers ask for a topic's id, and load no client.
 _MODULE_OF = {
@@ -23,6 +24,7 @@ _MODULE_OF = {
     "Ingestor": "columnar_kafka.ingest.ingestor",
     "Layout": "columnar_kafka.lake.plan",
     "Mode": "columnar_kafka.lake.plan",
+    "Rules": "columnar_kafka.lake.rules",
     "open_table": "columnar_kafka.lake.formats",
 }
 

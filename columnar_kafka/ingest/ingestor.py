@@ -256,7 +256,8 @@ class _Landing:
                 generations={self._topic: self._generation},
                 layout=self._settings.layout,
             )
-            self._stager = Stager(table=self._table, planner=planner)
+            rules = self._settings.rules
+            self._stager = Stager(table=self._table, planner=planner, rules=rules)
             self._nbytes = 0
             self._due_at = time.monotonic() + self._settings.roll_seconds
         self._stager.add(message)

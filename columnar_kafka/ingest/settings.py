@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.lake.plan import Layout
+from columnar_kafka.lake.rules import Rules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,6 +35,7 @@ class IngestSettings:
     `partitions` are fixed; without them a consumer group shares them out. `start` is where a
     partition begins of which the table has nothing. `allow_gaps` goes on where Kafka has deleted
     messages that had not landed. `topic_generation` stands for the ids of cluster and topic.
+    `rules` say what may land.
 
     Raises:
         ConfigError: a value is not allowed.
@@ -47,6 +49,7 @@ class IngestSettings:
     allow_gaps: bool = False
     topic_generation: str | None = None
     layout: Layout = field(default_factory=Layout)
+    rules: Rules = field(default_factory=Rules)
 
     def __post_init__(self) -> None:
         if self.start not in get_args(Start):

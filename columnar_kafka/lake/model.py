@@ -5,6 +5,7 @@ The other files of this room, in the order in which they may import each other:
     plan                             which message lands in which file, and what a commit admits
     row_groups parquet_footer        footers of the files to stitch, and of the stitched one
     stitch                           one Parquet file out of several
+    rules                            what may land
     stage                            messages to staged files
     commit                           the loop by which every kind of table commits
     local_files commit_log directory a directory of Parquet files as a `LakeTable`

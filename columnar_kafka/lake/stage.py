@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, cast
 from columnar_kafka.errors import LakeError, SegmentError
 from columnar_kafka.lake.model import NotLandedError, StagedFile, StageResult
 from columnar_kafka.lake.plan import Mode, Planner
+from columnar_kafka.lake.rules import Rules
 from columnar_kafka.lake.stitch import Stitcher, StitchError
 from columnar_kafka.segment.headers import ROWS_HEADER, SCHEMA_HEADER, VERSION_HEADER
 from columnar_kafka.segment.segment import Segment
@@ -36,7 +37,13 @@ MAX_OPEN: Final = 64
 partitions than that in one process, the file that waited longest is finished early."""
 
 
-def stage(messages: Iterable[SourceMessage], *, table: LakeTable, planner: Planner) -> StageResult:
+def stage(
+    messages: Iterable[SourceMessage],
+    *,
+    table: LakeTable,
+    planner: Planner,
+    rules: Rules | None = None,
+) -> StageResult:
     """Write the messages that land to files of `table`, durable and not yet visible.
 
     Called once for each attempt (a task of Spark), with a new planner. Takes one message at a time
@@ -48,7 +55,7 @@ def stage(messages: Iterable[SourceMessage], *, table: LakeTable, planner: Plann
         OSError: a file cannot be written.
         Exception: whatever `messages` raises. After any exception no file of the attempt is left.
     """
-    attempt = Stager(table=table, planner=planner)
+    attempt = Stager(table=table, planner=planner, rules=rules)
     try:
         for message in messages:
             attempt.add(message)
@@ -64,6 +71,7 @@ def land(
     table: LakeTable,
     generations: Mapping[str, TopicGeneration],
     layout: Layout | None = None,
+    rules: Rules | None = None,
 ) -> CommitResult:
     """Plan, stage and commit in one process. When it returns, all messages have landed.
 
@@ -73,7 +81,7 @@ def land(
         LakeError, OSError: as `stage`; nothing has landed.
     """
     planner = Planner(fences=table.fences(), generations=generations, layout=layout)
-    staged = stage(messages, table=table, planner=planner)
+    staged = stage(messages, table=table, planner=planner, rules=rules)
     try:
         return table.commit([staged])
     except NotLandedError:
@@ -81,8 +89,8 @@ def land(
         raise
 
 
-def _verified(message: SourceMessage) -> Segment:
-    """Return the message as a segment, checked in everything that needs no decoding."""
+def _verified(message: SourceMessage, rules: Rules) -> tuple[Segment, bool]:
+    """Return the message as a verified segment, and whether it may share a file."""
     try:
         segment = Segment(
             topic=message.topic,
@@ -91,10 +99,9 @@ def _verified(message: SourceMessage) -> Segment:
             headers=message.headers,
             value=message.value,
         )
-        segment.verify()
+        return segment, segment.verify(rules.verify)
     except SegmentError as error:
         raise LakeError(error.reason) from error
-    return segment
 
 
 class Stager:
@@ -103,8 +110,9 @@ class Stager:
     After an exception, or if the attempt is given up, call `discard`.
     """
 
-    def __init__(self, *, table: LakeTable, planner: Planner) -> None:
+    def __init__(self, *, table: LakeTable, planner: Planner, rules: Rules | None = None) -> None:
         self._table = table
+        self._rules = rules or Rules()
         self._planner = planner
         self._writers: list[FileWriter] = []  # all: a failing attempt removes its files
         self._open: dict[SourcePartition, _OpenFile] = {}  # the longest waiting first
@@ -118,14 +126,15 @@ class Stager:
         """
         if (placement := self._planner.place(message)) is None:
             return
-        segment = _verified(message)
+        segment, may_share = _verified(message, self._rules)
         file = self._open.pop(placement.source, None)
-        if file and (placement.starts_file or not file.append(placement, segment)):
+        ends_file = placement.starts_file or not may_share
+        if file and (ends_file or not file.append(placement, segment)):
             self._staged.append(file.finish())
             file = None
         if file is None:
             file = self._begin(placement, segment)
-        if file.is_open:
+        if file.is_open and may_share:
             self._open[placement.source] = file
         else:
             self._staged.append(file.finish())

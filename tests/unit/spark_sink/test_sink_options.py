@@ -27,6 +27,10 @@ for _name in NEEDED:
         ),
         ({"table.file.bytes": "many"}, r'"table\.file\.bytes" is .many.: it must be a positive'),
         ({"table.file.bytes": "0"}, r'"table\.file\.bytes" is .0.: it must be a positive'),
+        (
+            {"table.verify": "all"},
+            r'"table\.verify" is .all.: it must be headers or pages or decode',
+        ),
         ({"table.gap": "yes"}, r'"table\.gap" is .yes.: it must be refuse or allow'),
         (
             {"table.format": "delta", "table.after.restore": "go"},

@@ -9,6 +9,7 @@ from lakes import DirectoryLake, staged
 
 from columnar_kafka.lake.model import MayHaveLandedError, NotLandedError
 from columnar_kafka.lake.plan import Layout
+from columnar_kafka.lake.rules import Rules
 from spark_sink.sink import LakeWriter, TaskResult
 
 if TYPE_CHECKING:
@@ -21,7 +22,14 @@ def lake(tmp_path: Path) -> DirectoryLake:
 
 
 def writer(table: Any) -> LakeWriter:
-    return LakeWriter(table=table, layout=Layout(), config={}, generation=None, allow_gaps=False)
+    return LakeWriter(
+        table=table,
+        layout=Layout(),
+        rules=Rules(),
+        config={},
+        generation=None,
+        allow_gaps=False,
+    )
 
 
 def files(lake: DirectoryLake) -> int:
