@@ -44,8 +44,9 @@ FILES = {
         verification  segment
     """,
     "lake": """
-        __init__  model  plan  row_groups  parquet_footer  stitch  rules  stage
+        __init__  model  plan  row_groups  parquet_footer  stitch
         commit  local_files  commit_log  directory
+        message_rows  dead_letters  rules  aside  stage  replay
         fences  delta_schema  delta_statistics  delta  iceberg_schema  iceberg  formats
     """,
     "plain": "base  avro  json  ipc  __init__",

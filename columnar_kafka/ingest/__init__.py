@@ -11,14 +11,27 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from columnar_kafka.ingest.ingestor import Ingestor, IngestStats
     from columnar_kafka.ingest.settings import IngestSettings
+    from columnar_kafka.lake.dead_letters import DeadLetters
     from columnar_kafka.lake.formats import open_table
     from columnar_kafka.lake.plan import Layout, Mode
+    from columnar_kafka.lake.replay import replay
     from columnar_kafka.lake.rules import Rules
 
-__all__ = ["IngestSettings", "IngestStats", "Ingestor", "Layout", "Mode", "Rules", "open_table"]
+__all__ = [
+    "DeadLetters",
+    "IngestSettings",
+    "IngestStats",
+    "Ingestor",
+    "Layout",
+    "Mode",
+    "Rules",
+    "open_table",
+    "replay",
+]
 
 # Spark's workers ask for a topic's id, and load no client.
 _MODULE_OF = {
+    "DeadLetters": "columnar_kafka.lake.dead_letters",
     "IngestSettings": "columnar_kafka.ingest.settings",
     "IngestStats": "columnar_kafka.ingest.ingestor",
     "Ingestor": "columnar_kafka.ingest.ingestor",
@@ -26,6 +39,7 @@ _MODULE_OF = {
     "Mode": "columnar_kafka.lake.plan",
     "Rules": "columnar_kafka.lake.rules",
     "open_table": "columnar_kafka.lake.formats",
+    "replay": "columnar_kafka.lake.replay",
 }
 
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    TIMESTAMP_NOT_AVAILABLE,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.model import ReadRange, SourceMessage, SourcePartition
@@ -110,6 +115,8 @@ class TopicReader:
             offset=offset,
             headers=found.headers(),
             value=found.value(),
+            key=found.key(),
+            timestamp=_milliseconds(found.timestamp()),
         )
 
     def ranges(self) -> list[ReadRange]:
@@ -154,3 +161,8 @@ class TopicReader:
                 )
             first = low
         return _Progress(source, first, first, end)
+
+
+def _milliseconds(timestamp: tuple[int, int]) -> int | None:
+    kind, milliseconds = timestamp
+    return None if kind == TIMESTAMP_NOT_AVAILABLE else milliseconds

@@ -19,6 +19,7 @@ were removed or changed. A backup of the whole directory, with the log, is a con
 
 from __future__ import annotations
 
+import re
 import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
@@ -27,11 +28,16 @@ from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.commit import Head, commit
 from columnar_kafka.lake.commit_log import CommitLog
 from columnar_kafka.lake.local_files import LocalFiles, LocalFileWriter, local_path
-from columnar_kafka.lake.model import MayHaveLandedError, visible_folder
+from columnar_kafka.lake.model import (
+    UNKNOWN_SEGMENT,
+    MayHaveLandedError,
+    fence_topic,
+    visible_folder,
+)
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
     import pyarrow as pa
@@ -50,6 +56,7 @@ if TYPE_CHECKING:
 __all__ = ["ParquetDirectory"]
 
 _STAGED: Final = "_columnar/staged"
+_VISIBLE: Final = re.compile(r"p([0-9]+)-[0-9]{20}-([0-9]{20})\.parquet", re.ASCII)
 
 
 class ParquetDirectory:
@@ -123,6 +130,8 @@ class ParquetDirectory:
         """
         for name in sorted(landed_before):
             tail = head.state.tails.get(name)
+            if tail is None and head.fences[name].segment == UNKNOWN_SEGMENT:
+                continue  # all of it was set aside
             if tail is None or self._files.size(self.root / tail) is None:
                 raise LakeError(
                     f"the log says that {name} has landed, but {tail} is gone: {_BROKEN}"
@@ -212,10 +221,35 @@ class ParquetDirectory:
                     f"has landed it: {_BROKEN}"
                 ) from None
 
+    @property
+    def id(self) -> str | None:
+        """The id of the first commit, which the directory keeps wherever it is moved; None before.
+
+        Raises:
+            LakeError, OSError: the log cannot be read.
+        """
+        first = self._log.read(1)
+        return first.attempt if first else None
+
+    def contents(self, topic: str, partition: int, start: int = 0) -> Iterator[bytes]:
+        """Yield a partition's files that have offsets from `start` on, in their order.
+
+        A commit is complete only after `head` was called.
+
+        Raises:
+            OSError: one cannot be read.
+        """
+        folder = self.root / visible_folder(topic)
+        for name in sorted(self._files.names(folder)):
+            found = _VISIBLE.fullmatch(name)
+            if found and int(found[1]) == partition and int(found[2]) >= start:
+                yield self._files.read(folder / name)
+
     def _unlogged(self, newest: LogEntry, file: StagedFile) -> Path | None:
         """Return a file that the log has not landed and that has, or is beside, this final name."""
         final = self.root / self.visible_path(file)
-        if file.fence not in newest.fences:
+        # Those of a replay come after, and between, those of the topic.
+        if file.fence not in newest.fences and fence_topic(file.fence, file.topic) == file.topic:
             prefix = f"p{file.partition}-"
             names = self._files.names(final.parent)
             return next((final.parent / name for name in names if name.startswith(prefix)), None)

@@ -6,10 +6,12 @@ One segment is in memory at a time, and a file is written as its segments arrive
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 from columnar_kafka.errors import LakeError, SegmentError
-from columnar_kafka.lake.model import NotLandedError, StagedFile, StageResult
+from columnar_kafka.lake.aside import Aside, land_staged
+from columnar_kafka.lake.model import StagedFile, StageResult, UnlandableError
 from columnar_kafka.lake.plan import Mode, Planner
 from columnar_kafka.lake.rules import Rules
 from columnar_kafka.lake.stitch import Stitcher, StitchError
@@ -50,8 +52,8 @@ def stage(
     and keeps no value. Blocks while it writes.
 
     Raises:
-        LakeError: a message cannot land; the error names topic, partition and offset. Nothing is
-            skipped.
+        LakeError: a message cannot land, and the rules do not set it aside; the error names topic,
+            partition and offset. Or something cannot be written.
         OSError: a file cannot be written.
         Exception: whatever `messages` raises. After any exception no file of the attempt is left.
     """
@@ -82,11 +84,7 @@ def land(
     """
     planner = Planner(fences=table.fences(), generations=generations, layout=layout)
     staged = stage(messages, table=table, planner=planner, rules=rules)
-    try:
-        return table.commit([staged])
-    except NotLandedError:
-        table.discard([staged])
-        raise
+    return land_staged(table, [staged], rules or Rules())
 
 
 def _verified(message: SourceMessage, rules: Rules) -> tuple[Segment, bool]:
@@ -101,7 +99,7 @@ def _verified(message: SourceMessage, rules: Rules) -> tuple[Segment, bool]:
         )
         return segment, segment.verify(rules.verify)
     except SegmentError as error:
-        raise LakeError(error.reason) from error
+        raise UnlandableError(error.reason) from error
 
 
 class Stager:
@@ -117,19 +115,30 @@ class Stager:
         self._writers: list[FileWriter] = []  # all: a failing attempt removes its files
         self._open: dict[SourcePartition, _OpenFile] = {}  # the longest waiting first
         self._staged: list[StagedFile] = []
+        self._aside = Aside(self._rules, planner.fences)
 
     def add(self, message: SourceMessage) -> None:
-        """Verify a message and write it to a file, unless it does not land. Keeps no value.
+        """Verify a message and write it to a file, or set it aside. Keeps no segment.
 
         Raises:
             LakeError, OSError: as `stage`.
         """
+        try:
+            self._add(message)
+        except UnlandableError as error:
+            if not self._aside.take(self._planner.source(message), message, error):
+                raise
+
+    def _add(self, message: SourceMessage) -> None:
         if (placement := self._planner.place(message)) is None:
             return
+        if self._aside.has(placement.source, message.offset):
+            return
+        if placement.starts_file and (ended := self._open.pop(placement.source, None)):
+            self._staged.append(ended.finish())
         segment, may_share = _verified(message, self._rules)
         file = self._open.pop(placement.source, None)
-        ends_file = placement.starts_file or not may_share
-        if file and (ends_file or not file.append(placement, segment)):
+        if file and not (may_share and file.append(placement, segment)):
             self._staged.append(file.finish())
             file = None
         if file is None:
@@ -142,7 +151,8 @@ class Stager:
     def finish(self, ranges: Iterable[ReadRange] = ()) -> StageResult:
         """Make all files durable; `ranges` are what was read, as far as that is known."""
         self._staged += [file.finish() for file in self._open.values()]
-        return StageResult(
+        return replace(
+            self._aside.finish(),
             files=tuple(self._staged),
             ranges=tuple(ranges),
             landed_before=self._planner.landed_before,
@@ -153,6 +163,7 @@ class Stager:
         """Remove all files. Raises nothing."""
         for writer in self._writers:
             writer.discard()
+        self._aside.discard()
 
     def _begin(self, placement: Placement, segment: Segment) -> _OpenFile:
         if len(self._open) == MAX_OPEN:
