@@ -12,7 +12,7 @@ PARALLEL := --numprocesses 5 --dist loadscope
 PATIENT := --timeout 1800 --override-ini faulthandler_timeout=1860
 # Tests that run fewer combinations of their parameters in `make test`.
 COMBINED := $(addprefix tests/integration/test_, \
-	before_kafka.py compatibility.py partitions.py transactions.py)
+	compatibility.py partitions.py transactions.py)
 # Tests that make a producer: they run without the native core too.
 PURE := tests/golden tests/unit/producing/test_producer_surface.py \
 	$(wildcard tests/conformance/test_producer*.py)
@@ -107,7 +107,7 @@ APART := requirements/third-parties
 
 lock: install  ## renew the lock files from pyproject.toml and requirements/third-parties
 	$(BIN)/pip install --quiet uv
-	$(COMPILE) --extra avro --extra delta --extra demo --extra iceberg --group dev --group bench \
+	$(COMPILE) --extra avro --extra delta --extra demo --extra iceberg --extra stores --group dev --group bench \
 		--output-file $(LOCK) pyproject.toml
 	for each in $(basename $(wildcard $(APART)/*.in)); do \
 		$(COMPILE) $$(test -e $$each.override && echo --override $$each.override) \

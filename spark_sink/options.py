@@ -10,10 +10,19 @@ from spark_sink.java_keys import refuse_java_keys
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-__all__ = ["CATALOG", "catalog", "client_config", "refuse_unknown", "required"]
+__all__ = [
+    "CATALOG",
+    "STORAGE",
+    "catalog",
+    "client_config",
+    "refuse_unknown",
+    "required",
+    "storage",
+]
 
 _PREFIX: Final = "kafka."
 CATALOG: Final = "table.catalog."
+STORAGE: Final = "table.storage."
 
 
 def required(options: Mapping[str, str], key: str, example: str) -> str:
@@ -59,6 +68,11 @@ def client_config(options: Mapping[str, str]) -> dict[str, Any]:
 def catalog(options: Mapping[str, str]) -> dict[str, str]:
     """Return the properties of an Iceberg catalog: every ``table.catalog.`` option."""
     return _with_prefix(options, CATALOG)
+
+
+def storage(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the keys of an object store: every ``table.storage.`` option."""
+    return _with_prefix(options, STORAGE)
 
 
 def _with_prefix(options: Mapping[str, str], prefix: str) -> dict[str, Any]:

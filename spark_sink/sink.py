@@ -60,7 +60,8 @@ class LakeSink(DataSource):
 
     ``table.format`` is ``parquet`` (the default: a directory of files), ``delta``, or ``iceberg``.
     The ``path`` of an Iceberg table is its name with namespace, and ``table.catalog.`` options are
-    pyiceberg's properties of its catalog.
+    pyiceberg's properties of its catalog. In an object store the ``path`` is a URL, and
+    ``table.storage.`` options are the store's keys (``aws_region``, …).
 
     ``table.layout`` is ``stitched`` (the default: few big files of ``table.file.bytes``) or
     ``verbatim`` (every file is a segment, byte for byte). Rows of Spark's own ``kafka`` source have
@@ -92,7 +93,7 @@ class LakeSink(DataSource):
             ConfigError: an option is missing, unknown or not allowed; a column is missing; or the
                 output mode is not append.
         """
-        opts.refuse_unknown(self.options, _OPTIONS, opts.CATALOG)
+        opts.refuse_unknown(self.options, _OPTIONS, opts.CATALOG, opts.STORAGE)
         if overwrite:
             raise ConfigError('the sink appends: use outputMode("append")')
         for name in _NEEDED:
@@ -234,7 +235,10 @@ def _table(options: Mapping[str, str]) -> LakeTable:
             f'option "table.format" is {table_format!r}: it must be {" or ".join(FORMATS)}'
         )
     example = "lake.flights" if table_format == "iceberg" else "/lake/kafka"
-    settings: dict[str, Any] = {"allow_gaps": _choice(options, "table.gap", "refuse", "allow")}
+    settings: dict[str, Any] = {
+        "allow_gaps": _choice(options, "table.gap", "refuse", "allow"),
+        "storage": opts.storage(options),
+    }
     if table_format != "parquet":
         settings["reland"] = _choice(options, "table.after.restore", "stop", "reland")
     elif "table.after.restore" in options:

@@ -45,9 +45,10 @@ FILES = {
     """,
     "lake": """
         __init__  model  plan  row_groups  parquet_footer  stitch
-        commit  local_files  commit_log  directory
+        commit  files  local_files  object_files  commit_log  directory
         message_rows  dead_letters  rules  aside  stage  replay
-        fences  delta_schema  delta_statistics  delta  iceberg_schema  iceberg  formats
+        reset  fences  delta_schema  delta_statistics  delta
+        iceberg_schema  iceberg_files  iceberg  formats
     """,
     "plain": "base  avro  json  ipc  __init__",
     "broker": "__init__  client_classes  base  confluent",
@@ -65,7 +66,7 @@ FILES = {
         arrow.table_feed  arrow.batch_reader  arrow_output
         positions  assembly  consumer  share
     """,
-    "ingest": "topic_id  settings  reader  ingestor  __init__",
+    "ingest": "topic_id  settings  reader  ingestor  service  health  fencing  __init__",
     "aio": "inbox  poller  producer  callback  cancellable  undelivered  consumer  __init__",
     "testing": """
         memory.log  memory.group  memory.cluster  memory.producer  memory.membership
@@ -82,6 +83,7 @@ FILES = {
         formats  send  consume  produce  rivals  servers  story  sweep
         lake  with_spark  without_spark  land  run
     """,
+    "cli": "outcome  options  demo  ingest  fence  __init__  __main__",
 }
 """Within a room that is a folder, a file may import only the files before it."""
 
@@ -115,6 +117,7 @@ FOR_TYPE_CHECKERS = "typing_extensions"
 EXTRAS = {
     "pyspark": "spark_sink  local.spark  demo",
     "typer": "cli",
+    "tomli": "cli",
     "rich": "cli  demo",
     "jinja2": "demo",
     "matplotlib": "demo",
@@ -123,7 +126,8 @@ EXTRAS = {
     "platformdirs": "local  demo",
     "polars": "demo",
     "deltalake": "lake.delta",
-    "pyiceberg": "lake.iceberg  lake.iceberg_schema",
+    "obstore": "lake.object_files",
+    "pyiceberg": "lake.iceberg  lake.iceberg_files  lake.iceberg_schema",
     "pyruhvro": "plain.avro",
 }
 """The modules that may import a package of an extra."""
@@ -238,7 +242,7 @@ def length(node: Any) -> int:
 def only_hands_on(tree: ast.Module) -> bool:
     """Whether a file consists of imports, its docstring and `__all__`."""
     return not any(
-        isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Call)
         or (isinstance(node, ast.AnnAssign | ast.Assign) and ast.unparse(node)[:7] != "__all__")
         for node in ast.walk(tree)
     )

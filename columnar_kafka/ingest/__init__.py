@@ -9,7 +9,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from columnar_kafka.ingest.fencing import FenceTable, TableFences
+    from columnar_kafka.ingest.health import HealthServer
     from columnar_kafka.ingest.ingestor import Ingestor, IngestStats
+    from columnar_kafka.ingest.service import IngestService
     from columnar_kafka.ingest.settings import IngestSettings
     from columnar_kafka.lake.dead_letters import DeadLetters
     from columnar_kafka.lake.formats import open_table
@@ -19,12 +22,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DeadLetters",
+    "FenceTable",
+    "HealthServer",
+    "IngestService",
     "IngestSettings",
     "IngestStats",
     "Ingestor",
     "Layout",
     "Mode",
     "Rules",
+    "TableFences",
     "open_table",
     "replay",
 ]
@@ -32,12 +39,16 @@ __all__ = [
 # Spark's workers ask for a topic's id, and load no client.
 _MODULE_OF = {
     "DeadLetters": "columnar_kafka.lake.dead_letters",
+    "FenceTable": "columnar_kafka.ingest.fencing",
+    "HealthServer": "columnar_kafka.ingest.health",
+    "IngestService": "columnar_kafka.ingest.service",
     "IngestSettings": "columnar_kafka.ingest.settings",
     "IngestStats": "columnar_kafka.ingest.ingestor",
     "Ingestor": "columnar_kafka.ingest.ingestor",
     "Layout": "columnar_kafka.lake.plan",
     "Mode": "columnar_kafka.lake.plan",
     "Rules": "columnar_kafka.lake.rules",
+    "TableFences": "columnar_kafka.ingest.fencing",
     "open_table": "columnar_kafka.lake.formats",
     "replay": "columnar_kafka.lake.replay",
 }

@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.model import CommitResult, Count, MayHaveLandedError, NotLandedError
-from columnar_kafka.lake.plan import admit
+from columnar_kafka.lake.plan import Admission, admit
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from columnar_kafka.lake.model import Fence, StagedFile, StageResult
-    from columnar_kafka.lake.plan import Admission
 
-__all__ = ["CommitTarget", "Head", "commit"]
+__all__ = ["CommitTarget", "Head", "commit", "commit_fences"]
 
 _TRIES: Final = 100
 """A commit is tried again after another one came first; so many in a row mean a fault."""
@@ -110,6 +109,27 @@ def commit(
         if isinstance(result, CommitResult):
             return result
     raise NotLandedError(f"{target}: nothing has landed in {_TRIES} tries; the last one: {result}")
+
+
+def commit_fences(
+    target: CommitTarget[State], change: Callable[[Mapping[str, Fence]], Mapping[str, Fence]]
+) -> Mapping[str, Fence]:
+    """Commit other fences and no files; return them.
+
+    `change` gets the table's fences, and is called again if another commit came first.
+
+    Raises:
+        NotLandedError, MayHaveLandedError: as `commit`.
+        LakeError: the table cannot be read, or whatever `change` raises.
+    """
+    conflict = ""
+    for _ in range(_TRIES):
+        head = target.head()
+        fences = change(head.fences)
+        admission = Admission(lands=(), landed_before=(), repeated=(), fences=fences)
+        if not (conflict := _swap(target, head, admission)):
+            return fences
+    raise NotLandedError(f"{target}: not committed in {_TRIES} tries; the last one: {conflict}")
 
 
 def _try_commit(

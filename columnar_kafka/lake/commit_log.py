@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.model import Fence, StagedFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
+    from pathlib import PurePath
 
-    from columnar_kafka.lake.local_files import LocalFiles
+    from columnar_kafka.lake.files import Files
 
 __all__ = ["CommitLog", "LogEntry"]
 
@@ -68,7 +67,7 @@ class LogEntry:
 class CommitLog:
     """The log under the directory `root`. Holds no state."""
 
-    def __init__(self, root: Path, files: LocalFiles) -> None:
+    def __init__(self, root: PurePath, files: Files[Any]) -> None:
         self._root = root
         self._folder = root / _FOLDER
         self._files = files
@@ -97,31 +96,20 @@ class CommitLog:
     def add(self, entry: LogEntry) -> bool:
         """Write an entry; return False if another commit has taken its number.
 
-        On a network file system the answer may be lost, and either outcome may be wrong.
+        Over a network the answer may be lost, and either outcome may be wrong.
 
         Raises:
             OSError: it was not written, or its answer was lost.
         """
-        draft = self._folder / f"{entry.attempt}.draft"
         try:
-            with self._files.create(draft) as file:
-                self._files.write(file, entry.to_json())
-                self._files.sync(file)
-            return self._link(draft, self._path(entry.sequence))
-        finally:
-            with suppress(OSError):
-                self._files.remove(draft)
+            self._files.put(self._path(entry.sequence), entry.to_json())
+        except FileExistsError:
+            return False
+        return True
 
     def sync(self) -> None:
         """Make the newest entry survive a crash of the machine. Raises OSError."""
         self._files.sync_folder(self._folder)
 
-    def _path(self, sequence: int) -> Path:
+    def _path(self, sequence: int) -> PurePath:
         return self._folder / f"{sequence:020}.json"
-
-    def _link(self, draft: Path, path: Path) -> bool:
-        try:
-            self._files.link(draft, path)
-        except FileExistsError:
-            return False
-        return True

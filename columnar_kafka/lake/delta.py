@@ -1,4 +1,4 @@
-"""A Delta table of this machine as a `LakeTable`; needs the extra ``delta``.
+"""A Delta table as a `LakeTable`; needs the extra ``delta``.
 
     <table>/<topic>/p<partition>-<first>-<unique>.parquet    no commit names it: no reader sees it
 
@@ -32,15 +32,18 @@ from columnar_kafka.lake.delta_schema import (
 )
 from columnar_kafka.lake.delta_statistics import file_statistics
 from columnar_kafka.lake.fences import ATTEMPT, CommitRecord, check_witness
-from columnar_kafka.lake.local_files import LocalFiles, LocalFileWriter, uri_path
+from columnar_kafka.lake.files import plain_uri
+from columnar_kafka.lake.local_files import LocalFiles
 from columnar_kafka.lake.model import NotLandedError, unlandable, visible_folder
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Collection, Iterable, Iterator, Mapping
+    from pathlib import PurePath
 
     import pyarrow as pa
 
+    from columnar_kafka.lake.files import Files
     from columnar_kafka.lake.model import (
         CommitResult,
         Fence,
@@ -63,36 +66,37 @@ State = tuple["DeltaTable | None", CommitRecord]
 class DeltaLakeTable:
     """A `LakeTable` of Delta's format; see the text of this module."""
 
-    late_requests = False  # a file system has done what it was asked for, or has not
-
     def __init__(
         self,
         root: str | os.PathLike[str],
         *,
         allow_gaps: bool = False,
         reland: bool = False,
-        files: LocalFiles | None = None,
+        files: Files[Any] | None = None,
     ) -> None:
         """Name the table. The first commit creates it, if it does not exist.
 
         Args:
-            root: a path, or a ``file:`` URI (percent signs are not decoded).
+            root: a path, a ``file:`` URI (percent signs are not decoded), or the URL of `files`.
             allow_gaps: land a range that starts past the fence (``table.gap=allow``).
             reland: go on after a restore from the fences that it brought back
                 (``table.after.restore=reland``).
-            files: the file system of the data files.
+            files: the file system or object store; by default this machine's.
 
         Raises:
-            LakeError: `root` is not a path of this machine, or has one of ``%#?``.
+            LakeError: `root` is not a place in `files`, or has one of ``%#?``.
         """
-        self.root = uri_path(root)
+        self._files: Files[Any] = files or LocalFiles()
+        self.root: PurePath = self._files.root(root)
+        self.late_requests = self._files.late_requests
+        self._uri = plain_uri(self._files.uri(self.root))
+        self._options = dict(self._files.options or {})
         self._allow_gaps = allow_gaps
         self._reland = reland
-        self._files = files or LocalFiles()
         self._fitting: pa.Schema | None = None  # the last that fitted, since `fences` was called
 
     def __repr__(self) -> str:
-        return f"DeltaLakeTable({str(self.root)!r})"
+        return f"DeltaLakeTable({self._uri!r})"
 
     def fences(self) -> Mapping[str, Fence]:
         """See `LakeTable.fences`.
@@ -115,10 +119,10 @@ class DeltaLakeTable:
             self._fitting = schema
         name = f"p{source.partition}-{first:020}-{uuid.uuid4().hex}.parquet"
         path = f"{visible_folder(source.topic)}/{name}"
-        return LocalFileWriter(path, self.root / path, self._files)
+        return self._files.writer(path, self.root / path)
 
     def commit(self, staged: Iterable[StageResult]) -> CommitResult:
-        """See `LakeTable.commit`. Blocks for the file system."""
+        """See `LakeTable.commit`. Blocks for the files."""
         return commit(self, staged, allow_gaps=self._allow_gaps)
 
     def discard(self, staged: Iterable[StageResult]) -> None:
@@ -142,9 +146,9 @@ class DeltaLakeTable:
                 reland=self._reland,
             )
         except DeltaError as error:
-            raise LakeError(f"the history of {self.root} cannot be read: {error}") from error
+            raise LakeError(f"the history of {self._uri} cannot be read: {error}") from error
         except LakeError as error:
-            raise LakeError(f"{self.root}: {error}") from error
+            raise LakeError(f"{self._uri}: {error}") from error
         return Head(version=table.version(), fences=record.fences, state=(table, record))
 
     def check(
@@ -158,17 +162,20 @@ class DeltaLakeTable:
     def swap(self, head: Head[State], admission: Admission, attempt: str) -> str:
         """See `CommitTarget.swap`."""
         table, before = head.state
-        footers = {file: pq.read_metadata(self.root / file.path) for file in admission.lands}
+        footers = {
+            file: pq.read_metadata(self._files.footer(self.root / file.path, file.nbytes))
+            for file in admission.lands
+        }
         schemas = [delta_schema(each.schema.to_arrow_schema()) for each in footers.values()]
         if table is None:
             schema = Schema.from_json(json.dumps(with_nullable_columns(schemas[0])))
-            DeltaTable.create(str(self.root), schema, mode="ignore")
+            DeltaTable.create(self._uri, schema, mode="ignore", storage_options=self._options)
             return "the table was created"  # the next try finds it
         try:
             for each in schemas:
                 check_fits(each, _schema(table))
         except LakeError as error:
-            raise NotLandedError(f"{self.root}: nothing has landed: {error}") from error
+            raise NotLandedError(f"{self._uri}: nothing has landed: {error}") from error
         record = CommitRecord(
             sequence=before.sequence + 1, attempt=attempt, fences=admission.fences
         )
@@ -221,11 +228,11 @@ class DeltaLakeTable:
     def _open(self) -> DeltaTable | None:
         """Open the current version; None if there is no table."""
         try:
-            return DeltaTable(str(self.root))
+            return DeltaTable(self._uri, storage_options=self._options)
         except TableNotFoundError:
             return None
         except DeltaError as error:
-            raise LakeError(f"{self.root} cannot be read: {error}") from error
+            raise LakeError(f"{self._uri} cannot be read: {error}") from error
 
 
 def _schema(table: DeltaTable) -> dict[str, Any]:

@@ -5,7 +5,7 @@
     <root>/_columnar/staged/<unique>.segment               files that have not landed yet
 
 Spark ignores folders that begin with ``_`` or ``.``. The folder of such a topic has a ``~`` before
-the name, a character that Kafka does not allow in topics. Only paths of this machine are supported.
+the name, a character that Kafka does not allow in topics.
 
 **Commits.** A commit writes its entry to the log (see `commit_log`), and then moves its files from
 the staging folder to their final names. Every commit first does this for the newest entry, in case
@@ -22,12 +22,12 @@ from __future__ import annotations
 import re
 import uuid
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.commit import Head, commit
 from columnar_kafka.lake.commit_log import CommitLog
-from columnar_kafka.lake.local_files import LocalFiles, LocalFileWriter, local_path
+from columnar_kafka.lake.local_files import LocalFiles
 from columnar_kafka.lake.model import (
     UNKNOWN_SEGMENT,
     MayHaveLandedError,
@@ -38,11 +38,12 @@ from columnar_kafka.lake.model import (
 if TYPE_CHECKING:
     import os
     from collections.abc import Collection, Iterable, Iterator, Mapping
-    from pathlib import Path
+    from pathlib import PurePath
 
     import pyarrow as pa
 
     from columnar_kafka.lake.commit_log import LogEntry
+    from columnar_kafka.lake.files import Files
     from columnar_kafka.lake.model import (
         CommitResult,
         Fence,
@@ -62,44 +63,44 @@ _VISIBLE: Final = re.compile(r"p([0-9]+)-[0-9]{20}-([0-9]{20})\.parquet", re.ASC
 class ParquetDirectory:
     """A `LakeTable` in a directory; see the text of this module."""
 
-    late_requests = False
-
     def __init__(
         self,
         root: str | os.PathLike[str],
         *,
         allow_gaps: bool = False,
-        files: LocalFiles | None = None,
+        files: Files[Any] | None = None,
     ) -> None:
         """Name the directory; it need not exist yet.
 
         Args:
-            root: a path, or a ``file:`` URI as Spark takes it (percent signs are not decoded).
+            root: a path, a ``file:`` URI as Spark takes it (percent signs are not decoded), or the
+                URL of `files`.
             allow_gaps: land a range that starts past the fence (``table.gap=allow``).
-            files: the file system.
+            files: the file system or object store; by default this machine's.
 
         Raises:
-            LakeError: `root` is not a path of this machine.
+            LakeError: `root` is not a place in `files`.
         """
-        self.root = local_path(root)
+        self._files: Files[Any] = files or LocalFiles()
+        self.root: PurePath = self._files.root(root)
+        self.late_requests = self._files.late_requests
         self._allow_gaps = allow_gaps
-        self._files = files or LocalFiles()
         self._log = CommitLog(self.root, self._files)
 
     def __repr__(self) -> str:
-        return f"ParquetDirectory({str(self.root)!r})"
+        return f"ParquetDirectory({self._files.uri(self.root)!r})"
 
     def fences(self) -> Mapping[str, Fence]:
         """See `LakeTable.fences`."""
         try:
             return self._log.newest().fences
         except OSError as error:
-            raise LakeError(f"cannot read the log of {self.root}: {error}") from error
+            raise LakeError(f"cannot read the log of {self}: {error}") from error
 
     def create(self, source: SourcePartition, first: int, schema: pa.Schema) -> FileWriter:
         """See `LakeTable.create`."""
         path = f"{_STAGED}/{uuid.uuid4().hex}.segment"
-        return LocalFileWriter(path, self.root / path, self._files)
+        return self._files.writer(path, self.root / path)
 
     def commit(self, staged: Iterable[StageResult]) -> CommitResult:
         """See `LakeTable.commit`. Blocks for the file system; may finish an earlier commit."""
@@ -181,7 +182,7 @@ class ParquetDirectory:
             self._roll_forward(entry)
         except (LakeError, OSError) as error:
             raise MayHaveLandedError(
-                f"{self.root}: commit {entry.sequence} has landed, but not all of its files are "
+                f"{self}: commit {entry.sequence} has landed, but not all of its files are "
                 f"visible yet; the next commit will finish it: {error}"
             ) from error
 
@@ -202,7 +203,7 @@ class ParquetDirectory:
         # Only now: no crash may keep a staged name's removal and lose the final name.
         self.remove(entry.files.values())
 
-    def _move(self, old: Path, new: Path, entry: LogEntry) -> None:
+    def _move(self, old: PurePath, new: PurePath, entry: LogEntry) -> None:
         """Give a staged file its final name, unless it has it; the staged name stays."""
         try:
             self._files.make_folder(new.parent)
@@ -245,7 +246,7 @@ class ParquetDirectory:
             if found and int(found[1]) == partition and int(found[2]) >= start:
                 yield self._files.read(folder / name)
 
-    def _unlogged(self, newest: LogEntry, file: StagedFile) -> Path | None:
+    def _unlogged(self, newest: LogEntry, file: StagedFile) -> PurePath | None:
         """Return a file that the log has not landed and that has, or is beside, this final name."""
         final = self.root / self.visible_path(file)
         # Those of a replay come after, and between, those of the topic.

@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import uuid
 from contextlib import closing, suppress
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow.parquet as pq
@@ -29,6 +30,8 @@ from pyiceberg.exceptions import (
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.commit import Head, commit
 from columnar_kafka.lake.fences import ATTEMPT, CommitRecord, check_witness
+from columnar_kafka.lake.files import plain_uri
+from columnar_kafka.lake.iceberg_files import TableFiles, file_io_properties
 from columnar_kafka.lake.iceberg_schema import (
     check_fits,
     field_ids,
@@ -36,12 +39,11 @@ from columnar_kafka.lake.iceberg_schema import (
     refuse_features,
     were_renamed,
 )
-from columnar_kafka.lake.local_files import LocalFiles, LocalFileWriter, uri_path
+from columnar_kafka.lake.local_files import LocalFiles, local_path
 from columnar_kafka.lake.model import NotLandedError, unlandable, visible_folder
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
-    from pathlib import Path
 
     import pyarrow as pa
     from pyiceberg.catalog import Catalog
@@ -80,6 +82,7 @@ class IcebergTable:
         identifier: str,
         *,
         catalog: Mapping[str, str],
+        storage: Mapping[str, str] | None = None,
         allow_gaps: bool = False,
         reland: bool = False,
         files: LocalFiles | None = None,
@@ -90,23 +93,24 @@ class IcebergTable:
             identifier: the table's name with its namespace, as ``lake.flights``.
             catalog: pyiceberg's properties of the catalog (``type``, ``uri``, ``warehouse``, …).
                 With ``name`` alone they come from pyiceberg's own configuration.
+            storage: keys of the object store of the files (``aws_region``, …), which become
+                properties of the catalog.
             allow_gaps: land a range that starts past the fence (``table.gap=allow``).
             reland: go on after a rollback from the fences that it brought back
                 (``table.after.restore=reland``).
-            files: the file system of the data files.
+            files: the file system of the data files, if they are on this machine.
 
         Raises:
             LakeError: `identifier` has no namespace.
+            ConfigError: a key of `storage` has no property.
         """
         if "." not in identifier:
             raise LakeError(f"table {identifier!r}: name it with its namespace, as 'lake.flights'")
         self._identifier = identifier
-        self._catalog_properties = dict(catalog)
+        self._catalog_properties = {**file_io_properties(storage or {}), **catalog}
         self._allow_gaps = allow_gaps
         self._reland = reland
         self._files = files or LocalFiles()
-        # The last schema that fitted, with the table's root and ids, since `fences` was called.
-        self._fitting: tuple[pa.Schema, Path, dict[tuple[str, ...], int]] | None = None
 
     def __repr__(self) -> str:
         return f"IcebergTable({self._identifier!r})"
@@ -117,7 +121,6 @@ class IcebergTable:
         Raises:
             LakeError: the table cannot be read, files cannot be added to it, or it was rolled back.
         """
-        self._fitting = None
         return self.head().fences
 
     def create(self, source: SourcePartition, first: int, schema: pa.Schema) -> FileWriter:
@@ -130,7 +133,8 @@ class IcebergTable:
             check_fits(schema, struct)
         name = f"p{source.partition}-{first:020}-{uuid.uuid4().hex}.parquet"
         path = f"data/{visible_folder(source.topic)}/{name}"
-        return LocalFileWriter(path, _root(table) / path, self._files, field_ids=field_ids(struct))
+        files, root = self._place(table)
+        return files.writer(path, root / path, field_ids(struct))
 
     def commit(self, staged: Iterable[StageResult]) -> CommitResult:
         """See `LakeTable.commit`. Blocks for the catalog and the file system."""
@@ -178,18 +182,20 @@ class IcebergTable:
             if admission.lands:
                 raise LakeError("the table is gone: stage the input again")
             return
+        files, root = self._place(table)
         for file in admission.lands:
-            if self._files.size(_root(table) / file.path) != file.nbytes:
+            if files.size(root / file.path) != file.nbytes:
                 raise LakeError(f"{file.path} ({file}) is gone or cut short: stage the input again")
 
     def swap(self, head: Head[State], admission: Admission, attempt: str) -> str:
         """See `CommitTarget.swap`."""
         table, before = head.state
         assert table is not None  # it was checked
-        paths = [_root(table) / file.path for file in admission.lands]
+        files, root = self._place(table)
         try:
-            for path in paths:
-                _check_file(path, table.metadata)
+            for file in admission.lands:
+                schema = pq.read_schema(files.footer(root / file.path, file.nbytes))
+                _check_file(file.path, schema, table.metadata)
         except LakeError as error:
             raise NotLandedError(f"{self._identifier}: nothing has landed: {error}") from error
         record = CommitRecord(
@@ -202,7 +208,7 @@ class IcebergTable:
             transaction = table.transaction()
             transaction.set_properties(properties)
             transaction.add_files(
-                [f"file://{path}" for path in paths],
+                [_file_uri(files.uri(root / file.path)) for file in admission.lands],
                 snapshot_properties=properties,
                 check_duplicate_files=False,  # the fences do that
             )
@@ -231,9 +237,17 @@ class IcebergTable:
             found = table.inspect.all_data_files()["file_path"].to_pylist()
             # Paths are encoded in one way or another; the names are unique, and plain.
             referenced = {each.rpartition("/")[2] for each in found}
+            stored, root = self._place(table)
             for file in files:
                 if file.path.rpartition("/")[2] not in referenced:
-                    self._files.remove(_root(table) / file.path)
+                    stored.remove(root / file.path)
+
+    def _place(self, table: Table) -> tuple[LocalFiles | TableFiles, Any]:
+        """Return the table's files, and the root of their paths."""
+        location = plain_uri(table.location())
+        if location.startswith(("/", "file:")):
+            return self._files, local_path(location)
+        return TableFiles(table.io, location), PurePosixPath()
 
     def _catalog(self) -> Catalog:
         return load_catalog(**self._catalog_properties)
@@ -283,13 +297,12 @@ class _OneTry:
             raise _ConflictError(str(error)) from error
 
 
-def _root(table: Table) -> Path:
-    return uri_path(table.location())
+def _file_uri(uri: str) -> str:
+    return f"file://{uri}" if uri.startswith("/") else uri
 
 
-def _check_file(path: Path, metadata: TableMetadata) -> None:
+def _check_file(path: str, schema: pa.Schema, metadata: TableMetadata) -> None:
     """Check a staged file against the table as it is now."""
-    schema = pq.read_schema(path)
     check_fits(schema, metadata.schema().as_struct())
     has_ids = b"PARQUET:field_id" in (schema.field(0).metadata or {})
     if not has_ids and were_renamed(metadata):

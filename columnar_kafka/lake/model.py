@@ -6,14 +6,16 @@ The other files of this room, in the order in which they may import each other:
     row_groups parquet_footer        footers of the files to stitch, and of the stitched one
     stitch                           one Parquet file out of several
     commit                           the loop by which every kind of table commits
-    local_files commit_log directory a directory of Parquet files as a `LakeTable`
+    files local_files object_files   the files of a table, here or in an object store
+    commit_log directory             a directory of Parquet files as a `LakeTable`
     message_rows dead_letters        messages that do not land, as rows of another table
     rules aside                      which messages these are, and how they are committed
     stage                            messages to staged files
     replay                           dead letters that land after all
+    reset                            fences that are moved by hand
     fences                           what commits of Delta and Iceberg say about themselves
     delta_schema delta_statistics delta       a Delta table as a `LakeTable`
-    iceberg_schema iceberg           an Iceberg table as a `LakeTable`
+    iceberg_schema iceberg_files iceberg      an Iceberg table as a `LakeTable`
     formats                          tables by the name of their format
 """
 
@@ -62,7 +64,7 @@ _TOPIC: Final = re.compile(r"[0-9A-Za-z._-]{1,249}", re.ASCII)  # Kafka's own ru
 
 
 UNKNOWN_SEGMENT: Final = "?"  # no segment has this id
-"""The last segment of a fence that was moved by hand."""
+"""The last segment of a fence that was moved by hand, or past messages that were set aside."""
 
 
 class UnlandableError(LakeError):
@@ -189,8 +191,9 @@ _NONE: Final = Count()
 class Fence:
     """How far a partition has landed: all input from offset `first` to before `next`.
 
-    Fences are kept in the table itself and change only together with its files. `segment` is the id
-    of the last segment that landed, or `UNKNOWN_SEGMENT` if another message came after it.
+    Fences are kept in the table itself and change only together with its files, or by hand (see
+    `reset`). `segment` is the id of the last segment that landed, or `UNKNOWN_SEGMENT` if another
+    message came after it.
     """
 
     topic: str

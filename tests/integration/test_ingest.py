@@ -72,7 +72,7 @@ def test_a_process_that_is_terminated_lands_what_it_has_read(kafka, topic, tmp_p
     with Popen(line, stdout=PIPE) as process:
         eventually(lambda: list(lake.root.glob("_columnar/staged/*")))
         process.send_signal(signal.SIGTERM)
-        counts = json.loads(process.communicate()[0])
+        counts = json.loads(process.communicate()[0])[name]
     assert process.returncode == 0
     assert rows(lake) == list(range(counts["rows"]))
     assert counts["rows"] in (4, 8)
