@@ -83,7 +83,7 @@ FILES = {
         formats  send  consume  produce  rivals  servers  story  sweep
         lake  with_spark  without_spark  land  run
     """,
-    "cli": "outcome  options  demo  ingest  fence  __init__  __main__",
+    "cli": "outcome  options  demo  ingest  fence  replay  __init__  __main__",
 }
 """Within a room that is a folder, a file may import only the files before it."""
 

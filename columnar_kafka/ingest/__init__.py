@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from columnar_kafka.ingest.service import IngestService
     from columnar_kafka.ingest.settings import IngestSettings
     from columnar_kafka.lake.dead_letters import DeadLetters
-    from columnar_kafka.lake.formats import open_table
+    from columnar_kafka.lake.formats import open_dead_letters, open_table, parse_rules
     from columnar_kafka.lake.plan import Layout, Mode
     from columnar_kafka.lake.replay import replay
     from columnar_kafka.lake.rules import Rules
@@ -32,7 +32,9 @@ __all__ = [
     "Mode",
     "Rules",
     "TableFences",
+    "open_dead_letters",
     "open_table",
+    "parse_rules",
     "replay",
 ]
 
@@ -49,7 +51,9 @@ _MODULE_OF = {
     "Mode": "columnar_kafka.lake.plan",
     "Rules": "columnar_kafka.lake.rules",
     "TableFences": "columnar_kafka.ingest.fencing",
+    "open_dead_letters": "columnar_kafka.lake.formats",
     "open_table": "columnar_kafka.lake.formats",
+    "parse_rules": "columnar_kafka.lake.formats",
     "replay": "columnar_kafka.lake.replay",
 }
 
