@@ -72,7 +72,7 @@ FILES = {
     """,
     "spark_sink": """
         starting  java_keys  options  source_options  planning  lookup  reading  records  writer
-        source  gaps  sink  __init__
+        source  gaps  ranges  sink  __init__
     """,
     "local": "base  guard  mock  process  java  broker  embedded  kafka  spark  __init__",
     "demo": """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
@@ -13,11 +13,13 @@ from columnar_kafka.lake.model import ReadRange, SourceMessage, SourcePartition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from confluent_kafka import Message
+
     from columnar_kafka.broker.client_classes import StockConsumer
     from columnar_kafka.ingest.settings import IngestSettings
     from columnar_kafka.lake.model import Fence, TopicGeneration
 
-__all__ = ["TopicReader"]
+__all__ = ["TopicReader", "source_message"]
 
 _TIMEOUT: Final = 30.0
 
@@ -96,21 +98,14 @@ class TopicReader:
         error = found.error()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             raise KafkaException(error)
-        topic, partition, offset = found.topic(), found.partition(), found.offset()
-        assert topic is not None
+        partition, offset = found.partition(), found.offset()
         assert partition is not None
         assert offset is not None
         if error is not None:
             self._advance(partition, offset)  # all before it was delivered, or was aborted
             return None
         self._advance(partition, offset + 1)
-        return SourceMessage(
-            topic=topic,
-            partition=partition,
-            offset=offset,
-            headers=found.headers(),
-            value=found.value(),
-        )
+        return source_message(found)
 
     def ranges(self) -> list[ReadRange]:
         """Return what has been read since the last `landed`."""
@@ -154,3 +149,15 @@ class TopicReader:
                 )
             first = low
         return _Progress(source, first, first, end)
+
+
+def source_message(message: Message) -> SourceMessage:
+    """Return a message as the lake takes it."""
+    headers: Any = message.headers()
+    return SourceMessage(
+        topic=message.topic() or "",
+        partition=message.partition() or 0,
+        offset=message.offset() or 0,
+        headers=headers,
+        value=message.value(),
+    )

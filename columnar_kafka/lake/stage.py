@@ -36,11 +36,18 @@ MAX_OPEN: Final = 64
 partitions than that in one process, the file that waited longest is finished early."""
 
 
-def stage(messages: Iterable[SourceMessage], *, table: LakeTable, planner: Planner) -> StageResult:
+def stage(
+    messages: Iterable[SourceMessage],
+    *,
+    table: LakeTable,
+    planner: Planner,
+    ranges: Iterable[ReadRange] = (),
+) -> StageResult:
     """Write the messages that land to files of `table`, durable and not yet visible.
 
     Called once for each attempt (a task of Spark), with a new planner. Takes one message at a time
-    and keeps no value. Blocks while it writes.
+    and keeps no value. Blocks while it writes. `messages` are all that there are in `ranges`, as
+    far as those are known.
 
     Raises:
         LakeError: a message cannot land; the error names topic, partition and offset. Nothing is
@@ -52,7 +59,7 @@ def stage(messages: Iterable[SourceMessage], *, table: LakeTable, planner: Plann
     try:
         for message in messages:
             attempt.add(message)
-        return attempt.finish()
+        return attempt.finish(ranges)
     except BaseException:
         attempt.discard()
         raise
