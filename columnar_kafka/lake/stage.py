@@ -44,12 +44,14 @@ def stage(
     *,
     table: LakeTable,
     planner: Planner,
+    ranges: Iterable[ReadRange] = (),
     rules: Rules | None = None,
 ) -> StageResult:
     """Write the messages that land to files of `table`, durable and not yet visible.
 
     Called once for each attempt (a task of Spark), with a new planner. Takes one message at a time
-    and keeps no value. Blocks while it writes.
+    and keeps no value. Blocks while it writes. `messages` are all that there are in `ranges`, as
+    far as those are known.
 
     Raises:
         LakeError: a message cannot land, and the rules do not set it aside; the error names topic,
@@ -61,7 +63,7 @@ def stage(
     try:
         for message in messages:
             attempt.add(message)
-        return attempt.finish()
+        return attempt.finish(ranges)
     except BaseException:
         attempt.discard()
         raise

@@ -10,7 +10,7 @@ from lakes import DirectoryLake, staged
 from columnar_kafka.lake.model import MayHaveLandedError, NotLandedError
 from columnar_kafka.lake.plan import Layout
 from columnar_kafka.lake.rules import Rules
-from spark_sink.sink import LakeWriter, TaskResult
+from spark_sink.sink import Settings, StreamWriter, TaskResult
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,15 +21,8 @@ def lake(tmp_path: Path) -> DirectoryLake:
     return DirectoryLake(tmp_path / "lake")
 
 
-def writer(table: Any) -> LakeWriter:
-    return LakeWriter(
-        table=table,
-        layout=Layout(),
-        rules=Rules(),
-        config={},
-        generation=None,
-        allow_gaps=False,
-    )
+def writer(table: Any) -> StreamWriter:
+    return StreamWriter(Settings(table=table, layout=Layout(), rules=Rules(), config={}))
 
 
 def files(lake: DirectoryLake) -> int:
@@ -38,7 +31,7 @@ def files(lake: DirectoryLake) -> int:
 
 def test_after_a_failed_task_the_staged_files_are_removed(lake: DirectoryLake) -> None:
     table = lake.table()
-    writer(table).abort([TaskResult(staged(table, [0])), None], 0)
+    writer(table).abort([TaskResult((staged(table, [0]),)), None], 0)
     assert files(lake) == 0
 
 
@@ -47,7 +40,7 @@ def test_after_a_commit_they_are_kept_unless_it_surely_did_not_land(
     lake: DirectoryLake, error: type[Exception], left: int
 ) -> None:
     table = lake.table()
-    messages = [TaskResult(staged(table, [0]))]
+    messages = [TaskResult((staged(table, [0]),))]
 
     def fails(_: object) -> None:
         raise error("no answer")
