@@ -12,9 +12,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CATALOG",
+    "GROUP",
     "STORAGE",
     "catalog",
     "client_config",
+    "consumer_config",
     "refuse_unknown",
     "required",
     "storage",
@@ -23,6 +25,12 @@ __all__ = [
 _PREFIX: Final = "kafka."
 CATALOG: Final = "table.catalog."
 STORAGE: Final = "table.storage."
+GROUP: Final = "spark-kafka-source"
+"""A consumer must have a group. Ours never joins it: ACLs for this prefix match the name itself."""
+_OWN_KEYS: Final = {
+    "auto.offset.reset": 'set "startingOffsets"; where a query stands is in its checkpoint',
+    "enable.auto.commit": "where a query stands is in its checkpoint",
+}
 
 
 def required(options: Mapping[str, str], key: str, example: str) -> str:
@@ -62,6 +70,19 @@ def client_config(options: Mapping[str, str]) -> dict[str, Any]:
     """
     config = _with_prefix(options, _PREFIX)
     refuse_java_keys(config)
+    return config
+
+
+def consumer_config(options: Mapping[str, str]) -> dict[str, Any]:
+    """Return a Kafka consumer's configuration.
+
+    Raises:
+        ConfigError: as `client_config`; or a key that says where to read, which queries know.
+    """
+    config = client_config(options)
+    for key, hint in _OWN_KEYS.items():
+        if key in config:
+            raise ConfigError(f'option "kafka.{key}" cannot be set: {hint}')
     return config
 
 

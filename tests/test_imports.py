@@ -40,12 +40,14 @@ FILES = {
         __init__  headers
         parquet  parquet.thrift  parquet.field_ids  parquet.arrow_patterns  parquet.metadata
         parquet.statistics  parquet.page_header  parquet.delta  parquet.page_walk
-        declared_types  encoder  native_encoder  native_decoder  decoder  isolated  segment
+        declared_types  encoder  native_encoder  native_decoder  decoder  isolated
+        verification  segment
     """,
     "lake": """
-        __init__  model  plan  row_groups  parquet_footer  stitch  stage
-        landed_rows  audit
+        __init__  model  plan  row_groups  parquet_footer  stitch
         commit  files  local_files  object_files  commit_log  merging  directory
+        message_rows  dead_letters  rules  aside  stage  replay
+        landed_rows  audit
         reset  fences  delta_schema  delta_statistics  delta
         iceberg_schema  iceberg_files  iceberg  formats
     """,
@@ -73,8 +75,8 @@ FILES = {
         client  producer  consumer  kafka  __init__
     """,
     "spark_sink": """
-        starting  java_keys  options  source_options  planning  lookup  reading  records  writer
-        source  gaps  sink  __init__
+        starting  java_keys  options  source_options  planning  lookup  reading  records
+        epochs  writer  source  gaps  ranges  sink  __init__
     """,
     "local": "base  guard  mock  process  java  broker  embedded  kafka  spark  __init__",
     "demo": """
@@ -82,7 +84,7 @@ FILES = {
         formats  send  consume  produce  rivals  servers  story  sweep
         lake  with_spark  without_spark  land  run
     """,
-    "cli": "outcome  options  demo  ingest  fence  verify  compact  __init__  __main__",
+    "cli": "outcome  options  demo  ingest  fence  verify  replay  compact  __init__  __main__",
 }
 """Within a room that is a folder, a file may import only the files before it."""
 

@@ -7,7 +7,7 @@ import logging
 import re
 import signal
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast
 
@@ -19,12 +19,17 @@ from columnar_kafka.cli.options import (
     ClientConfig,
     ClientKeys,
     ConfigFile,
+    DeadLettersPlace,
     Json,
+    Plain,
     Servers,
     Storage,
     TableFormat,
+    Verify,
     client_config,
+    landed,
     offsets,
+    rules,
     table_options,
     takes,
 )
@@ -40,7 +45,9 @@ from columnar_kafka.ingest import (
 )
 
 if TYPE_CHECKING:
-    from columnar_kafka.ingest import IngestStats
+    from collections.abc import Mapping
+
+    from columnar_kafka.ingest import IngestStats, Rules
     from columnar_kafka.ingest.settings import Start
 
 __all__ = ["IngestOptions", "ingest"]
@@ -72,6 +79,9 @@ class IngestOptions:
     file_bytes: Annotated[int, typer.Option(min=1, help="The size of a stitched file.")] = (
         _DEFAULTS.layout.file_bytes
     )
+    verify: Verify = "pages"
+    dead_letters: DeadLettersPlace = None
+    plain: Plain = "stop"
     partition: Annotated[
         list[int] | None,
         typer.Option(help="Land this partition; repeats. Without it a consumer group shares them."),
@@ -143,7 +153,7 @@ def ingest(options: IngestOptions) -> None:
                     open_table(
                         options.table_format, options.to.replace("{topic}", topic), **opening
                     ),
-                    settings,
+                    replace(settings, rules=_rules(options, opening, topic)),
                 )
                 for topic in dict.fromkeys(options.topic)
             ]
@@ -157,7 +167,7 @@ def ingest(options: IngestOptions) -> None:
         typer.echo(json.dumps({topic: asdict(each) for topic, each in stats.items()}))
         return
     for topic, each in stats.items():
-        typer.echo(f"{topic}: {each.rows:,} rows landed in {each.files:,} files")
+        typer.echo(f"{topic}: {landed(each.rows, each.files, each)}")
 
 
 def _settings(options: IngestOptions) -> IngestSettings:
@@ -176,6 +186,17 @@ def _settings(options: IngestOptions) -> IngestSettings:
         )
     except ConfigError as error:
         raise typer.BadParameter(str(error)) from error
+
+
+def _rules(options: IngestOptions, opening: Mapping[str, Any], topic: str) -> Rules:
+    place = options.dead_letters
+    return rules(
+        options.verify,
+        options.plain.replace("{topic}", topic),
+        None if place is None else place.replace("{topic}", topic),
+        table_format=options.table_format,
+        opening=opening,
+    )
 
 
 def _table_options(options: IngestOptions) -> dict[str, Any]:

@@ -10,27 +10,37 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
+from columnar_kafka import ConfigError
+from columnar_kafka.ingest import parse_rules
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+    from columnar_kafka.ingest import Rules
 
 __all__ = [
     "Catalog",
     "ClientConfig",
     "ClientKeys",
     "ConfigFile",
+    "DeadLettersPlace",
     "Json",
+    "Plain",
     "Servers",
     "Storage",
     "TableFormat",
     "TablePlace",
+    "Verify",
     "client_config",
+    "landed",
     "offsets",
     "pairs",
+    "rules",
     "table_options",
     "takes",
 ]
@@ -111,6 +121,26 @@ Storage = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 
 
+Verify = Annotated[
+    Literal["headers", "pages", "decode"],
+    typer.Option(help="How closely to look at a segment: decode where strangers write."),
+]
+DeadLettersPlace = Annotated[
+    str | None,
+    typer.Option(
+        "--dead-letters",
+        help="A directory for messages that cannot land; without it they end the command.",
+    ),
+]
+Plain = Annotated[
+    str,
+    typer.Option(
+        metavar="stop|skip|dead-letter|table:PLACE",
+        help="What becomes of plain messages; PLACE is a table of their own, of the same format.",
+    ),
+]
+
+
 def takes(options: type[Options]) -> Callable[[Callable[[Options], None]], Callable[..., None]]:
     """Make a command of a function: its options are the fields of a dataclass, which it takes.
 
@@ -147,6 +177,42 @@ def table_options(
     elif catalog:
         raise typer.BadParameter("only for iceberg", param_hint="--catalog")
     return found
+
+
+def rules(
+    verify: str,
+    plain: str,
+    dead_letters: str | None,
+    *,
+    table_format: str,
+    opening: Mapping[str, Any],
+) -> Rules:
+    """Return the rules that the options state; `opening` is what opens the table.
+
+    Raises:
+        LakeError: a place is none for its format.
+    """
+    try:
+        return parse_rules(
+            verify=verify,
+            plain=plain,
+            dead_letters=dead_letters,
+            table_format=table_format,
+            **opening,
+        )
+    except ConfigError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def landed(rows: int, files: int, counts: Any) -> str:
+    """Return what a command says at its end; `counts` has what was set aside."""
+    aside = {
+        "dead letters": counts.dead_letters,
+        "plain messages set aside": counts.plain_messages,
+        "plain messages skipped": counts.skipped,
+    }
+    told = "".join(f", {count:,} {what}" for what, count in aside.items() if count)
+    return f"{rows:,} rows landed in {files:,} files{told}"
 
 
 def pairs(texts: list[str] | None, option: str) -> dict[str, str]:

@@ -12,6 +12,7 @@ from columnar_kafka.cli.options import (
     Catalog,
     ClientConfig,
     ClientKeys,
+    DeadLettersPlace,
     Json,
     Servers,
     Storage,
@@ -21,7 +22,7 @@ from columnar_kafka.cli.options import (
     table_options,
 )
 from columnar_kafka.cli.outcome import fail, failures
-from columnar_kafka.ingest import open_table, verify_topic
+from columnar_kafka.ingest import open_dead_letters, open_table, verify_topic
 
 if TYPE_CHECKING:
     from columnar_kafka.ingest import AuditReport
@@ -40,6 +41,7 @@ def verify(
     catalog: Catalog = None,
     storage: Storage = None,
     topic_generation: Annotated[str | None, typer.Option(help="As it was landed with.")] = None,
+    dead_letters: DeadLettersPlace = None,
     client_file: ClientConfig = None,
     client: ClientKeys = None,
     as_json: Json = False,
@@ -55,7 +57,12 @@ def verify(
         options["reland"] = True  # after a restore: up to the fences that it brought back
     with failures():
         opened = open_table(table_format, table, **options)
-        report = verify_topic(config, topic, opened, topic_generation=topic_generation)
+        letters = None
+        if dead_letters is not None:
+            letters = open_dead_letters(dead_letters, storage=options["storage"])
+        report = verify_topic(
+            config, topic, opened, topic_generation=topic_generation, dead_letters=letters
+        )
     if as_json:
         typer.echo(json.dumps(asdict(report)))
     else:
@@ -71,6 +78,8 @@ def _show(report: AuditReport) -> None:
     )
     if report.plain:
         typer.echo(f"{report.plain:,} messages are no segments, and were not looked for")
+    if report.dead_letters:
+        typer.echo(f"{report.dead_letters:,} messages are dead letters")
     for partition, (first, last) in report.expired.items():
         typer.echo(f"partition {partition}: Kafka no longer has offsets {first} to {last}")
     for each in report.findings[:_SHOWN]:

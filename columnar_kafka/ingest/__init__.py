@@ -16,11 +16,15 @@ if TYPE_CHECKING:
     from columnar_kafka.ingest.service import IngestService
     from columnar_kafka.ingest.settings import IngestSettings
     from columnar_kafka.lake.audit import AuditReport
-    from columnar_kafka.lake.formats import open_table
+    from columnar_kafka.lake.dead_letters import DeadLetters
+    from columnar_kafka.lake.formats import open_dead_letters, open_table, parse_rules
     from columnar_kafka.lake.plan import Layout, Mode
+    from columnar_kafka.lake.replay import replay
+    from columnar_kafka.lake.rules import Rules
 
 __all__ = [
     "AuditReport",
+    "DeadLetters",
     "FenceTable",
     "HealthServer",
     "IngestService",
@@ -29,14 +33,19 @@ __all__ = [
     "Ingestor",
     "Layout",
     "Mode",
+    "Rules",
     "TableFences",
+    "open_dead_letters",
     "open_table",
+    "parse_rules",
+    "replay",
     "verify_topic",
 ]
 
 # Spark's workers ask for a topic's id, and load no client.
 _MODULE_OF = {
     "AuditReport": "columnar_kafka.lake.audit",
+    "DeadLetters": "columnar_kafka.lake.dead_letters",
     "FenceTable": "columnar_kafka.ingest.fencing",
     "HealthServer": "columnar_kafka.ingest.health",
     "IngestService": "columnar_kafka.ingest.service",
@@ -45,8 +54,12 @@ _MODULE_OF = {
     "Ingestor": "columnar_kafka.ingest.ingestor",
     "Layout": "columnar_kafka.lake.plan",
     "Mode": "columnar_kafka.lake.plan",
+    "Rules": "columnar_kafka.lake.rules",
     "TableFences": "columnar_kafka.ingest.fencing",
+    "open_dead_letters": "columnar_kafka.lake.formats",
     "open_table": "columnar_kafka.lake.formats",
+    "parse_rules": "columnar_kafka.lake.formats",
+    "replay": "columnar_kafka.lake.replay",
     "verify_topic": "columnar_kafka.ingest.audit",
 }
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from columnar_kafka.lake.audit import AuditReport
     from columnar_kafka.lake.commit import CommitTarget
+    from columnar_kafka.lake.dead_letters import DeadLetters
     from columnar_kafka.lake.model import Fence, LakeTable
 
 __all__ = ["verify_topic"]
@@ -32,6 +33,7 @@ def verify_topic(
     table: LakeTable,
     *,
     topic_generation: str | None = None,
+    dead_letters: DeadLetters | None = None,
 ) -> AuditReport:
     """Compare a table with all committed messages of a topic up to the table's fences.
 
@@ -43,6 +45,7 @@ def verify_topic(
         topic: one topic.
         table: where it has landed; one that was restored is opened with `reland`.
         topic_generation: as in `IngestSettings`.
+        dead_letters: where the table's dead letters are, which need not be in it.
 
     Raises:
         LakeError: the table cannot be read, has nothing of the topic, or was of another one.
@@ -56,14 +59,17 @@ def verify_topic(
     settings = client_config(config, topic, table)
     _check_generation(settings, topic, fences, topic_generation)
     audit = TopicAudit(topic, target.landed_files(head))
+    letters = {} if dead_letters is None else dead_letters.taken({})
     with closing(StockConsumer(settings)) as consumer:
-        for fence in sorted(fences.values(), key=lambda each: each.partition):
+        for name, fence in sorted(fences.items(), key=lambda each: each[1].partition):
             place = TopicPartition(topic, fence.partition)
             low, _ = consumer.get_watermark_offsets(place, _TIMEOUT)
-            audit.compare(fence, low, _messages(consumer, fence, max(low, fence.first)))
+            audit.compare(
+                fence, low, _messages(consumer, fence, max(low, fence.first)), letters.get(name)
+            )
     return audit.finish(
         [fence.partition for fence in fences.values()],
-        is_alone=len(fences) == len(head.fences),
+        is_alone=all(each.topic.partition(" ")[0] == topic for each in head.fences.values()),
     )
 
 

@@ -19,11 +19,11 @@ from columnar_kafka.errors import ConfigError, LakeError
 from columnar_kafka.ingest.reader import TopicReader
 from columnar_kafka.ingest.settings import IngestSettings, client_config
 from columnar_kafka.ingest.topic_id import admin_client, generation
+from columnar_kafka.lake.aside import land_staged
 from columnar_kafka.lake.model import (
     CommitResult,
     MayHaveLandedError,
     NotLandedError,
-    StageResult,
     TopicGeneration,
 )
 from columnar_kafka.lake.plan import Planner
@@ -48,6 +48,7 @@ _POLL_SECONDS: Final = 0.5
 class IngestStats:
     """What has landed since `run` began; `rows_before` had landed already and came again.
 
+    `dead_letters`, `plain_messages` (in a table of their own) and `skipped` count messages.
     `newest_timestamp` is the latest time of a message that has landed, in ms since 1970: now minus
     that is how far the table is behind. `staged` segments wait for the next commit.
     """
@@ -58,6 +59,9 @@ class IngestStats:
     files: int = 0
     commits: int = 0
     rows_before: int = 0
+    dead_letters: int = 0
+    plain_messages: int = 0
+    skipped: int = 0
     newest_timestamp: int | None = None
     staged_segments: int = 0
     staged_nbytes: int = 0
@@ -72,6 +76,9 @@ class IngestStats:
             files=self.files + len(result.files),
             commits=self.commits + bool(result.files),
             rows_before=self.rows_before + result.landed_before.rows,
+            dead_letters=self.dead_letters + result.dead_letters,
+            plain_messages=self.plain_messages + result.plain_messages,
+            skipped=self.skipped + result.skipped,
         )
 
 
@@ -286,7 +293,8 @@ class _Landing:
                 generations={self._topic: self._generation},
                 layout=self._settings.layout,
             )
-            self._stager = Stager(table=self._table, planner=planner)
+            rules = self._settings.rules
+            self._stager = Stager(table=self._table, planner=planner, rules=rules)
             self._segments = self._nbytes = 0
             self._due_at = time.monotonic() + self._settings.roll_seconds
         self._stager.add(message)
@@ -304,7 +312,7 @@ class _Landing:
             self.discard()
             raise
         self._stager = None  # from here on the table decides what becomes of the files
-        result = self._to_table(staged)
+        result = land_staged(self._table, [staged], self._settings.rules)
         self._has_failed = False
         self._reader.landed()
         self._landed = self._landed.plus(result, self._reader.newest_timestamp)
@@ -327,10 +335,3 @@ class _Landing:
             raise LakeError(
                 f"topic {self._topic!r} was deleted and created again: land it in another table"
             )
-
-    def _to_table(self, staged: StageResult) -> CommitResult:
-        try:
-            return self._table.commit([staged])
-        except NotLandedError:
-            self._table.discard([staged])
-            raise

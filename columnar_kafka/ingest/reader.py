@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    TIMESTAMP_NOT_AVAILABLE,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 
 from columnar_kafka.errors import ConfigError, LakeError
 from columnar_kafka.lake.model import ReadRange, SourceMessage, SourcePartition
@@ -14,11 +19,13 @@ from columnar_kafka.lake.model import ReadRange, SourceMessage, SourcePartition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from confluent_kafka import Message
+
     from columnar_kafka.broker.client_classes import StockConsumer
     from columnar_kafka.ingest.settings import IngestSettings
     from columnar_kafka.lake.model import Fence, TopicGeneration
 
-__all__ = ["TopicReader"]
+__all__ = ["TopicReader", "source_message"]
 
 _TIMEOUT: Final = 30.0
 
@@ -99,8 +106,7 @@ class TopicReader:
         error = found.error()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             raise KafkaException(error)
-        topic, partition, offset = found.topic(), found.partition(), found.offset()
-        assert topic is not None
+        partition, offset = found.partition(), found.offset()
         assert partition is not None
         assert offset is not None
         if error is not None:
@@ -110,13 +116,7 @@ class TopicReader:
             return None
         self._advance(partition, offset + 1)
         self.newest_timestamp = max(self.newest_timestamp or 0, found.timestamp()[1])
-        return SourceMessage(
-            topic=topic,
-            partition=partition,
-            offset=offset,
-            headers=found.headers(),
-            value=found.value(),
-        )
+        return source_message(found)
 
     def ranges(self) -> list[ReadRange]:
         """Return what has been read since the last `landed`."""
@@ -192,3 +192,19 @@ def _named(offsets: Mapping[int, int], partition: int, setting: str) -> int:
             f"{setting} has no offset for partition {partition}: name every partition"
         )
     return offsets[partition]
+
+
+def source_message(message: Message) -> SourceMessage:
+    """Return a message as the lake takes it."""
+    headers: Any = message.headers()
+    key: Any = message.key()
+    kind, milliseconds = message.timestamp()
+    return SourceMessage(
+        topic=message.topic() or "",
+        partition=message.partition() or 0,
+        offset=message.offset() or 0,
+        headers=headers,
+        value=message.value(),
+        key=key,
+        timestamp=None if kind == TIMESTAMP_NOT_AVAILABLE else milliseconds,
+    )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.lake.plan import Layout
+from columnar_kafka.lake.rules import Rules
 
 if TYPE_CHECKING:
     from columnar_kafka.lake.model import LakeTable
@@ -36,7 +37,7 @@ class IngestSettings:
     partition begins of which the table has nothing; a time means the first message that is not
     older. `end_offsets` is the offset before which each partition ends, `stop_at_end` the end that
     it has at the beginning. `allow_gaps` goes on where Kafka has deleted messages that had not
-    landed. `topic_generation` stands for the ids of cluster and topic.
+    landed. `topic_generation` stands for the ids of cluster and topic. `rules` say what may land.
 
     Raises:
         ConfigError: a value is not allowed.
@@ -51,6 +52,7 @@ class IngestSettings:
     allow_gaps: bool = False
     topic_generation: str | None = None
     layout: Layout = field(default_factory=Layout)
+    rules: Rules = field(default_factory=Rules)
 
     def __post_init__(self) -> None:
         if isinstance(self.start, str) and self.start not in ("earliest", "latest"):

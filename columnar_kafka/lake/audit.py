@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, Final, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from columnar_kafka.errors import ColumnarError, LakeError
+from columnar_kafka.errors import ColumnarError, LakeError, SegmentError
 from columnar_kafka.lake.landed_rows import RowsById, differing, rows_by_segment
+from columnar_kafka.lake.model import REPLAY
 from columnar_kafka.segment.headers import is_segment
 from columnar_kafka.segment.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from columnar_kafka.lake.dead_letters import Taken
     from columnar_kafka.lake.model import Fence, LandedFile, SourceMessage
 
 __all__ = ["AuditReport", "Finding", "TopicAudit"]
@@ -52,13 +54,14 @@ class AuditReport:
 
     `expired` are offsets, by partition as (first, last), that have landed and that Kafka has
     deleted since: they cannot be compared. `plain` messages are no segments, and were not looked
-    for.
+    for; `dead_letters` are not in the table.
     """
 
     messages: int = 0
     rows: int = 0
     files: int = 0
     plain: int = 0
+    dead_letters: int = 0
     expired: dict[int, tuple[int, int]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
@@ -68,6 +71,7 @@ class _Claim:
     """A file that has the messages from offset `first` to `last`."""
 
     file: LandedFile
+    partition: int
     first: int
     last: int
     rows: int
@@ -83,6 +87,7 @@ class TopicAudit:
         self._topic = topic
         self._claims: dict[int, list[_Claim]] = defaultdict(list)
         self._by_id = RowsById()
+        self._letters: Taken | None = None  # of the partition
         for file in files:
             self.report.files += 1
             try:
@@ -90,7 +95,13 @@ class TopicAudit:
             except _UNREADABLE as error:
                 self._find("not provable", str(error), file=file.path)
 
-    def compare(self, fence: Fence, low: int, messages: Iterable[SourceMessage]) -> None:
+    def compare(
+        self,
+        fence: Fence,
+        low: int,
+        messages: Iterable[SourceMessage],
+        letters: Taken | None = None,
+    ) -> None:
         """Compare a partition.
 
         Args:
@@ -98,30 +109,27 @@ class TopicAudit:
             low: the first offset that Kafka still has.
             messages: the committed ones from `low` or the fence's first offset, whichever is
                 higher, to before the fence's next offset.
+            letters: its dead letters, which need not be in the table.
         """
+        self._letters = letters
         if low > fence.first:
             self.report.expired[fence.partition] = (fence.first, min(low, fence.next) - 1)
         claims = self._disjoint(fence)
         claim, inside = next(claims, None), list[Segment]()
-        missing = False
         for message in messages:
             while claim is not None and claim.last < message.offset:
-                self._compare_file(fence.partition, claim, inside, low)
+                self._compare_file(claim, inside, low)
                 claim, inside = next(claims, None), []
             if not is_segment(message.headers):
                 self.report.plain += 1
+            elif (segment := self._segment(message)) is None:
                 continue
-            segment = _segment(message)
-            is_claimed = claim is not None and claim.first <= message.offset
-            if is_claimed:
+            elif claim is not None and claim.first <= message.offset:
                 inside.append(segment)
-            elif segment.id in self._by_id:
-                self._compare_rows(segment)
             else:
-                self._miss(segment, extends=missing)
-            missing = not is_claimed and segment.id not in self._by_id
+                self._compare_rows(segment)
         while claim is not None:
-            self._compare_file(fence.partition, claim, inside, low)
+            self._compare_file(claim, inside, low)
             claim, inside = next(claims, None), []
 
     def finish(self, partitions: Iterable[int], *, is_alone: bool = True) -> AuditReport:
@@ -131,8 +139,7 @@ class TopicAudit:
         """
         for number in sorted(self._claims.keys() - set(partitions)):
             for claim in self._claims[number]:
-                reason = "the table has no fence of this partition"
-                self._find("past the fence", reason, number, claim)
+                self._find("past the fence", "the table has no fence of this partition", claim)
         if is_alone and not self.report.expired:
             for segment, file in self._by_id.left():
                 reason = f"no message of the topic is segment {segment}"
@@ -158,131 +165,148 @@ class TopicAudit:
         else:
             self._by_id.add(file)
             return
-        if topic == self._topic:
-            is_verbatim = "columnar.segment" in pairs
-            claim = _Claim(file, first, last, metadata.num_rows, is_verbatim)
-            self._claims[number].append(claim)
+        if topic != self._topic:
+            return
+        if pairs.get("columnar.cluster") == REPLAY:  # its offsets lie between those of other files
+            self._by_id.add(file)
+            return
+        is_verbatim = "columnar.segment" in pairs
+        claim = _Claim(file, number, first, last, metadata.num_rows, is_verbatim)
+        self._claims[number].append(claim)
 
     def _disjoint(self, fence: Fence) -> Iterator[_Claim]:
-        """Yield the files of a partition by offset, without those that repeat another's."""
+        """Yield the files of a partition by offset; others within their ranges count by their ids.
+
+        These have replayed dead letters, or rows twice.
+        """
         end = -1
-        for claim in sorted(self._claims[fence.partition], key=lambda each: each.first):
+        ordered = sorted(self._claims[fence.partition], key=lambda each: (each.first, -each.last))
+        disjoint = []
+        for claim in ordered:
             if claim.first >= fence.next:
                 reason = f"the fence is {fence.next}: these offsets would land again"
-                self._find("past the fence", reason, fence.partition, claim)
+                self._find("past the fence", reason, claim)
             elif claim.first < end:
-                repeated = replace(claim, last=min(claim.last, end - 1))
-                reason = "another file has these offsets too"
-                self._find("twice", reason, fence.partition, repeated)
+                try:
+                    self._by_id.add(claim.file)
+                except _UNREADABLE as error:
+                    self._find("not provable", f"another file has its offsets; {error}", claim)
             else:
                 end = claim.last + 1
-                yield claim
+                disjoint.append(claim)
+        yield from disjoint
 
-    def _compare_file(self, number: int, claim: _Claim, segments: list[Segment], low: int) -> None:
+    def _compare_file(self, claim: _Claim, segments: list[Segment], low: int) -> None:
         """Compare a file with its messages, of which Kafka may have deleted the first ones."""
         if claim.last < low:
             return
-        if not segments:
-            self._find("not committed", "no such messages are committed", number, claim)
-            return
-        rows = sum(each.rows for each in segments)
         try:
             data = claim.file.read()
+            if sum(each.rows for each in segments) > claim.rows or (
+                sum(each.rows for each in segments) < claim.rows and claim.first >= low
+            ):
+                segments = self._explain(claim, segments, rows_by_segment(data))
             if claim.is_verbatim:
-                is_equal = hashlib.sha256(data).hexdigest() == segments[0].sha256()
-                wrong = None if is_equal else segments[0]
-            elif rows > claim.rows or (rows < claim.rows and claim.first >= low):
-                self._explain(number, claim, segments, rows_by_segment(data))
-                return
+                found = hashlib.sha256(data).hexdigest()
+                wrong = next((each for each in segments if each.sha256() != found), None)
             else:
-                wrong = differing(data, segments, claim.rows - rows)
+                skip = claim.rows - sum(each.rows for each in segments)
+                wrong = differing(data, segments, skip) if segments else None
         except _UNREADABLE as error:
-            self._find("not provable", str(error), number, claim)
+            self._find("not provable", str(error), claim)
             return
         if wrong is not None:
             place = replace(claim, first=wrong.kafka_offset)
-            self._find("different", "the values from there on are not the messages'", number, place)
+            self._find("different", "the values from there on are not the messages'", place)
             return
         for each in segments:
-            if each.id in self._by_id:
-                place = replace(claim, first=each.kafka_offset, last=each.kafka_offset)
-                self._find("twice", "another program's file has its rows too", number, place)
+            if self._by_id.has(each.id):
+                self._note("twice", "another file has its rows too", each)
             self._count(each)
 
+    def _explain(
+        self, claim: _Claim, segments: list[Segment], counts: dict[str, int] | None
+    ) -> list[Segment]:
+        """Say which messages a file has too few or too many rows of; return those to compare."""
+        if counts is None:
+            sent = sum(each.rows for each in segments)
+            self._find("different", f"{claim.rows} rows, and the messages have {sent}", claim)
+            return []
+        whole = []
+        for each in segments:
+            found = counts.pop(each.id, 0)
+            if found == each.rows:
+                whole.append(each)
+            elif not found:
+                self._compare_rows(each)
+            else:
+                reason = f"{found} rows, and the message has {each.rows}"
+                self._note("twice" if found > each.rows else "missing", reason, each)
+        for name, rows in counts.items():
+            reason = f"{rows} rows of segment {name}, which no committed message is"
+            self._find("not committed", reason, claim)
+        # With others in between they cannot be compared in order.
+        return whole if sum(each.rows for each in whole) == claim.rows else []
+
     def _compare_rows(self, segment: Segment) -> None:
-        """Compare a segment with its rows in files of other writers."""
-        offset = segment.kafka_offset
+        """Compare a segment that no file has by its offset with rows of its id."""
+        if not self._by_id.has(segment.id):
+            self._lack(segment.partition, segment.kafka_offset, "in no file")
+            return
         try:
             reason = self._by_id.compare(segment)
         except _UNREADABLE as error:
-            self._find("not provable", str(error), segment.partition, offset=offset)
+            self._note("not provable", str(error), segment)
             return
         if reason:
-            self._find("different", reason, segment.partition, offset=offset)
+            self._note("different", reason, segment)
         else:
             self._count(segment)
 
-    def _explain(
-        self, number: int, claim: _Claim, segments: list[Segment], counts: dict[str, int] | None
-    ) -> None:
-        """Say which messages a file has too few or too many rows of, if its rows have ids."""
-        sent = sum(each.rows for each in segments)
-        if counts is None:
-            reason = f"{claim.rows} rows, and the messages have {sent}"
-            self._find("different", reason, number, claim)
-            return
-        for each in segments:
-            found = counts.pop(each.id, 0)
-            place = replace(claim, first=each.kafka_offset, last=each.kafka_offset)
-            reason = f"{found} rows, and the message has {each.rows}"
-            if found < each.rows:
-                self._find("missing", reason, number, place)
-            elif found > each.rows:
-                self._find("twice", reason, number, place)
-        for name, rows in counts.items():
-            reason = f"{rows} rows of segment {name}, which no committed message is"
-            self._find("not committed", reason, number, claim)
+    def _segment(self, message: SourceMessage) -> Segment | None:
+        """Return a message as a segment; None, and say so, if it is a damaged one."""
+        try:
+            return Segment(
+                topic=message.topic,
+                partition=message.partition,
+                offset=message.offset,
+                headers=message.headers,
+                value=message.value,
+            )
+        except SegmentError as error:
+            self._lack(message.partition, message.offset, error.reason)
+            return None
 
-    def _miss(self, segment: Segment, *, extends: bool) -> None:
-        """Note a message that is in no file; it may extend the run of those before it."""
-        findings, offset = self.report.findings, segment.kafka_offset
-        if extends:
-            findings[-1] = replace(findings[-1], last=offset)
+    def _lack(self, partition: int, offset: int, reason: str) -> None:
+        """Note a message that is not in the table; it may be a dead letter."""
+        if self._letters is not None and self._letters.has(offset):
+            self.report.dead_letters += 1
         else:
-            self._find("missing", "in no file", segment.partition, offset=offset)
+            self._note_at("missing", reason, partition, offset)
 
     def _count(self, segment: Segment) -> None:
         self.report.messages += 1
         self.report.rows += segment.rows
 
+    def _note(self, kind: Kind, reason: str, segment: Segment) -> None:
+        self._note_at(kind, reason, segment.partition, segment.kafka_offset)
+
+    def _note_at(self, kind: Kind, reason: str, partition: int, offset: int) -> None:
+        """Note a message; it may extend the range of those before it."""
+        found = Finding(kind=kind, reason=reason, partition=partition, first=offset, last=offset)
+        findings = self.report.findings
+        if findings and replace(findings[-1], first=offset, last=offset) == found:
+            findings[-1] = replace(findings[-1], last=offset)
+        else:
+            findings.append(found)
+
     def _find(
-        self,
-        kind: Kind,
-        reason: str,
-        partition: int | None = None,
-        claim: _Claim | None = None,
-        *,
-        file: str = "",
-        offset: int | None = None,
+        self, kind: Kind, reason: str, claim: _Claim | None = None, *, file: str = ""
     ) -> None:
-        first, last = (claim.first, claim.last) if claim else (offset, offset)
-        self.report.findings.append(
-            Finding(
-                kind=kind,
-                reason=reason,
-                partition=partition,
-                first=first,
-                last=last,
-                file=claim.file.path if claim else file,
+        """Note a file, with its offsets if they are known."""
+        finding = Finding(kind=kind, reason=reason, file=claim.file.path if claim else file)
+        if claim is not None:
+            finding = replace(
+                finding, partition=claim.partition, first=claim.first, last=claim.last
             )
-        )
-
-
-def _segment(message: SourceMessage) -> Segment:
-    return Segment(
-        topic=message.topic,
-        partition=message.partition,
-        offset=message.offset,
-        headers=message.headers,
-        value=message.value,
-    )
+        self.report.findings.append(finding)

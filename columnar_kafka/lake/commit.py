@@ -157,12 +157,14 @@ def _try_commit(
     target: CommitTarget[State], attempts: tuple[StageResult, ...], *, allow_gaps: bool
 ) -> CommitResult | str:
     """Commit; return a text if another commit came first."""
+    set_aside = [each for attempt in attempts for each in attempt.set_aside]
     try:
         head = target.head()
         admission = admit(
             (file for each in attempts for file in each.files),
             head.fences,
             ranges=[each for attempt in attempts for each in attempt.ranges],
+            set_aside=set_aside,
             allow_gaps=allow_gaps,
         )
         if not _checked(target, head, admission, attempts):
@@ -171,7 +173,9 @@ def _try_commit(
         raise
     except (LakeError, OSError) as error:
         raise NotLandedError(f"{target}: nothing has landed: {error}") from error
-    if admission.lands and (conflict := _swap(target, head, admission)):
+    # Without files a commit only says that there is nothing else to land up to these fences.
+    moves = bool(admission.lands or (set_aside and admission.fences != head.fences))
+    if moves and (conflict := _swap(target, head, admission)):
         return conflict
     target.remove((*admission.landed_before, *admission.repeated))
     return _result(target, attempts, admission)
@@ -234,11 +238,18 @@ def _result(
         nbytes=sum(file.nbytes for file in admission.lands),
         landed_before=_total([*planned, *map(_count, admission.landed_before)]),
         repeated=_total([each.repeated for each in attempts] + [*map(_count, admission.repeated)]),
+        dead_letters=_messages(file for each in attempts for file in each.dead_letters),
+        plain_messages=_messages(file for each in attempts for file in each.plain_messages),
+        skipped=sum(each.skipped for each in attempts),
     )
 
 
 def _count(file: StagedFile) -> Count:
     return Count(file.messages, file.rows)
+
+
+def _messages(files: Iterable[StagedFile]) -> int:
+    return sum(file.messages for file in files)
 
 
 def _total(counts: Iterable[Count]) -> Count:

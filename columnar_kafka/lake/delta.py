@@ -36,7 +36,13 @@ from columnar_kafka.lake.delta_statistics import file_statistics
 from columnar_kafka.lake.fences import ATTEMPT, CommitRecord, check_witness
 from columnar_kafka.lake.files import plain_uri
 from columnar_kafka.lake.local_files import LocalFiles
-from columnar_kafka.lake.model import CompactResult, LandedFile, NotLandedError, visible_folder
+from columnar_kafka.lake.model import (
+    CompactResult,
+    LandedFile,
+    NotLandedError,
+    unlandable,
+    visible_folder,
+)
 
 if TYPE_CHECKING:
     import os
@@ -111,9 +117,11 @@ class DeltaLakeTable:
         """See `LakeTable.create`."""
         # The table is not opened for each of many files: the commit checks them again.
         if schema != self._fitting:
-            converted = delta_schema(schema)
-            if (table := self._open()) is not None:
-                check_fits(converted, _schema(table))
+            table = self._open()
+            with unlandable():
+                converted = delta_schema(schema)
+                if table is not None:
+                    check_fits(converted, _schema(table))
             self._fitting = schema
         name = f"p{source.partition}-{first:020}-{uuid.uuid4().hex}.parquet"
         path = f"{visible_folder(source.topic)}/{name}"

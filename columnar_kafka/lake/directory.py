@@ -20,6 +20,7 @@ were removed or changed. A backup of the whole directory, with the log, is a con
 
 from __future__ import annotations
 
+import re
 import uuid
 from contextlib import suppress
 from functools import partial
@@ -38,17 +39,19 @@ from columnar_kafka.lake.merging import (
     runs_to_merge,
 )
 from columnar_kafka.lake.model import (
+    UNKNOWN_SEGMENT,
     CompactResult,
     LandedFile,
     MayHaveLandedError,
     NotLandedError,
+    fence_topic,
     visible_folder,
 )
 from columnar_kafka.lake.plan import Admission
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import PurePath
 
     from columnar_kafka.lake.commit_log import LogEntry
@@ -65,6 +68,7 @@ if TYPE_CHECKING:
 __all__ = ["ParquetDirectory"]
 
 _STAGED: Final = "_columnar/staged"
+_VISIBLE: Final = re.compile(r"p([0-9]+)-[0-9]{20}-([0-9]{20})\.parquet", re.ASCII)
 
 
 class ParquetDirectory:
@@ -139,6 +143,8 @@ class ParquetDirectory:
             there = self._log.files(newest.version)
             if gone := [path for paths in replaced.values() for path in paths if path not in there]:
                 raise NotLandedError(f"{self}: another process has merged {gone[0]}")
+            if taken := there.keys() & set(map(self.visible_path, merged.values())):
+                raise NotLandedError(f"{self}: another process has landed {taken.pop()}")
             return Admission(
                 lands=tuple(merged.values()),
                 landed_before=(),
@@ -149,6 +155,9 @@ class ParquetDirectory:
 
         try:
             for run in runs_to_merge(before, file_bytes):
+                name = self.visible_path(merged_stage([file for _, file in run], "", 0))
+                if self._files.size(self.root / name) is not None:
+                    continue  # replayed dead letters may have it
                 file = self._merged(run)
                 merged[file.path], replaced[file.path] = file, [path for path, _ in run]
             if merged:
@@ -179,6 +188,8 @@ class ParquetDirectory:
         """
         for name in sorted(landed_before):
             tail = head.state.tails.get(name)
+            if tail is None and head.fences[name].segment == UNKNOWN_SEGMENT:
+                continue  # all of it was set aside
             if tail is None or self._files.size(self.root / tail) is None:
                 raise LakeError(
                     f"the log says that {name} has landed, but {tail} is gone: {_BROKEN}"
@@ -316,10 +327,35 @@ class ParquetDirectory:
                     f"has landed it: {_BROKEN}"
                 ) from None
 
+    @property
+    def id(self) -> str | None:
+        """The id of the first commit, which the directory keeps wherever it is moved; None before.
+
+        Raises:
+            LakeError, OSError: the log cannot be read.
+        """
+        first = self._log.read(1)
+        return first.attempt if first else None
+
+    def contents(self, topic: str, partition: int, start: int = 0) -> Iterator[bytes]:
+        """Yield a partition's files that have offsets from `start` on, in their order.
+
+        A commit is complete only after `head` was called.
+
+        Raises:
+            OSError: one cannot be read.
+        """
+        folder = self.root / visible_folder(topic)
+        for name in sorted(self._files.names(folder)):
+            found = _VISIBLE.fullmatch(name)
+            if found and int(found[1]) == partition and int(found[2]) >= start:
+                yield self._files.read(folder / name)
+
     def _unlogged(self, newest: LogEntry, file: StagedFile) -> PurePath | None:
         """Return a file that the log has not landed and that has, or is beside, this final name."""
         final = self.root / self.visible_path(file)
-        if file.fence not in newest.fences:
+        # Those of a replay come after, and between, those of the topic.
+        if file.fence not in newest.fences and fence_topic(file.fence, file.topic) == file.topic:
             prefix = f"p{file.partition}-"
             names = self._files.names(final.parent)
             return next((final.parent / name for name in names if name.startswith(prefix)), None)

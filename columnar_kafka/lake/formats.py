@@ -1,19 +1,24 @@
-"""Tables by the name of their format. A library is imported only where it is used."""
+"""Tables and rules by their names in options. A library is imported only where it is used."""
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from columnar_kafka.errors import ConfigError
+from columnar_kafka.lake.dead_letters import DeadLetters
 from columnar_kafka.lake.files import is_object_store
+from columnar_kafka.lake.rules import Rules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from columnar_kafka.lake.directory import ParquetDirectory
     from columnar_kafka.lake.model import LakeTable
+    from columnar_kafka.lake.rules import Plain
+    from columnar_kafka.segment.verification import Verification
 
-__all__ = ["FORMATS", "open_table"]
+__all__ = ["FORMATS", "open_dead_letters", "open_table", "parse_rules"]
 
 FORMATS: Final = {
     "parquet": ("columnar_kafka.lake.directory", "ParquetDirectory"),
@@ -51,6 +56,54 @@ def open_table(
         raise ConfigError(f"storage {min(storage)}: {place!r} is in no object store")
     table: LakeTable = getattr(found, name)(place, **options)
     return table
+
+
+def open_dead_letters(place: str, *, storage: Mapping[str, str] | None = None) -> DeadLetters:
+    """Return a place of dead letters; `storage` counts if it is in an object store.
+
+    Raises:
+        ConfigError, LakeError: as `open_table`.
+    """
+    keys = storage if is_object_store(place) else None  # the table may be elsewhere
+    return DeadLetters(cast("ParquetDirectory", open_table("parquet", place, storage=keys)))
+
+
+def parse_rules(
+    *,
+    verify: str,
+    dead_letters: str | None,
+    plain: str,
+    table_format: str,
+    storage: Mapping[str, str] | None = None,
+    **options: Any,
+) -> Rules:
+    """Return the rules that texts state.
+
+    Args:
+        verify: a `Verification`.
+        dead_letters: the place of dead letters, if there is one.
+        plain: a `Plain`, or ``table:`` and the place of the plain messages' table.
+        table_format: the format of that table.
+        storage: as `open_table` takes it.
+        options: the options of that table's class.
+
+    Raises:
+        ConfigError: a text is not allowed, or one needs another that is missing.
+        LakeError: a place is none for its format.
+    """
+    kind, _, place = plain.partition(":")
+    if kind == "table" and not place:
+        raise ConfigError("plain is table: name the table, as table:PLACE")
+    letters = None if dead_letters is None else open_dead_letters(dead_letters, storage=storage)
+    is_table = kind == "table"
+    return Rules(
+        verify=cast("Verification", verify),
+        dead_letters=letters,
+        plain=cast("Plain", kind if is_table else plain),
+        plain_table=(
+            open_table(table_format, place, storage=storage, **options) if is_table else None
+        ),
+    )
 
 
 def _imported(module: str, extra: str, what: str) -> Any:

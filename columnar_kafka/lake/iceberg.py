@@ -40,7 +40,7 @@ from columnar_kafka.lake.iceberg_schema import (
     were_renamed,
 )
 from columnar_kafka.lake.local_files import LocalFiles, local_path
-from columnar_kafka.lake.model import LandedFile, NotLandedError, visible_folder
+from columnar_kafka.lake.model import LandedFile, NotLandedError, unlandable, visible_folder
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -125,10 +125,12 @@ class IcebergTable:
 
     def create(self, source: SourcePartition, first: int, schema: pa.Schema) -> FileWriter:
         """See `LakeTable.create`. Creates the table for files of this schema, if there is none."""
-        columns = new_columns(schema)
+        with unlandable():
+            columns = new_columns(schema)
         table = self._load() or self._create_table(columns)
         struct = table.schema().as_struct()
-        check_fits(schema, struct)
+        with unlandable():
+            check_fits(schema, struct)
         name = f"p{source.partition}-{first:020}-{uuid.uuid4().hex}.parquet"
         path = f"data/{visible_folder(source.topic)}/{name}"
         files, root = self._place(table)

@@ -114,7 +114,9 @@ class RowsById:
         for name in counts:
             self._files[name].append(file)
 
-    def __contains__(self, segment: str) -> bool:
+    def has(self, segment: str) -> bool:
+        """Return whether rows of a segment are in here, and take note that they were asked for."""
+        self._asked.add(segment)
         return segment in self._files
 
     def compare(self, segment: Segment) -> str:
@@ -123,7 +125,6 @@ class RowsById:
         Raises:
             pa.ArrowException, SegmentError: it cannot be decoded.
         """
-        self._asked.add(segment.id)
         found = pa.concat_tables([self._rows(file, segment.id) for file in self._files[segment.id]])
         if found.num_rows != segment.rows:
             return f"{found.num_rows} rows, and the message has {segment.rows}"

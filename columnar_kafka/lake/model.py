@@ -5,10 +5,13 @@ The other files of this room, in the order in which they may import each other:
     plan                             which message lands in which file, and what a commit admits
     row_groups parquet_footer        footers of the files to stitch, and of the stitched one
     stitch                           one Parquet file out of several
-    stage                            messages to staged files
     commit                           the loop by which every kind of table commits
     files local_files object_files   the files of a table, here or in an object store
     commit_log merging directory     a directory of Parquet files as a `LakeTable`
+    message_rows dead_letters        messages that do not land, as rows of another table
+    rules aside                      which messages these are, and how they are committed
+    stage                            messages to staged files
+    replay                           dead letters that land after all
     landed_rows audit                what is in a table, compared with the topic
     reset                            fences that are moved by hand
     fences                           what commits of Delta and Iceberg say about themselves
@@ -20,20 +23,22 @@ The other files of this room, in the order in which they may import each other:
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from columnar_kafka import position
 from columnar_kafka.errors import LakeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import pyarrow as pa
 
     from columnar_kafka.segment.headers import MessageHeaders
 
 __all__ = [
+    "REPLAY",
     "UNKNOWN_SEGMENT",
     "CommitResult",
     "CompactResult",
@@ -44,12 +49,16 @@ __all__ = [
     "LandedFile",
     "MayHaveLandedError",
     "NotLandedError",
+    "PlainMessageError",
     "ReadRange",
     "SourceMessage",
     "SourcePartition",
     "StageResult",
     "StagedFile",
     "TopicGeneration",
+    "UnlandableError",
+    "fence_topic",
+    "unlandable",
     "visible_folder",
 ]
 
@@ -58,7 +67,24 @@ _TOPIC: Final = re.compile(r"[0-9A-Za-z._-]{1,249}", re.ASCII)  # Kafka's own ru
 
 
 UNKNOWN_SEGMENT: Final = "?"  # no segment has this id
-"""The last segment of a fence that was moved by hand."""
+"""The last segment of a fence that was moved by hand, or past messages that were set aside."""
+
+
+class UnlandableError(LakeError):
+    """A message that would not land in another try either: it may be set aside."""
+
+
+class PlainMessageError(UnlandableError):
+    """A plain message, where only segments land."""
+
+
+@contextmanager
+def unlandable() -> Iterator[None]:
+    """Raise a `LakeError` about a segment as an `UnlandableError`."""
+    try:
+        yield
+    except LakeError as error:
+        raise UnlandableError(error.reason) from error
 
 
 class NotLandedError(LakeError):
@@ -76,6 +102,16 @@ class MayHaveLandedError(LakeError):
 def visible_folder(topic: str) -> str:
     """Return the folder of a topic's files. Readers skip folders that begin with _ or a dot."""
     return f"~{topic}" if topic[0] in "_." else topic
+
+
+REPLAY: Final = "dead-letters"
+"""What stands for the cluster id of messages that come from a place of dead letters."""
+
+
+def fence_topic(fence: str, topic: str) -> str:
+    """Return whose fence it is: a topic's, or that of a topic's dead letters in one place."""
+    _, cluster, topic_id, _ = fence.split(":")
+    return f"{topic} (dead letters {topic_id.partition('/')[0]})" if cluster == REPLAY else topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +159,18 @@ class SourcePartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceMessage:
-    """One Kafka message to land; a segment if its headers say so. `value` is any buffer."""
+    """One Kafka message to land; a segment if its headers say so. `value` is any buffer.
+
+    `key` and `timestamp`, in milliseconds since 1970, are for messages that are set aside.
+    """
 
     topic: str
     partition: int
     offset: int
     headers: MessageHeaders | None
     value: Any
+    key: Any = None
+    timestamp: int | None = None
 
     def __str__(self) -> str:
         return position.address(self.topic, self.partition, self.offset)
@@ -154,7 +195,8 @@ class Fence:
     """How far a partition has landed: all input from offset `first` to before `next`.
 
     Fences are kept in the table itself and change only together with its files, or by hand (see
-    `reset`). `segment` is the id of the last segment that landed, or `UNKNOWN_SEGMENT`.
+    `reset`). `segment` is the id of the last segment that landed, or `UNKNOWN_SEGMENT` if another
+    message came after it.
     """
 
     topic: str
@@ -210,19 +252,27 @@ class StageResult:
     `landed_before` counts by fence the input that the table already had, `repeated` the input that
     came twice. `ranges` are what was read, as far as that is known. Without it nobody notices
     that input was left out.
+
+    Messages that do not land in the table are in `dead_letters` and `plain_messages`, files of
+    tables of their own, or were `skipped`. They lie in `set_aside`, a range for each partition.
     """
 
     files: tuple[StagedFile, ...] = ()
     ranges: tuple[ReadRange, ...] = ()
     landed_before: Mapping[str, Count] = field(default_factory=dict)
     repeated: Count = _NONE
+    dead_letters: tuple[StagedFile, ...] = ()
+    plain_messages: tuple[StagedFile, ...] = ()
+    skipped: int = 0
+    set_aside: tuple[ReadRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitResult:
     """The result of a commit: paths of the new files, relative to the table, and what landed.
 
-    `landed_before` and `repeated` count input that has not landed again.
+    `landed_before` and `repeated` count input that has not landed again; `dead_letters`,
+    `plain_messages` and `skipped` count messages that were set aside.
     """
 
     files: tuple[str, ...] = ()
@@ -230,6 +280,17 @@ class CommitResult:
     nbytes: int = 0
     landed_before: Count = _NONE
     repeated: Count = _NONE
+    dead_letters: int = 0
+    plain_messages: int = 0
+    skipped: int = 0
+
+    def plus(self, other: CommitResult) -> CommitResult:
+        """Return the result of both commits."""
+        counts: dict[str, Any] = {}
+        for each in fields(self):
+            one, more = getattr(self, each.name), getattr(other, each.name)
+            counts[each.name] = one.plus(more) if isinstance(one, Count) else one + more
+        return CommitResult(**counts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,7 +359,8 @@ class LakeTable(Protocol):
         """Open a new file, visible to no reader, for segments of `schema` from offset `first` on.
 
         Raises:
-            LakeError: files of that schema cannot land in the table.
+            UnlandableError: files of that schema cannot land in the table.
+            LakeError: the table cannot be read.
             OSError: the file cannot be created.
         """
         ...

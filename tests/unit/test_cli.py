@@ -188,7 +188,7 @@ def test_what_cannot_land_ends_with_1_and_is_named(topic: FakeKafka, tmp_path: P
         sender.produce("t", b"plain")
     result = invoke(*INGEST, str(tmp_path), "--stop-at-end")
     assert result.exit_code == 1
-    assert "LakeError: t[0]@3: is a plain message" in result.output
+    assert "t[0]@3: is a plain message" in result.output
 
 
 @pytest.mark.usefixtures("topic")
@@ -416,3 +416,59 @@ def test_a_directory_is_compacted_while_nobody_reads_it(tmp_path: Path) -> None:
 def test_an_iceberg_table_is_compacted_by_others(tmp_path: Path) -> None:
     result = invoke("compact", *fence_place(IcebergLake(tmp_path / "lake")))
     assert (result.exit_code, "rewrite_data_files" in result.output) == (1, True)
+
+
+# --- what does not land, and replay ---------------------------------------------------------------
+
+
+def add_plain(topic: FakeKafka) -> None:
+    with topic.Producer({}) as sender:
+        sender.produce("t", b"plain")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--plain", "skip"), ", 1 plain messages skipped"),
+        (("--plain", "dead-letter", "--dead-letters", "{root}/dead"), ", 1 dead letters"),
+        (("--plain", "table:{root}/{topic}-plain"), ", 1 plain messages set aside"),
+    ],
+)
+def test_what_was_set_aside_is_said(
+    topic: FakeKafka, tmp_path: Path, options: tuple[str, ...], told: str
+) -> None:
+    add_plain(topic)
+    chosen = [each.replace("{root}", str(tmp_path)) for each in options]
+    result = invoke(*INGEST, str(tmp_path / "lake"), "--stop-at-end", *chosen)
+    assert result.stdout == f"t: 5 rows landed in 1 files{told}\n"
+    places = {"dead-letter": "dead", "skip": "lake"}
+    assert (tmp_path / places.get(options[1], "t-plain") / "t").is_dir()
+
+
+def test_rules_that_do_not_fit_are_a_usage_error(tmp_path: Path) -> None:
+    for options in (("--plain", "drop"), ("--plain", "dead-letter"), ("--verify", "all")):
+        assert invoke(*INGEST, str(tmp_path), *options).exit_code == 2
+
+
+def test_dead_letters_are_replayed(topic: FakeKafka, tmp_path: Path) -> None:
+    """Plain messages, which another rule sends to another table."""
+    add_plain(topic)
+    lake, dead = str(tmp_path / "lake"), str(tmp_path / "dead")
+    rules = ("--plain", "dead-letter", "--dead-letters", dead)
+    assert invoke(*INGEST, lake, "--stop-at-end", *rules).exit_code == 0
+    replay = ("replay", dead, "--to", lake)
+    stopped = invoke(*replay)
+    assert stopped.exit_code == 1
+    assert "t[0]@3: is a plain message" in stopped.output
+    assert invoke(*replay, "--plain", "skip").stdout == (
+        "0 rows landed in 0 files, 1 plain messages skipped\n"
+    )
+    again = invoke(*replay, "--plain", "skip", "--json")
+    assert json.loads(again.stdout) == {
+        "rows": 0,
+        "files": 0,
+        "dead_letters": 0,
+        "plain_messages": 0,
+        "skipped": 0,
+    }
+    assert invoke(*replay, "--dead-letters", dead).exit_code == 1

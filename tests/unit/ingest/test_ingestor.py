@@ -6,13 +6,22 @@ import threading
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from lakes import DeltaLake, DirectoryLake, IcebergLake, rows
 from support import eventually
 
 from columnar_kafka.errors import ConfigError, LakeError
-from columnar_kafka.ingest import Ingestor, IngestSettings, IngestStats, ingestor, open_table
+from columnar_kafka.ingest import (
+    Ingestor,
+    IngestSettings,
+    IngestStats,
+    Rules,
+    ingestor,
+    open_dead_letters,
+    open_table,
+)
 from columnar_kafka.ingest.reader import TopicReader
 from columnar_kafka.lake.model import MayHaveLandedError, NotLandedError
 from columnar_kafka.testing import FakeKafka
@@ -264,6 +273,43 @@ def test_a_plain_message_stops_it_and_is_named(kafka: FakeKafka, lake: Directory
     with pytest.raises(LakeError, match=r"t\[0\]@1: is a plain message"):
         ingest(lake.table())
     assert [path for path in lake.root.rglob("*") if path.is_file()] == []
+
+
+def test_what_cannot_land_is_set_aside_and_counted(
+    kafka: FakeKafka, every_lake: Any, tmp_path: Path
+) -> None:
+    dead = open_dead_letters(str(tmp_path / "dead"))
+    rules = Rules(dead_letters=dead, plain="dead-letter")
+    send(kafka, range(2))
+    with kafka.Producer(CONFIG) as producer:
+        producer.produce("t", b"plain", key=b"k", timestamp=1234)
+    damaged = kafka.messages("t")[0]
+    kafka.append("t", 0, damaged.value()[:-1] + b"?", headers=damaged.headers())
+    send(kafka, range(2, 4))
+    found = ingest(every_lake.table(), rules=rules)
+    assert (found.rows, found.segments, found.dead_letters, found.skipped) == (4, 2, 2, 0)
+    assert rows(every_lake) == list(range(4))
+    assert every_lake.table().fences()[FENCE].next == 4
+    again = ingest(every_lake.table(), rules=rules)
+    assert (again.rows, again.dead_letters) == (0, 0)
+    letters = pq.read_table(tmp_path / "dead" / "t").to_pylist()
+    assert [(each["offset"], each["key"]) for each in letters] == [(1, b"k"), (2, None)]
+    assert letters[0]["timestamp"].timestamp() == 1.234
+
+
+def test_a_topic_that_ends_with_skipped_messages_is_read_to_its_end(
+    kafka: FakeKafka, lake: DirectoryLake
+) -> None:
+    send(kafka, range(2))
+    ingest(lake.table())
+    with kafka.Producer(CONFIG) as producer:
+        for _ in range(3):
+            producer.produce("t", b"plain")
+    service = to_the_end(lake.table(), rules=Rules(plain="skip"), roll_bytes=5)
+    assert service.run().skipped == 3
+    assert lake.table().fences()[FENCE].next == committed(kafka) == 4
+    send(kafka, range(2, 4))
+    assert ingest(lake.table()).rows == 2
 
 
 def test_a_topic_made_again_while_it_runs_stops_it(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from array import array
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,12 @@ from lakes import FENCE, DeltaLake, DirectoryLake, IcebergLake, audit, put
 from segments import ROWS, numbered, segment, segments
 
 from columnar_kafka.lake.commit import commit_fences
+from columnar_kafka.lake.dead_letters import Taken
 from columnar_kafka.lake.landed_rows import equal
+from columnar_kafka.lake.model import TopicGeneration
 from columnar_kafka.lake.plan import Mode
 from columnar_kafka.lake.reset import moved_fences
+from columnar_kafka.lake.stage import land
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -142,6 +146,28 @@ def test_plain_messages_are_counted(directory: DirectoryLake) -> None:
     plain = replace(numbered(1), headers=None, value=b"text")
     report = audit(directory, [numbered(0), plain, numbered(2)])
     assert (report.findings, report.messages, report.plain) == ([], 2, 1)
+
+
+def test_dead_letters_need_not_be_there(directory: DirectoryLake) -> None:
+    """Whole segments and damaged ones; of others they explain nothing."""
+    put(directory.table(), [0, 3])
+    damaged = replace(numbered(2), headers=[("columnar.encoding", b"?")])
+    messages = [numbered(0), numbered(1), damaged, numbered(3)]
+    report = audit(directory, messages, letters=Taken(array("q", [1, 2]), 4))
+    assert (report.findings, report.messages, report.dead_letters) == ([], 2, 2)
+    report = audit(directory, messages, letters=Taken(array("q", [1]), 4))
+    assert (found(report), report.dead_letters) == ([("missing", 2, 2)], 1)
+
+
+def test_a_letter_that_was_replayed_lies_between_the_offsets_of_others(
+    directory: DirectoryLake,
+) -> None:
+    put(directory.table(), [0, 1, 3, 4])
+    source = TopicGeneration("dead-letters", "place/t")
+    [late] = segments([2])
+    land([late], table=directory.table(), generations={"t": source})
+    report = audit(directory, segments(range(5)))
+    assert (report.findings, report.messages, report.files) == ([], 5, 2)
 
 
 # --- files of another program ---------------------------------------------------------------------
