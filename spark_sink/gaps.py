@@ -15,7 +15,7 @@ from columnar_kafka.lake.model import NotLandedError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from columnar_kafka.lake.model import Fence, StagedFile, StageResult
+    from columnar_kafka.lake.model import Fence, StageResult
 
 __all__ = ["refuse_gaps"]
 
@@ -25,26 +25,28 @@ _TIMEOUT: Final = 30.0
 def refuse_gaps(
     config: Mapping[str, Any], fences: Mapping[str, Fence], staged: Iterable[StageResult]
 ) -> None:
-    """Check that no committed message lies between a fence and the first file after it.
+    """Check that no committed message lies between a fence and the first one that was staged.
 
     Asks Kafka, and blocks, only where offsets are missing there.
 
     Raises:
         NotLandedError: there is one, or there may have been, or Kafka cannot tell.
     """
-    firsts: dict[str, StagedFile] = {}
-    for file in (file for each in staged for file in each.files):
-        if file.fence not in firsts or file.first < firsts[file.fence].first:
-            firsts[file.fence] = file
-    for name, file in firsts.items():
+    firsts: dict[str, int] = {}
+    for each in staged:
+        starts = [(file.fence, file.first) for file in each.files]
+        starts += [(aside.source.fence, aside.first) for aside in each.set_aside]
+        for name, first in starts:
+            firsts[name] = min(first, firsts.get(name, first))
+    for name, first in firsts.items():
         fence = fences.get(name)
-        if fence is not None and file.first > fence.next:
-            _refuse_messages(config, fence, file)
+        if fence is not None and first > fence.next:
+            _refuse_messages(config, fence, first)
 
 
-def _refuse_messages(config: Mapping[str, Any], fence: Fence, file: StagedFile) -> None:
-    place = f"{file.topic}[{file.partition}]"
-    between = f"between the table's next offset {fence.next} and the stream's first {file.first}"
+def _refuse_messages(config: Mapping[str, Any], fence: Fence, first: int) -> None:
+    place = f"{fence.topic}[{fence.partition}]"
+    between = f"between the table's next offset {fence.next} and the stream's first {first}"
     remedy = (
         "Go on with the checkpoint that belongs to this table, or start a new one; or give them up "
         'with option "table.gap" = "allow"'
@@ -60,7 +62,7 @@ def _refuse_messages(config: Mapping[str, Any], fence: Fence, file: StagedFile) 
         }
     )
     try:
-        partition = TopicPartition(file.topic, file.partition, fence.next)
+        partition = TopicPartition(fence.topic, fence.partition, fence.next)
         low, _ = consumer.get_watermark_offsets(partition, _TIMEOUT)
         if low > fence.next:
             raise NotLandedError(
@@ -75,7 +77,7 @@ def _refuse_messages(config: Mapping[str, Any], fence: Fence, file: StagedFile) 
         ) from error
     finally:
         consumer.close()
-    if found < file.first:
+    if found < first:
         raise NotLandedError(
             f"{place}: there are messages from offset {found} on, {between}. {remedy}"
         )

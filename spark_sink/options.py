@@ -10,10 +10,27 @@ from spark_sink.java_keys import refuse_java_keys
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-__all__ = ["CATALOG", "catalog", "client_config", "refuse_unknown", "required"]
+__all__ = [
+    "CATALOG",
+    "GROUP",
+    "STORAGE",
+    "catalog",
+    "client_config",
+    "consumer_config",
+    "refuse_unknown",
+    "required",
+    "storage",
+]
 
 _PREFIX: Final = "kafka."
 CATALOG: Final = "table.catalog."
+STORAGE: Final = "table.storage."
+GROUP: Final = "spark-kafka-source"
+"""A consumer must have a group. Ours never joins it: ACLs for this prefix match the name itself."""
+_OWN_KEYS: Final = {
+    "auto.offset.reset": 'set "startingOffsets"; where a query stands is in its checkpoint',
+    "enable.auto.commit": "where a query stands is in its checkpoint",
+}
 
 
 def required(options: Mapping[str, str], key: str, example: str) -> str:
@@ -56,9 +73,27 @@ def client_config(options: Mapping[str, str]) -> dict[str, Any]:
     return config
 
 
+def consumer_config(options: Mapping[str, str]) -> dict[str, Any]:
+    """Return a Kafka consumer's configuration.
+
+    Raises:
+        ConfigError: as `client_config`; or a key that says where to read, which queries know.
+    """
+    config = client_config(options)
+    for key, hint in _OWN_KEYS.items():
+        if key in config:
+            raise ConfigError(f'option "kafka.{key}" cannot be set: {hint}')
+    return config
+
+
 def catalog(options: Mapping[str, str]) -> dict[str, str]:
     """Return the properties of an Iceberg catalog: every ``table.catalog.`` option."""
     return _with_prefix(options, CATALOG)
+
+
+def storage(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the keys of an object store: every ``table.storage.`` option."""
+    return _with_prefix(options, STORAGE)
 
 
 def _with_prefix(options: Mapping[str, str], prefix: str) -> dict[str, Any]:

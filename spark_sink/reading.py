@@ -1,4 +1,4 @@
-"""Reads a range of offsets from Kafka. In Spark's workers, which keep their consumers."""
+"""Reads ranges of offsets from Kafka. In Spark's workers, which keep their consumers."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from columnar_kafka.broker.client_classes import StockConsumer
-from spark_sink.planning import lost
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
     from confluent_kafka import Message
 
     from spark_sink.planning import OffsetRange
 
-__all__ = ["message_batch", "read"]
+__all__ = ["gathered", "message_batch", "read"]
 
 _BATCH_BYTES: Final = 8 << 20
 """Values move from Python to Spark fastest in batches of about this size."""
@@ -28,74 +27,113 @@ _AT_ONCE: Final = 100
 _KEPT: Final = 4
 """The most consumers that a worker keeps, one for each configuration: queries come and go."""
 _TIMEOUT: Final = 30.0
+_EVENTS: Final = (KafkaError._AUTO_OFFSET_RESET, KafkaError._PARTITION_EOF)
 
 _kept: OrderedDict[frozenset[tuple[str, Any]], StockConsumer] = OrderedDict()
 
 
 def read(
-    offsets: OffsetRange, config: Mapping[str, Any], *, poll_timeout: float, fail_on_data_loss: bool
-) -> Iterator[list[Message]]:
-    """Yield the messages of a range, in lists of about 8 MiB. Blocks for Kafka.
+    found: Iterable[OffsetRange],
+    config: Mapping[str, Any],
+    *,
+    poll_timeout: float,
+    lost: Callable[[str], None],
+) -> Generator[Message, None, None]:
+    """Yield the messages of ranges, which are read together. Blocks for Kafka.
 
-    Transactions and compaction leave gaps in the offsets: a range ends at its last offset or at the
-    partition's end.
+    Those of one partition come in order. Transactions and compaction leave gaps in the offsets: a
+    range ends at its last offset or at the partition's end.
+
+    Args:
+        found: the ranges, of different partitions.
+        config: the consumer's.
+        poll_timeout: the seconds after which Kafka counts as silent.
+        lost: is told of messages that are gone; raises, or they are skipped.
 
     Raises:
         KafkaException: Kafka cannot be read, or `poll_timeout` seconds passed without a message.
-        ColumnarError: messages of the range are gone, unless `fail_on_data_loss` is off.
+        Exception: whatever `lost` raises.
     """
     with _consumer(config) as consumer:
-        batch: list[Message] = []
-        nbytes = 0
-        for message in _messages(consumer, offsets, poll_timeout, fail_on_data_loss):
-            batch.append(message)
-            nbytes += len(message.value() or b"")
-            if nbytes >= _BATCH_BYTES:
-                yield batch
-                batch, nbytes = [], 0
-        if batch:
+        yield from _Assignment(consumer, found, lost).messages(poll_timeout)
+
+
+def gathered(messages: Iterable[Message]) -> Iterator[list[Message]]:
+    """Yield messages in lists of about 8 MiB."""
+    batch: list[Message] = []
+    nbytes = 0
+    for message in messages:
+        batch.append(message)
+        nbytes += len(message.value() or b"")
+        if nbytes >= _BATCH_BYTES:
             yield batch
+            batch, nbytes = [], 0
+    if batch:
+        yield batch
 
 
-def _messages(
-    consumer: StockConsumer, offsets: OffsetRange, poll_timeout: float, fail: bool
-) -> Iterator[Message]:
-    topic, partition, start, end, *_ = offsets
-    consumer.assign([TopicPartition(topic, partition, start)])
-    following = start
-    while following < end:
-        first = consumer.poll(poll_timeout)
-        if first is None:
-            reason = f"{offsets}: no message for {poll_timeout} s"
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, reason))
-        for message in (first, *consumer.consume(_AT_ONCE, 0)):
-            error, at = message.error(), message.offset()
-            if error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET:
-                following = _skip(consumer, offsets, following, fail=fail)
-                break  # what else was taken is of before
-            if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                raise KafkaException(error)
-            assert at is not None
-            if error is None and at < end:
-                yield message
-            following = max(following, at + (error is None))
+class _Assignment:
+    """Ranges of different partitions, and the next offset of each."""
 
+    def __init__(
+        self,
+        consumer: StockConsumer,
+        found: Iterable[OffsetRange],
+        lost: Callable[[str], None],
+    ) -> None:
+        self._consumer = consumer
+        self._left = {each[:2]: each for each in found if each.start < each.end}
+        self._next = {place: each.start for place, each in self._left.items()}
+        self._lost = lost
 
-def _skip(consumer: StockConsumer, offsets: OffsetRange, following: int, *, fail: bool) -> int:
-    """Go on where the partition begins now; return that offset, or the range's end."""
-    topic, partition, _, end, *_ = offsets
-    place = TopicPartition(topic, partition)
-    first, last = consumer.get_watermark_offsets(place, _TIMEOUT)
-    lost(
-        f"{offsets}: offset {following} is not there: Kafka has {first} to {last - 1} "
-        "(deleted by retention? then consider a longer retention.ms)",
-        fail=fail,
-    )
-    if not following < first < end:
-        return end
-    place.offset = first
-    consumer.assign([place])
-    return first
+    def messages(self, poll_timeout: float) -> Iterator[Message]:
+        """Yield the messages."""
+        self._assign()
+        while self._left:
+            first = self._consumer.poll(poll_timeout)
+            if first is None:
+                places = ", ".join(map(str, self._left.values()))
+                reason = f"{places}: no message for {poll_timeout} s"
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, reason))
+            for message in (first, *self._consumer.consume(_AT_ONCE, 0)):
+                error, at = message.error(), message.offset()
+                if error is not None and error.code() not in _EVENTS:
+                    raise KafkaException(error)
+                place: Any = message.topic(), message.partition()
+                if (offsets := self._left.get(place)) is None:
+                    continue
+                if error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET:
+                    self._skip(offsets)
+                    break  # what else was taken is read again
+                assert at is not None
+                if error is None and at < offsets.end:
+                    yield message
+                self._next[place] = max(self._next[place], at + (error is None))
+                if self._next[place] >= offsets.end:
+                    self._finish(offsets)
+
+    def _assign(self) -> None:
+        self._consumer.assign([TopicPartition(*each, self._next[each]) for each in self._left])
+
+    def _finish(self, offsets: OffsetRange) -> None:
+        """Fetch no more of a partition while others are read on."""
+        del self._left[offsets[:2]]
+        if self._left:
+            self._consumer.incremental_unassign([TopicPartition(*offsets[:2])])
+
+    def _skip(self, offsets: OffsetRange) -> None:
+        """Go on where the partition begins now."""
+        place, following = offsets[:2], self._next[offsets[:2]]
+        first, last = self._consumer.get_watermark_offsets(TopicPartition(*place), _TIMEOUT)
+        self._lost(
+            f"{offsets}: offset {following} is not there: Kafka has {first} to {last - 1} "
+            "(deleted by retention? then consider a longer retention.ms)"
+        )
+        if following < first < offsets.end:
+            self._next[place] = first
+        else:
+            del self._left[place]
+        self._assign()
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -13,7 +14,7 @@ from columnar_kafka.columns.kafka_column import TIMESTAMP
 from columnar_kafka.columns.layouts import cast_to_grown, one_array
 from columnar_kafka.columns.older_arrow import arange
 from columnar_kafka.errors import ConfigError, SchemaError, SegmentError
-from columnar_kafka.lake.model import SourceMessage
+from columnar_kafka.ingest.reader import source_message
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, check_growth
 from columnar_kafka.schema.families import family
 from columnar_kafka.segment.headers import is_segment
@@ -141,8 +142,8 @@ class RecordRows:
             segment = _segment(message)
             if segment is None:
                 raise SegmentError(
-                    f"{_source(message)}: is a plain message, and mode records reads segments "
-                    'only. Use .option("mode", "segments")'
+                    f"{source_message(message)}: is a plain message, and mode records reads "
+                    'segments only. Use .option("mode", "segments")'
                 )
             yield from self._rows(segment).to_batches(_BATCH_ROWS)
 
@@ -276,22 +277,21 @@ def _last_segment(offsets: OffsetRange, options: SourceOptions) -> Segment | Non
     """Return the last segment among the last messages of a partition."""
     for window in _WINDOWS:
         start = max(offsets.start, offsets.end - window)
-        segments: list[Segment] = []
-        for messages in read(
-            offsets._replace(start=start),
+        last: Segment | None = None
+        for message in read(
+            [offsets._replace(start=start)],
             options.config,
             poll_timeout=options.poll_timeout,
-            fail_on_data_loss=False,
+            lost=partial(planning.lost, fail=False),
         ):
-            segments += filter(None, map(_segment, messages))
-            del segments[:-1]
-        if segments or start == offsets.start:
-            return segments[0] if segments else None
+            last = _segment(message) or last
+        if last is not None or start == offsets.start:
+            return last
     return None
 
 
 def _segment(message: Message) -> Segment | None:
-    source = _source(message)
+    source = source_message(message)
     if not is_segment(source.headers):
         return None
     return Segment(
@@ -299,16 +299,5 @@ def _segment(message: Message) -> Segment | None:
         partition=source.partition,
         offset=source.offset,
         headers=source.headers,
-        value=source.value,
-    )
-
-
-def _source(message: Message) -> SourceMessage:
-    headers: Any = message.headers()
-    return SourceMessage(
-        topic=message.topic() or "",
-        partition=message.partition() or 0,
-        offset=message.offset() or 0,
-        headers=headers,
-        value=message.value() or b"",
+        value=source.value or b"",
     )

@@ -1,4 +1,4 @@
-"""The sink ``columnar_lake``: lands the segments in a stream's rows exactly once.
+"""The sink ``columnar_lake``: lands the segments in a query's rows exactly once.
 
 The executors verify and stage their own messages; the driver commits the files of a micro-batch
 together. The table itself records what has landed, not Spark's checkpoint, so a lost checkpoint
@@ -13,11 +13,18 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
 
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.ingest.topic_id import admin_client, generation
-from columnar_kafka.lake.formats import FORMATS, open_table
+from columnar_kafka.lake.aside import discard_staged, land_staged
+from columnar_kafka.lake.formats import FORMATS, open_table, parse_rules
 from columnar_kafka.lake.model import (
     LakeTable,
     NotLandedError,
@@ -32,8 +39,9 @@ from spark_sink import options as opts
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    import pyarrow as pa
     from pyspark.sql.types import StructType
+
+    from columnar_kafka.lake.rules import Rules
 
 __all__ = ["LakeSink"]
 
@@ -47,29 +55,49 @@ _OPTIONS: Final = (
     "table.file.bytes",
     "table.gap",
     "table.after.restore",
+    "table.verify",
+    "table.dead.letters",
+    "table.plain",
+    "table.source.isolation",
     "table.topic.generation",
 )
-_NEEDED: Final = ("value", "topic", "partition", "offset", "headers")
+_MESSAGE: Final = ("value", "topic", "partition", "offset", "headers")
+_RANGE: Final = ("topic", "partition", "start", "end", "cluster_id", "topic_id")
+_ISOLATIONS: Final = ("read_committed", "read_uncommitted")
+_HINTS: Final = {
+    "headers": ': .option("includeHeaders", "true")',
+}
 
 
 class LakeSink(DataSource):
-    """Options: ``path``, ``table.format``, ``table.layout``, ``table.file.bytes``.
+    """Writes rows that are Kafka messages, or ranges of offsets; see ``docs/spark.md``.
+
+    Options: ``path``, ``table.format``, ``table.layout``, ``table.file.bytes``.
 
     ``table.format`` is ``parquet`` (the default: a directory of files), ``delta``, or ``iceberg``.
     The ``path`` of an Iceberg table is its name with namespace, and ``table.catalog.`` options are
-    pyiceberg's properties of its catalog.
+    pyiceberg's properties of its catalog. In an object store the ``path`` is a URL, and
+    ``table.storage.`` options are the store's keys (``aws_region``, …).
 
     ``table.layout`` is ``stitched`` (the default: few big files of ``table.file.bytes``) or
     ``verbatim`` (every file is a segment, byte for byte). Rows of Spark's own ``kafka`` source have
     no cluster id and topic id: then ``kafka.bootstrap.servers`` lets the sink ask Kafka, or
     ``table.topic.generation`` names the topics' generation, a text to change when a topic is
-    deleted and created again.
+    deleted and created again. They may also be of aborted transactions, which the sink cannot see:
+    ``table.source.isolation`` says what that source's ``kafka.isolation.level`` is.
+
+    Rows of mode ``ranges`` need the ``kafka.`` options here too: the sink's tasks read messages.
 
     Offsets that no message of the stream has may be messages that were left out: the table was
     restored and the checkpoint was not. With ``kafka.bootstrap.servers`` the sink asks Kafka and
     refuses to land what follows; ``table.gap`` = ``allow`` (the default is ``refuse``) lands it.
     After a restore of the table, ``table.after.restore`` = ``reland`` (the default is ``stop``)
     goes on from what the table has.
+
+    ``table.verify`` is how closely a segment is looked at before it lands: ``headers``, ``pages``
+    (the default) or ``decode``. ``table.dead.letters`` is a directory for messages that cannot
+    land; without it they stop the query. ``table.plain`` is what becomes of plain messages:
+    ``stop`` (the default), ``skip``, ``dead-letter``, or ``table:`` and the path of another table.
     """
 
     @classmethod
@@ -77,55 +105,68 @@ class LakeSink(DataSource):
         """Return the name for ``format``."""
         return "columnar_lake"
 
-    def streamWriter(  # noqa: N802 - Spark's name
-        self, schema: StructType, overwrite: bool
-    ) -> LakeWriter:
-        """Return the writer for a stream.
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """Return the writer for a batch query.
 
         Raises:
             ConfigError: an option is missing, unknown or not allowed; a column is missing; or the
-                output mode is not append.
+                rows are not to be appended.
         """
-        opts.refuse_unknown(self.options, _OPTIONS, opts.CATALOG)
+        return BatchWriter(self._settings(schema, overwrite))
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self, schema: StructType, overwrite: bool
+    ) -> StreamWriter:
+        """Return the writer for a stream. Raises as `writer`."""
+        return StreamWriter(self._settings(schema, overwrite))
+
+    def _settings(self, schema: StructType, overwrite: bool) -> Settings:
+        opts.refuse_unknown(self.options, _OPTIONS, opts.CATALOG, opts.STORAGE)
         if overwrite:
-            raise ConfigError('the sink appends: use outputMode("append")')
-        for name in _NEEDED:
+            raise ConfigError('the sink appends: use mode("append") or outputMode("append")')
+        ranges = {"start", "end"} <= set(schema.names)
+        for name in _RANGE if ranges else _MESSAGE:
             if name not in schema.names:
-                hint = ': .option("includeHeaders", "true")' if name == "headers" else ""
-                raise ConfigError(f"column {name!r} of the Kafka source is missing{hint}")
-        return LakeWriter(
+                raise ConfigError(
+                    f"column {name!r} of the Kafka source is missing{_HINTS.get(name, '')}"
+                )
+        return Settings(
             table=_table(self.options),
             layout=_layout(self.options),
-            config=opts.client_config(self.options),
+            rules=_rules(self.options),
+            config=_client_config(self.options, schema, ranges=ranges),
             generation=self.options.get("table.topic.generation"),
             allow_gaps=_choice(self.options, "table.gap", "refuse", "allow"),
+            ranges=ranges,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The options of one query, checked. With `ranges` its rows are ranges of offsets."""
+
+    table: LakeTable
+    layout: Layout
+    rules: Rules
+    config: Mapping[str, Any]
+    generation: str | None = None
+    allow_gaps: bool = False
+    ranges: bool = False
 
 
 @dataclass
 class TaskResult(WriterCommitMessage):
     """The files that one task has staged."""
 
-    staged: StageResult
+    staged: tuple[StageResult, ...]
 
 
-class LakeWriter(DataSourceStreamArrowWriter):
-    """`write` runs in executors, which get a pickled copy; `commit` and `abort` in the driver."""
+class _LakeWriter:
+    """`write` runs in executors, which get a pickled copy; the rest in the driver."""
 
-    def __init__(
-        self,
-        *,
-        table: LakeTable,
-        layout: Layout,
-        config: dict[str, Any],
-        generation: str | None,
-        allow_gaps: bool,
-    ) -> None:
-        self._table = table
-        self._layout = layout
-        self._config = config
-        self._generation = generation
-        self._ask_about_gaps = "bootstrap.servers" in config and not allow_gaps
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._table = settings.table
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Verify and stage one task's messages.
@@ -133,48 +174,68 @@ class LakeWriter(DataSourceStreamArrowWriter):
         Raises:
             LakeError: a message cannot land; the error names topic, partition and offset.
             ConfigError: a topic's generation is not known.
+            KafkaException: the ranges in the rows cannot be read.
         """
         # The worker collects garbage after each task; imported modules need not be scanned.
         gc.freeze()
+        settings = self._settings
+        if settings.ranges:
+            # Only these rows need a client; another task's worker starts without it.
+            ranges = import_module("spark_sink.ranges")
+            staged: tuple[StageResult, ...] = ranges.stage_ranges(
+                iterator,
+                table=self._table,
+                layout=settings.layout,
+                rules=settings.rules,
+                config=settings.config,
+                identify=self._identify,
+                allow_gaps=settings.allow_gaps,
+            )
+            return TaskResult(staged)
         generations: dict[str, TopicGeneration] = {}
-        planner = Planner(fences=self._table.fences(), generations=generations, layout=self._layout)
+        planner = Planner(
+            fences=self._table.fences(), generations=generations, layout=settings.layout
+        )
         messages = self._messages(iterator, generations)
-        return TaskResult(stage(messages, table=self._table, planner=planner))
+        return TaskResult(
+            (stage(messages, table=self._table, planner=planner, rules=settings.rules),)
+        )
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Land the staged files of all tasks together.
-
-        Raises:
-            NotLandedError: nothing has landed. Spark stops the query; a restart stages again.
-            MayHaveLandedError: the files may have landed; a restart finds out.
-        """
+    def _land(self, messages: list[WriterCommitMessage | None], what: str) -> None:
+        """Land the staged files of all tasks together."""
+        settings = self._settings
         staged = _staged(messages)
         try:
-            if self._ask_about_gaps:
+            is_known = settings.ranges or settings.allow_gaps
+            if "bootstrap.servers" in settings.config and not is_known:
                 # Only the driver needs a client; a task's worker starts without it.
                 gaps = import_module("spark_sink.gaps")
-                gaps.refuse_gaps(self._config, self._table.fences(), staged)
-            result = self._table.commit(staged)
+                gaps.refuse_gaps(settings.config, self._table.fences(), staged)
         except NotLandedError:
-            self._table.discard(staged)
+            discard_staged(self._table, staged, settings.rules)
             raise
+        result = land_staged(self._table, staged, settings.rules)
         _log.info(
-            "batch %d: %d records landed in %d files; %d had landed before, %d were repeated",
-            batchId,
+            "%s: %d records landed in %d files; %d had landed before, %d were repeated; "
+            "%d dead letters, %d plain messages in their table, %d skipped",
+            what,
             result.landed.rows,
             len(result.files),
             result.landed_before.rows,
             result.repeated.rows,
+            result.dead_letters,
+            result.plain_messages,
+            result.skipped,
         )
 
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+    def _give_up(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove the staged files, if a task has failed.
 
         Without a failed task there may have been a commit, which may still arrive. If it surely
-        did not, `commit` has removed them.
+        did not, `_land` has removed them.
         """
         if None in messages:
-            self._table.discard(_staged(messages))
+            discard_staged(self._table, _staged(messages), self._settings.rules)
 
     def _messages(
         self, batches: Iterator[pa.RecordBatch], generations: dict[str, TopicGeneration]
@@ -182,10 +243,17 @@ class LakeWriter(DataSourceStreamArrowWriter):
         """Yield the rows as messages; fill in a topic's generation before its first message."""
         for batch in batches:
             columns = {name: batch.column(name) for name in batch.schema.names}
+            times = columns.get("timestamp")
+            if times is not None:
+                times = times.cast(pa.timestamp("ms", times.type.tz), safe=False).cast(pa.int64())
             for row in range(batch.num_rows):
                 topic = columns["topic"][row].as_py()
                 if topic not in generations:
-                    generations[topic] = self._identify(topic, columns, row)
+                    ids = (
+                        columns[name][row].as_py() if name in columns else None
+                        for name in ("cluster_id", "topic_id")
+                    )
+                    generations[topic] = self._identify(topic, *ids)
                 headers = columns["headers"][row].as_py() or ()
                 yield SourceMessage(
                     topic=topic,
@@ -193,17 +261,17 @@ class LakeWriter(DataSourceStreamArrowWriter):
                     offset=columns["offset"][row].as_py(),
                     headers=[(each["key"], each["value"]) for each in headers],
                     value=columns["value"][row].as_buffer(),
+                    key=columns["key"][row].as_py() if "key" in columns else None,
+                    timestamp=None if times is None else times[row].as_py(),
                 )
 
-    def _identify(self, topic: str, columns: Mapping[str, pa.Array], row: int) -> TopicGeneration:
-        if self._generation is not None:
-            return TopicGeneration("named", f"{self._generation}/{topic}")
-        cluster, topic_id = (
-            columns[name][row].as_py() if name in columns else None
-            for name in ("cluster_id", "topic_id")
-        )
-        if (cluster is None or topic_id is None) and "bootstrap.servers" in self._config:
-            with admin_client(self._config) as admin:
+    def _identify(self, topic: str, cluster: str | None, topic_id: str | None) -> TopicGeneration:
+        """Return a topic's generation, from the ids in its rows as far as they have them."""
+        named, config = self._settings.generation, self._settings.config
+        if named is not None:
+            return TopicGeneration("named", f"{named}/{topic}")
+        if (cluster is None or topic_id is None) and "bootstrap.servers" in config:
+            with admin_client(config) as admin:
                 cluster, topic_id = generation(admin, topic)
         if cluster is None or topic_id is None:
             raise ConfigError(
@@ -214,18 +282,91 @@ class LakeWriter(DataSourceStreamArrowWriter):
         return TopicGeneration(cluster, topic_id)
 
 
+class BatchWriter(_LakeWriter, DataSourceArrowWriter):
+    """Lands a batch query's rows; a `foreachBatch` makes one for each batch of its stream."""
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Land the staged files of all tasks together. Raises as `StreamWriter.commit`."""
+        self._land(messages, "batch query")
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Remove the staged files, if a task has failed."""
+        self._give_up(messages)
+
+
+class StreamWriter(_LakeWriter, DataSourceStreamArrowWriter):
+    """Lands a stream's rows. Spark makes a new one for each batch."""
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Land the staged files of all tasks together.
+
+        Raises:
+            NotLandedError: nothing has landed. Spark stops the query; a restart stages again.
+            MayHaveLandedError: the files may have landed; a restart finds out.
+        """
+        self._land(messages, f"batch {batchId}")
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Remove the staged files, if a task has failed."""
+        self._give_up(messages)
+
+
 def _staged(messages: list[WriterCommitMessage | None]) -> list[StageResult]:
-    return [message.staged for message in messages if isinstance(message, TaskResult)]
+    results = [each.staged for each in messages if isinstance(each, TaskResult)]
+    return [staged for each in results for staged in each]
 
 
-def _table(options: Mapping[str, str]) -> LakeTable:
+def _client_config(
+    options: Mapping[str, str], schema: StructType, *, ranges: bool
+) -> dict[str, Any]:
+    config = opts.consumer_config(options)
+    isolation = options.get("table.source.isolation")
+    if ranges:
+        opts.required(options, "kafka.bootstrap.servers", "localhost:9092")
+        if isolation is not None:
+            raise ConfigError(
+                'option "table.source.isolation" is for rows that are messages; set '
+                '"kafka.isolation.level", on source and sink'
+            )
+        return {"group.id": opts.GROUP, **config}
+    if isolation is None and "topic_id" not in schema.names:
+        raise ConfigError(
+            "Spark's own kafka source delivers messages of aborted transactions unless it is told "
+            'not to, and its rows do not show which it was. Say it: .option("kafka.isolation.level"'
+            ', "read_committed") on the source and .option("table.source.isolation", '
+            '"read_committed") here; "read_uncommitted" lands them too'
+        )
+    if isolation not in (None, *_ISOLATIONS):
+        raise ConfigError(
+            f'option "table.source.isolation" is {isolation!r}: it must be '
+            f"{' or '.join(_ISOLATIONS)}"
+        )
+    return config if isolation is None else {"isolation.level": isolation, **config}
+
+
+def _table_format(options: Mapping[str, str]) -> str:
     table_format = options.get("table.format", "parquet")
     if table_format not in FORMATS:
         raise ConfigError(
             f'option "table.format" is {table_format!r}: it must be {" or ".join(FORMATS)}'
         )
+    return table_format
+
+
+def _table(options: Mapping[str, str]) -> LakeTable:
+    table_format = _table_format(options)
     example = "lake.flights" if table_format == "iceberg" else "/lake/kafka"
-    settings: dict[str, Any] = {"allow_gaps": _choice(options, "table.gap", "refuse", "allow")}
+    path = opts.required(options, "path", example)
+    return open_table(table_format, path, **_opening(options))
+
+
+def _opening(options: Mapping[str, str]) -> dict[str, Any]:
+    """Return what opens the table, and one of plain messages."""
+    table_format = _table_format(options)
+    settings: dict[str, Any] = {
+        "allow_gaps": _choice(options, "table.gap", "refuse", "allow"),
+        "storage": opts.storage(options),
+    }
     if table_format != "parquet":
         settings["reland"] = _choice(options, "table.after.restore", "stop", "reland")
     elif "table.after.restore" in options:
@@ -234,7 +375,7 @@ def _table(options: Mapping[str, str]) -> LakeTable:
         settings["catalog"] = catalog
     if bool(catalog) != (table_format == "iceberg"):
         raise ConfigError(f'options "{opts.CATALOG}*" name the catalog of an iceberg table')
-    return open_table(table_format, opts.required(options, "path", example), **settings)
+    return settings
 
 
 def _choice(options: Mapping[str, str], key: str, default: str, other: str) -> bool:
@@ -243,6 +384,16 @@ def _choice(options: Mapping[str, str], key: str, default: str, other: str) -> b
     if value not in (default, other):
         raise ConfigError(f'option "{key}" is {value!r}: it must be {default} or {other}')
     return value == other
+
+
+def _rules(options: Mapping[str, str]) -> Rules:
+    return parse_rules(
+        verify=options.get("table.verify", "pages"),
+        dead_letters=options.get("table.dead.letters"),
+        plain=options.get("table.plain", "stop"),
+        table_format=_table_format(options),
+        **_opening(options),
+    )
 
 
 def _layout(options: Mapping[str, str]) -> Layout:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import time
 from contextlib import closing
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,7 +33,7 @@ from columnar_kafka.errors import ConfigError
 from spark_sink import planning
 from spark_sink.lookup import Lookup
 from spark_sink.planning import OffsetRange, Offsets
-from spark_sink.reading import message_batch, read
+from spark_sink.reading import gathered, message_batch, read
 from spark_sink.source_options import Mode, SourceOptions
 
 if TYPE_CHECKING:
@@ -179,12 +180,13 @@ class _RangeReader:
         records = (
             _records().RecordRows(self._schema) if self._options.mode is Mode.RECORDS else None
         )
-        for messages in read(
-            offsets,
+        found = read(
+            [offsets],
             self._options.config,
             poll_timeout=self._options.poll_timeout,
-            fail_on_data_loss=self._options.fail_on_data_loss,
-        ):
+            lost=partial(planning.lost, fail=self._options.fail_on_data_loss),
+        )
+        for messages in gathered(found):
             if records is None:
                 yield message_batch(messages, offsets, schema)
             else:
@@ -290,7 +292,11 @@ class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailabl
         Raises:
             ColumnarError: as `planning.following`. The stream stops: no message is skipped.
         """
-        return self._tasks(Offsets.from_json(start), Offsets.from_json(end), self._lookup)
+        until, lookup = Offsets.from_json(end), self._lookup
+        if self._latest is None:  # planned before a restart: is it still there?
+            now = lookup.at(self._options.ending)
+            planning.following(until, now, lookup.earliest, fail=self._options.fail_on_data_loss)
+        return self._tasks(Offsets.from_json(start), until, lookup)
 
     def stop(self) -> None:
         """Close the client."""

@@ -56,10 +56,6 @@ _OPTIONS: Final = (
 )
 _SUBSCRIPTIONS: Final = ("assign", "subscribe", "subscribePattern")
 _FOR_BATCHES: Final = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
-_OWN_KEYS: Final = {
-    "auto.offset.reset": 'set "startingOffsets"; where a query stands is in its checkpoint',
-    "enable.auto.commit": "where a query stands is in its checkpoint",
-}
 _INTERNAL: Final = ("__consumer_offsets", "__share_group_state", "__transaction_state")
 _SECONDS: Final = {
     "us": 1e-6,
@@ -301,13 +297,7 @@ def _is_offset(value: Any, low: int) -> bool:
 
 
 def _client_config(options: Mapping[str, str]) -> dict[str, Any]:
-    config = opts.client_config(options)
-    for key, hint in _OWN_KEYS.items():
-        if key in config:
-            raise ConfigError(f'option "kafka.{key}" cannot be set: {hint}')
-    # A client must have a group, but ours never joins it: prefixed ACLs match the prefix itself.
-    config.setdefault("group.id", options.get("groupIdPrefix", "spark-kafka-source"))
-    return config
+    return {"group.id": options.get("groupIdPrefix", opts.GROUP), **opts.consumer_config(options)}
 
 
 def _json(options: Mapping[str, str], option: str, example: str) -> dict[str, Any]:

@@ -1,15 +1,17 @@
 """The writer ``columnar_kafka``: the rows of a frame as segments on Kafka's topics.
 
 A task ends when all of its rows are stored, and Spark runs a task again that fails: so each row is
-stored at least once. Workers keep their producers.
+stored at least once. With a transactional id a task sends in one transaction, which commits its
+epoch too: so it sends nothing that it has sent before.
 """
 
 from __future__ import annotations
 
 import gc
 import logging
+import uuid
 from collections import OrderedDict
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException
 from pyarrow import types
+from pyspark import TaskContext
 from pyspark.sql.datasource import (
     CaseInsensitiveDict,
     DataSourceArrowWriter,
@@ -31,6 +34,7 @@ from columnar_kafka import Producer
 from columnar_kafka.errors import ConfigError, SchemaError
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, check_growth
 from spark_sink import options as opts
+from spark_sink.epochs import Epoch, EpochMarks
 from spark_sink.records import newest_segments, user_columns
 from spark_sink.source_options import SourceOptions
 
@@ -51,6 +55,9 @@ _GATHER_BYTES: Final = 64 << 20
 """Spark's batches have 10,000 rows. They are gathered up to this size, because each call of
 `produce_arrow` makes at least one segment for each partition."""
 _KEPT: Final = 4
+_TRANSACTION_SECONDS: Final = 60.0
+_QUERY_ID: Final = "sql.streaming.queryId"
+_BATCH_ID: Final = "streaming.sql.batchId"
 _CONNECTION: Final = (
     *("bootstrap.", "broker.", "client.", "enable.ssl.", "https.", "metadata."),
     *("reconnect.", "sasl.", "security.", "socket.", "ssl."),
@@ -60,9 +67,11 @@ _CONNECTION: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterOptions:
-    """The options of one query and its columns, checked."""
+    """The options of one query and its columns, checked. `run` is a text of no other query."""
 
     topic: str | None
+    transactional_id: str | None
+    run: str
     config: Mapping[str, Any]
     names: tuple[str, ...]
     schema: pa.Schema
@@ -83,10 +92,7 @@ class WriterOptions:
         opts.refuse_unknown(options, [*_OPTIONS, *own])
         opts.required(options, "kafka.bootstrap.servers", "localhost:9092")
         config = opts.client_config(options)
-        if "transactional.id" in config:
-            raise ConfigError(
-                'option "kafka.transactional.id" cannot be set: rows are sent at least once'
-            )
+        transactional_id = config.pop("transactional.id", None)
         topic = options.get("topic", "").strip() or None
         _check_columns(schema, topic)
         rest = [each for each in schema if each.name not in _METADATA + _PLACE]
@@ -94,9 +100,12 @@ class WriterOptions:
             raise ConfigError(f"no columns to send beside {', '.join(schema.names)}")
         return cls(
             topic=topic,
+            transactional_id=transactional_id,
+            run=uuid.uuid4().hex,
             config={
                 "enable.idempotence": True,  # as Spark's own sink
                 "queue.buffering.max.kbytes": 256 << 10,
+                **({} if transactional_id is None else {"transaction.timeout.ms": 900_000}),
                 **config,
                 **own,
                 "columnar.encoding": "parquet",
@@ -137,9 +146,10 @@ def _nullable(column: pa.Field) -> pa.Field:
 
 @dataclass
 class RowsSent(WriterCommitMessage):
-    """How many rows a task has sent."""
+    """How many rows a task has sent; `before`: it was found to have sent them before."""
 
     rows: int
+    before: bool = False
 
 
 class _TaskWriter:
@@ -155,20 +165,43 @@ class _TaskWriter:
             RowError: a row does not fit: a topic or a map's key is null, a key twice in a map, …
             SchemaError: a topic's segments have columns from which these have not grown.
             KafkaException: a row could not be stored, within ``kafka.message.timeout.ms``. Others
-                may be; Spark sends all rows of the task again.
+                may be; Spark sends all rows of the task again. With a transactional id none are
+                visible, or all.
         """
         # The worker collects garbage after each task; imported modules need not be scanned.
         gc.freeze()
-        rows = 0
         tables = _gathered(iterator)
         first = next(tables, None)
-        if first is not None:
+        if first is None:
+            return RowsSent(0)
+        rest = chain([first], tables)
+        if self._options.transactional_id is None:
             with _producer(self._options) as sender:
-                for table in chain([first], tables):
-                    sender.send(table)
-                    rows += table.num_rows
-                sender.finish()
+                return RowsSent(sender.send_all(rest))
+        return self._send_once(first, rest, self._options.transactional_id)
+
+    def _send_once(self, first: pa.Table, tables: Iterable[pa.Table], prefix: str) -> RowsSent:
+        """Send a task's rows in a transaction, unless it has done so."""
+        epoch, number = self._task()
+        name = f"{prefix}-{number}"
+        topic = next(_by_place(first, self._options.topic))[0]
+        connection = _connection(self._options.config)
+        with (
+            # A worker that sent for this task before cannot send any more; so none is kept.
+            closing(_Sender(self._options, {"transactional.id": name})) as sender,
+            closing(EpochMarks(connection, name)) as marks,
+        ):
+            sender.take_over()  # ends what another try of this task has left open
+            if epoch.is_sent(marks.last(topic)):
+                return RowsSent(0, before=True)
+            with sender.transaction():
+                rows = sender.send_all(tables)
+                marks.add(sender.producer, topic, epoch)
         return RowsSent(rows)
+
+    def _task(self) -> tuple[Epoch, int]:
+        """Return the epoch that is sent, and the number of the task in it."""
+        raise NotImplementedError
 
 
 class BatchWriter(_TaskWriter, DataSourceArrowWriter):
@@ -176,7 +209,10 @@ class BatchWriter(_TaskWriter, DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Log how many rows were sent."""
-        _log.info("%d rows sent", _rows(messages))
+        _log.info("batch query: %s", _summary(messages))
+
+    def _task(self) -> tuple[Epoch, int]:
+        return Epoch(self._options.run, 0), _context().partitionId()
 
 
 class StreamWriter(_TaskWriter, DataSourceStreamArrowWriter):
@@ -184,11 +220,27 @@ class StreamWriter(_TaskWriter, DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Log how many rows were sent."""
-        _log.info("batch %d: %d rows sent", batchId, _rows(messages))
+        _log.info("batch %d: %s", batchId, _summary(messages))
+
+    def _task(self) -> tuple[Epoch, int]:
+        context = _context()
+        query, number = map(context.getLocalProperty, (_QUERY_ID, _BATCH_ID))
+        assert query is not None
+        assert number is not None
+        return Epoch(query, int(number)), context.partitionId()
 
 
-def _rows(messages: Iterable[WriterCommitMessage | None]) -> int:
-    return sum(each.rows for each in messages if isinstance(each, RowsSent))
+def _context() -> TaskContext:
+    context = TaskContext.get()
+    assert context is not None
+    return context
+
+
+def _summary(messages: Iterable[WriterCommitMessage | None]) -> str:
+    results = [each for each in messages if isinstance(each, RowsSent)]
+    before = sum(each.before for each in results)
+    rows = sum(each.rows for each in results)
+    return f"{rows} rows sent" + (f"; {before} tasks had sent theirs before" if before else "")
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -209,12 +261,39 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 class _Sender:
     """A producer, and the topics that it has sent to."""
 
-    def __init__(self, options: WriterOptions) -> None:
+    def __init__(self, options: WriterOptions, more: Mapping[str, Any] | None = None) -> None:
+        """Create a producer with the options' configuration, and `more`."""
         self._options = options
         self._topics: set[str] = set()
         self._failed: list[KafkaException] = []
-        self._producer = Producer(dict(options.config))
-        self.close = self._producer.close
+        self.producer = Producer({**options.config, **(more or {})})
+        self.close = self.producer.close
+
+    def take_over(self) -> None:
+        """Fence other producers with this transactional id, and end their transaction."""
+        self.producer.init_transactions(_TRANSACTION_SECONDS)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Commit what is sent in this context, all of it or nothing."""
+        self.producer.begin_transaction()
+        try:
+            yield
+            self.producer.commit_transaction()
+        except BaseException:
+            with suppress(KafkaException):  # Kafka aborts it later, or the next try does
+                self.producer.abort_transaction(_TRANSACTION_SECONDS)
+            raise
+
+    def send_all(self, tables: Iterable[pa.Table]) -> int:
+        """Send the rows of tables, wait until all are stored, and return how many they are."""
+        rows = 0
+        for table in tables:
+            self.send(table)
+            rows += table.num_rows
+        self.producer.flush()
+        self._check()
+        return rows
 
     def send(self, table: pa.Table) -> None:
         """Send the rows of a table, each to its topic and partition."""
@@ -224,19 +303,14 @@ class _Sender:
                 self._begin(topic)
             while True:
                 try:
-                    self._producer.produce_arrow(
+                    self.producer.produce_arrow(
                         topic, rows, partition=partition, on_delivery=self._report, **metadata
                     )
                     break
                 except BufferError:
-                    self._producer.poll(1)
+                    self.producer.poll(1)
                     self._check()
-        self._producer.poll(0)
-        self._check()
-
-    def finish(self) -> None:
-        """Wait until all rows are stored."""
-        self._producer.flush()
+        self.producer.poll(0)
         self._check()
 
     def _begin(self, topic: str) -> None:
@@ -252,7 +326,7 @@ class _Sender:
         except KafkaException as error:
             # A topic that does not exist yet, or must not be read: the producer knows better.
             _log.info("columns of topic %r are not checked: %s", topic, error)
-        self._producer.set_schema(topic, schema)
+        self.producer.set_schema(topic, schema)
         self._topics.add(topic)
 
     def _report(self, error: KafkaError | None, message: Message) -> None:
@@ -282,8 +356,12 @@ def _by_place(table: pa.Table, topic: str | None) -> Iterator[tuple[str, int, pa
             yield name, number, rows.filter(mask) if not pc.all(mask).as_py() else rows
 
 
+def _connection(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: config[key] for key in config if key.startswith(_CONNECTION)}
+
+
 def _reading(config: Mapping[str, Any], topic: str) -> SourceOptions:
-    connection = {f"kafka.{key}": config[key] for key in config if key.startswith(_CONNECTION)}
+    connection = {f"kafka.{key}": value for key, value in _connection(config).items()}
     options = CaseInsensitiveDict({**connection, "subscribe": topic, "mode": "records"})
     return SourceOptions.parse(options, streaming=None)
 

@@ -41,10 +41,12 @@ def send(kafka: LocalKafka, topic: str, numbers: range, **settings: Any) -> None
 def lander(spark: SparkSession, kafka: LocalKafka, on_spark: OnSpark, root: Path) -> Land:
     """Return a function that lands what is in a topic and not yet in `root`, by our own source."""
 
-    def land(topic: str, **options: str) -> None:
-        source = spark.readStream.format("columnar_kafka")
+    def land(topic: str, mode: str = "segments", **options: str) -> None:
+        source = spark.readStream.format("columnar_kafka").option("mode", mode)
         source = source.option("kafka.bootstrap.servers", kafka.bootstrap_servers)
         source = source.option("subscribe", topic).option("startingOffsets", "earliest")
+        if mode == "ranges":
+            options["kafka.bootstrap.servers"] = kafka.bootstrap_servers
         on_spark(partial(run, source.load(), root, **options))
 
     spark_sink.register(spark)

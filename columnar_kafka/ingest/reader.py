@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    TIMESTAMP_NOT_AVAILABLE,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 
-from columnar_kafka.errors import LakeError
+from columnar_kafka.errors import ConfigError, LakeError
 from columnar_kafka.lake.model import ReadRange, SourceMessage, SourcePartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from confluent_kafka import Message
+
     from columnar_kafka.broker.client_classes import StockConsumer
     from columnar_kafka.ingest.settings import IngestSettings
     from columnar_kafka.lake.model import Fence, TopicGeneration
 
-__all__ = ["TopicReader"]
+__all__ = ["TopicReader", "source_message"]
 
 _TIMEOUT: Final = 30.0
 
 
 @dataclass(slots=True)
 class _Progress:
-    """Where a partition's range began, which offset is read next, and where the end was."""
+    """Where a partition's range began, which offset is read next, and where it ends."""
 
     source: SourcePartition
     first: int
@@ -50,22 +58,24 @@ class TopicReader:
         self._topic = topic
         self._settings = settings
         self._progress: dict[int, _Progress] = {}
-        self._is_assigned = False
+        self.is_assigned = False
+        self.newest_timestamp: int | None = None  # of all messages read, in ms
 
     @property
     def is_at_end(self) -> bool:
-        """Whether every partition was read to where its end was when it was assigned."""
-        return self._is_assigned and all(each.next >= each.end for each in self._progress.values())
+        """Whether every partition was read to its end: as set, or when it was assigned."""
+        return self.is_assigned and all(each.next >= each.end for each in self._progress.values())
 
     def begin(self, partitions: Iterable[int], fences: Mapping[str, Fence]) -> None:
         """Start to read partitions, each from its fence. Blocks for requests to Kafka.
 
         Raises:
             LakeError: messages that have not landed no longer exist.
+            ConfigError: the settings say nothing of where a partition starts or ends.
             KafkaException: Kafka does not answer.
         """
         self._progress = {each: self._first_progress(each, fences) for each in partitions}
-        self._is_assigned = True
+        self.is_assigned = True
         self._consumer.assign(
             [
                 TopicPartition(self._topic, number, each.next)
@@ -80,7 +90,7 @@ class TopicReader:
     def end(self) -> None:
         """Forget the partitions: they are read by others."""
         self._progress = {}
-        self._is_assigned = False
+        self.is_assigned = False
 
     def poll(self, timeout: float) -> SourceMessage | None:
         """Return the next message; None if there is none within `timeout` seconds.
@@ -96,21 +106,17 @@ class TopicReader:
         error = found.error()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             raise KafkaException(error)
-        topic, partition, offset = found.topic(), found.partition(), found.offset()
-        assert topic is not None
+        partition, offset = found.partition(), found.offset()
         assert partition is not None
         assert offset is not None
         if error is not None:
             self._advance(partition, offset)  # all before it was delivered, or was aborted
             return None
+        if self._is_past_end(partition, offset):
+            return None
         self._advance(partition, offset + 1)
-        return SourceMessage(
-            topic=topic,
-            partition=partition,
-            offset=offset,
-            headers=found.headers(),
-            value=found.value(),
-        )
+        self.newest_timestamp = max(self.newest_timestamp or 0, found.timestamp()[1])
+        return source_message(found)
 
     def ranges(self) -> list[ReadRange]:
         """Return what has been read since the last `landed`."""
@@ -136,7 +142,18 @@ class TopicReader:
 
     def _advance(self, partition: int, offset: int) -> None:
         if (progress := self._progress.get(partition)) is not None:
+            if self._settings.end_offsets is not None:
+                offset = min(offset, progress.end)
             progress.next = max(progress.next, offset)
+
+    def _is_past_end(self, partition: int, offset: int) -> bool:
+        """Return whether a message lies where no one wants it; all before it was read."""
+        progress = self._progress.get(partition)
+        if self._settings.end_offsets is None or progress is None or offset < progress.end:
+            return False
+        self._advance(partition, offset)
+        self._consumer.pause([TopicPartition(self._topic, partition)])
+        return True
 
     def _first_progress(self, number: int, fences: Mapping[str, Fence]) -> _Progress:
         source = SourcePartition(self.generation, self._topic, number)
@@ -145,7 +162,9 @@ class TopicReader:
         if (fence := fences.get(source.fence)) is not None:
             first = fence.next
         else:
-            first = end if self._settings.start == "latest" else low
+            first = self._start(partition, low, end)
+        if (ends := self._settings.end_offsets) is not None:
+            end = _named(ends, number, "end_offsets")
         if first < low:
             if not self._settings.allow_gaps:
                 raise LakeError(
@@ -154,3 +173,38 @@ class TopicReader:
                 )
             first = low
         return _Progress(source, first, first, end)
+
+    def _start(self, partition: TopicPartition, low: int, end: int) -> int:
+        """Return where a partition begins of which the table has nothing."""
+        start = self._settings.start
+        if isinstance(start, str):
+            return end if start == "latest" else low
+        if not isinstance(start, datetime):
+            return _named(start, partition.partition, "start")
+        time = TopicPartition(self._topic, partition.partition, int(start.timestamp() * 1000))
+        [found] = self._consumer.offsets_for_times([time], timeout=_TIMEOUT)
+        return end if found.offset < 0 else found.offset
+
+
+def _named(offsets: Mapping[int, int], partition: int, setting: str) -> int:
+    if partition not in offsets:
+        raise ConfigError(
+            f"{setting} has no offset for partition {partition}: name every partition"
+        )
+    return offsets[partition]
+
+
+def source_message(message: Message) -> SourceMessage:
+    """Return a message as the lake takes it."""
+    headers: Any = message.headers()
+    key: Any = message.key()
+    kind, milliseconds = message.timestamp()
+    return SourceMessage(
+        topic=message.topic() or "",
+        partition=message.partition() or 0,
+        offset=message.offset() or 0,
+        headers=headers,
+        value=message.value(),
+        key=key,
+        timestamp=None if kind == TIMESTAMP_NOT_AVAILABLE else milliseconds,
+    )

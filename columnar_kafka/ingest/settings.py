@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.lake.plan import Layout
+from columnar_kafka.lake.rules import Rules
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from columnar_kafka.lake.model import LakeTable
 
 __all__ = ["IngestSettings", "Start", "client_config"]
 
-Start = Literal["earliest", "latest"]
+Start: TypeAlias = Literal["earliest", "latest"] | datetime | Mapping[int, int]
+"""An end of the topic, a time, or an offset for each partition."""
 
 _OWN: Final = {
     "enable.auto.commit": False,  # after the table's commit, by hand
@@ -32,8 +34,10 @@ class IngestSettings:
 
     A commit is due when `roll_bytes` of segments are staged, or `roll_seconds` after the first one.
     `partitions` are fixed; without them a consumer group shares them out. `start` is where a
-    partition begins of which the table has nothing. `allow_gaps` goes on where Kafka has deleted
-    messages that had not landed. `topic_generation` stands for the ids of cluster and topic.
+    partition begins of which the table has nothing; a time means the first message that is not
+    older. `end_offsets` is the offset before which each partition ends, `stop_at_end` the end that
+    it has at the beginning. `allow_gaps` goes on where Kafka has deleted messages that had not
+    landed. `topic_generation` stands for the ids of cluster and topic. `rules` say what may land.
 
     Raises:
         ConfigError: a value is not allowed.
@@ -44,17 +48,28 @@ class IngestSettings:
     roll_bytes: int = 128 << 20
     roll_seconds: float = 60.0
     stop_at_end: bool = False
+    end_offsets: Mapping[int, int] | None = None
     allow_gaps: bool = False
     topic_generation: str | None = None
     layout: Layout = field(default_factory=Layout)
+    rules: Rules = field(default_factory=Rules)
 
     def __post_init__(self) -> None:
-        if self.start not in get_args(Start):
+        if isinstance(self.start, str) and self.start not in ("earliest", "latest"):
             raise ConfigError(f"start is {self.start!r}: it must be earliest or latest")
+        if isinstance(self.start, datetime) and self.start.tzinfo is None:
+            raise ConfigError(f"start is {self.start}: it needs a time zone, as in {self.start}Z")
+        if self.stop_at_end and self.end_offsets is not None:
+            raise ConfigError("stop_at_end and end_offsets contradict each other: name one")
         if self.roll_bytes < 1 or self.roll_seconds <= 0:
             raise ConfigError("roll_bytes and roll_seconds must be positive")
         if self.partitions is not None and not self.partitions:
             raise ConfigError("partitions is empty: name some, or leave it out")
+
+    @property
+    def ends(self) -> bool:
+        """Whether a run ends by itself."""
+        return self.stop_at_end or self.end_offsets is not None
 
 
 def client_config(config: Mapping[str, Any], topic: str, table: LakeTable) -> dict[str, Any]:

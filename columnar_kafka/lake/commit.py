@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.model import CommitResult, Count, MayHaveLandedError, NotLandedError
-from columnar_kafka.lake.plan import admit
+from columnar_kafka.lake.plan import Admission, admit
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from columnar_kafka.lake.model import Fence, StagedFile, StageResult
-    from columnar_kafka.lake.plan import Admission
+    from columnar_kafka.lake.model import Fence, LandedFile, StagedFile, StageResult
 
-__all__ = ["CommitTarget", "Head", "commit"]
+__all__ = ["CommitTarget", "Head", "commit", "commit_admission", "commit_fences"]
 
 _TRIES: Final = 100
 """A commit is tried again after another one came first; so many in a row mean a fault."""
@@ -87,6 +86,14 @@ class CommitTarget(Protocol[State]):
         """
         ...
 
+    def landed_files(self, head: Head[State]) -> Iterable[LandedFile]:
+        """Return all Parquet files of the table at `head`, whoever has written them.
+
+        Raises:
+            LakeError: a file's rows are not all rows of the table.
+        """
+        ...
+
     def visible_path(self, file: StagedFile) -> str:
         """Return the path of a file that has landed, relative to the table."""
         ...
@@ -112,16 +119,52 @@ def commit(
     raise NotLandedError(f"{target}: nothing has landed in {_TRIES} tries; the last one: {result}")
 
 
+def commit_fences(
+    target: CommitTarget[State], change: Callable[[Mapping[str, Fence]], Mapping[str, Fence]]
+) -> Mapping[str, Fence]:
+    """Commit other fences and no files; return them.
+
+    `change` gets the table's fences, and is called again if another commit came first.
+
+    Raises:
+        NotLandedError, MayHaveLandedError: as `commit`.
+        LakeError: the table cannot be read, or whatever `change` raises.
+    """
+
+    def admitted(head: Head[State]) -> Admission:
+        return Admission(lands=(), landed_before=(), repeated=(), fences=change(head.fences))
+
+    return commit_admission(target, admitted).fences
+
+
+def commit_admission(
+    target: CommitTarget[State], admitted: Callable[[Head[State]], Admission]
+) -> Admission:
+    """Commit what `admitted` returns for the head of the table, called anew for another head.
+
+    Raises as `commit_fences`.
+    """
+    conflict = ""
+    for _ in range(_TRIES):
+        head = target.head()
+        admission = admitted(head)
+        if not (conflict := _swap(target, head, admission)):
+            return admission
+    raise NotLandedError(f"{target}: not committed in {_TRIES} tries; the last one: {conflict}")
+
+
 def _try_commit(
     target: CommitTarget[State], attempts: tuple[StageResult, ...], *, allow_gaps: bool
 ) -> CommitResult | str:
     """Commit; return a text if another commit came first."""
+    set_aside = [each for attempt in attempts for each in attempt.set_aside]
     try:
         head = target.head()
         admission = admit(
             (file for each in attempts for file in each.files),
             head.fences,
             ranges=[each for attempt in attempts for each in attempt.ranges],
+            set_aside=set_aside,
             allow_gaps=allow_gaps,
         )
         if not _checked(target, head, admission, attempts):
@@ -130,7 +173,9 @@ def _try_commit(
         raise
     except (LakeError, OSError) as error:
         raise NotLandedError(f"{target}: nothing has landed: {error}") from error
-    if admission.lands and (conflict := _swap(target, head, admission)):
+    # Without files a commit only says that there is nothing else to land up to these fences.
+    moves = bool(admission.lands or (set_aside and admission.fences != head.fences))
+    if moves and (conflict := _swap(target, head, admission)):
         return conflict
     target.remove((*admission.landed_before, *admission.repeated))
     return _result(target, attempts, admission)
@@ -193,11 +238,18 @@ def _result(
         nbytes=sum(file.nbytes for file in admission.lands),
         landed_before=_total([*planned, *map(_count, admission.landed_before)]),
         repeated=_total([each.repeated for each in attempts] + [*map(_count, admission.repeated)]),
+        dead_letters=_messages(file for each in attempts for file in each.dead_letters),
+        plain_messages=_messages(file for each in attempts for file in each.plain_messages),
+        skipped=sum(each.skipped for each in attempts),
     )
 
 
 def _count(file: StagedFile) -> Count:
     return Count(file.messages, file.rows)
+
+
+def _messages(files: Iterable[StagedFile]) -> int:
+    return sum(file.messages for file in files)
 
 
 def _total(counts: Iterable[Count]) -> Count:

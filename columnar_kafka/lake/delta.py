@@ -1,4 +1,4 @@
-"""A Delta table of this machine as a `LakeTable`; needs the extra ``delta``.
+"""A Delta table as a `LakeTable`; needs the extra ``delta``.
 
     <table>/<topic>/p<partition>-<first>-<unique>.parquet    no commit names it: no reader sees it
 
@@ -16,7 +16,9 @@ import time
 import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
@@ -32,15 +34,22 @@ from columnar_kafka.lake.delta_schema import (
 )
 from columnar_kafka.lake.delta_statistics import file_statistics
 from columnar_kafka.lake.fences import ATTEMPT, CommitRecord, check_witness
-from columnar_kafka.lake.local_files import LocalFiles, LocalFileWriter, uri_path
-from columnar_kafka.lake.model import NotLandedError, visible_folder
+from columnar_kafka.lake.files import plain_uri
+from columnar_kafka.lake.local_files import LocalFiles
+from columnar_kafka.lake.model import (
+    CompactResult,
+    LandedFile,
+    NotLandedError,
+    unlandable,
+    visible_folder,
+)
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Collection, Iterable, Iterator, Mapping
+    from pathlib import PurePath
 
-    import pyarrow as pa
-
+    from columnar_kafka.lake.files import Files
     from columnar_kafka.lake.model import (
         CommitResult,
         Fence,
@@ -63,36 +72,37 @@ State = tuple["DeltaTable | None", CommitRecord]
 class DeltaLakeTable:
     """A `LakeTable` of Delta's format; see the text of this module."""
 
-    late_requests = False  # a file system has done what it was asked for, or has not
-
     def __init__(
         self,
         root: str | os.PathLike[str],
         *,
         allow_gaps: bool = False,
         reland: bool = False,
-        files: LocalFiles | None = None,
+        files: Files[Any] | None = None,
     ) -> None:
         """Name the table. The first commit creates it, if it does not exist.
 
         Args:
-            root: a path, or a ``file:`` URI (percent signs are not decoded).
+            root: a path, a ``file:`` URI (percent signs are not decoded), or the URL of `files`.
             allow_gaps: land a range that starts past the fence (``table.gap=allow``).
             reland: go on after a restore from the fences that it brought back
                 (``table.after.restore=reland``).
-            files: the file system of the data files.
+            files: the file system or object store; by default this machine's.
 
         Raises:
-            LakeError: `root` is not a path of this machine, or has one of ``%#?``.
+            LakeError: `root` is not a place in `files`, or has one of ``%#?``.
         """
-        self.root = uri_path(root)
+        self._files: Files[Any] = files or LocalFiles()
+        self.root: PurePath = self._files.root(root)
+        self.late_requests = self._files.late_requests
+        self._uri = plain_uri(self._files.uri(self.root))
+        self._options = dict(self._files.options or {})
         self._allow_gaps = allow_gaps
         self._reland = reland
-        self._files = files or LocalFiles()
         self._fitting: pa.Schema | None = None  # the last that fitted, since `fences` was called
 
     def __repr__(self) -> str:
-        return f"DeltaLakeTable({str(self.root)!r})"
+        return f"DeltaLakeTable({self._uri!r})"
 
     def fences(self) -> Mapping[str, Fence]:
         """See `LakeTable.fences`.
@@ -107,21 +117,40 @@ class DeltaLakeTable:
         """See `LakeTable.create`."""
         # The table is not opened for each of many files: the commit checks them again.
         if schema != self._fitting:
-            converted = delta_schema(schema)
-            if (table := self._open()) is not None:
-                check_fits(converted, _schema(table))
+            table = self._open()
+            with unlandable():
+                converted = delta_schema(schema)
+                if table is not None:
+                    check_fits(converted, _schema(table))
             self._fitting = schema
         name = f"p{source.partition}-{first:020}-{uuid.uuid4().hex}.parquet"
         path = f"{visible_folder(source.topic)}/{name}"
-        return LocalFileWriter(path, self.root / path, self._files)
+        return self._files.writer(path, self.root / path)
 
     def commit(self, staged: Iterable[StageResult]) -> CommitResult:
-        """See `LakeTable.commit`. Blocks for the file system."""
+        """See `LakeTable.commit`. Blocks for the files."""
         return commit(self, staged, allow_gaps=self._allow_gaps)
 
     def discard(self, staged: Iterable[StageResult]) -> None:
         """See `LakeTable.discard`."""
         self.remove(file for each in staged for file in each.files)
+
+    def compact(self, file_bytes: int) -> CompactResult:
+        """Merge small files to files of up to `file_bytes`. Others may land and read meanwhile.
+
+        It is Delta's own OPTIMIZE. The old files stay until VACUUM.
+
+        Raises:
+            LakeError: there is no table, or it cannot be merged.
+        """
+        if (table := self._open()) is None:
+            raise LakeError(f"{self}: there is no table")
+        before = len(table.file_uris())
+        try:
+            table.optimize.compact(target_size=file_bytes, max_concurrent_tasks=1)
+        except DeltaError as error:
+            raise LakeError(f"{self}: not compacted: {error}") from error
+        return CompactResult(files_before=before, files=len(table.file_uris()))
 
     # What `commit` needs.
 
@@ -140,9 +169,9 @@ class DeltaLakeTable:
                 reland=self._reland,
             )
         except DeltaError as error:
-            raise LakeError(f"the history of {self.root} cannot be read: {error}") from error
+            raise LakeError(f"the history of {self._uri} cannot be read: {error}") from error
         except LakeError as error:
-            raise LakeError(f"{self.root}: {error}") from error
+            raise LakeError(f"{self._uri}: {error}") from error
         return Head(version=table.version(), fences=record.fences, state=(table, record))
 
     def check(
@@ -156,17 +185,20 @@ class DeltaLakeTable:
     def swap(self, head: Head[State], admission: Admission, attempt: str) -> str:
         """See `CommitTarget.swap`."""
         table, before = head.state
-        footers = {file: pq.read_metadata(self.root / file.path) for file in admission.lands}
+        footers = {
+            file: pq.read_metadata(self._files.footer(self.root / file.path, file.nbytes))
+            for file in admission.lands
+        }
         schemas = [delta_schema(each.schema.to_arrow_schema()) for each in footers.values()]
         if table is None:
             schema = Schema.from_json(json.dumps(with_nullable_columns(schemas[0])))
-            DeltaTable.create(str(self.root), schema, mode="ignore")
+            DeltaTable.create(self._uri, schema, mode="ignore", storage_options=self._options)
             return "the table was created"  # the next try finds it
         try:
             for each in schemas:
                 check_fits(each, _schema(table))
         except LakeError as error:
-            raise NotLandedError(f"{self.root}: nothing has landed: {error}") from error
+            raise NotLandedError(f"{self._uri}: nothing has landed: {error}") from error
         record = CommitRecord(
             sequence=before.sequence + 1, attempt=attempt, fences=admission.fences
         )
@@ -200,6 +232,19 @@ class DeltaLakeTable:
         commits = table.history(table.version() - head.version)
         return any(each.get(ATTEMPT) == attempt for each in commits)
 
+    def landed_files(self, head: Head[State]) -> list[LandedFile]:
+        """See `CommitTarget.landed_files`."""
+        table, _ = head.state
+        if table is None:
+            return []
+        if "deletionVectors" in (table.protocol().writer_features or ()):
+            raise LakeError(
+                f"{self}: rows may be deleted by deletion vectors, which cannot be read"
+            )
+        actions = pa.table(table.get_add_actions())
+        paths, sizes = actions["path"].to_pylist(), actions["size_bytes"].to_pylist()
+        return [self._landed(unquote(path), size) for path, size in zip(paths, sizes, strict=True)]
+
     def visible_path(self, file: StagedFile) -> str:
         """See `CommitTarget.visible_path`."""
         return file.path
@@ -216,14 +261,22 @@ class DeltaLakeTable:
                 if file.path.rpartition("/")[2] not in referenced:
                     self._files.remove(self.root / file.path)
 
+    def _landed(self, path: str, nbytes: int) -> LandedFile:
+        full = self.root / path
+        return LandedFile(
+            path=path,
+            footer=lambda: self._files.footer(full, nbytes),
+            read=lambda: self._files.read(full),
+        )
+
     def _open(self) -> DeltaTable | None:
         """Open the current version; None if there is no table."""
         try:
-            return DeltaTable(str(self.root))
+            return DeltaTable(self._uri, storage_options=self._options)
         except TableNotFoundError:
             return None
         except DeltaError as error:
-            raise LakeError(f"{self.root} cannot be read: {error}") from error
+            raise LakeError(f"{self._uri} cannot be read: {error}") from error
 
 
 def _schema(table: DeltaTable) -> dict[str, Any]:

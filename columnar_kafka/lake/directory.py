@@ -5,12 +5,13 @@
     <root>/_columnar/staged/<unique>.segment               files that have not landed yet
 
 Spark ignores folders that begin with ``_`` or ``.``. The folder of such a topic has a ``~`` before
-the name, a character that Kafka does not allow in topics. Only paths of this machine are supported.
+the name, a character that Kafka does not allow in topics.
 
 **Commits.** A commit writes its entry to the log (see `commit_log`), and then moves its files from
 the staging folder to their final names. Every commit first does this for the newest entry, in case
 its writer stopped halfway; so only the newest entry can be unfinished. A reader of the directory
-sees every file whole, perhaps late, and never rows twice.
+sees every file whole, perhaps late, and never rows twice. `compact` replaces files by such a
+commit: the old ones are removed before the new one is moved.
 
 **What is noticed**: missing files of the newest commit; a partition counted as landed whose last
 file is missing; files of a partition that the log does not know. **What is not**: other files that
@@ -19,24 +20,42 @@ were removed or changed. A backup of the whole directory, with the log, is a con
 
 from __future__ import annotations
 
+import re
 import uuid
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake.commit import Head, commit
+from columnar_kafka.lake.commit import Head, commit, commit_admission
 from columnar_kafka.lake.commit_log import CommitLog
-from columnar_kafka.lake.local_files import LocalFiles, LocalFileWriter, local_path
-from columnar_kafka.lake.model import MayHaveLandedError, visible_folder
+from columnar_kafka.lake.local_files import LocalFiles
+from columnar_kafka.lake.merging import (
+    merged_file,
+    merged_metadata,
+    merged_stage,
+    runs_to_merge,
+)
+from columnar_kafka.lake.model import (
+    UNKNOWN_SEGMENT,
+    CompactResult,
+    LandedFile,
+    MayHaveLandedError,
+    NotLandedError,
+    fence_topic,
+    visible_folder,
+)
+from columnar_kafka.lake.plan import Admission
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Collection, Iterable, Mapping
-    from pathlib import Path
-
-    import pyarrow as pa
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from pathlib import PurePath
 
     from columnar_kafka.lake.commit_log import LogEntry
+    from columnar_kafka.lake.files import Files
     from columnar_kafka.lake.model import (
         CommitResult,
         Fence,
@@ -45,54 +64,54 @@ if TYPE_CHECKING:
         StagedFile,
         StageResult,
     )
-    from columnar_kafka.lake.plan import Admission
 
 __all__ = ["ParquetDirectory"]
 
 _STAGED: Final = "_columnar/staged"
+_VISIBLE: Final = re.compile(r"p([0-9]+)-[0-9]{20}-([0-9]{20})\.parquet", re.ASCII)
 
 
 class ParquetDirectory:
     """A `LakeTable` in a directory; see the text of this module."""
-
-    late_requests = False
 
     def __init__(
         self,
         root: str | os.PathLike[str],
         *,
         allow_gaps: bool = False,
-        files: LocalFiles | None = None,
+        files: Files[Any] | None = None,
     ) -> None:
         """Name the directory; it need not exist yet.
 
         Args:
-            root: a path, or a ``file:`` URI as Spark takes it (percent signs are not decoded).
+            root: a path, a ``file:`` URI as Spark takes it (percent signs are not decoded), or the
+                URL of `files`.
             allow_gaps: land a range that starts past the fence (``table.gap=allow``).
-            files: the file system.
+            files: the file system or object store; by default this machine's.
 
         Raises:
-            LakeError: `root` is not a path of this machine.
+            LakeError: `root` is not a place in `files`.
         """
-        self.root = local_path(root)
+        self._files: Files[Any] = files or LocalFiles()
+        self.root: PurePath = self._files.root(root)
+        self.late_requests = self._files.late_requests
         self._allow_gaps = allow_gaps
-        self._files = files or LocalFiles()
         self._log = CommitLog(self.root, self._files)
 
     def __repr__(self) -> str:
-        return f"ParquetDirectory({str(self.root)!r})"
+        return f"ParquetDirectory({self._files.uri(self.root)!r})"
 
     def fences(self) -> Mapping[str, Fence]:
         """See `LakeTable.fences`."""
         try:
             return self._log.newest().fences
         except OSError as error:
-            raise LakeError(f"cannot read the log of {self.root}: {error}") from error
+            raise LakeError(f"cannot read the log of {self}: {error}") from error
 
     def create(self, source: SourcePartition, first: int, schema: pa.Schema) -> FileWriter:
         """See `LakeTable.create`."""
-        path = f"{_STAGED}/{uuid.uuid4().hex}.segment"
-        return LocalFileWriter(path, self.root / path, self._files)
+        path = self._staged_path()
+        return self._files.writer(path, self.root / path)
 
     def commit(self, staged: Iterable[StageResult]) -> CommitResult:
         """See `LakeTable.commit`. Blocks for the file system; may finish an earlier commit."""
@@ -104,6 +123,52 @@ class ParquetDirectory:
         with suppress(LakeError, OSError):
             self._roll_forward(self._log.newest())
             self.remove(file for each in staged for file in each.files)
+
+    def compact(self, file_bytes: int) -> CompactResult:
+        """Merge files of a partition that follow each other, up to `file_bytes` each.
+
+        Others may land meanwhile, but nobody must read the directory: files disappear, and their
+        rows come back in others. Killed at any time, the next commit finishes it or nothing was
+        changed. Takes the memory of two such files.
+
+        Raises:
+            LakeError: a file is gone or cannot be read, or another process has merged it.
+            NotLandedError, MayHaveLandedError: as `commit`.
+        """
+        before = self._log.files(self.head().version)
+        merged: dict[str, StagedFile] = {}
+        replaced: dict[str, list[str]] = {}
+
+        def admitted(newest: Head[LogEntry]) -> Admission:
+            there = self._log.files(newest.version)
+            if gone := [path for paths in replaced.values() for path in paths if path not in there]:
+                raise NotLandedError(f"{self}: another process has merged {gone[0]}")
+            if taken := there.keys() & set(map(self.visible_path, merged.values())):
+                raise NotLandedError(f"{self}: another process has landed {taken.pop()}")
+            return Admission(
+                lands=tuple(merged.values()),
+                landed_before=(),
+                repeated=(),
+                fences=newest.fences,
+                replaced=replaced,
+            )
+
+        try:
+            for run in runs_to_merge(before, file_bytes):
+                name = self.visible_path(merged_stage([file for _, file in run], "", 0))
+                if self._files.size(self.root / name) is not None:
+                    continue  # replayed dead letters may have it
+                file = self._merged(run)
+                merged[file.path], replaced[file.path] = file, [path for path, _ in run]
+            if merged:
+                commit_admission(self, admitted)
+        except MayHaveLandedError:
+            raise
+        except BaseException:
+            self.remove(merged.values())
+            raise
+        less = sum(len(paths) - 1 for paths in replaced.values())
+        return CompactResult(files_before=len(before), files=len(before) - less)
 
     # What `commit` needs.
 
@@ -123,6 +188,8 @@ class ParquetDirectory:
         """
         for name in sorted(landed_before):
             tail = head.state.tails.get(name)
+            if tail is None and head.fences[name].segment == UNKNOWN_SEGMENT:
+                continue  # all of it was set aside
             if tail is None or self._files.size(self.root / tail) is None:
                 raise LakeError(
                     f"the log says that {name} has landed, but {tail} is gone: {_BROKEN}"
@@ -140,6 +207,9 @@ class ParquetDirectory:
         """See `CommitTarget.swap`."""
         files = {self.visible_path(file): file for file in admission.lands}
         entry = head.state.next(files, admission.fences, attempt)
+        if admission.replaced:
+            replaced = {path: admission.replaced[file.path] for path, file in files.items()}
+            entry = head.state.compacted(files, replaced, attempt)
         # The staged files must survive any crash that the entry which names them survives.
         self._files.sync_folder(self.root / _STAGED)
         if not self._log.add(entry):
@@ -155,6 +225,19 @@ class ParquetDirectory:
         self._show(entry)
         return True
 
+    def landed_files(self, head: Head[LogEntry]) -> list[LandedFile]:
+        """See `CommitTarget.landed_files`. Readers see files that the log does not know, too."""
+        paths = set(self._log.files(head.version))
+        found = {
+            f"{folder}/{name}"
+            for folder in {path.rpartition("/")[0] for path in paths}
+            for name in self._files.names(self.root / folder)
+            if name.endswith(".parquet")
+        }
+        later = self._log.files(self._log.newest().sequence)  # may have landed meanwhile
+        paths |= found.difference(later)
+        return [self._landed(path) for path in sorted(paths)]
+
     def visible_path(self, file: StagedFile) -> str:
         """See `CommitTarget.visible_path`; from the messages only: a replay gives the same path."""
         name = f"p{file.partition}-{file.first:020}-{file.last:020}.parquet"
@@ -166,13 +249,40 @@ class ParquetDirectory:
             with suppress(OSError):
                 self._files.remove(self.root / file.path)
 
+    def _merged(self, run: list[tuple[str, StagedFile]]) -> StagedFile:
+        """Stage one file in place of several."""
+        paths, files = [path for path, _ in run], [file for _, file in run]
+        writer = self._files.writer(path := self._staged_path(), self.root / path)
+        try:
+            contents = [partial(self._files.read, self.root / each) for each in paths]
+            writer.write(merged_file(contents, merged_metadata(files)))
+            return merged_stage(files, path, writer.finish())
+        except BaseException as error:
+            writer.discard()
+            if isinstance(error, OSError | pa.ArrowException):
+                raise LakeError(f"{self}: {paths[0]} to {paths[-1]}: {error}") from error
+            raise
+
+    def _landed(self, path: str) -> LandedFile:
+        full = self.root / path
+
+        def footer() -> Any:
+            if (size := self._files.size(full)) is None:
+                raise FileNotFoundError(f"{full} is gone")
+            return self._files.footer(full, size)
+
+        return LandedFile(path=path, footer=footer, read=lambda: self._files.read(full))
+
+    def _staged_path(self) -> str:
+        return f"{_STAGED}/{uuid.uuid4().hex}.segment"
+
     def _show(self, entry: LogEntry) -> None:
         """Make the files of a logged commit visible."""
         try:
             self._roll_forward(entry)
         except (LakeError, OSError) as error:
             raise MayHaveLandedError(
-                f"{self.root}: commit {entry.sequence} has landed, but not all of its files are "
+                f"{self}: commit {entry.sequence} has landed, but not all of its files are "
                 f"visible yet; the next commit will finish it: {error}"
             ) from error
 
@@ -186,6 +296,11 @@ class ParquetDirectory:
         if not entry.files:
             return
         self._log.sync()  # no file may survive a crash that its entry does not
+        for path, merged in entry.replaced.items():
+            staged = self.root / entry.files[path].path
+            if self._files.size(self.root / path) is None and self._files.size(staged) is not None:
+                for old in merged:  # before the new one is there: no reader sees rows twice
+                    self._files.remove(self.root / old)
         for path, file in entry.files.items():
             self._move(self.root / file.path, self.root / path, entry)
         for folder in {(self.root / path).parent for path in entry.files}:
@@ -193,7 +308,7 @@ class ParquetDirectory:
         # Only now: no crash may keep a staged name's removal and lose the final name.
         self.remove(entry.files.values())
 
-    def _move(self, old: Path, new: Path, entry: LogEntry) -> None:
+    def _move(self, old: PurePath, new: PurePath, entry: LogEntry) -> None:
         """Give a staged file its final name, unless it has it; the staged name stays."""
         try:
             self._files.make_folder(new.parent)
@@ -212,10 +327,35 @@ class ParquetDirectory:
                     f"has landed it: {_BROKEN}"
                 ) from None
 
-    def _unlogged(self, newest: LogEntry, file: StagedFile) -> Path | None:
+    @property
+    def id(self) -> str | None:
+        """The id of the first commit, which the directory keeps wherever it is moved; None before.
+
+        Raises:
+            LakeError, OSError: the log cannot be read.
+        """
+        first = self._log.read(1)
+        return first.attempt if first else None
+
+    def contents(self, topic: str, partition: int, start: int = 0) -> Iterator[bytes]:
+        """Yield a partition's files that have offsets from `start` on, in their order.
+
+        A commit is complete only after `head` was called.
+
+        Raises:
+            OSError: one cannot be read.
+        """
+        folder = self.root / visible_folder(topic)
+        for name in sorted(self._files.names(folder)):
+            found = _VISIBLE.fullmatch(name)
+            if found and int(found[1]) == partition and int(found[2]) >= start:
+                yield self._files.read(folder / name)
+
+    def _unlogged(self, newest: LogEntry, file: StagedFile) -> PurePath | None:
         """Return a file that the log has not landed and that has, or is beside, this final name."""
         final = self.root / self.visible_path(file)
-        if file.fence not in newest.fences:
+        # Those of a replay come after, and between, those of the topic.
+        if file.fence not in newest.fences and fence_topic(file.fence, file.topic) == file.topic:
             prefix = f"p{file.partition}-"
             names = self._files.names(final.parent)
             return next((final.parent / name for name in names if name.startswith(prefix)), None)

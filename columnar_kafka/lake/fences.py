@@ -93,6 +93,7 @@ def check_witness(
     if not reland:
         raise LakeError(
             f"the table was restored: {witness} commits had landed, and {sequence} are left. What "
-            "was undone would land again; if it shall, set table.after.restore=reland"
+            "was undone would land again; if it shall, set table.after.restore=reland. If not, or "
+            "not all of it, move the fences with `columnar-kafka fence reset`"
         )
     return CommitRecord(sequence=witness, fences=found.fences if found else {})

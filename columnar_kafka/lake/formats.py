@@ -1,16 +1,24 @@
-"""Tables by the name of their format. A library is imported only where its format is used."""
+"""Tables and rules by their names in options. A library is imported only where it is used."""
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from columnar_kafka.errors import ConfigError
+from columnar_kafka.lake.dead_letters import DeadLetters
+from columnar_kafka.lake.files import is_object_store
+from columnar_kafka.lake.rules import Rules
 
 if TYPE_CHECKING:
-    from columnar_kafka.lake.model import LakeTable
+    from collections.abc import Mapping
 
-__all__ = ["FORMATS", "open_table"]
+    from columnar_kafka.lake.directory import ParquetDirectory
+    from columnar_kafka.lake.model import LakeTable
+    from columnar_kafka.lake.rules import Plain
+    from columnar_kafka.segment.verification import Verification
+
+__all__ = ["FORMATS", "open_dead_letters", "open_table", "parse_rules"]
 
 FORMATS: Final = {
     "parquet": ("columnar_kafka.lake.directory", "ParquetDirectory"),
@@ -20,11 +28,17 @@ FORMATS: Final = {
 """The module and class of each format; the format's name is also that of its extra."""
 
 
-def open_table(table_format: str, place: str, **options: Any) -> LakeTable:
+def open_table(
+    table_format: str, place: str, *, storage: Mapping[str, str] | None = None, **options: Any
+) -> LakeTable:
     """Return the table of a format at a place, with the options of its class.
 
+    `storage` are keys of the object store where the files are (``aws_region``, …); what they leave
+    out comes from the environment.
+
     Raises:
-        ConfigError: the format does not exist, or needs an extra that is not installed.
+        ConfigError: the format does not exist, or needs an extra that is not installed; a key of
+            `storage` does not exist, or the place is in no object store.
         LakeError: the place is none for this format.
     """
     if table_format not in FORMATS:
@@ -32,12 +46,70 @@ def open_table(table_format: str, place: str, **options: Any) -> LakeTable:
             f"table format {table_format!r} does not exist; there are {', '.join(FORMATS)}"
         )
     module, name = FORMATS[table_format]
-    try:
-        found = import_module(module)
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"table format {table_format!r} needs another package ({error}): "
-            f"pip install 'columnar-kafka[{table_format}]'"
-        ) from error
+    found = _imported(module, table_format, f"table format {table_format!r}")
+    if table_format == "iceberg":
+        options["storage"] = storage  # its catalog says where the files are
+    elif is_object_store(place):
+        stores = _imported("columnar_kafka.lake.object_files", "stores", f"a table at {place}")
+        options["files"] = stores.ObjectFiles(place, storage or {})
+    elif storage:
+        raise ConfigError(f"storage {min(storage)}: {place!r} is in no object store")
     table: LakeTable = getattr(found, name)(place, **options)
     return table
+
+
+def open_dead_letters(place: str, *, storage: Mapping[str, str] | None = None) -> DeadLetters:
+    """Return a place of dead letters; `storage` counts if it is in an object store.
+
+    Raises:
+        ConfigError, LakeError: as `open_table`.
+    """
+    keys = storage if is_object_store(place) else None  # the table may be elsewhere
+    return DeadLetters(cast("ParquetDirectory", open_table("parquet", place, storage=keys)))
+
+
+def parse_rules(
+    *,
+    verify: str,
+    dead_letters: str | None,
+    plain: str,
+    table_format: str,
+    storage: Mapping[str, str] | None = None,
+    **options: Any,
+) -> Rules:
+    """Return the rules that texts state.
+
+    Args:
+        verify: a `Verification`.
+        dead_letters: the place of dead letters, if there is one.
+        plain: a `Plain`, or ``table:`` and the place of the plain messages' table.
+        table_format: the format of that table.
+        storage: as `open_table` takes it.
+        options: the options of that table's class.
+
+    Raises:
+        ConfigError: a text is not allowed, or one needs another that is missing.
+        LakeError: a place is none for its format.
+    """
+    kind, _, place = plain.partition(":")
+    if kind == "table" and not place:
+        raise ConfigError("plain is table: name the table, as table:PLACE")
+    letters = None if dead_letters is None else open_dead_letters(dead_letters, storage=storage)
+    is_table = kind == "table"
+    return Rules(
+        verify=cast("Verification", verify),
+        dead_letters=letters,
+        plain=cast("Plain", kind if is_table else plain),
+        plain_table=(
+            open_table(table_format, place, storage=storage, **options) if is_table else None
+        ),
+    )
+
+
+def _imported(module: str, extra: str, what: str) -> Any:
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"{what} needs another package ({error}): pip install 'columnar-kafka[{extra}]'"
+        ) from error

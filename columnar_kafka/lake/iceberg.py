@@ -16,7 +16,8 @@ from __future__ import annotations
 import logging
 import uuid
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING, Any, Final, cast
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import pyarrow.parquet as pq
 from pyiceberg.catalog import load_catalog
@@ -29,6 +30,8 @@ from pyiceberg.exceptions import (
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.commit import Head, commit
 from columnar_kafka.lake.fences import ATTEMPT, CommitRecord, check_witness
+from columnar_kafka.lake.files import plain_uri
+from columnar_kafka.lake.iceberg_files import TableFiles, file_io_properties
 from columnar_kafka.lake.iceberg_schema import (
     check_fits,
     field_ids,
@@ -36,12 +39,11 @@ from columnar_kafka.lake.iceberg_schema import (
     refuse_features,
     were_renamed,
 )
-from columnar_kafka.lake.local_files import LocalFiles, LocalFileWriter, uri_path
-from columnar_kafka.lake.model import NotLandedError, visible_folder
+from columnar_kafka.lake.local_files import LocalFiles, local_path
+from columnar_kafka.lake.model import LandedFile, NotLandedError, unlandable, visible_folder
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
-    from pathlib import Path
 
     import pyarrow as pa
     from pyiceberg.catalog import Catalog
@@ -80,6 +82,7 @@ class IcebergTable:
         identifier: str,
         *,
         catalog: Mapping[str, str],
+        storage: Mapping[str, str] | None = None,
         allow_gaps: bool = False,
         reland: bool = False,
         files: LocalFiles | None = None,
@@ -90,23 +93,24 @@ class IcebergTable:
             identifier: the table's name with its namespace, as ``lake.flights``.
             catalog: pyiceberg's properties of the catalog (``type``, ``uri``, ``warehouse``, …).
                 With ``name`` alone they come from pyiceberg's own configuration.
+            storage: keys of the object store of the files (``aws_region``, …), which become
+                properties of the catalog.
             allow_gaps: land a range that starts past the fence (``table.gap=allow``).
             reland: go on after a rollback from the fences that it brought back
                 (``table.after.restore=reland``).
-            files: the file system of the data files.
+            files: the file system of the data files, if they are on this machine.
 
         Raises:
             LakeError: `identifier` has no namespace.
+            ConfigError: a key of `storage` has no property.
         """
         if "." not in identifier:
             raise LakeError(f"table {identifier!r}: name it with its namespace, as 'lake.flights'")
         self._identifier = identifier
-        self._catalog_properties = dict(catalog)
+        self._catalog_properties = {**file_io_properties(storage or {}), **catalog}
         self._allow_gaps = allow_gaps
         self._reland = reland
         self._files = files or LocalFiles()
-        # The last schema that fitted, with the table's root and ids, since `fences` was called.
-        self._fitting: tuple[pa.Schema, Path, dict[tuple[str, ...], int]] | None = None
 
     def __repr__(self) -> str:
         return f"IcebergTable({self._identifier!r})"
@@ -117,18 +121,20 @@ class IcebergTable:
         Raises:
             LakeError: the table cannot be read, files cannot be added to it, or it was rolled back.
         """
-        self._fitting = None
         return self.head().fences
 
     def create(self, source: SourcePartition, first: int, schema: pa.Schema) -> FileWriter:
         """See `LakeTable.create`. Creates the table for files of this schema, if there is none."""
-        columns = new_columns(schema)
+        with unlandable():
+            columns = new_columns(schema)
         table = self._load() or self._create_table(columns)
         struct = table.schema().as_struct()
-        check_fits(schema, struct)
+        with unlandable():
+            check_fits(schema, struct)
         name = f"p{source.partition}-{first:020}-{uuid.uuid4().hex}.parquet"
         path = f"data/{visible_folder(source.topic)}/{name}"
-        return LocalFileWriter(path, _root(table) / path, self._files, field_ids=field_ids(struct))
+        files, root = self._place(table)
+        return files.writer(path, root / path, field_ids(struct))
 
     def commit(self, staged: Iterable[StageResult]) -> CommitResult:
         """See `LakeTable.commit`. Blocks for the catalog and the file system."""
@@ -137,6 +143,17 @@ class IcebergTable:
     def discard(self, staged: Iterable[StageResult]) -> None:
         """See `LakeTable.discard`."""
         self.remove(file for each in staged for file in each.files)
+
+    def compact(self, file_bytes: int) -> NoReturn:
+        """Refuse: pyiceberg cannot replace files in one snapshot without rewriting what they say.
+
+        Raises:
+            LakeError: always.
+        """
+        raise LakeError(
+            f"{self}: pyiceberg cannot replace files by merged ones. Use a procedure of Spark's "
+            "(rewrite_data_files) or of the catalog's: the landing passes over their snapshots"
+        )
 
     # What `commit` needs.
 
@@ -176,18 +193,20 @@ class IcebergTable:
             if admission.lands:
                 raise LakeError("the table is gone: stage the input again")
             return
+        files, root = self._place(table)
         for file in admission.lands:
-            if self._files.size(_root(table) / file.path) != file.nbytes:
+            if files.size(root / file.path) != file.nbytes:
                 raise LakeError(f"{file.path} ({file}) is gone or cut short: stage the input again")
 
     def swap(self, head: Head[State], admission: Admission, attempt: str) -> str:
         """See `CommitTarget.swap`."""
         table, before = head.state
         assert table is not None  # it was checked
-        paths = [_root(table) / file.path for file in admission.lands]
+        files, root = self._place(table)
         try:
-            for path in paths:
-                _check_file(path, table.metadata)
+            for file in admission.lands:
+                schema = pq.read_schema(files.footer(root / file.path, file.nbytes))
+                _check_file(file.path, schema, table.metadata)
         except LakeError as error:
             raise NotLandedError(f"{self._identifier}: nothing has landed: {error}") from error
         record = CommitRecord(
@@ -200,7 +219,7 @@ class IcebergTable:
             transaction = table.transaction()
             transaction.set_properties(properties)
             transaction.add_files(
-                [f"file://{path}" for path in paths],
+                [_file_uri(files.uri(root / file.path)) for file in admission.lands],
                 snapshot_properties=properties,
                 check_duplicate_files=False,  # the fences do that
             )
@@ -216,6 +235,14 @@ class IcebergTable:
         snapshots = table.metadata.snapshots if table else ()
         return any(_summary(each).get(ATTEMPT) == attempt for each in snapshots)
 
+    def landed_files(self, head: Head[State]) -> list[LandedFile]:
+        """See `CommitTarget.landed_files`."""
+        table, _ = head.state
+        tasks = [] if table is None else list(table.scan().plan_files())
+        if any(task.delete_files for task in tasks):
+            raise LakeError(f"{self}: rows are deleted by delete files, which cannot be read")
+        return [_landed(table, task.file.file_path) for task in tasks]
+
     def visible_path(self, file: StagedFile) -> str:
         """See `CommitTarget.visible_path`."""
         return file.path
@@ -229,9 +256,17 @@ class IcebergTable:
             found = table.inspect.all_data_files()["file_path"].to_pylist()
             # Paths are encoded in one way or another; the names are unique, and plain.
             referenced = {each.rpartition("/")[2] for each in found}
+            stored, root = self._place(table)
             for file in files:
                 if file.path.rpartition("/")[2] not in referenced:
-                    self._files.remove(_root(table) / file.path)
+                    stored.remove(root / file.path)
+
+    def _place(self, table: Table) -> tuple[LocalFiles | TableFiles, Any]:
+        """Return the table's files, and the root of their paths."""
+        location = plain_uri(table.location())
+        if location.startswith(("/", "file:")):
+            return self._files, local_path(location)
+        return TableFiles(table.io, location), PurePosixPath()
 
     def _catalog(self) -> Catalog:
         return load_catalog(**self._catalog_properties)
@@ -281,13 +316,20 @@ class _OneTry:
             raise _ConflictError(str(error)) from error
 
 
-def _root(table: Table) -> Path:
-    return uri_path(table.location())
+def _landed(table: Any, uri: str) -> LandedFile:
+    def read() -> bytes:
+        with table.io.new_input(uri).open() as file:
+            return bytes(file.read())
+
+    return LandedFile(path=uri, footer=lambda: table.io.new_input(uri).open(), read=read)
 
 
-def _check_file(path: Path, metadata: TableMetadata) -> None:
+def _file_uri(uri: str) -> str:
+    return f"file://{uri}" if uri.startswith("/") else uri
+
+
+def _check_file(path: str, schema: pa.Schema, metadata: TableMetadata) -> None:
     """Check a staged file against the table as it is now."""
-    schema = pq.read_schema(path)
     check_fits(schema, metadata.schema().as_struct())
     has_ids = b"PARQUET:field_id" in (schema.field(0).metadata or {})
     if not has_ids and were_renamed(metadata):

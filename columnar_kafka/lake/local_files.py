@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import uuid
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -14,14 +15,40 @@ from columnar_kafka.errors import LakeError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["LocalFileWriter", "LocalFiles", "local_path", "uri_path"]
+__all__ = ["LocalFileWriter", "LocalFiles", "local_path"]
 
 
 class LocalFiles:
-    """The operations on a file system that a table needs; another kind of store would replace it.
+    """The files of this machine, as `Files`."""
 
-    Every method may raise OSError. None overwrites a file.
-    """
+    options: Mapping[str, str] | None = None
+    late_requests = False  # a file system has done what it was asked for, or has not
+
+    def root(self, place: str | os.PathLike[str]) -> Path:
+        """See `Files.root`. Percent signs are not decoded."""
+        return local_path(place)
+
+    def uri(self, path: Path) -> str:
+        """See `Files.uri`."""
+        return str(path)
+
+    def writer(
+        self, name: str, path: Path, field_ids: Mapping[tuple[str, ...], int] | None = None
+    ) -> LocalFileWriter:
+        """See `Files.writer`."""
+        return LocalFileWriter(name, path, self, field_ids)
+
+    def put(self, path: Path, data: bytes) -> None:
+        """See `Files.put`. The content is written elsewhere, and linked."""
+        draft = path.with_name(f"{uuid.uuid4().hex}.draft")
+        try:
+            with self.create(draft) as file:
+                self.write(file, data)
+                self.sync(file)
+            self.link(draft, path)
+        finally:
+            with suppress(OSError):
+                self.remove(draft)
 
     def create(self, path: Path) -> BinaryIO:
         """Create a file for writing, and its folder if needed."""
@@ -39,30 +66,34 @@ class LocalFiles:
         return file.tell()
 
     def link(self, old: Path, new: Path) -> None:
-        """Give a file a second name, atomically; FileExistsError if that name exists."""
+        """See `Files.link`."""
         os.link(old, new)
 
     def remove(self, path: Path) -> None:
-        """Remove a file, if it exists."""
+        """See `Files.remove`."""
         path.unlink(missing_ok=True)
 
     def size(self, path: Path) -> int | None:
-        """Return a file's size, or None if it does not exist."""
+        """See `Files.size`."""
         try:
             return path.stat().st_size
         except FileNotFoundError:
             return None
 
     def same(self, one: Path, other: Path) -> bool:
-        """Return whether two names are one file; FileNotFoundError if either does not exist."""
+        """See `Files.same`."""
         return one.samefile(other)
 
     def read(self, path: Path) -> bytes:
-        """Return a file's content."""
+        """See `Files.read`."""
         return path.read_bytes()
 
+    def footer(self, path: Path, nbytes: int) -> Path:
+        """See `Files.footer`."""
+        return path
+
     def names(self, folder: Path) -> list[str]:
-        """Return the names in a folder; none if it does not exist."""
+        """See `Files.names`."""
         try:
             return os.listdir(folder)  # noqa: PTH208 - names are wanted, not a hundred thousand Paths
         except FileNotFoundError:
@@ -130,17 +161,8 @@ def local_path(root: str | os.PathLike[str]) -> Path:
     """
     path = re.sub(r"^file:(//(localhost)?(?=/[^/]))?", "", os.fspath(root))
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:|//|$", path):
-        raise LakeError(f"path {os.fspath(root)!r}: only paths of this machine are supported")
+        raise LakeError(
+            f"path {os.fspath(root)!r}: only paths of this machine, and URLs of object stores "
+            "(s3://, gs://, az://), are supported"
+        )
     return Path(os.path.abspath(path))  # noqa: PTH100 - executors may have another working directory; keep links
-
-
-def uri_path(root: str | os.PathLike[str]) -> Path:
-    """As `local_path`, for libraries that take paths as URIs and disagree about encoding them.
-
-    Raises:
-        LakeError: it is another place, or has a character that means something in a URI.
-    """
-    path = local_path(root)
-    if found := re.search(r"[%#?]", str(path)):
-        raise LakeError(f"path {str(path)!r}: {found[0]} cannot be in the path of a table here")
-    return path

@@ -5,50 +5,86 @@ The other files of this room, in the order in which they may import each other:
     plan                             which message lands in which file, and what a commit admits
     row_groups parquet_footer        footers of the files to stitch, and of the stitched one
     stitch                           one Parquet file out of several
-    stage                            messages to staged files
     commit                           the loop by which every kind of table commits
-    local_files commit_log directory a directory of Parquet files as a `LakeTable`
+    files local_files object_files   the files of a table, here or in an object store
+    commit_log merging directory     a directory of Parquet files as a `LakeTable`
+    message_rows dead_letters        messages that do not land, as rows of another table
+    rules aside                      which messages these are, and how they are committed
+    stage                            messages to staged files
+    replay                           dead letters that land after all
+    landed_rows audit                what is in a table, compared with the topic
+    reset                            fences that are moved by hand
     fences                           what commits of Delta and Iceberg say about themselves
     delta_schema delta_statistics delta       a Delta table as a `LakeTable`
-    iceberg_schema iceberg           an Iceberg table as a `LakeTable`
+    iceberg_schema iceberg_files iceberg      an Iceberg table as a `LakeTable`
     formats                          tables by the name of their format
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from columnar_kafka import position
 from columnar_kafka.errors import LakeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import pyarrow as pa
 
     from columnar_kafka.segment.headers import MessageHeaders
 
 __all__ = [
+    "REPLAY",
+    "UNKNOWN_SEGMENT",
     "CommitResult",
+    "CompactResult",
     "Count",
     "Fence",
     "FileWriter",
     "LakeTable",
+    "LandedFile",
     "MayHaveLandedError",
     "NotLandedError",
+    "PlainMessageError",
     "ReadRange",
     "SourceMessage",
     "SourcePartition",
     "StageResult",
     "StagedFile",
     "TopicGeneration",
+    "UnlandableError",
+    "fence_topic",
+    "unlandable",
     "visible_folder",
 ]
 
 _ID: Final = re.compile(r"[0-9A-Za-z._=+/-]{1,500}", re.ASCII)  # no colon, which separates ids
 _TOPIC: Final = re.compile(r"[0-9A-Za-z._-]{1,249}", re.ASCII)  # Kafka's own rule
+
+
+UNKNOWN_SEGMENT: Final = "?"  # no segment has this id
+"""The last segment of a fence that was moved by hand, or past messages that were set aside."""
+
+
+class UnlandableError(LakeError):
+    """A message that would not land in another try either: it may be set aside."""
+
+
+class PlainMessageError(UnlandableError):
+    """A plain message, where only segments land."""
+
+
+@contextmanager
+def unlandable() -> Iterator[None]:
+    """Raise a `LakeError` about a segment as an `UnlandableError`."""
+    try:
+        yield
+    except LakeError as error:
+        raise UnlandableError(error.reason) from error
 
 
 class NotLandedError(LakeError):
@@ -66,6 +102,16 @@ class MayHaveLandedError(LakeError):
 def visible_folder(topic: str) -> str:
     """Return the folder of a topic's files. Readers skip folders that begin with _ or a dot."""
     return f"~{topic}" if topic[0] in "_." else topic
+
+
+REPLAY: Final = "dead-letters"
+"""What stands for the cluster id of messages that come from a place of dead letters."""
+
+
+def fence_topic(fence: str, topic: str) -> str:
+    """Return whose fence it is: a topic's, or that of a topic's dead letters in one place."""
+    _, cluster, topic_id, _ = fence.split(":")
+    return f"{topic} (dead letters {topic_id.partition('/')[0]})" if cluster == REPLAY else topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +159,18 @@ class SourcePartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceMessage:
-    """One Kafka message to land; a segment if its headers say so. `value` is any buffer."""
+    """One Kafka message to land; a segment if its headers say so. `value` is any buffer.
+
+    `key` and `timestamp`, in milliseconds since 1970, are for messages that are set aside.
+    """
 
     topic: str
     partition: int
     offset: int
     headers: MessageHeaders | None
     value: Any
+    key: Any = None
+    timestamp: int | None = None
 
     def __str__(self) -> str:
         return position.address(self.topic, self.partition, self.offset)
@@ -143,8 +194,9 @@ _NONE: Final = Count()
 class Fence:
     """How far a partition has landed: all input from offset `first` to before `next`.
 
-    Fences are kept in the table itself and change only together with its files. `segment` is the id
-    of the last segment that landed.
+    Fences are kept in the table itself and change only together with its files, or by hand (see
+    `reset`). `segment` is the id of the last segment that landed, or `UNKNOWN_SEGMENT` if another
+    message came after it.
     """
 
     topic: str
@@ -200,19 +252,27 @@ class StageResult:
     `landed_before` counts by fence the input that the table already had, `repeated` the input that
     came twice. `ranges` are what was read, as far as that is known. Without it nobody notices
     that input was left out.
+
+    Messages that do not land in the table are in `dead_letters` and `plain_messages`, files of
+    tables of their own, or were `skipped`. They lie in `set_aside`, a range for each partition.
     """
 
     files: tuple[StagedFile, ...] = ()
     ranges: tuple[ReadRange, ...] = ()
     landed_before: Mapping[str, Count] = field(default_factory=dict)
     repeated: Count = _NONE
+    dead_letters: tuple[StagedFile, ...] = ()
+    plain_messages: tuple[StagedFile, ...] = ()
+    skipped: int = 0
+    set_aside: tuple[ReadRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitResult:
     """The result of a commit: paths of the new files, relative to the table, and what landed.
 
-    `landed_before` and `repeated` count input that has not landed again.
+    `landed_before` and `repeated` count input that has not landed again; `dead_letters`,
+    `plain_messages` and `skipped` count messages that were set aside.
     """
 
     files: tuple[str, ...] = ()
@@ -220,6 +280,38 @@ class CommitResult:
     nbytes: int = 0
     landed_before: Count = _NONE
     repeated: Count = _NONE
+    dead_letters: int = 0
+    plain_messages: int = 0
+    skipped: int = 0
+
+    def plus(self, other: CommitResult) -> CommitResult:
+        """Return the result of both commits."""
+        counts: dict[str, Any] = {}
+        for each in fields(self):
+            one, more = getattr(self, each.name), getattr(other, each.name)
+            counts[each.name] = one.plus(more) if isinstance(one, Count) else one + more
+        return CommitResult(**counts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactResult:
+    """How many files a table had before some were merged, and has now."""
+
+    files_before: int
+    files: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LandedFile:
+    """A Parquet file of a table as it is now; `path` is relative to the table, or a URI.
+
+    `footer` returns what pyarrow can read the file's footer from, `read` its bytes. Both block, and
+    raise OSError.
+    """
+
+    path: str
+    footer: Callable[[], Any]
+    read: Callable[[], bytes]
 
 
 class FileWriter(Protocol):
@@ -267,7 +359,8 @@ class LakeTable(Protocol):
         """Open a new file, visible to no reader, for segments of `schema` from offset `first` on.
 
         Raises:
-            LakeError: files of that schema cannot land in the table.
+            UnlandableError: files of that schema cannot land in the table.
+            LakeError: the table cannot be read.
             OSError: the file cannot be created.
         """
         ...
@@ -291,5 +384,16 @@ class LakeTable(Protocol):
 
         Call it without a commit, or after a `NotLandedError`: after a `MayHaveLandedError` the
         commit may still arrive. Raises nothing: a remaining file is waste.
+        """
+        ...
+
+    def compact(self, file_bytes: int) -> CompactResult:
+        """Merge small files to files of up to `file_bytes`. Blocks while it rewrites them.
+
+        Others may land meanwhile. Whether they may read is the table's business.
+
+        Raises:
+            LakeError: the table cannot do that, or a file cannot be read.
+            NotLandedError, MayHaveLandedError: as `commit`.
         """
         ...

@@ -9,23 +9,27 @@ from __future__ import annotations
 import hashlib
 from array import array
 from bisect import bisect_left
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from columnar_kafka.errors import LakeError, SegmentError
 from columnar_kafka.lake.model import (
+    UNKNOWN_SEGMENT,
     Count,
     Fence,
     NotLandedError,
+    PlainMessageError,
     SourceMessage,
     SourcePartition,
     StagedFile,
+    UnlandableError,
+    fence_topic,
 )
 from columnar_kafka.segment.headers import SegmentHeader, is_segment, parse_headers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from columnar_kafka.lake.model import ReadRange, TopicGeneration
 
@@ -83,7 +87,7 @@ class Planner:
         self.layout = layout or Layout()
         self.landed_before: dict[str, Count] = {}
         self.repeated = Count()
-        self._fences = fences
+        self.fences = fences
         self._generations = generations
         self._owners = _FenceOwners(fences)
         self._partitions: dict[tuple[str, int], _PartitionPlan] = {}
@@ -95,8 +99,8 @@ class Planner:
         their offsets, but may start again lower, as long as the ranges of files do not overlap.
 
         Raises:
-            LakeError: the message is no segment, or must not land. The error names topic, partition
-                and offset.
+            UnlandableError: the message is no segment that can be read.
+            LakeError: it must not land. The error names topic, partition and offset.
         """
         partition = self._partition(message)
         if partition.fence and message.offset < partition.fence.next:
@@ -116,6 +120,10 @@ class Planner:
             starts_file=starts_file,
         )
 
+    def source(self, message: SourceMessage) -> SourcePartition:
+        """Return the partition of a message. Raises LakeError as `place`."""
+        return self._partition(message).source
+
     def _partition(self, message: SourceMessage) -> _PartitionPlan:
         key = (message.topic, message.partition)
         if key not in self._partitions:
@@ -123,7 +131,7 @@ class Planner:
                 raise LakeError(f"{message}: the cluster and topic id of its topic are not known")
             source = SourcePartition(self._generations[message.topic], *key)
             self._owners.check(source.fence, *key)
-            self._partitions[key] = _PartitionPlan(source, self._fences.get(source.fence))
+            self._partitions[key] = _PartitionPlan(source, self.fences.get(source.fence))
         return self._partitions[key]
 
     def _count_landed(self, message: SourceMessage, fence: Fence, source: SourcePartition) -> None:
@@ -133,7 +141,10 @@ class Planner:
         if is_segment(message.headers):
             header, _ = _read(message)
             rows = header.rows
-            if message.offset == fence.next - 1 and header.segment != fence.segment:
+            if message.offset == fence.next - 1 and fence.segment not in (
+                header.segment,
+                UNKNOWN_SEGMENT,
+            ):
                 raise LakeError(
                     f"{message}: is segment {header.segment}, but {fence.segment} has landed from "
                     "that offset: the topic was rewritten. Land it under another path"
@@ -203,11 +214,13 @@ class _PartitionPlan:
 def _read(message: SourceMessage) -> tuple[SegmentHeader, bytes]:
     """Return a segment's header, and a digest that identifies the segment."""
     if not is_segment(message.headers):
-        raise LakeError(f"{message}: is a plain message; only segments can land")
+        raise PlainMessageError(
+            f"{message}: is a plain message; only segments can land (see table.plain)"
+        )
     try:
         header, crc32 = parse_headers(message.headers)
     except SegmentError as error:
-        raise LakeError(f"{message}: {error.reason}") from error
+        raise UnlandableError(f"{message}: {error.reason}") from error
     text = f"{message.offset} {header.segment} {header.rows} {crc32}\n"
     return header, hashlib.sha256(text.encode()).digest()
 
@@ -228,6 +241,7 @@ class _FenceOwners:
         Raises:
             LakeError: naming both fences, or both topics.
         """
+        topic = fence_topic(fence, topic)
         name = self._names.setdefault((topic, partition), fence)
         if name != fence:
             raise LakeError(
@@ -251,12 +265,16 @@ def _below(fence: Fence) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """What a commit does: the files that land, by offset, and the fences after it."""
+    """What a commit does: the files that land, by offset, and the fences after it.
+
+    `replaced` has the paths of files that a landing file merges, by the path of that one as staged.
+    """
 
     lands: tuple[StagedFile, ...]
     landed_before: tuple[StagedFile, ...]
     repeated: tuple[StagedFile, ...]
     fences: Mapping[str, Fence]
+    replaced: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def admit(
@@ -264,9 +282,12 @@ def admit(
     fences: Mapping[str, Fence],
     *,
     ranges: Iterable[ReadRange] = (),
+    set_aside: Iterable[ReadRange] = (),
     allow_gaps: bool = False,
 ) -> Admission:
     """Decide which files land in a table with these `fences`, and how far the fences move.
+
+    `ranges` are what was read, as far as that is known. `set_aside` has messages that do not land.
 
     Raises:
         NotLandedError: one of the files must not land, so none does. It overlaps another file or
@@ -288,6 +309,8 @@ def admit(
             lands.append(file)
             fences_after[file.fence] = _moved(fences_after.get(file.fence), file)
         previous = file
+    for each in set_aside:
+        _move_past(each, fences_after, lands, fences)
     # A table that has nothing of a partition has no fence for it either.
     return Admission(
         lands=tuple(lands),
@@ -312,7 +335,7 @@ def _moved_by_ranges(
         fence = moved.get(name)
         if fence is None:
             fence = Fence(
-                topic=source.topic,
+                topic=fence_topic(name, source.topic),
                 partition=source.partition,
                 first=each.first,
                 next=each.first,
@@ -361,9 +384,33 @@ def _check_owner(owners: _FenceOwners, fence: str, topic: str, partition: int) -
         raise NotLandedError(error.reason) from error
 
 
+def _move_past(
+    aside: ReadRange,
+    moved: dict[str, Fence],
+    lands: Sequence[StagedFile],
+    before: Mapping[str, Fence],
+) -> None:
+    """Move a fence past messages that do not land."""
+    if not (lands or before):
+        return  # there may be no table yet
+    source, name = aside.source, aside.source.fence
+    fence = moved.get(name) or Fence(
+        topic=fence_topic(name, source.topic),
+        partition=source.partition,
+        first=aside.first,
+        next=aside.first,
+        segment="",
+    )
+    ends = [file.last + 1 for file in lands if file.fence == name]
+    ends += [before[name].next] if name in before else []
+    if aside.next > max(ends, default=0):
+        next_offset = max(fence.next, aside.next)
+        moved[name] = replace(fence, next=next_offset, segment=UNKNOWN_SEGMENT)
+
+
 def _moved(fence: Fence | None, file: StagedFile) -> Fence:
     return Fence(
-        topic=file.topic,
+        topic=fence_topic(file.fence, file.topic),
         partition=file.partition,
         first=fence.first if fence else file.first,
         next=max(fence.next if fence else 0, file.last + 1),

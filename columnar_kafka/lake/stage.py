@@ -6,11 +6,14 @@ One segment is in memory at a time, and a file is written as its segments arrive
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 from columnar_kafka.errors import LakeError, SegmentError
-from columnar_kafka.lake.model import NotLandedError, StagedFile, StageResult
+from columnar_kafka.lake.aside import Aside, land_staged
+from columnar_kafka.lake.model import StagedFile, StageResult, UnlandableError
 from columnar_kafka.lake.plan import Mode, Planner
+from columnar_kafka.lake.rules import Rules
 from columnar_kafka.lake.stitch import Stitcher, StitchError
 from columnar_kafka.segment.headers import ROWS_HEADER, SCHEMA_HEADER, VERSION_HEADER
 from columnar_kafka.segment.segment import Segment
@@ -36,23 +39,31 @@ MAX_OPEN: Final = 64
 partitions than that in one process, the file that waited longest is finished early."""
 
 
-def stage(messages: Iterable[SourceMessage], *, table: LakeTable, planner: Planner) -> StageResult:
+def stage(
+    messages: Iterable[SourceMessage],
+    *,
+    table: LakeTable,
+    planner: Planner,
+    ranges: Iterable[ReadRange] = (),
+    rules: Rules | None = None,
+) -> StageResult:
     """Write the messages that land to files of `table`, durable and not yet visible.
 
     Called once for each attempt (a task of Spark), with a new planner. Takes one message at a time
-    and keeps no value. Blocks while it writes.
+    and keeps no value. Blocks while it writes. `messages` are all that there are in `ranges`, as
+    far as those are known.
 
     Raises:
-        LakeError: a message cannot land; the error names topic, partition and offset. Nothing is
-            skipped.
+        LakeError: a message cannot land, and the rules do not set it aside; the error names topic,
+            partition and offset. Or something cannot be written.
         OSError: a file cannot be written.
         Exception: whatever `messages` raises. After any exception no file of the attempt is left.
     """
-    attempt = Stager(table=table, planner=planner)
+    attempt = Stager(table=table, planner=planner, rules=rules)
     try:
         for message in messages:
             attempt.add(message)
-        return attempt.finish()
+        return attempt.finish(ranges)
     except BaseException:
         attempt.discard()
         raise
@@ -64,6 +75,7 @@ def land(
     table: LakeTable,
     generations: Mapping[str, TopicGeneration],
     layout: Layout | None = None,
+    rules: Rules | None = None,
 ) -> CommitResult:
     """Plan, stage and commit in one process. When it returns, all messages have landed.
 
@@ -73,16 +85,12 @@ def land(
         LakeError, OSError: as `stage`; nothing has landed.
     """
     planner = Planner(fences=table.fences(), generations=generations, layout=layout)
-    staged = stage(messages, table=table, planner=planner)
-    try:
-        return table.commit([staged])
-    except NotLandedError:
-        table.discard([staged])
-        raise
+    staged = stage(messages, table=table, planner=planner, rules=rules)
+    return land_staged(table, [staged], rules or Rules())
 
 
-def _verified(message: SourceMessage) -> Segment:
-    """Return the message as a segment, checked in everything that needs no decoding."""
+def _verified(message: SourceMessage, rules: Rules) -> tuple[Segment, bool]:
+    """Return the message as a verified segment, and whether it may share a file."""
     try:
         segment = Segment(
             topic=message.topic,
@@ -91,10 +99,9 @@ def _verified(message: SourceMessage) -> Segment:
             headers=message.headers,
             value=message.value,
         )
-        segment.verify()
+        return segment, segment.verify(rules.verify)
     except SegmentError as error:
-        raise LakeError(error.reason) from error
-    return segment
+        raise UnlandableError(error.reason) from error
 
 
 class Stager:
@@ -103,29 +110,42 @@ class Stager:
     After an exception, or if the attempt is given up, call `discard`.
     """
 
-    def __init__(self, *, table: LakeTable, planner: Planner) -> None:
+    def __init__(self, *, table: LakeTable, planner: Planner, rules: Rules | None = None) -> None:
         self._table = table
+        self._rules = rules or Rules()
         self._planner = planner
         self._writers: list[FileWriter] = []  # all: a failing attempt removes its files
         self._open: dict[SourcePartition, _OpenFile] = {}  # the longest waiting first
         self._staged: list[StagedFile] = []
+        self._aside = Aside(self._rules, planner.fences)
 
     def add(self, message: SourceMessage) -> None:
-        """Verify a message and write it to a file, unless it does not land. Keeps no value.
+        """Verify a message and write it to a file, or set it aside. Keeps no segment.
 
         Raises:
             LakeError, OSError: as `stage`.
         """
+        try:
+            self._add(message)
+        except UnlandableError as error:
+            if not self._aside.take(self._planner.source(message), message, error):
+                raise
+
+    def _add(self, message: SourceMessage) -> None:
         if (placement := self._planner.place(message)) is None:
             return
-        segment = _verified(message)
+        if self._aside.has(placement.source, message.offset):
+            return
+        if placement.starts_file and (ended := self._open.pop(placement.source, None)):
+            self._staged.append(ended.finish())
+        segment, may_share = _verified(message, self._rules)
         file = self._open.pop(placement.source, None)
-        if file and (placement.starts_file or not file.append(placement, segment)):
+        if file and not (may_share and file.append(placement, segment)):
             self._staged.append(file.finish())
             file = None
         if file is None:
             file = self._begin(placement, segment)
-        if file.is_open:
+        if file.is_open and may_share:
             self._open[placement.source] = file
         else:
             self._staged.append(file.finish())
@@ -133,7 +153,8 @@ class Stager:
     def finish(self, ranges: Iterable[ReadRange] = ()) -> StageResult:
         """Make all files durable; `ranges` are what was read, as far as that is known."""
         self._staged += [file.finish() for file in self._open.values()]
-        return StageResult(
+        return replace(
+            self._aside.finish(),
             files=tuple(self._staged),
             ranges=tuple(ranges),
             landed_before=self._planner.landed_before,
@@ -144,6 +165,7 @@ class Stager:
         """Remove all files. Raises nothing."""
         for writer in self._writers:
             writer.discard()
+        self._aside.discard()
 
     def _begin(self, placement: Placement, segment: Segment) -> _OpenFile:
         if len(self._open) == MAX_OPEN:

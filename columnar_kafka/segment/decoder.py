@@ -81,8 +81,8 @@ class RawSegment(NamedTuple):
 class SegmentFile(Protocol):
     """The Parquet file of a segment, opened by a decoder.
 
-    `schema` and `read` raise SegmentError, without saying where: bytes and headers disagree, or the
-    bytes cannot be decoded. The schema and the tables have passed every check.
+    `schema`, `read` and `check` raise SegmentError, without saying where: bytes and headers
+    disagree, or the bytes cannot be decoded. The schema and the tables have passed every check.
     """
 
     @property
@@ -101,6 +101,14 @@ class SegmentFile(Protocol):
         """Return all rows, decoded, of all columns or of these.
 
         With `encoded`, text columns whose values repeat may come as dictionaries.
+        """
+        ...
+
+    def check(self, *, decode: bool) -> None:
+        """Walk the headers of all pages, and scan the pages; with `decode`, decode every value.
+
+        A scan reads levels and encoded values, and looks each one up in its dictionary. It checks
+        no text, and makes no columns.
         """
         ...
 
@@ -212,20 +220,32 @@ class _InlineFile:
         """Walk the pages, decode, and check the result."""
         names = None if columns is None else list(columns)
         with _as_segment_errors(self.schema):
-            if self._decoded_size is None:
-                self._decoded_size = walk(self._data, self._file, self._limits)
-            size = self._decoded_size
+            size = self._walked()
             if size.dictionaries or self._needs_help:
                 table = self._read_dictionaries(names, size, encoded=encoded)
             else:
                 table = self._file.read(columns=names, use_threads=self._fits(size))
                 table.validate(full=True)
                 table = fill_hidden_nulls_in_table(table)
-            if table.num_rows != self._rows:
-                raise SegmentError(
-                    f"{table.num_rows} rows decoded; {ROWS_HEADER} is {self._rows} in the headers"
-                )
+            self._check_rows(table.num_rows)
             return table
+
+    def check(self, *, decode: bool) -> None:
+        if decode:
+            self.read(None)
+            return
+        with _as_segment_errors(self.schema):
+            self._walked()
+            self._check_rows(self._file.scan_contents())
+
+    def _walked(self) -> DecodedSize:
+        if self._decoded_size is None:
+            self._decoded_size = walk(self._data, self._file, self._limits)
+        return self._decoded_size
+
+    def _check_rows(self, rows: int) -> None:
+        if rows != self._rows:
+            raise SegmentError(f"{rows} rows decoded; {ROWS_HEADER} is {self._rows} in the headers")
 
     def _fits(self, size: DecodedSize) -> bool:
         """Return whether columns may be decoded in parallel, which takes more memory meanwhile."""

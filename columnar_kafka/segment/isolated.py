@@ -35,7 +35,8 @@ import sys
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 
 import pyarrow as pa
 
@@ -54,6 +55,8 @@ _WATCH_SECONDS: Final = 0.01
 _BASE_BYTES: Final = 256 << 20  # idle it takes 100 MB
 _REASON_BYTES: Final = 4096
 _READY, _COLUMNS, _REFUSED = b"+", b"=", b"!"
+
+_Task = Literal["schema", "scan", "decode", "read"]
 
 _PROGRAM = """
 import sys
@@ -107,8 +110,8 @@ class IsolatedDecoder:
             self._child.end()
             self._child = None
 
-    def ask(self, raw: RawSegment, columns: Sequence[str] | None, *, read: bool) -> pa.Table:
-        """Return the rows of a segment; without `read` an empty table with its schema.
+    def ask(self, raw: RawSegment, task: _Task, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return the rows of a segment if the task is to read it, else an empty table.
 
         Raises:
             SegmentError: as `SegmentFile`; or the segment has ended two children.
@@ -119,7 +122,7 @@ class IsolatedDecoder:
             "header": raw.header._asdict(),
             "crc32": raw.crc32,
             "columns": None if columns is None else list(columns),
-            "read": read,
+            "task": task,
         }
         text = json.dumps(question).encode()
         parts = (len(text).to_bytes(8, "little"), text, memoryview(raw.value or b""))
@@ -161,7 +164,7 @@ class _IsolatedFile:
     def schema(self) -> pa.Schema:
         """The columns of the file."""
         if self._schema is None:
-            self._schema = self._decoder.ask(self._raw, None, read=False).schema
+            self._schema = self._decoder.ask(self._raw, "schema").schema
         return self._schema
 
     def statistics(self, columns: Collection[str]) -> None:
@@ -169,7 +172,11 @@ class _IsolatedFile:
 
     def read(self, columns: Sequence[str] | None, *, encoded: bool = False) -> pa.Table:
         """Return all rows, dictionaries expanded."""
-        return self._decoder.ask(self._raw, columns, read=True)
+        return self._decoder.ask(self._raw, "read", columns)
+
+    def check(self, *, decode: bool) -> None:
+        """Check all pages."""
+        self._decoder.ask(self._raw, "decode" if decode else "scan")
 
 
 # --- the parent's side of one child ---------------------------------------------------------------
@@ -341,7 +348,12 @@ def _decoded(decoder: InlineDecoder, question: mmap.mmap) -> pa.Table:
     asked: dict[str, Any] = json.loads(question[8:size])
     header = SegmentHeader(**asked["header"])
     opened = decoder.open(RawSegment(header, asked["crc32"], memoryview(question)[size:]))
-    return opened.read(asked["columns"]) if asked["read"] else opened.schema.empty_table()
+    task: _Task = asked["task"]
+    if task == "read":
+        return opened.read(asked["columns"])
+    if task != "schema":
+        opened.check(decode=task == "decode")
+    return opened.schema.empty_table()
 
 
 # --- both -----------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from columnar_kafka.config import DecodeLimits
-    from columnar_kafka.native._core import FileSchema, RecordMaker, RecordReader
+    from columnar_kafka.native._core import File, FileSchema, RecordMaker, RecordReader
     from columnar_kafka.segment.headers import SegmentHeader
 
 __all__ = ["NativeDecoder", "record_maker"]
@@ -28,6 +28,13 @@ class _Known(NamedTuple):
 
     fingerprint: str
     schema: FileSchema | None
+
+
+class _KnownFile(NamedTuple):
+    """A file of such a schema."""
+
+    file: File
+    schema: FileSchema
 
 
 class NativeDecoder:
@@ -63,6 +70,32 @@ class NativeDecoder:
             schema: opens the file with Arrow, checks it, and returns its columns. What it raises is
                 raised here.
         """
+        if (known := self._known_file(header, crc32, value, schema)) is None:
+            return None
+        limits = self._limits
+        return known.file.read(known.schema, start, limits.values, limits.decoded_bytes)
+
+    def check(
+        self,
+        header: SegmentHeader,
+        crc32: int,
+        value: Any,
+        *,
+        schema: Callable[[], pa.Schema],
+    ) -> bool:
+        """Return whether a segment was decoded, and has passed every check that `read` makes.
+
+        If not, Arrow has to judge it. Arguments and errors are those of `read`.
+        """
+        if (known := self._known_file(header, crc32, value, schema)) is None:
+            return False
+        limits = self._limits
+        return known.file.check(known.schema, limits.values, limits.decoded_bytes)
+
+    def _known_file(
+        self, header: SegmentHeader, crc32: int, value: Any, schema: Callable[[], pa.Schema]
+    ) -> _KnownFile | None:
+        """Open a file whose columns the core reads, and compare it with its headers."""
         limits = self._limits
         data = value if type(value) is bytes else bytes(value)
         file = native.core.File.open(data, crc32, limits.footer_bytes)
@@ -80,7 +113,7 @@ class NativeDecoder:
             self._remember(file.key, known)
         if known.schema is None or known.fingerprint != header.schema:
             return None
-        return file.read(known.schema, start, limits.values, limits.decoded_bytes)
+        return _KnownFile(file, known.schema)
 
     def _remember(self, key: bytes, known: _Known) -> None:
         if self._known_bytes + len(key) > _CACHE_BYTES:

@@ -26,6 +26,7 @@ from columnar_kafka.schema import KAFKA_COLUMN
 from columnar_kafka.schema.canonical import children
 from columnar_kafka.segment.decoder import MALFORMED, InlineDecoder, RawSegment, undecodable
 from columnar_kafka.segment.headers import parse_headers
+from columnar_kafka.segment.verification import verify
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from columnar_kafka.segment.decoder import Decoder, SegmentFile
     from columnar_kafka.segment.headers import MessageHeaders
     from columnar_kafka.segment.parquet.statistics import Bounds, ColumnPath
+    from columnar_kafka.segment.verification import Verification
 
 __all__ = ["RecordColumns", "Segment", "SegmentRecord", "record_slices"]
 
@@ -153,14 +155,21 @@ class Segment:
         """Return the SHA-256 of the bytes, in hex."""
         return hashlib.sha256(self._data).hexdigest()
 
-    def verify(self) -> None:
-        """Check everything that needs no decoding: checksum, footer, number of rows, schema.
+    def verify(self, how: Verification = "headers") -> bool:
+        """Check the bytes: all that needs no decoding, or also the pages, or every value.
+
+        With ``headers`` these are checksum, footer, number of rows and schema. ``pages`` and
+        ``decode`` may block while a child process decodes; see `verification`.
+
+        Returns:
+            Whether its rows may share a file with others.
 
         Raises:
             SegmentError: naming topic, partition, offset and what disagrees.
+            ColumnarError: no child process could be started.
         """
         with self._located():
-            self._open().schema  # noqa: B018 - reading the property checks
+            return verify(self._raw, how, self._open)
 
     def to_table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the rows as an Arrow table of `rows` rows.

@@ -79,18 +79,35 @@ impl File {
         max_values: u64,
         max_bytes: u64,
     ) -> PyResult<Option<RecordReader>> {
-        let data = self.data.bind(py).as_bytes();
-        let leaves = py.detach(|| {
-            let budget = Budget::new(max_bytes);
-            guarded(|| read_leaves(data, &self.footer, &schema.0, max_values, budget))
-        });
-        match leaves {
+        match self.leaves(py, schema, max_values, max_bytes) {
             Some(leaves) => {
                 RecordReader::new(py, &schema.0.fields, leaves, start, self.footer.rows as usize)
                     .map(Some)
             }
             None => Ok(None),
         }
+    }
+
+    /// Check and decode all columns, without the GIL. Return whether each value could be read; if not,
+    /// Arrow has to judge the file.
+    fn check(&self, py: Python<'_>, schema: &FileSchema, max_values: u64, max_bytes: u64) -> bool {
+        self.leaves(py, schema, max_values, max_bytes).is_some()
+    }
+}
+
+impl File {
+    fn leaves(
+        &self,
+        py: Python<'_>,
+        schema: &FileSchema,
+        max_values: u64,
+        max_bytes: u64,
+    ) -> Option<Vec<Leaf>> {
+        let data = self.data.bind(py).as_bytes();
+        py.detach(|| {
+            let budget = Budget::new(max_bytes);
+            guarded(|| read_leaves(data, &self.footer, &schema.0, max_values, budget))
+        })
     }
 }
 

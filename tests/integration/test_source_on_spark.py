@@ -175,6 +175,7 @@ def test_rows_are_written_as_segments_and_a_stream_copies_them_to_another_topic(
         query = (
             copied.writeStream.format("columnar_kafka")
             .options(**servers, topic=other, checkpointLocation=str(tmp_path / "checkpoint"))
+            .option("kafka.transactional.id", other)
             .trigger(availableNow=True)
             .start()
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
 import polars
@@ -12,6 +12,7 @@ import pytest
 from landing import SCHEMA, lander, numbers, run, send
 from pyspark.errors import StreamingQueryException
 
+import spark_sink
 from columnar_kafka import Producer
 
 if TYPE_CHECKING:
@@ -31,14 +32,45 @@ def land(spark: SparkSession, kafka: LocalKafka, on_spark: OnSpark, tmp_path: Pa
     return lander(spark, kafka, on_spark, tmp_path)
 
 
-def test_a_stream_lands_each_row_once_and_goes_on(spark, kafka, land, topic, tmp_path) -> None:
+def test_ranges_land_each_row_once_and_go_on_without_their_checkpoint(
+    spark, kafka, land, topic, tmp_path
+) -> None:
     name = topic(2)
     send(kafka, name, range(50))
-    land(name)
+    land(name, "ranges")
     assert numbers(spark, tmp_path, name) == list(range(50))
     send(kafka, name, range(50, 60))
-    land(name)
+    (tmp_path / "checkpoint").rename(tmp_path / "lost")
+    land(name, "ranges")
     assert numbers(spark, tmp_path, name) == list(range(60))
+
+
+def test_batch_queries_and_batches_of_a_stream_land_as_a_stream_does(
+    spark, kafka, on_spark, topic, tmp_path
+) -> None:
+    name = topic(2)
+    send(kafka, name, range(20))
+    spark_sink.register(spark)
+    options = {
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        "subscribe": name,
+        "startingOffsets": "earliest",
+    }
+    servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
+
+    def write(frame: Any, _: int = 0) -> None:
+        writer = frame.write.format("columnar_lake").mode("append").options(**servers)
+        writer.save(str(tmp_path / "lake"))
+
+    ranges = spark.read.format("columnar_kafka").options(**options, mode="ranges")
+    on_spark(lambda: write(ranges.load()))
+    send(kafka, name, range(20, 30))
+    stream = spark.readStream.format("columnar_kafka").options(**options).load().writeStream
+    stream = stream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    on_spark(
+        lambda: stream.foreachBatch(write).trigger(availableNow=True).start().awaitTermination()
+    )
+    assert numbers(spark, tmp_path, name) == list(range(30))
 
 
 def test_a_stream_lands_in_a_delta_table(kafka, land, topic, tmp_path) -> None:
@@ -60,8 +92,11 @@ def test_sparks_own_source_feeds_the_sink(spark, kafka, land, on_spark, topic, t
         .option("includeHeaders", "true")
         .load()
     )
-    servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
-    on_spark(lambda: run(rows, tmp_path, **servers))
+    options = {
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        "table.source.isolation": "read_committed",
+    }
+    on_spark(lambda: run(rows, tmp_path, **options))
     send(kafka, name, range(20, 25))
     # The same table goes on with our own source: both name the topic's generation alike.
     (tmp_path / "checkpoint").rename(tmp_path / "sparks")
@@ -114,11 +149,3 @@ def test_segments_of_two_schemas_land_side_by_side(kafka, land, topic, tmp_path)
     land(name)
     files = sorted((tmp_path / "lake" / name).iterdir())
     assert [pq.read_metadata(path).num_rows for path in files] == [4, 1]
-
-
-def test_a_bad_option_is_named(kafka, land, topic) -> None:
-    """The others are in `tests/unit/spark_sink`."""
-    name = topic()
-    send(kafka, name, range(1))
-    with pytest.raises(Exception, match="tableformat"):
-        land(name, tableformat="parquet")

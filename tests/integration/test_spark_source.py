@@ -435,7 +435,8 @@ def test_a_topic_that_is_created_again_stops_the_query_or_is_read_anew(
     source.send(name, 3)
     options = {"subscribe": name, "startingOffsets": "earliest"}
     with source.stream(**options) as reader:
-        start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+        first = reader.initialOffset()
+        start = reader.latestOffset(first, ReadAllAvailable())
         admin = AdminClient({"bootstrap.servers": source.servers})
         admin.delete_topics([name])[name].result(60)
         create = confluent_kafka.admin.NewTopic(name, 1, config={"retention.ms": "-1"})
@@ -452,6 +453,11 @@ def test_a_topic_that_is_created_again_stops_the_query_or_is_read_anew(
         end = eventually(lambda: _with(reader, start, 5))
         with pytest.raises(ColumnarError, match=f"{name}. was deleted and created again"):
             reader.partitions(start, end)
+    with (
+        source.stream(**options) as restarted,
+        pytest.raises(ColumnarError, match=f"{name}. was deleted and created again"),
+    ):
+        restarted.partitions(first, start)
     with source.stream(**options, failOnDataLoss="false") as reader:
         assert len(read(reader, reader.partitions(start, end))) == 5
 

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import datetime as dt
 import pickle
-from typing import TYPE_CHECKING, Any
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, TopicPartition
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 import spark_sink
 from columnar_kafka import Consumer
-from columnar_kafka.errors import ConfigError, RowError, SchemaError
+from columnar_kafka.errors import ColumnarError, ConfigError, RowError, SchemaError
 from spark_sink import reading, writer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+
+    from support import TopicFactory
 
     from columnar_kafka.local import LocalKafka
 
@@ -146,6 +149,113 @@ def test_a_row_without_a_topic_is_refused(kafka) -> None:
         write(kafka, pa.table({"n": [1], "topic": pa.array([None], pa.string())}))
 
 
+# --- exactly once ---------------------------------------------------------------------------------
+
+
+class Task(NamedTuple):
+    """A task of a stream, as Spark's context describes it."""
+
+    query: str
+    epoch: int
+    number: int
+
+    def partitionId(self) -> int:  # noqa: N802 - Spark's name
+        return self.number
+
+    def getLocalProperty(self, key: str) -> str:  # noqa: N802 - Spark's name
+        return {"sql.streaming.queryId": self.query, "streaming.sql.batchId": str(self.epoch)}[key]
+
+
+class Stream:
+    """A stream into a topic, with a transactional id, as far as Spark leaves it to Python."""
+
+    def __init__(self, kafka: LocalKafka, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._servers = kafka.bootstrap_servers
+        self._topic = topic
+        self._monkeypatch = monkeypatch
+
+    def write(self, numbers: Iterable[int], epoch: int, number: int = 0, query: str = "q") -> Any:
+        """Send the rows of a task, each in a table of its own; return what it reports."""
+        options = {
+            "kafka.bootstrap.servers": self._servers,
+            "kafka.transactional.id": f"id-{self._topic}",
+            "topic": self._topic,
+        }
+        source = spark_sink.KafkaSource(CaseInsensitiveDict(options))
+        task = pickle.loads(pickle.dumps(source.streamWriter(FRAME, overwrite=False)))
+        with self._monkeypatch.context() as patched:
+            patched.setattr(writer, "_GATHER_BYTES", 1)
+            patched.setattr(writer.TaskContext, "get", lambda: Task(query, epoch, number))
+            return task.write(pa.RecordBatch.from_pydict({"n": [n]}) for n in numbers)
+
+    def rows(self, **settings: Any) -> list[int]:
+        """Return the committed rows; all that there are, with another isolation level."""
+        config = {"bootstrap.servers": self._servers, "group.id": "rows"} | settings
+        config |= {"columnar.encoding": "parquet", "enable.partition.eof": True}
+        with Consumer(config) as consumer:
+            consumer.assign([TopicPartition(self._topic, 0, 0)])
+            found = iter(lambda: consumer.poll(60), None)
+            return sorted(each.value()["n"] for each in takewhile(lambda m: not m.error(), found))
+
+
+@pytest.fixture
+def stream(kafka: LocalKafka, topic: TopicFactory, monkeypatch: pytest.MonkeyPatch) -> Stream:
+    return Stream(kafka, topic(), monkeypatch)
+
+
+def test_a_task_that_has_sent_an_epoch_does_not_send_it_again(stream: Stream) -> None:
+    assert stream.write([1, 2], epoch=3).rows == 2
+    again = stream.write([1, 2], epoch=3)
+    assert (again.rows, again.before) == (0, True)
+    assert stream.write([3], epoch=3, number=1).rows == 1
+    assert stream.write([4], epoch=4).rows == 1
+    assert stream.write([5], epoch=3, query="another").rows == 1
+    assert stream.rows() == [1, 2, 3, 4, 5]
+
+
+def test_of_a_task_that_fails_no_row_is_committed(stream: Stream) -> None:
+    def fails() -> Iterator[int]:
+        yield from (1, 2)
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        stream.write(fails(), epoch=0)
+    assert stream.rows() == []
+    assert stream.write([1, 2, 3], epoch=0).rows == 3
+    assert stream.rows() == [1, 2, 3]
+
+
+# confluent-kafka's, of a producer that can only be closed.
+@pytest.mark.filterwarnings("ignore:Producer abort_transaction failed during close")
+def test_of_two_tries_at_the_same_time_one_commits(stream: Stream) -> None:
+    def overtaken() -> Iterator[int]:
+        yield 1
+        stream.write([1, 2], epoch=0)
+        yield 2
+
+    with pytest.raises(KafkaException, match="fenced"):
+        stream.write(overtaken(), epoch=0)
+    assert stream.rows() == [1, 2]
+    assert stream.rows(**{"isolation.level": "read_uncommitted"}) in ([1, 1, 2], [1, 2])
+
+
+def test_an_epoch_before_the_last_one_is_refused(stream: Stream) -> None:
+    stream.write([1], epoch=5)
+    with pytest.raises(ColumnarError, match="epoch 5 of this query has been sent, and this is ep"):
+        stream.write([1], epoch=4)
+    assert stream.rows() == [1]
+
+
+def test_a_batch_query_is_a_run_of_its_own(kafka, topic, monkeypatch) -> None:
+    name = topic()
+    monkeypatch.setattr(writer.TaskContext, "get", lambda: Task("", 0, 0))
+    options = {"topic": name, "kafka.transactional.id": name}
+    rows = pa.table({"n": [1]})
+    assert [write(kafka, rows, **options) for _ in range(2)] == [1, 1]
+    assert not writer._kept
+    assert [value["n"] for value, *_ in read(kafka, name, 2)] == [1, 1]
+
+
 FRAME = StructType().add("n", "long")
 
 
@@ -155,7 +265,6 @@ FRAME = StructType().add("n", "long")
         (FRAME, {}, 'nothing names the topic: .option("topic"'),
         (FRAME, {"topic": "t", "path": "/x"}, '"path" does not exist; there are checkpointLoc'),
         (FRAME, {"topic": "t", "kafka.bootstrap.servers": ""}, '"kafka.bootstrap.servers" is miss'),
-        (FRAME, {"topic": "t", "kafka.transactional.id": "x"}, "rows are sent at least once"),
         (FRAME, {"topic": "t", "kafka.value.serializer": "x"}, "rows are sent as segments"),
         (StructType().add("key", "string"), {"topic": "t"}, "no columns to send beside key"),
         (

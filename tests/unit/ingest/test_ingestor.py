@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import threading
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from lakes import DeltaLake, DirectoryLake, IcebergLake, rows
 from support import eventually
 
 from columnar_kafka.errors import ConfigError, LakeError
-from columnar_kafka.ingest import Ingestor, IngestSettings, IngestStats, ingestor, open_table
+from columnar_kafka.ingest import (
+    Ingestor,
+    IngestSettings,
+    IngestStats,
+    Rules,
+    ingestor,
+    open_dead_letters,
+    open_table,
+)
+from columnar_kafka.ingest.reader import TopicReader
 from columnar_kafka.lake.model import MayHaveLandedError, NotLandedError
 from columnar_kafka.testing import FakeKafka
 
@@ -43,13 +54,20 @@ def lake(tmp_path: Path) -> DirectoryLake:
     return DirectoryLake(tmp_path / "lake")
 
 
-def send(kafka: FakeKafka, numbers: Iterable[int], *, partition: int = 0, **config: Any) -> None:
+def send(
+    kafka: FakeKafka,
+    numbers: Iterable[int],
+    *,
+    partition: int = 0,
+    timestamp: int = 0,
+    **config: Any,
+) -> None:
     """Send rows of {n}, two a segment."""
     settings = {"columnar.encoding": "parquet", "columnar.segment.rows": 2}
     with kafka.Producer(CONFIG | settings | config) as producer:
         producer.set_schema("t", SCHEMA)
         for n in numbers:
-            producer.produce("t", {"n": n}, partition=partition)
+            producer.produce("t", {"n": n}, partition=partition, timestamp=timestamp)
 
 
 def ingest(table: Any, config: dict[str, Any] | None = None, **settings: Any) -> IngestStats:
@@ -95,6 +113,79 @@ def test_the_tables_fence_decides_and_not_kafkas_committed_offset(
 def test_without_a_fence_it_may_start_at_the_end(kafka: FakeKafka, lake: DirectoryLake) -> None:
     send(kafka, range(4))
     assert ingest(lake.table(), start="latest") == IngestStats()
+
+
+def test_without_a_fence_it_may_start_at_an_offset(kafka: FakeKafka, lake: DirectoryLake) -> None:
+    send(kafka, range(6))
+    assert ingest(lake.table(), start={0: 1}).rows == 4
+    assert rows(lake) == [2, 3, 4, 5]
+    ingest(lake.table(), start={0: 0})  # now the table says where
+    assert rows(lake) == [2, 3, 4, 5]
+
+
+def test_without_a_fence_it_may_start_at_a_time(kafka: FakeKafka, lake: DirectoryLake) -> None:
+    send(kafka, range(2), timestamp=1_000)
+    send(kafka, range(2, 4), timestamp=5_000)
+    time = datetime.fromtimestamp(3, tz=timezone.utc)
+    assert ingest(lake.table(), start=time).rows == 2
+    assert rows(lake) == [2, 3]
+    other = DirectoryLake(lake.root.parent / "other")
+    assert ingest(other.table(), start=time + timedelta(seconds=9)).rows == 0
+
+
+def test_it_ends_before_an_offset(kafka: FakeKafka, every_lake: Any) -> None:
+    send(kafka, range(6))
+    first = ingest(every_lake.table(), stop_at_end=False, end_offsets={0: 2})
+    assert (first.rows, rows(every_lake)) == (4, [0, 1, 2, 3])
+    assert every_lake.table().fences()[FENCE].next == 2
+    again = ingest(every_lake.table(), stop_at_end=False, end_offsets={0: 1})
+    assert again == IngestStats()
+    ingest(every_lake.table())
+    assert rows(every_lake) == list(range(6))
+
+
+def test_it_waits_for_an_offset_that_is_not_there_yet(
+    kafka: FakeKafka, lake: DirectoryLake
+) -> None:
+    send(kafka, range(2))
+    service = to_the_end(lake.table(), stop_at_end=False, end_offsets={0: 2}, roll_seconds=0.001)
+    thread = threading.Thread(target=service.run)
+    thread.start()
+    eventually(lambda: service.stats.rows == 2)
+    send(kafka, range(2, 6))
+    thread.join()
+    assert rows(lake) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("chosen", [{"start": {1: 0}}, {"end_offsets": {1: 0}}])
+def test_offsets_name_every_partition(
+    kafka: FakeKafka, lake: DirectoryLake, chosen: dict[str, Any]
+) -> None:
+    send(kafka, range(2))
+    with pytest.raises(ConfigError, match="has no offset for partition 0: name every partition"):
+        ingest(lake.table(), stop_at_end=False, **chosen)
+
+
+def test_the_counts_tell_what_waits_and_how_new_the_table_is(
+    kafka: FakeKafka, lake: DirectoryLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(kafka, range(4), timestamp=7_000)
+    service = to_the_end(lake.table())
+    poll, seen = TopicReader.poll, []
+
+    def polled(self: TopicReader, timeout: float) -> Any:
+        seen.append(service.stats)
+        return poll(self, timeout)
+
+    monkeypatch.setattr(TopicReader, "poll", polled)
+    done = service.run()
+    sizes = [len(each.value()) for each in kafka.messages("t")]
+    assert [(each.staged_segments, each.staged_nbytes) for each in seen[:2]] == [
+        (0, 0),
+        (1, sizes[0]),
+    ]
+    assert (done.rows, done.segments, done.commits) == (4, 2, 1)
+    assert (done.newest_timestamp, done.staged_segments, done.staged_nbytes) == (7_000, 0, 0)
 
 
 def test_it_commits_when_enough_bytes_are_staged(kafka: FakeKafka, lake: DirectoryLake) -> None:
@@ -182,6 +273,43 @@ def test_a_plain_message_stops_it_and_is_named(kafka: FakeKafka, lake: Directory
     with pytest.raises(LakeError, match=r"t\[0\]@1: is a plain message"):
         ingest(lake.table())
     assert [path for path in lake.root.rglob("*") if path.is_file()] == []
+
+
+def test_what_cannot_land_is_set_aside_and_counted(
+    kafka: FakeKafka, every_lake: Any, tmp_path: Path
+) -> None:
+    dead = open_dead_letters(str(tmp_path / "dead"))
+    rules = Rules(dead_letters=dead, plain="dead-letter")
+    send(kafka, range(2))
+    with kafka.Producer(CONFIG) as producer:
+        producer.produce("t", b"plain", key=b"k", timestamp=1234)
+    damaged = kafka.messages("t")[0]
+    kafka.append("t", 0, damaged.value()[:-1] + b"?", headers=damaged.headers())
+    send(kafka, range(2, 4))
+    found = ingest(every_lake.table(), rules=rules)
+    assert (found.rows, found.segments, found.dead_letters, found.skipped) == (4, 2, 2, 0)
+    assert rows(every_lake) == list(range(4))
+    assert every_lake.table().fences()[FENCE].next == 4
+    again = ingest(every_lake.table(), rules=rules)
+    assert (again.rows, again.dead_letters) == (0, 0)
+    letters = pq.read_table(tmp_path / "dead" / "t").to_pylist()
+    assert [(each["offset"], each["key"]) for each in letters] == [(1, b"k"), (2, None)]
+    assert letters[0]["timestamp"].timestamp() == 1.234
+
+
+def test_a_topic_that_ends_with_skipped_messages_is_read_to_its_end(
+    kafka: FakeKafka, lake: DirectoryLake
+) -> None:
+    send(kafka, range(2))
+    ingest(lake.table())
+    with kafka.Producer(CONFIG) as producer:
+        for _ in range(3):
+            producer.produce("t", b"plain")
+    service = to_the_end(lake.table(), rules=Rules(plain="skip"), roll_bytes=5)
+    assert service.run().skipped == 3
+    assert lake.table().fences()[FENCE].next == committed(kafka) == 4
+    send(kafka, range(2, 4))
+    assert ingest(lake.table()).rows == 2
 
 
 def test_a_topic_made_again_while_it_runs_stops_it(
@@ -373,6 +501,8 @@ def rows_or_none(lake: DirectoryLake) -> list[int]:
     ("changed", "match"),
     [
         ({"start": "now"}, "start is 'now': it must be earliest or latest"),
+        ({"start": datetime(2026, 1, 1)}, "needs a time zone, as in 2026-01-01 00:00:00Z"),  # noqa: DTZ001
+        ({"stop_at_end": True, "end_offsets": {}}, "contradict each other"),
         ({"roll_bytes": 0}, "must be positive"),
         ({"roll_seconds": 0}, "must be positive"),
         ({"partitions": ()}, "partitions is empty"),

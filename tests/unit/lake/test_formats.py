@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from columnar_kafka.errors import ConfigError
+from columnar_kafka.errors import ConfigError, LakeError
 from columnar_kafka.lake.delta import DeltaLakeTable
 from columnar_kafka.lake.directory import ParquetDirectory
 from columnar_kafka.lake.formats import open_table
@@ -24,6 +24,34 @@ def test_the_format_chooses_the_class(tmp_path: Path) -> None:
 def test_an_unknown_format_is_named() -> None:
     with pytest.raises(ConfigError, match="table format 'csv' does not exist; there are parquet, "):
         open_table("csv", "/lake")
+
+
+def test_a_url_is_opened_in_its_object_store() -> None:
+    storage = {"aws_region": "eu-central-1"}
+    for name, kind in (("parquet", ParquetDirectory), ("delta", DeltaLakeTable)):
+        table = open_table(name, "s3://bucket/lake/", storage=storage)
+        assert repr(table) == f"{kind.__name__}('s3://bucket/lake')"
+
+
+def test_a_place_that_a_library_would_take_for_another_is_refused() -> None:
+    with pytest.raises(LakeError, match="% cannot be in the path of a table here"):
+        open_table("delta", "s3://bucket/50%", storage={"aws_region": "eu-central-1"})
+
+
+def test_keys_of_an_object_store_are_refused_for_a_path_and_where_pyiceberg_has_none() -> None:
+    with pytest.raises(ConfigError, match="storage aws_region: '/lake' is in no object store"):
+        open_table("parquet", "/lake", storage={"aws_region": "eu-central-1"})
+    with pytest.raises(ConfigError, match="storage google_service_account: for Iceberg there are"):
+        open_table("iceberg", "l.t", catalog={}, storage={"google_service_account": "x"})
+
+
+def test_a_missing_object_store_library_is_named_with_its_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(sys.modules, "columnar_kafka.lake.object_files", raising=False)
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    with pytest.raises(ConfigError, match=r"obstore.*pip install 'columnar-kafka\[stores\]'"):
+        open_table("delta", "s3://bucket/lake")
 
 
 def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,16 +8,19 @@ import pickle
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+import hostile
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from segments import ROWS, numbered, numbers, segment, segments
 
-from columnar_kafka.errors import LakeError
+from columnar_kafka import native
+from columnar_kafka.errors import ConfigError, LakeError
 from columnar_kafka.lake import stage as stage_module
 from columnar_kafka.lake.directory import ParquetDirectory
 from columnar_kafka.lake.model import Count, SourceMessage, StagedFile, StageResult, TopicGeneration
 from columnar_kafka.lake.plan import Layout, Mode, Planner
+from columnar_kafka.lake.rules import Rules
 from columnar_kafka.lake.stage import stage
 from columnar_kafka.lake.stitch import Stitched, Stitcher, StitchError
 
@@ -239,3 +242,44 @@ def test_different_schemas_are_different_files(table: ParquetDirectory) -> None:
     found = staged(table, [numbered(0), wide, numbered(2)])
     assert [file.rows for file in found.files] == [ROWS, 1, ROWS]
     assert len({file.schema for file in found.files}) == 2
+
+
+# --- what does not land ---------------------------------------------------------------------------
+
+
+def broken(offset: int, *, compression: str = "none") -> SourceMessage:
+    """A segment whose checksums are right and whose page is too short."""
+    plain = hostile.sent(pa.table({"n": [1, 2, 3]}), compression=compression, use_dictionary=False)
+    of = hostile.changed(plain, lambda file: file.chunks[0][0][0].fill(bytes(5)))
+    return SourceMessage(
+        topic="t", partition=0, offset=offset, headers=of.headers(), value=of.value
+    )
+
+
+def test_a_segment_whose_pages_are_wrong_does_not_land(table: ParquetDirectory) -> None:
+    planner = Planner(fences=table.fences(), generations=GENERATIONS)
+    with pytest.raises(LakeError, match=r"segment at t\[0\]@1: "):
+        stage([numbered(0), broken(1)], table=table, planner=planner)
+    assert left(table) == []
+    trusting = Planner(fences=table.fences(), generations=GENERATIONS)
+    messages = [numbered(0), broken(1)]
+    stage(messages, table=table, planner=trusting, rules=Rules(verify="headers"))
+
+
+def test_what_only_arrow_has_decoded_lands_in_a_file_of_its_own(table: ParquetDirectory) -> None:
+    other = hostile.sent(pa.table({"n": [1, 2, 3]}), data_page_version="2.0")
+    headers = other.headers()
+    messages = [
+        SourceMessage(topic="t", partition=0, offset=offset, headers=headers, value=other.value)
+        for offset in range(2)
+    ]
+    alone = [(0, 0), (1, 1)]
+    for how, files in (("pages", [(0, 1)]), ("decode", alone if native.enabled else [(0, 1)])):
+        planner = Planner(fences=table.fences(), generations=GENERATIONS)
+        found = stage(messages, table=table, planner=planner, rules=Rules(verify=how))
+        assert [(file.first, file.last) for file in found.files] == files
+
+
+def test_a_rule_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ConfigError, match="verify is 'all': it must be headers or pages or decode"):
+        Rules(verify="all")

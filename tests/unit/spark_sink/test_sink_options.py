@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import pytest
-from pyspark.sql.types import BinaryType, StructType
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 import spark_sink
 from columnar_kafka.errors import ConfigError, LakeError
 
 NEEDED = ("value", "topic", "partition", "offset", "headers")
-SCHEMA = StructType()
-for _name in NEEDED:
-    SCHEMA.add(_name, BinaryType())
+IDS = ("cluster_id", "topic_id")
+RANGE = ("topic", "partition", "start", "end", *IDS)
+
+
+def columns(*names: str) -> StructType:
+    return StructType([StructField(name, BinaryType()) for name in names])
+
+
+SCHEMA = columns(*NEEDED, *IDS)
 
 
 @pytest.mark.parametrize(
@@ -27,6 +33,13 @@ for _name in NEEDED:
         ),
         ({"table.file.bytes": "many"}, r'"table\.file\.bytes" is .many.: it must be a positive'),
         ({"table.file.bytes": "0"}, r'"table\.file\.bytes" is .0.: it must be a positive'),
+        (
+            {"table.verify": "all"},
+            "verify is 'all': it must be headers or pages or decode",
+        ),
+        ({"table.plain": "drop"}, "plain is 'drop': it must be stop or skip or dead-letter or"),
+        ({"table.plain": "dead-letter"}, "it needs a place for dead letters"),
+        ({"table.plain": "table:"}, "name the table, as table:PLACE"),
         ({"table.gap": "yes"}, r'"table\.gap" is .yes.: it must be refuse or allow'),
         (
             {"table.format": "delta", "table.after.restore": "go"},
@@ -50,12 +63,50 @@ def test_a_bad_option_is_named(options: dict[str, str], message: str) -> None:
 
 
 def test_another_output_mode_than_append_is_refused() -> None:
-    with pytest.raises(ConfigError, match="append"):
-        spark_sink.LakeSink({"path": "/lake"}).streamWriter(SCHEMA, overwrite=True)
+    for method in ("writer", "streamWriter"):
+        with pytest.raises(ConfigError, match="append"):
+            getattr(spark_sink.LakeSink({"path": "/lake"}), method)(SCHEMA, overwrite=True)
 
 
-@pytest.mark.parametrize("name", NEEDED)
-def test_a_column_that_is_missing_is_named(name: str) -> None:
-    schema = StructType([each for each in SCHEMA.fields if each.name != name])
-    with pytest.raises(ConfigError, match=f"column {name!r} of the Kafka source is missing"):
+@pytest.mark.parametrize(
+    ("names", "missing"),
+    [(NEEDED, each) for each in NEEDED] + [(RANGE, each) for each in RANGE if each[-1] not in "td"],
+)
+def test_a_column_that_is_missing_is_named(names: tuple[str, ...], missing: str) -> None:
+    schema = columns(*(each for each in names if each != missing))
+    with pytest.raises(ConfigError, match=f"column {missing!r} of the Kafka source is missing"):
         spark_sink.LakeSink({"path": "/lake"}).streamWriter(schema, overwrite=False)
+
+
+def test_headers_are_missing_because_sparks_source_leaves_them_out() -> None:
+    schema = columns(*NEEDED[:-1])
+    with pytest.raises(ConfigError, match=r'option\("includeHeaders", "true"\)'):
+        spark_sink.LakeSink({"path": "/lake"}).streamWriter(schema, overwrite=False)
+
+
+def test_whether_sparks_source_leaves_out_aborted_messages_must_be_said() -> None:
+    schema, options = columns(*NEEDED), {"path": "/lake"}
+    with pytest.raises(ConfigError, match=r'"table\.source\.isolation", "read_committed"\) here'):
+        spark_sink.LakeSink(options).streamWriter(schema, overwrite=False)
+    for isolation in ("read_committed", "read_uncommitted"):
+        options["table.source.isolation"] = isolation
+        writer = spark_sink.LakeSink(options).streamWriter(schema, overwrite=False)
+        assert writer._settings.config == {"isolation.level": isolation}
+    options["table.source.isolation"] = "dirty"
+    with pytest.raises(ConfigError, match=r"it must be read_committed or read_uncommitted"):
+        spark_sink.LakeSink(options).streamWriter(schema, overwrite=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, r'"kafka\.bootstrap\.servers" is missing'),
+        ({"table.source.isolation": "read_committed"}, r'set "kafka\.isolation\.level", on source'),
+        ({"kafka.auto.offset.reset": "latest"}, r'"kafka\.auto\.offset\.reset" cannot be set'),
+    ],
+)
+def test_ranges_are_read_with_the_sinks_own_client(options: dict[str, str], message: str) -> None:
+    servers = {"kafka.bootstrap.servers": "localhost:9092"} if options else {}
+    sink = spark_sink.LakeSink({"path": "/lake", **servers, **options})
+    with pytest.raises(ConfigError, match=message):
+        sink.streamWriter(columns(*RANGE), overwrite=False)

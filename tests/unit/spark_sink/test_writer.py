@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import pickle
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from lakes import DirectoryLake, staged
+from lakes import GENERATIONS, DirectoryLake, put, rows, staged
+from segments import numbered, numbers
 
-from columnar_kafka.lake.model import MayHaveLandedError, NotLandedError
-from columnar_kafka.lake.plan import Layout
-from spark_sink.sink import LakeWriter, TaskResult
+from columnar_kafka.lake.formats import open_dead_letters
+from columnar_kafka.lake.model import MayHaveLandedError, NotLandedError, SourceMessage
+from columnar_kafka.lake.plan import Layout, Planner
+from columnar_kafka.lake.rules import Rules
+from columnar_kafka.lake.stage import stage
+from spark_sink import gaps
+from spark_sink.sink import Settings, StreamWriter, TaskResult
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,8 +29,8 @@ def lake(tmp_path: Path) -> DirectoryLake:
     return DirectoryLake(tmp_path / "lake")
 
 
-def writer(table: Any) -> LakeWriter:
-    return LakeWriter(table=table, layout=Layout(), config={}, generation=None, allow_gaps=False)
+def writer(table: Any) -> StreamWriter:
+    return StreamWriter(Settings(table=table, layout=Layout(), rules=Rules(), config={}))
 
 
 def files(lake: DirectoryLake) -> int:
@@ -30,7 +39,7 @@ def files(lake: DirectoryLake) -> int:
 
 def test_after_a_failed_task_the_staged_files_are_removed(lake: DirectoryLake) -> None:
     table = lake.table()
-    writer(table).abort([TaskResult(staged(table, [0])), None], 0)
+    writer(table).abort([TaskResult((staged(table, [0]),)), None], 0)
     assert files(lake) == 0
 
 
@@ -39,7 +48,7 @@ def test_after_a_commit_they_are_kept_unless_it_surely_did_not_land(
     lake: DirectoryLake, error: type[Exception], left: int
 ) -> None:
     table = lake.table()
-    messages = [TaskResult(staged(table, [0]))]
+    messages = [TaskResult((staged(table, [0]),))]
 
     def fails(_: object) -> None:
         raise error("no answer")
@@ -49,3 +58,60 @@ def test_after_a_commit_they_are_kept_unless_it_surely_did_not_land(
         writer(table).commit(messages, 0)
     writer(table).abort(messages, 0)
     assert files(lake) == left
+
+
+def rows_of(messages: list[SourceMessage]) -> pa.RecordBatch:
+    """Messages as rows of Spark's Kafka source."""
+    headers = pa.list_(pa.struct({"key": pa.string(), "value": pa.binary()}))
+    columns = {
+        "key": pa.array([each.key for each in messages], pa.binary()),
+        "value": pa.array([each.value for each in messages], pa.binary()),
+        "topic": pa.array([each.topic for each in messages]),
+        "partition": pa.array([each.partition for each in messages], pa.int32()),
+        "offset": pa.array([each.offset for each in messages], pa.int64()),
+        "timestamp": pa.array([1_234_567] * len(messages), pa.timestamp("us", "UTC")),
+        "headers": pa.array(
+            [[{"key": key, "value": value} for key, value in each.headers] for each in messages],
+            headers,
+        ),
+    }
+    return pa.record_batch(columns)
+
+
+def test_a_task_sets_aside_what_cannot_land_and_the_driver_commits_it_first(
+    lake: DirectoryLake, tmp_path: Path
+) -> None:
+    plain = SourceMessage(
+        topic="t", partition=0, offset=1, headers=[("h", None)], value=b"plain", key=b"k"
+    )
+    rules = Rules(dead_letters=open_dead_letters(str(tmp_path / "dead")), plain="dead-letter")
+    settings = Settings(table=lake.table(), layout=Layout(), rules=rules, config={}, generation="g")
+    sink = StreamWriter(pickle.loads(pickle.dumps(settings)))
+    sink.commit([sink.write(iter([rows_of([numbered(0), plain, numbered(2)])]))], 0)
+    assert rows(lake) == numbers([0, 2])
+    [letter] = pq.read_table(tmp_path / "dead" / "t").to_pylist()
+    assert (letter["offset"], letter["key"], letter["value"]) == (1, b"k", b"plain")
+    assert letter["timestamp"].timestamp() == 1.234
+    # Without the ranges that were read, the fence moves by what came.
+    sink.commit([sink.write(iter([rows_of([replace(plain, offset=3)])]))], 1)
+    assert lake.table().fences()["kafka:named:g/t:0"].next == 4
+
+
+def test_a_message_that_was_set_aside_leaves_no_gap(
+    lake: DirectoryLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class AskedError(Exception):
+        pass
+
+    def ask(_: Any) -> None:
+        raise AskedError
+
+    monkeypatch.setattr(gaps, "StockConsumer", ask)
+    table = lake.table()
+    put(table, [0])
+    plain = [replace(numbered(offset), headers=None) for offset in range(1, 3)]
+    planner = Planner(fences=table.fences(), generations=GENERATIONS)
+    found = stage([*plain, numbered(3)], table=table, planner=planner, rules=Rules(plain="skip"))
+    gaps.refuse_gaps({}, table.fences(), [found])
+    with pytest.raises(AskedError):
+        gaps.refuse_gaps({}, table.fences(), [replace(found, set_aside=())])

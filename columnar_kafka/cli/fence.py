@@ -1,0 +1,148 @@
+"""`columnar-kafka fence`: how far each partition has landed, shown and moved."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from columnar_kafka.cli.options import (
+    Catalog,
+    Json,
+    Storage,
+    TableFormat,
+    TablePlace,
+    offsets,
+    table_options,
+)
+from columnar_kafka.cli.outcome import fail, failures
+from columnar_kafka.ingest import FenceTable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from columnar_kafka.ingest import TableFences
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Show or move a table's fences: the offsets up to which each partition has landed.",
+)
+
+_Topic = Annotated[str | None, typer.Option(help="Only this topic.")]
+_To = Annotated[
+    str | None,
+    typer.Option(
+        help="The next offset of each partition to move, as 0:100,1:250. Without it none"
+        " moves, and landing goes on after a restore."
+    ),
+]
+_Force = Annotated[
+    bool, typer.Option("--force", help="Move back: the rows from there on are not in the table.")
+]
+_Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+
+
+@app.command()
+def show(
+    *,
+    table: TablePlace,
+    table_format: TableFormat = "parquet",
+    catalog: Catalog = None,
+    storage: Storage = None,
+    topic: _Topic = None,
+    as_json: Json = False,
+) -> None:
+    """Show how far each partition has landed, and whether anything keeps more from landing.
+
+    Ends with 1 if something does: the table was restored, or cannot take files.
+    """
+    with failures():
+        found = _open(table, table_format, catalog, storage).read()
+    shown = _described(found, topic)
+    if as_json:
+        typer.echo(json.dumps(shown))
+    else:
+        typer.echo(f"version {found.version}" if found.fences else "nothing has landed")
+        for each in shown["fences"]:
+            typer.echo(
+                "{topic}[{partition}]  from {first}, next {next}, last segment {segment}, "
+                "topic id {topic_id}, cluster {cluster}".format(**each)
+            )
+    if found.problem:
+        fail(found.problem)
+
+
+@app.command()
+def reset(
+    *,
+    table: TablePlace,
+    table_format: TableFormat = "parquet",
+    catalog: Catalog = None,
+    storage: Storage = None,
+    topic: _Topic = None,
+    to: _To = None,
+    force: _Force = False,
+    yes: _Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Move fences in a commit of their own, and have landing go on after a restore.
+
+    Forward gives up what lies between. Backward would land rows twice that are in the table: it
+    needs --force.
+    """
+    with failures():
+        opened = _open(table, table_format, catalog, storage)
+        before = opened.read()
+        moves = {}
+        if to is not None:
+            name = _only_topic(before, topic)
+            moves = {(name, number): offset for number, offset in offsets(to, "--to").items()}
+        after = opened.reset(moves, force=force, dry=True)
+        for name, fence in after.items():
+            typer.echo(
+                _move(f"{fence.topic}[{fence.partition}]", before.fences[name].next, fence.next),
+                err=True,
+            )
+        if not yes:
+            typer.confirm("Commit this?", abort=True, err=True)
+        opened.reset(moves, force=force)
+        found = opened.read()
+    typer.echo(json.dumps(_described(found, None)) if as_json else f"version {found.version}")
+
+
+def _open(
+    table: str, table_format: str, catalog: list[str] | None, storage: list[str] | None
+) -> FenceTable:
+    return FenceTable(table_format, table, **table_options(table_format, catalog, storage))
+
+
+def _only_topic(found: TableFences, topic: str | None) -> str:
+    topics = {fence.topic for fence in found.fences.values()} if topic is None else {topic}
+    if len(topics) != 1:
+        raise typer.BadParameter(
+            f"the table has {', '.join(sorted(topics)) or 'no topic'}: name one",
+            param_hint="--topic",
+        )
+    return topics.pop()
+
+
+def _move(place: str, before: int, after: int) -> str:
+    if after > before:
+        return f"{place}  {before} -> {after}: gives up offsets {before} to {after - 1}"
+    if after < before:
+        return f"{place}  {before} -> {after}: lands offsets {after} to {before - 1} again"
+    return f"{place}  {before}: stays"
+
+
+def _described(found: TableFences, topic: str | None) -> Mapping[str, Any]:
+    fences = []
+    for name, fence in found.fences.items():
+        _, cluster, topic_id, _ = name.split(":")
+        if topic in (None, fence.topic):
+            fences.append({**asdict(fence), "topic_id": topic_id, "cluster": cluster})
+    fences.sort(key=lambda each: (each["topic"], each["partition"]))
+    return {"version": found.version, "problem": found.problem or None, "fences": fences}

@@ -1,0 +1,261 @@
+"""`columnar-kafka ingest`."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import signal
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast
+
+import typer
+
+from columnar_kafka import ConfigError
+from columnar_kafka.cli.options import (
+    Catalog,
+    ClientConfig,
+    ClientKeys,
+    ConfigFile,
+    DeadLettersPlace,
+    Json,
+    Plain,
+    Servers,
+    Storage,
+    TableFormat,
+    Verify,
+    client_config,
+    landed,
+    offsets,
+    rules,
+    table_options,
+    takes,
+)
+from columnar_kafka.cli.outcome import end, failures
+from columnar_kafka.ingest import (
+    HealthServer,
+    Ingestor,
+    IngestService,
+    IngestSettings,
+    Layout,
+    Mode,
+    open_table,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from columnar_kafka.ingest import IngestStats, Rules
+    from columnar_kafka.ingest.settings import Start
+
+__all__ = ["IngestOptions", "ingest"]
+
+_DEFAULTS: Final = IngestSettings()
+_OFFSETS: Final = re.compile(r"\d+:\d+(,\d+:\d+)*", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IngestOptions:
+    """The options of `ingest`; their long names are the keys of its configuration file."""
+
+    bootstrap_servers: Servers
+    topic: Annotated[list[str], typer.Option(help="The topic whose segments land; repeats.")]
+    to: Annotated[
+        str,
+        typer.Option(
+            help="The table: a path, a URL, or the name of an Iceberg table. {topic} stands for "
+            "the topic; several topics need a table each."
+        ),
+    ]
+    table_format: TableFormat = "parquet"
+    catalog: Catalog = None
+    storage: Storage = None
+    layout: Annotated[
+        Literal["stitched", "verbatim"],
+        typer.Option(help="Segments as few big files, or each as it came."),
+    ] = "stitched"
+    file_bytes: Annotated[int, typer.Option(min=1, help="The size of a stitched file.")] = (
+        _DEFAULTS.layout.file_bytes
+    )
+    verify: Verify = "pages"
+    dead_letters: DeadLettersPlace = None
+    plain: Plain = "stop"
+    partition: Annotated[
+        list[int] | None,
+        typer.Option(help="Land this partition; repeats. Without it a consumer group shares them."),
+    ] = None
+    start: Annotated[
+        str,
+        typer.Option(
+            help="Where a partition begins of which the table has nothing: earliest, latest, a "
+            "time as 2026-01-31T12:00:00Z, or offsets as 0:100,1:250."
+        ),
+    ] = "earliest"
+    roll_bytes: Annotated[
+        int, typer.Option(min=1, help="Commit when so many bytes are staged.")
+    ] = _DEFAULTS.roll_bytes
+    roll_seconds: Annotated[
+        float, typer.Option(min=0.001, help="Commit so long after the first staged segment.")
+    ] = _DEFAULTS.roll_seconds
+    stop_at_end: Annotated[
+        bool, typer.Option("--stop-at-end", help="End where the topic ends now.")
+    ] = False
+    end_offsets: Annotated[
+        str | None, typer.Option(help="End before these offsets, as 0:100,1:250.")
+    ] = None
+    gap: Annotated[
+        Literal["refuse", "allow"],
+        typer.Option(help="Whether to go on where messages were deleted before they landed."),
+    ] = "refuse"
+    after_restore: Annotated[
+        Literal["stop", "reland"],
+        typer.Option(help="Whether to land again what a restore of the table has undone."),
+    ] = "stop"
+    topic_generation: Annotated[
+        str | None,
+        typer.Option(help="A text in place of the topic's id; change it with the topic."),
+    ] = None
+    client_file: ClientConfig = None
+    client: ClientKeys = None
+    health: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[HOST:]PORT", help="Answer GET /health and /ready; without HOST everywhere."
+        ),
+    ] = None
+    health_seconds: Annotated[
+        float, typer.Option(min=1, help="A message or commit that takes longer is unhealthy.")
+    ] = 300.0
+    config: ConfigFile = None
+    as_json: Json = False
+
+
+@takes(IngestOptions)
+def ingest(options: IngestOptions) -> None:
+    """Land topics' segments in tables, each once, until TERM or Ctrl-C.
+
+    What was read lands before it ends. Ends with 1 if something cannot land; the next run goes on
+    from where the table ends.
+    """
+    _check_several(options)
+    settings = _settings(options)
+    opening = _table_options(options)
+    keys = client_config(options.bootstrap_servers, options.client_file, options.client)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    with failures(), ExitStack() as stack:
+        service = IngestService(
+            [
+                Ingestor(
+                    keys,
+                    topic,
+                    open_table(
+                        options.table_format, options.to.replace("{topic}", topic), **opening
+                    ),
+                    replace(settings, rules=_rules(options, opening, topic)),
+                )
+                for topic in dict.fromkeys(options.topic)
+            ]
+        )
+        if options.health is not None:
+            host, port = _address(options.health)
+            late = options.health_seconds
+            stack.enter_context(HealthServer(service, port, host=host, late_seconds=late))
+        stats = _run(service)
+    if options.as_json:
+        typer.echo(json.dumps({topic: asdict(each) for topic, each in stats.items()}))
+        return
+    for topic, each in stats.items():
+        typer.echo(f"{topic}: {landed(each.rows, each.files, each)}")
+
+
+def _settings(options: IngestOptions) -> IngestSettings:
+    ends = options.end_offsets
+    try:
+        return IngestSettings(
+            partitions=None if options.partition is None else tuple(options.partition),
+            start=_start(options.start),
+            roll_bytes=options.roll_bytes,
+            roll_seconds=options.roll_seconds,
+            stop_at_end=options.stop_at_end,
+            end_offsets=None if ends is None else offsets(ends, "--end-offsets"),
+            allow_gaps=options.gap == "allow",
+            topic_generation=options.topic_generation,
+            layout=Layout(mode=Mode(options.layout), file_bytes=options.file_bytes),
+        )
+    except ConfigError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _rules(options: IngestOptions, opening: Mapping[str, Any], topic: str) -> Rules:
+    place = options.dead_letters
+    return rules(
+        options.verify,
+        options.plain.replace("{topic}", topic),
+        None if place is None else place.replace("{topic}", topic),
+        table_format=options.table_format,
+        opening=opening,
+    )
+
+
+def _table_options(options: IngestOptions) -> dict[str, Any]:
+    """Return what opens the table; some formats have options of their own."""
+    found = table_options(options.table_format, options.catalog, options.storage)
+    found["allow_gaps"] = options.gap == "allow"
+    if options.table_format != "parquet":
+        found["reland"] = options.after_restore == "reland"
+    elif options.after_restore != "stop":
+        raise typer.BadParameter("only for delta and iceberg", param_hint="--after-restore")
+    return found
+
+
+def _check_several(options: IngestOptions) -> None:
+    """Refuse for several topics what means one."""
+    if len(options.topic) == 1:
+        return
+    if "{topic}" not in options.to:
+        raise typer.BadParameter(
+            "several topics need a table each: name it with {topic}", param_hint="--to"
+        )
+    for value, option in (
+        (options.partition, "--partition"),
+        (options.end_offsets, "--end-offsets"),
+        (_OFFSETS.fullmatch(options.start), "--start"),
+    ):
+        if value:
+            raise typer.BadParameter("partitions are those of one topic", param_hint=option)
+
+
+def _start(text: str) -> Start:
+    if text in ("earliest", "latest"):
+        return cast("Start", text)
+    if _OFFSETS.fullmatch(text):
+        return offsets(text, "--start")
+    try:
+        return datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text))  # Python 3.10 knows no Z
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is not earliest, latest, a time as 2026-01-31T12:00:00Z, or offsets as "
+            "0:100,1:250",
+            param_hint="--start",
+        ) from None
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal():
+        raise typer.BadParameter(f"{text!r} is not [HOST:]PORT", param_hint="--health")
+    return host, int(port)
+
+
+def _run(service: IngestService) -> dict[str, IngestStats]:
+    """Let the first signal stop the service, and the second one end the process."""
+
+    def stop(number: int, _: object) -> None:
+        signal.signal(number, end)
+        service.stop()
+
+    for each in signal.SIGINT, signal.SIGTERM:
+        signal.signal(each, stop)
+    return service.run()

@@ -1,0 +1,239 @@
+"""The options that several commands have, and how their texts are read."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+import typer
+
+from columnar_kafka import ConfigError
+from columnar_kafka.ingest import parse_rules
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from columnar_kafka.ingest import Rules
+
+__all__ = [
+    "Catalog",
+    "ClientConfig",
+    "ClientKeys",
+    "ConfigFile",
+    "DeadLettersPlace",
+    "Json",
+    "Plain",
+    "Servers",
+    "Storage",
+    "TableFormat",
+    "TablePlace",
+    "Verify",
+    "client_config",
+    "landed",
+    "offsets",
+    "pairs",
+    "rules",
+    "table_options",
+    "takes",
+]
+
+Options = TypeVar("Options")
+
+
+def _read_config(context: typer.Context, path: Path | None) -> Path | None:
+    """Make a file's values the defaults of the command's options."""
+    if path is None:
+        return None
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(f"{path}: {error}", param_hint="--config") from error
+    names = {
+        option.removeprefix("--"): parameter.name
+        for parameter in context.command.params
+        for option in parameter.opts
+        if option.startswith("--") and option != "--config"
+    }
+    if unknown := sorted(values.keys() - names.keys()):
+        raise typer.BadParameter(
+            f"{path}: {unknown[0]!r} is no option; there are {', '.join(sorted(names))}",
+            param_hint="--config",
+        )
+    context.default_map = {names[key]: _as_option(value) for key, value in values.items()}
+    return path
+
+
+def _as_option(value: Any) -> Any:
+    """Return a value of TOML as an option has it; a table is for options of key=value."""
+    if isinstance(value, dict):
+        return [f"{key}={_as_text(each)}" for key, each in value.items()]
+    return value
+
+
+def _as_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        callback=_read_config,
+        is_eager=True,
+        help="A TOML file with these options, by their long names; the command line goes before.",
+    ),
+]
+Servers = Annotated[str, typer.Option(help="Your Kafka.")]
+ClientConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--client-config", help="A file of key=value lines for the Kafka client.", exists=True
+    ),
+]
+ClientKeys = Annotated[
+    list[str] | None,
+    typer.Option("--client", "-X", help="key=value for the Kafka client; repeats."),
+]
+TableFormat = Annotated[
+    Literal["parquet", "delta", "iceberg"], typer.Option("--format", help="The table's format.")
+]
+TablePlace = Annotated[
+    str,
+    typer.Argument(
+        metavar="TABLE", help="The table: a path, a URL, or the name of an Iceberg table."
+    ),
+]
+Catalog = Annotated[
+    list[str] | None, typer.Option(help="key=value of an Iceberg table's catalog; repeats.")
+]
+Storage = Annotated[
+    list[str] | None,
+    typer.Option(help="key=value of the object store, as aws_region=eu-central-1; repeats."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
+
+
+Verify = Annotated[
+    Literal["headers", "pages", "decode"],
+    typer.Option(help="How closely to look at a segment: decode where strangers write."),
+]
+DeadLettersPlace = Annotated[
+    str | None,
+    typer.Option(
+        "--dead-letters",
+        help="A directory for messages that cannot land; without it they end the command.",
+    ),
+]
+Plain = Annotated[
+    str,
+    typer.Option(
+        metavar="stop|skip|dead-letter|table:PLACE",
+        help="What becomes of plain messages; PLACE is a table of their own, of the same format.",
+    ),
+]
+
+
+def takes(options: type[Options]) -> Callable[[Callable[[Options], None]], Callable[..., None]]:
+    """Make a command of a function: its options are the fields of a dataclass, which it takes.
+
+    A function with so many parameters would be a page of them, and hand them on one by one.
+    """
+
+    def decorate(command: Callable[[Options], None]) -> Callable[..., None]:
+        @wraps(command)
+        def call(**values: Any) -> None:
+            command(options(**values))
+
+        call.__signature__ = inspect.signature(options, eval_str=True)  # type: ignore[attr-defined]
+        call.__annotations__ = inspect.get_annotations(options, eval_str=True)
+        return call
+
+    return decorate
+
+
+def client_config(servers: str, path: Path | None, keys: list[str] | None) -> dict[str, str]:
+    """Return the Kafka client's configuration; an option goes before the file."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path else []
+    from_file = [line for line in map(str.strip, lines) if line and not line.startswith("#")]
+    given = pairs(from_file, "--client-config") | pairs(keys, "-X")
+    return given | {"bootstrap.servers": servers}
+
+
+def table_options(
+    table_format: str, catalog: list[str] | None, storage: list[str] | None
+) -> dict[str, Any]:
+    """Return what opens a table."""
+    found: dict[str, Any] = {"storage": pairs(storage, "--storage")}
+    if table_format == "iceberg":
+        found["catalog"] = pairs(catalog, "--catalog")
+    elif catalog:
+        raise typer.BadParameter("only for iceberg", param_hint="--catalog")
+    return found
+
+
+def rules(
+    verify: str,
+    plain: str,
+    dead_letters: str | None,
+    *,
+    table_format: str,
+    opening: Mapping[str, Any],
+) -> Rules:
+    """Return the rules that the options state; `opening` is what opens the table.
+
+    Raises:
+        LakeError: a place is none for its format.
+    """
+    try:
+        return parse_rules(
+            verify=verify,
+            plain=plain,
+            dead_letters=dead_letters,
+            table_format=table_format,
+            **opening,
+        )
+    except ConfigError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def landed(rows: int, files: int, counts: Any) -> str:
+    """Return what a command says at its end; `counts` has what was set aside."""
+    aside = {
+        "dead letters": counts.dead_letters,
+        "plain messages set aside": counts.plain_messages,
+        "plain messages skipped": counts.skipped,
+    }
+    told = "".join(f", {count:,} {what}" for what, count in aside.items() if count)
+    return f"{rows:,} rows landed in {files:,} files{told}"
+
+
+def pairs(texts: list[str] | None, option: str) -> dict[str, str]:
+    """Parse key=value texts."""
+    found = {}
+    for text in texts or ():
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise typer.BadParameter(f"{text!r} is not key=value", param_hint=option)
+        found[key.strip()] = value.strip()
+    return found
+
+
+def offsets(text: str, option: str) -> dict[int, int]:
+    """Parse partitions and offsets, as ``0:100,1:250``."""
+    found = {}
+    for part in text.split(","):
+        partition, _, offset = part.partition(":")
+        if not (partition.strip().isdecimal() and offset.strip().isdecimal()):
+            raise typer.BadParameter(
+                f"{part!r} is not PARTITION:OFFSET, as in 0:100,1:250", param_hint=option
+            )
+        found[int(partition)] = int(offset)
+    return found

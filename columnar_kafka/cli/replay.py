@@ -1,0 +1,66 @@
+"""`columnar-kafka replay`."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from columnar_kafka.cli.options import (
+    Catalog,
+    DeadLettersPlace,
+    Json,
+    Plain,
+    Storage,
+    TableFormat,
+    Verify,
+    landed,
+    rules,
+    table_options,
+)
+from columnar_kafka.cli.outcome import failures
+from columnar_kafka.ingest import open_dead_letters, open_table
+from columnar_kafka.ingest import replay as replay_letters
+
+__all__ = ["replay"]
+
+_Place = Annotated[str, typer.Argument(metavar="PLACE", help="The directory of dead letters.")]
+_To = Annotated[
+    str, typer.Option(help="The table: a path, a URL, or the name of an Iceberg table.")
+]
+
+
+def replay(
+    *,
+    place: _Place,
+    to: _To,
+    table_format: TableFormat = "parquet",
+    catalog: Catalog = None,
+    storage: Storage = None,
+    verify: Verify = "pages",
+    dead_letters: DeadLettersPlace = None,
+    plain: Plain = "stop",
+    as_json: Json = False,
+) -> None:
+    """Land dead letters that can land now, each once.
+
+    What still cannot land goes to another place (--dead-letters), or ends the command with 1.
+    """
+    opening = table_options(table_format, catalog, storage)
+    with failures():
+        letters = open_dead_letters(place, storage=opening["storage"])
+        chosen = rules(verify, plain, dead_letters, table_format=table_format, opening=opening)
+        table = open_table(table_format, to, **opening)
+        found = replay_letters(letters, table, rules=chosen)
+    if as_json:
+        counts = {
+            "rows": found.landed.rows,
+            "files": len(found.files),
+            "dead_letters": found.dead_letters,
+            "plain_messages": found.plain_messages,
+            "skipped": found.skipped,
+        }
+        typer.echo(json.dumps(counts))
+    else:
+        typer.echo(landed(found.landed.rows, len(found.files), found))

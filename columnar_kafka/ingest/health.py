@@ -1,0 +1,98 @@
+"""What an ingesting process says about itself over HTTP, for Kubernetes and others.
+
+    GET /health    200 while every ingestor is at work, else 503: start the process again
+    GET /ready     200 if every ingestor also knows its partitions, else 503
+
+Both answer with the counts of every topic as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import asdict
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from columnar_kafka.ingest.service import IngestService
+
+__all__ = ["HealthServer"]
+
+
+class HealthServer:
+    """A server in a thread of its own, from `with` on until its end."""
+
+    def __init__(
+        self, service: IngestService, port: int, *, host: str = "", late_seconds: float = 300.0
+    ) -> None:
+        """Listen; `port` 0 takes a free one. Without `host` it answers on all addresses.
+
+        An ingestor is not at work if one message or one commit takes more than `late_seconds`.
+
+        Raises:
+            OSError: the port cannot be had.
+        """
+
+        class Handler(_Handler):
+            answer = staticmethod(lambda path: _answer(service, path, late_seconds))
+
+        self._server = ThreadingHTTPServer((host, port), Handler)
+        self._server.daemon_threads = True
+        self.port: int = self._server.server_address[1]
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="columnar-health", daemon=True
+        )
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+def _answer(service: IngestService, path: str, late_seconds: float) -> tuple[int, dict[str, Any]]:
+    topics = {}
+    is_well = True
+    for each in service.ingestors:
+        seconds = each.seconds_since_turn
+        topics[each.topic] = {
+            **asdict(each.stats),
+            "is_assigned": each.is_assigned,
+            "seconds_since_turn": round(seconds, 3),
+        }
+        is_well &= seconds <= late_seconds and (each.is_assigned or path != "/ready")
+    if path not in ("/health", "/ready"):
+        return 404, {"error": "there are /health and /ready"}
+    return 200 if is_well else 503, {"topics": topics}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers GET; `answer` returns the status and the content for a path."""
+
+    answer: Any
+
+    def do_GET(self) -> None:
+        """Answer a request."""
+        status, content = self.answer(self.path)
+        body = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing: a probe comes every few seconds."""

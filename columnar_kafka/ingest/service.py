@@ -1,0 +1,63 @@
+"""Several topics in one process: an `Ingestor` for each, in a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from columnar_kafka.ingest.ingestor import Ingestor, IngestStats
+
+__all__ = ["IngestService"]
+
+
+class IngestService:
+    """Ingestors that run together. If one fails, the others land what they have read and end too.
+
+    So whatever starts the process again starts all of them.
+    """
+
+    def __init__(self, ingestors: Sequence[Ingestor]) -> None:
+        """Take ingestors of different topics, which have not run."""
+        self.ingestors = tuple(ingestors)
+        self._errors: list[BaseException] = []
+
+    @property
+    def stats(self) -> dict[str, IngestStats]:
+        """What has landed so far, by topic; may be read by any thread."""
+        return {each.topic: each.stats for each in self.ingestors}
+
+    def stop(self) -> None:
+        """Have `run` land what was read, and return. May be called by a signal handler."""
+        for each in self.ingestors:
+            each.stop()
+
+    def run(self) -> dict[str, IngestStats]:
+        """Run all until `stop`, or until the ends that their settings name. Blocks. Call it once.
+
+        Raises:
+            Exception: the first error of an ingestor, see `Ingestor.run`. All have ended.
+        """
+        threads = [
+            threading.Thread(target=self._run, args=(each,), name=f"columnar-ingest-{each.topic}")
+            for each in self.ingestors[1:]
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            self._run(self.ingestors[0])
+        finally:
+            for thread in threads:
+                thread.join()
+        if self._errors:
+            raise self._errors[0]
+        return self.stats
+
+    def _run(self, ingestor: Ingestor) -> None:
+        try:
+            ingestor.run()
+        except Exception as error:  # noqa: BLE001 - raised again by `run`, when all have ended
+            self._errors.append(error)
+            self.stop()

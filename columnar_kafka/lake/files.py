@@ -1,0 +1,98 @@
+"""The files of a table, wherever they are: the operations that a table needs of a store."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from columnar_kafka.errors import LakeError
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
+    from columnar_kafka.lake.model import FileWriter
+
+__all__ = ["Files", "is_object_store", "plain_uri"]
+
+P = TypeVar("P", bound=PurePath)
+
+
+class Files(Protocol[P]):
+    """A file system or an object store. Every method may raise OSError. None overwrites a file."""
+
+    options: Mapping[str, str] | None
+    """What a library needs to open the same store, by object_store's keys; None for local files."""
+    late_requests: bool
+    """Whether a request whose answer was lost may be carried out later still."""
+
+    def root(self, place: str | os.PathLike[str]) -> P:
+        """Return the path of a table's place; LakeError if it is none of this store."""
+        ...
+
+    def uri(self, path: P) -> str:
+        """Return a path as other libraries name it."""
+        ...
+
+    def writer(
+        self, name: str, path: P, field_ids: Mapping[tuple[str, ...], int] | None = None
+    ) -> FileWriter:
+        """Create a file that the table calls `name`."""
+        ...
+
+    def put(self, path: P, data: bytes) -> None:
+        """Write a whole small file, which appears at once; FileExistsError if its name exists."""
+        ...
+
+    def link(self, old: P, new: P) -> None:
+        """Give a file a second name, atomically; FileExistsError if that name exists."""
+        ...
+
+    def same(self, one: P, other: P) -> bool:
+        """Return whether two names are one file; FileNotFoundError if either does not exist."""
+        ...
+
+    def remove(self, path: P) -> None:
+        """Remove a file, if it exists."""
+        ...
+
+    def size(self, path: P) -> int | None:
+        """Return a file's size, or None if it does not exist."""
+        ...
+
+    def read(self, path: P) -> bytes:
+        """Return a file's content."""
+        ...
+
+    def footer(self, path: P, nbytes: int) -> Any:
+        """Return what pyarrow can read the footer of a Parquet file of `nbytes` from."""
+        ...
+
+    def names(self, folder: P) -> list[str]:
+        """Return the names of the files in a folder; none if it does not exist."""
+        ...
+
+    def make_folder(self, folder: P) -> None:
+        """Make a folder and those above it, so that they survive a crash of the machine."""
+        ...
+
+    def sync_folder(self, folder: P) -> None:
+        """Make created, linked and removed names of a folder survive a crash of the machine."""
+        ...
+
+
+def is_object_store(place: str) -> bool:
+    """Return whether a place is a URL of an object store; other places are paths."""
+    return bool(re.match(r"(s3a?|gs|azure|az|adl|abfss?)://", place))
+
+
+def plain_uri(uri: str) -> str:
+    """Return a path or URI for libraries that disagree about encoding it.
+
+    Raises:
+        LakeError: it has a character that means something in a URI.
+    """
+    if found := re.search(r"[%#?]", uri):
+        raise LakeError(f"path {uri!r}: {found[0]} cannot be in the path of a table here")
+    return uri

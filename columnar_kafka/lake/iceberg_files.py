@@ -1,0 +1,115 @@
+"""The files of an Iceberg table in an object store, through pyiceberg's own `FileIO`.
+
+So they are written with the credentials that read them, which a REST catalog may hand out for each
+table. `FileIO` overwrites silently: names must be unique.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from columnar_kafka.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import PurePath
+
+    from pyiceberg.io import FileIO
+
+__all__ = ["TableFiles", "file_io_properties"]
+
+_PROPERTIES: Final = {
+    "aws_access_key_id": "s3.access-key-id",
+    "aws_secret_access_key": "s3.secret-access-key",
+    "aws_session_token": "s3.session-token",
+    "aws_region": "s3.region",
+    "aws_endpoint_url": "s3.endpoint",
+    "aws_virtual_hosted_style_request": "s3.force-virtual-addressing",
+    "aws_allow_http": None,  # the endpoint says it
+}
+
+
+def file_io_properties(storage: Mapping[str, str]) -> dict[str, str]:
+    """Return pyiceberg's properties for the keys of an object store.
+
+    Raises:
+        ConfigError: pyiceberg has none for a key.
+    """
+    if unknown := [key for key in storage if key.lower() not in _PROPERTIES]:
+        raise ConfigError(
+            f"storage {unknown[0]}: for Iceberg there are {', '.join(_PROPERTIES)}; set others as "
+            "properties of the catalog, as pyiceberg names them"
+        )
+    names = {key: _PROPERTIES[key.lower()] for key in storage}
+    return {name: storage[key] for key, name in names.items() if name is not None}
+
+
+class TableFiles:
+    """What an Iceberg table needs of `Files`; paths are relative to the table's location."""
+
+    def __init__(self, io: FileIO, location: str) -> None:
+        self._io = io
+        self._location = location.rstrip("/")
+
+    def uri(self, path: PurePath) -> str:
+        """See `Files.uri`."""
+        return f"{self._location}/{path}"
+
+    def writer(
+        self, name: str, path: PurePath, field_ids: Mapping[tuple[str, ...], int] | None = None
+    ) -> TableFileWriter:
+        """See `Files.writer`."""
+        return TableFileWriter(name, self._io, self.uri(path), field_ids)
+
+    def size(self, path: PurePath) -> int | None:
+        """See `Files.size`."""
+        try:
+            return len(self._io.new_input(self.uri(path)))
+        except FileNotFoundError:
+            return None
+
+    def footer(self, path: PurePath, nbytes: int) -> Any:
+        """See `Files.footer`."""
+        return self._io.new_input(self.uri(path)).open()
+
+    def remove(self, path: PurePath) -> None:
+        """See `Files.remove`."""
+        with suppress(FileNotFoundError):
+            self._io.delete(self.uri(path))
+
+
+class TableFileWriter:
+    """A `FileWriter` for a file of an Iceberg table, which appears when it is finished."""
+
+    def __init__(
+        self,
+        path: str,
+        io: FileIO,
+        uri: str,
+        field_ids: Mapping[tuple[str, ...], int] | None = None,
+    ) -> None:
+        self.path = path
+        self.field_ids = field_ids
+        self._io = io
+        self._uri = uri
+        self._nbytes = 0
+        self._file: Any = io.new_output(uri).create(overwrite=True)  # no request: names are unique
+
+    def write(self, data: Any, /) -> int:
+        """See `FileWriter.write`."""
+        written = int(self._file.write(data))
+        self._nbytes += written
+        return written
+
+    def finish(self) -> int:
+        """See `FileWriter.finish`."""
+        self._file.close()
+        return self._nbytes
+
+    def discard(self) -> None:
+        """See `FileWriter.discard`."""
+        with suppress(OSError):
+            self._file.close()
+        with suppress(OSError):
+            self._io.delete(self._uri)

@@ -1,0 +1,222 @@
+"""Files of an object store (S3, Google Cloud Storage, Azure); needs the extra ``stores``.
+
+Every object appears whole or not at all. Data files are streamed to unique names, since obstore's
+writer overwrites silently. A log's entry is one request, which the store refuses if the name is
+taken. A killed process leaves the parts of a large file that it had begun; no listing shows them,
+and a lifecycle rule of the bucket removes them.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, Final
+
+import obstore
+import pyarrow as pa
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+    UnknownConfigurationKeyError,
+)
+from obstore.store import from_url
+
+from columnar_kafka.errors import ConfigError
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["ObjectFileWriter", "ObjectFiles"]
+
+_PART: Final = 8 << 20  # bytes; S3 takes at most 10,000 parts of at least 5 MiB
+_PARTS_AT_ONCE: Final = 4
+_TAIL: Final = 64 << 10  # bytes; nearly all footers are smaller
+_CLIENT_KEYS: Final = frozenset(
+    {"allow_http", "allow_invalid_certificates", "connect_timeout", "proxy_url", "timeout"}
+)
+"""Keys that obstore takes apart from those of the store."""
+
+
+class ObjectFiles:
+    """`Files` under one URL; paths are relative to it. Picklable; connects with the first request.
+
+    Credentials and settings come from `storage` and the environment.
+    """
+
+    late_requests = True
+
+    def __init__(self, url: str, storage: Mapping[str, str]) -> None:
+        """Name the place.
+
+        Args:
+            url: as ``s3://bucket/path``.
+            storage: keys of the store, as ``aws_region``; as deltalake takes them, too.
+
+        Raises:
+            ConfigError: a key does not exist, has no such value, or is missing.
+        """
+        self._url = url.rstrip("/")
+        self.options = dict(storage)
+        config: Any = {}
+        client: Any = {}
+        for name, value in storage.items():
+            if (key := name.lower().removeprefix("aws_")) in _CLIENT_KEYS:
+                client[key] = value
+            else:
+                config[name] = value
+        if self._url.startswith("s3"):
+            # By parts, which S3 completes only if there is no object of that name.
+            config.setdefault("aws_copy_if_not_exists", "multipart")
+        try:
+            self._store: Any = from_url(self._url, config=config, client_options=client)
+        except UnknownConfigurationKeyError as error:
+            raise ConfigError(f"storage of {url}: {_first_line(error)}") from error
+        except (BaseError, ValueError) as error:
+            raise ConfigError(f"{url} cannot be opened: {_first_line(error)}") from error
+
+    def __reduce__(self) -> tuple[type[ObjectFiles], tuple[str, dict[str, str]]]:
+        return ObjectFiles, (self._url, self.options)
+
+    def root(self, place: str | os.PathLike[str]) -> PurePosixPath:
+        """See `Files.root`: paths begin at the URL."""
+        return PurePosixPath()
+
+    def uri(self, path: PurePosixPath) -> str:
+        """See `Files.uri`."""
+        return self._url if path == PurePosixPath() else f"{self._url}/{path}"
+
+    def writer(
+        self,
+        name: str,
+        path: PurePosixPath,
+        field_ids: Mapping[tuple[str, ...], int] | None = None,
+    ) -> ObjectFileWriter:
+        """See `Files.writer`. The name must be unique: an object of that name is overwritten."""
+        return ObjectFileWriter(name, self._store, str(path), field_ids)
+
+    def put(self, path: PurePosixPath, data: bytes) -> None:
+        """See `Files.put`."""
+        with _os_errors():
+            obstore.put(self._store, str(path), data, mode="create", use_multipart=False)
+
+    def link(self, old: PurePosixPath, new: PurePosixPath) -> None:
+        """See `Files.link`. The store copies the object."""
+        if self.size(new) is not None:  # which costs one request, not three
+            raise FileExistsError(f"{new} exists")
+        with _os_errors():
+            obstore.copy(self._store, str(old), str(new), overwrite=False)
+
+    def same(self, one: PurePosixPath, other: PurePosixPath) -> bool:
+        """See `Files.same`: a copy has the size of the original, and its footer."""
+        sizes = [self.size(one), self.size(other)]
+        if None in sizes:
+            raise FileNotFoundError(f"{one if sizes[0] is None else other} does not exist")
+        return sizes[0] == sizes[1] and self._tail(one, sizes[0]) == self._tail(other, sizes[0])
+
+    def remove(self, path: PurePosixPath) -> None:
+        """See `Files.remove`."""
+        with _os_errors(), suppress(FileNotFoundError):
+            obstore.delete(self._store, str(path))
+
+    def size(self, path: PurePosixPath) -> int | None:
+        """See `Files.size`."""
+        try:
+            with _os_errors():
+                return int(obstore.head(self._store, str(path))["size"])
+        except FileNotFoundError:
+            return None
+
+    def read(self, path: PurePosixPath) -> bytes:
+        """See `Files.read`."""
+        with _os_errors():
+            return bytes(obstore.get(self._store, str(path)).bytes())
+
+    def footer(self, path: PurePosixPath, nbytes: int) -> Any:
+        """See `Files.footer`: the end of the file, which is all that the reader looks at."""
+        tail = self._tail(path, nbytes)
+        length = int.from_bytes(tail[-8:-4], "little") + 8
+        if length > len(tail):
+            tail = self._tail(path, nbytes, length)
+        return pa.BufferReader(tail)
+
+    def names(self, folder: PurePosixPath) -> list[str]:
+        """See `Files.names`."""
+        with _os_errors():
+            found = obstore.list_with_delimiter(self._store, str(folder))
+        return [each["path"].rpartition("/")[2] for each in found["objects"]]
+
+    def make_folder(self, folder: PurePosixPath) -> None:
+        """See `Files.make_folder`: there are no folders."""
+
+    def sync_folder(self, folder: PurePosixPath) -> None:
+        """See `Files.sync_folder`: what a store has confirmed is durable."""
+
+    def _tail(self, path: PurePosixPath, nbytes: int | None, length: int = _TAIL) -> bytes:
+        assert nbytes is not None
+        with _os_errors():
+            start = max(0, nbytes - length)
+            return bytes(obstore.get_range(self._store, str(path), start=start, end=nbytes))
+
+
+class ObjectFileWriter:
+    """A `FileWriter` for an object, which appears when it is finished.
+
+    It holds up to 8 MiB, and 32 MiB more that are being sent.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        store: Any,
+        full_path: str,
+        field_ids: Mapping[tuple[str, ...], int] | None = None,
+    ) -> None:
+        self.path = path
+        self.field_ids = field_ids
+        self._store = store
+        self._full_path = full_path
+        self._nbytes = 0
+        self._file: Any = obstore.open_writer(
+            store, full_path, buffer_size=_PART, max_concurrency=_PARTS_AT_ONCE
+        )
+
+    def write(self, data: Any, /) -> int:
+        """See `FileWriter.write`."""
+        with _os_errors():
+            written = int(self._file.write(memoryview(data)))
+        self._nbytes += written
+        return written
+
+    def finish(self) -> int:
+        """See `FileWriter.finish`."""
+        with _os_errors():
+            self._file.close()
+        return self._nbytes
+
+    def discard(self) -> None:
+        """See `FileWriter.discard`."""
+        with suppress(OSError), _os_errors():
+            if self._file.closed():
+                obstore.delete(self._store, self._full_path)
+            else:
+                self._file.__exit__(KeyboardInterrupt, None, None)  # sends nothing more
+
+
+@contextmanager
+def _os_errors() -> Iterator[None]:
+    """Turn obstore's errors into those of a file system."""
+    try:
+        yield
+    except AlreadyExistsError as error:
+        raise FileExistsError(_first_line(error)) from error
+    except (PermissionDeniedError, UnauthenticatedError) as error:
+        raise PermissionError(_first_line(error)) from error
+    except BaseError as error:
+        raise OSError(_first_line(error)) from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

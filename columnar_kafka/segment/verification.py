@@ -1,0 +1,67 @@
+"""How closely a segment is looked at before it lands, undecoded, in a file with others.
+
+=============  =====================================================================================
+``headers``    Checksum, footer, number of rows, schema: for producers that one trusts.
+``pages``      And the headers of all pages, and the pages: levels, sizes, checksums, encodings,
+               indices into dictionaries.
+``decode``     And every value.
+=============  =====================================================================================
+
+The native core decodes every value in less time than Arrow scans pages. So where it is on,
+``pages`` is as strict as ``decode``. What the core does not read is up to Arrow, and so is
+everything where there is no core. Arrow is C++ that reads foreign bytes: it does so in a child
+process, where the system has what that needs (see `isolated`).
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+from columnar_kafka import native
+from columnar_kafka.config import DecodeLimits
+from columnar_kafka.segment.decoder import InlineDecoder
+from columnar_kafka.segment.isolated import IsolatedDecoder
+from columnar_kafka.segment.native_decoder import NativeDecoder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from columnar_kafka.segment.decoder import Decoder, RawSegment, SegmentFile
+
+__all__ = ["VERIFICATIONS", "Verification", "verify"]
+
+Verification = Literal["headers", "pages", "decode"]
+VERIFICATIONS: Final[tuple[Verification, ...]] = get_args(Verification)
+
+
+def verify(raw: RawSegment, how: Verification, opened: Callable[[], SegmentFile]) -> bool:
+    """Check a segment's bytes; `opened` opens its file in this process. For any thread.
+
+    Blocks while a child process decodes, and half a second while one is started.
+
+    Returns:
+        Whether its rows may share a file with others. With ``decode`` that needs the core: there
+        are files that Arrow takes, and duckdb or polars refuses.
+
+    Raises:
+        SegmentError: as `SegmentFile`.
+        ColumnarError: no child process could be started.
+    """
+    if how == "headers":
+        opened().schema  # noqa: B018 - reading the property checks
+        return True
+    core, arrow = _decoders(os.getpid())
+    if core is not None and core.check(*raw, schema=lambda: opened().schema):
+        return True
+    opened().schema  # noqa: B018 - as above
+    arrow.open(raw).check(decode=how == "decode" or core is not None)
+    return how == "pages" or core is None
+
+
+@lru_cache(maxsize=1)
+def _decoders(_process: int) -> tuple[NativeDecoder | None, Decoder]:
+    """Return the core's decoder and Arrow's; a forked process needs a child of its own."""
+    core = NativeDecoder(DecodeLimits()) if native.enabled else None
+    return core, IsolatedDecoder() if hasattr(os, "memfd_create") else InlineDecoder()

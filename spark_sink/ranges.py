@@ -1,0 +1,101 @@
+"""Rows of the source's mode ``ranges``: the sink's task reads their messages from Kafka itself."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Final
+
+from columnar_kafka.errors import LakeError
+from columnar_kafka.ingest.reader import source_message
+from columnar_kafka.lake.aside import discard_staged
+from columnar_kafka.lake.model import ReadRange, SourcePartition
+from columnar_kafka.lake.plan import Planner
+from columnar_kafka.lake.stage import stage
+from spark_sink.planning import OffsetRange
+from spark_sink.reading import read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    import pyarrow as pa
+
+    from columnar_kafka.lake.model import LakeTable, StageResult, TopicGeneration
+    from columnar_kafka.lake.plan import Layout
+    from columnar_kafka.lake.rules import Rules
+
+    Identify = Callable[[str, str | None, str | None], TopicGeneration]
+
+__all__ = ["stage_ranges"]
+
+_POLL_TIMEOUT: Final = 120.0
+
+
+def stage_ranges(
+    batches: Iterable[pa.RecordBatch],
+    *,
+    table: LakeTable,
+    layout: Layout,
+    rules: Rules,
+    config: Mapping[str, Any],
+    identify: Identify,
+    allow_gaps: bool,
+) -> tuple[StageResult, ...]:
+    """Read the ranges of one task together, and stage their messages. Blocks for Kafka.
+
+    Args:
+        batches: the rows.
+        table: where they land.
+        layout: how.
+        rules: what may land, and where the rest goes.
+        config: the consumer's.
+        identify: returns the generation of a topic, given the ids in its rows.
+        allow_gaps: skip messages that Kafka has deleted.
+
+    Returns:
+        One result for each round of reading: a consumer reads one range of a partition at a time,
+        and no file spans two ranges, because what lies between may be another task's.
+
+    Raises:
+        LakeError: a message cannot land, or is gone; the error names topic, partition and offset.
+        KafkaException: Kafka cannot be read.
+    """
+    found = [OffsetRange(**row) for batch in batches for row in batch.to_pylist()]
+    generations: dict[str, TopicGeneration] = {}
+    for each in found:
+        if each.topic not in generations:
+            generations[each.topic] = identify(each.topic, each.cluster_id, each.topic_id)
+    fences = table.fences()
+
+    def lost(what: str) -> None:
+        if not allow_gaps:
+            raise LakeError(f"{what}. Go on without them: table.gap=allow")
+
+    done: list[StageResult] = []
+    try:
+        for together in _rounds(found):
+            ranges = [
+                ReadRange(SourcePartition(generations[topic], topic, partition), start, end)
+                for topic, partition, start, end, *_ in together
+            ]
+            planner = Planner(fences=fences, generations=generations, layout=layout)
+            with closing(read(together, config, poll_timeout=_POLL_TIMEOUT, lost=lost)) as messages:
+                rows = map(source_message, messages)
+                done.append(stage(rows, table=table, planner=planner, ranges=ranges, rules=rules))
+    except BaseException:
+        discard_staged(table, done, rules)
+        raise
+    return tuple(done)
+
+
+def _rounds(found: Iterable[OffsetRange]) -> Iterator[list[OffsetRange]]:
+    """Yield the ranges in groups that have a partition once; those that touch become one."""
+    joined: list[OffsetRange] = []
+    for each in sorted(found, key=lambda each: each[:4]):
+        if joined and joined[-1][:2] == each[:2] and joined[-1].end == each.start:
+            joined[-1] = joined[-1]._replace(end=each.end)
+        else:
+            joined.append(each)
+    while joined:
+        together = {each[:2]: each for each in reversed(joined)}
+        yield list(together.values())
+        joined = [each for each in joined if each is not together[each[:2]]]

@@ -1,0 +1,222 @@
+"""Rows of mode `ranges` in the sink, whose writers are called as Spark calls them: a real Kafka."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import confluent_kafka
+import polars
+import pyarrow as pa
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+from lakes import DirectoryLake, IcebergLake, rows
+from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.pandas.types import to_arrow_schema
+
+import spark_sink
+from columnar_kafka import Producer
+from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.model import NotLandedError
+from spark_sink import reading
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from support import TopicFactory
+
+    from columnar_kafka.local import LocalKafka
+
+pytestmark = pytest.mark.kafka
+
+SCHEMA = pa.schema([pa.field("n", pa.int64(), nullable=False)])
+
+
+@pytest.fixture(autouse=True)
+def _close() -> Iterator[None]:
+    yield
+    while reading._kept:
+        reading._kept.popitem()[1].close()
+
+
+class Query:
+    """A query from a topic into a table, as far as Spark leaves it to Python."""
+
+    def __init__(self, kafka: LocalKafka, topic: str, path: str, **options: str) -> None:
+        self.servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
+        self.topic = topic
+        source = self._source()
+        self._schema = source.schema()
+        sink = spark_sink.LakeSink(CaseInsensitiveDict({**self.servers, "path": path, **options}))
+        self._sink = sink.writer(self._schema, overwrite=False)
+        self.arrow = to_arrow_schema(self._schema, timezone="UTC")
+
+    def _source(self, **options: str) -> Any:
+        named = {**self.servers, "subscribe": self.topic, "mode": "ranges", **options}
+        return spark_sink.KafkaSource(CaseInsensitiveDict(named))
+
+    def ranges(self, **options: str) -> list[pa.RecordBatch]:
+        """Return the rows of each of the source's tasks."""
+        reader = self._source(**options).reader(self._schema)
+        return [batch for each in reader.partitions() for batch in reader.read(each)]
+
+    def land(self, *tasks: list[pa.RecordBatch]) -> None:
+        """Land the rows of the sink's tasks together."""
+        task = pickle.loads(pickle.dumps(self._sink))
+        staged = [pickle.loads(pickle.dumps(task.write(iter(each)))) for each in tasks]
+        self._sink.commit(staged)
+
+
+def send(kafka: LocalKafka, topic: str, numbers: range, **settings: Any) -> None:
+    """Send rows of {n}, two a segment, to a topic's partitions in turn."""
+    config = {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "columnar.encoding": "parquet",
+        "columnar.segment.rows": 2,
+    }
+    with Producer(config | settings) as producer:
+        producer.set_schema(topic, SCHEMA)
+        partitions = len(producer.list_topics(topic, 60).topics[topic].partitions)
+        for n in numbers:
+            producer.produce(topic, {"n": n}, partition=n % partitions)
+
+
+def test_ranges_of_several_partitions_are_read_together_and_land_once(
+    kafka: LocalKafka, topic: TopicFactory, tmp_path: Path
+) -> None:
+    name = topic(4)
+    send(kafka, name, range(40))
+    lake = DirectoryLake(tmp_path)
+    query = Query(kafka, name, str(tmp_path))
+    first, *others = query.ranges()
+    query.land([first], others)
+    assert rows(lake) == list(range(40))
+    [consumer] = reading._kept.values()
+    send(kafka, name, range(40, 48))
+    query.land(query.ranges(), [])  # again what has landed, and more
+    assert rows(lake) == list(range(48))
+    assert list(reading._kept.values()) == [consumer]
+    assert {fence.next for fence in lake.table().fences().values()} == {6}
+
+
+def test_parts_of_a_partition_are_read_one_after_the_other(
+    kafka: LocalKafka, topic: TopicFactory, tmp_path: Path
+) -> None:
+    name = topic(2)
+    send(kafka, name, range(40))
+    query = Query(kafka, name, str(tmp_path))
+    cut = query.ranges(maxRecordsPerPartition="3")
+    assert len(cut) == 8
+    query.land(cut[::3], [*cut[1::3], cut[1]], cut[2::3], cut[:1])
+    assert rows(DirectoryLake(tmp_path)) == list(range(40))
+
+
+def test_ranges_land_in_a_delta_table(
+    kafka: LocalKafka, topic: TopicFactory, tmp_path: Path
+) -> None:
+    name = topic()
+    send(kafka, name, range(8))
+    query = Query(kafka, name, str(tmp_path), **{"table.format": "delta"})
+    query.land(query.ranges())
+    assert sorted(polars.read_delta(str(tmp_path))["n"]) == list(range(8))
+
+
+def test_ranges_land_in_an_iceberg_table(
+    kafka: LocalKafka, topic: TopicFactory, tmp_path: Path
+) -> None:
+    name = topic()
+    send(kafka, name, range(8))
+    lake = IcebergLake(tmp_path)
+    options = {f"table.catalog.{key}": value for key, value in lake.catalog.items()}
+    query = Query(kafka, name, "lake.t", **{"table.format": "iceberg"}, **options)
+    query.land(query.ranges())
+    assert rows(lake) == list(range(8))
+
+
+def test_aborted_records_do_not_land_and_the_fence_moves_over_them(
+    kafka: LocalKafka, topic: TopicFactory, tmp_path: Path
+) -> None:
+    name = topic()
+    config = {"bootstrap.servers": kafka.bootstrap_servers, "columnar.encoding": "parquet"}
+    query = Query(kafka, name, str(tmp_path))
+    with Producer(config | {"transactional.id": name}) as producer:
+        producer.set_schema(name, SCHEMA)
+        producer.init_transactions()
+        for n in range(4):
+            producer.begin_transaction()
+            producer.produce(name, {"n": n})
+            producer.flush()
+            if n % 2:
+                producer.abort_transaction()
+            else:
+                producer.commit_transaction()
+    query.land(query.ranges())
+    assert rows(DirectoryLake(tmp_path)) == [0, 2]
+    [fence] = DirectoryLake(tmp_path).table().fences().values()
+    assert fence.next == 8
+
+
+def test_a_range_that_starts_past_what_has_landed_is_refused_unless_told(
+    kafka: LocalKafka, topic: TopicFactory, tmp_path: Path
+) -> None:
+    name = topic()
+    send(kafka, name, range(4))
+    query = Query(kafka, name, str(tmp_path))
+    query.land(query.ranges())
+    send(kafka, name, range(4, 12))
+    _, later = query.ranges(startingOffsets=f'{{"{name}": {{"0": 2}}}}', minPartitions="2")
+    with pytest.raises(NotLandedError, match="from offset 4, but the table's next offset is 2"):
+        query.land([later])
+    assert not list((tmp_path / "_columnar" / "staged").iterdir())
+    query = Query(kafka, name, str(tmp_path), **{"table.gap": "allow"})
+    query.land([later])
+    assert rows(DirectoryLake(tmp_path)) == [*range(4), *range(8, 12)]
+
+
+def test_deleted_messages_stop_the_task_or_are_given_up(
+    kafka: LocalKafka, topic: TopicFactory, tmp_path: Path
+) -> None:
+    name = topic(2)
+    send(kafka, name, range(20))
+    query = Query(kafka, name, str(tmp_path))
+    found = query.ranges()
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    [done] = admin.delete_records([TopicPartition(name, 1, 2)]).values()
+    done.result(60)
+    with pytest.raises(LakeError, match=rf"{name}\[1\]: offset 0 is not .* 2 to 4 .*gap=allow"):
+        query.land(found)
+    query = Query(kafka, name, str(tmp_path), **{"table.gap": "allow"})
+    query.land(found)
+    lost = (1, 3, 5, 7)
+    assert rows(DirectoryLake(tmp_path)) == [n for n in range(20) if n not in lost]
+    assert {fence.next for fence in DirectoryLake(tmp_path).table().fences().values()} == {5}
+
+
+def test_a_plain_message_stops_the_task_and_nothing_is_left(
+    kafka: LocalKafka, topic: TopicFactory, tmp_path: Path
+) -> None:
+    name = topic()
+    send(kafka, name, range(2))
+    plain = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    plain.produce(name, b"plain")
+    plain.flush()
+    query = Query(kafka, name, str(tmp_path))
+    with pytest.raises(LakeError, match=rf"{name}\[0\]@1: is a plain message"):
+        query.land(query.ranges())
+    assert not list((tmp_path / "_columnar" / "staged").iterdir())
+
+
+def test_another_generation_of_the_topic_is_refused(
+    kafka: LocalKafka, topic: TopicFactory, tmp_path: Path
+) -> None:
+    name = topic()
+    send(kafka, name, range(4))
+    query = Query(kafka, name, str(tmp_path))
+    [found] = query.ranges()
+    query.land([found])
+    [row] = found.to_pylist()
+    other = pa.RecordBatch.from_pylist([{**row, "topic_id": "other"}], schema=query.arrow)
+    with pytest.raises(LakeError, match="the topic was deleted and created again"):
+        query.land([other])

@@ -1,0 +1,115 @@
+"""Several topics in one process, and what it says about itself over HTTP."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+from lakes import DirectoryLake, rows
+from support import eventually
+
+from columnar_kafka.errors import LakeError
+from columnar_kafka.ingest import (
+    HealthServer,
+    Ingestor,
+    IngestService,
+    IngestSettings,
+    ingestor,
+)
+from columnar_kafka.lake.directory import ParquetDirectory
+from columnar_kafka.testing import FakeKafka
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from columnar_kafka.lake.model import SourcePartition
+
+SCHEMA = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}]}
+CONFIG = {"bootstrap.servers": "memory"}
+
+
+@pytest.fixture
+def kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKafka]:
+    """Topics a and b with two rows each."""
+    with FakeKafka() as kafka:
+        monkeypatch.setattr(ingestor, "StockConsumer", kafka.Consumer)
+        with kafka.Producer({**CONFIG, "columnar.encoding": "parquet"}) as producer:
+            for topic in "ab":
+                kafka.create_topic(topic, 1)
+                producer.set_schema(topic, SCHEMA)
+                for n in range(2):
+                    producer.produce(topic, {"n": n})
+        yield kafka
+
+
+def service(tmp_path: Path, **settings: Any) -> IngestService:
+    chosen = IngestSettings(partitions=(0,), topic_generation="g", **settings)
+    return IngestService(
+        [Ingestor(CONFIG, topic, DirectoryLake(tmp_path / topic).table(), chosen) for topic in "ab"]
+    )
+
+
+def get(server: HealthServer, path: str) -> tuple[int, Any]:
+    try:
+        with urlopen(f"http://127.0.0.1:{server.port}{path}") as answer:
+            return answer.status, json.load(answer)
+    except HTTPError as error:
+        return error.code, json.load(error)
+
+
+@pytest.mark.usefixtures("kafka")
+def test_every_topic_lands_in_its_table(tmp_path: Path) -> None:
+    stats = service(tmp_path, stop_at_end=True).run()
+    assert {topic: each.rows for topic, each in stats.items()} == {"a": 2, "b": 2}
+    assert rows(DirectoryLake(tmp_path / "a")) == rows(DirectoryLake(tmp_path / "b")) == [0, 1]
+
+
+@pytest.mark.parametrize("bad", ["a", "b"])
+@pytest.mark.usefixtures("kafka")
+def test_if_one_fails_the_others_land_what_they_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: str
+) -> None:
+    good = "b" if bad == "a" else "a"
+    running = service(tmp_path)
+    create = ParquetDirectory.create
+
+    def created(self: ParquetDirectory, source: SourcePartition, *rest: Any) -> Any:
+        if source.topic == bad:
+            eventually(lambda: ingestors[good].stats.staged_segments)
+            raise LakeError("it does not fit")
+        return create(self, source, *rest)
+
+    ingestors = {each.topic: each for each in running.ingestors}
+    monkeypatch.setattr(ParquetDirectory, "create", created)
+    with pytest.raises(LakeError, match="it does not fit"):
+        running.run()
+    assert rows(DirectoryLake(tmp_path / good)) == [0, 1]
+    assert not (tmp_path / bad / bad).exists()
+
+
+@pytest.mark.usefixtures("kafka")
+def test_health_and_readiness_are_told_over_http(tmp_path: Path) -> None:
+    running = service(tmp_path, roll_seconds=0.001)
+    with HealthServer(running, 0, host="127.0.0.1") as server:
+        assert get(server, "/health")[0] == 200
+        assert get(server, "/ready")[0] == 503
+        thread = threading.Thread(target=running.run)
+        thread.start()
+        eventually(lambda: get(server, "/ready")[0] == 200)
+        eventually(lambda: get(server, "/ready")[1]["topics"]["a"]["rows"] == 2)
+        assert get(server, "/metrics")[0] == 404
+        running.stop()
+        thread.join()
+
+
+@pytest.mark.usefixtures("kafka")
+def test_one_that_hangs_is_neither_well_nor_ready(tmp_path: Path) -> None:
+    running = service(tmp_path, stop_at_end=True)
+    with HealthServer(running, 0, host="127.0.0.1", late_seconds=-1.0) as server:
+        running.run()
+        assert [get(server, path)[0] for path in ("/health", "/ready")] == [503, 503]

@@ -1,0 +1,158 @@
+"""Files of an object store; obstore keeps its objects in a folder here."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from lakes import FENCE, put
+from segments import ROWS, numbers, segments
+
+from columnar_kafka.errors import ConfigError, LakeError
+from columnar_kafka.lake.audit import TopicAudit
+from columnar_kafka.lake.directory import ParquetDirectory
+from columnar_kafka.lake.model import Count, NotLandedError
+from columnar_kafka.lake.object_files import ObjectFiles
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ONE, OTHER = PurePosixPath("a/one"), PurePosixPath("b/other")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> ObjectFiles:
+    return ObjectFiles(f"file://{tmp_path}/", {})
+
+
+def write(files: ObjectFiles, path: PurePosixPath, *parts: bytes) -> Any:
+    writer = files.writer("name", path)
+    for part in parts:
+        assert writer.write(part) == len(part)
+    return writer
+
+
+def test_a_file_appears_when_it_is_finished(files: ObjectFiles) -> None:
+    writer = write(files, ONE, b"abc", b"de")
+    assert (writer.path, files.size(ONE), files.names(ONE.parent)) == ("name", None, [])
+    assert writer.finish() == 5
+    assert (files.size(ONE), files.read(ONE), files.names(ONE.parent)) == (5, b"abcde", ["one"])
+
+
+@pytest.mark.parametrize("parts", [(), (b"abc",), (b"x" * (9 << 20), b"y")])
+def test_a_file_that_is_discarded_never_appears(
+    files: ObjectFiles, tmp_path: Path, parts: tuple[bytes, ...]
+) -> None:
+    write(files, ONE, *parts).discard()
+    assert [each for each in tmp_path.rglob("*") if each.is_file()] == []
+
+
+def test_a_finished_file_can_be_discarded(files: ObjectFiles) -> None:
+    writer = write(files, ONE, b"abc")
+    writer.finish()
+    writer.discard()
+    assert files.size(ONE) is None
+    writer.discard()
+
+
+def test_nothing_that_is_put_or_linked_overwrites(files: ObjectFiles) -> None:
+    files.put(ONE, b"first")
+    files.put(OTHER, b"second")
+    with pytest.raises(FileExistsError):
+        files.put(ONE, b"third")
+    with pytest.raises(FileExistsError):
+        files.link(OTHER, ONE)
+    assert (files.read(ONE), files.read(OTHER)) == (b"first", b"second")
+
+
+def test_a_link_is_the_same_and_other_content_is_not(files: ObjectFiles) -> None:
+    files.put(ONE, b"first")
+    with pytest.raises(FileNotFoundError, match=r"b/other does not exist"):
+        files.same(ONE, OTHER)
+    files.link(ONE, OTHER)
+    assert files.same(ONE, OTHER)
+    files.remove(OTHER)
+    for content in (b"fIrst", b"longer"):
+        files.put(OTHER, content)
+        assert not files.same(ONE, OTHER)
+        files.remove(OTHER)
+
+
+def test_what_does_not_exist_cannot_be_linked_and_need_not_be_removed(files: ObjectFiles) -> None:
+    with pytest.raises(FileNotFoundError):
+        files.link(ONE, OTHER)
+    files.remove(ONE)
+
+
+@pytest.mark.parametrize("columns", [1, 3000])
+def test_the_footer_is_read_from_the_end(files: ObjectFiles, columns: int) -> None:
+    """That of 3000 columns is longer than what is asked for first."""
+    table = pa.table({f"c{n}": [1, 2] for n in range(columns)})
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    data = sink.getvalue().to_pybytes()
+    files.put(ONE, data)
+    metadata = pq.read_metadata(files.footer(ONE, len(data)))
+    assert (metadata.num_rows, metadata.num_columns) == (2, columns)
+
+
+def test_a_directory_lands_in_an_object_store(files: ObjectFiles, tmp_path: Path) -> None:
+    table = ParquetDirectory("", files=pickle.loads(pickle.dumps(files)))
+    assert put(table, [0, 1, 2], file_segments=2).landed == Count(3, 3 * ROWS)
+    again = pickle.loads(pickle.dumps(table))
+    assert put(again, range(5)).landed_before == Count(3, 3 * ROWS)
+    found = [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".json"]
+    assert {each.parent.name for each in found} == {"t"}
+    rows = [n for each in found for n in pq.read_table(each)["n"].to_pylist()]
+    assert sorted(rows) == numbers(range(5))
+
+
+def test_a_directory_in_an_object_store_is_compacted_and_verified(
+    files: ObjectFiles, tmp_path: Path
+) -> None:
+    table = ParquetDirectory("", files=files)
+    put(table, range(3), file_segments=1)
+    assert table.compact(1 << 20).files == 1
+    put(table, range(5))
+    [merged, _] = sorted(tmp_path.glob("t/*.parquet"))
+    assert pq.read_table(merged)["n"].to_pylist() == numbers(range(3))
+    head = table.head()
+    audit = TopicAudit("t", table.landed_files(head))
+    audit.compare(head.fences[FENCE], 0, segments(range(5)))
+    report = audit.finish([0])
+    assert (report.findings, report.messages, report.files) == ([], 5, 2)
+
+
+def test_a_file_in_the_way_is_never_overwritten(files: ObjectFiles) -> None:
+    table = ParquetDirectory("", files=files)
+    stranger = PurePosixPath(f"t/p0-{0:020}-{0:020}.parquet")
+    files.put(stranger, b"mine")
+    with pytest.raises(NotLandedError, match="exists and is not in the log"):
+        put(table, [0])
+    assert files.read(stranger) == b"mine"
+    assert files.names(PurePosixPath("_columnar/staged")) == []
+
+
+def test_a_place_that_cannot_be_opened_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"storage of s3://bucket/lake: .*'aws_regoin'"):
+        ObjectFiles("s3://bucket/lake", {"aws_regoin": "x"})
+    with pytest.raises(ConfigError, match=r"s3://bucket/lake cannot be opened: .*SecretAccessKey"):
+        ObjectFiles("s3://bucket/lake", {"aws_access_key_id": "x"})
+
+
+def test_a_store_that_does_not_answer_is_an_error_of_the_table() -> None:
+    storage = {
+        "aws_access_key_id": "x",
+        "aws_secret_access_key": "x",
+        "aws_endpoint_url": "http://127.0.0.1:9",
+    }
+    # http is not allowed, so nothing is sent or tried again.
+    table = ParquetDirectory("s3://bucket/lake", files=ObjectFiles("s3://bucket/lake", storage))
+    with pytest.raises(
+        LakeError, match=r"the log of ParquetDirectory\('s3://bucket/lake'\): .*GET"
+    ):
+        table.fences()
