@@ -11,6 +11,7 @@ use pyo3::types::PyList;
 
 use crate::clock;
 use crate::columns::{Appending, Column, NotTaken};
+use crate::gil::{GilCell, InUse};
 use crate::leaf::{Leaf, Values};
 use crate::leaf_objects::new_bytes;
 use crate::objects::{ColumnReader, RowReader};
@@ -115,8 +116,10 @@ impl Callbacks {
 }
 
 /// An open batch: rows are appended until it is sealed. Any thread may, one at a time.
-#[pyclass(module = "columnar_kafka.native._core")]
-pub struct Batch {
+#[pyclass(frozen, module = "columnar_kafka.native._core")]
+pub struct Batch(GilCell<Filling>);
+
+pub struct Filling {
     records: Option<Records>,
     template: Template,
     appending: Appending,
@@ -144,37 +147,40 @@ impl Batch {
             format: format.clone_ref(py),
         };
         let appending = Appending::default();
-        Self { records: Some(records), template, appending, nbytes: 0, max_rows, max_bytes }
+        let records = Some(records);
+        let filling = Filling { records, template, appending, nbytes: 0, max_rows, max_bytes };
+        Self(GilCell::new(filling))
     }
 
-    fn __len__(&self) -> usize {
-        self.records.as_ref().map_or(0, |records| records.rows)
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(self.get(py)?.rows())
     }
 
     /// The memory of the rows, in bytes.
     #[getter]
-    fn nbytes(&self) -> usize {
-        self.nbytes
+    fn nbytes(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(self.get(py)?.nbytes)
     }
 
     /// Whether the batch takes no more records.
     #[getter]
-    pub fn is_full(&self) -> bool {
-        self.nbytes >= self.max_bytes || self.__len__() >= self.max_rows
+    fn is_full(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.get(py)?.is_full())
     }
 
     /// Append a record, and count it in `usage`; False: it does not fit the columns.
     ///
     /// `row` has a tuple of values, as `Columns.take` returns it. The caller has seen to the bounds.
     fn append(
-        &mut self,
+        &self,
         row: &Bound<'_, PyAny>,
         key: &Bound<'_, PyAny>,
         timestamp: i64,
         headers: &Bound<'_, PyAny>,
         callback: &Bound<'_, PyAny>,
         usage: &Bound<'_, Usage>,
-    ) -> bool {
+    ) -> PyResult<bool> {
+        let mut filling = self.get(row.py())?;
         let record = NewRecord {
             row: Ref::of(row),
             key: Ref::of(key),
@@ -182,26 +188,28 @@ impl Batch {
             headers: Ref::of(headers),
             callback: Ref::of(callback),
         };
-        self.appending.plain = true;
-        let appended = self.add(record, |_| true);
-        self.appending.plain = false;
+        filling.appending.plain = true;
+        let appended = filling.add(record, |_| true);
+        filling.appending.plain = false;
         if let Some(nbytes) = appended {
             usage.get().charge(nbytes);
         }
-        appended.is_some()
+        Ok(appended.is_some())
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.records.as_ref().map_or(Ok(()), |records| records.callbacks.visit(&visit))
+        let visit_all = |filling: &Filling| Some(filling.records.as_ref()?.callbacks.visit(&visit));
+        self.0.visit(&visit, visit_all).unwrap_or(Ok(()))
     }
 
-    fn __clear__(&mut self) {
-        self.records = None;
+    fn __clear__(&self, py: Python<'_>) {
+        let records = self.0.get(py).and_then(|mut filling| filling.records.take());
+        drop(records); // it may run code of the user's
     }
 
     /// End the batch, and return its records.
-    fn seal(&mut self) -> PyResult<Block> {
-        let Some(mut records) = self.records.take() else {
+    fn seal(&self, py: Python<'_>) -> PyResult<Block> {
+        let Some(mut records) = self.get(py)?.records.take() else {
             return Err(PyRuntimeError::new_err("the batch is sealed"));
         };
         records.columns.iter_mut().for_each(Column::finish);
@@ -228,6 +236,33 @@ pub struct NewRecord<'a> {
 }
 
 impl Batch {
+    /// Use it.
+    fn get<'a>(&'a self, py: Python<'a>) -> PyResult<InUse<'a, Filling>> {
+        self.filling(py).ok_or_else(|| PyRuntimeError::new_err("the batch is in use"))
+    }
+
+    /// Use it; None while somebody else does.
+    #[inline(always)]
+    pub fn filling<'a>(&'a self, py: Python<'a>) -> Option<InUse<'a, Filling>> {
+        self.0.get(py)
+    }
+
+    /// Whether the batch takes records.
+    pub fn is_open(&self, py: Python<'_>) -> bool {
+        self.filling(py).is_some_and(|filling| filling.is_open())
+    }
+}
+
+impl Filling {
+    fn rows(&self) -> usize {
+        self.records.as_ref().map_or(0, |records| records.rows)
+    }
+
+    /// Whether the batch takes no more records.
+    pub fn is_full(&self) -> bool {
+        self.nbytes >= self.max_bytes || self.rows() >= self.max_rows
+    }
+
     /// Whether the batch takes records: it is neither full nor sealed.
     pub fn is_open(&self) -> bool {
         self.records.is_some() && !self.is_full()

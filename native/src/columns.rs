@@ -220,9 +220,8 @@ impl Column {
 
     /// Append null, so many times, to a nullable column at the top.
     pub fn append_nulls(&mut self, count: usize) {
-        for _ in 0..count {
-            self.append_absent(0, self.def - 1);
-        }
+        let def = self.def - 1;
+        self.each_leaf(&mut |leaf| leaf.append_nulls(count, def));
     }
 
     /// How many rows a column at the top has.

@@ -161,6 +161,22 @@ impl Leaf {
         }
     }
 
+    /// Append rows in which something is null at this definition level.
+    pub fn append_nulls(&mut self, rows: usize, def: u8) {
+        match &mut self.levels {
+            Levels::Required | Levels::Flat { .. } => {
+                (0..rows).for_each(|_| self.absent(0, def));
+            }
+            Levels::Nested { def: defs, rep } => {
+                defs.resize(defs.len() + rows, def);
+                if let Some(rep) = rep {
+                    rep.resize(rep.len() + rows, 0);
+                }
+                self.rows += rows;
+            }
+        }
+    }
+
     /// Remove all but the first `rows` rows.
     pub fn truncate(&mut self, rows: usize) {
         let values = match &mut self.levels {

@@ -7,6 +7,7 @@ mod decimal;
 mod decoder;
 mod dicts;
 mod encoder;
+mod gil;
 mod half;
 mod layout;
 mod leaf;
@@ -26,7 +27,7 @@ mod text;
 mod usage;
 mod value;
 
-#[pyo3::pymodule]
+#[pyo3::pymodule(gil_used = true)]
 mod _core {
     use pyo3::prelude::*;
 
