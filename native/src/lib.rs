@@ -12,6 +12,7 @@ mod half;
 mod layout;
 mod leaf;
 mod leaf_objects;
+mod lookup;
 mod objects;
 mod open_batches;
 mod parquet;
@@ -21,6 +22,7 @@ mod py;
 mod records;
 mod reports;
 mod row;
+mod row_format;
 mod schema;
 mod strings;
 mod text;
@@ -32,7 +34,7 @@ mod _core {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use crate::batch::{Batch, Block, RowFormat};
+    use crate::batch::{Batch, Block};
     #[pymodule_export]
     use crate::decoder::{File, FileSchema, RecordReader};
     #[pymodule_export]
@@ -47,6 +49,8 @@ mod _core {
     use crate::records::RecordMaker;
     #[pymodule_export]
     use crate::reports::{Abandoned, Reports};
+    #[pymodule_export]
+    use crate::row_format::RowFormat;
     #[pymodule_export]
     use crate::usage::Usage;
 

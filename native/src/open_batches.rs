@@ -9,11 +9,12 @@ use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::batch::{Batch, NewRecord, RowFormat};
+use crate::batch::{Batch, NewRecord};
 use crate::gil::{GilCell, InUse};
 use crate::partitioner::Partitioner;
 use crate::produce::Arguments;
 use crate::py::{Owned, Ref};
+use crate::row_format::RowFormat;
 use crate::usage::Usage;
 
 /// The open batches of one producer. Any thread may append to them.
@@ -315,7 +316,7 @@ impl Open {
         }
         let timestamp = arguments.timestamp;
         let record = NewRecord { row: arguments.value, key, timestamp, headers, callback };
-        let nbytes = batch.add(record, |nbytes| usage.has_room(nbytes))?;
+        let nbytes = batch.add(py, record, false, |nbytes| usage.has_room(nbytes))?;
         let was_half_used = usage.is_half_used();
         usage.charge(nbytes);
         let is_full = batch.is_full();
