@@ -89,7 +89,7 @@ impl Encoder {
         let writer = &mut self.writer;
         let file = py.detach(|| writer.write(&sources, block.rows.clone(), &pairs));
         let file = file.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
-        Ok(PyBytes::new(py, &file))
+        Ok(PyBytes::new(py, file))
     }
 }
 

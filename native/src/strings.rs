@@ -152,11 +152,11 @@ impl Strings {
         }
     }
 
-    /// Give the dictionary up where it does not pay.
+    /// Give the dictionary up where it will not pay. First of all most values are new ones.
     #[cold]
     fn look(&mut self) {
         self.next_look *= 2;
-        if self.pays() {
+        if 4 * self.distinct() <= 3 * self.len() {
             return;
         }
         let mut plain = Self::new(false);
