@@ -185,6 +185,7 @@ class Buffer:
                         if batch.is_full:
                             self.queue.batch_filled(topic, place)
                         return wake or batch.is_full
+                    opened.close(topic, place, None)  # the records after it stay behind it
         return self.queue.put(record, nbytes, now)
 
     def _open_batch(

@@ -39,6 +39,8 @@ __all__ = ["Dispatcher"]
 _FULL_WAIT: Final = 0.02
 """Seconds until librdkafka is asked again after its queue was full; the user's poll makes room."""
 _CONFIG_TIMEOUT: Final = 1.0
+_TURN_BYTES: Final = 65_536
+"""With so many bytes handed over, the sender looks for other work before it goes on."""
 
 
 class PartitionQueue:
@@ -171,25 +173,34 @@ class Dispatcher:
             self._delivery.never_batched(item, error)
 
     def send_all(self, now: float) -> float:
-        """Hand over one message of each partition; return in how many seconds to do it again."""
-        sent = False
+        """Hand over messages, of each partition in turn; return in how many seconds to do it again.
+
+        Large ones are handed over one of each partition, small ones some.
+        """
         while self._delivery.rejecting:
             in_flight, _ = self._delivery.rejecting.popitem()
             if in_flight.rejected:
                 message = in_flight.rejected[0].message
                 self._busy[self._partitions[message.topic, message.partition]] = None
-        for partition in list(self._busy):
+        handed = 0
+        while self._busy:
+            before = handed
             try:
-                sent |= self._send_one(partition, now)
+                for partition in list(self._busy):
+                    handed += self._send_one(partition, now)
             except BufferError:
                 return _FULL_WAIT
-        if sent and self._busy:
-            return 0.0
+            if handed == before:
+                break
+            if handed >= _TURN_BYTES:
+                return 0.0
         oldest = min((partition.oldest() for partition in self._busy), default=float("inf"))
         return oldest + self._message_timeout - now
 
-    def _send_one(self, partition: PartitionQueue, now: float) -> bool:
-        """Hand one message of a partition over, or fail it for good; False when it has to wait.
+    def _send_one(self, partition: PartitionQueue, now: float) -> int:
+        """Hand one message of a partition over, or fail it for good; return its bytes, at least 1.
+
+        0: it has to wait.
 
         Raises:
             BufferError: librdkafka's queue is full.
@@ -199,13 +210,14 @@ class Dispatcher:
         if message is None:
             if not partition:
                 del self._busy[partition]
-            return False
+            return 0
         if message.accepted_at + self._message_timeout <= now:
             error: KafkaError | None = KafkaError(KafkaError._MSG_TIMED_OUT)
         elif partition.may_send(message):
             error = self._try_send(partition, message)
         else:
-            return False
+            return 0
+        nbytes = max(1, message.encoded_bytes)
         partition.pop()
         if not partition:
             del self._busy[partition]
@@ -214,7 +226,7 @@ class Dispatcher:
                 self._accumulator.look_up_soon(message.topic)
             self._delivery.message_failed(message, error)
         self._progressed()
-        return True
+        return nbytes
 
     def _fill(self, partition: PartitionQueue, now: float) -> None:
         """Bring a partition's next message to its head, encoded, if there is memory for it."""

@@ -1,7 +1,7 @@
 //! Batches: rows that are appended one by one, and then the same rows as an immutable block.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use pyo3::PyTraverseError;
 use pyo3::exceptions::{PyIndexError, PyRuntimeError};
@@ -10,71 +10,62 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::clock;
-use crate::columns::{Appending, Column, NotTaken};
+use crate::columns::{Appending, NotTaken};
+use crate::gil::{GilCell, InUse};
 use crate::leaf::{Leaf, Values};
 use crate::leaf_objects::new_bytes;
 use crate::objects::{ColumnReader, RowReader};
 use crate::py::{Owned, Ref};
-use crate::row::{Template, append_record, append_tuple};
-use crate::schema::{Field, Type};
-use crate::strings::Strings;
+use crate::row::{append_record, append_tuple};
+use crate::row_format::{Places, RowAppender, RowFormat, headers_field};
 use crate::usage::Usage;
-
-/// What a row takes besides its columns: its time, and its places in other buffers.
-const ROW_BYTES: usize = 16;
-
-/// The columns of one topic. For any thread.
-#[pyclass(frozen, module = "columnar_kafka.native._core")]
-pub struct RowFormat {
-    pub fields: Vec<Field>,
-    names: Vec<Box<str>>,
-    row_bytes: usize,
-    /// Whether a dictionary paid for each column of strings of the last batch.
-    dictionaries: Mutex<Vec<bool>>,
-}
-
-#[pymethods]
-impl RowFormat {
-    /// Describe each column as `(name, nullable, type, details, children)`.
-    #[new]
-    fn new(columns: Vec<Bound<'_, PyAny>>) -> PyResult<Self> {
-        let fields = columns.iter().map(Field::read).collect::<PyResult<Vec<_>>>()?;
-        let names = fields.iter().map(|field| field.name.clone()).collect();
-        let row_bytes = ROW_BYTES + fields.iter().map(Field::width).sum::<usize>();
-        Ok(Self { fields, names, row_bytes, dictionaries: Mutex::default() })
-    }
-}
-
-impl RowFormat {
-    fn columns(&self) -> Vec<Column> {
-        let known = self.dictionaries.lock().expect("nothing panics with it").clone();
-        let mut known = known.into_iter();
-        let mut dictionary = || known.next().unwrap_or(true);
-        self.fields.iter().map(|field| Column::new(field, &mut dictionary)).collect()
-    }
-
-    fn learn(&self, columns: &[Column]) {
-        let mut leaves = Vec::new();
-        columns.iter().for_each(|column| column.leaves(&mut leaves));
-        let strings = leaves.into_iter().filter_map(|leaf| match &leaf.values {
-            Values::Strings(strings) => Some(strings.indices().is_some()),
-            _ => None,
-        });
-        *self.dictionaries.lock().expect("nothing panics with it") = strings.collect();
-    }
-}
 
 /// The records of a batch, as columns.
 pub struct Records {
     format: Py<RowFormat>,
-    pub columns: Vec<Column>,
-    pub keys: Leaf,
-    pub times: Leaf,
-    pub headers: Column,
-    /// How many of the last rows have no headers, and are not in `headers` yet: mostly all.
+    leaves: Vec<Leaf>,
+    places: Places,
+    /// How many of the last rows have no headers, and are not in their leaves yet: mostly all.
     bare_rows: usize,
     callbacks: Callbacks,
     rows: usize,
+}
+
+impl Records {
+    /// The leaves of the rows' columns.
+    pub fn columns(&self) -> &[Leaf] {
+        &self.leaves[..self.places.keys]
+    }
+
+    pub fn keys(&self) -> &Leaf {
+        &self.leaves[self.places.keys]
+    }
+
+    pub fn times(&self) -> &Leaf {
+        &self.leaves[self.places.times]
+    }
+
+    pub fn headers(&self) -> &[Leaf] {
+        &self.leaves[self.places.headers.clone()]
+    }
+
+    /// Have the headers of all rows in their leaves.
+    fn append_bare_rows(&mut self) {
+        let rows = std::mem::take(&mut self.bare_rows);
+        for leaf in &mut self.leaves[self.places.headers.clone()] {
+            leaf.append_nulls(rows, 0);
+        }
+    }
+}
+
+impl Drop for Records {
+    fn drop(&mut self) {
+        Python::try_attach(|py| {
+            if let Some(mut appender) = self.format.get().rows(py) {
+                appender.give_back(std::mem::take(&mut self.leaves));
+            }
+        });
+    }
 }
 
 /// The callbacks of records, by runs: mostly there is none, or one for all.
@@ -115,11 +106,12 @@ impl Callbacks {
 }
 
 /// An open batch: rows are appended until it is sealed. Any thread may, one at a time.
-#[pyclass(module = "columnar_kafka.native._core")]
-pub struct Batch {
+#[pyclass(frozen, module = "columnar_kafka.native._core")]
+pub struct Batch(GilCell<Filling>);
+
+pub struct Filling {
+    format: Py<RowFormat>,
     records: Option<Records>,
-    template: Template,
-    appending: Appending,
     /// The bytes of all rows as they were appended.
     nbytes: usize,
     max_rows: usize,
@@ -130,51 +122,52 @@ pub struct Batch {
 impl Batch {
     /// Take records until there are `max_rows`, or they take `max_bytes`.
     #[new]
-    fn new(py: Python<'_>, format: Py<RowFormat>, max_rows: usize, max_bytes: usize) -> Self {
-        let shared = format.get();
-        let template = Template::new(shared.names.iter().map(|name| &**name));
-        let records = Records {
-            columns: shared.columns(),
-            keys: Leaf::new(Values::Strings(Strings::new(true)), 1, 0, true),
-            times: Leaf::new(Values::I64(Vec::new()), 0, 0, true),
-            headers: Column::new(&headers_field(), &mut || true),
-            bare_rows: 0,
-            callbacks: Callbacks::default(),
-            rows: 0,
-            format: format.clone_ref(py),
+    fn new(
+        py: Python<'_>,
+        format: Py<RowFormat>,
+        max_rows: usize,
+        max_bytes: usize,
+    ) -> PyResult<Self> {
+        let (leaves, places) = {
+            let mut appender = appender(format.get(), py)?;
+            (appender.begin(), appender.places.clone())
         };
-        let appending = Appending::default();
-        Self { records: Some(records), template, appending, nbytes: 0, max_rows, max_bytes }
+        let callbacks = Callbacks::default();
+        let shared = format.clone_ref(py);
+        let records = Records { format: shared, leaves, places, bare_rows: 0, callbacks, rows: 0 };
+        let records = Some(records);
+        Ok(Self(GilCell::new(Filling { format, records, nbytes: 0, max_rows, max_bytes })))
     }
 
-    fn __len__(&self) -> usize {
-        self.records.as_ref().map_or(0, |records| records.rows)
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(self.get(py)?.rows())
     }
 
     /// The memory of the rows, in bytes.
     #[getter]
-    fn nbytes(&self) -> usize {
-        self.nbytes
+    fn nbytes(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(self.get(py)?.nbytes)
     }
 
     /// Whether the batch takes no more records.
     #[getter]
-    pub fn is_full(&self) -> bool {
-        self.nbytes >= self.max_bytes || self.__len__() >= self.max_rows
+    fn is_full(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.get(py)?.is_full())
     }
 
     /// Append a record, and count it in `usage`; False: it does not fit the columns.
     ///
     /// `row` has a tuple of values, as `Columns.take` returns it. The caller has seen to the bounds.
     fn append(
-        &mut self,
+        &self,
         row: &Bound<'_, PyAny>,
         key: &Bound<'_, PyAny>,
         timestamp: i64,
         headers: &Bound<'_, PyAny>,
         callback: &Bound<'_, PyAny>,
         usage: &Bound<'_, Usage>,
-    ) -> bool {
+    ) -> PyResult<bool> {
+        let py = row.py();
         let record = NewRecord {
             row: Ref::of(row),
             key: Ref::of(key),
@@ -182,36 +175,31 @@ impl Batch {
             headers: Ref::of(headers),
             callback: Ref::of(callback),
         };
-        self.appending.plain = true;
-        let appended = self.add(record, |_| true);
-        self.appending.plain = false;
+        let appended = self.get(py)?.add(py, record, true, |_| true);
         if let Some(nbytes) = appended {
             usage.get().charge(nbytes);
         }
-        appended.is_some()
+        Ok(appended.is_some())
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.records.as_ref().map_or(Ok(()), |records| records.callbacks.visit(&visit))
+        let visit_all = |filling: &Filling| Some(filling.records.as_ref()?.callbacks.visit(&visit));
+        self.0.visit(&visit, visit_all).unwrap_or(Ok(()))
     }
 
-    fn __clear__(&mut self) {
-        self.records = None;
+    fn __clear__(&self, py: Python<'_>) {
+        let records = self.0.get(py).and_then(|mut filling| filling.records.take());
+        drop(records); // it may run code of the user's
     }
 
     /// End the batch, and return its records.
-    fn seal(&mut self) -> PyResult<Block> {
-        let Some(mut records) = self.records.take() else {
+    fn seal(&self, py: Python<'_>) -> PyResult<Block> {
+        let Some(mut records) = self.get(py)?.records.take() else {
             return Err(PyRuntimeError::new_err("the batch is sealed"));
         };
-        records.columns.iter_mut().for_each(Column::finish);
-        records.headers.append_nulls(records.bare_rows);
-        records.bare_rows = 0;
-        records.headers.finish();
-        if let Values::Strings(keys) = &mut records.keys.values {
-            keys.finish();
-        }
-        records.format.get().learn(&records.columns);
+        records.append_bare_rows();
+        let format = records.format.clone_ref(py);
+        appender(format.get(), py)?.finish(&mut records.leaves);
         let rows = 0..records.rows;
         Ok(Block { records: Arc::new(records), rows })
     }
@@ -228,69 +216,112 @@ pub struct NewRecord<'a> {
 }
 
 impl Batch {
+    /// Use it.
+    fn get<'a>(&'a self, py: Python<'a>) -> PyResult<InUse<'a, Filling>> {
+        self.filling(py).ok_or_else(|| PyRuntimeError::new_err("the batch is in use"))
+    }
+
+    /// Use it; None while somebody else does.
+    #[inline(always)]
+    pub fn filling<'a>(&'a self, py: Python<'a>) -> Option<InUse<'a, Filling>> {
+        self.0.get(py)
+    }
+
+    /// Whether the batch takes records.
+    pub fn is_open(&self, py: Python<'_>) -> bool {
+        self.filling(py).is_some_and(|filling| filling.is_open())
+    }
+}
+
+impl Filling {
+    fn rows(&self) -> usize {
+        self.records.as_ref().map_or(0, |records| records.rows)
+    }
+
+    /// Whether the batch takes no more records.
+    pub fn is_full(&self) -> bool {
+        self.nbytes >= self.max_bytes || self.rows() >= self.max_rows
+    }
+
     /// Whether the batch takes records: it is neither full nor sealed.
     pub fn is_open(&self) -> bool {
         self.records.is_some() && !self.is_full()
     }
 
     /// Append a record wholly, and return the bytes that it takes, or not at all.
+    ///
+    /// `plain`: its values are as `Columns.take` returns them.
     #[inline(always)]
     pub fn add(
         &mut self,
+        py: Python<'_>,
         record: NewRecord<'_>,
+        plain: bool,
         has_room: impl Fn(usize) -> bool,
     ) -> Option<usize> {
         let records = self.records.as_mut()?;
-        let rows = records.rows;
-        self.appending.nbytes = records.format.get().row_bytes;
-        let taken = self.append_parts(&record).is_ok();
-        let nbytes = self.appending.nbytes;
+        let format = self.format.get();
+        let mut appender = format.rows(py)?;
+        appender.appending.plain = plain;
+        appender.appending.nbytes = format.row_bytes;
+        let taken = append_parts(&mut appender, records, &record).is_ok();
+        let nbytes = appender.appending.nbytes;
         if !taken || !has_room(nbytes) {
-            self.undo(rows);
+            records.undo();
             return None;
         }
-        let records = self.records.as_mut()?;
-        records.callbacks.push(rows, record.callback);
-        records.rows = rows + 1;
+        records.callbacks.push(records.rows, record.callback);
+        records.rows += 1;
         self.nbytes += nbytes;
         Some(nbytes)
     }
+}
 
-    #[inline(always)]
-    fn append_parts(&mut self, record: &NewRecord<'_>) -> Result<(), NotTaken> {
-        let Some(records) = &mut self.records else { return Err(NotTaken) };
-        let (columns, appending) = (&mut records.columns[..], &mut self.appending);
-        if appending.plain {
-            append_tuple(columns, record.row, 0, appending)?;
-        } else {
-            append_record(columns, &mut self.template, record.row, 0, appending)?;
-        }
-        append_key(&mut records.keys, record.key, appending)?;
-        if record.headers.is_none() {
-            records.bare_rows += 1;
-        } else {
-            records.headers.append_nulls(std::mem::take(&mut records.bare_rows));
-            append_headers(&mut records.headers, record.headers, appending)?;
-        }
-        let time = if record.timestamp == 0 { clock::now_ms() } else { record.timestamp };
-        if let Values::I64(times) = &mut records.times.values {
-            times.push(time);
-        }
-        records.times.present(0);
-        Ok(())
+#[inline(always)]
+fn append_parts(
+    appender: &mut RowAppender,
+    records: &mut Records,
+    record: &NewRecord<'_>,
+) -> Result<(), NotTaken> {
+    let RowAppender { columns, template, appending, places, .. } = appender;
+    let leaves = &mut records.leaves[..];
+    if appending.plain {
+        append_tuple(columns, record.row, 0, leaves, appending)?;
+    } else {
+        append_record(columns, template, record.row, 0, leaves, appending)?;
     }
+    append_key(&mut leaves[places.keys], record.key, appending)?;
+    let times = &mut leaves[places.times];
+    let time = if record.timestamp == 0 { clock::now_ms() } else { record.timestamp };
+    if let Values::I64(times) = &mut times.values {
+        times.push(time);
+    }
+    times.present(0);
+    if record.headers.is_none() {
+        records.bare_rows += 1;
+    } else {
+        records.append_bare_rows();
+        append_headers(appender, record.headers, &mut records.leaves)?;
+    }
+    Ok(())
+}
 
+impl Records {
+    /// Remove what was appended of a row that is not taken.
     #[cold]
-    fn undo(&mut self, rows: usize) {
-        if let Some(records) = &mut self.records {
-            records.columns.iter_mut().for_each(|column| column.truncate(rows));
-            records.keys.truncate(rows);
-            let appended = rows.min(records.headers.rows());
-            records.headers.truncate(appended);
-            records.bare_rows = rows - appended;
-            records.times.truncate(rows);
-        }
+    fn undo(&mut self) {
+        let rows = self.rows;
+        let headers = self.places.headers.clone();
+        let appended = rows.min(self.leaves[headers.start].rows);
+        self.leaves[..headers.start].iter_mut().for_each(|leaf| leaf.truncate(rows));
+        self.leaves[headers].iter_mut().for_each(|leaf| leaf.truncate(appended));
+        self.bare_rows = rows - appended;
     }
+}
+
+/// Use a format's appender.
+fn appender<'a>(format: &'a RowFormat, py: Python<'a>) -> PyResult<InUse<'a, RowAppender>> {
+    format.rows(py).ok_or_else(|| PyRuntimeError::new_err("the row format is in use"))
 }
 
 #[inline(always)]
@@ -312,26 +343,15 @@ fn append_key(keys: &mut Leaf, key: Ref<'_>, appending: &mut Appending) -> Resul
 /// Append headers: a list of pairs, each a text and bytes or None. Other forms are Python's to read.
 #[inline(always)]
 fn append_headers(
-    headers: &mut Column,
+    appender: &mut RowAppender,
     value: Ref<'_>,
-    appending: &mut Appending,
+    leaves: &mut [Leaf],
 ) -> Result<(), NotTaken> {
     if value.is_tuple() || value.items().is_none_or(<[_]>::is_empty) {
         return Err(NotTaken);
     }
-    let plain = std::mem::replace(&mut appending.plain, true); // pairs are tuples
-    let result = headers.append(value, 0, appending);
-    appending.plain = plain;
-    result
-}
-
-fn headers_field() -> Field {
-    let field = |name: &str, nullable, data_type| Field { name: name.into(), nullable, data_type };
-    let pair = Type::Struct(vec![
-        field("key", true, Type::Text { symbols: None }),
-        field("value", true, Type::Binary),
-    ]);
-    field("headers", true, Type::List(Box::new(field("item", false, pair))))
+    appender.appending.plain = true; // pairs are tuples
+    appender.headers.append(value, 0, leaves, &mut appender.appending)
 }
 
 /// Consecutive records of a sealed batch. For any thread.
@@ -358,10 +378,8 @@ impl Block {
     #[getter]
     fn nbytes(&self) -> usize {
         let records = &self.records;
-        let mut leaves = vec![&records.keys, &records.times];
-        records.columns.iter().for_each(|column| column.leaves(&mut leaves));
-        records.headers.leaves(&mut leaves);
-        let all = leaves.into_iter().map(Leaf::nbytes).sum::<usize>() + records.callbacks.nbytes();
+        let leaves = records.leaves.iter().map(Leaf::nbytes).sum::<usize>();
+        let all = leaves + records.callbacks.nbytes();
         (all as u128 * self.rows.len() as u128 / records.rows.max(1) as u128) as usize
     }
 
@@ -382,10 +400,9 @@ impl Block {
         stop: usize,
     ) -> PyResult<Bound<'py, PyList>> {
         let rows = self.slice(start, stop)?.rows;
-        let mut leaves = Vec::new();
-        self.records.columns.iter().for_each(|column| column.leaves(&mut leaves));
         let fields = &self.records.format.get().fields;
-        let mut reader = RowReader::new(py, fields, &mut leaves.into_iter(), rows.start)?;
+        let mut leaves = self.records.columns().iter();
+        let mut reader = RowReader::new(py, fields, &mut leaves, rows.start)?;
         let mut values = Vec::with_capacity(rows.len());
         reader.read(py, rows.len(), &mut values)?;
         PyList::new(py, values.into_iter().map(|value| value.into_bound(py)))
@@ -394,7 +411,7 @@ impl Block {
     /// The key of a record, or None.
     fn key<'py>(&self, py: Python<'py>, row: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
         let row = self.row(row)?;
-        let keys = &self.records.keys;
+        let keys = self.records.keys();
         let (_, value) = keys.position(row);
         let Values::Strings(strings) = &keys.values else { return Ok(None) };
         if keys.position(row + 1).1 == value {
@@ -412,9 +429,8 @@ impl Block {
     /// The headers of a record, a list of pairs, or None.
     fn headers<'py>(&self, py: Python<'py>, row: usize) -> PyResult<Bound<'py, PyAny>> {
         let row = self.row(row)?;
-        let mut leaves = Vec::new();
-        self.records.headers.leaves(&mut leaves);
-        let reader = ColumnReader::new(py, &headers_field(), &mut leaves.into_iter(), row)?;
+        let mut leaves = self.records.headers().iter();
+        let reader = ColumnReader::new(py, &headers_field(), &mut leaves, row)?;
         Ok(reader.with_tuples().next(py)?.into_bound(py))
     }
 
@@ -453,7 +469,7 @@ impl Block {
     }
 
     fn times(&self) -> &[i64] {
-        match &self.records.times.values {
+        match &self.records.times().values {
             Values::I64(times) => times,
             _ => &[],
         }

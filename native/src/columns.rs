@@ -12,18 +12,19 @@ use crate::schema::{Field, Type, Unit};
 use crate::strings::Strings;
 use crate::value::{Kind, append_value};
 
-/// A column, or a part of one, of a batch that grows.
+/// Appends the values of a column, or of a part of one, to the leaves of any batch.
 pub struct Column {
     nullable: bool,
     /// The definition level of what is there, and for a list of an empty one.
     def: u8,
-    pub node: Node,
+    node: Node,
 }
 
-pub enum Node {
+enum Node {
+    /// `leaf`: its place among the leaves.
     Leaf {
         kind: Kind,
-        leaf: Leaf,
+        leaf: usize,
     },
     /// `rep`: the repetition level of all items but the first.
     List {
@@ -37,10 +38,12 @@ pub enum Node {
         key: Box<Column>,
         value: Box<Column>,
     },
-    Struct {
-        template: Template,
-        fields: Vec<Column>,
-    },
+    Struct(Box<Struct>),
+}
+
+struct Struct {
+    template: Template,
+    fields: Vec<Column>,
 }
 
 /// What appending a row needs and counts.
@@ -59,20 +62,18 @@ pub struct NotTaken;
 pub type Taken = Result<(), NotTaken>;
 
 impl Column {
-    pub fn new(field: &Field, dictionaries: &mut impl FnMut() -> bool) -> Self {
-        Self::nested(field, 0, 0, true, dictionaries)
+    /// Append leaves without rows to `leaves`, which may have others.
+    pub fn new(field: &Field, leaves: &mut Vec<Leaf>) -> Self {
+        Self::nested(field, 0, 0, true, leaves)
     }
 
     /// `def` and `rep` are the levels of what holds this.
-    fn nested(
-        field: &Field,
-        def: u8,
-        rep: u8,
-        is_top: bool,
-        dictionaries: &mut impl FnMut() -> bool,
-    ) -> Self {
+    fn nested(field: &Field, def: u8, rep: u8, is_top: bool, leaves: &mut Vec<Leaf>) -> Self {
         let def = def + u8::from(field.nullable);
-        let leaf = |kind, values| Node::Leaf { kind, leaf: Leaf::new(values, def, rep, is_top) };
+        let mut leaf = |kind, values| {
+            leaves.push(Leaf::new(values, def, rep, is_top));
+            Node::Leaf { kind, leaf: leaves.len() - 1 }
+        };
         let node = match &field.data_type {
             Type::Bool => leaf(Kind::Physical, Values::Bool(Bits::default())),
             Type::Int { least, most } => {
@@ -84,10 +85,10 @@ impl Column {
             Type::Float => leaf(Kind::Physical, Values::F32(Vec::new())),
             Type::Double => leaf(Kind::Physical, Values::F64(Vec::new())),
             Type::Text { symbols } => leaf(
-                Kind::Text { symbols: symbols.clone() },
-                Values::Strings(Strings::new(dictionaries())),
+                symbols.clone().map_or(Kind::Text, Kind::Symbol),
+                Values::Strings(Strings::new(true)),
             ),
-            Type::Binary => leaf(Kind::Physical, Values::Strings(Strings::new(dictionaries()))),
+            Type::Binary => leaf(Kind::Physical, Values::Strings(Strings::new(true))),
             Type::Fixed { width } => {
                 leaf(Kind::Physical, Values::Fixed { width: *width, bytes: Vec::new() })
             }
@@ -108,13 +109,13 @@ impl Column {
                 leaf(Kind::Duration { unit: *unit }, Values::I64(Vec::new()))
             }
             Type::Decimal(decimals) => leaf(
-                Kind::Decimal(decimals.clone()),
+                Kind::Decimal(Box::new(decimals.clone())),
                 Values::Fixed { width: decimals.width, bytes: Vec::new() },
             ),
             Type::Half => leaf(Kind::Half, Values::Fixed { width: 2, bytes: Vec::new() }),
             Type::List(item) | Type::FixedList(item, _) => Node::List {
                 rep: rep + 1,
-                item: Box::new(Self::nested(item, def + 1, rep + 1, false, dictionaries)),
+                item: Box::new(Self::nested(item, def + 1, rep + 1, false, leaves)),
                 size: match field.data_type {
                     Type::FixedList(_, size) => Some(size),
                     _ => None,
@@ -122,26 +123,33 @@ impl Column {
             },
             Type::Map(key, value) => Node::Map {
                 rep: rep + 1,
-                key: Box::new(Self::nested(key, def + 1, rep + 1, false, dictionaries)),
-                value: Box::new(Self::nested(value, def + 1, rep + 1, false, dictionaries)),
+                key: Box::new(Self::nested(key, def + 1, rep + 1, false, leaves)),
+                value: Box::new(Self::nested(value, def + 1, rep + 1, false, leaves)),
             },
-            Type::Struct(fields) => Node::Struct {
+            Type::Struct(fields) => Node::Struct(Box::new(Struct {
                 template: Template::new(fields.iter().map(|field| &*field.name)),
                 fields: fields
                     .iter()
-                    .map(|field| Self::nested(field, def, rep, false, dictionaries))
+                    .map(|field| Self::nested(field, def, rep, false, leaves))
                     .collect(),
-            },
+            })),
         };
         Self { nullable: field.nullable, def, node }
     }
 
     /// Append a value; `rep` is the repetition level at which it stands.
     ///
-    /// When it is not taken, some leaves may have grown: see `truncate`.
+    /// When it is not taken, some leaves may have grown: see `Leaf::truncate`.
     #[inline(always)]
-    pub fn append(&mut self, value: Ref<'_>, rep: u8, appending: &mut Appending) -> Taken {
-        if let Node::Leaf { kind, leaf } = &mut self.node {
+    pub fn append(
+        &mut self,
+        value: Ref<'_>,
+        rep: u8,
+        leaves: &mut [Leaf],
+        appending: &mut Appending,
+    ) -> Taken {
+        if let Node::Leaf { kind, leaf } = &self.node {
+            let leaf = &mut leaves[*leaf];
             if append_value(kind, &mut leaf.values, value, appending) {
                 leaf.present(rep);
                 return Ok(());
@@ -152,16 +160,22 @@ impl Column {
             }
             return Err(NotTaken);
         }
-        self.append_nested(value, rep, appending)
+        self.append_nested(value, rep, leaves, appending)
     }
 
     #[inline(never)]
-    fn append_nested(&mut self, value: Ref<'_>, rep: u8, appending: &mut Appending) -> Taken {
+    fn append_nested(
+        &mut self,
+        value: Ref<'_>,
+        rep: u8,
+        leaves: &mut [Leaf],
+        appending: &mut Appending,
+    ) -> Taken {
         if value.is_none() {
             if !self.nullable {
                 return Err(NotTaken);
             }
-            appending.nbytes += self.append_absent(rep, self.def - 1);
+            appending.nbytes += self.append_absent(rep, self.def - 1, leaves);
             return Ok(());
         }
         let def = self.def;
@@ -173,11 +187,11 @@ impl Column {
                     return Err(NotTaken);
                 }
                 if items.is_empty() {
-                    appending.nbytes += item.append_absent(rep, def);
+                    appending.nbytes += item.append_absent(rep, def, leaves);
                 }
                 let mut rep = rep;
                 for &value in items {
-                    item.append(value, rep, appending)?;
+                    item.append(value, rep, leaves, appending)?;
                     rep = *item_rep;
                 }
                 appending.nbytes += 16 * items.len();
@@ -187,8 +201,8 @@ impl Column {
                 let mut append = |pair: (Ref<'_>, Ref<'_>), appending: &mut Appending| {
                     let rep = if pairs == 0 { rep } else { *item_rep };
                     pairs += 1;
-                    key.append(pair.0, rep, appending)?;
-                    item.append(pair.1, rep, appending)
+                    key.append(pair.0, rep, leaves, appending)?;
+                    item.append(pair.1, rep, leaves, appending)
                 };
                 if appending.plain {
                     for pair in value.items().ok_or(NotTaken)? {
@@ -203,93 +217,37 @@ impl Column {
                     }
                 }
                 if pairs == 0 {
-                    appending.nbytes += key.append_absent(rep, def) + item.append_absent(rep, def);
+                    appending.nbytes +=
+                        key.append_absent(rep, def, leaves) + item.append_absent(rep, def, leaves);
                 }
                 appending.nbytes += 24 * pairs;
             }
-            Node::Struct { template, fields } => {
+            Node::Struct(inner) => {
+                let Struct { template, fields } = &mut **inner;
                 if appending.plain {
-                    append_tuple(fields, value, rep, appending)?;
+                    append_tuple(fields, value, rep, leaves, appending)?;
                 } else {
-                    append_record(fields, template, value, rep, appending)?;
+                    append_record(fields, template, value, rep, leaves, appending)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Append null, so many times, to a nullable column at the top.
-    pub fn append_nulls(&mut self, count: usize) {
-        for _ in 0..count {
-            self.append_absent(0, self.def - 1);
-        }
-    }
-
-    /// How many rows a column at the top has.
-    pub fn rows(&self) -> usize {
-        match &self.node {
-            Node::Leaf { leaf, .. } => leaf.rows,
-            Node::List { item, .. } => item.rows(),
-            Node::Map { key, .. } => key.rows(),
-            Node::Struct { fields, .. } => fields.first().map_or(0, Self::rows),
-        }
-    }
-
     /// Append nothing to all leaves; returns the bytes that this takes.
-    fn append_absent(&mut self, rep: u8, def: u8) -> usize {
-        match &mut self.node {
+    fn append_absent(&self, rep: u8, def: u8, leaves: &mut [Leaf]) -> usize {
+        match &self.node {
             Node::Leaf { leaf, .. } => {
-                leaf.absent(rep, def);
+                leaves[*leaf].absent(rep, def);
                 2
             }
-            Node::List { item, .. } => item.append_absent(rep, def),
+            Node::List { item, .. } => item.append_absent(rep, def, leaves),
             Node::Map { key, value, .. } => {
-                key.append_absent(rep, def) + value.append_absent(rep, def)
+                key.append_absent(rep, def, leaves) + value.append_absent(rep, def, leaves)
             }
-            Node::Struct { fields, .. } => {
-                fields.iter_mut().map(|field| field.append_absent(rep, def)).sum()
+            Node::Struct(inner) => {
+                inner.fields.iter().map(|field| field.append_absent(rep, def, leaves)).sum()
             }
-        }
-    }
-
-    /// Remove all but the first `rows` rows.
-    pub fn truncate(&mut self, rows: usize) {
-        self.each_leaf(&mut |leaf| leaf.truncate(rows));
-    }
-
-    /// Drop what only appending needs. The GIL has to be held.
-    pub fn finish(&mut self) {
-        self.each_leaf(&mut |leaf| {
-            if let Values::Strings(strings) = &mut leaf.values {
-                strings.finish();
-            }
-        });
-    }
-
-    fn each_leaf(&mut self, visit: &mut impl FnMut(&mut Leaf)) {
-        match &mut self.node {
-            Node::Leaf { leaf, .. } => visit(leaf),
-            Node::List { item, .. } => item.each_leaf(visit),
-            Node::Map { key, value, .. } => {
-                key.each_leaf(visit);
-                value.each_leaf(visit);
-            }
-            Node::Struct { fields, .. } => {
-                fields.iter_mut().for_each(|field| field.each_leaf(visit));
-            }
-        }
-    }
-
-    /// The leaves, in Parquet's order.
-    pub fn leaves<'c>(&'c self, found: &mut Vec<&'c Leaf>) {
-        match &self.node {
-            Node::Leaf { leaf, .. } => found.push(leaf),
-            Node::List { item, .. } => item.leaves(found),
-            Node::Map { key, value, .. } => {
-                key.leaves(found);
-                value.leaves(found);
-            }
-            Node::Struct { fields, .. } => fields.iter().for_each(|field| field.leaves(found)),
         }
     }
 }

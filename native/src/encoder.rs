@@ -5,7 +5,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::batch::Block;
-use crate::columns::Column;
 use crate::parquet::{Compression, LeafPlan, Order, Source, Writer};
 
 /// Encodes the segments of one topic. One thread owns it.
@@ -90,28 +89,22 @@ impl Encoder {
         let writer = &mut self.writer;
         let file = py.detach(|| writer.write(&sources, block.rows.clone(), &pairs));
         let file = file.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
-        Ok(PyBytes::new(py, &file))
+        Ok(PyBytes::new(py, file))
     }
 }
 
 fn sources<'b>(members: &[Member], block: &'b Block, segment: &'b str) -> Vec<Source<'b>> {
     let records = &block.records;
-    let leaves = |column: &'b Column, sources: &mut Vec<Source<'b>>| {
-        let mut leaves = Vec::new();
-        column.leaves(&mut leaves);
-        sources.extend(leaves.into_iter().map(Source::Leaf));
-    };
-    let mut sources = Vec::new();
-    records.columns.iter().for_each(|column| leaves(column, &mut sources));
+    let mut sources: Vec<_> = records.columns().iter().map(Source::Leaf).collect();
     for member in members {
         match member {
             Member::Id => {
                 sources.push(Source::Constant(segment.as_bytes()));
                 sources.push(Source::RowNumbers);
             }
-            Member::Key => sources.push(Source::Leaf(&records.keys)),
-            Member::Timestamp => sources.push(Source::Leaf(&records.times)),
-            Member::Headers => leaves(&records.headers, &mut sources),
+            Member::Key => sources.push(Source::Leaf(records.keys())),
+            Member::Timestamp => sources.push(Source::Leaf(records.times())),
+            Member::Headers => sources.extend(records.headers().iter().map(Source::Leaf)),
         }
     }
     sources

@@ -49,6 +49,7 @@ impl Bits {
 }
 
 /// The values of a leaf, without its nulls, in Parquet's physical types.
+#[repr(u8)]
 pub enum Values {
     Bool(Bits),
     I32(Vec<i32>),
@@ -72,6 +73,19 @@ impl Values {
         }
     }
 
+    /// No values of the same type.
+    pub fn none(&self) -> Self {
+        match self {
+            Self::Bool(_) => Self::Bool(Bits::default()),
+            Self::I32(_) => Self::I32(Vec::new()),
+            Self::I64(_) => Self::I64(Vec::new()),
+            Self::F32(_) => Self::F32(Vec::new()),
+            Self::F64(_) => Self::F64(Vec::new()),
+            Self::Strings(_) => Self::Strings(Strings::new(true)),
+            Self::Fixed { width, .. } => Self::Fixed { width: *width, bytes: Vec::new() },
+        }
+    }
+
     pub fn truncate(&mut self, len: usize) {
         match self {
             Self::Bool(bits) => bits.truncate(len),
@@ -81,6 +95,19 @@ impl Values {
             Self::F64(values) => values.truncate(len),
             Self::Strings(strings) => strings.truncate(len),
             Self::Fixed { width, bytes } => bytes.truncate(*width * len),
+        }
+    }
+
+    /// The memory that this has, however much is used.
+    fn capacity(&self) -> usize {
+        match self {
+            Self::Bool(bits) => bits.bytes.capacity(),
+            Self::I32(values) => 4 * values.capacity(),
+            Self::I64(values) => 8 * values.capacity(),
+            Self::F32(values) => 4 * values.capacity(),
+            Self::F64(values) => 8 * values.capacity(),
+            Self::Strings(strings) => strings.capacity(),
+            Self::Fixed { bytes, .. } => bytes.capacity(),
         }
     }
 
@@ -98,6 +125,7 @@ impl Values {
 }
 
 /// Where a leaf's values stand in its rows, and where there are none.
+#[repr(u8)]
 pub enum Levels {
     /// One value in each row.
     Required,
@@ -125,6 +153,36 @@ impl Leaf {
             _ => Levels::Nested { def: Vec::new(), rep: (max_rep > 0).then(Vec::new) },
         };
         Self { values, levels, max_def, max_rep, rows: 0 }
+    }
+
+    /// Remove all rows, and keep the memory.
+    pub fn begin(&mut self) {
+        self.values.truncate(0);
+        match &mut self.levels {
+            Levels::Required => {}
+            Levels::Flat { nulls } => nulls.clear(),
+            Levels::Nested { def, rep } => {
+                def.clear();
+                rep.iter_mut().for_each(Vec::clear);
+            }
+        }
+        self.rows = 0;
+    }
+
+    /// The memory that this has, however much is used.
+    pub fn capacity(&self) -> usize {
+        let levels = match &self.levels {
+            Levels::Required => 0,
+            Levels::Flat { nulls } => 4 * nulls.capacity(),
+            Levels::Nested { def, rep } => def.capacity() + rep.as_ref().map_or(0, Vec::capacity),
+        };
+        self.values.capacity() + levels
+    }
+
+    /// A leaf of the same column without rows.
+    pub fn none(&self) -> Self {
+        let is_top = !matches!(self.levels, Levels::Nested { .. });
+        Self::new(self.values.none(), self.max_def, self.max_rep, is_top)
     }
 
     /// Note that a value was appended to `values`.
@@ -157,6 +215,22 @@ impl Leaf {
                 if let Some(reps) = reps {
                     reps.push(rep);
                 }
+            }
+        }
+    }
+
+    /// Append rows in which something is null at this definition level.
+    pub fn append_nulls(&mut self, rows: usize, def: u8) {
+        match &mut self.levels {
+            Levels::Required | Levels::Flat { .. } => {
+                (0..rows).for_each(|_| self.absent(0, def));
+            }
+            Levels::Nested { def: defs, rep } => {
+                defs.resize(defs.len() + rows, def);
+                if let Some(rep) = rep {
+                    rep.resize(rep.len() + rows, 0);
+                }
+                self.rows += rows;
             }
         }
     }

@@ -7,10 +7,12 @@ mod decimal;
 mod decoder;
 mod dicts;
 mod encoder;
+mod gil;
 mod half;
 mod layout;
 mod leaf;
 mod leaf_objects;
+mod lookup;
 mod objects;
 mod open_batches;
 mod parquet;
@@ -20,18 +22,19 @@ mod py;
 mod records;
 mod reports;
 mod row;
+mod row_format;
 mod schema;
 mod strings;
 mod text;
 mod usage;
 mod value;
 
-#[pyo3::pymodule]
+#[pyo3::pymodule(gil_used = true)]
 mod _core {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use crate::batch::{Batch, Block, RowFormat};
+    use crate::batch::{Batch, Block};
     #[pymodule_export]
     use crate::decoder::{File, FileSchema, RecordReader};
     #[pymodule_export]
@@ -46,6 +49,8 @@ mod _core {
     use crate::records::RecordMaker;
     #[pymodule_export]
     use crate::reports::{Abandoned, Reports};
+    #[pymodule_export]
+    use crate::row_format::RowFormat;
     #[pymodule_export]
     use crate::usage::Usage;
 

@@ -9,15 +9,19 @@ use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::batch::{Batch, NewRecord, RowFormat};
+use crate::batch::{Batch, NewRecord};
+use crate::gil::{GilCell, InUse};
 use crate::partitioner::Partitioner;
 use crate::produce::Arguments;
 use crate::py::{Owned, Ref};
+use crate::row_format::RowFormat;
 use crate::usage::Usage;
 
 /// The open batches of one producer. Any thread may append to them.
-#[pyclass(module = "columnar_kafka.native._core")]
-pub struct OpenBatches {
+#[pyclass(frozen, module = "columnar_kafka.native._core")]
+pub struct OpenBatches(GilCell<Open>);
+
+pub struct Open {
     topics: Vec<Topic>,
     /// The topic of the last record.
     last: usize,
@@ -61,7 +65,7 @@ impl OpenBatches {
         opener: Py<PyAny>,
         default_callback: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        Ok(Self {
+        Ok(Self(GilCell::new(Open {
             topics: Vec::new(),
             last: 0,
             usage,
@@ -69,97 +73,99 @@ impl OpenBatches {
             default_callback: default_callback.map(|callback| Ref::of(&callback).to_owned()),
             filled,
             opener,
-        })
+        })))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.filled)?;
-        visit.call(&self.opener)?;
-        if let Some(callback) = &self.default_callback {
-            callback.visit(&visit)?;
-        }
-        let batches = self.topics.iter().flat_map(|topic| topic.batches.iter().flatten());
-        batches.into_iter().try_for_each(|batch| visit.call(batch))
+        self.0.visit(&visit, |open| open.visit(&visit)).unwrap_or(Ok(()))
     }
 
-    fn __clear__(&mut self, py: Python<'_>) {
-        self.topics.clear();
-        self.default_callback = None;
-        self.filled = py.None();
-        self.opener = py.None();
+    fn __clear__(&self, py: Python<'_>) {
+        if let Some(mut open) = self.0.get(py) {
+            open.topics.clear();
+            open.default_callback = None;
+            open.filled = py.None();
+            open.opener = py.None();
+        }
     }
 
     /// Append records of a topic here from now on, or with another number of partitions. A new
     /// format closes the open batches.
     #[pyo3(signature = (topic, partitions, *, row_format, stores_keys, stores_headers))]
     fn set_topic(
-        &mut self,
+        &self,
         topic: &Bound<'_, PyString>,
         partitions: usize,
         row_format: Py<RowFormat>,
         stores_keys: bool,
         stores_headers: bool,
-    ) {
+    ) -> PyResult<()> {
+        let mut open = self.get(topic.py())?;
         let name = Ref::of(topic.as_any());
-        if let Some(index) = self.find(name) {
-            let known = &mut self.topics[index];
+        if let Some(index) = open.find(name) {
+            let known = &mut open.topics[index];
             if known.row_format.as_ptr() == row_format.as_ptr() {
                 known.batches.resize_with(partitions, || None);
-                return;
+                return Ok(());
             }
-            self.topics.swap_remove(index);
-            self.last = 0;
+            open.topics.swap_remove(index);
+            open.last = 0;
         }
         let batches = (0..partitions).map(|_| None).collect();
         let name = name.to_owned();
         let known = Topic { name, row_format, sticky: None, stores_keys, stores_headers, batches };
-        self.topics.push(known);
+        open.topics.push(known);
+        Ok(())
     }
 
     /// Return the partition of a record, if records of that format are appended here.
     fn place(
-        &mut self,
+        &self,
         topic: &Bound<'_, PyString>,
         partition: i64,
         key: Option<&[u8]>,
         row_format: &Bound<'_, RowFormat>,
-    ) -> Option<usize> {
-        let index = self.find(Ref::of(topic.as_any()))?;
-        let topic = &mut self.topics[index];
+    ) -> PyResult<Option<usize>> {
+        let mut open = self.get(topic.py())?;
+        let partitioner = open.partitioner;
+        let Some(index) = open.find(Ref::of(topic.as_any())) else { return Ok(None) };
+        let topic = &mut open.topics[index];
         if topic.row_format.as_ptr() != row_format.as_ptr() {
-            return None;
+            return Ok(None);
         }
         let partition = match partition {
-            -1 => topic.choose(self.partitioner, key)? as usize,
-            partition => usize::try_from(partition).ok()?,
+            -1 => topic.choose(partitioner, key).map(|partition| partition as usize),
+            partition => usize::try_from(partition).ok(),
         };
-        (partition < topic.batches.len()).then_some(partition)
+        Ok(partition.filter(|&partition| partition < topic.batches.len()))
     }
 
     /// Return the open batch of a partition, if it takes records.
     fn batch(
-        &mut self,
+        &self,
         py: Python<'_>,
         topic: &Bound<'_, PyString>,
         partition: usize,
-    ) -> Option<Py<Batch>> {
-        let index = self.find(Ref::of(topic.as_any()))?;
-        let batch = self.topics[index].batches.get(partition)?.as_ref()?;
-        batch.try_borrow(py).is_ok_and(|batch| batch.is_open()).then(|| batch.clone_ref(py))
+    ) -> PyResult<Option<Py<Batch>>> {
+        let open = self.get(py)?;
+        let Some(index) = open.find(Ref::of(topic.as_any())) else { return Ok(None) };
+        let batch = open.topics[index].batches.get(partition).and_then(Option::as_ref);
+        Ok(batch.filter(|batch| batch.get().is_open(py)).map(|batch| batch.clone_ref(py)))
     }
 
     /// Open a batch, and append `item` to `queue`: both or, with an error, neither.
     fn open(
-        &mut self,
+        &self,
         topic: &Bound<'_, PyString>,
         partition: usize,
         batch: Py<Batch>,
         item: &Bound<'_, PyAny>,
         queue: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
+        let mut open = self.get(topic.py())?;
         let unknown = || PyRuntimeError::new_err(format!("no {topic}[{partition}] here"));
-        let index = self.find(Ref::of(topic.as_any())).ok_or_else(unknown)?;
-        let place = self.topics[index].batches.get_mut(partition).ok_or_else(unknown)?;
+        let index = open.find(Ref::of(topic.as_any())).ok_or_else(unknown)?;
+        let place = open.topics[index].batches.get_mut(partition).ok_or_else(unknown)?;
         queue.call_method1("append", (item,))?;
         *place = Some(batch);
         Ok(())
@@ -167,26 +173,48 @@ impl OpenBatches {
 
     /// Return the partition of a message that is no record. The records after it go to another
     /// batch. -1: nothing is known of the topic, or of the partition.
-    fn close(&mut self, topic: &Bound<'_, PyString>, partition: i64, key: Option<&[u8]>) -> i64 {
-        let Some(index) = self.find(Ref::of(topic.as_any())) else { return partition };
-        let topic = &mut self.topics[index];
+    fn close(
+        &self,
+        topic: &Bound<'_, PyString>,
+        partition: i64,
+        key: Option<&[u8]>,
+    ) -> PyResult<i64> {
+        let mut open = self.get(topic.py())?;
+        let partitioner = open.partitioner;
+        let Some(index) = open.find(Ref::of(topic.as_any())) else { return Ok(partition) };
+        let topic = &mut open.topics[index];
         let chosen = match partition {
-            -1 => topic.choose(self.partitioner, key).map(i64::from),
+            -1 => topic.choose(partitioner, key).map(i64::from),
             partition => Some(partition),
         };
         if let Some(chosen) = chosen {
             topic.forget(usize::try_from(chosen).unwrap_or(usize::MAX));
         }
-        chosen.unwrap_or(partition)
+        Ok(chosen.unwrap_or(partition))
     }
 
     /// Have the next records of all partitions of a topic go to other batches.
-    fn close_all(&mut self, topic: &Bound<'_, PyString>) {
-        if let Some(index) = self.find(Ref::of(topic.as_any())) {
-            let topic = &mut self.topics[index];
+    fn close_all(&self, topic: &Bound<'_, PyString>) -> PyResult<()> {
+        let mut open = self.get(topic.py())?;
+        if let Some(index) = open.find(Ref::of(topic.as_any())) {
+            let topic = &mut open.topics[index];
             topic.batches.iter_mut().for_each(|batch| *batch = None);
             topic.sticky = None;
         }
+        Ok(())
+    }
+}
+
+impl OpenBatches {
+    /// Use them.
+    fn get<'a>(&'a self, py: Python<'a>) -> PyResult<InUse<'a, Open>> {
+        self.try_get(py).ok_or_else(|| PyRuntimeError::new_err("the open batches are in use"))
+    }
+
+    /// Use them; None while somebody else does.
+    #[inline(always)]
+    pub fn try_get<'a>(&'a self, py: Python<'a>) -> Option<InUse<'a, Open>> {
+        self.0.get(py)
     }
 }
 
@@ -219,7 +247,16 @@ fn random() -> u32 {
     RandomState::new().build_hasher().finish() as u32
 }
 
-impl OpenBatches {
+impl Open {
+    fn visit(&self, visit: &PyVisit<'_>) -> Option<Result<(), PyTraverseError>> {
+        let batches = self.topics.iter().flat_map(|topic| topic.batches.iter().flatten());
+        let mut objects = [&self.filled, &self.opener].into_iter();
+        let result = (objects.try_for_each(|object| visit.call(object)))
+            .and_then(|()| self.default_callback.iter().try_for_each(|each| each.visit(visit)))
+            .and_then(|()| batches.into_iter().try_for_each(|batch| visit.call(batch)));
+        Some(result)
+    }
+
     /// The index of a topic's state.
     #[inline(always)]
     fn find(&self, topic: Ref<'_>) -> Option<usize> {
@@ -268,7 +305,7 @@ impl OpenBatches {
         let closed =
             |topic: &Topic| Some(Outcome::Closed(topic.name.borrow().to_owned(), partition as u32));
         let Some(batch) = topic.batches.get(partition)? else { return closed(topic) };
-        let mut batch = batch.try_borrow_mut(py).ok()?;
+        let mut batch = batch.get().filling(py)?;
         if !batch.is_open() {
             return closed(topic);
         }
@@ -279,7 +316,7 @@ impl OpenBatches {
         }
         let timestamp = arguments.timestamp;
         let record = NewRecord { row: arguments.value, key, timestamp, headers, callback };
-        let nbytes = batch.add(record, |nbytes| usage.has_room(nbytes))?;
+        let nbytes = batch.add(py, record, false, |nbytes| usage.has_room(nbytes))?;
         let was_half_used = usage.is_half_used();
         usage.charge(nbytes);
         let is_full = batch.is_full();

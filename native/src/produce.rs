@@ -164,7 +164,7 @@ unsafe extern "C" fn produce(
 fn append(slot: Bound<'_, PyAny>, arguments: &Arguments<'_>) -> Option<PyResult<()>> {
     let py = slot.py();
     let batches = slot.cast::<OpenBatches>().ok()?;
-    let mut open = batches.try_borrow_mut().ok()?;
+    let mut open = batches.get().try_get(py)?;
     match open.produce(py, arguments)? {
         Outcome::Appended => Some(Ok(())),
         Outcome::Full(topic, partition) => {
@@ -189,7 +189,7 @@ fn append_first(
 ) -> Option<PyResult<()>> {
     let py = batches.py();
     let (opener, filled) = {
-        let open = batches.try_borrow().ok()?;
+        let open = batches.get().try_get(py)?;
         (open.opener.clone_ref(py), open.filled.clone_ref(py))
     };
     let place = (topic.into_bound(py), partition);
@@ -198,7 +198,7 @@ fn append_first(
             Ok(wakes) => wakes?,
             Err(error) => return Some(Err(error)),
         };
-    let outcome = batches.try_borrow_mut().ok()?.produce(py, arguments)?;
+    let outcome = batches.get().try_get(py)?.produce(py, arguments)?;
     match outcome {
         Outcome::Closed(..) => None,
         Outcome::Appended if !wakes => Some(Ok(())),

@@ -1,11 +1,9 @@
 //! Strings of one column: while it pays, each distinct one is stored once, and rows hold its index.
 
-use crate::py::Owned;
+use crate::lookup::Lookup;
 use crate::text::Text;
 
-/// Strings compared by their object: what many rows share is mostly the same object.
-const CACHE: usize = 256;
-/// A dictionary is kept while it has fewer entries than a half of the rows; asked after so many.
+/// A dictionary pays while it has at most half as many entries as rows; asked after so many.
 const FIRST_LOOK: usize = 2_048;
 const MAX_HEAP: usize = i32::MAX as usize;
 
@@ -16,21 +14,27 @@ pub struct Strings {
     ends: Vec<u32>,
     /// Each value's index in `ends`; None when `ends` has one entry for each value.
     indices: Option<Vec<u32>>,
-    lookup: Lookup,
+    /// Needed while the column grows.
+    lookup: Option<Box<Lookup>>,
     next_look: usize,
-}
-
-/// Finds a string's index; needed while the column grows.
-#[derive(Default)]
-struct Lookup {
-    table: Vec<u32>, // index + 1
-    hashes: Vec<u32>,
-    cache: Vec<Option<(Owned, u32)>>,
 }
 
 impl Strings {
     pub fn new(dictionary: bool) -> Self {
         Self { indices: dictionary.then(Vec::new), next_look: FIRST_LOOK, ..Self::default() }
+    }
+
+    /// Remove everything, and keep the memory. `lookup` was cleared, if there was one.
+    pub fn begin(&mut self, dictionary: bool, lookup: Option<Box<Lookup>>) {
+        self.heap.clear();
+        self.ends.clear();
+        self.indices = dictionary.then(|| {
+            let mut indices = self.indices.take().unwrap_or_default();
+            indices.clear();
+            indices
+        });
+        self.lookup = lookup;
+        self.next_look = FIRST_LOOK;
     }
 
     /// Strings read elsewhere: `ends[i]` is where the i-th ends in `heap`.
@@ -57,8 +61,7 @@ impl Strings {
     /// A stored string.
     #[inline(always)]
     pub fn stored(&self, index: usize) -> &[u8] {
-        let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
-        &self.heap[start..self.ends[index] as usize]
+        stored(&self.heap, &self.ends, index)
     }
 
     /// The string of one value.
@@ -80,9 +83,15 @@ impl Strings {
 
     /// What all this takes in memory.
     pub fn nbytes(&self) -> usize {
-        let words = self.ends.len() + self.lookup.table.len() + self.lookup.hashes.len();
         let indices = self.indices.as_ref().map_or(0, Vec::len);
-        self.heap.len() + 4 * (words + indices)
+        let lookup = self.lookup.as_ref().map_or(0, |lookup| lookup.nbytes());
+        self.heap.len() + 4 * (self.ends.len() + indices) + lookup
+    }
+
+    /// The memory that the strings have, however much is used.
+    pub fn capacity(&self) -> usize {
+        let indices = self.indices.as_ref().map_or(0, Vec::capacity);
+        self.heap.capacity() + 4 * (self.ends.capacity() + indices)
     }
 
     /// Append a text; returns the bytes it takes, or None if it is no UTF-8 or not `allowed`.
@@ -97,20 +106,17 @@ impl Strings {
             return self.push_stored(text.utf8(scratch)?, allowed);
         };
         let object = text.object();
-        let slot = cache_slot(object.as_ptr() as usize);
-        if let Some(Some((known, index))) = self.lookup.cache.get(slot)
-            && known.as_ptr() == object.as_ptr()
+        // Otherwise nobody else has this object, so it does not come again.
+        let is_shared = object.is_shared();
+        if is_shared
+            && let Some(index) = self.lookup.as_ref().and_then(|lookup| lookup.known(object))
         {
-            indices.push(*index);
+            indices.push(index);
             return Some(4);
         }
         let (index, nbytes) = self.intern(text.utf8(scratch)?, allowed)?;
-        // Nobody else has this object, so it does not come again.
-        if object.is_shared() {
-            if self.lookup.cache.is_empty() {
-                self.lookup.cache.resize_with(CACHE, || None);
-            }
-            self.lookup.cache[slot] = Some((object.to_owned(), index));
+        if is_shared && let Some(lookup) = &mut self.lookup {
+            lookup.know(object, index);
         }
         self.push_index(index);
         Some(nbytes + 4)
@@ -146,11 +152,11 @@ impl Strings {
         }
     }
 
-    /// Give the dictionary up where most values are distinct.
+    /// Give the dictionary up where it will not pay. First of all most values are new ones.
     #[cold]
     fn look(&mut self) {
         self.next_look *= 2;
-        if 2 * self.distinct() <= self.len() {
+        if 4 * self.distinct() <= 3 * self.len() {
             return;
         }
         let mut plain = Self::new(false);
@@ -164,48 +170,26 @@ impl Strings {
         *self = plain;
     }
 
+    /// Whether a dictionary would have at most half as many entries as there are values.
+    fn pays(&self) -> bool {
+        2 * self.distinct() <= self.len()
+    }
+
     /// Find a string's index, or store it; returns the index and the bytes that are new.
     #[inline(always)]
     fn intern(&mut self, bytes: &[u8], allowed: impl Fn(&[u8]) -> bool) -> Option<(u32, usize)> {
-        if self.lookup.table.len() < 2 * (self.ends.len() + 1) {
-            self.grow();
-        }
-        let hash = hash(bytes);
-        let mask = self.lookup.table.len() - 1;
-        let mut slot = (hash >> 32) as usize & mask;
-        loop {
-            match self.lookup.table[slot] {
-                0 => break,
-                entry => {
-                    let index = entry - 1;
-                    if self.lookup.hashes[index as usize] == hash as u32
-                        && self.stored(index as usize) == bytes
-                    {
-                        return Some((index, 0));
-                    }
-                }
+        let hash = (hash(bytes) >> 32) as u32;
+        let lookup = self.lookup.get_or_insert_default();
+        let (heap, ends) = (&self.heap, &self.ends);
+        match lookup.find(hash, |index| is_equal(stored(heap, ends, index as usize), bytes)) {
+            Ok(index) => Some((index, 0)),
+            Err(slot) => {
+                let index = self.ends.len() as u32;
+                let nbytes = self.push_stored(bytes, allowed)?;
+                self.lookup.as_mut()?.insert(slot, hash, index);
+                Some((index, nbytes + 24)) // about three slots
             }
-            slot = (slot + 1) & mask;
         }
-        let nbytes = self.push_stored(bytes, allowed)?;
-        let index = self.ends.len() as u32 - 1;
-        self.lookup.hashes.push(hash as u32);
-        self.lookup.table[slot] = index + 1;
-        Some((index, nbytes + 12)) // its hash, and about two slots
-    }
-
-    #[cold]
-    fn grow(&mut self) {
-        let size = (2 * self.lookup.table.len()).max(64);
-        let mut table = vec![0; size];
-        for index in 0..self.ends.len() {
-            let mut slot = (hash(self.stored(index)) >> 32) as usize & (size - 1);
-            while table[slot] != 0 {
-                slot = (slot + 1) & (size - 1);
-            }
-            table[slot] = index as u32 + 1;
-        }
-        self.lookup.table = table;
     }
 
     /// Remove all but the first `len` values; what only they used may stay stored.
@@ -219,15 +203,30 @@ impl Strings {
         }
     }
 
-    /// Drop what only appending needs. The GIL has to be held: the cache owns objects.
-    pub fn finish(&mut self) {
-        self.lookup = Lookup::default();
+    /// Give away what only appending needs, and say whether the dictionary has paid.
+    pub fn finish(&mut self) -> (bool, Option<Box<Lookup>>) {
+        (self.indices.is_some() && self.pays(), self.lookup.take())
     }
 }
 
 #[inline(always)]
-fn cache_slot(address: usize) -> usize {
-    (address >> 4 ^ address >> 12) & (CACHE - 1)
+fn stored<'h>(heap: &'h [u8], ends: &[u32], index: usize) -> &'h [u8] {
+    let start = if index == 0 { 0 } else { ends[index - 1] as usize };
+    &heap[start..ends[index] as usize]
+}
+
+/// Mostly strings are short, and compared without a call.
+#[inline(always)]
+fn is_equal(a: &[u8], b: &[u8]) -> bool {
+    let len = a.len();
+    if len != b.len() {
+        return false;
+    }
+    match len {
+        8..=16 => word(&a[..8]) == word(&b[..8]) && word(&a[len - 8..]) == word(&b[len - 8..]),
+        4..=7 => half(&a[..4]) == half(&b[..4]) && half(&a[len - 4..]) == half(&b[len - 4..]),
+        _ => a == b,
+    }
 }
 
 /// A hash that is as good as its speed demands. It is seeded by chance once a process, so that

@@ -9,17 +9,30 @@ use crate::py::{Int, Ref};
 use crate::schema::Unit;
 
 /// The values that a leaf takes, where its physical type does not say it.
+#[repr(u8)]
 pub enum Kind {
     Physical,
-    Int { least: i32, most: i32 },
+    Int {
+        least: i32,
+        most: i32,
+    },
     UnsignedInt,
     UnsignedLong,
-    Text { symbols: Option<Vec<Box<str>>> },
+    Text,
+    /// A text that is one of these, which are sorted.
+    Symbol(Vec<Box<str>>),
     Date,
-    Timestamp { unit: Unit, has_zone: bool },
-    Time { unit: Unit },
-    Duration { unit: Unit },
-    Decimal(Decimals),
+    Timestamp {
+        unit: Unit,
+        has_zone: bool,
+    },
+    Time {
+        unit: Unit,
+    },
+    Duration {
+        unit: Unit,
+    },
+    Decimal(Box<Decimals>),
     Half,
 }
 
@@ -40,15 +53,9 @@ pub fn append_value(
             Some(number) => out.push(number),
             None => return false,
         },
-        (Values::Strings(out), Kind::Text { symbols }) => {
+        (Values::Strings(out), Kind::Text) => {
             let Some(text) = value.text() else { return false };
-            let taken = match symbols {
-                None => out.push_text(text, &mut appending.scratch, |_| true),
-                Some(symbols) => out.push_text(text, &mut appending.scratch, |utf8| {
-                    symbols.binary_search_by(|symbol| symbol.as_bytes().cmp(utf8)).is_ok()
-                }),
-            };
-            match taken {
+            match out.push_text(text, &mut appending.scratch, |_| true) {
                 Some(nbytes) => appending.nbytes += nbytes,
                 None => return false,
             }
@@ -114,6 +121,16 @@ fn append_rare(
                 return false;
             }
             out.push(number as f32);
+        }
+        (Values::Strings(out), Kind::Symbol(symbols)) => {
+            let Some(text) = value.text() else { return false };
+            let is_one = |utf8: &[u8]| {
+                symbols.binary_search_by(|symbol| symbol.as_bytes().cmp(utf8)).is_ok()
+            };
+            match out.push_text(text, &mut appending.scratch, is_one) {
+                Some(nbytes) => appending.nbytes += nbytes,
+                None => return false,
+            }
         }
         (Values::Strings(out), _) => match value.bytes().and_then(|bytes| out.push_bytes(bytes)) {
             Some(nbytes) => appending.nbytes += nbytes,

@@ -12,6 +12,10 @@ use super::levels::{Slots, Span};
 /// every so many rows.
 const WORTH_ROWS: usize = 100;
 
+/// The compressor must save one byte of so many, where there are enough to tell.
+const WORTH_COMPRESSING: usize = 64;
+const ENOUGH_TO_TELL: usize = 1024;
+
 /// Find the choice with the fewest bytes for the slots of a span, whose values are `column`.
 pub fn choose<C: Column>(
     chunk: &mut Chunk,
@@ -42,12 +46,14 @@ pub fn choose<C: Column>(
             continue; // the narrowest widths are whole bytes
         }
         let mut size = chunk.pages.compressed_size(compressor)?;
+        let saved = encoded_size - size;
+        let compresses = saved >= encoded_size / WORTH_COMPRESSING || encoded_size < ENOUGH_TO_TELL;
         if is_text && choice.encoding != Encoding::RleDictionary {
             size += span.slots.len() / WORTH_ROWS;
         }
         last = Trial { encoding: choice.encoding, encoded_size, size };
         if size < least {
-            (best, least) = (choice, size);
+            (best, least) = (Choice { compresses, ..choice }, size);
         }
     }
     Ok(best)

@@ -28,6 +28,8 @@ pub struct Choice {
     pub encoding: Encoding,
     /// Of packed integers: indices into the dictionary, or differences.
     pub widths: Widths,
+    /// Whether the compressor is to be tried.
+    pub compresses: bool,
 }
 
 impl Choice {
@@ -35,7 +37,7 @@ impl Choice {
     pub const DICTIONARY: Self = Self::new(Encoding::RleDictionary, Widths::Bits);
 
     pub const fn new(encoding: Encoding, widths: Widths) -> Self {
-        Self { encoding, widths }
+        Self { encoding, widths, compresses: true }
     }
 }
 

@@ -98,13 +98,14 @@ impl Pages {
         Ok(size.unwrap_or(self.encoded.len()))
     }
 
-    /// Compress all pages and append them to a file.
+    /// Append all pages to a file, compressed where that is wanted and smaller.
     pub fn place(
         &mut self,
         compressor: &mut Compressor,
+        compresses: bool,
         file: &mut Vec<u8>,
     ) -> Result<Placed, Error> {
-        let is_compressed = self.compress(compressor)?.is_some();
+        let is_compressed = compresses && self.compress(compressor)?.is_some();
         let start = file.len();
         let mut encoded_size = 0;
         let (mut dictionary_offset, mut data_offset) = (None, None);

@@ -31,6 +31,8 @@ pub struct Writer {
     created_by: String,
     learned_rows: usize,
     columns: Columns,
+    /// The last file.
+    file: Vec<u8>,
 }
 
 /// Writes columns, and remembers which encodings suit them.
@@ -67,27 +69,29 @@ impl Writer {
             }),
             row_numbers: Vec::new(),
         };
-        Ok(Self { plans, schema_elements, created_by, learned_rows: 0, columns })
+        Ok(Self { plans, schema_elements, created_by, learned_rows: 0, columns, file: Vec::new() })
     }
 
-    /// Return a file with some rows of all leaves, which are in the order of the plans.
+    /// Return a file with some rows of all leaves, which are in the order of the plans. Its memory is
+    /// used again for the next one.
     pub fn write(
         &mut self,
         sources: &[Source<'_>],
         rows: Range<usize>,
         key_values: &[(&[u8], &[u8])],
-    ) -> Result<Vec<u8>, Error> {
-        let Self { plans, columns, .. } = self;
+    ) -> Result<&[u8], Error> {
+        let Self { plans, columns, file, .. } = self;
         if sources.len() != plans.len() {
             return Err(Error::Columns { expected: plans.len(), actual: sources.len() });
         }
         let count = rows.end.checked_sub(rows.start).ok_or(Error::Rows)?;
         let learns = count >= FEW_ROWS && count >= RELEARN.saturating_mul(self.learned_rows);
-        let mut file = MAGIC.to_vec();
+        file.clear();
+        file.extend_from_slice(MAGIC);
         let mut chunks = Vec::with_capacity(plans.len());
         for (leaf, (plan, source)) in plans.iter().zip(sources).enumerate() {
             let task = Task { leaf, plan, rows: rows.clone(), learns };
-            chunks.push(columns.write(&task, source, &mut file)?);
+            chunks.push(columns.write(&task, source, file)?);
         }
         if learns {
             self.learned_rows = count;
@@ -99,7 +103,7 @@ impl Writer {
             key_values,
         };
         let start = file.len();
-        put_footer(&footer, &chunks, &mut file);
+        put_footer(&footer, &chunks, file);
         let size = u32::try_from(file.len() - start).map_err(|_| Error::TooLarge)?;
         file.extend_from_slice(&size.to_le_bytes());
         file.extend_from_slice(MAGIC);
@@ -197,7 +201,7 @@ impl Columns {
             physical_type: column.physical_type(),
             encoding: self.chunk.pages.encoding(),
             slots: span.slots.len() as i64,
-            placed: self.chunk.pages.place(&mut self.compressor, file)?,
+            placed: self.chunk.pages.place(&mut self.compressor, choice.compresses, file)?,
             statistics: task.plan.statistics.then_some(Statistics { nulls, bounds }),
         })
     }

@@ -119,7 +119,7 @@ impl Example {
             Writer::new(plans, self.elements.clone(), WRITER.into(), compression).unwrap();
         let sources: Vec<_> = self.leaves.iter().map(Source::Leaf).collect();
         let pairs: [(&[u8], &[u8]); 2] = [(b"columnar.rows", b"300"), (b"owner", b"ops")];
-        writer.write(&sources, 0..ROWS, &pairs).unwrap()
+        writer.write(&sources, 0..ROWS, &pairs).unwrap().to_vec()
     }
 
     fn read(&self, file: &[u8], nbytes: u64) -> Read<Vec<Leaf>> {

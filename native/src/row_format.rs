@@ -1,0 +1,170 @@
+//! What the batches of one topic share: how rows are appended to leaves, and leaves to be used again.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use pyo3::prelude::*;
+
+use crate::columns::{Appending, Column};
+use crate::gil::{GilCell, InUse};
+use crate::leaf::{Leaf, Values};
+use crate::lookup::Lookup;
+use crate::row::Template;
+use crate::schema::{Field, Type};
+use crate::strings::Strings;
+
+/// What a row takes besides its columns: its time, and its places in other buffers.
+const ROW_BYTES: usize = 16;
+/// What the leaves of batches that were reported may hold, in all formats of the process: memory
+/// that was used before costs a fraction of what new memory does.
+const MOST_SPARE: usize = 32 << 20;
+/// Whether dictionaries pay is asked again when a batch has so many times the rows.
+const RELEARN: usize = 8;
+/// Batches with fewer rows do not tell.
+const FEW_ROWS: usize = 64;
+
+static SPARE: AtomicUsize = AtomicUsize::new(0);
+
+/// The columns of one topic. For any thread.
+#[pyclass(frozen, module = "columnar_kafka.native._core")]
+pub struct RowFormat {
+    pub fields: Vec<Field>,
+    pub row_bytes: usize,
+    rows: GilCell<RowAppender>,
+}
+
+/// How rows are appended to the leaves of a batch, and what was learned from earlier ones.
+pub struct RowAppender {
+    pub columns: Vec<Column>,
+    pub headers: Column,
+    pub template: Template,
+    pub appending: Appending,
+    pub places: Places,
+    model: Vec<Leaf>,
+    known: Vec<Known>,
+    spare: Vec<Vec<Leaf>>,
+}
+
+/// Where the leaves of a batch are: those of the columns are before the others.
+#[derive(Clone)]
+pub struct Places {
+    pub keys: usize,
+    pub times: usize,
+    pub headers: Range<usize>,
+}
+
+/// What is known of a leaf of strings.
+struct Known {
+    /// Whether a dictionary pays, and of how many rows that is known.
+    pays: bool,
+    rows: usize,
+    lookup: Option<Box<Lookup>>,
+}
+
+#[pymethods]
+impl RowFormat {
+    /// Describe each column as `(name, nullable, type, details, children)`.
+    #[new]
+    fn new(columns: Vec<Bound<'_, PyAny>>) -> PyResult<Self> {
+        let fields = columns.iter().map(Field::read).collect::<PyResult<Vec<_>>>()?;
+        let row_bytes = ROW_BYTES + fields.iter().map(Field::width).sum::<usize>();
+        let rows = GilCell::new(RowAppender::new(&fields));
+        Ok(Self { fields, row_bytes, rows })
+    }
+}
+
+impl RowFormat {
+    /// Append rows; None while another thread does, or one further up the stack.
+    #[inline(always)]
+    pub fn rows<'a>(&'a self, py: Python<'a>) -> Option<InUse<'a, RowAppender>> {
+        self.rows.get(py)
+    }
+}
+
+impl RowAppender {
+    fn new(fields: &[Field]) -> Self {
+        let mut model = Vec::new();
+        let columns = fields.iter().map(|field| Column::new(field, &mut model)).collect();
+        let keys = model.len();
+        model.push(Leaf::new(Values::Strings(Strings::new(true)), 1, 0, true));
+        model.push(Leaf::new(Values::I64(Vec::new()), 0, 0, true));
+        let headers = Column::new(&headers_field(), &mut model);
+        Self {
+            columns,
+            headers,
+            template: Template::new(fields.iter().map(|field| &*field.name)),
+            appending: Appending::default(),
+            places: Places { keys, times: keys + 1, headers: keys + 2..model.len() },
+            known: model.iter().map(|_| Known { pays: true, rows: 0, lookup: None }).collect(),
+            model,
+            spare: Vec::new(),
+        }
+    }
+
+    /// Return leaves without rows.
+    pub fn begin(&mut self) -> Vec<Leaf> {
+        let mut leaves = match self.spare.pop() {
+            None => self.model.iter().map(Leaf::none).collect(),
+            Some(leaves) => {
+                SPARE.fetch_sub(capacity(&leaves), Relaxed);
+                leaves
+            }
+        };
+        for (leaf, known) in leaves.iter_mut().zip(&mut self.known) {
+            leaf.begin();
+            if let Values::Strings(strings) = &mut leaf.values {
+                strings.begin(known.pays, known.lookup.take());
+            }
+        }
+        leaves
+    }
+
+    /// End appending to leaves, and learn from them.
+    pub fn finish(&mut self, leaves: &mut [Leaf]) {
+        for (leaf, known) in leaves.iter_mut().zip(&mut self.known) {
+            let Values::Strings(strings) = &mut leaf.values else { continue };
+            let rows = strings.len();
+            let (pays, lookup) = strings.finish();
+            if let Some(mut lookup) = lookup {
+                lookup.clear();
+                known.lookup = Some(lookup);
+            }
+            if rows < FEW_ROWS {
+                continue;
+            }
+            if known.pays {
+                (known.pays, known.rows) = (pays, rows);
+            } else if rows >= RELEARN * known.rows {
+                known.pays = true; // the next batch will tell
+            }
+        }
+    }
+
+    /// Keep leaves that are used no more, unless that is too much.
+    pub fn give_back(&mut self, leaves: Vec<Leaf>) {
+        let nbytes = capacity(&leaves);
+        if SPARE.load(Relaxed) + nbytes <= MOST_SPARE {
+            SPARE.fetch_add(nbytes, Relaxed);
+            self.spare.push(leaves);
+        }
+    }
+}
+
+impl Drop for RowAppender {
+    fn drop(&mut self) {
+        SPARE.fetch_sub(self.spare.iter().map(|leaves| capacity(leaves)).sum(), Relaxed);
+    }
+}
+
+fn capacity(leaves: &[Leaf]) -> usize {
+    leaves.iter().map(Leaf::capacity).sum()
+}
+
+pub fn headers_field() -> Field {
+    let field = |name: &str, nullable, data_type| Field { name: name.into(), nullable, data_type };
+    let pair = Type::Struct(vec![
+        field("key", true, Type::Text { symbols: None }),
+        field("value", true, Type::Binary),
+    ]);
+    field("headers", true, Type::List(Box::new(field("item", false, pair))))
+}
