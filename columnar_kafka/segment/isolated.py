@@ -35,7 +35,6 @@ import sys
 import threading
 import time
 import weakref
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 
 import pyarrow as pa
