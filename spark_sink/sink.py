@@ -8,7 +8,6 @@ neither loses nor repeats a row.
 from __future__ import annotations
 
 import gc
-import logging
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -33,6 +32,7 @@ from columnar_kafka.lake.model import (
 from columnar_kafka.lake.plan import Layout, Mode, Planner
 from columnar_kafka.lake.stage import stage
 from spark_sink import options as opts
+from spark_sink.reporting import commit_line, report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -40,13 +40,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["LakeSink"]
+    from spark_sink.planning import OffsetRange
 
-_log = logging.getLogger(__name__)
+__all__ = ["LakeSink"]
 
 _OPTIONS: Final = (
     "path",
-    "checkpointlocation",
+    "checkpointLocation",
+    "queryName",
     "table.format",
     "table.layout",
     "table.file.bytes",
@@ -56,7 +57,7 @@ _OPTIONS: Final = (
     "table.topic.generation",
 )
 _MESSAGE: Final = ("value", "topic", "partition", "offset", "headers")
-_RANGE: Final = ("topic", "partition", "start", "end", "cluster_id", "topic_id")
+_RANGE: Final = ("topic", "partition", "start", "end", "cluster_id", "topic_id", "latest")
 _ISOLATIONS: Final = ("read_committed", "read_uncommitted")
 _HINTS: Final = {
     "headers": ': .option("includeHeaders", "true")',
@@ -142,9 +143,10 @@ class Settings:
 
 @dataclass
 class TaskResult(WriterCommitMessage):
-    """The files that one task has staged."""
+    """The files that one task has staged, and the ranges that it was given, if any."""
 
     staged: tuple[StageResult, ...]
+    ranges: tuple[OffsetRange, ...] = ()
 
 
 class _LakeWriter:
@@ -168,15 +170,16 @@ class _LakeWriter:
         if settings.ranges:
             # Only these rows need a client; another task's worker starts without it.
             ranges = import_module("spark_sink.ranges")
-            staged: tuple[StageResult, ...] = ranges.stage_ranges(
-                iterator,
+            found = ranges.ranges_of(iterator)
+            staged = ranges.stage_ranges(
+                found,
                 table=self._table,
                 layout=settings.layout,
                 config=settings.config,
                 identify=self._identify,
                 allow_gaps=settings.allow_gaps,
             )
-            return TaskResult(staged)
+            return TaskResult(staged, found)
         generations: dict[str, TopicGeneration] = {}
         planner = Planner(
             fences=self._table.fences(), generations=generations, layout=settings.layout
@@ -198,14 +201,8 @@ class _LakeWriter:
         except NotLandedError:
             self._table.discard(staged)
             raise
-        _log.info(
-            "%s: %d records landed in %d files; %d had landed before, %d were repeated",
-            what,
-            result.landed.rows,
-            len(result.files),
-            result.landed_before.rows,
-            result.repeated.rows,
-        )
+        ranges = [each for result in _results(messages) for each in result.ranges]
+        report(f"{what}: {commit_line(result, ranges)}")
 
     def _give_up(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove the staged files, if a task has failed.
@@ -285,9 +282,12 @@ class StreamWriter(_LakeWriter, DataSourceStreamArrowWriter):
         self._give_up(messages)
 
 
+def _results(messages: list[WriterCommitMessage | None]) -> list[TaskResult]:
+    return [each for each in messages if isinstance(each, TaskResult)]
+
+
 def _staged(messages: list[WriterCommitMessage | None]) -> list[StageResult]:
-    results = [each.staged for each in messages if isinstance(each, TaskResult)]
-    return [staged for each in results for staged in each]
+    return [staged for each in _results(messages) for staged in each.staged]
 
 
 def _client_config(
