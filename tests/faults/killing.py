@@ -29,7 +29,7 @@ SENDING = ("before a transaction", "while sending", "before its end", "after its
 
 def reach(point: str) -> bool:
     """Return whether to kill here; say so once."""
-    if point != os.environ["KILL_POINT"]:
+    if not point or point != os.environ["KILL_POINT"]:
         return False
     with Path(os.environ["KILL_COUNT"]).open("ab") as file:
         file.write(b".")

@@ -12,13 +12,13 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 from confluent_kafka import TopicPartition
 from killing import LANDING, SENDING
 from lakes import DeltaLake, DirectoryLake, IcebergLake, rows
+from spark_tasks import Query, send
 
-from columnar_kafka import Consumer, Producer
+from columnar_kafka import Consumer
 
 if TYPE_CHECKING:
     from support import TopicFactory
@@ -27,24 +27,10 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-SCHEMA = pa.schema([pa.field("n", pa.int64(), nullable=False)])
 SCRIPT = Path(__file__).with_name("sparking.py")
 PARTITIONS = 2
 TRIES = 12
 """A Spark is started so often if its workers are late, which ends it."""
-
-
-def send(kafka: LocalKafka, topic: str, numbers: range) -> None:
-    """Send rows of {n}, four a segment, to all partitions of a topic."""
-    config = {
-        "bootstrap.servers": kafka.bootstrap_servers,
-        "columnar.encoding": "parquet",
-        "columnar.segment.rows": 4,
-    }
-    with Producer(config) as producer:
-        producer.set_schema(topic, SCHEMA)
-        for n in numbers:
-            producer.produce(topic, {"n": n}, key=f"{n}")
 
 
 class Stream:
@@ -57,7 +43,7 @@ class Stream:
         self._sink = {**self._servers, "checkpointLocation": str(folder / "checkpoint"), **sink}
 
     def run(
-        self, point: str = "", *, driver: bool = True, mode: str = "ranges", offsets: int = 10
+        self, point: str = "", *, driver: bool = True, mode: str = "ranges", offsets: int = 16
     ) -> None:
         """Run until the driver is killed at a point, or to the end if a worker is killed."""
         options = {
@@ -86,52 +72,62 @@ class Stream:
         return subprocess.run(command, env={**os.environ, **environment}, check=False).returncode
 
 
-def landing(kafka: LocalKafka, topic: str, folder: Path, lake: Any) -> Stream:
-    options = {"format": "killed_lake", "path": str(lake.root), "table.format": "parquet"}
-    if isinstance(lake, DeltaLake):
-        options["table.format"] = "delta"
-    elif isinstance(lake, IcebergLake):
-        options |= {f"table.catalog.{key}": value for key, value in lake.catalog.items()}
-        options |= {"table.format": "iceberg", "path": "lake.t"}
-    return Stream(kafka, topic, folder, **options)
+class Landing(Stream):
+    """A stream from a topic into a table."""
+
+    def __init__(self, kafka: LocalKafka, topic: str, folder: Path, kind: Any) -> None:
+        self._lake = kind(folder / "lake")
+        options, path = {"table.format": "parquet"}, str(self._lake.root)
+        if kind is DeltaLake:
+            options["table.format"] = "delta"
+        elif kind is IcebergLake:
+            catalog = self._lake.catalog.items()
+            options = {f"table.catalog.{key}": value for key, value in catalog}
+            options["table.format"], path = "iceberg", "lake.t"
+        super().__init__(kafka, topic, folder, format="killed_lake", path=path, **options)
+        self._without_spark = Query(kafka, topic, path, **options)
+
+    def rest(self) -> list[int]:
+        """Land what is left, without Spark; return what is in the table."""
+        self._without_spark.land(self._without_spark.ranges())
+        return rows(self._lake)
 
 
 @pytest.mark.parametrize("kind", [DirectoryLake, DeltaLake, IcebergLake])
 def test_a_driver_that_lands_is_killed_at_every_point(
     kafka: LocalKafka, topic: TopicFactory, tmp_path: Path, kind: Any
 ) -> None:
-    name, lake, sent = topic(PARTITIONS), kind(tmp_path / "lake"), 0
-    stream = landing(kafka, name, tmp_path, lake)
+    name, sent = topic(PARTITIONS), 0
+    stream = Landing(kafka, name, tmp_path, kind)
     for point in LANDING:
-        send(kafka, name, range(sent, sent + 100))
-        sent += 100
+        send(kafka, name, range(sent, sent + 80))
+        sent += 80
         stream.run(point)
-    stream.run()
-    assert rows(lake) == list(range(sent))
+    assert stream.rest() == list(range(sent))
 
 
 def test_workers_that_land_are_killed_and_their_tasks_run_again(
     kafka: LocalKafka, topic: TopicFactory, tmp_path: Path
 ) -> None:
-    name, lake, sent = topic(PARTITIONS), DirectoryLake(tmp_path / "lake"), 0
-    stream = landing(kafka, name, tmp_path, lake)
+    name, sent = topic(PARTITIONS), 0
+    stream = Landing(kafka, name, tmp_path, DirectoryLake)
     for point in LANDING[:2]:
-        send(kafka, name, range(sent, sent + 100))
-        sent += 100
+        send(kafka, name, range(sent, sent + 80))
+        sent += 80
         stream.run(point, driver=False)
-        assert rows(lake) == list(range(sent))
+    assert stream.rest() == list(range(sent))
 
 
 def test_a_checkpoint_is_lost_and_the_batches_are_others(
     kafka: LocalKafka, topic: TopicFactory, tmp_path: Path
 ) -> None:
-    name, lake = topic(PARTITIONS), DeltaLake(tmp_path / "lake")
-    send(kafka, name, range(200))
-    stream = landing(kafka, name, tmp_path, lake)
+    name = topic(PARTITIONS)
+    send(kafka, name, range(160))
+    stream = Landing(kafka, name, tmp_path, DeltaLake)
     stream.run("after the swap")
     (tmp_path / "checkpoint").rename(tmp_path / "lost")
     stream.run(offsets=17)
-    assert rows(lake) == list(range(200))
+    assert stream.rest() == list(range(160))
 
 
 def sent_rows(kafka: LocalKafka, topic: str) -> list[int]:
@@ -161,8 +157,8 @@ def test_rows_of_a_transaction_are_sent_once_whatever_is_killed(
     options = {"format": "killed_kafka", "topic": other, "kafka.transactional.id": other}
     stream = Stream(kafka, name, tmp_path, **options)
     for point in SENDING:
-        send(kafka, name, range(sent, sent + 100))
-        sent += 100
+        send(kafka, name, range(sent, sent + 80))
+        sent += 80
         stream.run(point, mode="records", driver=driver)
     stream.run(mode="records")
     assert sent_rows(kafka, other) == list(range(sent))

@@ -63,5 +63,7 @@ def test_two_streams_on_one_table_land_each_row_once(
     while reading._kept:
         reading._kept.popitem()[1].close()
     assert rows(lake) == list(range(RACES * 16))
-    assert [each for each in losers if "has landed meanwhile: stage the input again" not in each] == []
+    assert [
+        each for each in losers if "has landed meanwhile: stage the input again" not in each
+    ] == []
     record_property("races lost", len(losers))
