@@ -12,13 +12,13 @@ PARALLEL := --numprocesses 5 --dist loadscope
 PATIENT := --timeout 1800 --override-ini faulthandler_timeout=1860
 # Tests that run fewer combinations of their parameters in `make test`.
 COMBINED := $(addprefix tests/integration/test_, \
-	before_kafka.py compatibility.py partitions.py transactions.py)
+	compatibility.py partitions.py transactions.py)
 # Tests that make a producer: they run without the native core too.
 PURE := tests/golden tests/unit/producing/test_producer_surface.py \
 	$(wildcard tests/conformance/test_producer*.py)
 # Minutes each: hundreds of kills, restarts and rebalances, a million records, every metadata.
 SOAKS := brokers_fail consumer_killed consumer_metadata deep_nesting producer_killed rebalances \
-	threads unclosed_while_rebalancing
+	spark_killed threads unclosed_while_rebalancing
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo check format test core integration faults faults-short mutants third-parties \

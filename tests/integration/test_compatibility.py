@@ -76,7 +76,9 @@ def test_a_group_may_change_its_consumers(
         assert [each.offset() for each in found] == list(range(1 if inside else 3, 6))
 
 
-@pytest.mark.parametrize("cls", [confluent_kafka.ShareConsumer, ShareConsumer])
+@pytest.mark.parametrize(
+    "cls", by_profile([ShareConsumer], [confluent_kafka.ShareConsumer, ShareConsumer])
+)
 def test_a_share_group_gets_a_segment_as_one_message(
     kafka: LocalKafka, topics: Any, cls: Any
 ) -> None:

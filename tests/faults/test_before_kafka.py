@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import confluent_kafka
 import pyarrow as pa
 import pytest
-from support import by_profile, eventually
+from support import eventually
 
 from columnar_kafka import Consumer, Producer
 from columnar_kafka.local import LocalKafka
@@ -24,8 +24,7 @@ RECORDS = 1_000
 
 
 @pytest.fixture(
-    params=by_profile(["false"], ["true", "false"]),
-    ids={"true": "auto-created", "false": "created later"}.get,
+    params=["true", "false"], ids={"true": "auto-created", "false": "created later"}.get
 )
 def stopped(request: pytest.FixtureRequest) -> Iterator[LocalKafka]:
     """A Kafka of its own that has an address and does not run; it may make topics by itself."""
