@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -29,17 +30,24 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 SCRIPT = Path(__file__).with_name("sparking.py")
 PARTITIONS = 2
+ROWS = 80
 TRIES = 12
 """A Spark is started so often if its workers are late, which ends it."""
 
 
 class Stream:
-    """A stream from a topic, in a process of its own that may be killed."""
+    """A stream from a topic, in a process of its own that may be killed.
+
+    Before each start `ROWS` more are sent: `sent` of {n}, n from 0.
+    """
 
     def __init__(self, kafka: LocalKafka, topic: str, folder: Path, **sink: str) -> None:
+        self._kafka = kafka
         self._servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
         self._topic = topic
-        self._count = folder / "count"
+        self.sent = 0
+        # A new file each time: processes of the killed Spark before may count on for a moment.
+        self._counts = (folder / f"count-{n}" for n in itertools.count())
         self._sink = {**self._servers, "checkpointLocation": str(folder / "checkpoint"), **sink}
 
     def run(
@@ -56,15 +64,18 @@ class Stream:
         line = [sys.executable, str(SCRIPT), json.dumps(options), json.dumps(self._sink)]
         path = os.pathsep.join([str(SCRIPT.parent), *sys.path])
         for _ in range(TRIES):
-            self._count.unlink(missing_ok=True)
-            code = self._start(line, {"PYTHONPATH": path, "KILL_POINT": point}, driver=driver)
-            is_killed = self._count.exists() and self._count.stat().st_size >= 2
+            send(self._kafka, self._topic, range(self.sent, self.sent + ROWS))
+            self.sent += ROWS
+            count = next(self._counts)
+            environment = {"PYTHONPATH": path, "KILL_POINT": point, "KILL_COUNT": str(count)}
+            code = self._start(line, environment, driver=driver)
+            is_killed = count.exists() and count.stat().st_size >= 2
             if is_killed == bool(point) and code == (-signal.SIGKILL if point and driver else 0):
                 return
         pytest.fail(f"{TRIES} times: not {point or 'done'}")
 
     def _start(self, line: list[str], environment: dict[str, str], *, driver: bool) -> int:
-        environment |= {"KILL_COUNT": str(self._count), "KILL_RETRIES": "1" if driver else "4"}
+        environment["KILL_RETRIES"] = "1" if driver else "4"
         # A group of its own, which has the process's own number: the driver and its Java.
         start = 'import os, sys; os.setsid(); os.environ["KILL_DRIVER"] = sys.argv[1] and '
         start += "str(os.getpid()); os.execv(sys.argv[2], sys.argv[2:])"
@@ -97,37 +108,29 @@ class Landing(Stream):
 def test_a_driver_that_lands_is_killed_at_every_point(
     kafka: LocalKafka, topic: TopicFactory, tmp_path: Path, kind: Any
 ) -> None:
-    name, sent = topic(PARTITIONS), 0
-    stream = Landing(kafka, name, tmp_path, kind)
+    stream = Landing(kafka, topic(PARTITIONS), tmp_path, kind)
     for point in LANDING:
-        send(kafka, name, range(sent, sent + 80))
-        sent += 80
         stream.run(point)
-    assert stream.rest() == list(range(sent))
+    assert stream.rest() == list(range(stream.sent))
 
 
 def test_workers_that_land_are_killed_and_their_tasks_run_again(
     kafka: LocalKafka, topic: TopicFactory, tmp_path: Path
 ) -> None:
-    name, sent = topic(PARTITIONS), 0
-    stream = Landing(kafka, name, tmp_path, DirectoryLake)
+    stream = Landing(kafka, topic(PARTITIONS), tmp_path, DirectoryLake)
     for point in LANDING[:2]:
-        send(kafka, name, range(sent, sent + 80))
-        sent += 80
         stream.run(point, driver=False)
-    assert stream.rest() == list(range(sent))
+    assert stream.rest() == list(range(stream.sent))
 
 
 def test_a_checkpoint_is_lost_and_the_batches_are_others(
     kafka: LocalKafka, topic: TopicFactory, tmp_path: Path
 ) -> None:
-    name = topic(PARTITIONS)
-    send(kafka, name, range(160))
-    stream = Landing(kafka, name, tmp_path, DeltaLake)
+    stream = Landing(kafka, topic(PARTITIONS), tmp_path, DeltaLake)
     stream.run("after the swap")
     (tmp_path / "checkpoint").rename(tmp_path / "lost")
     stream.run(offsets=17)
-    assert stream.rest() == list(range(160))
+    assert stream.rest() == list(range(stream.sent))
 
 
 def sent_rows(kafka: LocalKafka, topic: str) -> list[int]:
@@ -153,25 +156,22 @@ def sent_rows(kafka: LocalKafka, topic: str) -> list[int]:
 def test_rows_of_a_transaction_are_sent_once_whatever_is_killed(
     kafka: LocalKafka, topic: TopicFactory, tmp_path: Path, driver: bool
 ) -> None:
-    name, other, sent = topic(PARTITIONS), topic(PARTITIONS), 0
+    name, other = topic(PARTITIONS), topic(PARTITIONS)
     options = {"format": "killed_kafka", "topic": other, "kafka.transactional.id": other}
     stream = Stream(kafka, name, tmp_path, **options)
     for point in SENDING:
-        send(kafka, name, range(sent, sent + 80))
-        sent += 80
         stream.run(point, mode="records", driver=driver)
     stream.run(mode="records")
-    assert sent_rows(kafka, other) == list(range(sent))
+    assert sent_rows(kafka, other) == list(range(stream.sent))
 
 
 def test_without_a_transaction_no_row_is_lost(
     kafka: LocalKafka, topic: TopicFactory, tmp_path: Path, record_property: Any
 ) -> None:
     name, other = topic(PARTITIONS), topic(PARTITIONS)
-    send(kafka, name, range(100))
     stream = Stream(kafka, name, tmp_path, format="killed_kafka", topic=other)
     stream.run("while sending", mode="records")
     stream.run(mode="records")
     found = Counter(sent_rows(kafka, other))
-    assert set(found) == set(range(100))
-    record_property("rows sent again", found.total() - 100)
+    assert set(found) == set(range(stream.sent))
+    record_property("rows sent again", found.total() - stream.sent)
