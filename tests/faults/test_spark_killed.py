@@ -41,7 +41,7 @@ class Stream:
     Before each start `ROWS` more are sent: `sent` of {n}, n from 0.
     """
 
-    def __init__(self, kafka: LocalKafka, topic: str, folder: Path, **sink: str) -> None:
+    def __init__(self, kafka: LocalKafka, topic: str, folder: Path, sink: dict[str, str]) -> None:
         self._kafka = kafka
         self._servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
         self._topic = topic
@@ -95,7 +95,7 @@ class Landing(Stream):
             catalog = self._lake.catalog.items()
             options = {f"table.catalog.{key}": value for key, value in catalog}
             options["table.format"], path = "iceberg", "lake.t"
-        super().__init__(kafka, topic, folder, format="killed_lake", path=path, **options)
+        super().__init__(kafka, topic, folder, {"format": "killed_lake", "path": path, **options})
         self._without_spark = Query(kafka, topic, path, **options)
 
     def rest(self) -> list[int]:
@@ -158,7 +158,7 @@ def test_rows_of_a_transaction_are_sent_once_whatever_is_killed(
 ) -> None:
     name, other = topic(PARTITIONS), topic(PARTITIONS)
     options = {"format": "killed_kafka", "topic": other, "kafka.transactional.id": other}
-    stream = Stream(kafka, name, tmp_path, **options)
+    stream = Stream(kafka, name, tmp_path, options)
     for point in SENDING:
         stream.run(point, mode="records", driver=driver)
     stream.run(mode="records")
@@ -169,7 +169,7 @@ def test_without_a_transaction_no_row_is_lost(
     kafka: LocalKafka, topic: TopicFactory, tmp_path: Path, record_property: Any
 ) -> None:
     name, other = topic(PARTITIONS), topic(PARTITIONS)
-    stream = Stream(kafka, name, tmp_path, format="killed_kafka", topic=other)
+    stream = Stream(kafka, name, tmp_path, {"format": "killed_kafka", "topic": other})
     stream.run("while sending", mode="records")
     stream.run(mode="records")
     found = Counter(sent_rows(kafka, other))
