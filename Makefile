@@ -18,7 +18,7 @@ PURE := tests/golden tests/unit/producing/test_producer_surface.py \
 	$(wildcard tests/conformance/test_producer*.py)
 # Minutes each: hundreds of kills, restarts and rebalances, a million records, every metadata.
 SOAKS := brokers_fail consumer_killed consumer_metadata deep_nesting producer_killed rebalances \
-	threads unclosed_while_rebalancing
+	spark_killed threads unclosed_while_rebalancing
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo check format test core integration faults faults-short mutants third-parties \

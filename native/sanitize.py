@@ -16,6 +16,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from build import built_module
+
 CRATE = Path(__file__).parent
 ROOT = CRATE.parent
 TARGET = f"{platform.machine()}-unknown-linux-gnu"

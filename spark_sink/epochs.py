@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
 from columnar_kafka.broker.client_classes import StockConsumer
 from columnar_kafka.errors import ColumnarError
@@ -68,8 +68,14 @@ class EpochMarks:
         self.close = self._consumer.close
 
     def last(self, topic: str) -> str:
-        """Return the mark of the last transaction that began with a row for `topic`; or nothing."""
+        """Return the mark of the last transaction that began with a row for `topic`; or nothing.
+
+        Raises:
+            KafkaException: it cannot be known.
+        """
         [found] = self._consumer.committed([TopicPartition(topic, 0)], _TIMEOUT)
+        if found.error is not None:
+            raise KafkaException(found.error)
         return found.metadata or ""
 
     def add(self, producer: Producer, topic: str, epoch: Epoch) -> None:

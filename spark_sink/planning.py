@@ -75,7 +75,10 @@ class Offsets:
 
 
 class OffsetRange(NamedTuple):
-    """The messages of one partition from offset `start` to before `end`, for one task."""
+    """The messages of one partition from offset `start` to before `end`, for one task.
+
+    `latest` is where the partition ended when this was planned.
+    """
 
     topic: str
     partition: int
@@ -83,6 +86,7 @@ class OffsetRange(NamedTuple):
     end: int
     cluster_id: str | None
     topic_id: str | None
+    latest: int
 
     def __str__(self) -> str:
         return f"{self.topic}[{self.partition}]"
@@ -160,10 +164,19 @@ def limited(
     }
 
 
-def ranges(start: Mapping[Partition, int], end: Offsets) -> list[OffsetRange]:
+def ranges(
+    start: Mapping[Partition, int], end: Offsets, latest: Mapping[Partition, int]
+) -> list[OffsetRange]:
     """Return a range for each partition that has messages between start and end."""
     return [
-        OffsetRange(topic, number, start[topic, number], stop, *end.ids[topic])
+        OffsetRange(
+            topic,
+            number,
+            start[topic, number],
+            stop,
+            *end.ids[topic],
+            latest.get((topic, number), stop),
+        )
         for (topic, number), stop in sorted(end.next.items())
         if stop > start[topic, number]
     ]

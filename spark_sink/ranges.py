@@ -25,13 +25,18 @@ if TYPE_CHECKING:
 
     Identify = Callable[[str, str | None, str | None], TopicGeneration]
 
-__all__ = ["stage_ranges"]
+__all__ = ["ranges_of", "stage_ranges"]
 
 _POLL_TIMEOUT: Final = 120.0
 
 
+def ranges_of(batches: Iterable[pa.RecordBatch]) -> tuple[OffsetRange, ...]:
+    """Return the ranges that rows are."""
+    return tuple(OffsetRange(**row) for batch in batches for row in batch.to_pylist())
+
+
 def stage_ranges(
-    batches: Iterable[pa.RecordBatch],
+    found: Iterable[OffsetRange],
     *,
     table: LakeTable,
     layout: Layout,
@@ -43,7 +48,7 @@ def stage_ranges(
     """Read the ranges of one task together, and stage their messages. Blocks for Kafka.
 
     Args:
-        batches: the rows.
+        found: the ranges.
         table: where they land.
         layout: how.
         rules: what may land, and where the rest goes.
@@ -59,7 +64,6 @@ def stage_ranges(
         LakeError: a message cannot land, or is gone; the error names topic, partition and offset.
         KafkaException: Kafka cannot be read.
     """
-    found = [OffsetRange(**row) for batch in batches for row in batch.to_pylist()]
     generations: dict[str, TopicGeneration] = {}
     for each in found:
         if each.topic not in generations:

@@ -104,7 +104,7 @@ def newest_segments(options: SourceOptions) -> list[Segment]:
         first = lookup.at(Boundary(option="mode", everywhere=EARLIEST))
         end = lookup.at(Boundary(option="mode", everywhere=LATEST))
     found: dict[str, Segment] = {}
-    for each in planning.ranges({**dict.fromkeys(end.next, 0), **first.next}, end):
+    for each in planning.ranges({**dict.fromkeys(end.next, 0), **first.next}, end, end.next):
         if segment := _last_segment(each, options):
             found.setdefault(segment.header.schema, segment)
     return list(found.values())

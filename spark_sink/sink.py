@@ -8,7 +8,6 @@ neither loses nor repeats a row.
 from __future__ import annotations
 
 import gc
-import logging
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -35,6 +34,7 @@ from columnar_kafka.lake.model import (
 from columnar_kafka.lake.plan import Layout, Mode, Planner
 from columnar_kafka.lake.stage import stage
 from spark_sink import options as opts
+from spark_sink.reporting import commit_line, report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from columnar_kafka.lake.rules import Rules
+    from spark_sink.planning import OffsetRange
 
 __all__ = ["LakeSink"]
 
-_log = logging.getLogger(__name__)
-
 _OPTIONS: Final = (
     "path",
-    "checkpointlocation",
+    "checkpointLocation",
+    "queryName",
     "table.format",
     "table.layout",
     "table.file.bytes",
@@ -62,7 +62,7 @@ _OPTIONS: Final = (
     "table.topic.generation",
 )
 _MESSAGE: Final = ("value", "topic", "partition", "offset", "headers")
-_RANGE: Final = ("topic", "partition", "start", "end", "cluster_id", "topic_id")
+_RANGE: Final = ("topic", "partition", "start", "end", "cluster_id", "topic_id", "latest")
 _ISOLATIONS: Final = ("read_committed", "read_uncommitted")
 _HINTS: Final = {
     "headers": ': .option("includeHeaders", "true")',
@@ -156,9 +156,10 @@ class Settings:
 
 @dataclass
 class TaskResult(WriterCommitMessage):
-    """The files that one task has staged."""
+    """The files that one task has staged, and the ranges that it was given, if any."""
 
     staged: tuple[StageResult, ...]
+    ranges: tuple[OffsetRange, ...] = ()
 
 
 class _LakeWriter:
@@ -182,8 +183,9 @@ class _LakeWriter:
         if settings.ranges:
             # Only these rows need a client; another task's worker starts without it.
             ranges = import_module("spark_sink.ranges")
-            staged: tuple[StageResult, ...] = ranges.stage_ranges(
-                iterator,
+            found = ranges.ranges_of(iterator)
+            staged = ranges.stage_ranges(
+                found,
                 table=self._table,
                 layout=settings.layout,
                 rules=settings.rules,
@@ -191,7 +193,7 @@ class _LakeWriter:
                 identify=self._identify,
                 allow_gaps=settings.allow_gaps,
             )
-            return TaskResult(staged)
+            return TaskResult(staged, found)
         generations: dict[str, TopicGeneration] = {}
         planner = Planner(
             fences=self._table.fences(), generations=generations, layout=settings.layout
@@ -215,18 +217,8 @@ class _LakeWriter:
             discard_staged(self._table, staged, settings.rules)
             raise
         result = land_staged(self._table, staged, settings.rules)
-        _log.info(
-            "%s: %d records landed in %d files; %d had landed before, %d were repeated; "
-            "%d dead letters, %d plain messages in their table, %d skipped",
-            what,
-            result.landed.rows,
-            len(result.files),
-            result.landed_before.rows,
-            result.repeated.rows,
-            result.dead_letters,
-            result.plain_messages,
-            result.skipped,
-        )
+        ranges = [each for result in _results(messages) for each in result.ranges]
+        report(f"{what}: {commit_line(result, ranges)}")
 
     def _give_up(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove the staged files, if a task has failed.
@@ -311,9 +303,12 @@ class StreamWriter(_LakeWriter, DataSourceStreamArrowWriter):
         self._give_up(messages)
 
 
+def _results(messages: list[WriterCommitMessage | None]) -> list[TaskResult]:
+    return [each for each in messages if isinstance(each, TaskResult)]
+
+
 def _staged(messages: list[WriterCommitMessage | None]) -> list[StageResult]:
-    results = [each.staged for each in messages if isinstance(each, TaskResult)]
-    return [staged for each in results for staged in each]
+    return [staged for each in _results(messages) for staged in each.staged]
 
 
 def _client_config(

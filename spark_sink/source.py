@@ -63,6 +63,7 @@ _RANGE: Final[dict[str, str | DataType]] = {
     "end": "long",
 }
 _IDS: Final[dict[str, str | DataType]] = {"cluster_id": "string", "topic_id": "string"}
+_LATEST: Final[dict[str, str | DataType]] = {"latest": "long"}
 
 
 class KafkaSource(DataSource):
@@ -131,7 +132,7 @@ def _writers() -> Any:
 
 
 def _columns(options: SourceOptions) -> StructType:
-    fields = (_RANGE if options.mode is Mode.RANGES else _MESSAGE) | _IDS
+    fields = _RANGE | _IDS | _LATEST if options.mode is Mode.RANGES else _MESSAGE | _IDS
     found = StructType()
     for name, spark_type in fields.items():
         if options.headers or name != "headers":
@@ -192,10 +193,12 @@ class _RangeReader:
             else:
                 yield from records.batches(messages)
 
-    def _tasks(self, start: Offsets, end: Offsets, lookup: Lookup) -> list[InputPartition]:
+    def _tasks(
+        self, start: Offsets, end: Offsets, latest: Offsets, lookup: Lookup
+    ) -> list[InputPartition]:
         options = self._options
         begin = planning.following(start, end, lookup.earliest, fail=options.fail_on_data_loss)
-        found = planning.ranges(begin, end)
+        found = planning.ranges(begin, end, latest.next)
         cut = planning.split(found, options.min_partitions, options.max_records)
         return [InputPartition(tuple(each)) for each in cut]
 
@@ -220,7 +223,7 @@ class BatchReader(_RangeReader, DataSourceReader):
                         f"{each[0]}[{each[1]}]: the query starts at offset {start.next[each]} "
                         f'("{starting.option}") and ends before it, at {offset} ("{ending.option}")'
                     )
-            return self._tasks(start, end, lookup)
+            return self._tasks(start, end, end, lookup)
 
 
 class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -293,10 +296,12 @@ class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailabl
             ColumnarError: as `planning.following`. The stream stops: no message is skipped.
         """
         until, lookup = Offsets.from_json(end), self._lookup
-        if self._latest is None:  # planned before a restart: is it still there?
-            now = lookup.at(self._options.ending)
-            planning.following(until, now, lookup.earliest, fail=self._options.fail_on_data_loss)
-        return self._tasks(Offsets.from_json(start), until, lookup)
+        latest = self._latest
+        if latest is None:  # planned before a restart: is it still there?
+            latest = lookup.at(self._options.ending)
+            fail = self._options.fail_on_data_loss
+            planning.following(until, latest, lookup.earliest, fail=fail)
+        return self._tasks(Offsets.from_json(start), until, latest, lookup)
 
     def stop(self) -> None:
         """Close the client."""

@@ -36,6 +36,7 @@ from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, check_growth
 from spark_sink import options as opts
 from spark_sink.epochs import Epoch, EpochMarks
 from spark_sink.records import newest_segments, user_columns
+from spark_sink.reporting import report
 from spark_sink.source_options import SourceOptions
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ __all__ = ["BatchWriter", "StreamWriter", "WriterOptions"]
 
 _log = logging.getLogger(__name__)
 
-_OPTIONS: Final = ("checkpointLocation", "includeHeaders", "topic")
+_OPTIONS: Final = ("checkpointLocation", "includeHeaders", "queryName", "topic")
 _PREFIX: Final = "columnar."
 _METADATA: Final = ("key", "timestamp", "headers")
 _PLACE: Final = ("topic", "partition")
@@ -209,7 +210,7 @@ class BatchWriter(_TaskWriter, DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Log how many rows were sent."""
-        _log.info("batch query: %s", _summary(messages))
+        report(f"batch query: {_summary(messages)}")
 
     def _task(self) -> tuple[Epoch, int]:
         return Epoch(self._options.run, 0), _context().partitionId()
@@ -220,7 +221,7 @@ class StreamWriter(_TaskWriter, DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Log how many rows were sent."""
-        _log.info("batch %d: %s", batchId, _summary(messages))
+        report(f"batch {batchId}: {_summary(messages)}")
 
     def _task(self) -> tuple[Epoch, int]:
         context = _context()

@@ -76,7 +76,7 @@ FILES = {
     """,
     "spark_sink": """
         starting  java_keys  options  source_options  planning  lookup  reading  records
-        epochs  writer  source  gaps  ranges  sink  __init__
+        reporting  epochs  writer  source  gaps  ranges  sink  __init__
     """,
     "local": "base  guard  mock  process  java  broker  embedded  kafka  spark  __init__",
     "demo": """

@@ -72,15 +72,17 @@ def _stream(
 ) -> Iterator[StreamingQuery]:
     """A running query that lands the topic in `root`/lake; stopped at the end of the block."""
     spark_sink.register(spark)
+    servers = {"kafka.bootstrap.servers": bootstrap_servers}
     source = (
         spark.readStream.format("columnar_kafka")
-        .option("kafka.bootstrap.servers", bootstrap_servers)
+        .options(**servers, mode="ranges")
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .load()
     )
     sink = (
         source.writeStream.format("columnar_lake")
+        .options(**servers)
         .option("path", str(root / "lake"))
         .option("checkpointLocation", str(root / "checkpoint"))
         # This topic was made for this run. Named so, because not every broker knows topic ids.

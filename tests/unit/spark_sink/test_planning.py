@@ -126,12 +126,12 @@ def test_batches_of_a_limited_size_reach_the_end(
 
 def test_only_partitions_with_messages_become_ranges() -> None:
     end = offsets(t=[5, 2], u=[1])
-    found = ranges({("t", 0): 3, ("t", 1): 2, ("u", 0): 4}, end)
-    assert found == [OffsetRange("t", 0, 3, 5, "cluster", "id")]
+    found = ranges({("t", 0): 3, ("t", 1): 2, ("u", 0): 4}, end, {("t", 0): 9})
+    assert found == [OffsetRange("t", 0, 3, 5, "cluster", "id", latest=9)]
 
 
 def sized(*sizes: int) -> list[OffsetRange]:
-    return [OffsetRange("t", n, 10, 10 + size, None, None) for n, size in enumerate(sizes)]
+    return [OffsetRange("t", n, 10, 10 + size, None, None, 99) for n, size in enumerate(sizes)]
 
 
 def shape(found: list[OffsetRange]) -> list[tuple[int, int, int]]:

@@ -10,7 +10,7 @@ from columnar_kafka.errors import ConfigError, LakeError
 
 NEEDED = ("value", "topic", "partition", "offset", "headers")
 IDS = ("cluster_id", "topic_id")
-RANGE = ("topic", "partition", "start", "end", *IDS)
+RANGE = ("topic", "partition", "start", "end", *IDS, "latest")
 
 
 def columns(*names: str) -> StructType:
@@ -62,6 +62,11 @@ def test_a_bad_option_is_named(options: dict[str, str], message: str) -> None:
         sink.streamWriter(SCHEMA, overwrite=False)
 
 
+def test_what_spark_adds_to_a_streams_options_is_taken() -> None:
+    options = {"path": "/lake", "checkpointLocation": "/checkpoint", "queryName": "land"}
+    spark_sink.LakeSink(options).streamWriter(SCHEMA, overwrite=False)
+
+
 def test_another_output_mode_than_append_is_refused() -> None:
     for method in ("writer", "streamWriter"):
         with pytest.raises(ConfigError, match="append"):
@@ -70,7 +75,8 @@ def test_another_output_mode_than_append_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("names", "missing"),
-    [(NEEDED, each) for each in NEEDED] + [(RANGE, each) for each in RANGE if each[-1] not in "td"],
+    [(NEEDED, each) for each in NEEDED]
+    + [(RANGE, each) for each in RANGE if each not in ("start", "end")],
 )
 def test_a_column_that_is_missing_is_named(names: tuple[str, ...], missing: str) -> None:
     schema = columns(*(each for each in names if each != missing))

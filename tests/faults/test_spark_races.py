@@ -1,0 +1,69 @@
+"""Streams that land the same topic in one table at the same time."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from lakes import DeltaLake, DirectoryLake, IcebergLake, rows
+from spark_tasks import Query, send
+
+from columnar_kafka.lake.model import NotLandedError
+from spark_sink import reading
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support import TopicFactory
+
+    from columnar_kafka.local import LocalKafka
+
+pytestmark = pytest.mark.kafka
+
+RACES = 20
+
+
+@pytest.mark.parametrize("kind", [DirectoryLake, DeltaLake, IcebergLake])
+def test_two_streams_on_one_table_land_each_row_once(
+    kafka: LocalKafka, topic: TopicFactory, tmp_path: Path, kind: Any, record_property: Any
+) -> None:
+    """Their batches overlap. One that comes too late says so, and lands the rest again."""
+    name, lake = topic(2), kind(tmp_path)
+    path, options = str(lake.root), {"table.format": "parquet"}
+    if kind is DeltaLake:
+        options["table.format"] = "delta"
+    elif kind is IcebergLake:
+        options = {f"table.catalog.{key}": value for key, value in lake.catalog.items()}
+        options["table.format"], path = "iceberg", "lake.t"
+    streams = [Query(kafka, name, path, **options) for _ in range(2)]
+    start, losers = Barrier(2), []
+
+    def land(stream: Query, batches: list[Any]) -> None:
+        staged = stream.stage(batches)
+        start.wait()
+        try:
+            stream.commit(staged)
+        except NotLandedError as error:
+            losers.append(str(error))
+            stream.land(batches)
+
+    with ThreadPoolExecutor(2) as threads:
+        for first in range(0, RACES * 16, 16):
+            send(kafka, name, range(first, first + 8))
+            some = streams[0].ranges()
+            send(kafka, name, range(first + 8, first + 16))
+            racing = [
+                threads.submit(land, streams[0], some),
+                threads.submit(land, streams[1], streams[1].ranges()),
+            ]
+            for each in racing:
+                each.result()
+    while reading._kept:
+        reading._kept.popitem()[1].close()
+    assert rows(lake) == list(range(RACES * 16))
+    assert [
+        each for each in losers if "has landed meanwhile: stage the input again" not in each
+    ] == []
+    record_property("races lost", len(losers))
