@@ -10,9 +10,9 @@ unexport PYTHONDONTWRITEBYTECODE
 # Many tests wait for a server, so there are more processes than cores.
 PARALLEL := --numprocesses 5 --dist loadscope
 PATIENT := --timeout 1800 --override-ini faulthandler_timeout=1860
-# Tests that run fewer combinations of their parameters in `make test`.
+# Tests that run fewer combinations of their parameters in `make test`, and none on minio.
 COMBINED := $(addprefix tests/integration/test_, \
-	compatibility.py partitions.py transactions.py)
+	compatibility.py partitions.py transactions.py) tests/unit/lake/test_every_table.py
 # Tests that make a producer: they run without the native core too.
 PURE := tests/golden tests/unit/producing/test_producer_surface.py \
 	$(wildcard tests/conformance/test_producer*.py)

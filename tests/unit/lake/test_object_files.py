@@ -110,6 +110,52 @@ def test_a_directory_lands_in_an_object_store(files: ObjectFiles, tmp_path: Path
     assert sorted(rows) == numbers(range(5))
 
 
+class Killed(BaseException):
+    """What kill -9 is to the code: nothing after it runs."""
+
+
+class Dying(ObjectFiles):
+    """The process dies before or after its n-th request; no request follows, whatever is tried."""
+
+    at, after, count, dead = -1, False, 0, False
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if name not in {"writer", "put", "link", "same", "remove", "size", "read", "names"}:
+            return found
+
+        def step(*arguments: Any) -> Any:
+            is_last = self.count == self.at
+            self.count += 1
+            self.dead |= is_last and not self.after
+            if self.dead:
+                raise Killed
+            result = found(*arguments)
+            self.dead = is_last
+            if self.dead:
+                raise Killed
+            return result
+
+        return step
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_killed_at_any_request_and_started_again(tmp_path: Path, *, after: bool) -> None:
+    (tmp_path / "whole").mkdir()
+    files = Dying(f"file://{tmp_path}/whole", {})
+    put(ParquetDirectory("", files=files), range(4), file_segments=2)
+    for at in range(files.count):
+        root = tmp_path / str(at)
+        root.mkdir()
+        files = Dying(f"file://{root}", {})
+        files.at, files.after = at, after
+        with pytest.raises(Killed):
+            put(ParquetDirectory("", files=files), range(4), file_segments=2)
+        put(ParquetDirectory("", files=ObjectFiles(f"file://{root}", {})), range(6))
+        found = [pq.read_table(each)["n"].to_pylist() for each in root.glob("t/*")]
+        assert sorted(n for each in found for n in each) == numbers(range(6))
+
+
 def test_a_file_in_the_way_is_never_overwritten(files: ObjectFiles) -> None:
     table = ParquetDirectory("", files=files)
     stranger = PurePosixPath(f"t/p0-{0:020}-{0:020}.parquet")
