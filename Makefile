@@ -16,9 +16,9 @@ COMBINED := $(addprefix tests/integration/test_, \
 # Tests that make a producer: they run without the native core too.
 PURE := tests/golden tests/unit/producing/test_producer_surface.py \
 	$(wildcard tests/conformance/test_producer*.py)
-# Minutes each: hundreds of kills, restarts and rebalances, a million records, every metadata.
-SOAKS := brokers_fail consumer_killed consumer_metadata deep_nesting producer_killed rebalances \
-	threads unclosed_while_rebalancing
+# Minutes each: hundreds of kills, restarts and rebalances, a million records, every metadata, 200 answers.
+SOAKS := brokers_fail consumer_killed consumer_metadata deep_nesting lost_answers producer_killed \
+	rebalances threads unclosed_while_rebalancing
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo check format test core integration faults faults-short mutants third-parties \

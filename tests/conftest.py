@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     import pyarrow as pa
+    from iceberg_rest import IcebergRest
     from minio import Minio
     from pyspark.sql import SparkSession
     from support import OnSpark, TopicFactory
@@ -177,6 +178,16 @@ def minio() -> Iterator[Minio]:
     if not (Minio.is_built() or shutil.which("go")):
         _missing("Go is needed to build minio: https://go.dev/dl")
     with Minio() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def iceberg_rest(minio: Minio, tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergRest]:
+    """One Iceberg REST catalog for the whole session, with its tables on `minio`."""
+    _require_java()
+    from iceberg_rest import IcebergRest  # noqa: PLC0415 - for the second target only
+
+    with IcebergRest(tmp_path_factory.mktemp("rest"), minio.place("rest")) as server:
         yield server
 
 

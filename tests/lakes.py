@@ -100,17 +100,22 @@ class DeltaLake(Lake):
 
 
 class IcebergLake(Lake):
-    """An Iceberg table in a catalog on SQLite, read with pyiceberg."""
+    """An Iceberg table in a catalog on SQLite, or a REST catalog, read with pyiceberg."""
 
     def __init__(self, root: Path, bucket: Bucket | None = None) -> None:
         root.mkdir(exist_ok=True)
-        self.catalog = {
-            "name": "tests",
-            "type": "sql",
-            "uri": f"sqlite:///{root}/catalog.db",
-            "warehouse": str(bucket or f"file://{root}"),
-        }
-        super().__init__(root / "lake" / "t", bucket and bucket / "lake" / "t")
+        self.catalog = {"name": "tests", "type": "sql", "uri": f"sqlite:///{root}/catalog.db"}
+        self.name = "lake.t"
+        if bucket and bucket.catalog:
+            self.catalog = {"name": "tests", "type": "rest", "uri": bucket.catalog}
+            self.name = f"{bucket.path.rpartition('/')[2]}.t"
+            bucket = bucket / "t"
+        elif bucket:
+            self.catalog["warehouse"] = str(bucket)
+            bucket = bucket / "lake" / "t"
+        else:
+            self.catalog["warehouse"] = f"file://{root}"
+        super().__init__(root / "lake" / "t", bucket)
 
     def options(self) -> dict[str, Any]:
         if self.bucket:
@@ -118,13 +123,13 @@ class IcebergLake(Lake):
         return {"catalog": self.catalog, **super().options()}
 
     def table(self, **options: Any) -> Any:
-        return IcebergTable("lake.t", **{**self.options(), **options})
+        return IcebergTable(self.name, **{**self.options(), **options})
 
     def load(self) -> Any:
         """Return pyiceberg's own table."""
         storage = file_io_properties(self.bucket.storage if self.bucket else {})
         with closing(load_catalog(**self.catalog, **storage)) as catalog:
-            return catalog.load_table("lake.t")
+            return catalog.load_table(self.name)
 
     def read(self) -> pa.Table:
         return self.load().scan().to_arrow()

@@ -32,10 +32,14 @@ _BUCKET = "lake"
 
 
 class Bucket(NamedTuple):
-    """A folder of a bucket; `endpoint` is the server's, or a proxy's."""
+    """A folder of a bucket; `endpoint` is the server's, or a proxy's.
+
+    `catalog` is the URI of an Iceberg REST catalog that has the folder for a namespace's tables.
+    """
 
     endpoint: str
     path: str
+    catalog: str = ""
 
     def __truediv__(self, name: str) -> Bucket:
         return self._replace(path=f"{self.path}/{name}")

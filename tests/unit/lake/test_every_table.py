@@ -35,8 +35,10 @@ KINDS = {"directory": DirectoryLake, "delta": DeltaLake, "iceberg": IcebergLake}
 TARGETS = [pytest.param((kind, ""), id=name) for name, kind in KINDS.items()]
 if is_long():
     TARGETS += [
-        pytest.param((kind, "minio"), id=f"{name}-minio", marks=pytest.mark.long)
+        pytest.param((kind, server), id=f"{name}-{server}", marks=pytest.mark.long)
         for name, kind in KINDS.items()
+        for server in ("minio", "iceberg_rest")
+        if server == "minio" or kind is IcebergLake
     ]
 
 
