@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from columnar_kafka.lake.files import Files
 
-__all__ = ["CommitLog", "LogEntry"]
+__all__ = ["LOG_FOLDER", "CommitLog", "LogEntry"]
 
-_FOLDER: Final = "_columnar/log"
+LOG_FOLDER: Final = "_columnar/log"
 _NAME: Final = re.compile(r"([0-9]{20})\.json", re.ASCII)
 
 
@@ -69,7 +69,7 @@ class CommitLog:
 
     def __init__(self, root: PurePath, files: Files[Any]) -> None:
         self._root = root
-        self._folder = root / _FOLDER
+        self._folder = root / LOG_FOLDER
         self._files = files
 
     def newest(self) -> LogEntry:

@@ -12,6 +12,8 @@ the staging folder to their final names. Every commit first does this for the ne
 its writer stopped halfway; so only the newest entry can be unfinished. A reader of the directory
 sees every file whole, perhaps late, and never rows twice.
 
+**Leftovers** of killed processes are removed by the first commit that comes a week after them.
+
 **What is noticed**: missing files of the newest commit; a partition counted as landed whose last
 file is missing; files of a partition that the log does not know. **What is not**: other files that
 were removed or changed. A backup of the whole directory, with the log, is a consistent table.
@@ -19,13 +21,15 @@ were removed or changed. A backup of the whole directory, with the log, is a con
 
 from __future__ import annotations
 
+import time
 import uuid
 from contextlib import suppress
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.commit import Head, commit
-from columnar_kafka.lake.commit_log import CommitLog
+from columnar_kafka.lake.commit_log import LOG_FOLDER, CommitLog
 from columnar_kafka.lake.local_files import LocalFiles
 from columnar_kafka.lake.model import MayHaveLandedError, visible_folder
 
@@ -51,6 +55,9 @@ if TYPE_CHECKING:
 __all__ = ["ParquetDirectory"]
 
 _STAGED: Final = "_columnar/staged"
+_LEFT_OVER: Final = 7 * 24 * 3600.0
+"""Seconds from when a file was staged until it is taken for a killed process'. No commit may come
+so late: it might name a file that is being removed."""
 
 
 class ParquetDirectory:
@@ -97,7 +104,10 @@ class ParquetDirectory:
 
     def commit(self, staged: Iterable[StageResult]) -> CommitResult:
         """See `LakeTable.commit`. Blocks for the file system; may finish an earlier commit."""
-        return commit(self, staged, allow_gaps=self._allow_gaps)
+        result = commit(self, staged, allow_gaps=self._allow_gaps)
+        if result.files:
+            self._remove_leftovers()
+        return result
 
     def discard(self, staged: Iterable[StageResult]) -> None:
         """See `LakeTable.discard`."""
@@ -166,6 +176,22 @@ class ParquetDirectory:
         for file in files:
             with suppress(OSError):
                 self._files.remove(self.root / file.path)
+
+    def _remove_leftovers(self) -> None:
+        """Remove what killed processes have staged. Raises nothing."""
+        with suppress(LakeError, OSError):
+            when = time.time() - _LEFT_OVER
+            folders = (PurePosixPath(_STAGED), PurePosixPath(LOG_FOLDER))
+            old = [
+                path
+                for folder in folders
+                for name in self._files.older(self.root / folder, when)
+                if (path := folder / name).suffix in {".segment", ".draft"}
+            ]
+            landed = {file.path for file in self._log.newest().files.values()} if old else ()
+            for path in old:
+                if str(path) not in landed:
+                    self._files.remove(self.root / path)
 
     def _show(self, entry: LogEntry) -> None:
         """Make the files of a logged commit visible."""

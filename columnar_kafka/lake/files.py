@@ -73,6 +73,10 @@ class Files(Protocol[P]):
         """Return the names of the files in a folder; none if it does not exist."""
         ...
 
+    def older(self, folder: P, when: float) -> list[str]:
+        """Return the names of the files in a folder that were written before a time (Unix's)."""
+        ...
+
     def make_folder(self, folder: P) -> None:
         """Make a folder and those above it, so that they survive a crash of the machine."""
         ...

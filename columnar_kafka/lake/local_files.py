@@ -99,6 +99,15 @@ class LocalFiles:
         except FileNotFoundError:
             return []
 
+    def older(self, folder: Path, when: float) -> list[str]:
+        """See `Files.older`."""
+        found = []
+        for name in self.names(folder):
+            with suppress(FileNotFoundError):  # another process has removed it
+                if (folder / name).stat().st_mtime < when:
+                    found.append(name)
+        return found
+
     def make_folder(self, folder: Path) -> None:
         """Make a folder and those above it, so that they survive a crash of the machine."""
         if not folder.is_dir():

@@ -144,15 +144,25 @@ class ObjectFiles:
 
     def names(self, folder: PurePosixPath) -> list[str]:
         """See `Files.names`."""
-        with _os_errors():
-            found = obstore.list_with_delimiter(self._store, str(folder))
-        return [each["path"].rpartition("/")[2] for each in found["objects"]]
+        return [name for name, _ in self._list(folder)]
+
+    def older(self, folder: PurePosixPath, when: float) -> list[str]:
+        """See `Files.older`."""
+        return [name for name, written in self._list(folder) if written < when]
 
     def make_folder(self, folder: PurePosixPath) -> None:
         """See `Files.make_folder`: there are no folders."""
 
     def sync_folder(self, folder: PurePosixPath) -> None:
         """See `Files.sync_folder`: what a store has confirmed is durable."""
+
+    def _list(self, folder: PurePosixPath) -> list[tuple[str, float]]:
+        """Return the names in a folder, and when they were written."""
+        with _os_errors():
+            found = obstore.list_with_delimiter(self._store, str(folder))["objects"]
+        return [
+            (each["path"].rpartition("/")[2], each["last_modified"].timestamp()) for each in found
+        ]
 
     def _tail(self, path: PurePosixPath, nbytes: int | None, length: int = _TAIL) -> bytes:
         assert nbytes is not None

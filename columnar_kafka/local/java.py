@@ -191,7 +191,8 @@ def _resolve(dependencies: str, folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="ivy-", dir=folder.parent) as scratch:
         module, log = Path(scratch, "ivy.xml"), Path(scratch, "ivy.log")
         module.write_text(
-            '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven"><info organisation="columnar-kafka" module="jars"/>'
+            '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+            '<info organisation="columnar-kafka" module="jars"/>'
             f"<dependencies>{dependencies}</dependencies></ivy-module>"
         )
         command: list[str | Path] = [

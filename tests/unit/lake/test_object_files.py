@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +86,12 @@ def test_what_does_not_exist_cannot_be_linked_and_need_not_be_removed(files: Obj
     with pytest.raises(FileNotFoundError):
         files.link(ONE, OTHER)
     files.remove(ONE)
+
+
+def test_what_was_written_before_a_time_can_be_listed(files: ObjectFiles) -> None:
+    files.put(ONE, b"first")
+    assert files.older(ONE.parent, time.time() - 3600) == []
+    assert files.older(ONE.parent, time.time() + 3600) == ["one"]
 
 
 @pytest.mark.parametrize("columns", [1, 3000])
