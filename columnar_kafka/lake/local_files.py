@@ -92,7 +92,7 @@ class LocalFiles:
         """See `Files.footer`."""
         return path
 
-    def names(self, folder: Path) -> list[str]:
+    def names(self, folder: Path, after: str = "") -> list[str]:
         """See `Files.names`."""
         try:
             return os.listdir(folder)  # noqa: PTH208 - names are wanted, not a hundred thousand Paths

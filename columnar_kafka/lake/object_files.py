@@ -142,9 +142,9 @@ class ObjectFiles:
             tail = self._tail(path, nbytes, length)
         return pa.BufferReader(tail)
 
-    def names(self, folder: PurePosixPath) -> list[str]:
-        """See `Files.names`."""
-        return [name for name, _ in self._list(folder)]
+    def names(self, folder: PurePosixPath, after: str = "") -> list[str]:
+        """See `Files.names`. A request lists a thousand objects."""
+        return [name for name, _ in self._list(folder, after)]
 
     def older(self, folder: PurePosixPath, when: float) -> list[str]:
         """See `Files.older`."""
@@ -156,10 +156,11 @@ class ObjectFiles:
     def sync_folder(self, folder: PurePosixPath) -> None:
         """See `Files.sync_folder`: what a store has confirmed is durable."""
 
-    def _list(self, folder: PurePosixPath) -> list[tuple[str, float]]:
+    def _list(self, folder: PurePosixPath, after: str = "") -> list[tuple[str, float]]:
         """Return the names in a folder, and when they were written."""
+        offset = f"{folder}/{after}" if after else None
         with _os_errors():
-            found = obstore.list_with_delimiter(self._store, str(folder))["objects"]
+            found = obstore.list(self._store, str(folder), offset=offset).collect()
         return [
             (each["path"].rpartition("/")[2], each["last_modified"].timestamp()) for each in found
         ]

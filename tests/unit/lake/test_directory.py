@@ -445,7 +445,7 @@ class HookedFiles(QuickFiles):
     def read(self, path: Path) -> bytes:
         return bytes(self._around(f"read {path}", lambda: LocalFiles.read(self, path)))
 
-    def names(self, folder: Path) -> list[str]:
+    def names(self, folder: Path, after: str = "") -> list[str]:
         return list(self._around(f"names {folder}", lambda: LocalFiles.names(self, folder)))
 
     def make_folder(self, folder: Path) -> None:

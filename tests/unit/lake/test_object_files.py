@@ -88,6 +88,21 @@ def test_what_does_not_exist_cannot_be_linked_and_need_not_be_removed(files: Obj
     files.remove(ONE)
 
 
+def test_a_long_listing_goes_on_where_it_ended(files: ObjectFiles) -> None:
+    for name in ("one", "three", "two"):
+        files.put(ONE.parent / name, b"")
+    assert sorted(files.names(ONE.parent, after="one")) == ["three", "two"]
+
+
+def test_a_log_that_was_put_back_is_read_as_it_is(files: ObjectFiles) -> None:
+    table = ParquetDirectory("", files=files)
+    put(table, [0])
+    put(table, [1])
+    files.remove(PurePosixPath(f"_columnar/log/{2:020}.json"))
+    [fence] = table.fences().values()
+    assert fence.next == 1
+
+
 def test_what_was_written_before_a_time_can_be_listed(files: ObjectFiles) -> None:
     files.put(ONE, b"first")
     assert files.older(ONE.parent, time.time() - 3600) == []
@@ -131,13 +146,13 @@ class Dying(ObjectFiles):
         if name not in {"writer", "put", "link", "same", "remove", "size", "read", "names"}:
             return found
 
-        def step(*arguments: Any) -> Any:
+        def step(*arguments: Any, **keywords: Any) -> Any:
             is_last = self.count == self.at
             self.count += 1
             self.dead |= is_last and not self.after
             if self.dead:
                 raise Killed
-            result = found(*arguments)
+            result = found(*arguments, **keywords)
             self.dead = is_last
             if self.dead:
                 raise Killed
