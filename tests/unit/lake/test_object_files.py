@@ -7,6 +7,7 @@ import time
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -130,6 +131,17 @@ def test_a_directory_lands_in_an_object_store(files: ObjectFiles, tmp_path: Path
     assert {each.parent.name for each in found} == {"t"}
     rows = [n for each in found for n in pq.read_table(each)["n"].to_pylist()]
     assert sorted(rows) == numbers(range(5))
+
+
+def test_a_store_that_overwrites_what_it_should_refuse_is_found_out(
+    files: ObjectFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = obstore.put
+    monkeypatch.setattr(obstore, "put", lambda *each, **_: real(*each))
+    with pytest.raises(NotLandedError, match=r"an object whose name is taken.*If-None-Match"):
+        put(ParquetDirectory("", files=files), [0])
+    for folder in ("_columnar/log", "_columnar/staged", "t"):
+        assert files.names(PurePosixPath(folder)) == []
 
 
 class Killed(BaseException):
