@@ -10,15 +10,16 @@ unexport PYTHONDONTWRITEBYTECODE
 # Many tests wait for a server, so there are more processes than cores.
 PARALLEL := --numprocesses 5 --dist loadscope
 PATIENT := --timeout 1800 --override-ini faulthandler_timeout=1860
-# Tests that run fewer combinations of their parameters in `make test`.
+# Tests that run fewer combinations of their parameters in `make test`, and none on minio.
 COMBINED := $(addprefix tests/integration/test_, \
-	compatibility.py partitions.py transactions.py)
+	compatibility.py partitions.py transactions.py) tests/unit/lake/test_every_table.py
 # Tests that make a producer: they run without the native core too.
 PURE := tests/golden tests/unit/producing/test_producer_surface.py \
 	$(wildcard tests/conformance/test_producer*.py)
-# Minutes each: hundreds of kills, restarts and rebalances, a million records, every metadata.
-SOAKS := brokers_fail consumer_killed consumer_metadata deep_nesting producer_killed rebalances \
-	spark_killed threads unclosed_while_rebalancing
+# Minutes each: hundreds of kills, restarts and rebalances, a million records, every metadata, 200
+# answers of a store that are lost.
+SOAKS := brokers_fail consumer_killed consumer_metadata deep_nesting lost_answers producer_killed \
+	rebalances spark_killed threads unclosed_while_rebalancing
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo check format test core integration faults faults-short mutants third-parties \

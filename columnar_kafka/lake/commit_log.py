@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from columnar_kafka.lake.files import Files
 
-__all__ = ["CommitLog", "LogEntry"]
+__all__ = ["LOG_FOLDER", "CommitLog", "LogEntry"]
 
-_FOLDER: Final = "_columnar/log"
+LOG_FOLDER: Final = "_columnar/log"
 _NAME: Final = re.compile(r"([0-9]{20})\.json", re.ASCII)
 
 
@@ -87,12 +87,13 @@ class LogEntry:
 
 
 class CommitLog:
-    """The log under the directory `root`. Holds no state."""
+    """The log under the directory `root`. It remembers where to look for newer entries."""
 
     def __init__(self, root: PurePath, files: Files[Any]) -> None:
         self._root = root
-        self._folder = root / _FOLDER
+        self._folder = root / LOG_FOLDER
         self._files = files
+        self._seen = 0
 
     def newest(self) -> LogEntry:
         """Read the newest entry, or return an empty one if the log has none.
@@ -101,9 +102,16 @@ class CommitLog:
             LakeError: it is malformed, or of a newer version.
             OSError: it cannot be read.
         """
-        matches = [_NAME.fullmatch(name) for name in self._files.names(self._folder)]
-        sequence = max((int(match[1]) for match in matches if match), default=0)
-        return self.read(sequence) or LogEntry()
+        seen = self._seen
+        names = self._files.names(self._folder, after=self._path(seen).name)
+        matches = [_NAME.fullmatch(name) for name in names]
+        self._seen = max((int(match[1]) for match in matches if match), default=seen)
+        if (entry := self.read(self._seen)) is not None:
+            return entry
+        if seen:  # the log is another one, an older copy of it
+            self._seen = 0
+            return self.newest()
+        return LogEntry()
 
     def files(self, sequence: int) -> dict[str, StagedFile]:
         """Return the files that the table has after an entry, by path. Raises as `newest`."""

@@ -13,6 +13,8 @@ its writer stopped halfway; so only the newest entry can be unfinished. A reader
 sees every file whole, perhaps late, and never rows twice. `compact` replaces files by such a
 commit: the old ones are removed before the new one is moved.
 
+**Leftovers** of killed processes are removed by the first commit that comes a week after them.
+
 **What is noticed**: missing files of the newest commit; a partition counted as landed whose last
 file is missing; files of a partition that the log does not know. **What is not**: other files that
 were removed or changed. A backup of the whole directory, with the log, is a consistent table.
@@ -21,16 +23,18 @@ were removed or changed. A backup of the whole directory, with the log, is a con
 from __future__ import annotations
 
 import re
+import time
 import uuid
 from contextlib import suppress
 from functools import partial
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.commit import Head, commit, commit_admission
-from columnar_kafka.lake.commit_log import CommitLog
+from columnar_kafka.lake.commit_log import LOG_FOLDER, CommitLog
 from columnar_kafka.lake.local_files import LocalFiles
 from columnar_kafka.lake.merging import (
     merged_file,
@@ -69,6 +73,9 @@ __all__ = ["ParquetDirectory"]
 
 _STAGED: Final = "_columnar/staged"
 _VISIBLE: Final = re.compile(r"p([0-9]+)-[0-9]{20}-([0-9]{20})\.parquet", re.ASCII)
+_LEFT_OVER: Final = 7 * 24 * 3600.0
+"""Seconds from when a file was staged until it is taken for a killed process'. No commit may come
+so late: it might name a file that is being removed."""
 
 
 class ParquetDirectory:
@@ -115,7 +122,10 @@ class ParquetDirectory:
 
     def commit(self, staged: Iterable[StageResult]) -> CommitResult:
         """See `LakeTable.commit`. Blocks for the file system; may finish an earlier commit."""
-        return commit(self, staged, allow_gaps=self._allow_gaps)
+        result = commit(self, staged, allow_gaps=self._allow_gaps)
+        if result.files:
+            self._remove_leftovers()
+        return result
 
     def discard(self, staged: Iterable[StageResult]) -> None:
         """See `LakeTable.discard`."""
@@ -275,6 +285,22 @@ class ParquetDirectory:
 
     def _staged_path(self) -> str:
         return f"{_STAGED}/{uuid.uuid4().hex}.segment"
+
+    def _remove_leftovers(self) -> None:
+        """Remove what killed processes have staged. Raises nothing."""
+        with suppress(LakeError, OSError):
+            when = time.time() - _LEFT_OVER
+            folders = (PurePosixPath(_STAGED), PurePosixPath(LOG_FOLDER))
+            old = [
+                path
+                for folder in folders
+                for name in self._files.older(self.root / folder, when)
+                if (path := folder / name).suffix in {".segment", ".draft"}
+            ]
+            landed = {file.path for file in self._log.newest().files.values()} if old else ()
+            for path in old:
+                if str(path) not in landed:
+                    self._files.remove(self.root / path)
 
     def _show(self, entry: LogEntry) -> None:
         """Make the files of a logged commit visible."""

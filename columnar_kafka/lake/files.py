@@ -69,8 +69,15 @@ class Files(Protocol[P]):
         """Return what pyarrow can read the footer of a Parquet file of `nbytes` from."""
         ...
 
-    def names(self, folder: P) -> list[str]:
-        """Return the names of the files in a folder; none if it does not exist."""
+    def names(self, folder: P, after: str = "") -> list[str]:
+        """Return the names of the files in a folder; none if it does not exist.
+
+        Those up to `after`, which a long listing had before, may be left out.
+        """
+        ...
+
+    def older(self, folder: P, when: float) -> list[str]:
+        """Return the names of the files in a folder that were written before a time (Unix's)."""
         ...
 
     def make_folder(self, folder: P) -> None:

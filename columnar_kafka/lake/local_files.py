@@ -92,12 +92,21 @@ class LocalFiles:
         """See `Files.footer`."""
         return path
 
-    def names(self, folder: Path) -> list[str]:
+    def names(self, folder: Path, after: str = "") -> list[str]:
         """See `Files.names`."""
         try:
             return os.listdir(folder)  # noqa: PTH208 - names are wanted, not a hundred thousand Paths
         except FileNotFoundError:
             return []
+
+    def older(self, folder: Path, when: float) -> list[str]:
+        """See `Files.older`."""
+        found = []
+        for name in self.names(folder):
+            with suppress(FileNotFoundError):  # another process has removed it
+                if (folder / name).stat().st_mtime < when:
+                    found.append(name)
+        return found
 
     def make_folder(self, folder: Path) -> None:
         """Make a folder and those above it, so that they survive a crash of the machine."""

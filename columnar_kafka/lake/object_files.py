@@ -8,6 +8,7 @@ and a lifecycle rule of the bucket removes them.
 
 from __future__ import annotations
 
+import uuid
 from contextlib import contextmanager, suppress
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +25,7 @@ from obstore.exceptions import (
 from obstore.store import from_url
 
 from columnar_kafka.errors import ConfigError
+from columnar_kafka.lake.model import NotLandedError
 
 if TYPE_CHECKING:
     import os
@@ -60,6 +62,7 @@ class ObjectFiles:
         """
         self._url = url.rstrip("/")
         self.options = dict(storage)
+        self._refuses_taken_names = False  # until it was seen
         config: Any = {}
         client: Any = {}
         for name, value in storage.items():
@@ -98,7 +101,13 @@ class ObjectFiles:
         return ObjectFileWriter(name, self._store, str(path), field_ids)
 
     def put(self, path: PurePosixPath, data: bytes) -> None:
-        """See `Files.put`."""
+        """See `Files.put`. The first time it is tried whether the store refuses taken names.
+
+        Raises:
+            NotLandedError: it does not: of two commits at once both would seem to come first.
+        """
+        if not self._refuses_taken_names:
+            self._try_store(f"{path.parent}/{uuid.uuid4().hex}.draft")
         with _os_errors():
             obstore.put(self._store, str(path), data, mode="create", use_multipart=False)
 
@@ -142,17 +151,46 @@ class ObjectFiles:
             tail = self._tail(path, nbytes, length)
         return pa.BufferReader(tail)
 
-    def names(self, folder: PurePosixPath) -> list[str]:
-        """See `Files.names`."""
-        with _os_errors():
-            found = obstore.list_with_delimiter(self._store, str(folder))
-        return [each["path"].rpartition("/")[2] for each in found["objects"]]
+    def names(self, folder: PurePosixPath, after: str = "") -> list[str]:
+        """See `Files.names`. A request lists a thousand objects."""
+        return [name for name, _ in self._list(folder, after)]
+
+    def older(self, folder: PurePosixPath, when: float) -> list[str]:
+        """See `Files.older`."""
+        return [name for name, written in self._list(folder) if written < when]
 
     def make_folder(self, folder: PurePosixPath) -> None:
         """See `Files.make_folder`: there are no folders."""
 
     def sync_folder(self, folder: PurePosixPath) -> None:
         """See `Files.sync_folder`: what a store has confirmed is durable."""
+
+    def _try_store(self, path: str) -> None:
+        with _os_errors():
+            obstore.put(self._store, path, b"", mode="create", use_multipart=False)
+        try:
+            obstore.put(self._store, path, b"", mode="create", use_multipart=False)
+        except AlreadyExistsError:
+            self._refuses_taken_names = True
+        except BaseError as error:
+            raise OSError(_first_line(error)) from error
+        finally:
+            with suppress(OSError), _os_errors():
+                obstore.delete(self._store, path)
+        if not self._refuses_taken_names:
+            raise NotLandedError(
+                f"{self._url}: the store creates an object whose name is taken, so a directory "
+                "cannot be kept there: it must support If-None-Match"
+            )
+
+    def _list(self, folder: PurePosixPath, after: str = "") -> list[tuple[str, float]]:
+        """Return the names in a folder, and when they were written."""
+        offset = f"{folder}/{after}" if after else None
+        with _os_errors():
+            found = obstore.list(self._store, str(folder), offset=offset).collect()
+        return [
+            (each["path"].rpartition("/")[2], each["last_modified"].timestamp()) for each in found
+        ]
 
     def _tail(self, path: PurePosixPath, nbytes: int | None, length: int = _TAIL) -> bytes:
         assert nbytes is not None

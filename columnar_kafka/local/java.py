@@ -118,12 +118,12 @@ def kafka_jars() -> Path:
         JavaMissingError: there is no Java to fetch them with.
         JarsMissingError: they could not be fetched.
     """
-    return _jars(f"kafka-{KAFKA_VERSION}", _KAFKA)
+    return jars(f"kafka-{KAFKA_VERSION}", _KAFKA)
 
 
 def spark_kafka_jars() -> list[Path]:
     """The jars of Spark's own Kafka source, for `spark.jars`; fetched and raising like above."""
-    return sorted(_jars(f"spark-kafka-{_SPARK_KAFKA_VERSION}", _SPARK_KAFKA).glob("*.jar"))
+    return sorted(jars(f"spark-kafka-{_SPARK_KAFKA_VERSION}", _SPARK_KAFKA).glob("*.jar"))
 
 
 def cache_directory() -> Path:
@@ -176,7 +176,13 @@ def _make(target: Path, make: Callable[[Path], None]) -> None:
         folder.rename(target)
 
 
-def _jars(name: str, dependencies: str) -> Path:
+def jars(name: str, dependencies: str) -> Path:
+    """The folder `name` of the cache with these dependencies (Ivy's XML), and what they need.
+
+    Raises:
+        JavaMissingError: there is no Java to fetch them with.
+        JarsMissingError: they could not be fetched.
+    """
     return once(name, lambda folder: _resolve(dependencies, folder))
 
 
@@ -185,7 +191,8 @@ def _resolve(dependencies: str, folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="ivy-", dir=folder.parent) as scratch:
         module, log = Path(scratch, "ivy.xml"), Path(scratch, "ivy.log")
         module.write_text(
-            '<ivy-module version="2.0"><info organisation="columnar-kafka" module="jars"/>'
+            '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+            '<info organisation="columnar-kafka" module="jars"/>'
             f"<dependencies>{dependencies}</dependencies></ivy-module>"
         )
         command: list[str | Path] = [
@@ -197,7 +204,7 @@ def _resolve(dependencies: str, folder: Path) -> None:
             module,
         ]
         command += ["-cache", Path(scratch, "cache")]
-        command += ["-retrieve", f"{folder}/[artifact]-[revision].[ext]"]
+        command += ["-retrieve", f"{folder}/[artifact](-[classifier])-[revision].[ext]"]
         command += ["-types", "jar", "bundle"]  # some OSGi jars call themselves bundles
         if not any(_runs(command, log) for _ in range(_IVY_TRIES)):
             raise JarsMissingError(f"The Maven registry did not give the jars:\n{tail(log)}")

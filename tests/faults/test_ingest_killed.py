@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 from subprocess import DEVNULL, Popen
 from typing import TYPE_CHECKING, Any
@@ -41,17 +43,29 @@ def send(kafka: LocalKafka, topic: str, numbers: range) -> None:
             producer.produce(topic, {"n": n}, key=f"{n}")
 
 
-@pytest.mark.parametrize("kind", [DirectoryLake, DeltaLake, IcebergLake])
-def test_killed_at_every_point(kafka, topic, tmp_path, kind: Any) -> None:
+@pytest.mark.parametrize(
+    ("kind", "server"),
+    [
+        *(
+            (kind, server)
+            for kind in (DirectoryLake, DeltaLake, IcebergLake)
+            for server in ("", "minio")
+        ),
+        (IcebergLake, "iceberg_rest"),
+    ],
+)
+def test_killed_at_every_point(kafka, topic, tmp_path, request, kind: Any, server: str) -> None:
     name, root, sent = topic(), tmp_path / "lake", 0
+    bucket = request.getfixturevalue(server).place(uuid.uuid4().hex) if server else None
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     for point in POINTS:
         send(kafka, name, range(sent, sent + 100))
         sent += 100
-        line = [kind.__name__, str(root), kafka.bootstrap_servers, name, point]
+        place = [kind.__name__, str(root), json.dumps(bucket)]
+        line = [*place, kafka.bootstrap_servers, name, point]
         done = subprocess.run([sys.executable, SCRIPT, *line], env=env, check=False)
         assert done.returncode == -signal.SIGKILL, point
-    lake = kind(root)
+    lake = kind(root, bucket)
     config = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": name}
     settings = IngestSettings(partitions=(0,), stop_at_end=True)
     Ingestor(config, name, lake.table(), settings).run()

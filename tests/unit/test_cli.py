@@ -183,6 +183,12 @@ def test_an_option_of_another_format_is_a_usage_error(tmp_path: Path, text: list
     assert "only for" in result.output
 
 
+def test_keys_of_an_object_store_are_handed_on(tmp_path: Path) -> None:
+    result = invoke(*INGEST, str(tmp_path), "--storage", "aws_region=eu-central-1")
+    assert result.exit_code == 1
+    assert "storage aws_region" in result.output
+
+
 def test_what_cannot_land_ends_with_1_and_is_named(topic: FakeKafka, tmp_path: Path) -> None:
     with topic.Producer({}) as sender:
         sender.produce("t", b"plain")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import threading
+import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
@@ -149,6 +150,32 @@ def test_nothing_is_left_where_files_were_staged(table: ParquetDirectory) -> Non
     assert table.commit([before]).landed_before == Count(2, 2 * ROWS)
     assert names(table, "_columnar/staged/*") == []
     assert rows(table) == numbers([0, 1])
+
+
+def test_what_a_killed_process_left_is_removed_after_a_week(table: ParquetDirectory) -> None:
+    old, young = (staged(table, [0, 1]).files[0].path for _ in range(2))
+    put(table, [0])
+    log = table.root / "_columnar/log"
+    (log / "killed.draft").write_bytes(b"{")
+    week_ago = time.time() - 7 * 24 * 3600
+    for path in (table.root / old, log / "killed.draft", log / "00000000000000000001.json"):
+        os.utime(path, (week_ago, week_ago))
+    os.utime(table.root / young, (week_ago + 60, week_ago + 60))
+    put(table, [0])  # lands nothing, and looks for nothing
+    assert names(table, "_columnar/staged/*") == sorted([old, young])
+    put(table, [1])
+    assert names(table, "_columnar/staged/*") == [young]
+    assert names(table, "_columnar/log/*") == [f"_columnar/log/{n:020}.json" for n in (1, 2)]
+
+
+def test_a_file_that_has_landed_is_never_a_leftover(tmp_path: Path) -> None:
+    """Staged long ago, it waits for its final name. Its commit was the newest when that failed."""
+    attempt = staged(quick(tmp_path), [0])
+    with pytest.raises(MayHaveLandedError):
+        ParquetDirectory(tmp_path, files=NothingAppears()).commit([attempt])
+    os.utime(tmp_path / attempt.files[0].path, (0, 0))
+    quick(tmp_path)._remove_leftovers()
+    assert names(quick(tmp_path), "_columnar/staged/*") == [attempt.files[0].path]
 
 
 def test_one_result_given_twice_lands_once(table: ParquetDirectory) -> None:
@@ -418,7 +445,7 @@ class HookedFiles(QuickFiles):
     def read(self, path: Path) -> bytes:
         return bytes(self._around(f"read {path}", lambda: LocalFiles.read(self, path)))
 
-    def names(self, folder: Path) -> list[str]:
+    def names(self, folder: Path, after: str = "") -> list[str]:
         return list(self._around(f"names {folder}", lambda: LocalFiles.names(self, folder)))
 
     def make_folder(self, folder: Path) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pickle
 import threading
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from lakes import FENCE, DeltaLake, DirectoryLake, IcebergLake, QuickFiles, put, rows, staged
+from lakes import FENCE, DeltaLake, DirectoryLake, IcebergLake, put, rows, staged
 from segments import ROWS, numbers
+from support import by_profile, is_long
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake import commit
@@ -29,15 +31,36 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture(
-    params=[DirectoryLake, DeltaLake, IcebergLake], ids=["directory", "delta", "iceberg"]
-)
+KINDS = {"directory": DirectoryLake, "delta": DeltaLake, "iceberg": IcebergLake}
+TARGETS = [pytest.param((kind, ""), id=name) for name, kind in KINDS.items()]
+if is_long():
+    TARGETS += [
+        pytest.param((kind, server), id=f"{name}-{server}", marks=pytest.mark.long)
+        for name, kind in KINDS.items()
+        for server in ("minio", "iceberg_rest")
+        if server == "minio" or kind is IcebergLake
+    ]
+
+
+@pytest.fixture(params=TARGETS)
 def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    return request.param(tmp_path / "lake")
+    kind, server = request.param
+    bucket = request.getfixturevalue(server).place(uuid.uuid4().hex) if server else None
+    return kind(tmp_path / "lake", bucket)
 
 
-def parquet_files(lake: Any) -> int:
-    return len([*lake.root.rglob("*.parquet"), *lake.root.rglob("*.segment")])
+def writing(table: Any, write: Callable[[Any, Any], int]) -> Any:
+    """Have the table's files written by a function of the file and the data."""
+    create = table.create
+
+    def created(*arguments: Any) -> Any:
+        writer = create(*arguments)
+        original = writer.write
+        writer.write = lambda data: write(original, data)
+        return writer
+
+    table.create = created
+    return table
 
 
 def test_what_landed_is_there_once_and_the_fence_says_so(lake: Any) -> None:
@@ -79,7 +102,7 @@ def test_a_task_that_ran_twice_lands_once_and_leaves_nothing(lake: Any) -> None:
     table = lake.table()
     result = table.commit([staged(table, [0, 1]), staged(table, [0, 1])])
     assert result.repeated == Count(2, 2 * ROWS)
-    assert (rows(lake), parquet_files(lake)) == (numbers([0, 1]), 1)
+    assert (rows(lake), len(lake.data_files())) == (numbers([0, 1]), 1)
 
 
 def test_the_same_commit_again_lands_nothing_and_removes_nothing(lake: Any) -> None:
@@ -107,7 +130,7 @@ def test_what_another_has_landed_meanwhile_is_removed(lake: Any) -> None:
     late = staged(lake.table(), [0, 1])
     put(lake.table(), [0, 1])
     assert lake.table().commit([late]).landed_before == Count(2, 2 * ROWS)
-    assert (rows(lake), parquet_files(lake)) == (numbers([0, 1]), 1)
+    assert (rows(lake), len(lake.data_files())) == (numbers([0, 1]), 1)
 
 
 def test_staged_files_are_seen_by_no_reader_and_can_be_discarded(lake: Any) -> None:
@@ -115,7 +138,7 @@ def test_staged_files_are_seen_by_no_reader_and_can_be_discarded(lake: Any) -> N
     attempt = staged(lake.table(), [1, 2])
     assert rows(lake) == numbers([0])
     lake.table().discard([attempt])
-    assert parquet_files(lake) == 1
+    assert len(lake.data_files()) == 1
 
 
 def test_a_topic_made_again_is_refused(lake: Any) -> None:
@@ -140,19 +163,19 @@ def test_a_gap_is_refused_and_can_be_allowed(lake: Any) -> None:
 
 def test_a_staged_file_that_is_gone_must_be_staged_again(lake: Any) -> None:
     attempt = staged(lake.table(), [0])
-    (lake.root / attempt.files[0].path).unlink()
+    lake.filesystem().delete_file(attempt.files[0].path)
     with pytest.raises(NotLandedError, match="gone or cut short: stage the input again"):
         lake.table().commit([attempt])
 
 
-def test_a_file_that_cannot_be_created_leaves_nothing(lake: Any) -> None:
-    class Full(QuickFiles):
-        def create(self, path: Path) -> Any:
-            raise OSError(28, "No space left on device")
+def test_a_file_that_cannot_be_written_leaves_nothing(lake: Any) -> None:
+    def full(write: Any, data: Any) -> int:
+        write(memoryview(data)[:1])
+        raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="No space"):
-        put(lake.table(files=Full()), [0])
-    assert parquet_files(lake) == 0
+        put(writing(lake.table(), full), [0])
+    assert lake.data_files() == []
 
 
 def test_a_table_is_picklable(lake: Any) -> None:
@@ -163,7 +186,7 @@ def test_a_table_is_picklable(lake: Any) -> None:
 # --- races and lost answers -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("others", [range(5), range(8)])
+@pytest.mark.parametrize("others", [range(5), range(8)] * by_profile(1, 10))
 def test_two_at_once_one_lands_and_the_other_is_told(lake: Any, others: range) -> None:
     """Both have read the same head when they swap, and have staged overlapping ranges."""
     put(lake.table(), [0])
@@ -272,18 +295,17 @@ class Killed(BaseException):
 
 
 def test_killed_in_the_middle_of_a_file_and_started_again(lake: Any) -> None:
-    class Dying(QuickFiles):
-        def write(self, file: Any, data: Any) -> int:
-            super().write(file, memoryview(data)[:100])
-            raise Killed
-
-        def remove(self, path: Path) -> None:
-            pass
+    def dying(write: Any, data: Any) -> int:
+        write(memoryview(data)[:1])
+        writer = write.__self__
+        writer.discard = lambda: None if lake.bucket else writer._file.close()
+        raise Killed
 
     put(lake.table(), [0])
     with pytest.raises(Killed):
-        put(lake.table(files=Dying()), range(4))
-    assert (rows(lake), parquet_files(lake)) == (numbers([0]), 2)
+        put(writing(lake.table(), dying), range(4))
+    assert rows(lake) == numbers([0])
+    assert lake.bucket or len(lake.data_files()) == 2  # an object appears when it is finished
     put(lake.table(), range(4))
     assert rows(lake) == numbers(range(4))
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pickle
+import time
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -88,6 +90,27 @@ def test_what_does_not_exist_cannot_be_linked_and_need_not_be_removed(files: Obj
     files.remove(ONE)
 
 
+def test_a_long_listing_goes_on_where_it_ended(files: ObjectFiles) -> None:
+    for name in ("one", "three", "two"):
+        files.put(ONE.parent / name, b"")
+    assert sorted(files.names(ONE.parent, after="one")) == ["three", "two"]
+
+
+def test_a_log_that_was_put_back_is_read_as_it_is(files: ObjectFiles) -> None:
+    table = ParquetDirectory("", files=files)
+    put(table, [0])
+    put(table, [1])
+    files.remove(PurePosixPath(f"_columnar/log/{2:020}.json"))
+    [fence] = table.fences().values()
+    assert fence.next == 1
+
+
+def test_what_was_written_before_a_time_can_be_listed(files: ObjectFiles) -> None:
+    files.put(ONE, b"first")
+    assert files.older(ONE.parent, time.time() - 3600) == []
+    assert files.older(ONE.parent, time.time() + 3600) == ["one"]
+
+
 @pytest.mark.parametrize("columns", [1, 3000])
 def test_the_footer_is_read_from_the_end(files: ObjectFiles, columns: int) -> None:
     """That of 3000 columns is longer than what is asked for first."""
@@ -125,6 +148,63 @@ def test_a_directory_in_an_object_store_is_compacted_and_verified(
     audit.compare(head.fences[FENCE], 0, segments(range(5)))
     report = audit.finish([0])
     assert (report.findings, report.messages, report.files) == ([], 5, 2)
+
+
+def test_a_store_that_overwrites_what_it_should_refuse_is_found_out(
+    files: ObjectFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = obstore.put
+    monkeypatch.setattr(obstore, "put", lambda *each, **_: real(*each))
+    with pytest.raises(NotLandedError, match=r"an object whose name is taken.*If-None-Match"):
+        put(ParquetDirectory("", files=files), [0])
+    for folder in ("_columnar/log", "_columnar/staged", "t"):
+        assert files.names(PurePosixPath(folder)) == []
+
+
+class Killed(BaseException):
+    """What kill -9 is to the code: nothing after it runs."""
+
+
+class Dying(ObjectFiles):
+    """The process dies before or after its n-th request; no request follows, whatever is tried."""
+
+    at, after, count, dead = -1, False, 0, False
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if name not in {"writer", "put", "link", "same", "remove", "size", "read", "names"}:
+            return found
+
+        def step(*arguments: Any, **keywords: Any) -> Any:
+            is_last = self.count == self.at
+            self.count += 1
+            self.dead |= is_last and not self.after
+            if self.dead:
+                raise Killed
+            result = found(*arguments, **keywords)
+            self.dead = is_last
+            if self.dead:
+                raise Killed
+            return result
+
+        return step
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_killed_at_any_request_and_started_again(tmp_path: Path, *, after: bool) -> None:
+    (tmp_path / "whole").mkdir()
+    files = Dying(f"file://{tmp_path}/whole", {})
+    put(ParquetDirectory("", files=files), range(4), file_segments=2)
+    for at in range(files.count):
+        root = tmp_path / str(at)
+        root.mkdir()
+        files = Dying(f"file://{root}", {})
+        files.at, files.after = at, after
+        with pytest.raises(Killed):
+            put(ParquetDirectory("", files=files), range(4), file_segments=2)
+        put(ParquetDirectory("", files=ObjectFiles(f"file://{root}", {})), range(6))
+        found = [pq.read_table(each)["n"].to_pylist() for each in root.glob("t/*")]
+        assert sorted(n for each in found for n in each) == numbers(range(6))
 
 
 def test_a_file_in_the_way_is_never_overwritten(files: ObjectFiles) -> None:

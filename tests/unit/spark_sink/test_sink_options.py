@@ -52,6 +52,7 @@ SCHEMA = columns(*NEEDED, *IDS)
         ),
         ({"table.format": "iceberg"}, r'"table\.catalog\.\*" name the catalog of an iceberg table'),
         ({"table.catalog.type": "sql"}, r'"table\.catalog\.\*" name the catalog of an iceberg'),
+        ({"table.storage.aws_region": "x"}, "storage aws_region: '/lake' is in no object store"),
         ({"tableformat": "parquet"}, r'"tableformat" does not exist'),
         ({"path": ""}, r'"path" is missing'),
     ],
