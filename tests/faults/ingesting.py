@@ -1,8 +1,8 @@
 """A process that ingests what is in a topic, and kills itself at a point of its work.
 
-    ingesting.py KIND ROOT SERVERS TOPIC POINT
+    ingesting.py KIND ROOT SERVERS TOPIC POINT [PLACE]
 
-KIND and ROOT are a class of `lakes` and its folder.
+KIND and ROOT are a class of `lakes` and its folder. Plain messages go to a PLACE of dead letters.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import lakes
 
-from columnar_kafka.ingest import Ingestor, IngestSettings
+from columnar_kafka.ingest import Ingestor, IngestSettings, Rules, open_dead_letters
 from columnar_kafka.ingest.reader import TopicReader
 from columnar_kafka.lake.local_files import LocalFiles
 
@@ -24,12 +24,17 @@ POINTS = (
     *("before Kafka's commit", "between batches"),
 )
 
+LETTER_POINTS = ("before the letters", "in the letters", "after the letters", *POINTS[2:5])
+"""Points of a process that has dead letters: their commit comes before the table's."""
+AFTER = {"after the swap", "between batches", "in the letters", "after the letters"}
+"""The points at which the call is over."""
+
 
 def kill() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def arm(point: str, table: Any) -> None:
+def arm(point: str, table: Any, letters: Any = None) -> None:
     """Have the process killed when it comes to a point for the second time."""
     owner, name = {
         "before a file": (table, "create"),
@@ -39,13 +44,16 @@ def arm(point: str, table: Any) -> None:
         "after the swap": (table, "swap"),
         "before Kafka's commit": (TopicReader, "commit"),
         "between batches": (TopicReader, "commit"),
+        "before the letters": (letters, "commit"),
+        "in the letters": (letters, "swap"),
+        "after the letters": (letters, "commit"),
     }[point]
     method, calls = getattr(owner, name), 0
 
     def armed(*arguments: Any, **keywords: Any) -> Any:
         nonlocal calls
         calls += 1
-        is_after = point in {"after the swap", "between batches"}
+        is_after = point in AFTER
         if calls == 2 and not is_after:
             if name == "write":
                 *rest, data = arguments
@@ -60,11 +68,21 @@ def arm(point: str, table: Any) -> None:
     setattr(owner, name, armed)
 
 
-def main(kind: str, root: str, servers: str, topic: str, point: str) -> None:
+def rules_for(place: str | None) -> Rules:
+    """Return rules by which plain messages are dead letters, if there is a place for them."""
+    if place is None:
+        return Rules()
+    return Rules(dead_letters=open_dead_letters(place), plain="dead-letter")
+
+
+def main(
+    kind: str, root: str, servers: str, topic: str, point: str, place: str | None = None
+) -> None:
     table = getattr(lakes, kind)(Path(root)).table(files=LocalFiles())
-    arm(point, table)
+    rules = rules_for(place)
+    arm(point, table, rules.dead_letters and rules.dead_letters.table)
     config = {"bootstrap.servers": servers, "group.id": topic}
-    settings = IngestSettings(partitions=(0,), stop_at_end=True, roll_bytes=4000)
+    settings = IngestSettings(partitions=(0,), stop_at_end=True, roll_bytes=4000, rules=rules)
     Ingestor(config, topic, table, settings).run()
 
 
