@@ -1,8 +1,9 @@
 """A process that ingests what is in a topic, and kills itself at a point of its work.
 
-    ingesting.py KIND ROOT BUCKET SERVERS TOPIC POINT
+    ingesting.py KIND ROOT BUCKET SERVERS TOPIC POINT [PLACE]
 
-KIND and ROOT are a class of `lakes` and its folder; BUCKET is a `Bucket` as JSON, or null.
+KIND and ROOT are a class of `lakes` and its folder; BUCKET is a `Bucket` as JSON, or null. Plain
+messages go to a PLACE of dead letters.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 import lakes
 from minio import Bucket
 
-from columnar_kafka.ingest import Ingestor, IngestSettings
+from columnar_kafka.ingest import Ingestor, IngestSettings, Rules, open_dead_letters
 from columnar_kafka.ingest.reader import TopicReader
 from columnar_kafka.lake.local_files import LocalFiles
 
@@ -26,6 +27,11 @@ POINTS = (
     *("before a file", "in a file", "before the commit", "before the swap", "after the swap"),
     *("before Kafka's commit", "between batches"),
 )
+
+LETTER_POINTS = ("before the letters", "in the letters", "after the letters", *POINTS[2:5])
+"""Points of a process that has dead letters: their commit comes before the table's."""
+AFTER = {"in a file", "after the swap", "between batches", "in the letters", "after the letters"}
+"""The points at which the call is over."""
 
 
 def kill() -> None:
@@ -38,7 +44,7 @@ def half(writer: Any, write: Any, data: Any) -> None:
     kill()
 
 
-def arm(point: str, table: Any) -> None:
+def arm(point: str, table: Any, letters: Any = None) -> None:
     """Have the process killed when it comes to a point for the second time."""
     owner, name = {
         "before a file": (table, "create"),
@@ -48,13 +54,16 @@ def arm(point: str, table: Any) -> None:
         "after the swap": (table, "swap"),
         "before Kafka's commit": (TopicReader, "commit"),
         "between batches": (TopicReader, "commit"),
+        "before the letters": (letters, "commit"),
+        "in the letters": (letters, "swap"),
+        "after the letters": (letters, "commit"),
     }[point]
     method, calls = getattr(owner, name), 0
 
     def armed(*arguments: Any, **keywords: Any) -> Any:
         nonlocal calls
         calls += 1
-        is_after = point in {"in a file", "after the swap", "between batches"}
+        is_after = point in AFTER
         if calls == 2 and not is_after:
             kill()
         result = method(*arguments, **keywords)
@@ -67,13 +76,29 @@ def arm(point: str, table: Any) -> None:
     setattr(owner, name, armed)
 
 
-def main(kind: str, root: str, bucket: str, servers: str, topic: str, point: str) -> None:
-    place = json.loads(bucket)
-    lake = getattr(lakes, kind)(Path(root), place and Bucket(*place))
-    table = lake.table() if place else lake.table(files=LocalFiles())
-    arm(point, table)
+def rules_for(place: str | None) -> Rules:
+    """Return rules by which plain messages are dead letters, if there is a place for them."""
+    if place is None:
+        return Rules()
+    return Rules(dead_letters=open_dead_letters(place), plain="dead-letter")
+
+
+def main(
+    kind: str,
+    root: str,
+    bucket: str,
+    servers: str,
+    topic: str,
+    point: str,
+    place: str | None = None,
+) -> None:
+    store = json.loads(bucket)
+    lake = getattr(lakes, kind)(Path(root), store and Bucket(*store))
+    table = lake.table() if store else lake.table(files=LocalFiles())
+    rules = rules_for(place)
+    arm(point, table, rules.dead_letters and rules.dead_letters.table)
     config = {"bootstrap.servers": servers, "group.id": topic}
-    settings = IngestSettings(partitions=(0,), stop_at_end=True, roll_bytes=4000)
+    settings = IngestSettings(partitions=(0,), stop_at_end=True, roll_bytes=4000, rules=rules)
     Ingestor(config, topic, table, settings).run()
 
 

@@ -117,3 +117,13 @@ def test_arrow_reads_foreign_bytes_in_a_child_process(monkeypatch: pytest.Monkey
 def test_what_exceeds_a_limit_is_refused_and_names_it(how: Any) -> None:
     with pytest.raises(SegmentError, match=r"columnar\.max\.decoded\.bytes is 268435456"):
         verify(hostile.BOMBS["null_lists"](), how)
+
+
+@pytest.mark.usefixtures("inline")
+def test_a_time_that_readers_with_microseconds_cannot_have_shares_no_file() -> None:
+    """The format allows it; duckdb refuses all of a file that has one."""
+    limit = (1 << 63) // 1000
+    for value, fits in ((limit - 1, True), (limit + 1, False)):
+        table = pa.table({"at": pa.array([0, value], pa.timestamp("ms"))})
+        assert verify(sent(table), "decode") is (fits or not native.enabled)
+        assert verify(sent(table), "pages")

@@ -58,6 +58,11 @@ impl Allowed {
         match data_type {
             Type::Text { .. } => Self::Utf8,
             Type::Int { least, most } => Self::Int(*least, *most),
+            // Many readers have microseconds only: what does not fit these is for Arrow to judge.
+            Type::Timestamp { unit: Unit::Milli, .. }
+            | Type::ZonedTimestamp { unit: Unit::Milli, .. } => {
+                Self::Long(i64::MIN / 1_000, i64::MAX / 1_000)
+            }
             Type::Time { unit: Unit::Milli } => Self::Int(0, DAY as i32 * 1_000 - 1),
             Type::Time { unit } => Self::Long(0, DAY * unit.per_second() - 1),
             Type::Decimal(decimals) => Self::Digits(decimals.clone()),
