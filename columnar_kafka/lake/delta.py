@@ -265,11 +265,24 @@ def _restored(entry: Mapping[str, Any]) -> int:
     return int(version)
 
 
+def _commits(table: DeltaTable, limit: int) -> list[dict[str, Any]]:
+    """Return what the newest commits up to the version of `table` say about themselves.
+
+    deltalake also returns those that came since it was opened, and counts the versions as if the
+    newest of them was this one.
+    """
+    while True:
+        since = len(table.history(1)) - 1
+        commits = table.history(limit)[since:]
+        if len(table.history(1)) - 1 == since:
+            return [{**each, "version": each["version"] + since} for each in commits]
+
+
 def _history(table: DeltaTable) -> Iterator[dict[str, Any]]:
     """Yield what each commit says about itself, the newest first. Few are read if few are asked."""
     seen, limit = 0, 1
     while True:
-        commits = table.history(limit)
+        commits = _commits(table, limit)
         yield from commits[seen:]
         if len(commits) < limit:
             return

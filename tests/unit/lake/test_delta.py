@@ -144,6 +144,17 @@ def test_the_commits_of_other_writers_are_passed_over(lake: DeltaLake) -> None:
     assert rows(lake) == numbers(range(4))
 
 
+def test_commits_that_come_while_the_history_is_read_change_nothing(lake: DeltaLake) -> None:
+    restored(lake)
+    DeltaTable(str(lake.root)).restore(2)
+    opened, table = DeltaTable(str(lake.root)), lake.table()
+    put(lake.table(), range(5))
+    put(lake.table(), range(6))
+    table._open = lambda: opened
+    head = table.head()
+    assert (head.version, head.fences[FENCE].next) == (4, 4)
+
+
 def test_an_expired_history_is_noticed(lake: DeltaLake) -> None:
     put(lake.table(), [0, 1])
     write_deltalake(str(lake.root), lake.read().slice(0, 0), mode="append")
