@@ -148,6 +148,10 @@ _AfterRestore = Annotated[
     Literal["stop", "reland"],
     typer.Option(help="Whether to land again what a restore of the table has undone."),
 ]
+_Growth = Annotated[
+    Literal["allow", "refuse"] | None,
+    typer.Option(help="Whether columns are added to a table; without it, to those created here."),
+]
 _Generation = Annotated[
     str | None, typer.Option(help="A text in place of the topic's id; change it with the topic.")
 ]
@@ -177,6 +181,7 @@ def ingest(
     stop_at_end: _StopAtEnd = False,
     gap: _Gap = "refuse",
     after_restore: _AfterRestore = "stop",
+    growth: _Growth = None,
     topic_generation: _Generation = None,
     client_config: _ClientConfig = None,
     x: _ClientKeys = None,
@@ -188,7 +193,7 @@ def ingest(
     from where the table ends.
     """
     options = {
-        **_table_options(table_format, catalog, after_restore),
+        **_table_options(table_format, catalog, after_restore, growth),
         "allow_gaps": gap == "allow",
     }
     config = _client_config(client_config, x) | {"bootstrap.servers": bootstrap_servers}
@@ -214,14 +219,17 @@ def ingest(
 
 
 def _table_options(
-    table_format: str, catalog: list[str] | None, after_restore: str
+    table_format: str, catalog: list[str] | None, after_restore: str, growth: str | None
 ) -> dict[str, Any]:
     """Return the options that only some formats have."""
     options: dict[str, Any] = {}
     if table_format != "parquet":
         options["reland"] = after_restore == "reland"
+        options["growth"] = None if growth is None else growth == "allow"
     elif after_restore != "stop":
         raise typer.BadParameter("only for delta and iceberg", param_hint="--after-restore")
+    elif growth is not None:
+        raise typer.BadParameter("only for delta and iceberg", param_hint="--growth")
     if table_format == "iceberg":
         options["catalog"] = _pairs(catalog, "--catalog")
     elif catalog:

@@ -46,9 +46,11 @@ _OPTIONS: Final = (
     "table.layout",
     "table.file.bytes",
     "table.gap",
+    "table.growth",
     "table.after.restore",
     "table.topic.generation",
 )
+_OF_TABLES: Final = ("table.after.restore", "table.growth")
 _NEEDED: Final = ("value", "topic", "partition", "offset", "headers")
 
 
@@ -69,7 +71,8 @@ class LakeSink(DataSource):
     restored and the checkpoint was not. With ``kafka.bootstrap.servers`` the sink asks Kafka and
     refuses to land what follows; ``table.gap`` = ``allow`` (the default is ``refuse``) lands it.
     After a restore of the table, ``table.after.restore`` = ``reland`` (the default is ``stop``)
-    goes on from what the table has.
+    goes on from what the table has. ``table.growth`` = ``allow`` or ``refuse`` says whether columns
+    are added to a table; without it, to those that the sink has created.
     """
 
     @classmethod
@@ -228,8 +231,12 @@ def _table(options: Mapping[str, str]) -> LakeTable:
     settings: dict[str, Any] = {"allow_gaps": _choice(options, "table.gap", "refuse", "allow")}
     if table_format != "parquet":
         settings["reland"] = _choice(options, "table.after.restore", "stop", "reland")
-    elif "table.after.restore" in options:
-        raise ConfigError('option "table.after.restore" is for delta and iceberg tables')
+        if "table.growth" in options:
+            settings["growth"] = _choice(options, "table.growth", "refuse", "allow")
+    else:
+        for key in _OF_TABLES:
+            if key in options:
+                raise ConfigError(f'option "{key}" is for delta and iceberg tables')
     if catalog := opts.catalog(options):
         settings["catalog"] = catalog
     if bool(catalog) != (table_format == "iceberg"):

@@ -43,7 +43,7 @@ FILES = {
         declared_types  encoder  native_encoder  native_decoder  decoder  isolated  segment
     """,
     "lake": """
-        __init__  model  plan  row_groups  parquet_footer  stitch  stage
+        __init__  model  plan  row_groups  parquet_footer  stitch  rewrite  stage
         commit  local_files  commit_log  directory
         fences  delta_schema  delta_statistics  delta  iceberg_schema  iceberg  formats
     """,

@@ -46,7 +46,11 @@ _POLL_SECONDS: Final = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestStats:
-    """What has landed since `run` began; `rows_before` had landed already and came again."""
+    """What has landed since `run` began; `rows_before` had landed already and came again.
+
+    `rewritten` counts segments that had to be encoded anew: their types were narrower than the
+    table's.
+    """
 
     rows: int = 0
     segments: int = 0
@@ -54,6 +58,7 @@ class IngestStats:
     files: int = 0
     commits: int = 0
     rows_before: int = 0
+    rewritten: int = 0
 
     def plus(self, result: CommitResult) -> IngestStats:
         """Return the counts after a commit."""
@@ -64,6 +69,7 @@ class IngestStats:
             files=self.files + len(result.files),
             commits=self.commits + bool(result.files),
             rows_before=self.rows_before + result.landed_before.rows,
+            rewritten=self.rewritten + result.rewritten,
         )
 
 

@@ -17,8 +17,9 @@ import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
@@ -27,19 +28,25 @@ from columnar_kafka.lake.commit import Head, commit
 from columnar_kafka.lake.delta_schema import (
     check_fits,
     delta_schema,
+    grown,
     refuse_features,
+    widened,
     with_nullable_columns,
 )
 from columnar_kafka.lake.delta_statistics import file_statistics
-from columnar_kafka.lake.fences import ATTEMPT, CommitRecord, check_witness
+from columnar_kafka.lake.fences import (
+    ATTEMPT,
+    CREATED,
+    CommitRecord,
+    check_witness,
+    may_grow,
+)
 from columnar_kafka.lake.local_files import LocalFiles, LocalFileWriter, uri_path
 from columnar_kafka.lake.model import NotLandedError, visible_folder
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Collection, Iterable, Iterator, Mapping
-
-    import pyarrow as pa
 
     from columnar_kafka.lake.model import (
         CommitResult,
@@ -71,6 +78,7 @@ class DeltaLakeTable:
         *,
         allow_gaps: bool = False,
         reland: bool = False,
+        growth: bool | None = None,
         files: LocalFiles | None = None,
     ) -> None:
         """Name the table. The first commit creates it, if it does not exist.
@@ -80,6 +88,8 @@ class DeltaLakeTable:
             allow_gaps: land a range that starts past the fence (``table.gap=allow``).
             reland: go on after a restore from the fences that it brought back
                 (``table.after.restore=reland``).
+            growth: add columns that the topic has and the table lacks (``table.growth``); without
+                it only to tables that were created here.
             files: the file system of the data files.
 
         Raises:
@@ -89,7 +99,9 @@ class DeltaLakeTable:
         self._allow_gaps = allow_gaps
         self._reland = reland
         self._files = files or LocalFiles()
-        self._fitting: pa.Schema | None = None  # the last that fitted, since `fences` was called
+        self._growth = growth
+        # The last schema that fitted, since `fences` was called, and what it is to be cast to.
+        self._fitting: tuple[pa.Schema, pa.Schema | None] | None = None
 
     def __repr__(self) -> str:
         return f"DeltaLakeTable({str(self.root)!r})"
@@ -106,14 +118,13 @@ class DeltaLakeTable:
     def create(self, source: SourcePartition, first: int, schema: pa.Schema) -> FileWriter:
         """See `LakeTable.create`."""
         # The table is not opened for each of many files: the commit checks them again.
-        if schema != self._fitting:
-            converted = delta_schema(schema)
-            if (table := self._open()) is not None:
-                check_fits(converted, _schema(table))
-            self._fitting = schema
+        if self._fitting is None or schema != self._fitting[0]:
+            self._fitting = schema, self._cast_to(schema)
         name = f"p{source.partition}-{first:020}-{uuid.uuid4().hex}.parquet"
         path = f"{visible_folder(source.topic)}/{name}"
-        return LocalFileWriter(path, self.root / path, self._files)
+        writer = LocalFileWriter(path, self.root / path, self._files)
+        writer.cast_to = self._fitting[1]
+        return writer
 
     def commit(self, staged: Iterable[StageResult]) -> CommitResult:
         """See `LakeTable.commit`. Blocks for the file system."""
@@ -159,14 +170,10 @@ class DeltaLakeTable:
         footers = {file: pq.read_metadata(self.root / file.path) for file in admission.lands}
         schemas = [delta_schema(each.schema.to_arrow_schema()) for each in footers.values()]
         if table is None:
-            schema = Schema.from_json(json.dumps(with_nullable_columns(schemas[0])))
-            DeltaTable.create(str(self.root), schema, mode="ignore")
+            self._create(schemas[0])
             return "the table was created"  # the next try finds it
-        try:
-            for each in schemas:
-                check_fits(each, _schema(table))
-        except LakeError as error:
-            raise NotLandedError(f"{self.root}: nothing has landed: {error}") from error
+        if grows := self._grow(table, schemas):
+            return grows
         record = CommitRecord(
             sequence=before.sequence + 1, attempt=attempt, fences=admission.fences
         )
@@ -215,6 +222,62 @@ class DeltaLakeTable:
             for file in files:
                 if file.path.rpartition("/")[2] not in referenced:
                     self._files.remove(self.root / file.path)
+
+    def _cast_to(self, schema: pa.Schema) -> pa.Schema | None:
+        """Check that files of a schema can land; return a wider one, if they have to be cast.
+
+        Delta's readers need not read narrow files under a wider column.
+        """
+        converted = delta_schema(schema)
+        if (table := self._open()) is None:
+            return None
+        old = _schema(table)
+        wider = pa.schema(widened(schema, old), schema.metadata)
+        if wider != schema:
+            converted = delta_schema(wider)
+        check_fits(converted, grown(old, converted) if self._may_grow(table) else old)
+        return None if wider == schema else wider
+
+    def _may_grow(self, table: DeltaTable) -> bool:
+        return may_grow(self._growth, table.metadata().configuration)
+
+    def _create(self, schema: dict[str, Any]) -> None:
+        DeltaTable.create(
+            str(self.root),
+            Schema.from_json(json.dumps(with_nullable_columns(schema))),
+            mode="ignore",
+            configuration=CREATED,
+            raise_if_key_not_exists=False,
+        )
+
+    def _grow(self, table: DeltaTable, schemas: Iterable[dict[str, Any]]) -> str:
+        """Check files of these schemas, and add columns to the table; return a text if it did.
+
+        Raises:
+            NotLandedError: the files cannot land.
+        """
+        old = new = _schema(table)
+        try:
+            for each in schemas:
+                new = grown(new, each) if self._may_grow(table) else new
+                check_fits(each, new)
+        except LakeError as error:
+            raise NotLandedError(f"{self.root}: nothing has landed: {error}") from error
+        if new == old:
+            return ""
+        changed = [each for each in new["fields"] if each not in old["fields"]]
+        try:
+            table.alter.add_columns(
+                [Field.from_json(json.dumps(each)) for each in changed],
+                commit_properties=CommitProperties(max_commit_retries=0),
+            )
+        except CommitFailedError as error:
+            return f"{error}"
+        except DeltaError as error:
+            raise NotLandedError(
+                f"{self.root}: nothing has landed: columns cannot be added: {error}"
+            ) from error
+        return "columns were added"  # the next try finds them
 
     def _open(self) -> DeltaTable | None:
         """Open the current version; None if there is no table."""

@@ -28,7 +28,13 @@ from pyiceberg.exceptions import (
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.commit import Head, commit
-from columnar_kafka.lake.fences import ATTEMPT, CommitRecord, check_witness
+from columnar_kafka.lake.fences import (
+    ATTEMPT,
+    CREATED,
+    CommitRecord,
+    check_witness,
+    may_grow,
+)
 from columnar_kafka.lake.iceberg_schema import (
     check_fits,
     field_ids,
@@ -66,6 +72,7 @@ logging.getLogger("pyiceberg.io.pyarrow").addFilter(
 )
 
 _NO_SNAPSHOT: Final = -1
+_TRIES: Final = 10  # to change a schema that others change at the same time
 
 State = tuple["Table | None", CommitRecord]
 
@@ -82,6 +89,7 @@ class IcebergTable:
         catalog: Mapping[str, str],
         allow_gaps: bool = False,
         reland: bool = False,
+        growth: bool | None = None,
         files: LocalFiles | None = None,
     ) -> None:
         """Name the table. The first file that is staged creates it, if it does not exist.
@@ -93,6 +101,8 @@ class IcebergTable:
             allow_gaps: land a range that starts past the fence (``table.gap=allow``).
             reland: go on after a rollback from the fences that it brought back
                 (``table.after.restore=reland``).
+            growth: add columns that the topic has and the table lacks, and widen those that are
+                too narrow (``table.growth``); without it only where the table was created here.
             files: the file system of the data files.
 
         Raises:
@@ -104,6 +114,7 @@ class IcebergTable:
         self._catalog_properties = dict(catalog)
         self._allow_gaps = allow_gaps
         self._reland = reland
+        self._growth = growth
         self._files = files or LocalFiles()
         # The last schema that fitted, with the table's root and ids, since `fences` was called.
         self._fitting: tuple[pa.Schema, Path, dict[tuple[str, ...], int]] | None = None
@@ -122,13 +133,12 @@ class IcebergTable:
 
     def create(self, source: SourcePartition, first: int, schema: pa.Schema) -> FileWriter:
         """See `LakeTable.create`. Creates the table for files of this schema, if there is none."""
-        columns = new_columns(schema)
-        table = self._load() or self._create_table(columns)
-        struct = table.schema().as_struct()
-        check_fits(schema, struct)
+        if self._fitting is None or schema != self._fitting[0]:
+            self._fitting = schema, *self._fit(schema)
+        _, root, ids = self._fitting
         name = f"p{source.partition}-{first:020}-{uuid.uuid4().hex}.parquet"
         path = f"data/{visible_folder(source.topic)}/{name}"
-        return LocalFileWriter(path, _root(table) / path, self._files, field_ids=field_ids(struct))
+        return LocalFileWriter(path, root / path, self._files, field_ids=ids)
 
     def commit(self, staged: Iterable[StageResult]) -> CommitResult:
         """See `LakeTable.commit`. Blocks for the catalog and the file system."""
@@ -246,12 +256,54 @@ class IcebergTable:
         except Exception as error:
             raise LakeError(f"{self._identifier} cannot be loaded: {error!r}") from error
 
+    def _fit(self, schema: pa.Schema) -> tuple[Path, dict[tuple[str, ...], int]]:
+        """Make the table fit for files of a schema; return its root and its field ids."""
+        columns = new_columns(schema)
+        table = self._load() or self._create_table(columns)
+        if self._has_to_grow(table, schema):
+            table = self._grow(table, schema, columns)
+        return _root(table), field_ids(table.schema().as_struct())
+
+    def _has_to_grow(self, table: Table, schema: pa.Schema) -> bool:
+        """Return whether the table has to grow, before files of a schema can land.
+
+        Raises:
+            LakeError: they cannot.
+        """
+        struct = table.schema().as_struct()
+        try:
+            check_fits(schema, struct)
+        except LakeError:
+            if not may_grow(self._growth, table.properties):
+                raise
+            check_fits(schema, struct, may_grow=True)
+            return True
+        return False
+
+    def _grow(self, table: Table, schema: pa.Schema, columns: pa.Schema) -> Table:
+        """Add columns to the table, and widen them: files need the field ids before they land."""
+        for _ in range(_TRIES):
+            try:
+                with closing(self._catalog()) as catalog:
+                    table.catalog = catalog
+                    with table.update_schema() as update:
+                        update.union_by_name(columns)
+            except CommitFailedException:  # another process has changed it
+                pass
+            except Exception as error:
+                raise LakeError(f"{self._identifier} cannot be changed: {error!r}") from error
+            found = self._load()
+            if found is not None and not self._has_to_grow(found, schema):
+                return found
+            table = found or table
+        raise LakeError(f"{self._identifier}: columns cannot be added: others change it meanwhile")
+
     def _create_table(self, columns: pa.Schema) -> Table:
         try:
             with closing(self._catalog()) as catalog:
                 catalog.create_namespace_if_not_exists(self._identifier.rpartition(".")[0])
                 with suppress(TableAlreadyExistsError):  # another process has just created it
-                    catalog.create_table(self._identifier, columns)
+                    catalog.create_table(self._identifier, columns, properties=CREATED)
                 return catalog.load_table(self._identifier)
         except Exception as error:
             raise LakeError(f"{self._identifier} cannot be created: {error!r}") from error

@@ -85,8 +85,12 @@ def _primitive(arrow: pa.DataType) -> ice.PrimitiveType | None:
     return _TYPES.get(arrow)
 
 
-def check_fits(columns: Iterable[pa.Field], table: ice.StructType, path: str = "") -> None:
-    """Check that files with these columns can be read as a table.
+def check_fits(
+    columns: Iterable[pa.Field], table: ice.StructType, path: str = "", *, may_grow: bool = False
+) -> None:
+    """Check that files with these columns can be read as a table, or as one that has grown.
+
+    A table grows by columns that it lacks, and by wider types of those that it has.
 
     Raises:
         LakeError: they cannot, or would put null where the table has none, or have field ids that
@@ -95,11 +99,13 @@ def check_fits(columns: Iterable[pa.Field], table: ice.StructType, path: str = "
     fields = {each.name: each for each in table.fields}
     for each in columns:
         place = f"{path}{each.name}"
-        if (field := fields.pop(each.name, None)) is None:
+        if (field := fields.pop(each.name, None)) is not None:
+            _check_field(each, field, place, may_grow=may_grow)
+        elif not may_grow:
             raise LakeError(
-                f"column {place!r} is not in the table. Add it, or land in another table"
+                f"column {place!r} is not in the table. Add it, or let it be added: "
+                "table.growth=allow"
             )
-        _check_field(each, field, place)
     for name, field in fields.items():
         if field.required:
             raise LakeError(
@@ -107,7 +113,7 @@ def check_fits(columns: Iterable[pa.Field], table: ice.StructType, path: str = "
             )
 
 
-def _check_field(file: pa.Field, field: ice.NestedField, path: str) -> None:
+def _check_field(file: pa.Field, field: ice.NestedField, path: str, *, may_grow: bool) -> None:
     if field.required and file.nullable:
         raise LakeError(f"column {path!r} may be null in Kafka, and is required in the table")
     field_id = (file.metadata or {}).get(_FIELD_ID)
@@ -118,19 +124,21 @@ def _check_field(file: pa.Field, field: ice.NestedField, path: str) -> None:
         )
     arrow, table = file.type, field.field_type
     if pa.types.is_struct(arrow) and isinstance(table, ice.StructType):
-        check_fits(list(arrow), table, f"{path}.")
+        check_fits(list(arrow), table, f"{path}.", may_grow=may_grow)
     elif isinstance(table, ice.ListType) and (
         pa.types.is_list(arrow) or pa.types.is_large_list(arrow)
     ):
-        _check_field(arrow.value_field, table.element_field, f"{path}[]")
+        _check_field(arrow.value_field, table.element_field, f"{path}[]", may_grow=may_grow)
     elif pa.types.is_map(arrow) and isinstance(table, ice.MapType):
-        _check_field(arrow.key_field, table.key_field, f"{path}.key")
-        _check_field(arrow.item_field, table.value_field, f"{path}.value")
-    elif not _reads_as(_primitive(arrow), table):
-        raise LakeError(f"column {path!r}: {arrow} in Kafka, {table} in the table")
+        _check_field(arrow.key_field, table.key_field, f"{path}.key", may_grow=False)
+        _check_field(arrow.item_field, table.value_field, f"{path}.value", may_grow=may_grow)
+    else:
+        found = _primitive(arrow)
+        if not (_reads_as(found, table) or (may_grow and _reads_as(table, found))):
+            raise LakeError(f"column {path!r}: {arrow} in Kafka, {table} in the table")
 
 
-def _reads_as(file: ice.PrimitiveType | None, table: ice.IcebergType) -> bool:
+def _reads_as(file: ice.IcebergType | None, table: ice.IcebergType | None) -> bool:
     """Return whether a column of files can be read as a column of the table, promoted perhaps."""
     if isinstance(file, ice.DecimalType) and isinstance(table, ice.DecimalType):
         return bool(file.scale == table.scale and file.precision <= table.precision)

@@ -5,6 +5,7 @@ The other files of this room, in the order in which they may import each other:
     plan                             which message lands in which file, and what a commit admits
     row_groups parquet_footer        footers of the files to stitch, and of the stitched one
     stitch                           one Parquet file out of several
+    rewrite                          segments that have to be encoded anew
     stage                            messages to staged files
     commit                           the loop by which every kind of table commits
     local_files commit_log directory a directory of Parquet files as a `LakeTable`
@@ -199,20 +200,22 @@ class StageResult:
 
     `landed_before` counts by fence the input that the table already had, `repeated` the input that
     came twice. `ranges` are what was read, as far as that is known. Without it nobody notices
-    that input was left out.
+    that input was left out. `rewritten` counts the segments that were encoded anew.
     """
 
     files: tuple[StagedFile, ...] = ()
     ranges: tuple[ReadRange, ...] = ()
     landed_before: Mapping[str, Count] = field(default_factory=dict)
     repeated: Count = _NONE
+    rewritten: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitResult:
     """The result of a commit: paths of the new files, relative to the table, and what landed.
 
-    `landed_before` and `repeated` count input that has not landed again.
+    `landed_before` and `repeated` count input that has not landed again, and `rewritten` the
+    segments that were encoded anew when they were staged.
     """
 
     files: tuple[str, ...] = ()
@@ -220,6 +223,7 @@ class CommitResult:
     nbytes: int = 0
     landed_before: Count = _NONE
     repeated: Count = _NONE
+    rewritten: int = 0
 
 
 class FileWriter(Protocol):
@@ -233,6 +237,11 @@ class FileWriter(Protocol):
     @property
     def field_ids(self) -> Mapping[tuple[str, ...], int] | None:
         """The field ids of a stitched file's columns, by path in the Parquet schema, if any."""
+        ...
+
+    @property
+    def cast_to(self) -> pa.Schema | None:
+        """The schema to which the columns of segments are cast first, if they are too narrow."""
         ...
 
     def write(self, data: Any, /) -> int:

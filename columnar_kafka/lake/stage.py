@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, cast
 from columnar_kafka.errors import LakeError, SegmentError
 from columnar_kafka.lake.model import NotLandedError, StagedFile, StageResult
 from columnar_kafka.lake.plan import Mode, Planner
+from columnar_kafka.lake.rewrite import Rewriter
 from columnar_kafka.lake.stitch import Stitcher, StitchError
 from columnar_kafka.segment.headers import ROWS_HEADER, SCHEMA_HEADER, VERSION_HEADER
 from columnar_kafka.segment.segment import Segment
@@ -109,6 +110,7 @@ class Stager:
         self._writers: list[FileWriter] = []  # all: a failing attempt removes its files
         self._open: dict[SourcePartition, _OpenFile] = {}  # the longest waiting first
         self._staged: list[StagedFile] = []
+        self._rewriter = Rewriter()
 
     def add(self, message: SourceMessage) -> None:
         """Verify a message and write it to a file, unless it does not land. Keeps no value.
@@ -138,6 +140,7 @@ class Stager:
             ranges=tuple(ranges),
             landed_before=self._planner.landed_before,
             repeated=self._planner.repeated,
+            rewritten=self._rewriter.segments,
         )
 
     def discard(self) -> None:
@@ -151,29 +154,43 @@ class Stager:
         writer = self._table.create(placement.source, placement.offset, segment.schema)
         self._writers.append(writer)
         stitch = self._planner.layout.mode is Mode.STITCHED
-        return _OpenFile(writer, placement, segment, stitch=stitch)
+        return _OpenFile(writer, placement, segment, self._rewriter, stitch=stitch)
 
 
 class _OpenFile:
     """One file being written; `is_open` while more segments may be appended."""
 
     def __init__(
-        self, writer: FileWriter, placement: Placement, segment: Segment, *, stitch: bool
+        self,
+        writer: FileWriter,
+        placement: Placement,
+        segment: Segment,
+        rewriter: Rewriter,
+        *,
+        stitch: bool,
     ) -> None:
         self._writer = writer
+        self._rewriter = rewriter
         self._first = self._last = placement
         self._messages = self._rows = 0
         self._digest = hashlib.sha256()
         self._stitcher = Stitcher(cast("BinaryIO", writer), writer.field_ids)  # only writes
-        self.is_open = stitch and self.append(placement, segment)
+        # What is encoded anew is stitched in any case: its bytes are not those that were sent.
+        is_new = writer.cast_to is not None
+        self.is_open = (stitch or is_new) and self.append(placement, segment)
         if not self.is_open:  # verbatim: the layout, or a segment that cannot be stitched
+            if is_new:
+                raise LakeError(f"{segment.address}: cannot be stitched after it was cast")
             writer.write(segment.bytes)
             self._count(placement)
 
     def append(self, placement: Placement, segment: Segment) -> bool:
         """Stitch a segment to those before it; return False if it cannot be, nothing written."""
+        cast_to = self._writer.cast_to
         try:
-            self._stitcher.append(segment.bytes)
+            self._stitcher.append(
+                segment.bytes if cast_to is None else self._rewriter.cast(segment, cast_to)
+            )
         except StitchError:
             return False
         self._count(placement)

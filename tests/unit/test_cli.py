@@ -140,6 +140,7 @@ def test_a_topic_is_ingested_and_what_landed_is_said(tmp_path: Path) -> None:
         "files": 0,
         "commits": 0,
         "rows_before": 0,
+        "rewritten": 0,
     }
 
 
@@ -167,7 +168,9 @@ def test_what_is_not_key_and_value_is_a_usage_error(tmp_path: Path) -> None:
     assert invoke(*INGEST, str(tmp_path), "-X", "group.id").exit_code == 2
 
 
-@pytest.mark.parametrize("text", [("--catalog", "type=sql"), ("--after-restore", "reland")])
+@pytest.mark.parametrize(
+    "text", [("--catalog", "type=sql"), ("--after-restore", "reland"), ("--growth", "allow")]
+)
 def test_an_option_of_another_format_is_a_usage_error(tmp_path: Path, text: list[str]) -> None:
     result = invoke(*INGEST, str(tmp_path), *text)
     assert result.exit_code == 2

@@ -239,11 +239,13 @@ def test_a_promoted_column_takes_narrow_files(lake: IcebergLake) -> None:
 def test_a_column_that_the_table_lacks_can_be_added(lake: IcebergLake) -> None:
     put(lake.table(), [0])
     grown = pa.table({"n": [10], "more": ["a"]})
+    message = segment(grown, offset=1, number=1)
+    fixed = lake.table(growth=False)
     with pytest.raises(LakeError, match="column 'more' is not in the table"):
-        land_table(lake, grown, offset=1)
+        land([message], table=fixed, generations=GENERATIONS)
     with lake.load().update_schema() as update:
         update.add_column("more", StringType())
-    land_table(lake, grown, offset=1)
+    land([message], table=fixed, generations=GENERATIONS)
     assert sorted(lake.read()["more"].to_pylist(), key=str) == [None, None, None, "a"]
 
 
