@@ -152,6 +152,14 @@ _Growth = Annotated[
     Literal["allow", "refuse"] | None,
     typer.Option(help="Whether columns are added to a table; without it, to those created here."),
 ]
+_PartitionBy = Annotated[
+    list[str] | None,
+    typer.Option(help="A column of a new table's partitioning, or as day(column); repeats."),
+]
+_Straddle = Annotated[
+    Literal["split", "stop"],
+    typer.Option(help="What to do with a segment that has rows of several partitions."),
+]
 _Generation = Annotated[
     str | None, typer.Option(help="A text in place of the topic's id; change it with the topic.")
 ]
@@ -182,6 +190,8 @@ def ingest(
     gap: _Gap = "refuse",
     after_restore: _AfterRestore = "stop",
     growth: _Growth = None,
+    partition_by: _PartitionBy = None,
+    straddle: _Straddle = "split",
     topic_generation: _Generation = None,
     client_config: _ClientConfig = None,
     x: _ClientKeys = None,
@@ -193,7 +203,7 @@ def ingest(
     from where the table ends.
     """
     options = {
-        **_table_options(table_format, catalog, after_restore, growth),
+        **_table_options(table_format, catalog, after_restore, growth, partition_by),
         "allow_gaps": gap == "allow",
     }
     config = _client_config(client_config, x) | {"bootstrap.servers": bootstrap_servers}
@@ -207,7 +217,7 @@ def ingest(
             stop_at_end=stop_at_end,
             allow_gaps=gap == "allow",
             topic_generation=topic_generation,
-            layout=Layout(mode=Mode(layout), file_bytes=file_bytes),
+            layout=Layout(mode=Mode(layout), file_bytes=file_bytes, may_split=straddle == "split"),
         )
         stats = _run(Ingestor(config, topic, open_table(table_format, to, **options), settings))
     except Exception as error:  # noqa: BLE001 - one paragraph for a person, whatever it was
@@ -219,17 +229,24 @@ def ingest(
 
 
 def _table_options(
-    table_format: str, catalog: list[str] | None, after_restore: str, growth: str | None
+    table_format: str,
+    catalog: list[str] | None,
+    after_restore: str,
+    growth: str | None,
+    partition_by: list[str] | None,
 ) -> dict[str, Any]:
     """Return the options that only some formats have."""
     options: dict[str, Any] = {}
     if table_format != "parquet":
         options["reland"] = after_restore == "reland"
         options["growth"] = None if growth is None else growth == "allow"
+        options["partition_by"] = partition_by or ()
     elif after_restore != "stop":
         raise typer.BadParameter("only for delta and iceberg", param_hint="--after-restore")
     elif growth is not None:
         raise typer.BadParameter("only for delta and iceberg", param_hint="--growth")
+    elif partition_by:
+        raise typer.BadParameter("only for delta and iceberg", param_hint="--partition-by")
     if table_format == "iceberg":
         options["catalog"] = _pairs(catalog, "--catalog")
     elif catalog:

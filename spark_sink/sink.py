@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import re
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -47,10 +48,13 @@ _OPTIONS: Final = (
     "table.file.bytes",
     "table.gap",
     "table.growth",
+    "table.partition.by",
+    "table.straddle",
     "table.after.restore",
     "table.topic.generation",
 )
-_OF_TABLES: Final = ("table.after.restore", "table.growth")
+_OF_TABLES: Final = ("table.after.restore", "table.growth", "table.partition.by")
+_TERM: Final = re.compile(r"[^,()]+(?:\([^()]*\))?")
 _NEEDED: Final = ("value", "topic", "partition", "offset", "headers")
 
 
@@ -72,7 +76,9 @@ class LakeSink(DataSource):
     refuses to land what follows; ``table.gap`` = ``allow`` (the default is ``refuse``) lands it.
     After a restore of the table, ``table.after.restore`` = ``reland`` (the default is ``stop``)
     goes on from what the table has. ``table.growth`` = ``allow`` or ``refuse`` says whether columns
-    are added to a table; without it, to those that the sink has created.
+    are added to a table; without it, to those that the sink has created. ``table.partition.by`` are
+    the columns of a new table's partitioning, with commas between; ``table.straddle`` = ``stop``
+    (the default is ``split``) refuses segments that have rows of several partitions.
     """
 
     @classmethod
@@ -231,6 +237,7 @@ def _table(options: Mapping[str, str]) -> LakeTable:
     settings: dict[str, Any] = {"allow_gaps": _choice(options, "table.gap", "refuse", "allow")}
     if table_format != "parquet":
         settings["reland"] = _choice(options, "table.after.restore", "stop", "reland")
+        settings["partition_by"] = _TERM.findall(options.get("table.partition.by", ""))
         if "table.growth" in options:
             settings["growth"] = _choice(options, "table.growth", "refuse", "allow")
     else:
@@ -260,4 +267,5 @@ def _layout(options: Mapping[str, str]) -> Layout:
     size = options.get("table.file.bytes", str(Layout().file_bytes))
     if not size.isdecimal() or int(size) < 1:
         raise ConfigError(f'option "table.file.bytes" is {size!r}: it must be a positive number')
-    return Layout(mode=Mode(mode), file_bytes=int(size))
+    may_split = not _choice(options, "table.straddle", "split", "stop")
+    return Layout(mode=Mode(mode), file_bytes=int(size), may_split=may_split)

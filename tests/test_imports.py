@@ -43,9 +43,10 @@ FILES = {
         declared_types  encoder  native_encoder  native_decoder  decoder  isolated  segment
     """,
     "lake": """
-        __init__  model  plan  row_groups  parquet_footer  stitch  rewrite  stage
+        __init__  model  partition  plan  row_groups  parquet_footer  stitch  rewrite  stage
         commit  local_files  commit_log  directory
-        fences  delta_schema  delta_statistics  delta  iceberg_schema  iceberg  formats
+        fences  delta_schema  delta_statistics  delta_partition  delta
+        iceberg_schema  iceberg_partition  iceberg  formats
     """,
     "plain": "base  avro  json  ipc  __init__",
     "broker": "__init__  client_classes  base  confluent",
@@ -121,7 +122,7 @@ EXTRAS = {
     "platformdirs": "local  demo",
     "polars": "demo",
     "deltalake": "lake.delta",
-    "pyiceberg": "lake.iceberg  lake.iceberg_schema",
+    "pyiceberg": "lake.iceberg  lake.iceberg_schema  lake.iceberg_partition",
     "pyruhvro": "plain.avro",
 }
 """The modules that may import a package of an extra."""

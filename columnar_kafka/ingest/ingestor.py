@@ -49,7 +49,7 @@ class IngestStats:
     """What has landed since `run` began; `rows_before` had landed already and came again.
 
     `rewritten` counts segments that had to be encoded anew: their types were narrower than the
-    table's.
+    table's, or they had rows of several of its partitions.
     """
 
     rows: int = 0

@@ -24,6 +24,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction
 
 from columnar_kafka.errors import LakeError
+from columnar_kafka.lake import delta_partition
 from columnar_kafka.lake.commit import Head, commit
 from columnar_kafka.lake.delta_schema import (
     check_fits,
@@ -42,7 +43,7 @@ from columnar_kafka.lake.fences import (
     may_grow,
 )
 from columnar_kafka.lake.local_files import LocalFiles, LocalFileWriter, uri_path
-from columnar_kafka.lake.model import NotLandedError, visible_folder
+from columnar_kafka.lake.model import Fitting, NotLandedError, visible_folder
 
 if TYPE_CHECKING:
     import os
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
         CommitResult,
         Fence,
         FileWriter,
+        Partition,
         SourcePartition,
         StagedFile,
         StageResult,
@@ -79,6 +81,7 @@ class DeltaLakeTable:
         allow_gaps: bool = False,
         reland: bool = False,
         growth: bool | None = None,
+        partition_by: Iterable[str] = (),
         files: LocalFiles | None = None,
     ) -> None:
         """Name the table. The first commit creates it, if it does not exist.
@@ -90,6 +93,7 @@ class DeltaLakeTable:
                 (``table.after.restore=reland``).
             growth: add columns that the topic has and the table lacks (``table.growth``); without
                 it only to tables that were created here.
+            partition_by: the partition columns of a new table (``table.partition.by``).
             files: the file system of the data files.
 
         Raises:
@@ -100,8 +104,7 @@ class DeltaLakeTable:
         self._reland = reland
         self._files = files or LocalFiles()
         self._growth = growth
-        # The last schema that fitted, since `fences` was called, and what it is to be cast to.
-        self._fitting: tuple[pa.Schema, pa.Schema | None] | None = None
+        self._partition_by = delta_partition.new_columns(partition_by)
 
     def __repr__(self) -> str:
         return f"DeltaLakeTable({str(self.root)!r})"
@@ -112,19 +115,37 @@ class DeltaLakeTable:
         Raises:
             LakeError: the table cannot be read, files cannot be added to it, or it was restored.
         """
-        self._fitting = None
         return self.head().fences
 
-    def create(self, source: SourcePartition, first: int, schema: pa.Schema) -> FileWriter:
+    def fit(self, schema: pa.Schema) -> Fitting:
+        """See `LakeTable.fit`. The table is changed by the commit, which checks the files again.
+
+        Delta's readers need not read narrow files under a wider column: those are cast.
+        """
+        converted = delta_schema(schema)
+        if (table := self._open()) is None:
+            converted = delta_partition.with_filled(converted, schema, self._partition_by)
+            columns = delta_partition.columns(converted, self._partition_by, schema)
+            return Fitting(partitioning=columns)
+        old, names = _schema(table), list(table.metadata().partition_columns)
+        delta_partition.check_same(self._partition_by, names)
+        wider = pa.schema(widened(schema, old), schema.metadata)
+        if wider != schema:
+            converted = delta_schema(wider)
+        columns = delta_partition.columns(old, names, schema)
+        needed = delta_partition.without_filled(old, schema, names)
+        check_fits(converted, grown(needed, converted) if self._may_grow(table) else needed)
+        return Fitting(None if wider == schema else wider, columns)
+
+    def create(
+        self, source: SourcePartition, first: int, schema: pa.Schema, partition: Partition
+    ) -> FileWriter:
         """See `LakeTable.create`."""
-        # The table is not opened for each of many files: the commit checks them again.
-        if self._fitting is None or schema != self._fitting[0]:
-            self._fitting = schema, self._cast_to(schema)
         name = f"p{source.partition}-{first:020}-{uuid.uuid4().hex}.parquet"
-        path = f"{visible_folder(source.topic)}/{name}"
-        writer = LocalFileWriter(path, self.root / path, self._files)
-        writer.cast_to = self._fitting[1]
-        return writer
+        # polars reads a partition's values from the path, not from the log.
+        folder = delta_partition.folder(partition) or visible_folder(source.topic)
+        path = f"{folder}/{name}"
+        return LocalFileWriter(path, self.root / path, self._files)
 
     def commit(self, staged: Iterable[StageResult]) -> CommitResult:
         """See `LakeTable.commit`. Blocks for the file system."""
@@ -168,10 +189,17 @@ class DeltaLakeTable:
         """See `CommitTarget.swap`."""
         table, before = head.state
         footers = {file: pq.read_metadata(self.root / file.path) for file in admission.lands}
-        schemas = [delta_schema(each.schema.to_arrow_schema()) for each in footers.values()]
+        schemas = [each.schema.to_arrow_schema() for each in footers.values()]
         if table is None:
             self._create(schemas[0])
             return "the table was created"  # the next try finds it
+        names = list(table.metadata().partition_columns)
+        for file in admission.lands:
+            if [name for name, _ in file.table_partition or ()] != names:
+                raise NotLandedError(
+                    f"{self.root}: nothing has landed: {file} was staged for another partitioning: "
+                    "stage the input again"
+                )
         if grows := self._grow(table, schemas):
             return grows
         record = CommitRecord(
@@ -183,12 +211,18 @@ class DeltaLakeTable:
             table.create_write_transaction(
                 [
                     AddAction(
-                        file.path, file.nbytes, {}, now, True, file_statistics(footer, columns)
+                        file.path,
+                        file.nbytes,
+                        dict(file.table_partition or ()),
+                        now,
+                        True,
+                        file_statistics(footer, columns),
                     )
                     for file, footer in footers.items()
                 ],
                 "append",
                 table.schema(),
+                partition_by=names or None,
                 commit_properties=CommitProperties(
                     custom_metadata=record.to_properties(),
                     max_commit_retries=0,  # what was admitted holds for this version only
@@ -223,44 +257,34 @@ class DeltaLakeTable:
                 if file.path.rpartition("/")[2] not in referenced:
                     self._files.remove(self.root / file.path)
 
-    def _cast_to(self, schema: pa.Schema) -> pa.Schema | None:
-        """Check that files of a schema can land; return a wider one, if they have to be cast.
-
-        Delta's readers need not read narrow files under a wider column.
-        """
-        converted = delta_schema(schema)
-        if (table := self._open()) is None:
-            return None
-        old = _schema(table)
-        wider = pa.schema(widened(schema, old), schema.metadata)
-        if wider != schema:
-            converted = delta_schema(wider)
-        check_fits(converted, grown(old, converted) if self._may_grow(table) else old)
-        return None if wider == schema else wider
-
     def _may_grow(self, table: DeltaTable) -> bool:
         return may_grow(self._growth, table.metadata().configuration)
 
-    def _create(self, schema: dict[str, Any]) -> None:
+    def _create(self, schema: pa.Schema) -> None:
+        converted = with_nullable_columns(delta_schema(schema))
+        converted = delta_partition.with_filled(converted, schema, self._partition_by)
         DeltaTable.create(
             str(self.root),
-            Schema.from_json(json.dumps(with_nullable_columns(schema))),
+            Schema.from_json(json.dumps(converted)),
             mode="ignore",
+            partition_by=list(self._partition_by) or None,
             configuration=CREATED,
             raise_if_key_not_exists=False,
         )
 
-    def _grow(self, table: DeltaTable, schemas: Iterable[dict[str, Any]]) -> str:
+    def _grow(self, table: DeltaTable, schemas: Iterable[pa.Schema]) -> str:
         """Check files of these schemas, and add columns to the table; return a text if it did.
 
         Raises:
             NotLandedError: the files cannot land.
         """
         old = new = _schema(table)
+        names = list(table.metadata().partition_columns)
         try:
             for each in schemas:
-                new = grown(new, each) if self._may_grow(table) else new
-                check_fits(each, new)
+                converted = delta_schema(each)
+                new = grown(new, converted) if self._may_grow(table) else new
+                check_fits(converted, delta_partition.without_filled(new, each, names))
         except LakeError as error:
             raise NotLandedError(f"{self.root}: nothing has landed: {error}") from error
         if new == old:
@@ -297,9 +321,7 @@ def _schema(table: DeltaTable) -> dict[str, Any]:
 def _refuse_features(table: DeltaTable) -> None:
     protocol, metadata = table.protocol(), table.metadata()
     features = [*(protocol.writer_features or ()), *(protocol.reader_features or ())]
-    refuse_features(
-        features, metadata.configuration, _schema(table), list(metadata.partition_columns)
-    )
+    refuse_features(features, metadata.configuration, _schema(table))
 
 
 def _newest_record(table: DeltaTable) -> tuple[CommitRecord | None, bool]:

@@ -272,7 +272,7 @@ def _name(delta: Any) -> str:
 
 
 def refuse_features(
-    features: Iterable[str], configuration: Mapping[str, str], schema: Json, partition: list[str]
+    features: Iterable[str], configuration: Mapping[str, str], schema: Json
 ) -> None:
     """Refuse a table of which a plain append of files would be written wrong, or is not allowed.
 
@@ -289,7 +289,6 @@ def refuse_features(
         if configuration.get(key, "").lower() == "true"
     ]
     refused += [f"{key} of column {name!r}" for name, key in _used(schema, "")]
-    refused += [f"partition column {name!r}" for name in partition]
     if refused:
         raise LakeError(
             f"files cannot be added to a Delta table with {', '.join(refused)}: land in a table "

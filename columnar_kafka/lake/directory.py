@@ -27,7 +27,7 @@ from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.commit import Head, commit
 from columnar_kafka.lake.commit_log import CommitLog
 from columnar_kafka.lake.local_files import LocalFiles, LocalFileWriter, local_path
-from columnar_kafka.lake.model import MayHaveLandedError, visible_folder
+from columnar_kafka.lake.model import Fitting, MayHaveLandedError, visible_folder
 
 if TYPE_CHECKING:
     import os
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         CommitResult,
         Fence,
         FileWriter,
+        Partition,
         SourcePartition,
         StagedFile,
         StageResult,
@@ -89,7 +90,13 @@ class ParquetDirectory:
         except OSError as error:
             raise LakeError(f"cannot read the log of {self.root}: {error}") from error
 
-    def create(self, source: SourcePartition, first: int, schema: pa.Schema) -> FileWriter:
+    def fit(self, schema: pa.Schema) -> Fitting:
+        """See `LakeTable.fit`. A directory takes files of any schema."""
+        return Fitting()
+
+    def create(
+        self, source: SourcePartition, first: int, schema: pa.Schema, partition: Partition
+    ) -> FileWriter:
         """See `LakeTable.create`."""
         path = f"{_STAGED}/{uuid.uuid4().hex}.segment"
         return LocalFileWriter(path, self.root / path, self._files)

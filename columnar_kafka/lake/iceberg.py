@@ -35,6 +35,16 @@ from columnar_kafka.lake.fences import (
     check_witness,
     may_grow,
 )
+from columnar_kafka.lake.iceberg_partition import (
+    add_data_files,
+    add_terms,
+    check_partition,
+    check_same,
+    check_terms,
+    spec_columns,
+    with_filled,
+    without_filled,
+)
 from columnar_kafka.lake.iceberg_schema import (
     check_fits,
     field_ids,
@@ -43,7 +53,8 @@ from columnar_kafka.lake.iceberg_schema import (
     were_renamed,
 )
 from columnar_kafka.lake.local_files import LocalFiles, LocalFileWriter, uri_path
-from columnar_kafka.lake.model import NotLandedError, visible_folder
+from columnar_kafka.lake.model import Fitting, NotLandedError, visible_folder
+from columnar_kafka.lake.partition import parse_terms
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -58,6 +69,7 @@ if TYPE_CHECKING:
         CommitResult,
         Fence,
         FileWriter,
+        Partition,
         SourcePartition,
         StagedFile,
         StageResult,
@@ -90,6 +102,7 @@ class IcebergTable:
         allow_gaps: bool = False,
         reland: bool = False,
         growth: bool | None = None,
+        partition_by: Iterable[str] = (),
         files: LocalFiles | None = None,
     ) -> None:
         """Name the table. The first file that is staged creates it, if it does not exist.
@@ -103,6 +116,7 @@ class IcebergTable:
                 (``table.after.restore=reland``).
             growth: add columns that the topic has and the table lacks, and widen those that are
                 too narrow (``table.growth``); without it only where the table was created here.
+            partition_by: what a new table is partitioned by (``table.partition.by``).
             files: the file system of the data files.
 
         Raises:
@@ -115,9 +129,9 @@ class IcebergTable:
         self._allow_gaps = allow_gaps
         self._reland = reland
         self._growth = growth
+        self._partition_by = parse_terms(partition_by)
         self._files = files or LocalFiles()
-        # The last schema that fitted, with the table's root and ids, since `fences` was called.
-        self._fitting: tuple[pa.Schema, Path, dict[tuple[str, ...], int]] | None = None
+        self._fitted: tuple[pa.Schema, Table] | None = None  # the last, since `fences` was called
 
     def __repr__(self) -> str:
         return f"IcebergTable({self._identifier!r})"
@@ -128,17 +142,30 @@ class IcebergTable:
         Raises:
             LakeError: the table cannot be read, files cannot be added to it, or it was rolled back.
         """
-        self._fitting = None
+        self._fitted = None
         return self.head().fences
 
-    def create(self, source: SourcePartition, first: int, schema: pa.Schema) -> FileWriter:
-        """See `LakeTable.create`. Creates the table for files of this schema, if there is none."""
-        if self._fitting is None or schema != self._fitting[0]:
-            self._fitting = schema, *self._fit(schema)
-        _, root, ids = self._fitting
+    def fit(self, schema: pa.Schema) -> Fitting:
+        """See `LakeTable.fit`. Makes the table, and has it grow: files need its field ids."""
+        table = self._load() or self._create_table(schema)
+        if self._has_to_grow(table, schema):
+            table = self._grow(table, schema)
+        check_same(self._partition_by, table.metadata)
+        self._fitted = schema, table
+        return Fitting(partitioning=spec_columns(table.metadata, schema))
+
+    def create(
+        self, source: SourcePartition, first: int, schema: pa.Schema, partition: Partition
+    ) -> FileWriter:
+        """See `LakeTable.create`."""
+        if self._fitted is None or self._fitted[0] != schema:
+            self.fit(schema)
+        assert self._fitted is not None
+        _, table = self._fitted
+        ids = field_ids(table.schema().as_struct())
         name = f"p{source.partition}-{first:020}-{uuid.uuid4().hex}.parquet"
         path = f"data/{visible_folder(source.topic)}/{name}"
-        return LocalFileWriter(path, root / path, self._files, field_ids=ids)
+        return LocalFileWriter(path, _root(table) / path, self._files, field_ids=ids)
 
     def commit(self, staged: Iterable[StageResult]) -> CommitResult:
         """See `LakeTable.commit`. Blocks for the catalog and the file system."""
@@ -195,9 +222,11 @@ class IcebergTable:
         table, before = head.state
         assert table is not None  # it was checked
         paths = [_root(table) / file.path for file in admission.lands]
+        footers = [pq.read_metadata(path) for path in paths]
         try:
-            for path in paths:
-                _check_file(path, table.metadata)
+            for file, footer in zip(admission.lands, footers, strict=True):
+                _check_file(file.path, footer.schema.to_arrow_schema(), table.metadata)
+                check_partition(file, table.metadata)
         except LakeError as error:
             raise NotLandedError(f"{self._identifier}: nothing has landed: {error}") from error
         record = CommitRecord(
@@ -209,11 +238,15 @@ class IcebergTable:
             table.catalog = cast("Catalog", _OneTry(catalog))
             transaction = table.transaction()
             transaction.set_properties(properties)
-            transaction.add_files(
-                [f"file://{path}" for path in paths],
-                snapshot_properties=properties,
-                check_duplicate_files=False,  # the fences do that
-            )
+            uris = [f"file://{path}" for path in paths]
+            if table.spec().fields:
+                add_data_files(transaction, admission.lands, uris, footers, properties)
+            else:
+                transaction.add_files(
+                    uris,
+                    snapshot_properties=properties,
+                    check_duplicate_files=False,  # the fences do that
+                )
             try:
                 transaction.commit_transaction()
             except _ConflictError as error:
@@ -256,21 +289,13 @@ class IcebergTable:
         except Exception as error:
             raise LakeError(f"{self._identifier} cannot be loaded: {error!r}") from error
 
-    def _fit(self, schema: pa.Schema) -> tuple[Path, dict[tuple[str, ...], int]]:
-        """Make the table fit for files of a schema; return its root and its field ids."""
-        columns = new_columns(schema)
-        table = self._load() or self._create_table(columns)
-        if self._has_to_grow(table, schema):
-            table = self._grow(table, schema, columns)
-        return _root(table), field_ids(table.schema().as_struct())
-
     def _has_to_grow(self, table: Table, schema: pa.Schema) -> bool:
         """Return whether the table has to grow, before files of a schema can land.
 
         Raises:
             LakeError: they cannot.
         """
-        struct = table.schema().as_struct()
+        struct = without_filled(table.metadata, schema)
         try:
             check_fits(schema, struct)
         except LakeError:
@@ -280,8 +305,9 @@ class IcebergTable:
             return True
         return False
 
-    def _grow(self, table: Table, schema: pa.Schema, columns: pa.Schema) -> Table:
-        """Add columns to the table, and widen them: files need the field ids before they land."""
+    def _grow(self, table: Table, schema: pa.Schema) -> Table:
+        """Add columns to the table, and widen them."""
+        columns = new_columns(schema)
         for _ in range(_TRIES):
             try:
                 with closing(self._catalog()) as catalog:
@@ -298,12 +324,20 @@ class IcebergTable:
             table = found or table
         raise LakeError(f"{self._identifier}: columns cannot be added: others change it meanwhile")
 
-    def _create_table(self, columns: pa.Schema) -> Table:
+    def _create_table(self, schema: pa.Schema) -> Table:
+        columns = with_filled(new_columns(schema), self._partition_by)
+        check_terms(self._partition_by, columns, schema)
         try:
             with closing(self._catalog()) as catalog:
                 catalog.create_namespace_if_not_exists(self._identifier.rpartition(".")[0])
-                with suppress(TableAlreadyExistsError):  # another process has just created it
-                    catalog.create_table(self._identifier, columns, properties=CREATED)
+                with (
+                    suppress(TableAlreadyExistsError),  # another process has just created it
+                    catalog.create_table_transaction(
+                        self._identifier, columns, properties=CREATED
+                    ) as transaction,
+                    transaction.update_spec() as spec,
+                ):
+                    add_terms(spec, self._partition_by)
                 return catalog.load_table(self._identifier)
         except Exception as error:
             raise LakeError(f"{self._identifier} cannot be created: {error!r}") from error
@@ -337,10 +371,9 @@ def _root(table: Table) -> Path:
     return uri_path(table.location())
 
 
-def _check_file(path: Path, metadata: TableMetadata) -> None:
+def _check_file(path: str, schema: pa.Schema, metadata: TableMetadata) -> None:
     """Check a staged file against the table as it is now."""
-    schema = pq.read_schema(path)
-    check_fits(schema, metadata.schema().as_struct())
+    check_fits(schema, without_filled(metadata, schema))
     has_ids = b"PARQUET:field_id" in (schema.field(0).metadata or {})
     if not has_ids and were_renamed(metadata):
         raise LakeError(

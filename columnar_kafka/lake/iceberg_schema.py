@@ -18,7 +18,14 @@ if TYPE_CHECKING:
 
     from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["check_fits", "field_ids", "new_columns", "refuse_features", "were_renamed"]
+__all__ = [
+    "check_fits",
+    "column_type",
+    "field_ids",
+    "new_columns",
+    "refuse_features",
+    "were_renamed",
+]
 
 ParquetPath = tuple[str, ...]
 
@@ -72,12 +79,13 @@ def _nullable_type(arrow: pa.DataType, path: str) -> pa.DataType:
     if pa.types.is_map(arrow):
         _nullable(arrow.key_field, f"{path}.key")
         return pa.map_(arrow.key_type, _nullable(arrow.item_field, f"{path}.value"))
-    if _primitive(arrow) is None:
+    if column_type(arrow) is None:
         raise LakeError(f"column {path!r}: {arrow} has no equal in Iceberg")
     return arrow
 
 
-def _primitive(arrow: pa.DataType) -> ice.PrimitiveType | None:
+def column_type(arrow: pa.DataType) -> ice.PrimitiveType | None:
+    """Return the type of a column that is not nested; None if Iceberg has none."""
     if pa.types.is_decimal128(arrow):
         return ice.DecimalType(arrow.precision, arrow.scale) if arrow.scale >= 0 else None
     if pa.types.is_fixed_size_binary(arrow):
@@ -133,7 +141,7 @@ def _check_field(file: pa.Field, field: ice.NestedField, path: str, *, may_grow:
         _check_field(arrow.key_field, table.key_field, f"{path}.key", may_grow=False)
         _check_field(arrow.item_field, table.value_field, f"{path}.value", may_grow=may_grow)
     else:
-        found = _primitive(arrow)
+        found = column_type(arrow)
         if not (_reads_as(found, table) or (may_grow and _reads_as(table, found))):
             raise LakeError(f"column {path!r}: {arrow} in Kafka, {table} in the table")
 
@@ -186,9 +194,3 @@ def refuse_features(metadata: TableMetadata) -> None:
     """
     if metadata.format_version not in _FORMAT_VERSIONS:
         raise LakeError(f"Iceberg's format version {metadata.format_version} is not supported yet")
-    if partitions := metadata.spec().fields:
-        names = ", ".join(each.name for each in partitions)
-        raise LakeError(
-            f"files cannot be added to a table partitioned by {names}: land in one without "
-            "partitions, and copy from there"
-        )

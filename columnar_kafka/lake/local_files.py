@@ -14,8 +14,6 @@ from columnar_kafka.errors import LakeError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import pyarrow as pa
-
 __all__ = ["LocalFileWriter", "LocalFiles", "local_path", "uri_path"]
 
 
@@ -103,7 +101,6 @@ class LocalFileWriter:
     ) -> None:
         self.path = path
         self.field_ids = field_ids
-        self.cast_to: pa.Schema | None = None
         self._full_path = full_path
         self._files = files
         self._file = files.create(full_path)

@@ -2,6 +2,7 @@
 
 The other files of this room, in the order in which they may import each other:
 
+    partition                        which partition of a table rows belong to
     plan                             which message lands in which file, and what a commit admits
     row_groups parquet_footer        footers of the files to stitch, and of the stitched one
     stitch                           one Parquet file out of several
@@ -10,8 +11,8 @@ The other files of this room, in the order in which they may import each other:
     commit                           the loop by which every kind of table commits
     local_files commit_log directory a directory of Parquet files as a `LakeTable`
     fences                           what commits of Delta and Iceberg say about themselves
-    delta_schema delta_statistics delta       a Delta table as a `LakeTable`
-    iceberg_schema iceberg           an Iceberg table as a `LakeTable`
+    delta_schema delta_statistics delta_partition delta       a Delta table as a `LakeTable`
+    iceberg_schema iceberg_partition iceberg  an Iceberg table as a `LakeTable`
     formats                          tables by the name of their format
 """
 
@@ -25,7 +26,7 @@ from columnar_kafka import position
 from columnar_kafka.errors import LakeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     import pyarrow as pa
 
@@ -36,9 +37,12 @@ __all__ = [
     "Count",
     "Fence",
     "FileWriter",
+    "Fitting",
     "LakeTable",
     "MayHaveLandedError",
     "NotLandedError",
+    "Partition",
+    "PartitionColumn",
     "ReadRange",
     "SourceMessage",
     "SourcePartition",
@@ -167,13 +171,45 @@ class ReadRange:
     next: int
 
 
+Partition = tuple[tuple[str, Any], ...]
+"""A partition of a table: the name and the value of each partition column."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionColumn:
+    """One column of a table's partitioning.
+
+    `path` is that of the column in segments, or the name of one that they do not have. `value`
+    turns its values into the partition's, without changing their order. It takes dates as days
+    since the epoch, times as microseconds, and no null.
+    """
+
+    name: str
+    path: tuple[str, ...]
+    value: Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Fitting:
+    """How segments of one schema become files of a table.
+
+    If `cast_to` is a schema, the segments' types are too narrow and are cast to its types. Every
+    file has rows of one partition.
+    """
+
+    cast_to: pa.Schema | None = None
+    partitioning: tuple[PartitionColumn, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedFile:
     """A complete file, durable and not yet visible, with segments of one partition.
 
     `first` and `last` are the Kafka offsets of the first and last segment; no other file of the
-    attempt lies between them. `segment` is the id of the last one. `path` is relative to the table.
-    `digest` is equal for two files of the same messages, whatever their layout.
+    attempt lies between them, but those of other partitions of the table that have the same
+    `batch`: these land together or not at all. `segment` is the id of the last segment. `path` is
+    relative to the table. `digest` is equal for two files, or batches, of the same messages,
+    whatever their layout. In a batch the first file counts all `messages`.
     All values are plain, since a staged file is pickled and written as JSON.
     """
 
@@ -189,6 +225,8 @@ class StagedFile:
     schema: str
     digest: str
     path: str
+    batch: str = ""
+    table_partition: Partition | None = None
 
     def __str__(self) -> str:
         return f"{self.topic}[{self.partition}] {self.first}-{self.last}"
@@ -239,11 +277,6 @@ class FileWriter(Protocol):
         """The field ids of a stitched file's columns, by path in the Parquet schema, if any."""
         ...
 
-    @property
-    def cast_to(self) -> pa.Schema | None:
-        """The schema to which the columns of segments are cast first, if they are too narrow."""
-        ...
-
     def write(self, data: Any, /) -> int:
         """Append all of a buffer; return its size in bytes."""
         ...
@@ -260,8 +293,8 @@ class FileWriter(Protocol):
 class LakeTable(Protocol):
     """A place where files land; a commit lands whole or not at all. Picklable, without state.
 
-    Executors call `fences` and `create`; the driver, or a single process, calls `commit`. Any
-    number of processes and threads may call all methods at the same time.
+    Executors call `fences`, `fit` and `create`; the driver, or a single process, calls `commit`.
+    Any number of processes and threads may call all methods at the same time.
     """
 
     def fences(self) -> Mapping[str, Fence]:
@@ -272,11 +305,23 @@ class LakeTable(Protocol):
         """
         ...
 
-    def create(self, source: SourcePartition, first: int, schema: pa.Schema) -> FileWriter:
-        """Open a new file, visible to no reader, for segments of `schema` from offset `first` on.
+    def fit(self, schema: pa.Schema) -> Fitting:
+        """Say how segments of `schema` land; may create the table, or add columns to it.
 
         Raises:
-            LakeError: files of that schema cannot land in the table.
+            LakeError: they cannot.
+        """
+        ...
+
+    def create(
+        self, source: SourcePartition, first: int, schema: pa.Schema, partition: Partition
+    ) -> FileWriter:
+        """Open a new file, visible to no reader, for segments of `schema` from offset `first` on.
+
+        The schema was fitted. The file is for rows of one `partition` of the table.
+
+        Raises:
+            LakeError: files of that schema cannot land in the table any more.
             OSError: the file cannot be created.
         """
         ...

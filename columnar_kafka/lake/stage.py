@@ -5,30 +5,36 @@ One segment is in memory at a time, and a file is written as its segments arrive
 
 from __future__ import annotations
 
+import datetime
 import hashlib
-from typing import TYPE_CHECKING, BinaryIO, Final, cast
+import uuid
+from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, cast
 
 from columnar_kafka.errors import LakeError, SegmentError
 from columnar_kafka.lake.model import NotLandedError, StagedFile, StageResult
 from columnar_kafka.lake.plan import Mode, Planner
 from columnar_kafka.lake.rewrite import Rewriter
 from columnar_kafka.lake.stitch import Stitcher, StitchError
+from columnar_kafka.segment.decoder import fingerprint_of
 from columnar_kafka.segment.headers import ROWS_HEADER, SCHEMA_HEADER, VERSION_HEADER
 from columnar_kafka.segment.segment import Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from columnar_kafka.lake.model import (
         CommitResult,
         FileWriter,
+        Fitting,
         LakeTable,
+        Partition,
         ReadRange,
         SourceMessage,
         SourcePartition,
         TopicGeneration,
     )
     from columnar_kafka.lake.plan import Layout, Placement
+    from columnar_kafka.lake.rewrite import Part
 
 __all__ = ["MAX_OPEN", "Stager", "land", "stage"]
 
@@ -82,6 +88,10 @@ def land(
         raise
 
 
+def _today() -> datetime.date:
+    return datetime.datetime.now(datetime.timezone.utc).date()
+
+
 def _verified(message: SourceMessage) -> Segment:
     """Return the message as a segment, checked in everything that needs no decoding."""
     try:
@@ -104,13 +114,22 @@ class Stager:
     After an exception, or if the attempt is given up, call `discard`.
     """
 
-    def __init__(self, *, table: LakeTable, planner: Planner) -> None:
+    def __init__(
+        self,
+        *,
+        table: LakeTable,
+        planner: Planner,
+        today: Callable[[], datetime.date] | None = None,
+    ) -> None:
+        """Stage for a table; `today` tells the date of `_ingest_date`, by default in UTC."""
         self._table = table
         self._planner = planner
+        self._today = today or _today
         self._writers: list[FileWriter] = []  # all: a failing attempt removes its files
-        self._open: dict[SourcePartition, _OpenFile] = {}  # the longest waiting first
+        self._open: dict[SourcePartition, _Batch] = {}  # the longest waiting first
         self._staged: list[StagedFile] = []
-        self._rewriter = Rewriter()
+        self._fittings: dict[str, Fitting] = {}  # by the segments' schema
+        self._rewriter = Rewriter(may_split=planner.layout.may_split)
 
     def add(self, message: SourceMessage) -> None:
         """Verify a message and write it to a file, unless it does not land. Keeps no value.
@@ -121,20 +140,27 @@ class Stager:
         if (placement := self._planner.place(message)) is None:
             return
         segment = _verified(message)
-        file = self._open.pop(placement.source, None)
-        if file and (placement.starts_file or not file.append(placement, segment)):
-            self._staged.append(file.finish())
-            file = None
-        if file is None:
-            file = self._begin(placement, segment)
-        if file.is_open:
-            self._open[placement.source] = file
+        fitting = self._fitting(segment)
+        parts = self._rewriter.parts(segment, fitting, placement.source, self._today())
+        batch = self._open.pop(placement.source, None)
+        if batch and (placement.starts_file or not batch.append(placement, parts)):
+            self._staged += batch.finish()
+            batch = None
+        if batch is None:
+            stitch = self._planner.layout.mode is Mode.STITCHED
+            batch = _Batch(self._opener(segment), stitch=stitch)
+            batch.append(placement, parts)
+        while self._open and self._number_open(batch) > MAX_OPEN:
+            self._staged += self._open.pop(next(iter(self._open))).finish()
+        if batch.is_open:
+            self._open[placement.source] = batch
         else:
-            self._staged.append(file.finish())
+            self._staged += batch.finish()
 
     def finish(self, ranges: Iterable[ReadRange] = ()) -> StageResult:
         """Make all files durable; `ranges` are what was read, as far as that is known."""
-        self._staged += [file.finish() for file in self._open.values()]
+        for batch in self._open.values():
+            self._staged += batch.finish()
         return StageResult(
             files=tuple(self._staged),
             ranges=tuple(ranges),
@@ -148,81 +174,157 @@ class Stager:
         for writer in self._writers:
             writer.discard()
 
-    def _begin(self, placement: Placement, segment: Segment) -> _OpenFile:
-        if len(self._open) == MAX_OPEN:
-            self._staged.append(self._open.pop(next(iter(self._open))).finish())
-        writer = self._table.create(placement.source, placement.offset, segment.schema)
-        self._writers.append(writer)
-        stitch = self._planner.layout.mode is Mode.STITCHED
-        return _OpenFile(writer, placement, segment, self._rewriter, stitch=stitch)
+    def _fitting(self, segment: Segment) -> Fitting:
+        name = segment.header.schema
+        if name not in self._fittings:
+            self._fittings[name] = self._table.fit(segment.schema)
+        return self._fittings[name]
+
+    def _number_open(self, batch: _Batch) -> int:
+        return sum(each.number_open for each in (batch, *self._open.values()))
+
+    def _opener(self, segment: Segment) -> Callable[[Placement, Partition], FileWriter]:
+        """Return what opens files for segments like this one."""
+        schema = segment.schema
+
+        def create(placement: Placement, partition: Partition) -> FileWriter:
+            writer = self._table.create(placement.source, placement.offset, schema, partition)
+            self._writers.append(writer)
+            return writer
+
+        return create
+
+
+class _Batch:
+    """Consecutive segments of one schema, in a file for each partition of the table.
+
+    It `is_open` while more segments may be appended.
+    """
+
+    def __init__(
+        self, create: Callable[[Placement, Partition], FileWriter], *, stitch: bool
+    ) -> None:
+        self._create = create
+        self._stitch = stitch
+        self._messages = 0
+        self._digest = hashlib.sha256()
+        self._open: dict[Partition, _OpenFile] = {}  # the longest waiting first
+        self._finished: list[_FinishedFile] = []
+        self._first: Placement
+        self._last: Placement
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._open)
+
+    @property
+    def number_open(self) -> int:
+        """The number of files that are being written."""
+        return len(self._open)
+
+    def append(self, placement: Placement, parts: Sequence[Part]) -> bool:
+        """Append a segment; return False if it needs a batch of its own, nothing written."""
+        for part in parts:
+            file = self._open.pop(part.partition, None)
+            if file is not None and not file.append(placement, part):
+                if not part.partition:  # a table without partitions has one file a batch
+                    self._open[()] = file
+                    return False
+                self._finished.append(file.finish())
+                file = None
+            if file is None:
+                while len(self._open) >= MAX_OPEN:
+                    self._finished.append(self._open.pop(next(iter(self._open))).finish())
+                writer = self._create(placement, part.partition)
+                file = _OpenFile(writer, placement, part, stitch=self._stitch)
+            if file.is_open:
+                self._open[part.partition] = file
+            else:
+                self._finished.append(file.finish())
+        if not self._messages:
+            self._first = placement
+        self._last = placement
+        self._messages += 1
+        self._digest.update(placement.digest)
+        return True
+
+    def finish(self) -> list[StagedFile]:
+        """Make all files durable."""
+        files = [*self._finished, *(file.finish() for file in self._open.values())]
+        batch = uuid.uuid4().hex if files[0].partition else ""
+        source, header = self._first.source, self._last.header
+        return [
+            StagedFile(
+                fence=source.fence,
+                topic=source.topic,
+                partition=source.partition,
+                first=self._first.offset,
+                last=self._last.offset,
+                messages=0 if number else self._messages,
+                rows=file.rows,
+                nbytes=file.nbytes,
+                segment=header.segment,
+                schema=header.schema,
+                digest=self._digest.hexdigest(),
+                path=file.path,
+                batch=batch,
+                table_partition=file.partition or None,
+            )
+            for number, file in enumerate(files)
+        ]
+
+
+class _FinishedFile(NamedTuple):
+    """One durable file of a batch."""
+
+    path: str
+    rows: int
+    nbytes: int
+    partition: Partition
 
 
 class _OpenFile:
     """One file being written; `is_open` while more segments may be appended."""
 
     def __init__(
-        self,
-        writer: FileWriter,
-        placement: Placement,
-        segment: Segment,
-        rewriter: Rewriter,
-        *,
-        stitch: bool,
+        self, writer: FileWriter, placement: Placement, part: Part, *, stitch: bool
     ) -> None:
         self._writer = writer
-        self._rewriter = rewriter
+        self._partition = part.partition
+        self._schema = placement.header.schema
+        if part.is_rewritten:
+            self._schema = fingerprint_of(part.data)
         self._first = self._last = placement
         self._messages = self._rows = 0
-        self._digest = hashlib.sha256()
         self._stitcher = Stitcher(cast("BinaryIO", writer), writer.field_ids)  # only writes
         # What is encoded anew is stitched in any case: its bytes are not those that were sent.
-        is_new = writer.cast_to is not None
-        self.is_open = (stitch or is_new) and self.append(placement, segment)
+        self.is_open = (stitch or part.is_rewritten) and self.append(placement, part)
         if not self.is_open:  # verbatim: the layout, or a segment that cannot be stitched
-            if is_new:
-                raise LakeError(f"{segment.address}: cannot be stitched after it was cast")
-            writer.write(segment.bytes)
-            self._count(placement)
+            writer.write(part.data)
+            self._count(placement, part)
 
-    def append(self, placement: Placement, segment: Segment) -> bool:
-        """Stitch a segment to those before it; return False if it cannot be, nothing written."""
-        cast_to = self._writer.cast_to
+    def append(self, placement: Placement, part: Part) -> bool:
+        """Stitch a part to those before it; return False if it cannot be, nothing written."""
         try:
-            self._stitcher.append(
-                segment.bytes if cast_to is None else self._rewriter.cast(segment, cast_to)
-            )
+            self._stitcher.append(part.data)
         except StitchError:
             return False
-        self._count(placement)
+        self._count(placement, part)
         return True
 
-    def finish(self) -> StagedFile:
+    def finish(self) -> _FinishedFile:
         """Write the footer of a stitched file, and make the file durable."""
         if self.is_open:
             rows = self._stitcher.finish(self._metadata()).rows
             if rows != self._rows:
                 raise LakeError(f"{self._first.source}: {rows} rows stitched of {self._rows}")
-        source, header = self._first.source, self._last.header
-        return StagedFile(
-            fence=source.fence,
-            topic=source.topic,
-            partition=source.partition,
-            first=self._first.offset,
-            last=self._last.offset,
-            messages=self._messages,
-            rows=self._rows,
-            nbytes=self._writer.finish(),
-            segment=header.segment,
-            schema=header.schema,
-            digest=self._digest.hexdigest(),
-            path=self._writer.path,
-        )
+        nbytes = self._writer.finish()
+        return _FinishedFile(self._writer.path, self._rows, nbytes, self._partition)
 
-    def _count(self, placement: Placement) -> None:
+    def _count(self, placement: Placement, part: Part) -> None:
         self._last = placement
         self._messages += 1
-        self._rows += placement.header.rows
-        self._digest.update(placement.digest)
+        self._rows += part.rows
 
     def _metadata(self) -> dict[str, str]:
         """Return a stitched file's key-value metadata, equal for equal input.
@@ -233,7 +335,7 @@ class _OpenFile:
         source = self._first.source
         return {
             VERSION_HEADER: "1",
-            SCHEMA_HEADER: self._first.header.schema,
+            SCHEMA_HEADER: self._schema,
             ROWS_HEADER: str(self._rows),
             "columnar.segments": str(self._messages),
             "columnar.cluster": source.generation.cluster,

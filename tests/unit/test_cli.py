@@ -169,7 +169,13 @@ def test_what_is_not_key_and_value_is_a_usage_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [("--catalog", "type=sql"), ("--after-restore", "reland"), ("--growth", "allow")]
+    "text",
+    [
+        ("--catalog", "type=sql"),
+        ("--after-restore", "reland"),
+        ("--growth", "allow"),
+        ("--partition-by", "n"),
+    ],
 )
 def test_an_option_of_another_format_is_a_usage_error(tmp_path: Path, text: list[str]) -> None:
     result = invoke(*INGEST, str(tmp_path), *text)

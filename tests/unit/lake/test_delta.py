@@ -302,21 +302,20 @@ def test_a_table_that_changed_since_it_was_staged_is_refused(lake: DeltaLake) ->
 
 
 @pytest.mark.parametrize(
-    ("features", "configuration", "partition", "match"),
+    ("features", "configuration", "match"),
     [
-        (["rowTracking"], {}, [], "with rowTracking"),
-        (["icebergCompatV2", "clustering"], {}, [], "with clustering, icebergCompatV2"),
-        ([], {"delta.columnMapping.mode": "name"}, [], "with columnMapping"),
-        ([], {"delta.constraints.c": "n > 0"}, [], r"with delta\.constraints\.c"),
-        ([], {"delta.enableInCommitTimestamps": "true"}, [], "enableInCommitTimestamps"),
-        ([], {}, ["day"], "with partition column 'day'"),
+        (["rowTracking"], {}, "with rowTracking"),
+        (["icebergCompatV2", "clustering"], {}, "with clustering, icebergCompatV2"),
+        ([], {"delta.columnMapping.mode": "name"}, "with columnMapping"),
+        ([], {"delta.constraints.c": "n > 0"}, r"with delta\.constraints\.c"),
+        ([], {"delta.enableInCommitTimestamps": "true"}, "enableInCommitTimestamps"),
     ],
 )
 def test_a_table_that_a_plain_append_would_spoil_is_refused(
-    features: list[str], configuration: dict[str, str], partition: list[str], match: str
+    features: list[str], configuration: dict[str, str], match: str
 ) -> None:
     with pytest.raises(LakeError, match=match):
-        refuse_features(features, configuration, {"type": "struct", "fields": [N]}, partition)
+        refuse_features(features, configuration, {"type": "struct", "fields": [N]})
 
 
 def test_a_real_table_with_a_constraint_is_refused(lake: DeltaLake) -> None:

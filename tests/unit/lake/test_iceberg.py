@@ -15,7 +15,6 @@ from lakes import FENCE, GENERATIONS, IcebergLake, put, rows, staged
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, StringType
 from segments import ROWS, numbers, segment
 
@@ -276,14 +275,6 @@ def test_field_ids_that_changed_since_a_file_was_staged_are_refused(lake: Iceber
 def test_missing_statistics_are_not_logged(lake: IcebergLake, caplog: Any) -> None:
     put(lake.table(), [0])
     assert caplog.text == ""
-
-
-def test_a_partitioned_table_is_refused(lake: IcebergLake) -> None:
-    existing(lake, pa.schema([("n", pa.int64())]))
-    with lake.load().update_spec() as update:
-        update.add_field("n", IdentityTransform(), "by_n")
-    with pytest.raises(LakeError, match="a table partitioned by by_n"):
-        put(lake.table(), [0])
 
 
 def test_a_table_without_a_namespace_is_refused() -> None:
