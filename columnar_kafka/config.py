@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.position import MAX_ROWS
@@ -172,8 +171,7 @@ class ConfigReader:
         return self._rest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecodeLimits:
+class DecodeLimits(NamedTuple):
     """Limits on what one segment may claim; the keys are ``columnar.max.`` and these names.
 
     A segment of 1 MB normally decodes to about 10 MB, in a few milliseconds.

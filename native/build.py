@@ -46,11 +46,16 @@ def build() -> Path:
         for name in ("lib_core.so", "lib_core.dylib", "_core.dll")
         if (CRATE / "target/release" / name).exists()
     )
-    module = PLACE / f"_core{sysconfig.get_config_var('EXT_SUFFIX')}"
+    module = built_module()
     new = module.with_suffix(".new")
     shutil.copy(library, new)
     new.replace(module)  # a process may have loaded the old one
     return module
+
+
+def built_module() -> Path:
+    """Return where the extension module of this interpreter is."""
+    return PLACE / f"_core{sysconfig.get_config_var('EXT_SUFFIX')}"
 
 
 if __name__ == "__main__":

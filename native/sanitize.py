@@ -48,7 +48,7 @@ def run(module: Path, runtime: str) -> int:
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder, "columnar_kafka")
         shutil.copytree(ROOT / "columnar_kafka", package)
-        shutil.copy(module, package / "native/_core.so")
+        shutil.copy(module, package / "native" / built_module().name)  # over the one that is there
         settings = {
             "PYTHONPATH": folder,
             "PYTHONMALLOC": "malloc",  # or the memory of objects that are gone would be in use

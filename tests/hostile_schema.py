@@ -99,7 +99,7 @@ def forged(rows: pa.Table, schema: bytes) -> Sent:
     except Exception:  # noqa: BLE001 - it cannot be read, or has a type that no segment has
         return forged
     forged = changed(honest, forge(values | {b"columnar.schema": name.encode()}))
-    return replace(forged, header=replace(forged.header, schema=name))
+    return replace(forged, header=forged.header._replace(schema=name))
 
 
 WAYS: Final[tuple[Callable[[Segment], object], ...]] = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
@@ -92,6 +93,15 @@ class IcebergLake:
 
     def read(self) -> pa.Table:
         return self.load().scan().to_arrow()
+
+
+def by_polars(frame: pl.LazyFrame) -> pl.DataFrame:
+    """Return what polars reads of a Delta or Iceberg table.
+
+    Before 2.1, which Python 3.10 cannot have, it refuses the milliseconds of `_kafka.timestamp`.
+    """
+    reads_all = tuple(map(int, pl.__version__.split(".")[:2])) >= (2, 1)
+    return (frame if reads_all else frame.drop("_kafka")).collect()
 
 
 def rows(lake: Any) -> list[int]:

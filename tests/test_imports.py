@@ -37,7 +37,7 @@ FILES = {
         kafka_column  rows_to_columns  chunked  cast  arrow_input
     """,
     "segment": """
-        __init__  headers
+        __init__  pyarrow_parquet  headers
         parquet  parquet.thrift  parquet.field_ids  parquet.arrow_patterns  parquet.metadata
         parquet.statistics  parquet.page_header  parquet.delta  parquet.page_walk
         declared_types  encoder  native_encoder  native_decoder  decoder  isolated  segment
@@ -62,7 +62,7 @@ FILES = {
         time_lookup  callback_errors  commits  group_membership
         arrow  arrow.projection  arrow.pruning  arrow.table_builder  arrow.rows_ahead
         arrow.table_feed  arrow.batch_reader  arrow_output
-        positions  assembly  consumer  share
+        positions  assembly  lazy_assembly  consumer  share
     """,
     "ingest": "topic_id  settings  reader  ingestor  __init__",
     "aio": "inbox  poller  producer  callback  cancellable  undelivered  consumer  __init__",

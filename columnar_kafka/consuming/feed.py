@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from columnar_kafka.segment.decoder import Decoder
 
 __all__ = ["Cancelled", "Feed", "never_cancelled"]
+
+_TOGETHER: Final = 16
+"""Messages that become ready together where one is wanted."""
 
 T = TypeVar("T")
 Cancelled = Callable[[], bool]
@@ -239,6 +242,8 @@ class Feed:
     def _prepare(self, count: int) -> tuple[bool, bool]:
         """Make messages ready until there are `count`, or librdkafka is to be served.
 
+        For one, some more become ready, if they are fetched: segments may have one record each.
+
         Returns whether there may be more without waiting, and whether to hand out what is ready:
         there are enough, or the next one would raise.
         """
@@ -248,8 +253,8 @@ class Feed:
             return True, True
         if ready.is_published or buffer.found is not None:
             buffer.put_back()
-        is_more, messages = True, buffer.ready.messages
-        while is_more and len(messages) < count:
+        is_more, messages, most = True, buffer.ready.messages, _TOGETHER if count == 1 else count
+        while is_more and len(messages) < most:
             try:
                 is_more = self._prepare_next()
             except ColumnarError:  # no decoder could be started
@@ -340,9 +345,9 @@ class Feed:
         message.
         """
         self.poller.serve(self.poller.step(deadline), resumes=True)
-        self.poller.fetch_together()
         if may_raise:
             self.after_serving()
+        self.poller.fetch_together()
         return self.clock() >= deadline or cancelled()
 
     # --- whole segments -------------------------------------------------------------------------

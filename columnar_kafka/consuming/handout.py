@@ -25,10 +25,9 @@ function written in C, and where a loop begins again. All code of this room coun
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import chain
 from operator import length_hint
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from columnar_kafka import position
 from columnar_kafka.consuming.kafka_message import partition_of
@@ -46,8 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["Found", "Part", "Progress", "Ready"]
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """The messages `begin` to `end` of those that are ready: they come from one Kafka message.
 
     They are records from position `at` on of the segment that is `opened`, or it is None and the

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from columnar_kafka.consuming.turn import Turn
     from columnar_kafka.offsets import Partition
 
-__all__ = ["PLAIN_TOGETHER", "Poller"]
+__all__ = ["PLAIN_TOGETHER", "SMALL_BYTES", "Poller"]
 
 SERVE_EVERY: Final = 0.1
 """Seconds after which librdkafka has to be served again."""
@@ -42,9 +42,11 @@ _SHORTEST_LOOKUP: Final = 1.0
 _LONGEST_LOOKUP: Final = 10.0
 """Seconds that Kafka is given to tell committed offsets."""
 _AT_ONCE: Final = 10
-"""Plain messages that are fetched in one turn, at most."""
+"""Messages that are fetched in one turn, at most."""
 PLAIN_TOGETHER: Final = 100
 """Plain messages that are fetched and made ready together, at most."""
+SMALL_BYTES: Final = 16 << 10
+"""The size up to which segments, too, are fetched together."""
 
 _RETRIABLE: Final = frozenset(
     {
@@ -128,20 +130,22 @@ class Poller:
             timeout = 0
 
     def fetch_together(self) -> None:
-        """Fetch what librdkafka has behind a plain message: many cost little more than one.
+        """Fetch what librdkafka has behind a plain message, or a small one.
 
-        They are fetched a few at a time: some may be segments, which are large.
+        Many cost little more than one. They are fetched a few at a time: some may be large.
         """
         while (count := self._count_together()) > 0:
             if len(self.fetch(count, 0)) < count:
                 break
 
     def _count_together(self) -> int:
-        """Return how many messages more may be fetched at once, if the last is a plain one."""
+        """Return how many messages more may be fetched at once, because of the last one."""
         with self._lock:
             buffered = self._buffer.buffered
             last = buffered[-1] if buffered else None
-            if last is None or last.error() is not None or is_segment(last.headers()):
+            if last is None or last.error() is not None:
+                return 0
+            if len(last) > SMALL_BYTES and is_segment(last.headers()):
                 return 0
             room = min(PLAIN_TOGETHER, fetch_buffer.MOST_MESSAGES) - len(buffered)
             return 0 if self._buffer.is_full() else min(_AT_ONCE, room)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from columnar_kafka.message import Message
 from columnar_kafka.segment.native_decoder import record_maker
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Record", "RecordContext", "records"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordContext:
+class RecordContext(NamedTuple):
     """What the records of one segment have in common; `rows` is how many they are.
 
     `append_time` is the broker's whole timestamp, where the topic takes that instead of theirs.
@@ -100,11 +98,11 @@ class Record(Message):
 
     def set_topic(self, value: Any) -> None:
         """Replace the topic that is shown."""
-        self._context = replace(self._context, topic=value)
+        self._context = self._context._replace(topic=value)
 
     def set_error(self, value: Any) -> None:
         """Replace the error that is shown."""
-        self._context = replace(self._context, error=value)
+        self._context = self._context._replace(error=value)
 
     def set_value(self, value: Any) -> None:
         """Replace the value that is shown."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from columnar_kafka.config import (
     ENCODINGS,
@@ -36,8 +35,7 @@ _CONSUMER_KEYS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerConfig:
+class ConsumerConfig(NamedTuple):
     """A consumer's settings; durations in seconds."""
 
     encoding: str
@@ -90,8 +88,7 @@ class ConsumerConfig:
         return parsed, rest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientSettings:
+class ClientSettings(NamedTuple):
     """librdkafka's settings that matter here too; durations in seconds."""
 
     is_cooperative: bool

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -69,7 +68,7 @@ class Buffer:
             errors_only=settings.errors_only,
         )
         self.transaction = Transaction(self.delivery, required=settings.transactional)
-        self.formats = TopicFormats(replace(settings, on_delivery=None))
+        self.formats = TopicFormats(settings._replace(on_delivery=None))
 
     def connect(
         self, settings: ProducerConfig, broker: ProducerBroker, partitioner: Partitioner

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, KafkaError
@@ -96,8 +95,7 @@ class Rows(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class OneRow:
+class OneRow(NamedTuple):
     """Value, key, timestamp and headers of one record, for a report without columns to read."""
 
     parts: tuple[Any, bytes | None, int, RecordHeaders | None]
@@ -119,8 +117,7 @@ class OneRow:
         return self.parts[3]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportContext:
+class ReportContext(NamedTuple):
     """What the reports of one segment's records have in common.
 
     `first` is the first record's position, None if the segment was not stored. `latency` is in
@@ -202,11 +199,11 @@ class Report(Message):
 
     def set_topic(self, value: Any) -> None:
         """Replace the topic that is shown."""
-        self._context = replace(self._context, topic=value)
+        self._context = self._context._replace(topic=value)
 
     def set_error(self, value: Any) -> None:
         """Replace the error that is shown."""
-        self._context = replace(self._context, error=value)
+        self._context = self._context._replace(error=value)
 
     def set_value(self, value: Any) -> None:
         """Replace the value that is shown."""
@@ -223,7 +220,7 @@ class Report(Message):
     def _show(self, part: int, value: Any) -> None:
         parts = [*self._parts()]
         parts[part] = value
-        self._context = replace(self._context, source=OneRow(tuple(parts)))
+        self._context = self._context._replace(source=OneRow(tuple(parts)))
 
     def _parts(self) -> tuple[Any, bytes | None, int, RecordHeaders | None]:
         source, row = self._context.source, self._index
@@ -239,7 +236,7 @@ class Report(Message):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle one record, without its neighbours' columns."""
-        context = replace(self._context, source=OneRow(self._parts()))
+        context = self._context._replace(source=OneRow(self._parts()))
         return report, (context, self._index)
 
 

@@ -7,10 +7,9 @@ from __future__ import annotations
 import concurrent.futures.thread  # noqa: F401
 import logging
 import math
-import secrets
-from dataclasses import dataclass
+import os
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 from confluent_kafka import KafkaError
@@ -45,8 +44,7 @@ _SMALL_SEGMENTS: Final = 50
 """After so many small segments in a row, a warning says that they do not pay."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Origin:
+class _Origin(NamedTuple):
     """The properties that all segments of one batch share."""
 
     topic_format: TopicFormat
@@ -257,7 +255,7 @@ def _unencoded(origin: _Origin, block: Block, charged_bytes: int) -> EncodedSegm
 
 def _ids() -> Iterator[str]:
     """Yield segment ids: a producer's random 80 bits and a sequence number."""
-    producer = secrets.token_hex(10)
+    producer = os.urandom(10).hex()
     sequence = 0
     while True:
         yield f"{producer}-{sequence}"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from columnar_kafka.config import (
     ENCODINGS,
@@ -57,8 +56,7 @@ def _members(key: str, value: Any) -> tuple[str, ...]:
     return tuple(name for name in METADATA_MEMBERS if name in names)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerConfig:
+class ProducerConfig(NamedTuple):
     """A producer's settings; durations in seconds, sizes in bytes."""
 
     encoding: str

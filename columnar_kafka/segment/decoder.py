@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from columnar_kafka import native
 from columnar_kafka.columns import compute as pc
@@ -21,6 +20,7 @@ from columnar_kafka.config import METADATA_MEMBERS, DecodeLimits
 from columnar_kafka.errors import SchemaError, SegmentError
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, fingerprint
 from columnar_kafka.schema.canonical import user_metadata
+from columnar_kafka.segment import pyarrow_parquet as pq
 from columnar_kafka.segment.declared_types import (
     declared_schema,
     file_with_lists,

@@ -6,7 +6,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from columnar_kafka.columns import compute as pc
 from columnar_kafka.columns.older_arrow import HAS_PAGE_ROWS, VERSION
@@ -14,6 +13,7 @@ from columnar_kafka.errors import SchemaError
 from columnar_kafka.position import MAX_ROWS
 from columnar_kafka.schema import KAFKA_COLUMN, canonical
 from columnar_kafka.schema.families import family
+from columnar_kafka.segment import pyarrow_parquet as pq
 from columnar_kafka.segment.declared_types import cannot_be_written, with_sizes, without_sizes
 
 if TYPE_CHECKING:

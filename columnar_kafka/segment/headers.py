@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from columnar_kafka.errors import SegmentError
 from columnar_kafka.position import MAX_ROWS
@@ -29,6 +28,11 @@ CRC32_HEADER: Final = "columnar.crc32"
 HEADER_BYTES: Final = 512
 """More than a segment's headers and its Kafka record batch's own fields take on the wire."""
 
+_PARQUET: Final = re.compile(rb"parquet")
+_SEGMENT_ID: Final = re.compile(rb"[0-9A-Za-z_-]{1,40}")
+_FINGERPRINT: Final = re.compile(rb"[0-9a-f]{32}")
+_INTEGER: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
+
 _BATCH_BYTES: Final = 61  # the fields of a record batch
 _RECORD_BYTES: Final = 21  # the most that a record's own fields take
 _PAIR_BYTES: Final = 10  # the most that the two lengths of a header take
@@ -37,8 +41,7 @@ MessageHeaders = Sequence[tuple[str, Any]] | Mapping[str, Any]
 """confluent-kafka returns pairs; its type hints allow a dict."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentHeader:
+class SegmentHeader(NamedTuple):
     """The description of a segment, in its message's headers and again in its footer."""
 
     rows: int
@@ -100,7 +103,7 @@ def parse_headers(headers: MessageHeaders | None) -> tuple[SegmentHeader, int]:
         SegmentError: a header is missing, repeated or malformed, or the version is a newer one.
     """
     values = _columnar(_pairs(headers))
-    _text(values, ENCODING_HEADER, "parquet".__eq__)
+    _match(values, ENCODING_HEADER, _PARQUET)
     version = _number(values, VERSION_HEADER)
     if version != 1:
         raise SegmentError(
@@ -109,10 +112,8 @@ def parse_headers(headers: MessageHeaders | None) -> tuple[SegmentHeader, int]:
         )
     header = SegmentHeader(
         rows=_number(values, ROWS_HEADER, low=1, high=MAX_ROWS),
-        segment=_text(
-            values, SEGMENT_HEADER, re.compile(r"[0-9A-Za-z_-]{1,40}", re.ASCII).fullmatch
-        ),
-        schema=_text(values, SCHEMA_HEADER, re.compile(r"[0-9a-f]{32}").fullmatch),
+        segment=_match(values, SEGMENT_HEADER, _SEGMENT_ID).decode(),
+        schema=_match(values, SCHEMA_HEADER, _FINGERPRINT).decode(),
         timestamp_min=_number(values, TIMESTAMP_MIN_HEADER, low=-(1 << 63)),
         timestamp_max=_number(values, TIMESTAMP_MAX_HEADER, low=-(1 << 63)),
         schema_id=_number(values, SCHEMA_ID_HEADER) if SCHEMA_ID_HEADER in values else None,
@@ -153,24 +154,17 @@ def _columnar(headers: Iterable[tuple[str, Any]]) -> dict[str, bytes | None]:
     return values
 
 
-def _text(values: Mapping[str, bytes | None], key: str, valid: Callable[[str], Any]) -> str:
+def _match(values: Mapping[str, bytes | None], key: str, pattern: re.Pattern[bytes]) -> bytes:
     value = values.get(key)
-    try:
-        text = (value or b"").decode("ascii")
-    except UnicodeDecodeError:
-        text = ""
-    if not text or not valid(text):
+    if value is None or not pattern.fullmatch(value):
         raise SegmentError(f"header {key} is {_show(value)}, which version 1 does not allow")
-    return text
-
-
-_INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
+    return value
 
 
 def _number(
-    values: Mapping[str, bytes | None], key: str, *, low: int = 0, high: int = (1 << 63) - 1
+    values: Mapping[str, bytes | None], key: str, low: int = 0, high: int = (1 << 63) - 1
 ) -> int:
-    number = int(_text(values, key, _INTEGER.fullmatch))
+    number = int(_match(values, key, _INTEGER))
     if not low <= number <= high:
         raise SegmentError(f"header {key} is {number}; it must be from {low} to {high}")
     return number

@@ -35,8 +35,6 @@ import sys
 import threading
 import time
 import weakref
-from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import pyarrow as pa
@@ -118,7 +116,7 @@ class IsolatedDecoder:
             ForkError: this is a forked copy of the process that started the child.
         """
         question = {
-            "header": asdict(raw.header),
+            "header": raw.header._asdict(),
             "crc32": raw.crc32,
             "columns": None if columns is None else list(columns),
             "read": read,
@@ -197,8 +195,8 @@ class _Child:
                 self._process = subprocess.Popen(
                     [
                         *(sys.executable, "-I", "-c", _PROGRAM),
-                        *(str(theirs.fileno()), json.dumps(asdict(limits))),
-                        *(each or str(Path.cwd()) for each in sys.path),
+                        *(str(theirs.fileno()), json.dumps(limits._asdict())),
+                        *(each or os.getcwd() for each in sys.path),  # noqa: PTH109
                     ],
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
@@ -271,7 +269,8 @@ class _Child:
 
     def _resident_bytes(self) -> int:
         try:
-            pages = Path(f"/proc/{self._process.pid}/statm").read_text(encoding="ascii").split()[1]
+            with open(f"/proc/{self._process.pid}/statm", encoding="ascii") as file:  # noqa: PTH123
+                pages = file.read().split()[1]
         except (OSError, IndexError):  # it has ended; its socket will say so
             return 0
         return int(pages) * mmap.PAGESIZE

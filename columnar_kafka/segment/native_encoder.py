@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from columnar_kafka import native
 from columnar_kafka.schema import KAFKA_COLUMN
 from columnar_kafka.schema.families import family
+from columnar_kafka.segment import pyarrow_parquet as pq
 from columnar_kafka.segment.declared_types import cannot_be_written
 from columnar_kafka.segment.encoder import needs_arrow_schema
 from columnar_kafka.segment.parquet.field_ids import FileMetaDataField

@@ -96,8 +96,10 @@ class Segment:
         self._data = value
         self._decoder = decoder or InlineDecoder()
         self._file: SegmentFile | None = None
-        with self._located():
+        try:
             self.header, self._crc32 = parse_headers(headers)
+        except SegmentError as error:
+            raise self._located_error(error) from error
 
     def __repr__(self) -> str:
         return (
@@ -207,8 +209,10 @@ class Segment:
 
     def _slices(self, start: int) -> Iterator[tuple[int, RecordColumns]]:
         """See `record_slices`."""
-        with self._located():
+        try:
             records = self._decoder.read_records(self._raw, start, self._open)
+        except (SegmentError, *MALFORMED) as error:
+            raise self._located_error(error) from error
         if records is None:
             yield from self._slices_of_table(start)
             return
@@ -247,10 +251,12 @@ class Segment:
         """Add topic, partition and offset to whatever is wrong with the bytes."""
         try:
             yield
-        except SegmentError as error:
-            raise SegmentError(f"segment at {self.address}: {error.reason}") from error
-        except MALFORMED as error:
-            raise SegmentError(f"segment at {self.address}: {undecodable(error)}") from error
+        except (SegmentError, *MALFORMED) as error:
+            raise self._located_error(error) from error
+
+    def _located_error(self, error: Exception) -> SegmentError:
+        reason = error.reason if isinstance(error, SegmentError) else undecodable(error)
+        return SegmentError(f"segment at {self.address}: {reason}")
 
 
 def record_slices(segment: Segment, start: int) -> Iterator[tuple[int, RecordColumns]]:

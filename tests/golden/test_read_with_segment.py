@@ -112,6 +112,8 @@ def test_what_is_written_today_means_the_same(name: str) -> None:
     for each in (meaning, expected):
         del each["sha256"]
         assert each["headers"].pop()[0] == "columnar.crc32"
+        if make.SEGMENTS[name].native:  # a producer draws the ids of its segments
+            each["headers"] = [pair for pair in each["headers"] if pair[0] != "columnar.segment"]
     assert json.loads(json.dumps(meaning)) == expected
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
@@ -65,12 +64,11 @@ def stream(
         schema = reading.first_schema(request)
         if schema is None:
             return None
-        request = replace(request, schema=schema.remove_metadata())
+        request = request._replace(schema=schema.remove_metadata())
     return request.schema, reading.batches(request, fits=fits)
 
 
-@dataclass(frozen=True, slots=True)
-class _Stream:
+class _Stream(NamedTuple):
     """How one stream waits, ends and reports errors; `stream` describes the fields."""
 
     feed: TableFeed
@@ -85,7 +83,7 @@ class _Stream:
         """Return the schema of the next record, which stays."""
         # Without the filter: a record that it leaves out has the schema too.
         projection = Projection(request.projection.columns, promote=request.projection.promote)
-        request = replace(request, projection=projection)
+        request = request._replace(projection=projection)
         is_at_end = self._end_check()
         deadline = deadline_after(self.timeout)
         while True:

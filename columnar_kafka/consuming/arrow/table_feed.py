@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from confluent_kafka import KafkaException
 
@@ -49,8 +49,7 @@ Span = OpenSegment | list["Message"]
 """What is decoded at once: the open segment, several plain messages, or one other message."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableRequest:
+class TableRequest(NamedTuple):
     """What one call wants as a table: up to `most` records, as soon as there are `least`.
 
     They take about as much memory as one segment may, and have the `schema` if there is one. With

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from columnar_kafka.columns import compute as pc
+from columnar_kafka.segment import pyarrow_parquet as pq
 from columnar_kafka.segment.parquet import thrift
 from columnar_kafka.segment.parquet.field_ids import (
     ColumnChunkField,

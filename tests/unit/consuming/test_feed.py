@@ -28,7 +28,7 @@ from segments import segment
 from support import examples
 
 from columnar_kafka import SegmentError, position
-from columnar_kafka.consuming import fetch_buffer, handout, kafka_message
+from columnar_kafka.consuming import fetch_buffer, handout, kafka_message, poller
 from columnar_kafka.consuming.feed import Feed
 from columnar_kafka.consuming.offset_store import OffsetStore
 from columnar_kafka.consuming.record import RecordContext
@@ -282,7 +282,28 @@ def test_none_are_taken_when_none_are_asked_for() -> None:
     assert one.numbers() == [0, 1, 2, 10, 11, 12, 20, 21, 22]
 
 
-def test_an_error_event_is_handed_out_in_between() -> None:
+def test_small_segments_are_fetched_and_made_ready_together() -> None:
+    kafka = threes(0)
+    for n in range(40):
+        put(kafka, [n])
+    one = reader(kafka)
+    assert one.numbers(1) == [0]
+    assert one.broker.polls == 41  # each message, and then none
+    assert len(one.feed.buffer.ready.messages) == 16
+    assert one.numbers(15) == [*range(1, 16)]
+    assert one.numbers() == [*range(16, 40)]
+
+
+def test_large_segments_are_fetched_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(poller, "SMALL_BYTES", 100)
+    one = reader()
+    assert one.numbers(1) == [0]
+    assert one.broker.polls == 1
+    assert len(one.feed.buffer.ready.messages) == 3
+
+
+def test_an_error_event_is_handed_out_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(poller, "SMALL_BYTES", 0)  # or all were fetched before it
     one = reader()
     assert one.numbers(2) == [0, 1]
     one.broker.event(KafkaError(KafkaError._ALL_BROKERS_DOWN))
@@ -785,13 +806,16 @@ def test_a_partition_paused_anywhere_goes_on_exactly_there(before: int) -> None:
     assert one.numbers() == everything[before:]
 
 
-def test_messages_held_when_their_partition_is_paused_wait_in_order() -> None:
+def test_messages_held_when_their_partition_is_paused_wait_in_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(poller, "SMALL_BYTES", 0)
     one = reader(threes(4))
     one.numbers(1)
     for _ in range(3):
         one.clock.now += 0.2
         one.numbers(1)  # and one more message is fetched
-    assert len(one.feed.buffer.buffered) > 1
+    assert len(one.feed.buffer.waiting()) > 1
     one.pause(P0)
     assert one.numbers() == []
     one.resume(P0)
@@ -810,6 +834,7 @@ def test_a_message_that_comes_for_a_paused_partition_waits_too() -> None:
 
 def test_what_is_too_much_to_wait_is_fetched_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Partitions paused one after the other would take so much each."""
+    monkeypatch.setattr(poller, "SMALL_BYTES", 0)
     kafka = MemoryKafka()
     kafka.create_topic("t", 8)
     keys = [("t", partition) for partition in range(8)]
@@ -1099,7 +1124,7 @@ def test_librdkafka_is_not_served_for_every_record() -> None:
     put(kafka, range(100))
     one = reader(kafka)
     assert len(one.numbers(100)) == 100
-    assert one.broker.polls == 1
+    assert one.broker.polls == 2  # the second one found nothing
 
 
 def test_what_is_held_is_bounded_and_goes_on_later(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Field, Schema, write_deltalake
-from lakes import FENCE, GENERATIONS, DeltaLake, put, rows, staged
+from lakes import FENCE, GENERATIONS, DeltaLake, by_polars, put, rows, staged
 from segments import numbers, segment, segments
 
 from columnar_kafka.errors import LakeError
@@ -54,7 +54,7 @@ def test_readers_that_are_not_ours_agree(lake: DeltaLake) -> None:
     put(lake.table(), range(7))
     staged(lake.table(), [7, 8])  # not landed
     assert rows(lake) == numbers(range(7))
-    assert sorted(pl.read_delta(str(lake.root))["n"]) == numbers(range(7))
+    assert sorted(by_polars(pl.scan_delta(str(lake.root)))["n"]) == numbers(range(7))
     found = duckdb.read_parquet(replayed(lake)).project("n, epoch_ms(_kafka.timestamp)").fetchall()
     assert sorted(found) == [(n, n % 10) for n in numbers(range(7))]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import io
 import json
@@ -347,7 +346,7 @@ def test_lists_that_lack_their_declared_size() -> None:
         items = pa.array([[[1, 2], None], [], None, [last]], pa.list_(pa.list_(pa.int64())))
         headers, value = foreign(pa.table({"l": items}), None)
         value = with_sizes(pa.py_buffer(value), schema).to_pybytes()
-        header = dataclasses.replace(parse_headers(headers)[0], schema=fingerprint(schema))
+        header = parse_headers(headers)[0]._replace(schema=fingerprint(schema))
         value = value.replace(dict(headers)["columnar.schema"], header.schema.encode())
         assert_equal(header.headers(value), value, natively=len(last) == 2)
 

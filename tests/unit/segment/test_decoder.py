@@ -6,7 +6,6 @@ import decimal
 import io
 import itertools
 import zlib
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +85,7 @@ def forged(table: pa.Table, **changed: Any) -> Segment:
         timestamp_min=0,
         timestamp_max=9,
     )
-    header = replace(header, **changed)
+    header = header._replace(**changed)
     return received(header, parquet(table, header.footer()))
 
 
@@ -314,7 +313,7 @@ def test_required_values_under_a_null_are_read(kind: str, repeats: bool) -> None
 
 
 def test_a_full_segment_starts_where_its_offset_does() -> None:
-    header = replace(numbers()[0], rows=1 << 20)
+    header = numbers()[0]._replace(rows=1 << 20)
     assert received(header, b"").offset == 5 << 20
 
 
@@ -365,14 +364,14 @@ def test_no_value_at_all_is_refused() -> None:
 def test_headers_that_disagree_with_the_footer_are_refused(name: str, value: Any) -> None:
     header, data = numbers()
     key = f"columnar.{name.replace('_', '.')}"
-    reason = refusal(received(replace(header, **{name: value}), data).verify)
+    reason = refusal(received(header._replace(**{name: value}), data).verify)
     assert reason.startswith(f"{key} is {value} in the headers and ")
 
 
 def test_a_registrys_id_in_the_file_alone_is_refused() -> None:
     header, data = build(NUMBERS)
     table = pq.read_table(io.BytesIO(data)).replace_schema_metadata(None)
-    data = parquet(table, replace(header, schema_id=4).footer())
+    data = parquet(table, header._replace(schema_id=4).footer())
     expected = "columnar.schema.id is in the file and not in the headers"
     assert refusal(received(header, data).verify) == expected
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import decimal
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import hostile
@@ -285,7 +284,7 @@ def test_statistics_that_lie_are_believed_of_producers_that_are_trusted(
 @pytest.mark.parametrize(("decode", "rows"), [("inline", 0), ("isolated", 40)])
 def test_headers_that_lie_are_believed_of_producers_that_are_trusted(kafka, decode, rows) -> None:
     made = hostile.ordinary("zstd")
-    header = replace(made.header, timestamp_min=1000, timestamp_max=2000)
+    header = made.header._replace(timestamp_min=1000, timestamp_max=2000)
     file = hostile.File.load(made.value)
     for pair in hostile.field(file.footer, 5)[2][1]:
         key = hostile.field(pair, 1)[2].decode()
