@@ -48,6 +48,7 @@ from columnar_kafka.lake.iceberg_partition import (
 from columnar_kafka.lake.iceberg_schema import (
     check_fits,
     field_ids,
+    millisecond_columns,
     new_columns,
     refuse_features,
     were_renamed,
@@ -84,6 +85,11 @@ logging.getLogger("pyiceberg.io.pyarrow").addFilter(
 )
 
 _NO_SNAPSHOT: Final = -1
+_NEW: Final = {
+    **CREATED,
+    # Spark's vectorised reader of Iceberg fails on milliseconds, and on texts encoded as deltas.
+    "read.parquet.vectorization.enabled": "false",
+}
 _TRIES: Final = 10  # to change a schema that others change at the same time
 
 State = tuple["Table | None", CommitRecord]
@@ -152,7 +158,10 @@ class IcebergTable:
             table = self._grow(table, schema)
         check_same(self._partition_by, table.metadata)
         self._fitted = schema, table
-        return Fitting(partitioning=spec_columns(table.metadata, schema))
+        return Fitting(
+            partitioning=spec_columns(table.metadata, schema),
+            unstated=millisecond_columns(schema),
+        )
 
     def create(
         self, source: SourcePartition, first: int, schema: pa.Schema, partition: Partition
@@ -333,7 +342,7 @@ class IcebergTable:
                 with (
                     suppress(TableAlreadyExistsError),  # another process has just created it
                     catalog.create_table_transaction(
-                        self._identifier, columns, properties=CREATED
+                        self._identifier, columns, properties=_NEW
                     ) as transaction,
                     transaction.update_spec() as spec,
                 ):

@@ -22,6 +22,7 @@ __all__ = [
     "check_fits",
     "column_type",
     "field_ids",
+    "millisecond_columns",
     "new_columns",
     "refuse_features",
     "were_renamed",
@@ -171,6 +172,27 @@ def _ids(table: ice.IcebergType, path: ParquetPath) -> Iterator[tuple[ParquetPat
         yield from _ids(table.key_type, (*path, "key_value", "key"))
         yield (*path, "key_value", "value"), table.value_id
         yield from _ids(table.value_type, (*path, "key_value", "value"))
+
+
+def millisecond_columns(schema: pa.Schema) -> frozenset[int]:
+    """Return the numbers of the leaf columns with times in milliseconds.
+
+    Iceberg has microseconds. Its Java library reads such values right, but takes bounds in a file
+    for microseconds, and skips row groups that have what was asked for.
+    """
+    leaves = [leaf for field in schema for leaf in _leaves(field.type)]
+    return frozenset(
+        number
+        for number, leaf in enumerate(leaves)
+        if pa.types.is_timestamp(leaf) and leaf.unit == "ms"
+    )
+
+
+def _leaves(arrow: pa.DataType) -> Iterator[pa.DataType]:
+    if not arrow.num_fields:
+        yield arrow
+    for number in range(arrow.num_fields):
+        yield from _leaves(arrow.field(number).type)
 
 
 def were_renamed(metadata: TableMetadata) -> bool:

@@ -194,11 +194,13 @@ class Fitting:
     """How segments of one schema become files of a table.
 
     If `cast_to` is a schema, the segments' types are too narrow and are cast to its types. Every
-    file has rows of one partition.
+    file has rows of one partition. The leaf columns with the numbers in `unstated` must have no
+    statistics in a file, because a reader would take them for others.
     """
 
     cast_to: pa.Schema | None = None
     partitioning: tuple[PartitionColumn, ...] = ()
+    unstated: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

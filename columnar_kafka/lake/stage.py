@@ -148,7 +148,7 @@ class Stager:
             batch = None
         if batch is None:
             stitch = self._planner.layout.mode is Mode.STITCHED
-            batch = _Batch(self._opener(segment), stitch=stitch)
+            batch = _Batch(self._opener(segment), fitting.unstated, stitch=stitch)
             batch.append(placement, parts)
         while self._open and self._number_open(batch) > MAX_OPEN:
             self._staged += self._open.pop(next(iter(self._open))).finish()
@@ -202,9 +202,14 @@ class _Batch:
     """
 
     def __init__(
-        self, create: Callable[[Placement, Partition], FileWriter], *, stitch: bool
+        self,
+        create: Callable[[Placement, Partition], FileWriter],
+        unstated: frozenset[int],
+        *,
+        stitch: bool,
     ) -> None:
         self._create = create
+        self._unstated = unstated
         self._stitch = stitch
         self._messages = 0
         self._digest = hashlib.sha256()
@@ -236,7 +241,7 @@ class _Batch:
                 while len(self._open) >= MAX_OPEN:
                     self._finished.append(self._open.pop(next(iter(self._open))).finish())
                 writer = self._create(placement, part.partition)
-                file = _OpenFile(writer, placement, part, stitch=self._stitch)
+                file = _OpenFile(writer, placement, part, self._unstated, stitch=self._stitch)
             if file.is_open:
                 self._open[part.partition] = file
             else:
@@ -287,7 +292,13 @@ class _OpenFile:
     """One file being written; `is_open` while more segments may be appended."""
 
     def __init__(
-        self, writer: FileWriter, placement: Placement, part: Part, *, stitch: bool
+        self,
+        writer: FileWriter,
+        placement: Placement,
+        part: Part,
+        unstated: frozenset[int],
+        *,
+        stitch: bool,
     ) -> None:
         self._writer = writer
         self._partition = part.partition
@@ -296,7 +307,8 @@ class _OpenFile:
             self._schema = fingerprint_of(part.data)
         self._first = self._last = placement
         self._messages = self._rows = 0
-        self._stitcher = Stitcher(cast("BinaryIO", writer), writer.field_ids)  # only writes
+        sink = cast("BinaryIO", writer)  # only writes
+        self._stitcher = Stitcher(sink, writer.field_ids, unstated)
         # What is encoded anew is stitched in any case: its bytes are not those that were sent.
         self.is_open = (stitch or part.is_rewritten) and self.append(placement, part)
         if not self.is_open:  # verbatim: the layout, or a segment that cannot be stitched

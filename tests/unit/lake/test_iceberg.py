@@ -73,6 +73,30 @@ def test_filters_see_times_as_they_are(lake: IcebergLake) -> None:
     assert scan(row_filter=later).to_arrow().num_rows == 0
 
 
+def test_milliseconds_have_no_bounds_in_stitched_files(lake: IcebergLake) -> None:
+    """Iceberg's Java library takes them for microseconds, and leaves out rows."""
+    times = pa.array([1, 2], pa.timestamp("ms"))
+    data = {
+        "n": [1, 2],
+        "at": times,
+        "us": times.cast(pa.timestamp("us")),
+        "list": [[times[0]]] * 2,
+    }
+    land_table(lake, pa.table(data))
+    [path] = parquet_paths(lake)
+    group = pq.read_metadata(path).row_group(0)
+    columns = [group.column(number) for number in range(group.num_columns)]
+    bare = [each.path_in_schema for each in columns if each.statistics is None]
+    assert [each for each in bare if "_kafka" not in each] == ["at", "list.list.element"]
+    assert "_kafka.timestamp" in bare
+    assert (
+        lake.read().select(["n", "at", "list"]).to_pylist()
+        == pa.table(data).select(["n", "at", "list"]).to_pylist()
+    )
+    late = lake.load().scan(row_filter="at > '1970-01-01T00:00:00.001'").to_arrow()
+    assert late["n"].to_pylist() == [2]
+
+
 def test_the_commit_says_what_it_is(lake: IcebergLake) -> None:
     put(lake.table(), [3, 4])
     table = lake.load()
@@ -80,6 +104,7 @@ def test_the_commit_says_what_it_is(lake: IcebergLake) -> None:
     assert summary["columnar.sequence"] == "1"
     assert '"first": 3, "next": 5' in summary["columnar.fences"]
     assert summary["columnar.fences"] == table.properties["columnar.fences"]
+    assert table.properties["read.parquet.vectorization.enabled"] == "false"
 
 
 # --- field ids ------------------------------------------------------------------------------------
