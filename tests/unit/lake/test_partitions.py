@@ -287,14 +287,13 @@ def times(unit: str, zone: str | None, *values: datetime.datetime) -> pa.Array:
     )
 
 
-@pytest.mark.parametrize(("unit", "zone"), [("ms", "UTC"), ("us", "UTC"), ("us", None)])
 @pytest.mark.parametrize(
-    ("term", "values"),
+    ("term", "values", "unit", "zone"),
     [
-        ("year(ts)", [53, 54]),
-        ("month(ts)", [647, 648]),
-        ("day(ts)", [datetime.date(2023, 12, 31), datetime.date(2024, 1, 1)]),
-        ("hour(ts)", [473351, 473352]),
+        ("year(ts)", [53, 54], "ms", None),
+        ("month(ts)", [647, 648], "us", "UTC"),
+        ("day(ts)", [datetime.date(2023, 12, 31), datetime.date(2024, 1, 1)], "ms", "UTC"),
+        ("hour(ts)", [473351, 473352], "us", None),
     ],
 )
 def test_times_are_partitioned_by_their_parts(
