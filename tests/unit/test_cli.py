@@ -145,6 +145,20 @@ def test_a_topic_is_ingested_and_what_landed_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("topic")
+def test_a_partitioned_table_is_made_and_what_was_split_is_counted(tmp_path: Path) -> None:
+    place = (str(tmp_path / "lake"), "--format", "delta", "--partition-by", "n", "--stop-at-end")
+    stopped = invoke(*INGEST, *place, "--straddle", "stop", "--partition", "0")
+    assert (stopped.exit_code, "has rows of 2 partitions" in stopped.stderr) == (1, True)
+    counts = json.loads(invoke(*INGEST, *place, "--partition", "0", "--json").stdout)
+    assert {key: counts[key] for key in ("rows", "segments", "files", "rewritten")} == {
+        "rows": 5,
+        "segments": 3,
+        "files": 5,
+        "rewritten": 2,
+    }
+
+
+@pytest.mark.usefixtures("topic")
 def test_every_format_and_layout_can_be_named(tmp_path: Path) -> None:
     done = ("--stop-at-end", "--layout", "verbatim")
     assert invoke(*INGEST, str(tmp_path / "delta"), "--format", "delta", *done).exit_code == 0
