@@ -8,6 +8,7 @@ neither loses nor repeats a row.
 from __future__ import annotations
 
 import gc
+import re
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -54,6 +55,9 @@ _OPTIONS: Final = (
     "table.layout",
     "table.file.bytes",
     "table.gap",
+    "table.growth",
+    "table.partition.by",
+    "table.straddle",
     "table.after.restore",
     "table.verify",
     "table.dead.letters",
@@ -67,6 +71,8 @@ _ISOLATIONS: Final = ("read_committed", "read_uncommitted")
 _HINTS: Final = {
     "headers": ': .option("includeHeaders", "true")',
 }
+_OF_TABLES: Final = ("table.after.restore", "table.growth", "table.partition.by")
+_TERM: Final = re.compile(r"[^,()]+(?:\([^()]*\))?")
 
 
 class LakeSink(DataSource):
@@ -93,6 +99,11 @@ class LakeSink(DataSource):
     refuses to land what follows; ``table.gap`` = ``allow`` (the default is ``refuse``) lands it.
     After a restore of the table, ``table.after.restore`` = ``reland`` (the default is ``stop``)
     goes on from what the table has.
+
+    ``table.growth`` = ``allow`` or ``refuse`` says whether columns are added to a table; without
+    it, to those that the sink has created. ``table.partition.by`` are the columns of a new table's
+    partitioning, with commas between; ``table.straddle`` = ``stop`` (the default is ``split``)
+    refuses segments that have rows of several partitions.
 
     ``table.verify`` is how closely a segment is looked at before it lands: ``headers``, ``pages``
     (the default) or ``decode``. ``table.dead.letters`` is a directory for messages that cannot
@@ -364,8 +375,13 @@ def _opening(options: Mapping[str, str]) -> dict[str, Any]:
     }
     if table_format != "parquet":
         settings["reland"] = _choice(options, "table.after.restore", "stop", "reland")
-    elif "table.after.restore" in options:
-        raise ConfigError('option "table.after.restore" is for delta and iceberg tables')
+        settings["partition_by"] = _TERM.findall(options.get("table.partition.by", ""))
+        if "table.growth" in options:
+            settings["growth"] = _choice(options, "table.growth", "refuse", "allow")
+    else:
+        for key in _OF_TABLES:
+            if key in options:
+                raise ConfigError(f'option "{key}" is for delta and iceberg tables')
     if catalog := opts.catalog(options):
         settings["catalog"] = catalog
     if bool(catalog) != (table_format == "iceberg"):
@@ -399,4 +415,5 @@ def _layout(options: Mapping[str, str]) -> Layout:
     size = options.get("table.file.bytes", str(Layout().file_bytes))
     if not size.isdecimal() or int(size) < 1:
         raise ConfigError(f'option "table.file.bytes" is {size!r}: it must be a positive number')
-    return Layout(mode=Mode(mode), file_bytes=int(size))
+    may_split = not _choice(options, "table.straddle", "split", "stop")
+    return Layout(mode=Mode(mode), file_bytes=int(size), may_split=may_split)

@@ -113,6 +113,20 @@ class IngestOptions:
         Literal["stop", "reland"],
         typer.Option(help="Whether to land again what a restore of the table has undone."),
     ] = "stop"
+    growth: Annotated[
+        Literal["allow", "refuse"] | None,
+        typer.Option(
+            help="Whether columns are added to a table; without it, to those created here."
+        ),
+    ] = None
+    partition_by: Annotated[
+        list[str] | None,
+        typer.Option(help="A column of a new table's partitioning, or as day(column); repeats."),
+    ] = None
+    straddle: Annotated[
+        Literal["split", "stop"],
+        typer.Option(help="What to do with a segment that has rows of several partitions."),
+    ] = "split"
     topic_generation: Annotated[
         str | None,
         typer.Option(help="A text in place of the topic's id; change it with the topic."),
@@ -182,7 +196,11 @@ def _settings(options: IngestOptions) -> IngestSettings:
             end_offsets=None if ends is None else offsets(ends, "--end-offsets"),
             allow_gaps=options.gap == "allow",
             topic_generation=options.topic_generation,
-            layout=Layout(mode=Mode(options.layout), file_bytes=options.file_bytes),
+            layout=Layout(
+                mode=Mode(options.layout),
+                file_bytes=options.file_bytes,
+                may_split=options.straddle == "split",
+            ),
         )
     except ConfigError as error:
         raise typer.BadParameter(str(error)) from error
@@ -203,10 +221,19 @@ def _table_options(options: IngestOptions) -> dict[str, Any]:
     """Return what opens the table; some formats have options of their own."""
     found = table_options(options.table_format, options.catalog, options.storage)
     found["allow_gaps"] = options.gap == "allow"
+    growth = options.growth
     if options.table_format != "parquet":
         found["reland"] = options.after_restore == "reland"
-    elif options.after_restore != "stop":
-        raise typer.BadParameter("only for delta and iceberg", param_hint="--after-restore")
+        found["growth"] = None if growth is None else growth == "allow"
+        found["partition_by"] = options.partition_by or ()
+        return found
+    for value, option in (
+        (options.after_restore == "reland", "--after-restore"),
+        (growth, "--growth"),
+        (options.partition_by, "--partition-by"),
+    ):
+        if value:
+            raise typer.BadParameter("only for delta and iceberg", param_hint=option)
     return found
 
 

@@ -48,9 +48,11 @@ _POLL_SECONDS: Final = 0.5
 class IngestStats:
     """What has landed since `run` began; `rows_before` had landed already and came again.
 
-    `dead_letters`, `plain_messages` (in a table of their own) and `skipped` count messages.
-    `newest_timestamp` is the latest time of a message that has landed, in ms since 1970: now minus
-    that is how far the table is behind. `staged` segments wait for the next commit.
+    `rewritten` counts segments that had to be encoded anew: their types were narrower than the
+    table's, or they had rows of several of its partitions. `dead_letters`, `plain_messages` (in a
+    table of their own) and `skipped` count messages. `newest_timestamp` is the latest time of a
+    message that has landed, in ms since 1970: now minus that is how far the table is behind.
+    `staged` segments wait for the next commit.
     """
 
     rows: int = 0
@@ -59,6 +61,7 @@ class IngestStats:
     files: int = 0
     commits: int = 0
     rows_before: int = 0
+    rewritten: int = 0
     dead_letters: int = 0
     plain_messages: int = 0
     skipped: int = 0
@@ -76,6 +79,7 @@ class IngestStats:
             files=self.files + len(result.files),
             commits=self.commits + bool(result.files),
             rows_before=self.rows_before + result.landed_before.rows,
+            rewritten=self.rewritten + result.rewritten,
             dead_letters=self.dead_letters + result.dead_letters,
             plain_messages=self.plain_messages + result.plain_messages,
             skipped=self.skipped + result.skipped,

@@ -238,6 +238,7 @@ def _result(
         nbytes=sum(file.nbytes for file in admission.lands),
         landed_before=_total([*planned, *map(_count, admission.landed_before)]),
         repeated=_total([each.repeated for each in attempts] + [*map(_count, admission.repeated)]),
+        rewritten=sum(each.rewritten for each in attempts),
         dead_letters=_messages(file for each in attempts for file in each.dead_letters),
         plain_messages=_messages(file for each in attempts for file in each.plain_messages),
         skipped=sum(each.skipped for each in attempts),

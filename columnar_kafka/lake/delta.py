@@ -20,24 +20,34 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
 from columnar_kafka.errors import LakeError
+from columnar_kafka.lake import delta_partition
 from columnar_kafka.lake.commit import Head, commit
 from columnar_kafka.lake.delta_schema import (
     check_fits,
     delta_schema,
+    grown,
     refuse_features,
+    widened,
     with_nullable_columns,
 )
 from columnar_kafka.lake.delta_statistics import file_statistics
-from columnar_kafka.lake.fences import ATTEMPT, CommitRecord, check_witness
+from columnar_kafka.lake.fences import (
+    ATTEMPT,
+    CREATED,
+    CommitRecord,
+    check_witness,
+    may_grow,
+)
 from columnar_kafka.lake.files import plain_uri
 from columnar_kafka.lake.local_files import LocalFiles
 from columnar_kafka.lake.model import (
     CompactResult,
+    Fitting,
     LandedFile,
     NotLandedError,
     unlandable,
@@ -54,6 +64,7 @@ if TYPE_CHECKING:
         CommitResult,
         Fence,
         FileWriter,
+        Partition,
         SourcePartition,
         StagedFile,
         StageResult,
@@ -78,6 +89,8 @@ class DeltaLakeTable:
         *,
         allow_gaps: bool = False,
         reland: bool = False,
+        growth: bool | None = None,
+        partition_by: Iterable[str] = (),
         files: Files[Any] | None = None,
     ) -> None:
         """Name the table. The first commit creates it, if it does not exist.
@@ -87,6 +100,9 @@ class DeltaLakeTable:
             allow_gaps: land a range that starts past the fence (``table.gap=allow``).
             reland: go on after a restore from the fences that it brought back
                 (``table.after.restore=reland``).
+            growth: add columns that the topic has and the table lacks (``table.growth``); without
+                it only to tables that were created here.
+            partition_by: the partition columns of a new table (``table.partition.by``).
             files: the file system or object store; by default this machine's.
 
         Raises:
@@ -99,7 +115,8 @@ class DeltaLakeTable:
         self._options = dict(self._files.options or {})
         self._allow_gaps = allow_gaps
         self._reland = reland
-        self._fitting: pa.Schema | None = None  # the last that fitted, since `fences` was called
+        self._growth = growth
+        self._partition_by = delta_partition.new_columns(partition_by)
 
     def __repr__(self) -> str:
         return f"DeltaLakeTable({self._uri!r})"
@@ -110,21 +127,37 @@ class DeltaLakeTable:
         Raises:
             LakeError: the table cannot be read, files cannot be added to it, or it was restored.
         """
-        self._fitting = None
         return self.head().fences
 
-    def create(self, source: SourcePartition, first: int, schema: pa.Schema) -> FileWriter:
+    def fit(self, schema: pa.Schema) -> Fitting:
+        """See `LakeTable.fit`. The table is changed by the commit, which checks the files again.
+
+        Delta's readers need not read narrow files under a wider column: those are cast.
+        """
+        with unlandable():
+            converted = delta_schema(schema)
+        if (table := self._open()) is None:
+            converted = delta_partition.with_filled(converted, schema, self._partition_by)
+            columns = delta_partition.columns(converted, self._partition_by, schema)
+            return Fitting(partitioning=columns)
+        old, names = _schema(table), list(table.metadata().partition_columns)
+        delta_partition.check_same(self._partition_by, names)
+        wider = pa.schema(widened(schema, old), schema.metadata)
+        columns = delta_partition.columns(old, names, schema)
+        needed = delta_partition.without_filled(old, schema, names)
+        with unlandable():
+            converted = delta_schema(wider)
+            check_fits(converted, grown(needed, converted) if self._may_grow(table) else needed)
+        return Fitting(None if wider == schema else wider, columns)
+
+    def create(
+        self, source: SourcePartition, first: int, schema: pa.Schema, partition: Partition
+    ) -> FileWriter:
         """See `LakeTable.create`."""
-        # The table is not opened for each of many files: the commit checks them again.
-        if schema != self._fitting:
-            table = self._open()
-            with unlandable():
-                converted = delta_schema(schema)
-                if table is not None:
-                    check_fits(converted, _schema(table))
-            self._fitting = schema
         name = f"p{source.partition}-{first:020}-{uuid.uuid4().hex}.parquet"
-        path = f"{visible_folder(source.topic)}/{name}"
+        # polars reads a partition's values from the path, not from the log.
+        folder = delta_partition.folder(partition) or visible_folder(source.topic)
+        path = f"{folder}/{name}"
         return self._files.writer(path, self.root / path)
 
     def commit(self, staged: Iterable[StageResult]) -> CommitResult:
@@ -189,16 +222,19 @@ class DeltaLakeTable:
             file: pq.read_metadata(self._files.footer(self.root / file.path, file.nbytes))
             for file in admission.lands
         }
-        schemas = [delta_schema(each.schema.to_arrow_schema()) for each in footers.values()]
+        schemas = [each.schema.to_arrow_schema() for each in footers.values()]
         if table is None:
-            schema = Schema.from_json(json.dumps(with_nullable_columns(schemas[0])))
-            DeltaTable.create(self._uri, schema, mode="ignore", storage_options=self._options)
+            self._create(schemas[0])
             return "the table was created"  # the next try finds it
-        try:
-            for each in schemas:
-                check_fits(each, _schema(table))
-        except LakeError as error:
-            raise NotLandedError(f"{self._uri}: nothing has landed: {error}") from error
+        names = list(table.metadata().partition_columns)
+        for file in admission.lands:
+            if [name for name, _ in file.table_partition or ()] != names:
+                raise NotLandedError(
+                    f"{self._uri}: nothing has landed: {file} was staged for another partitioning: "
+                    "stage the input again"
+                )
+        if grows := self._grow(table, schemas):
+            return grows
         record = CommitRecord(
             sequence=before.sequence + 1, attempt=attempt, fences=admission.fences
         )
@@ -208,12 +244,18 @@ class DeltaLakeTable:
             table.create_write_transaction(
                 [
                     AddAction(
-                        file.path, file.nbytes, {}, now, True, file_statistics(footer, columns)
+                        file.path,
+                        file.nbytes,
+                        dict(file.table_partition or ()),
+                        now,
+                        True,
+                        file_statistics(footer, columns),
                     )
                     for file, footer in footers.items()
                 ],
                 "append",
                 table.schema(),
+                partition_by=names or None,
                 commit_properties=CommitProperties(
                     custom_metadata=record.to_properties(),
                     max_commit_retries=0,  # what was admitted holds for this version only
@@ -269,6 +311,53 @@ class DeltaLakeTable:
             read=lambda: self._files.read(full),
         )
 
+    def _may_grow(self, table: DeltaTable) -> bool:
+        return may_grow(self._growth, table.metadata().configuration)
+
+    def _create(self, schema: pa.Schema) -> None:
+        converted = with_nullable_columns(delta_schema(schema))
+        converted = delta_partition.with_filled(converted, schema, self._partition_by)
+        DeltaTable.create(
+            self._uri,
+            Schema.from_json(json.dumps(converted)),
+            mode="ignore",
+            partition_by=list(self._partition_by) or None,
+            configuration=CREATED,
+            raise_if_key_not_exists=False,
+            storage_options=self._options,
+        )
+
+    def _grow(self, table: DeltaTable, schemas: Iterable[pa.Schema]) -> str:
+        """Check files of these schemas, and add columns to the table; return a text if it did.
+
+        Raises:
+            NotLandedError: the files cannot land.
+        """
+        old = new = _schema(table)
+        names = list(table.metadata().partition_columns)
+        try:
+            for each in schemas:
+                converted = delta_schema(each)
+                new = grown(new, converted) if self._may_grow(table) else new
+                check_fits(converted, delta_partition.without_filled(new, each, names))
+        except LakeError as error:
+            raise NotLandedError(f"{self._uri}: nothing has landed: {error}") from error
+        if new == old:
+            return ""
+        changed = [each for each in new["fields"] if each not in old["fields"]]
+        try:
+            table.alter.add_columns(
+                [Field.from_json(json.dumps(each)) for each in changed],
+                commit_properties=CommitProperties(max_commit_retries=0),
+            )
+        except CommitFailedError as error:
+            return f"{error}"
+        except DeltaError as error:
+            raise NotLandedError(
+                f"{self._uri}: nothing has landed: columns cannot be added: {error}"
+            ) from error
+        return "columns were added"  # the next try finds them
+
     def _open(self) -> DeltaTable | None:
         """Open the current version; None if there is no table."""
         try:
@@ -287,9 +376,7 @@ def _schema(table: DeltaTable) -> dict[str, Any]:
 def _refuse_features(table: DeltaTable) -> None:
     protocol, metadata = table.protocol(), table.metadata()
     features = [*(protocol.writer_features or ()), *(protocol.reader_features or ())]
-    refuse_features(
-        features, metadata.configuration, _schema(table), list(metadata.partition_columns)
-    )
+    refuse_features(features, metadata.configuration, _schema(table))
 
 
 def _newest_record(table: DeltaTable) -> tuple[CommitRecord | None, bool]:

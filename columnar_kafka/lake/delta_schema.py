@@ -16,7 +16,14 @@ from columnar_kafka.errors import LakeError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["check_fits", "delta_schema", "refuse_features", "with_nullable_columns"]
+__all__ = [
+    "check_fits",
+    "delta_schema",
+    "grown",
+    "refuse_features",
+    "widened",
+    "with_nullable_columns",
+]
 
 Json = dict[str, Any]
 
@@ -34,7 +41,11 @@ _NAMES: Final = {
     pa.large_binary(): "binary",
     pa.date32(): "date",
 }
+_WIDER: Final = (("byte", "short", "integer", "long"), ("float", "double"))
+"""Types by width: one holds every value of those before it."""
 _BAD_NAME: Final = re.compile(r"[ ,;{}()\n\t=]")  # Delta's own rule
+_DECIMAL: Final = re.compile(r"decimal\(([0-9]+),([0-9]+)\)")
+_CASE: Final = "Delta's names differ in more than upper case"
 _UNITS: Final = ("ms", "us")
 
 _FEATURES: Final = frozenset(
@@ -81,7 +92,7 @@ def _struct(fields: Iterable[pa.Field], path: str) -> Json:
                 f"column {place!r}: a name in Delta has none of  ,;{{}}()=, tab, newline"
             )
         if each.name.lower() in names:
-            raise LakeError(f"column {place!r}: Delta's names differ in more than upper case")
+            raise LakeError(f"column {place!r}: {_CASE}")
         names.add(each.name.lower())
         found.append(
             {
@@ -141,6 +152,79 @@ def _each_nullable(value: Any) -> Any:
     return [with_nullable_columns(each) for each in value] if isinstance(value, list) else value
 
 
+def grown(table: Json, file: Json) -> Json:
+    """Return a table's schema with the columns that files have and it lacks, which may be null.
+
+    They come last, in structs too. Whether the files fit is not checked.
+
+    Raises:
+        LakeError: the names of two columns differ in upper case only.
+    """
+    columns = {each["name"]: each for each in table["fields"]}
+    for each in file["fields"]:
+        name = each["name"]
+        if name in columns:
+            columns[name] = {**columns[name], "type": _grown(columns[name], each)}
+        elif found := next((other for other in columns if other.lower() == name.lower()), ""):
+            raise LakeError(f"column {name!r}: the table has {found!r}, and {_CASE}")
+        else:
+            columns[name] = with_nullable_columns(each)
+    return {**table, "fields": list(columns.values())}
+
+
+def _grown(table: Json, file: Json, key: str = "type") -> Any:
+    """Return the type under a key of the table's schema with what the files' has more."""
+    old, new = table[key], file[key]
+    if isinstance(old, str) or isinstance(new, str) or old["type"] != new["type"]:
+        return old
+    if old["type"] == "struct":
+        return grown(old, new)
+    inner = "elementType" if old["type"] == "array" else "valueType"
+    return {**old, inner: _grown(old, new, inner)}
+
+
+def widened(fields: Iterable[pa.Field], table: Json) -> list[pa.Field]:
+    """Return columns with the types that a table has for them, where those are wider."""
+    columns = {each["name"]: each["type"] for each in table["fields"]}
+    return [
+        each.with_type(_widened(each.type, columns[each.name])) if each.name in columns else each
+        for each in fields
+    ]
+
+
+def _widened(arrow: pa.DataType, table: Any) -> pa.DataType:
+    if isinstance(table, str):
+        return _wider(arrow, table)
+    if pa.types.is_struct(arrow) and table["type"] == "struct":
+        return pa.struct(widened(arrow, table))
+    if table["type"] == "array" and (pa.types.is_list(arrow) or pa.types.is_large_list(arrow)):
+        item = arrow.value_field
+        item = item.with_type(_widened(item.type, table["elementType"]))
+        return pa.list_(item) if pa.types.is_list(arrow) else pa.large_list(item)
+    if table["type"] == "map" and pa.types.is_map(arrow):
+        key, value = arrow.key_field, arrow.item_field
+        return pa.map_(
+            key.with_type(_widened(key.type, table["keyType"])),
+            value.with_type(_widened(value.type, table["valueType"])),
+        )
+    return arrow
+
+
+def _wider(arrow: pa.DataType, table: str) -> pa.DataType:
+    """Return the Arrow type of a table's column, if it is a wider one; else the same type."""
+    name = _primitive(arrow)
+    for names in _WIDER:
+        if name in names and table in names and names.index(table) > names.index(name):
+            return next(each for each, found in _NAMES.items() if found == table)
+    if (
+        pa.types.is_decimal128(arrow)
+        and (match := _DECIMAL.fullmatch(table))
+        and (int(match[2]) == arrow.scale and int(match[1]) > arrow.precision)
+    ):
+        return pa.decimal128(int(match[1]), arrow.scale)
+    return arrow
+
+
 def check_fits(file: Any, table: Any, path: str = "") -> None:
     """Check that files of one schema can be read as a table of another.
 
@@ -168,8 +252,8 @@ def _check_struct(file: Json, table: Json, prefix: str) -> None:
         path = f"{prefix}{each['name']}"
         if (column := columns.pop(each["name"], None)) is None:
             raise LakeError(
-                f"column {path!r} is not in the table. Add it as {_name(each['type'])}, or land "
-                "under another path"
+                f"column {path!r} is not in the table. Add it as {_name(each['type'])}, or let it "
+                "be added: table.growth=allow"
             )
         _check_null(each["nullable"], column["nullable"], path)
         check_fits(each["type"], column["type"], path)
@@ -188,7 +272,7 @@ def _name(delta: Any) -> str:
 
 
 def refuse_features(
-    features: Iterable[str], configuration: Mapping[str, str], schema: Json, partition: list[str]
+    features: Iterable[str], configuration: Mapping[str, str], schema: Json
 ) -> None:
     """Refuse a table of which a plain append of files would be written wrong, or is not allowed.
 
@@ -205,7 +289,6 @@ def refuse_features(
         if configuration.get(key, "").lower() == "true"
     ]
     refused += [f"{key} of column {name!r}" for name, key in _used(schema, "")]
-    refused += [f"partition column {name!r}" for name in partition]
     if refused:
         raise LakeError(
             f"files cannot be added to a Delta table with {', '.join(refused)}: land in a table "

@@ -45,6 +45,7 @@ from columnar_kafka.lake.merging import (
 from columnar_kafka.lake.model import (
     UNKNOWN_SEGMENT,
     CompactResult,
+    Fitting,
     LandedFile,
     MayHaveLandedError,
     NotLandedError,
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
         CommitResult,
         Fence,
         FileWriter,
+        Partition,
         SourcePartition,
         StagedFile,
         StageResult,
@@ -115,7 +117,13 @@ class ParquetDirectory:
         except OSError as error:
             raise LakeError(f"cannot read the log of {self}: {error}") from error
 
-    def create(self, source: SourcePartition, first: int, schema: pa.Schema) -> FileWriter:
+    def fit(self, schema: pa.Schema) -> Fitting:
+        """See `LakeTable.fit`. A directory takes files of any schema."""
+        return Fitting()
+
+    def create(
+        self, source: SourcePartition, first: int, schema: pa.Schema, partition: Partition
+    ) -> FileWriter:
         """See `LakeTable.create`."""
         path = self._staged_path()
         return self._files.writer(path, self.root / path)

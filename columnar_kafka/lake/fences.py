@@ -17,11 +17,15 @@ from columnar_kafka.lake.model import Fence
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ATTEMPT", "CommitRecord", "check_witness"]
+__all__ = ["ATTEMPT", "CREATED", "CommitRecord", "check_witness", "may_grow"]
 
 ATTEMPT: Final = "columnar.attempt"
 _FENCES: Final = "columnar.fences"
 _SEQUENCE: Final = "columnar.sequence"
+_GROWTH: Final = "columnar.growth"
+
+CREATED: Final = {_GROWTH: "allow"}
+"""The properties of a table that is created here: no one else owns its schema."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,3 +101,8 @@ def check_witness(
             "not all of it, move the fences with `columnar-kafka fence reset`"
         )
     return CommitRecord(sequence=witness, fences=found.fences if found else {})
+
+
+def may_grow(growth: bool | None, properties: Mapping[str, str]) -> bool:
+    """Return whether columns may be added: as the user says, or else as the table says."""
+    return properties.get(_GROWTH) == CREATED[_GROWTH] if growth is None else growth

@@ -85,7 +85,7 @@ def parse_rules(
         plain: a `Plain`, or ``table:`` and the place of the plain messages' table.
         table_format: the format of that table.
         storage: as `open_table` takes it.
-        options: the options of that table's class.
+        options: the options of that table's class; partitions are not for plain messages.
 
     Raises:
         ConfigError: a text is not allowed, or one needs another that is missing.
@@ -96,6 +96,7 @@ def parse_rules(
         raise ConfigError("plain is table: name the table, as table:PLACE")
     letters = None if dead_letters is None else open_dead_letters(dead_letters, storage=storage)
     is_table = kind == "table"
+    options.pop("partition_by", None)
     return Rules(
         verify=cast("Verification", verify),
         dead_letters=letters,

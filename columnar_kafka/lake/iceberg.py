@@ -29,18 +29,43 @@ from pyiceberg.exceptions import (
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.commit import Head, commit
-from columnar_kafka.lake.fences import ATTEMPT, CommitRecord, check_witness
+from columnar_kafka.lake.fences import (
+    ATTEMPT,
+    CREATED,
+    CommitRecord,
+    check_witness,
+    may_grow,
+)
 from columnar_kafka.lake.files import plain_uri
 from columnar_kafka.lake.iceberg_files import TableFiles, file_io_properties
+from columnar_kafka.lake.iceberg_partition import (
+    add_data_files,
+    add_terms,
+    check_partition,
+    check_same,
+    check_terms,
+    spec_columns,
+    with_filled,
+    without_filled,
+)
 from columnar_kafka.lake.iceberg_schema import (
     check_fits,
     field_ids,
+    millisecond_columns,
     new_columns,
     refuse_features,
     were_renamed,
 )
 from columnar_kafka.lake.local_files import LocalFiles, local_path
-from columnar_kafka.lake.model import LandedFile, NotLandedError, unlandable, visible_folder
+from columnar_kafka.lake.model import (
+    Fitting,
+    LandedFile,
+    NotLandedError,
+    UnlandableError,
+    unlandable,
+    visible_folder,
+)
+from columnar_kafka.lake.partition import parse_terms
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -54,6 +79,7 @@ if TYPE_CHECKING:
         CommitResult,
         Fence,
         FileWriter,
+        Partition,
         SourcePartition,
         StagedFile,
         StageResult,
@@ -68,6 +94,12 @@ logging.getLogger("pyiceberg.io.pyarrow").addFilter(
 )
 
 _NO_SNAPSHOT: Final = -1
+_NEW: Final = {
+    **CREATED,
+    # Spark's vectorised reader of Iceberg fails on milliseconds, and on texts encoded as deltas.
+    "read.parquet.vectorization.enabled": "false",
+}
+_TRIES: Final = 10  # to change a schema that others change at the same time
 
 State = tuple["Table | None", CommitRecord]
 
@@ -85,6 +117,8 @@ class IcebergTable:
         storage: Mapping[str, str] | None = None,
         allow_gaps: bool = False,
         reland: bool = False,
+        growth: bool | None = None,
+        partition_by: Iterable[str] = (),
         files: LocalFiles | None = None,
     ) -> None:
         """Name the table. The first file that is staged creates it, if it does not exist.
@@ -98,6 +132,9 @@ class IcebergTable:
             allow_gaps: land a range that starts past the fence (``table.gap=allow``).
             reland: go on after a rollback from the fences that it brought back
                 (``table.after.restore=reland``).
+            growth: add columns that the topic has and the table lacks, and widen those that are
+                too narrow (``table.growth``); without it only where the table was created here.
+            partition_by: what a new table is partitioned by (``table.partition.by``).
             files: the file system of the data files, if they are on this machine.
 
         Raises:
@@ -110,7 +147,10 @@ class IcebergTable:
         self._catalog_properties = {**file_io_properties(storage or {}), **catalog}
         self._allow_gaps = allow_gaps
         self._reland = reland
+        self._growth = growth
+        self._partition_by = parse_terms(partition_by)
         self._files = files or LocalFiles()
+        self._fitted: tuple[pa.Schema, Table] | None = None  # the last, since `fences` was called
 
     def __repr__(self) -> str:
         return f"IcebergTable({self._identifier!r})"
@@ -121,20 +161,33 @@ class IcebergTable:
         Raises:
             LakeError: the table cannot be read, files cannot be added to it, or it was rolled back.
         """
+        self._fitted = None
         return self.head().fences
 
-    def create(self, source: SourcePartition, first: int, schema: pa.Schema) -> FileWriter:
-        """See `LakeTable.create`. Creates the table for files of this schema, if there is none."""
-        with unlandable():
-            columns = new_columns(schema)
-        table = self._load() or self._create_table(columns)
-        struct = table.schema().as_struct()
-        with unlandable():
-            check_fits(schema, struct)
+    def fit(self, schema: pa.Schema) -> Fitting:
+        """See `LakeTable.fit`. Makes the table, and has it grow: files need its field ids."""
+        table = self._load() or self._create_table(schema)
+        if self._has_to_grow(table, schema):
+            table = self._grow(table, schema)
+        check_same(self._partition_by, table.metadata)
+        self._fitted = schema, table
+        return Fitting(
+            partitioning=spec_columns(table.metadata, schema),
+            unstated=millisecond_columns(schema),
+        )
+
+    def create(
+        self, source: SourcePartition, first: int, schema: pa.Schema, partition: Partition
+    ) -> FileWriter:
+        """See `LakeTable.create`."""
+        if self._fitted is None or self._fitted[0] != schema:
+            self.fit(schema)
+        assert self._fitted is not None
+        _, table = self._fitted
         name = f"p{source.partition}-{first:020}-{uuid.uuid4().hex}.parquet"
         path = f"data/{visible_folder(source.topic)}/{name}"
         files, root = self._place(table)
-        return files.writer(path, root / path, field_ids(struct))
+        return files.writer(path, root / path, field_ids(table.schema().as_struct()))
 
     def commit(self, staged: Iterable[StageResult]) -> CommitResult:
         """See `LakeTable.commit`. Blocks for the catalog and the file system."""
@@ -203,10 +256,15 @@ class IcebergTable:
         table, before = head.state
         assert table is not None  # it was checked
         files, root = self._place(table)
+        paths = [root / file.path for file in admission.lands]
+        footers = [
+            pq.read_metadata(files.footer(path, file.nbytes))
+            for path, file in zip(paths, admission.lands, strict=True)
+        ]
         try:
-            for file in admission.lands:
-                schema = pq.read_schema(files.footer(root / file.path, file.nbytes))
-                _check_file(file.path, schema, table.metadata)
+            for file, footer in zip(admission.lands, footers, strict=True):
+                _check_file(file.path, footer.schema.to_arrow_schema(), table.metadata)
+                check_partition(file, table.metadata)
         except LakeError as error:
             raise NotLandedError(f"{self._identifier}: nothing has landed: {error}") from error
         record = CommitRecord(
@@ -218,11 +276,15 @@ class IcebergTable:
             table.catalog = cast("Catalog", _OneTry(catalog))
             transaction = table.transaction()
             transaction.set_properties(properties)
-            transaction.add_files(
-                [_file_uri(files.uri(root / file.path)) for file in admission.lands],
-                snapshot_properties=properties,
-                check_duplicate_files=False,  # the fences do that
-            )
+            uris = [_file_uri(files.uri(path)) for path in paths]
+            if table.spec().fields:
+                add_data_files(transaction, admission.lands, uris, footers, properties)
+            else:
+                transaction.add_files(
+                    uris,
+                    snapshot_properties=properties,
+                    check_duplicate_files=False,  # the fences do that
+                )
             try:
                 transaction.commit_transaction()
             except _ConflictError as error:
@@ -281,12 +343,58 @@ class IcebergTable:
         except Exception as error:
             raise LakeError(f"{self._identifier} cannot be loaded: {error!r}") from error
 
-    def _create_table(self, columns: pa.Schema) -> Table:
+    def _has_to_grow(self, table: Table, schema: pa.Schema) -> bool:
+        """Return whether the table has to grow, before files of a schema can land.
+
+        Raises:
+            UnlandableError: they cannot.
+        """
+        struct = without_filled(table.metadata, schema)
+        try:
+            with unlandable():
+                check_fits(schema, struct)
+        except UnlandableError:
+            if not may_grow(self._growth, table.properties):
+                raise
+            with unlandable():
+                check_fits(schema, struct, may_grow=True)
+            return True
+        return False
+
+    def _grow(self, table: Table, schema: pa.Schema) -> Table:
+        """Add columns to the table, and widen them."""
+        columns = new_columns(schema)
+        for _ in range(_TRIES):
+            try:
+                with closing(self._catalog()) as catalog:
+                    table.catalog = catalog
+                    with table.update_schema() as update:
+                        update.union_by_name(columns)
+            except CommitFailedException:  # another process has changed it
+                pass
+            except Exception as error:
+                raise LakeError(f"{self._identifier} cannot be changed: {error!r}") from error
+            found = self._load()
+            if found is not None and not self._has_to_grow(found, schema):
+                return found
+            table = found or table
+        raise LakeError(f"{self._identifier}: columns cannot be added: others change it meanwhile")
+
+    def _create_table(self, schema: pa.Schema) -> Table:
+        with unlandable():
+            columns = with_filled(new_columns(schema), self._partition_by)
+        check_terms(self._partition_by, columns, schema)
         try:
             with closing(self._catalog()) as catalog:
                 catalog.create_namespace_if_not_exists(self._identifier.rpartition(".")[0])
-                with suppress(TableAlreadyExistsError):  # another process has just created it
-                    catalog.create_table(self._identifier, columns)
+                with (
+                    suppress(TableAlreadyExistsError),  # another process has just created it
+                    catalog.create_table_transaction(
+                        self._identifier, columns, properties=_NEW
+                    ) as transaction,
+                    transaction.update_spec() as spec,
+                ):
+                    add_terms(spec, self._partition_by)
                 return catalog.load_table(self._identifier)
         except Exception as error:
             raise LakeError(f"{self._identifier} cannot be created: {error!r}") from error
@@ -330,7 +438,7 @@ def _file_uri(uri: str) -> str:
 
 def _check_file(path: str, schema: pa.Schema, metadata: TableMetadata) -> None:
     """Check a staged file against the table as it is now."""
-    check_fits(schema, metadata.schema().as_struct())
+    check_fits(schema, without_filled(metadata, schema))
     has_ids = b"PARQUET:field_id" in (schema.field(0).metadata or {})
     if not has_ids and were_renamed(metadata):
         raise LakeError(

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 
     from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["check_fits", "field_ids", "new_columns", "refuse_features", "were_renamed"]
+__all__ = [
+    "check_fits",
+    "column_type",
+    "field_ids",
+    "millisecond_columns",
+    "new_columns",
+    "refuse_features",
+    "were_renamed",
+]
 
 ParquetPath = tuple[str, ...]
 
@@ -72,12 +80,13 @@ def _nullable_type(arrow: pa.DataType, path: str) -> pa.DataType:
     if pa.types.is_map(arrow):
         _nullable(arrow.key_field, f"{path}.key")
         return pa.map_(arrow.key_type, _nullable(arrow.item_field, f"{path}.value"))
-    if _primitive(arrow) is None:
+    if column_type(arrow) is None:
         raise LakeError(f"column {path!r}: {arrow} has no equal in Iceberg")
     return arrow
 
 
-def _primitive(arrow: pa.DataType) -> ice.PrimitiveType | None:
+def column_type(arrow: pa.DataType) -> ice.PrimitiveType | None:
+    """Return the type of a column that is not nested; None if Iceberg has none."""
     if pa.types.is_decimal128(arrow):
         return ice.DecimalType(arrow.precision, arrow.scale) if arrow.scale >= 0 else None
     if pa.types.is_fixed_size_binary(arrow):
@@ -85,8 +94,12 @@ def _primitive(arrow: pa.DataType) -> ice.PrimitiveType | None:
     return _TYPES.get(arrow)
 
 
-def check_fits(columns: Iterable[pa.Field], table: ice.StructType, path: str = "") -> None:
-    """Check that files with these columns can be read as a table.
+def check_fits(
+    columns: Iterable[pa.Field], table: ice.StructType, path: str = "", *, may_grow: bool = False
+) -> None:
+    """Check that files with these columns can be read as a table, or as one that has grown.
+
+    A table grows by columns that it lacks, and by wider types of those that it has.
 
     Raises:
         LakeError: they cannot, or would put null where the table has none, or have field ids that
@@ -95,11 +108,13 @@ def check_fits(columns: Iterable[pa.Field], table: ice.StructType, path: str = "
     fields = {each.name: each for each in table.fields}
     for each in columns:
         place = f"{path}{each.name}"
-        if (field := fields.pop(each.name, None)) is None:
+        if (field := fields.pop(each.name, None)) is not None:
+            _check_field(each, field, place, may_grow=may_grow)
+        elif not may_grow:
             raise LakeError(
-                f"column {place!r} is not in the table. Add it, or land in another table"
+                f"column {place!r} is not in the table. Add it, or let it be added: "
+                "table.growth=allow"
             )
-        _check_field(each, field, place)
     for name, field in fields.items():
         if field.required:
             raise LakeError(
@@ -107,7 +122,7 @@ def check_fits(columns: Iterable[pa.Field], table: ice.StructType, path: str = "
             )
 
 
-def _check_field(file: pa.Field, field: ice.NestedField, path: str) -> None:
+def _check_field(file: pa.Field, field: ice.NestedField, path: str, *, may_grow: bool) -> None:
     if field.required and file.nullable:
         raise LakeError(f"column {path!r} may be null in Kafka, and is required in the table")
     field_id = (file.metadata or {}).get(_FIELD_ID)
@@ -118,19 +133,21 @@ def _check_field(file: pa.Field, field: ice.NestedField, path: str) -> None:
         )
     arrow, table = file.type, field.field_type
     if pa.types.is_struct(arrow) and isinstance(table, ice.StructType):
-        check_fits(list(arrow), table, f"{path}.")
+        check_fits(list(arrow), table, f"{path}.", may_grow=may_grow)
     elif isinstance(table, ice.ListType) and (
         pa.types.is_list(arrow) or pa.types.is_large_list(arrow)
     ):
-        _check_field(arrow.value_field, table.element_field, f"{path}[]")
+        _check_field(arrow.value_field, table.element_field, f"{path}[]", may_grow=may_grow)
     elif pa.types.is_map(arrow) and isinstance(table, ice.MapType):
-        _check_field(arrow.key_field, table.key_field, f"{path}.key")
-        _check_field(arrow.item_field, table.value_field, f"{path}.value")
-    elif not _reads_as(_primitive(arrow), table):
-        raise LakeError(f"column {path!r}: {arrow} in Kafka, {table} in the table")
+        _check_field(arrow.key_field, table.key_field, f"{path}.key", may_grow=False)
+        _check_field(arrow.item_field, table.value_field, f"{path}.value", may_grow=may_grow)
+    else:
+        found = column_type(arrow)
+        if not (_reads_as(found, table) or (may_grow and _reads_as(table, found))):
+            raise LakeError(f"column {path!r}: {arrow} in Kafka, {table} in the table")
 
 
-def _reads_as(file: ice.PrimitiveType | None, table: ice.IcebergType) -> bool:
+def _reads_as(file: ice.IcebergType | None, table: ice.IcebergType | None) -> bool:
     """Return whether a column of files can be read as a column of the table, promoted perhaps."""
     if isinstance(file, ice.DecimalType) and isinstance(table, ice.DecimalType):
         return bool(file.scale == table.scale and file.precision <= table.precision)
@@ -157,6 +174,27 @@ def _ids(table: ice.IcebergType, path: ParquetPath) -> Iterator[tuple[ParquetPat
         yield from _ids(table.value_type, (*path, "key_value", "value"))
 
 
+def millisecond_columns(schema: pa.Schema) -> frozenset[int]:
+    """Return the numbers of the leaf columns with times in milliseconds.
+
+    Iceberg has microseconds. Its Java library reads such values right, but takes bounds in a file
+    for microseconds, and skips row groups that have what was asked for.
+    """
+    leaves = [leaf for field in schema for leaf in _leaves(field.type)]
+    return frozenset(
+        number
+        for number, leaf in enumerate(leaves)
+        if pa.types.is_timestamp(leaf) and leaf.unit == "ms"
+    )
+
+
+def _leaves(arrow: pa.DataType) -> Iterator[pa.DataType]:
+    if not arrow.num_fields:
+        yield arrow
+    for number in range(arrow.num_fields):
+        yield from _leaves(arrow.field(number).type)
+
+
 def were_renamed(metadata: TableMetadata) -> bool:
     """Return whether a name or a field id has ever meant two columns in this table."""
     ids: dict[ParquetPath, int] = {}
@@ -178,9 +216,3 @@ def refuse_features(metadata: TableMetadata) -> None:
     """
     if metadata.format_version not in _FORMAT_VERSIONS:
         raise LakeError(f"Iceberg's format version {metadata.format_version} is not supported yet")
-    if partitions := metadata.spec().fields:
-        names = ", ".join(each.name for each in partitions)
-        raise LakeError(
-            f"files cannot be added to a table partitioned by {names}: land in one without "
-            "partitions, and copy from there"
-        )

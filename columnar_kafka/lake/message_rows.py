@@ -8,12 +8,14 @@ from __future__ import annotations
 import hashlib
 from array import array
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.model import SourceMessage, StagedFile
+from columnar_kafka.lake.stitch import Stitcher
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,11 +94,17 @@ class MessageWriter:
     ) -> StagedFile:
         first, last = messages[0][0], messages[-1][0]
         rows = [_row(message) | {"reason": reason} for message, reason in messages]
+        fitting = self._table.fit(self._columns)
+        if fitting.partitioning:
+            raise LakeError(f"{self._table}: messages do not land in a table with partitions")
         sink = pa.BufferOutputStream()
-        pq.write_table(pa.Table.from_pylist(rows, self._columns), sink, compression="zstd")
-        writer = self._table.create(source, first.offset, self._columns)
+        columns = fitting.cast_to or self._columns
+        pq.write_table(pa.Table.from_pylist(rows, columns), sink, compression="zstd")
+        writer = self._table.create(source, first.offset, self._columns, ())
         self._writers.append(writer)
-        writer.write(sink.getvalue())
+        stitcher = Stitcher(cast("BinaryIO", writer), writer.field_ids, fitting.unstated)
+        stitcher.append(sink.getvalue())
+        stitcher.finish({})
         digest = hashlib.sha256()
         for row in rows:
             digest.update(f"{row['offset']} {_size(row['value'])}\n".encode())

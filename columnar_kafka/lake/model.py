@@ -2,9 +2,11 @@
 
 The other files of this room, in the order in which they may import each other:
 
+    partition                        which partition of a table rows belong to
     plan                             which message lands in which file, and what a commit admits
     row_groups parquet_footer        footers of the files to stitch, and of the stitched one
     stitch                           one Parquet file out of several
+    rewrite                          segments that have to be encoded anew
     commit                           the loop by which every kind of table commits
     files local_files object_files   the files of a table, here or in an object store
     commit_log merging directory     a directory of Parquet files as a `LakeTable`
@@ -15,8 +17,8 @@ The other files of this room, in the order in which they may import each other:
     landed_rows audit                what is in a table, compared with the topic
     reset                            fences that are moved by hand
     fences                           what commits of Delta and Iceberg say about themselves
-    delta_schema delta_statistics delta       a Delta table as a `LakeTable`
-    iceberg_schema iceberg_files iceberg      an Iceberg table as a `LakeTable`
+    delta_schema delta_statistics delta_partition delta       a Delta table as a `LakeTable`
+    iceberg_schema iceberg_files iceberg_partition iceberg    an Iceberg table as a `LakeTable`
     formats                          tables by the name of their format
 """
 
@@ -45,10 +47,13 @@ __all__ = [
     "Count",
     "Fence",
     "FileWriter",
+    "Fitting",
     "LakeTable",
     "LandedFile",
     "MayHaveLandedError",
     "NotLandedError",
+    "Partition",
+    "PartitionColumn",
     "PlainMessageError",
     "ReadRange",
     "SourceMessage",
@@ -218,13 +223,47 @@ class ReadRange:
     next: int
 
 
+Partition = tuple[tuple[str, Any], ...]
+"""A partition of a table: the name and the value of each partition column."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionColumn:
+    """One column of a table's partitioning.
+
+    `path` is that of the column in segments, or the name of one that they do not have. `value`
+    turns its values into the partition's, without changing their order. It takes dates as days
+    since the epoch, times as microseconds, and no null.
+    """
+
+    name: str
+    path: tuple[str, ...]
+    value: Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Fitting:
+    """How segments of one schema become files of a table.
+
+    If `cast_to` is a schema, the segments' types are too narrow and are cast to its types. Every
+    file has rows of one partition. The leaf columns with the numbers in `unstated` must have no
+    statistics in a file, because a reader would take them for others.
+    """
+
+    cast_to: pa.Schema | None = None
+    partitioning: tuple[PartitionColumn, ...] = ()
+    unstated: frozenset[int] = frozenset()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedFile:
     """A complete file, durable and not yet visible, with segments of one partition.
 
     `first` and `last` are the Kafka offsets of the first and last segment; no other file of the
-    attempt lies between them. `segment` is the id of the last one. `path` is relative to the table.
-    `digest` is equal for two files of the same messages, whatever their layout.
+    attempt lies between them, but those of other partitions of the table that have the same
+    `batch`: these land together or not at all. `segment` is the id of the last segment. `path` is
+    relative to the table. `digest` is equal for two files, or batches, of the same messages,
+    whatever their layout. In a batch the first file counts all `messages`.
     All values are plain, since a staged file is pickled and written as JSON.
     """
 
@@ -240,6 +279,8 @@ class StagedFile:
     schema: str
     digest: str
     path: str
+    batch: str = ""
+    table_partition: Partition | None = None
 
     def __str__(self) -> str:
         return f"{self.topic}[{self.partition}] {self.first}-{self.last}"
@@ -251,7 +292,7 @@ class StageResult:
 
     `landed_before` counts by fence the input that the table already had, `repeated` the input that
     came twice. `ranges` are what was read, as far as that is known. Without it nobody notices
-    that input was left out.
+    that input was left out. `rewritten` counts the segments that were encoded anew.
 
     Messages that do not land in the table are in `dead_letters` and `plain_messages`, files of
     tables of their own, or were `skipped`. They lie in `set_aside`, a range for each partition.
@@ -261,6 +302,7 @@ class StageResult:
     ranges: tuple[ReadRange, ...] = ()
     landed_before: Mapping[str, Count] = field(default_factory=dict)
     repeated: Count = _NONE
+    rewritten: int = 0
     dead_letters: tuple[StagedFile, ...] = ()
     plain_messages: tuple[StagedFile, ...] = ()
     skipped: int = 0
@@ -271,8 +313,9 @@ class StageResult:
 class CommitResult:
     """The result of a commit: paths of the new files, relative to the table, and what landed.
 
-    `landed_before` and `repeated` count input that has not landed again; `dead_letters`,
-    `plain_messages` and `skipped` count messages that were set aside.
+    `landed_before` and `repeated` count input that has not landed again, and `rewritten` the
+    segments that were encoded anew when they were staged; `dead_letters`, `plain_messages` and
+    `skipped` count messages that were set aside.
     """
 
     files: tuple[str, ...] = ()
@@ -280,6 +323,7 @@ class CommitResult:
     nbytes: int = 0
     landed_before: Count = _NONE
     repeated: Count = _NONE
+    rewritten: int = 0
     dead_letters: int = 0
     plain_messages: int = 0
     skipped: int = 0
@@ -343,8 +387,8 @@ class FileWriter(Protocol):
 class LakeTable(Protocol):
     """A place where files land; a commit lands whole or not at all. Picklable, without state.
 
-    Executors call `fences` and `create`; the driver, or a single process, calls `commit`. Any
-    number of processes and threads may call all methods at the same time.
+    Executors call `fences`, `fit` and `create`; the driver, or a single process, calls `commit`.
+    Any number of processes and threads may call all methods at the same time.
     """
 
     def fences(self) -> Mapping[str, Fence]:
@@ -355,12 +399,24 @@ class LakeTable(Protocol):
         """
         ...
 
-    def create(self, source: SourcePartition, first: int, schema: pa.Schema) -> FileWriter:
-        """Open a new file, visible to no reader, for segments of `schema` from offset `first` on.
+    def fit(self, schema: pa.Schema) -> Fitting:
+        """Say how segments of `schema` land; may create the table, or add columns to it.
 
         Raises:
-            UnlandableError: files of that schema cannot land in the table.
-            LakeError: the table cannot be read.
+            UnlandableError: segments of that schema cannot land in the table.
+            LakeError: the table cannot be read or changed, or is partitioned in another way.
+        """
+        ...
+
+    def create(
+        self, source: SourcePartition, first: int, schema: pa.Schema, partition: Partition
+    ) -> FileWriter:
+        """Open a new file, visible to no reader, for segments of `schema` from offset `first` on.
+
+        The schema was fitted. The file is for rows of one `partition` of the table.
+
+        Raises:
+            LakeError: files of that schema cannot land in the table any more.
             OSError: the file cannot be created.
         """
         ...

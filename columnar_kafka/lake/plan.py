@@ -47,6 +47,9 @@ class Mode(Enum):
 class Layout:
     """The largest size of a file; a segment of more than `file_bytes` is one file.
 
+    In a table with partitions it is the size of a batch, which is a file for each of them. If not
+    `may_split`, a segment with rows of several partitions is an error.
+
     Every segment becomes a row group, and a row group takes 2.2 KB of footer, which readers parse
     before the first row. `file_segments` bounds that.
     """
@@ -54,6 +57,7 @@ class Layout:
     mode: Mode = Mode.STITCHED
     file_bytes: int = 128 << 20
     file_segments: int = 1000
+    may_split: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,14 +304,18 @@ def admit(
     owners = _FenceOwners(fences)
     fences_after = _moved_by_ranges(ranges, fences, owners, allow_gaps=allow_gaps)
     previous: StagedFile | None = None
-    for file in sorted(files, key=lambda each: (each.fence, each.first, each.last)):
-        if _repeats(file, previous):
-            repeated.append(file)
+    decided = lands
+    for file in sorted(files, key=lambda each: (each.fence, each.first, each.last, each.batch)):
+        if previous is not None and file.batch and file.batch == previous.batch:
+            pass  # what was decided for the batch
+        elif _repeats(file, previous):
+            decided = repeated
         elif _has_landed(file, fences, owners):
-            landed_before.append(file)
+            decided = landed_before
         else:
-            lands.append(file)
+            decided = lands
             fences_after[file.fence] = _moved(fences_after.get(file.fence), file)
+        decided.append(file)
         previous = file
     for each in set_aside:
         _move_past(each, fences_after, lands, fences)

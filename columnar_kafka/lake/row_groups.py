@@ -15,13 +15,13 @@ from columnar_kafka.segment.parquet.field_ids import (
     ColumnMetaDataField,
     RowGroupField,
 )
+from columnar_kafka.segment.parquet.thrift import STRUCT, Cursor
 
 if TYPE_CHECKING:
     import re
+    from collections.abc import Callable, Container
 
-    from columnar_kafka.segment.parquet.thrift import Cursor
-
-__all__ = ["MAGIC", "START", "RowGroupCopier", "StitchError"]
+__all__ = ["MAGIC", "START", "RowGroupCopier", "StitchError", "without_statistics"]
 
 MAGIC: Final = b"PAR1"
 START: Final = len(MAGIC)  # where every body begins
@@ -48,6 +48,7 @@ _META_DATA: Final = ColumnMetaDataField.types(
     ColumnMetaDataField.DICTIONARY_PAGE_OFFSET,
     ColumnMetaDataField.BLOOM_FILTER_OFFSET,
 )
+_STATISTICS: Final = (ColumnMetaDataField.STATISTICS, ColumnMetaDataField.ENCODING_STATS)
 _ZERO: Final = thrift.encode_integer(0)
 
 
@@ -209,3 +210,50 @@ class RowGroupCopier:
         if self._cursor.pos > kept + 1:
             self._out += self._cursor.buf[self._copied_to : kept] + thrift.STOP
             self._copied_to = self._cursor.pos
+
+
+_Fields = list[tuple[int, int, bytes]]
+
+
+def without_statistics(row_group: bytes, columns: Container[int]) -> bytes:
+    """Return an encoded row group in which the columns with these numbers have no statistics.
+
+    Nor do they say which encodings their pages have, for a reader might conclude from that that the
+    dictionary holds all of their values, and look there.
+    """
+    cursor = Cursor(row_group)
+
+    def column(number: int) -> bytes:
+        start = cursor.pos
+        if number not in columns:
+            cursor.skip(STRUCT)
+            return cursor.buf[start : cursor.pos]
+        return _edited(cursor, ColumnChunkField.META_DATA, meta_data)
+
+    def meta_data() -> bytes:
+        fields = _fields(cursor)
+        left = [each for each in fields if each[0] not in _STATISTICS]
+        return thrift.encode_struct(left)
+
+    def chunks() -> bytes:
+        return thrift.encode_list(STRUCT, [column(n) for n in range(cursor.struct_count())])
+
+    return _edited(cursor, RowGroupField.COLUMNS, chunks)
+
+
+def _edited(cursor: Cursor, changed: int, change: Callable[[], bytes]) -> bytes:
+    """Return the struct at the cursor with one field as `change` reads it."""
+    return thrift.encode_struct(_fields(cursor, changed, change))
+
+
+def _fields(cursor: Cursor, changed: int = 0, change: Callable[[], bytes] = bytes) -> _Fields:
+    fields = []
+    for field_id, field_type in cursor.fields({}):
+        start = cursor.pos
+        if field_id == changed:
+            value = change()
+        else:
+            cursor.skip(field_type)
+            value = cursor.buf[start : cursor.pos]
+        fields.append((field_id, field_type, value))
+    return fields

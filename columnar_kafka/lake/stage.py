@@ -5,32 +5,41 @@ One segment is in memory at a time, and a file is written as its segments arrive
 
 from __future__ import annotations
 
+import datetime
 import hashlib
+import uuid
 from dataclasses import replace
-from typing import TYPE_CHECKING, BinaryIO, Final, cast
+from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, cast
 
 from columnar_kafka.errors import LakeError, SegmentError
 from columnar_kafka.lake.aside import Aside, land_staged
 from columnar_kafka.lake.model import StagedFile, StageResult, UnlandableError
 from columnar_kafka.lake.plan import Mode, Planner
+from columnar_kafka.lake.rewrite import Rewriter
 from columnar_kafka.lake.rules import Rules
 from columnar_kafka.lake.stitch import Stitcher, StitchError
+from columnar_kafka.segment.decoder import fingerprint_of
 from columnar_kafka.segment.headers import ROWS_HEADER, SCHEMA_HEADER, VERSION_HEADER
 from columnar_kafka.segment.segment import Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    import pyarrow as pa
 
     from columnar_kafka.lake.model import (
         CommitResult,
         FileWriter,
+        Fitting,
         LakeTable,
+        Partition,
         ReadRange,
         SourceMessage,
         SourcePartition,
         TopicGeneration,
     )
     from columnar_kafka.lake.plan import Layout, Placement
+    from columnar_kafka.lake.rewrite import Part
 
 __all__ = ["MAX_OPEN", "Stager", "land", "stage"]
 
@@ -89,6 +98,10 @@ def land(
     return land_staged(table, [staged], rules or Rules())
 
 
+def _today() -> datetime.date:
+    return datetime.datetime.now(datetime.timezone.utc).date()
+
+
 def _verified(message: SourceMessage, rules: Rules) -> tuple[Segment, bool]:
     """Return the message as a verified segment, and whether it may share a file."""
     try:
@@ -110,14 +123,25 @@ class Stager:
     After an exception, or if the attempt is given up, call `discard`.
     """
 
-    def __init__(self, *, table: LakeTable, planner: Planner, rules: Rules | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        table: LakeTable,
+        planner: Planner,
+        rules: Rules | None = None,
+        today: Callable[[], datetime.date] | None = None,
+    ) -> None:
+        """Stage for a table; `today` tells the date of `_ingest_date`, by default in UTC."""
         self._table = table
         self._rules = rules or Rules()
         self._planner = planner
+        self._today = today or _today
         self._writers: list[FileWriter] = []  # all: a failing attempt removes its files
-        self._open: dict[SourcePartition, _OpenFile] = {}  # the longest waiting first
+        self._open: dict[SourcePartition, _Batch] = {}  # the longest waiting first
         self._staged: list[StagedFile] = []
         self._aside = Aside(self._rules, planner.fences)
+        self._fittings: dict[str, Fitting] = {}  # by the segments' schema
+        self._rewriter = Rewriter(may_split=planner.layout.may_split)
 
     def add(self, message: SourceMessage) -> None:
         """Verify a message and write it to a file, or set it aside. Keeps no segment.
@@ -126,39 +150,61 @@ class Stager:
             LakeError, OSError: as `stage`.
         """
         try:
-            self._add(message)
+            placed = self._placed(message)
         except UnlandableError as error:
             if not self._aside.take(self._planner.source(message), message, error):
                 raise
+            return
+        if placed is not None:
+            self._write(*placed)
 
-    def _add(self, message: SourceMessage) -> None:
+    def _placed(self, message: SourceMessage) -> _Placed | None:
+        """Verify a message; return where it lands and as what, if it does."""
         if (placement := self._planner.place(message)) is None:
-            return
+            return None
         if self._aside.has(placement.source, message.offset):
-            return
+            return None
         if placement.starts_file and (ended := self._open.pop(placement.source, None)):
-            self._staged.append(ended.finish())
+            self._staged += ended.finish()
         segment, may_share = _verified(message, self._rules)
-        file = self._open.pop(placement.source, None)
-        if file and not (may_share and file.append(placement, segment)):
-            self._staged.append(file.finish())
-            file = None
-        if file is None:
-            file = self._begin(placement, segment)
-        if file.is_open and may_share:
-            self._open[placement.source] = file
+        fitting = self._fitting(segment)
+        parts = self._rewriter.parts(segment, fitting, placement.source, self._today())
+        return _Placed(placement, segment.schema, fitting, parts, may_share)
+
+    def _write(
+        self,
+        placement: Placement,
+        schema: pa.Schema,
+        fitting: Fitting,
+        parts: Sequence[Part],
+        may_share: bool,
+    ) -> None:
+        batch = self._open.pop(placement.source, None)
+        if batch and not (may_share and batch.append(placement, parts)):
+            self._staged += batch.finish()
+            batch = None
+        if batch is None:
+            stitch = self._planner.layout.mode is Mode.STITCHED
+            batch = _Batch(self._opener(schema), fitting.unstated, stitch=stitch)
+            batch.append(placement, parts)
+        while self._open and self._number_open(batch) > MAX_OPEN:
+            self._staged += self._open.pop(next(iter(self._open))).finish()
+        if batch.is_open and may_share:
+            self._open[placement.source] = batch
         else:
-            self._staged.append(file.finish())
+            self._staged += batch.finish()
 
     def finish(self, ranges: Iterable[ReadRange] = ()) -> StageResult:
         """Make all files durable; `ranges` are what was read, as far as that is known."""
-        self._staged += [file.finish() for file in self._open.values()]
+        for batch in self._open.values():
+            self._staged += batch.finish()
         return replace(
             self._aside.finish(),
             files=tuple(self._staged),
             ranges=tuple(ranges),
             landed_before=self._planner.landed_before,
             repeated=self._planner.repeated,
+            rewritten=self._rewriter.segments,
         )
 
     def discard(self) -> None:
@@ -167,67 +213,178 @@ class Stager:
             writer.discard()
         self._aside.discard()
 
-    def _begin(self, placement: Placement, segment: Segment) -> _OpenFile:
-        if len(self._open) == MAX_OPEN:
-            self._staged.append(self._open.pop(next(iter(self._open))).finish())
-        writer = self._table.create(placement.source, placement.offset, segment.schema)
-        self._writers.append(writer)
-        stitch = self._planner.layout.mode is Mode.STITCHED
-        return _OpenFile(writer, placement, segment, stitch=stitch)
+    def _fitting(self, segment: Segment) -> Fitting:
+        name = segment.header.schema
+        if name not in self._fittings:
+            self._fittings[name] = self._table.fit(segment.schema)
+        return self._fittings[name]
+
+    def _number_open(self, batch: _Batch) -> int:
+        return sum(each.number_open for each in (batch, *self._open.values()))
+
+    def _opener(self, schema: pa.Schema) -> Callable[[Placement, Partition], FileWriter]:
+        """Return what opens files for segments of a schema."""
+
+        def create(placement: Placement, partition: Partition) -> FileWriter:
+            writer = self._table.create(placement.source, placement.offset, schema, partition)
+            self._writers.append(writer)
+            return writer
+
+        return create
+
+
+class _Placed(NamedTuple):
+    """A verified segment: where it lands, and its parts."""
+
+    placement: Placement
+    schema: pa.Schema
+    fitting: Fitting
+    parts: Sequence[Part]
+    may_share: bool
+
+
+class _Batch:
+    """Consecutive segments of one schema, in a file for each partition of the table.
+
+    It `is_open` while more segments may be appended.
+    """
+
+    def __init__(
+        self,
+        create: Callable[[Placement, Partition], FileWriter],
+        unstated: frozenset[int],
+        *,
+        stitch: bool,
+    ) -> None:
+        self._create = create
+        self._unstated = unstated
+        self._stitch = stitch
+        self._messages = 0
+        self._digest = hashlib.sha256()
+        self._open: dict[Partition, _OpenFile] = {}  # the longest waiting first
+        self._finished: list[_FinishedFile] = []
+        self._first: Placement
+        self._last: Placement
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._open)
+
+    @property
+    def number_open(self) -> int:
+        """The number of files that are being written."""
+        return len(self._open)
+
+    def append(self, placement: Placement, parts: Sequence[Part]) -> bool:
+        """Append a segment; return False if it needs a batch of its own, nothing written."""
+        for part in parts:
+            file = self._open.pop(part.partition, None)
+            if file is not None and not file.append(placement, part):
+                if not part.partition:  # a table without partitions has one file a batch
+                    self._open[()] = file
+                    return False
+                self._finished.append(file.finish())
+                file = None
+            if file is None:
+                while len(self._open) >= MAX_OPEN:
+                    self._finished.append(self._open.pop(next(iter(self._open))).finish())
+                writer = self._create(placement, part.partition)
+                file = _OpenFile(writer, placement, part, self._unstated, stitch=self._stitch)
+            if file.is_open:
+                self._open[part.partition] = file
+            else:
+                self._finished.append(file.finish())
+        if not self._messages:
+            self._first = placement
+        self._last = placement
+        self._messages += 1
+        self._digest.update(placement.digest)
+        return True
+
+    def finish(self) -> list[StagedFile]:
+        """Make all files durable."""
+        files = [*self._finished, *(file.finish() for file in self._open.values())]
+        batch = uuid.uuid4().hex if files[0].partition else ""
+        source, header = self._first.source, self._last.header
+        return [
+            StagedFile(
+                fence=source.fence,
+                topic=source.topic,
+                partition=source.partition,
+                first=self._first.offset,
+                last=self._last.offset,
+                messages=0 if number else self._messages,
+                rows=file.rows,
+                nbytes=file.nbytes,
+                segment=header.segment,
+                schema=header.schema,
+                digest=self._digest.hexdigest(),
+                path=file.path,
+                batch=batch,
+                table_partition=file.partition or None,
+            )
+            for number, file in enumerate(files)
+        ]
+
+
+class _FinishedFile(NamedTuple):
+    """One durable file of a batch."""
+
+    path: str
+    rows: int
+    nbytes: int
+    partition: Partition
 
 
 class _OpenFile:
     """One file being written; `is_open` while more segments may be appended."""
 
     def __init__(
-        self, writer: FileWriter, placement: Placement, segment: Segment, *, stitch: bool
+        self,
+        writer: FileWriter,
+        placement: Placement,
+        part: Part,
+        unstated: frozenset[int],
+        *,
+        stitch: bool,
     ) -> None:
         self._writer = writer
+        self._partition = part.partition
+        self._schema = placement.header.schema
+        if part.is_rewritten:
+            self._schema = fingerprint_of(part.data)
         self._first = self._last = placement
         self._messages = self._rows = 0
-        self._digest = hashlib.sha256()
-        self._stitcher = Stitcher(cast("BinaryIO", writer), writer.field_ids)  # only writes
-        self.is_open = stitch and self.append(placement, segment)
+        sink = cast("BinaryIO", writer)  # only writes
+        self._stitcher = Stitcher(sink, writer.field_ids, unstated)
+        # What is encoded anew is stitched in any case: its bytes are not those that were sent.
+        self.is_open = (stitch or part.is_rewritten) and self.append(placement, part)
         if not self.is_open:  # verbatim: the layout, or a segment that cannot be stitched
-            writer.write(segment.bytes)
-            self._count(placement)
+            writer.write(part.data)
+            self._count(placement, part)
 
-    def append(self, placement: Placement, segment: Segment) -> bool:
-        """Stitch a segment to those before it; return False if it cannot be, nothing written."""
+    def append(self, placement: Placement, part: Part) -> bool:
+        """Stitch a part to those before it; return False if it cannot be, nothing written."""
         try:
-            self._stitcher.append(segment.bytes)
+            self._stitcher.append(part.data)
         except StitchError:
             return False
-        self._count(placement)
+        self._count(placement, part)
         return True
 
-    def finish(self) -> StagedFile:
+    def finish(self) -> _FinishedFile:
         """Write the footer of a stitched file, and make the file durable."""
         if self.is_open:
             rows = self._stitcher.finish(self._metadata()).rows
             if rows != self._rows:
                 raise LakeError(f"{self._first.source}: {rows} rows stitched of {self._rows}")
-        source, header = self._first.source, self._last.header
-        return StagedFile(
-            fence=source.fence,
-            topic=source.topic,
-            partition=source.partition,
-            first=self._first.offset,
-            last=self._last.offset,
-            messages=self._messages,
-            rows=self._rows,
-            nbytes=self._writer.finish(),
-            segment=header.segment,
-            schema=header.schema,
-            digest=self._digest.hexdigest(),
-            path=self._writer.path,
-        )
+        nbytes = self._writer.finish()
+        return _FinishedFile(self._writer.path, self._rows, nbytes, self._partition)
 
-    def _count(self, placement: Placement) -> None:
+    def _count(self, placement: Placement, part: Part) -> None:
         self._last = placement
         self._messages += 1
-        self._rows += placement.header.rows
-        self._digest.update(placement.digest)
+        self._rows += part.rows
 
     def _metadata(self) -> dict[str, str]:
         """Return a stitched file's key-value metadata, equal for equal input.
@@ -238,7 +395,7 @@ class _OpenFile:
         source = self._first.source
         return {
             VERSION_HEADER: "1",
-            SCHEMA_HEADER: self._first.header.schema,
+            SCHEMA_HEADER: self._schema,
             ROWS_HEADER: str(self._rows),
             "columnar.segments": str(self._messages),
             "columnar.cluster": source.generation.cluster,

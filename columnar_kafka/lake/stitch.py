@@ -28,10 +28,10 @@ from columnar_kafka.lake.parquet_footer import (
     read_footer,
     with_field_ids,
 )
-from columnar_kafka.lake.row_groups import MAGIC, START, StitchError
+from columnar_kafka.lake.row_groups import MAGIC, START, StitchError, without_statistics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from typing import TypeAlias
 
     import pyarrow as pa
@@ -62,17 +62,22 @@ class Stitcher:
     """
 
     def __init__(
-        self, sink: BinaryIO, field_ids: Mapping[tuple[str, ...], int] | None = None
+        self,
+        sink: BinaryIO,
+        field_ids: Mapping[tuple[str, ...], int] | None = None,
+        unstated: Collection[int] = (),
     ) -> None:
         """Write to `sink`, a new empty file, which is left open.
 
         Its `write` must take a whole buffer in one call, as all but raw (unbuffered) files do.
         The schema's elements get these `field_ids`, by their paths; without it they keep theirs.
+        The leaf columns with the numbers in `unstated` lose their statistics.
         """
         self.rows = 0
         self.files = 0
         self._sink = sink
         self._field_ids = field_ids
+        self._unstated = unstated
         self._first: Footer | None = None
         self._row_groups: list[bytes] = []
         self._row_groups_nbytes = 0
@@ -106,6 +111,10 @@ class Stitcher:
         footer = read_footer(
             view, at=self._written or START, ordinal=self.row_groups, first=self._first
         )
+        if self._unstated:
+            footer.row_groups = [
+                without_statistics(each, self._unstated) for each in footer.row_groups
+            ]
         row_groups_nbytes = self._row_groups_nbytes + sum(map(len, footer.row_groups))
         self._check_limits(footer, row_groups_nbytes)
         if footer.row_groups:

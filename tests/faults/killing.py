@@ -65,6 +65,9 @@ class Table:
     def fences(self) -> Any:
         return self.inner.fences()
 
+    def fit(self, schema: Any) -> Any:
+        return self.inner.fit(schema)
+
     def create(self, *arguments: Any) -> FileWriter:
         with around("before a file"):
             return FileWriter(self.inner.create(*arguments))

@@ -153,6 +153,21 @@ def test_a_topic_is_ingested_and_what_landed_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("topic")
+def test_a_partitioned_table_is_made_and_what_was_split_is_counted(tmp_path: Path) -> None:
+    place = (str(tmp_path / "lake"), "--format", "delta", "--partition-by", "n", "--stop-at-end")
+    stopped = invoke(*INGEST, *place, "--straddle", "stop", "--partition", "0")
+    assert (stopped.exit_code, "has rows of 2 partitions" in stopped.stderr) == (1, True)
+    landed = invoke(*INGEST, *place, "--partition", "0", "--json").stdout
+    counts = json.loads(landed)["t"]
+    assert {key: counts[key] for key in ("rows", "segments", "files", "rewritten")} == {
+        "rows": 5,
+        "segments": 3,
+        "files": 5,
+        "rewritten": 2,
+    }
+
+
+@pytest.mark.usefixtures("topic")
 def test_every_format_and_layout_can_be_named(tmp_path: Path) -> None:
     done = ("--stop-at-end", "--layout", "verbatim")
     assert invoke(*INGEST, str(tmp_path / "delta"), "--format", "delta", *done).exit_code == 0
@@ -176,7 +191,15 @@ def test_what_is_not_key_and_value_is_a_usage_error(tmp_path: Path) -> None:
     assert invoke(*INGEST, str(tmp_path), "-X", "group.id").exit_code == 2
 
 
-@pytest.mark.parametrize("text", [("--catalog", "type=sql"), ("--after-restore", "reland")])
+@pytest.mark.parametrize(
+    "text",
+    [
+        ("--catalog", "type=sql"),
+        ("--after-restore", "reland"),
+        ("--growth", "allow"),
+        ("--partition-by", "n"),
+    ],
+)
 def test_an_option_of_another_format_is_a_usage_error(tmp_path: Path, text: list[str]) -> None:
     result = invoke(*INGEST, str(tmp_path), *text)
     assert result.exit_code == 2

@@ -46,6 +46,10 @@ SCHEMA = columns(*NEEDED, *IDS)
             r'"table\.after\.restore" is .go.: it must be stop or reland',
         ),
         ({"table.after.restore": "stop"}, r'"table\.after\.restore" is for delta and iceberg'),
+        ({"table.partition.by": "n"}, r'"table\.partition\.by" is for delta and iceberg'),
+        ({"table.straddle": "x"}, r'"table\.straddle" is \'x\': it must be split or stop'),
+        ({"table.growth": "allow"}, r'"table\.growth" is for delta and iceberg'),
+        ({"table.format": "delta", "table.growth": "x"}, r'"table\.growth" is \'x\': it must be'),
         (
             {"table.format": "iceberg", "path": "t", "table.catalog.type": "sql"},
             "table 't': name it with its namespace",

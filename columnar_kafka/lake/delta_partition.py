@@ -1,0 +1,147 @@
+"""Partitions of Delta tables: columns whose values stand in the log, as texts.
+
+Files keep the columns that they have; readers take the value from the log, or from the path.
+"""
+
+from __future__ import annotations
+
+import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.delta_schema import delta_schema
+from columnar_kafka.lake.model import PartitionColumn
+from columnar_kafka.lake.partition import FILLED, is_filled, parse_terms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from columnar_kafka.lake.model import Partition
+
+__all__ = [
+    "check_same",
+    "columns",
+    "folder",
+    "new_columns",
+    "with_filled",
+    "without_filled",
+]
+
+Json = dict[str, Any]
+
+_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+_EPOCH: Final = datetime.date(1970, 1, 1).toordinal()
+
+
+def _text(value: str, column: str) -> str:
+    if value in ("", _NULL):
+        raise LakeError(
+            f"partition column {column!r}: Delta reads {value!r} as null: partition by another "
+            "column, or write another value"
+        )
+    return value
+
+
+def _date(days: int) -> str:
+    return datetime.date.fromordinal(_EPOCH + days).isoformat()
+
+
+def _boolean(value: bool) -> str:
+    return str(value).lower()
+
+
+_TEXTS: Final[dict[str, Callable[[Any], str]]] = {
+    "boolean": _boolean,
+    "byte": str,
+    "short": str,
+    "integer": str,
+    "long": str,
+    "date": _date,
+}
+"""How values of a type become texts."""
+
+
+def new_columns(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the partition columns of a new table.
+
+    Raises:
+        LakeError: one is a transform.
+    """
+    terms = parse_terms(texts)
+    for each in terms:
+        if each.transform != "identity":
+            raise LakeError(
+                f"partition {each.transform}({each.column}): Delta is partitioned by columns only"
+            )
+    return tuple(each.column for each in terms)
+
+
+def check_same(wanted: Sequence[str], found: Sequence[str]) -> None:
+    """Check what a table that exists is partitioned by.
+
+    Raises:
+        LakeError: the user wants another partitioning.
+    """
+    if wanted and list(wanted) != list(found):
+        raise LakeError(
+            f"the table is partitioned by {', '.join(found) or 'nothing'}, and not by "
+            f"{', '.join(wanted)}: leave table.partition.by out, or land in another table"
+        )
+
+
+def columns(table: Json, names: Iterable[str], schema: pa.Schema) -> tuple[PartitionColumn, ...]:
+    """Return the partition columns of a table, for segments of a schema.
+
+    Raises:
+        LakeError: a column does not exist, or its type is not supported.
+    """
+    types = {each["name"]: each["type"] for each in table["fields"]}
+    found = []
+    for name in names:
+        delta = types.get(name)
+        if is_filled(name, schema) and delta != (filled := _filled_field(name)["type"]):
+            raise LakeError(f"partition column {name!r} has to be {filled} in the table")
+        if delta is None:
+            raise LakeError(f"partition column {name!r} does not exist")
+        shown = delta if isinstance(delta, str) else str(delta["type"])
+        text = partial(_text, column=name) if shown == "string" else _TEXTS.get(shown)
+        if text is None:
+            raise LakeError(f"partition column {name!r}: its type {shown} is not supported")
+        found.append(PartitionColumn(name, (name,), text))
+    return tuple(found)
+
+
+def with_filled(table: Json, schema: pa.Schema, names: Iterable[str]) -> Json:
+    """Return a new table's schema with the partition columns that segments do not have."""
+    more = [_filled_field(name) for name in names if is_filled(name, schema)]
+    return {**table, "fields": [*table["fields"], *more]}
+
+
+def _filled_field(name: str) -> Json:
+    field: Json = delta_schema(pa.schema([(name, FILLED[name])]))["fields"][0]
+    return field
+
+
+def without_filled(table: Json, schema: pa.Schema, names: Collection[str]) -> Json:
+    """Return a table's schema without the partition columns that segments need not have."""
+    fields = [
+        each
+        for each in table["fields"]
+        if each["name"] not in names or not is_filled(each["name"], schema)
+    ]
+    return {**table, "fields": fields}
+
+
+def folder(partition: Partition) -> str:
+    """Return the folder of a partition's files, as Hive names it; empty for no partition."""
+    return "/".join(
+        f"{_quoted(name)}={_NULL if value is None else _quoted(value)}" for name, value in partition
+    )
+
+
+def _quoted(text: str) -> str:
+    return quote(text, safe="")

@@ -1,0 +1,223 @@
+"""Partitions of Iceberg tables: transforms of columns whose values stand in the manifests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyiceberg import types as ice
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.table import TableProperties
+from pyiceberg.transforms import IdentityTransform, TruncateTransform, parse_transform
+from pyiceberg.typedef import Record
+
+from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.iceberg_schema import column_type, field_ids
+from columnar_kafka.lake.model import PartitionColumn
+from columnar_kafka.lake.partition import FILLED, is_filled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import pyarrow.parquet as pq
+    from pyiceberg.partitioning import PartitionField
+    from pyiceberg.table import Transaction
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.update.spec import UpdateSpec
+
+    from columnar_kafka.lake.model import StagedFile
+    from columnar_kafka.lake.partition import PartitionTerm
+
+__all__ = [
+    "add_data_files",
+    "add_terms",
+    "check_partition",
+    "check_same",
+    "check_terms",
+    "spec_columns",
+    "with_filled",
+    "without_filled",
+]
+
+_TRANSFORMS: Final = ("identity", "year", "month", "day", "hour", "truncate")
+"""The transforms that keep the order of values, and of one column."""
+_UNSEEN: Final = "readers would not see the column's value"
+_TYPES: Final = (
+    ice.BooleanType,
+    ice.IntegerType,
+    ice.LongType,
+    ice.StringType,
+    ice.DateType,
+    ice.TimestampType,
+    ice.TimestamptzType,
+)
+
+
+def spec_columns(metadata: TableMetadata, schema: pa.Schema) -> tuple[PartitionColumn, ...]:
+    """Return the columns by which a table is partitioned now, for segments of a schema.
+
+    Raises:
+        LakeError: one is not supported.
+    """
+    paths = {each: path for path, each in field_ids(metadata.schema().as_struct()).items()}
+    return tuple(_column(each, paths, metadata, schema) for each in metadata.spec().fields)
+
+
+def _column(
+    field: PartitionField,
+    paths: Mapping[int, tuple[str, ...]],
+    metadata: TableMetadata,
+    schema: pa.Schema,
+) -> PartitionColumn:
+    transform, kind = field.transform, metadata.schema().find_field(field.source_id).field_type
+    path = paths[field.source_id]
+    shown = f"partition {field.name!r}, {transform} of {'.'.join(path)!r}"
+    if str(transform).partition("[")[0] not in _TRANSFORMS:
+        raise LakeError(f"{shown}: only {', '.join(_TRANSFORMS)} can be told from files")
+    if not isinstance(kind, _TYPES) or not transform.can_transform(kind):
+        raise LakeError(f"{shown}: its type {kind} is not supported")
+    if is_filled(path[0], schema):
+        if not isinstance(transform, IdentityTransform):
+            raise LakeError(f"{shown}: {_UNSEEN}")
+        if column_type(FILLED[path[0]]) != kind:
+            raise LakeError(f"{shown}: it has to be {column_type(FILLED[path[0]])} in the table")
+    return PartitionColumn(str(field), path, transform.transform(kind))
+
+
+def check_partition(file: StagedFile, metadata: TableMetadata) -> None:
+    """Check that a file was staged for the partitioning that the table has now.
+
+    Raises:
+        LakeError: it was not.
+    """
+    if [name for name, _ in file.table_partition or ()] != [str(e) for e in metadata.spec().fields]:
+        raise LakeError(f"{file} was staged for another partitioning: stage the input again")
+
+
+def without_filled(metadata: TableMetadata, schema: pa.Schema) -> ice.StructType:
+    """Return a table's columns but those for partitions that segments need not have."""
+    sources = {each.source_id for each in metadata.spec().fields}
+    return ice.StructType(
+        *(
+            each
+            for each in metadata.schema().fields
+            if each.field_id not in sources or not is_filled(each.name, schema)
+        )
+    )
+
+
+# --- new tables -----------------------------------------------------------------------------------
+
+
+def with_filled(columns: pa.Schema, terms: Iterable[PartitionTerm]) -> pa.Schema:
+    """Return a new table's columns with those for partitions that segments do not have."""
+    names = dict.fromkeys(each.column for each in terms)
+    more = [pa.field(name, FILLED[name]) for name in names if is_filled(name, columns)]
+    return pa.schema([*columns, *more])
+
+
+def check_terms(terms: Iterable[PartitionTerm], columns: pa.Schema, segments: pa.Schema) -> None:
+    """Check what a new table with these columns, for these segments, is to be partitioned by.
+
+    Raises:
+        LakeError: a column does not exist, or its type or the transform is not supported.
+    """
+    for each in terms:
+        field: pa.Field | None = None
+        fields = list(columns)
+        for name in each.column.split("."):
+            field = next((child for child in fields if child.name == name), None)
+            fields = list(field.type) if field and pa.types.is_struct(field.type) else []
+        if field is None:
+            raise LakeError(f"partition column {each.column!r} does not exist")
+        if each.transform not in _TRANSFORMS or (each.width is None) == (
+            each.transform == "truncate"
+        ):
+            raise LakeError(
+                f"partition {each.transform}({each.column}): there are {', '.join(_TRANSFORMS)}, "
+                "and truncate has a width"
+            )
+        if is_filled(each.column, segments) and each.transform != "identity":
+            raise LakeError(f"partition {each.transform}({each.column}): {_UNSEEN}")
+        kind = column_type(field.type)
+        if not isinstance(kind, _TYPES) or not _transform(each).can_transform(kind):
+            raise LakeError(
+                f"partition {each.transform} of {each.column!r}: its type {field.type} is not "
+                "supported"
+            )
+
+
+def add_terms(spec: UpdateSpec, terms: Iterable[PartitionTerm]) -> None:
+    """Partition a new table."""
+    for each in terms:
+        spec.add_field(each.column, _transform(each))
+
+
+def check_same(terms: Sequence[PartitionTerm], metadata: TableMetadata) -> None:
+    """Check what a table that exists is partitioned by.
+
+    Raises:
+        LakeError: the user wants another partitioning.
+    """
+    find = metadata.schema().find_column_name
+    found = [_shown(f"{find(each.source_id)}", each.transform) for each in metadata.spec().fields]
+    wanted = [_shown(each.column, _transform(each)) for each in terms]
+    if wanted and wanted != found:
+        raise LakeError(
+            f"the table is partitioned by {', '.join(found) or 'nothing'}, and not by "
+            f"{', '.join(wanted)}: leave table.partition.by out, or land in another table"
+        )
+
+
+def _transform(term: PartitionTerm) -> Any:
+    return TruncateTransform(term.width) if term.width else parse_transform(term.transform)
+
+
+def _shown(column: str, transform: Any) -> str:
+    return column if isinstance(transform, IdentityTransform) else f"{transform}({column})"
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def add_data_files(
+    transaction: Transaction,
+    files: Iterable[StagedFile],
+    uris: Iterable[str],
+    footers: Iterable[pq.FileMetaData],
+    properties: dict[str, str],
+) -> None:
+    """Add files with their partitions in a snapshot with these properties.
+
+    pyiceberg's `add_files` would guess the partition, and knows nothing of columns that files lack.
+    """
+    metadata = transaction.table_metadata
+    schema = metadata.schema()
+    if metadata.name_mapping() is None:
+        mapping: Any = schema.name_mapping.model_dump_json()
+        transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
+    with transaction.update_snapshot(snapshot_properties=properties).fast_append() as append:
+        for file, uri, footer in zip(files, uris, footers, strict=True):
+            statistics = data_file_statistics_from_parquet_metadata(
+                footer,
+                stats_columns=compute_statistics_plan(schema, metadata.properties),
+                parquet_column_mapping=parquet_path_to_id_mapping(schema),
+            )
+            data_file = DataFile.from_args(
+                content=DataFileContent.DATA,
+                file_path=uri,
+                file_format=FileFormat.PARQUET,
+                partition=Record(*(value for _, value in file.table_partition or ())),
+                file_size_in_bytes=file.nbytes,
+                sort_order_id=None,
+                spec_id=metadata.default_spec_id,
+                equality_ids=None,
+                key_metadata=None,
+                **statistics.to_serialized_dict(),
+            )
+            append.append_data_file(data_file)

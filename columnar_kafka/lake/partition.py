@@ -1,0 +1,176 @@
+"""The partitions of a table, and which of them a segment's rows belong to.
+
+A partition is known without decoding where Kafka says it, or where the statistics in a segment's
+footer prove that all rows have one value. Other segments are decoded and split.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from columnar_kafka.errors import LakeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from columnar_kafka.lake.model import Partition, PartitionColumn, SourcePartition
+    from columnar_kafka.segment.segment import Segment
+
+__all__ = [
+    "FILLED",
+    "PartitionTerm",
+    "divide",
+    "is_filled",
+    "parse_terms",
+    "shared_partition",
+]
+
+_EPOCH: Final = datetime.date(1970, 1, 1)
+_TERM: Final = re.compile(r"(?:(\w+)\((?:(\d+), *)?)?([^(),]+)(\))?")
+
+FILLED: Final = {
+    "_kafka_topic": pa.string(),
+    "_kafka_partition": pa.int32(),
+    "_ingest_date": pa.date32(),
+}
+"""Columns that segments do not have: their values are those of the partition."""
+
+
+class PartitionTerm(NamedTuple):
+    """What a new table is to be partitioned by: a column, or a transform of one."""
+
+    column: str
+    transform: str = "identity"
+    width: int | None = None
+
+
+def parse_terms(texts: Iterable[str]) -> tuple[PartitionTerm, ...]:
+    """Parse ``column`` and ``transform(column)``, where ``truncate(4, column)`` has a width.
+
+    Raises:
+        LakeError: a text is neither.
+    """
+    terms = []
+    for text in texts:
+        match = _TERM.fullmatch(text.strip())
+        if match is None or bool(match[1]) != bool(match[4]):
+            raise LakeError(f"partition {text!r}: it must be a column, or as day(column)")
+        width = None if match[2] is None else int(match[2])
+        terms.append(PartitionTerm(match[3].strip(), match[1] or "identity", width))
+    return tuple(terms)
+
+
+def is_filled(name: str, schema: pa.Schema) -> bool:
+    """Return whether a partition column is one that segments of `schema` do not have."""
+    return name in FILLED and name not in schema.names
+
+
+def shared_partition(
+    columns: Iterable[PartitionColumn],
+    segment: Segment,
+    source: SourcePartition,
+    today: datetime.date,
+) -> Partition | None:
+    """Return the partition of all rows of a segment; None if that takes decoding to tell.
+
+    Raises:
+        LakeError: a value cannot be a partition's.
+    """
+    found: list[tuple[str, Any]] = []
+    for each in columns:
+        if is_filled(each.path[0], segment.schema):
+            value = _filled(each, source, today)
+        elif each.path[0] not in segment.schema.names:
+            value = None
+        else:
+            known = (segment.statistics({each.path[0]}) or {}).get(each.path)
+            if known is None:
+                return None
+            value = None
+            if known.least is not None and known.greatest is not None:
+                value = _plain(known.least)
+                if known.has_nulls or each.value(value) != each.value(_plain(known.greatest)):
+                    return None
+        found.append((each.name, None if value is None else each.value(value)))
+    return tuple(found)
+
+
+def divide(
+    columns: Sequence[PartitionColumn],
+    table: pa.Table,
+    source: SourcePartition,
+    today: datetime.date,
+) -> Iterator[tuple[Partition, pa.Table]]:
+    """Yield each partition of a segment's rows, and these rows in their order.
+
+    Raises:
+        LakeError: a value cannot be a partition's.
+    """
+    codes: dict[str, pa.Array] = {}
+    values: list[list[Any]] = []
+    for number, each in enumerate(columns):
+        if is_filled(each.path[0], table.schema):
+            array = pa.repeat(pa.scalar(_filled(each, source, today)), table.num_rows)
+        else:
+            array = _column(table, each.path)
+        codes[f"{number}"], distinct = _coded(array, each.value)
+        values.append(distinct)
+    names = list(codes)
+    codes["row"] = pa.array(range(table.num_rows), pa.int64())
+    groups = pa.table(codes).group_by(names, use_threads=False)
+    for group in groups.aggregate([("row", "list")]).to_pylist():
+        partition = tuple(
+            (each.name, values[number][group[f"{number}"]]) for number, each in enumerate(columns)
+        )
+        yield partition, table.take(pa.array(group["row_list"], pa.int64()))
+
+
+def _filled(column: PartitionColumn, source: SourcePartition, today: datetime.date) -> Any:
+    known = {
+        "_kafka_topic": source.topic,
+        "_kafka_partition": source.partition,
+        "_ingest_date": (today - _EPOCH).days,
+    }
+    return known[column.path[0]]
+
+
+def _column(table: pa.Table, path: Sequence[str]) -> pa.Array:
+    """Return a column, or a struct's member, null where the struct is; nulls if there is none."""
+    if path[0] not in table.schema.names:
+        return pa.nulls(table.num_rows, pa.int32())
+    array = table.column(path[0]).combine_chunks()
+    for name in path[1:]:
+        index = array.type.get_field_index(name) if pa.types.is_struct(array.type) else -1
+        if index < 0:
+            return pa.nulls(table.num_rows, pa.int32())
+        array = array.flatten()[index]
+    return array
+
+
+def _coded(column: pa.Array, value: Callable[[Any], Any]) -> tuple[pa.Array, list[Any]]:
+    """Return a number for each row, and the partition's value for each number."""
+    encoded = _as_plain(column).dictionary_encode()
+    distinct: dict[Any, int] = {None: 0}
+    numbers = [
+        distinct.setdefault(value(each), len(distinct)) for each in encoded.dictionary.to_pylist()
+    ]
+    numbers.append(0)  # of the rows that are null
+    indices = encoded.indices.fill_null(len(numbers) - 1)
+    return pa.array(numbers, pa.int32()).take(indices), list(distinct)
+
+
+def _as_plain(column: pa.Array) -> pa.Array:
+    if pa.types.is_timestamp(column.type):
+        return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+    return column.cast(pa.int32()) if pa.types.is_date32(column.type) else column
+
+
+def _plain(value: pa.Scalar) -> Any:
+    """Return a scalar as `PartitionColumn.value` takes it."""
+    if pa.types.is_timestamp(value.type):
+        return value.cast(pa.timestamp("us", value.type.tz)).value
+    return value.value if pa.types.is_date32(value.type) else value.as_py()

@@ -1,0 +1,201 @@
+"""Tables that have grown or have partitions, as Spark reads them: a release with Delta and Iceberg.
+
+Their runtimes for the Spark of the other tests do not exist. So an older one is kept in the cache.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pytest
+from lakes import GENERATIONS, DeltaLake, DirectoryLake, IcebergLake
+from segments import segment
+
+from columnar_kafka.lake.stage import land
+from columnar_kafka.local import JavaMissingError, find_java
+from columnar_kafka.local.java import _jars, once
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+pytestmark = pytest.mark.timeout(1200)
+
+PYSPARK = "pyspark==4.0.1"
+JARS = """
+<dependency org="io.delta" name="delta-spark_2.13" rev="4.0.1" conf="default"/>
+<dependency org="org.apache.iceberg" name="iceberg-spark-runtime-4.0_2.13" rev="1.10.1"
+ transitive="false" conf="default"/>
+"""
+
+
+class Case(NamedTuple):
+    """The segments of a topic, what the new table is partitioned by, and a filter."""
+
+    tables: list[pa.Table]
+    partition_by: Sequence[str] = ()
+    condition: str = "true"
+    matches: Callable[[dict[str, Any]], bool] = bool
+
+
+def texts(n: list[int], c: list[str | None]) -> pa.Table:
+    return pa.table({"n": n, "c": pa.array(c, pa.string())})
+
+
+TEXTS: list[str | None] = ["DE /%=", "ü", "a#b?c", "x y", "a:b", None, "null", "../..", "."]
+NARROW = pa.table(
+    {
+        "n": pa.array([1], pa.int32()),
+        "f": pa.array([1.5], pa.float32()),
+        "d": pa.array([Decimal("1.25")], pa.decimal128(5, 2)),
+        "s": pa.array([{"a": 1}], pa.struct([("a", pa.int32())])),
+        "list": pa.array([[1]], pa.list_(pa.int32())),
+    }
+)
+WIDE = pa.table(
+    {
+        "n": [2],
+        "f": [1e300],
+        "d": pa.array([Decimal("123456789.25")], pa.decimal128(20, 2)),
+        "s": [{"a": 1 << 40}],
+        "list": [[1 << 40]],
+    }
+)
+FIRST = pa.table({"n": [1], "s": [{"a": 1}], "list": [[{"x": 1}]]})
+GROWN = pa.table(
+    {"more": ["t"], "n": [2], "s": [{"b": [True], "a": 2}], "list": [[{"x": 2, "y": 2.5}]]}
+)
+TYPES = pa.table(
+    {
+        "n": [1, 2, 3],
+        "flag": [True, False, None],
+        "short": pa.array([1, -2, None], pa.int16()),
+        "long": [1 << 40, -(1 << 40), None],
+        "day": [datetime.date(2024, 1, 2), datetime.date(1969, 12, 31), None],
+    }
+)
+NIGHT = datetime.datetime(2023, 12, 31, 23, 59, 59)  # noqa: DTZ001 - the column has the zone
+TIMES = pa.table(
+    {
+        "n": [1, 2],
+        "ts": pa.array([NIGHT, NIGHT + datetime.timedelta(seconds=1)], pa.timestamp("ms", "UTC")),
+    }
+)
+MOMENT = pa.table(
+    {
+        "n": list(range(3, 53)),
+        "ts": pa.array([NIGHT + datetime.timedelta(seconds=9)] * 50, pa.timestamp("ms", "UTC")),
+    }
+)
+FILLED = {"_kafka_topic": "t", "_kafka_partition": 0}
+CASES = {
+    "grown": Case([FIRST, GROWN, FIRST]),
+    "texts": Case([texts(list(range(9)), TEXTS)], ["c"], "c = 'x y'", lambda row: row["n"] == 3),
+    "whole": Case(
+        [texts([1, 2], ["a", "a"]), texts([3], ["b"])], ["c"], "c = 'a'", lambda row: row["n"] < 3
+    ),
+    "filled": Case([texts([1, 2], ["a", "b"])], list(FILLED), "_kafka_partition = 0"),
+    "types": Case([TYPES], ["flag", "short", "long", "day"], "long < 0", lambda row: row["n"] == 2),
+}
+TABLES: dict[str, tuple[Any, Case]] = {
+    "narrow then wide, IcebergLake": (IcebergLake, Case([NARROW, WIDE, NARROW])),
+    "wide then narrow, DeltaLake": (DeltaLake, Case([WIDE, NARROW])),
+    "days, IcebergLake": (
+        IcebergLake,
+        Case([TIMES], ["day(ts)"], "ts >= '2024-01-01T00:00:00Z'", lambda row: row["n"] == 2),
+    ),
+    "a filter by milliseconds, IcebergLake": (
+        IcebergLake,
+        Case([TIMES, MOMENT], [], "ts >= '2024-01-01T00:00:00Z'", lambda row: row["n"] > 1),
+    ),
+    "a filter by one millisecond, IcebergLake": (
+        IcebergLake,
+        Case([TIMES, MOMENT], [], "ts = '2024-01-01T00:00:08Z'", lambda row: row["n"] > 2),
+    ),
+    "a filter by the times of records, IcebergLake": (
+        IcebergLake,
+        Case([TIMES], [], "_kafka.timestamp = '1970-01-01T00:00:00.001Z'", lambda r: r["n"] == 2),
+    ),
+    "truncated, IcebergLake": (
+        IcebergLake,
+        Case([texts([1, 9, 11], ["ab", "abc", "x"])], ["truncate(2, c)", "truncate(10, n)"]),
+    ),
+    "grown, DirectoryLake": (DirectoryLake, CASES["grown"]),
+    **{
+        f"{name}, {kind.__name__}": (kind, case)
+        for name, case in CASES.items()
+        for kind in (DeltaLake, IcebergLake)
+    },
+}
+
+
+def landed(root: Path, kind: Any, case: Case) -> tuple[str, str]:
+    """Land the segments in a table; return its format and its place for Spark."""
+    lake = kind(root)
+    options = {"partition_by": case.partition_by} if case.partition_by else {}
+    for offset, data in enumerate(case.tables):
+        message = segment(data, offset=offset, number=offset)
+        land([message], table=lake.table(**options), generations=GENERATIONS)
+    if kind is IcebergLake:
+        return "iceberg", lake.load().metadata_location.removeprefix("file://")
+    return ("delta", f"{root}") if kind is DeltaLake else ("parquet", f"{root}/t")
+
+
+def spark(root: Path, asked: dict[str, Any]) -> Any:
+    """Ask Spark for the rows of tables."""
+    packages = once(PYSPARK.replace("==", "-"), install)
+    jars = ",".join(map(str, sorted(_jars("spark-4.0-tables", JARS).glob("*.jar"))))
+    question, answer = root / "asked.json", root / "answers.json"
+    question.write_text(json.dumps(asked))
+    script = Path(__file__).with_name("read_on_spark.py")
+    variables = {"PYTHONPATH": str(packages), "TZ": "UTC", "SPARK_HOME": str(packages / "pyspark")}
+    command = [sys.executable, str(script), str(question), str(answer), jars]
+    subprocess.run(command, env={**os.environ, **variables}, check=True, timeout=900)
+    return json.loads(answer.read_text())
+
+
+def install(folder: Path) -> None:
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder)]
+    subprocess.run([*pip, PYSPARK], check=True)
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What Spark reads from all tables."""
+    try:
+        find_java()
+    except JavaMissingError as error:
+        pytest.skip(str(error))
+    root = tmp_path_factory.mktemp("tables")
+    asked = {
+        name: (*landed(root / f"table{number}", kind, case), case.condition)
+        for number, (name, (kind, case)) in enumerate(TABLES.items())
+    }
+    return spark(root, asked)
+
+
+def plain(value: Any) -> Any:
+    """Return a value as the other process does."""
+    if isinstance(value, datetime.datetime):
+        return value.replace(tzinfo=None).isoformat()
+    return str(value)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_spark_reads_what_was_sent(answers: Any, name: str) -> None:
+    _, case = TABLES[name]
+    rows = pa.concat_tables(case.tables, promote_options="permissive").to_pylist()
+    filled = {key: value for key, value in FILLED.items() if key in case.partition_by}
+    sent = json.dumps([{**row, **filled} for row in rows if case.matches(row)], default=plain)
+    assert sorted(answers[name], key=str_of) == sorted(json.loads(sent), key=str_of)
+
+
+def str_of(row: dict[str, Any]) -> str:
+    return json.dumps(row, sort_keys=True)

@@ -1,0 +1,430 @@
+"""Tables with partitions: what segments need no decoding, and how the others are split."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, Schema
+from lakes import FENCE, GENERATIONS, DeltaLake, IcebergLake
+from pyiceberg.transforms import BucketTransform, IdentityTransform, VoidTransform
+from segments import segment
+
+from columnar_kafka.errors import LakeError
+from columnar_kafka.lake import stage as staging
+from columnar_kafka.lake.model import Count
+from columnar_kafka.lake.partition import PartitionTerm, parse_terms
+from columnar_kafka.lake.plan import Layout, Mode, Planner
+from columnar_kafka.lake.stage import Stager, land
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from columnar_kafka.lake.model import CommitResult, SourceMessage, StageResult
+
+TODAY = datetime.date(2024, 1, 2)
+DAY = datetime.datetime(2024, 1, 2, tzinfo=datetime.timezone.utc)
+
+
+@pytest.fixture(params=[DeltaLake, IcebergLake], ids=["delta", "iceberg"])
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    return request.param(tmp_path / "lake")
+
+
+@pytest.fixture
+def delta(tmp_path: Path) -> DeltaLake:
+    return DeltaLake(tmp_path / "lake")
+
+
+def table(n: Iterable[int], c: Iterable[str | None], **columns: Any) -> pa.Table:
+    return pa.table({"n": list(n), "c": pa.array(c, pa.string()), **columns})
+
+
+def messages(*tables: pa.Table, first: int = 0) -> list[SourceMessage]:
+    return [segment(each, offset=first + i, number=first + i) for i, each in enumerate(tables)]
+
+
+def put(lake: Any, *tables: pa.Table, first: int = 0, **options: Any) -> CommitResult:
+    layout = {key: options.pop(key) for key in ("mode", "may_split") if key in options}
+    found = messages(*tables, first=first)
+    place = lake.table(**options)
+    return land(found, table=place, generations=GENERATIONS, layout=Layout(**layout))
+
+
+def staged(lake: Any, *tables: pa.Table, today: datetime.date = TODAY, **options: Any) -> Any:
+    place = lake.table(**options)
+    planner = Planner(fences=place.fences(), generations=GENERATIONS)
+    stager = Stager(table=place, planner=planner, today=lambda: today)
+    for each in messages(*tables):
+        stager.add(each)
+    return stager.finish()
+
+
+def read(lake: Any, *names: str) -> list[tuple[Any, ...]]:
+    """Return these columns of the rows, by n."""
+    rows = lake.read().select(list(names)).to_pylist()
+    return sorted((tuple(row.values()) for row in rows), key=lambda row: row[0])
+
+
+def read_with_polars(lake: Any, *names: str) -> list[tuple[Any, ...]]:
+    frame = (
+        pl.scan_delta(str(lake.root))
+        if isinstance(lake, DeltaLake)
+        else pl.scan_iceberg(lake.load())
+    )
+    return sorted(frame.select(names).collect().rows(), key=lambda row: row[0])
+
+
+def data_files(lake: Any) -> list[Path]:
+    return sorted(lake.root.rglob("*.parquet"))
+
+
+@pytest.fixture(autouse=True)
+def planner_of_iceberg(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
+
+
+def test_segments_of_one_value_land_undecoded_in_a_file_for_each_value(lake: Any) -> None:
+    put(
+        lake,
+        table([1, 2], ["DE", "DE"]),
+        table([3], ["US"]),
+        table([4, 5], ["DE", "DE"]),
+        partition_by=["c"],
+    )
+    expected = [(1, "DE"), (2, "DE"), (3, "US"), (4, "DE"), (5, "DE")]
+    assert read(lake, "n", "c") == read_with_polars(lake, "n", "c") == expected
+    assert len(data_files(lake)) == 2
+    assert lake.table().fences()[FENCE].next == 3
+
+
+def test_a_segment_of_several_values_is_split_and_counted(lake: Any) -> None:
+    result = put(
+        lake,
+        table([1, 2, 3, 4], ["DE", "US", "DE", None]),
+        table([5], ["US"]),
+        partition_by=["c"],
+    )
+    assert (result.landed, result.rewritten, len(result.files)) == (Count(2, 5), 1, 3)
+    expected = [(1, "DE"), (2, "US"), (3, "DE"), (4, None), (5, "US")]
+    assert read(lake, "n", "c") == read_with_polars(lake, "n", "c") == expected
+    positions = [row["_kafka"]["row"] for row in lake.read().sort_by("n").to_pylist()]
+    assert positions == [0, 1, 2, 3, 0]
+
+
+def test_a_segment_of_several_values_can_be_refused(lake: Any) -> None:
+    with pytest.raises(LakeError, match=r"t\[0\]@0: has rows of 2 partitions.*table\.straddle"):
+        put(lake, table([1, 2], ["DE", "US"]), partition_by=["c"], may_split=False)
+    assert data_files(lake) == []
+
+
+def test_partitions_that_kafka_and_the_clock_know(lake: Any) -> None:
+    names = ("_kafka_topic", "_kafka_partition", "_ingest_date")
+    attempt = staged(lake, table([1, 2], ["a", "b"]), partition_by=names)
+    assert attempt.rewritten == 0
+    lake.table(partition_by=names).commit([attempt])
+    expected = [(n, c, "t", 0, TODAY) for n, c in ((1, "a"), (2, "b"))]
+    assert read(lake, "n", "c", *names) == expected
+    assert read_with_polars(lake, "n", "c", *names) == expected
+
+
+def test_a_file_per_day_of_landing(lake: Any) -> None:
+    days = iter([TODAY, TODAY, TODAY + datetime.timedelta(days=1)])
+    place = lake.table(partition_by=["_ingest_date"])
+    planner = Planner(fences={}, generations=GENERATIONS)
+    stager = Stager(table=place, planner=planner, today=lambda: next(days))
+    for each in messages(*(table([n], ["x"]) for n in range(3))):
+        stager.add(each)
+    assert len(place.commit([stager.finish()]).files) == 2
+    assert [row[1].day for row in read(lake, "n", "_ingest_date")] == [2, 2, 3]
+
+
+def test_a_batch_that_was_staged_twice_lands_once(lake: Any) -> None:
+    """On two days, so in other partitions."""
+    data = [table([1, 2], ["DE", "US"]), table([3], ["US"])]
+    by = ["c", "_ingest_date"]
+    late = TODAY + datetime.timedelta(days=1)
+    attempts = [staged(lake, *data, partition_by=by, today=each) for each in (TODAY, late)]
+    result = lake.table(partition_by=by).commit(attempts)
+    assert (result.landed, result.repeated) == (Count(2, 3), Count(2, 3))
+    assert [row[0] for row in read(lake, "n")] == [1, 2, 3]
+    assert len(data_files(lake)) == 2
+    assert lake.table().commit(attempts[:1]).landed_before == Count(2, 3)
+
+
+def test_nothing_of_a_batch_lands_if_a_part_of_it_is_gone(lake: Any) -> None:
+    attempt: StageResult = staged(lake, table([1, 2], ["DE", "US"]), partition_by=["c"])
+    (lake.root / attempt.files[1].path).unlink()
+    with pytest.raises(LakeError, match="gone or cut short: stage the input again"):
+        lake.table(partition_by=["c"]).commit([attempt])
+
+
+def test_verbatim_segments_stay_as_they_are_unless_they_are_split(lake: Any) -> None:
+    whole = table([1, 2], ["DE", "DE"])
+    [message] = messages(whole)
+    put(lake, whole, table([3, 4], ["DE", "US"]), partition_by=["c"], mode=Mode.VERBATIM)
+    assert read(lake, "n", "c") == [(1, "DE"), (2, "DE"), (3, "DE"), (4, "US")]
+    assert len(data_files(lake)) == 3
+    assert any(path.read_bytes() == message.value for path in data_files(lake))
+
+
+def test_many_partitions_hold_few_files_open(lake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staging, "MAX_OPEN", 2)
+    rows = [table([n, n + 10, n + 20], ["a", "b", "c"]) for n in range(2)]
+    put(lake, *rows, partition_by=["c"])
+    expected = [(n + i * 10, "abc"[i]) for i in range(3) for n in range(2)]
+    assert read(lake, "n", "c") == expected
+
+
+def test_a_table_that_is_partitioned_otherwise_is_refused(lake: Any) -> None:
+    put(lake, table([1], ["DE"]), partition_by=["c"])
+    with pytest.raises(LakeError, match="the table is partitioned by c, and not by n"):
+        put(lake, table([2], ["DE"]), first=1, partition_by=["n"])
+    put(lake, table([2], ["DE"]), first=1)
+    assert read(lake, "n", "c") == [(1, "DE"), (2, "DE")]
+
+
+def test_a_topic_that_lacks_the_column_lands_as_null(lake: Any) -> None:
+    put(lake, table([1], ["DE"]), partition_by=["c"])
+    put(lake, pa.table({"n": [2]}), first=1)
+    assert read(lake, "n", "c") == read_with_polars(lake, "n", "c") == [(1, "DE"), (2, None)]
+
+
+def test_a_partitioned_table_grows(lake: Any) -> None:
+    put(lake, table([1], ["DE"]), partition_by=["c"])
+    put(lake, table([2, 3], ["DE", "US"], more=["x", "y"]), first=1)
+    assert read(lake, "n", "c", "more") == [(1, "DE", None), (2, "DE", "x"), (3, "US", "y")]
+
+
+@pytest.mark.parametrize(
+    ("column", "match"),
+    [
+        ([1.5], "partition column 'x': its type double is not supported"),
+        ([b"a"], "partition column 'x': its type binary is not supported"),
+        ([{"a": 1}], "partition column 'x': its type struct is not supported"),
+    ],
+)
+def test_a_type_that_cannot_be_a_partition_of_delta_is_refused(
+    delta: DeltaLake, column: Any, match: str
+) -> None:
+    with pytest.raises(LakeError, match=match):
+        put(delta, pa.table({"x": column}), partition_by=["x"])
+    assert not delta.root.exists()
+
+
+def test_values_in_the_paths_of_delta(delta: DeltaLake) -> None:
+    """As deltalake writes them, which polars reads."""
+    texts = ["DE /%=", "ü", "a#b?c", "x y", "a:b", None, "null", "../..", "."]
+    put(delta, table(range(len(texts)), texts), partition_by=["c"])
+    expected = list(enumerate(texts))
+    assert read(delta, "n", "c") == read_with_polars(delta, "n", "c") == expected
+    assert sorted(path.parent.parent for path in data_files(delta)) == [delta.root] * len(texts)
+
+
+@pytest.mark.parametrize("text", ["", "__HIVE_DEFAULT_PARTITION__"])
+def test_a_text_that_delta_would_read_as_null_is_refused(delta: DeltaLake, text: str) -> None:
+    with pytest.raises(
+        LakeError, match=r"t\[0\]@0: partition column 'c': Delta reads '.*' as null"
+    ):
+        put(delta, table([1], [text]), partition_by=["c"])
+
+
+def test_every_type_of_a_partition_of_delta_reads_equal(delta: DeltaLake) -> None:
+    data = pa.table(
+        {
+            "n": [1, 2, 3],
+            "flag": [True, False, None],
+            "byte": pa.array([1, -2, None], pa.int8()),
+            "long": [1 << 40, -(1 << 40), None],
+            "day": [TODAY, datetime.date(1969, 12, 31), None],
+        }
+    )
+    names = data.schema.names
+    put(delta, data, partition_by=names[1:])
+    put(delta, data.slice(0, 1), first=1)
+    expected = [tuple(row.values()) for row in data.to_pylist()]
+    assert read(delta, *names) == read_with_polars(delta, *names) == [expected[0], *expected]
+
+
+def test_an_existing_table_of_delta_is_partitioned_as_it_is(delta: DeltaLake) -> None:
+    put(delta, table([1], ["DE"]))
+    schema = DeltaTable(str(delta.root)).schema()
+    for path in sorted(delta.root.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    DeltaTable.create(str(delta.root), schema, partition_by=["c"])
+    put(delta, table([1, 2], ["DE", "US"]))
+    assert read(delta, "n", "c") == [(1, "DE"), (2, "US")]
+
+
+def test_a_column_that_the_landing_fills_must_have_its_type(delta: DeltaLake) -> None:
+    schema = pa.schema([("n", pa.int64()), ("_kafka_partition", pa.string())])
+    DeltaTable.create(str(delta.root), Schema.from_arrow(schema), partition_by=["_kafka_partition"])
+    with pytest.raises(LakeError, match="'_kafka_partition' has to be integer in the table"):
+        put(delta, pa.table({"n": [1]}))
+
+
+# --- iceberg --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def iceberg(tmp_path: Path) -> IcebergLake:
+    return IcebergLake(tmp_path / "lake")
+
+
+def partitions(lake: IcebergLake) -> list[dict[str, Any]]:
+    """Return what the manifests say, as pyiceberg reads them."""
+    found = lake.load().inspect.partitions()
+    return sorted((each.as_py() for each in found["partition"]), key=str)
+
+
+def times(unit: str, zone: str | None, *values: datetime.datetime) -> pa.Array:
+    return pa.array([each.replace(tzinfo=None) for each in values], pa.timestamp(unit)).cast(
+        pa.timestamp(unit, zone)
+    )
+
+
+@pytest.mark.parametrize(
+    ("term", "values", "unit", "zone"),
+    [
+        ("year(ts)", [53, 54], "ms", None),
+        ("month(ts)", [647, 648], "us", "UTC"),
+        ("day(ts)", [datetime.date(2023, 12, 31), datetime.date(2024, 1, 1)], "ms", "UTC"),
+        ("hour(ts)", [473351, 473352], "us", None),
+    ],
+)
+def test_times_are_partitioned_by_their_parts(
+    iceberg: IcebergLake, term: str, values: list[Any], unit: str, zone: str | None
+) -> None:
+    first = datetime.datetime(2023, 12, 31, 23, 59, 59)  # noqa: DTZ001 - a column's zone counts
+    second = first + datetime.timedelta(seconds=1)
+    whole = pa.table({"n": [1, 2], "ts": times(unit, zone, first, first)})
+    split = pa.table({"n": [3, 4], "ts": times(unit, zone, second, first)})
+    result = put(iceberg, whole, split, partition_by=[term])
+    assert (result.rewritten, len(result.files)) == (1, 2)
+    assert [next(iter(each.values())) for each in partitions(iceberg)] == values
+    assert [row[0] for row in read_with_polars(iceberg, "n", "ts")] == [1, 2, 3, 4]
+    late = f"ts >= '{second.isoformat()}{'+00:00' if zone else ''}'"
+    assert iceberg.load().scan(row_filter=late).to_arrow()["n"].to_pylist() == [3]
+
+
+def test_texts_and_numbers_are_truncated(iceberg: IcebergLake) -> None:
+    by = ["truncate(2, c)", "truncate(10, n)"]
+    result = put(iceberg, table([1, 9], ["ab", "abc"]), table([11], ["xyz"]), partition_by=by)
+    assert (result.rewritten, len(result.files)) == (0, 2)
+    found = [tuple(each.values()) for each in partitions(iceberg)]
+    assert found == [("ab", 0), ("xy", 10)]
+
+
+def test_every_type_of_a_partition_of_iceberg_reads_equal(iceberg: IcebergLake) -> None:
+    data = pa.table(
+        {
+            "n": [1, 2, 3],
+            "flag": [True, False, None],
+            "int": pa.array([1, -2, None], pa.int16()),
+            "long": [1 << 40, -(1 << 40), None],
+            "day": [TODAY, datetime.date(1969, 12, 31), None],
+            "time": pa.array([DAY, None, DAY], pa.timestamp("ms", "UTC")),
+            "text": ["", "__HIVE_DEFAULT_PARTITION__", None],
+        }
+    )
+    names = data.schema.names
+    put(iceberg, data, partition_by=names[1:])
+    put(iceberg, data.slice(0, 1), first=1)
+    expected = [tuple(row.values()) for row in data.to_pylist()]
+    assert read(iceberg, *names) == [expected[0], *expected]
+    assert read_with_polars(iceberg, *names) == [expected[0], *expected]
+
+
+def test_members_of_structs_can_be_partitions_of_iceberg(iceberg: IcebergLake) -> None:
+    data = pa.table({"n": [1, 2, 3], "s": [{"a": "x"}, {"a": "y"}, None]})
+    put(iceberg, data, data.slice(0, 1), partition_by=["s.a"])
+    assert [row[0] for row in read(iceberg, "n")] == [1, 1, 2, 3]
+    assert sorted(map(str, partitions(iceberg))) == [
+        "{'s.a': 'x'}",
+        "{'s.a': 'y'}",
+        "{'s.a': None}",
+    ]
+
+
+def test_an_existing_table_of_iceberg_is_partitioned_as_it_is(iceberg: IcebergLake) -> None:
+    put(iceberg, table([1], ["DE"]))
+    with iceberg.load().update_spec() as spec:
+        spec.add_identity("c")
+    put(iceberg, table([2, 3], ["DE", "US"]), first=1)
+    assert read(iceberg, "n", "c") == [(1, "DE"), (2, "DE"), (3, "US")]
+    assert iceberg.load().scan(row_filter="c = 'US'").to_arrow()["n"].to_pylist() == [3]
+
+
+def test_a_file_that_was_staged_for_another_partitioning_is_refused(iceberg: IcebergLake) -> None:
+    put(iceberg, table([0], ["DE"]), partition_by=["c"])
+    planner = Planner(fences=iceberg.table().fences(), generations=GENERATIONS)
+    found = messages(table([1], ["DE"]), first=1)
+    attempt = staging.stage(found, table=iceberg.table(), planner=planner)
+    with iceberg.load().update_spec() as spec:
+        spec.add_identity("n")
+    with pytest.raises(LakeError, match="staged for another partitioning: stage the input again"):
+        iceberg.table().commit([attempt])
+
+
+@pytest.mark.parametrize(
+    ("column", "transform", "match"),
+    [
+        ("n", BucketTransform(4), r"bucket\[4\] of 'n': only identity, year, .* can be told"),
+        ("n", VoidTransform(), "void of 'n': only identity"),
+        ("f", IdentityTransform(), "identity of 'f': its type double is not supported"),
+    ],
+)
+def test_a_partition_that_cannot_be_told_is_refused(
+    iceberg: IcebergLake, column: str, transform: Any, match: str
+) -> None:
+    data = pa.table({"n": [1], "f": [1.5]})
+    put(iceberg, data)
+    with iceberg.load().update_spec() as spec:
+        spec.add_field(column, transform, "part")
+    with pytest.raises(LakeError, match=match):
+        put(iceberg, data, first=1)
+    assert len(data_files(iceberg)) == 1
+
+
+@pytest.mark.parametrize(
+    ("term", "match"),
+    [
+        ("x", "partition column 'x' does not exist"),
+        ("bucket(4, n)", r"partition bucket\(n\): there are identity, year"),
+        ("truncate(n)", "truncate has a width"),
+        ("day(n)", "partition day of 'n': its type int64 is not supported"),
+        ("day(_ingest_date)", "readers would not see the column's value"),
+    ],
+)
+def test_what_a_new_table_of_iceberg_cannot_be_partitioned_by(
+    iceberg: IcebergLake, term: str, match: str
+) -> None:
+    with pytest.raises(LakeError, match=match):
+        put(iceberg, pa.table({"n": [1]}), partition_by=[term])
+    assert not iceberg.root.exists()
+
+
+# --- what users write -----------------------------------------------------------------------------
+
+
+def test_terms_of_a_partitioning() -> None:
+    assert parse_terms(["c", "day(ts)", "truncate(4, a.b)"]) == (
+        PartitionTerm("c"),
+        PartitionTerm("ts", "day"),
+        PartitionTerm("a.b", "truncate", 4),
+    )
+
+
+@pytest.mark.parametrize("text", ["", "day(ts", "day)", "truncate(x, c)", "a,b"])
+def test_what_is_no_term_is_refused(text: str) -> None:
+    with pytest.raises(LakeError, match="it must be a column, or as day"):
+        parse_terms([text])
+
+
+def test_delta_has_no_transforms(delta: DeltaLake) -> None:
+    with pytest.raises(LakeError, match=r"partition day\(ts\): Delta is partitioned by columns"):
+        delta.table(partition_by=["day(ts)"])
