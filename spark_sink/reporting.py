@@ -44,6 +44,7 @@ def commit_line(result: CommitResult, ranges: Iterable[OffsetRange]) -> str:
     if repeated:
         line += f"; {repeated} records came twice"
     counts = {
+        "segments encoded anew": result.rewritten,
         "dead letters": result.dead_letters,
         "plain messages in a table of their own": result.plain_messages,
         "messages skipped": result.skipped,

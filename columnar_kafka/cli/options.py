@@ -205,13 +205,14 @@ def rules(
 
 
 def landed(rows: int, files: int, counts: Any) -> str:
-    """Return what a command says at its end; `counts` has what was set aside."""
-    aside = {
+    """Return what a command says at its end; `counts` has what was set aside or encoded anew."""
+    others = {
+        "segments encoded anew": counts.rewritten,
         "dead letters": counts.dead_letters,
         "plain messages set aside": counts.plain_messages,
         "plain messages skipped": counts.skipped,
     }
-    told = "".join(f", {count:,} {what}" for what, count in aside.items() if count)
+    told = "".join(f", {count:,} {what}" for what, count in others.items() if count)
     return f"{rows:,} rows landed in {files:,} files{told}"
 
 

@@ -2,7 +2,8 @@
 
 A stitched file says from which offsets it came: its rows are decoded and compared with those of the
 messages, in order. A verbatim file has the SHA-256 of its message. In a file of another writer
-(OPTIMIZE, for example) rows are found by ``_kafka.segment`` and ``_kafka.row``.
+(OPTIMIZE, for example), or of a table with partitions, rows are found by ``_kafka.segment`` and
+``_kafka.row``.
 """
 
 from __future__ import annotations
@@ -148,6 +149,9 @@ class TopicAudit:
 
     def _take(self, file: LandedFile) -> None:
         """Find out which messages a file has."""
+        if file.partition:
+            self._by_id.add(file)
+            return
         metadata = pq.read_metadata(file.footer())
         pairs = {
             key.decode(): value.decode()

@@ -283,9 +283,16 @@ class DeltaLakeTable:
             raise LakeError(
                 f"{self}: rows may be deleted by deletion vectors, which cannot be read"
             )
-        actions = pa.table(table.get_add_actions())
-        paths, sizes = actions["path"].to_pylist(), actions["size_bytes"].to_pylist()
-        return [self._landed(unquote(path), size) for path, size in zip(paths, sizes, strict=True)]
+        actions = pa.table(table.get_add_actions(flatten=True))
+        names = table.metadata().partition_columns
+        return [
+            self._landed(
+                unquote(actions["path"][row].as_py()),
+                actions["size_bytes"][row].as_py(),
+                {name: actions[f"partition.{name}"][row] for name in names},
+            )
+            for row in range(actions.num_rows)
+        ]
 
     def visible_path(self, file: StagedFile) -> str:
         """See `CommitTarget.visible_path`."""
@@ -303,12 +310,13 @@ class DeltaLakeTable:
                 if file.path.rpartition("/")[2] not in referenced:
                     self._files.remove(self.root / file.path)
 
-    def _landed(self, path: str, nbytes: int) -> LandedFile:
+    def _landed(self, path: str, nbytes: int, partition: Mapping[str, Any]) -> LandedFile:
         full = self.root / path
         return LandedFile(
             path=path,
             footer=lambda: self._files.footer(full, nbytes),
             read=lambda: self._files.read(full),
+            partition=partition,
         )
 
     def _may_grow(self, table: DeltaTable) -> bool:

@@ -19,6 +19,7 @@ from contextlib import closing, suppress
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import (
@@ -70,7 +71,6 @@ from columnar_kafka.lake.partition import parse_terms
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    import pyarrow as pa
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
@@ -303,7 +303,7 @@ class IcebergTable:
         tasks = [] if table is None else list(table.scan().plan_files())
         if any(task.delete_files for task in tasks):
             raise LakeError(f"{self}: rows are deleted by delete files, which cannot be read")
-        return [_landed(table, task.file.file_path) for task in tasks]
+        return [_landed(table, task.file) for task in tasks]
 
     def visible_path(self, file: StagedFile) -> str:
         """See `CommitTarget.visible_path`."""
@@ -424,12 +424,22 @@ class _OneTry:
             raise _ConflictError(str(error)) from error
 
 
-def _landed(table: Any, uri: str) -> LandedFile:
-    def read() -> bytes:
-        with table.io.new_input(uri).open() as file:
-            return bytes(file.read())
+def _landed(table: Any, file: Any) -> LandedFile:
+    uri = file.file_path
 
-    return LandedFile(path=uri, footer=lambda: table.io.new_input(uri).open(), read=read)
+    def read() -> bytes:
+        with table.io.new_input(uri).open() as opened:
+            return bytes(opened.read())
+
+    return LandedFile(
+        path=uri,
+        footer=lambda: table.io.new_input(uri).open(),
+        read=read,
+        partition={
+            each.name: pa.scalar(file.partition[number])
+            for number, each in enumerate(table.specs()[file.spec_id].fields)
+        },
+    )
 
 
 def _file_uri(uri: str) -> str:

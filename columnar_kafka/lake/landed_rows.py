@@ -125,7 +125,10 @@ class RowsById:
         Raises:
             pa.ArrowException, SegmentError: it cannot be decoded.
         """
-        found = pa.concat_tables([self._rows(file, segment.id) for file in self._files[segment.id]])
+        found = pa.concat_tables(
+            [self._rows(file, segment.id) for file in self._files[segment.id]],
+            promote_options="permissive",  # the columns may be in another order
+        )
         if found.num_rows != segment.rows:
             return f"{found.num_rows} rows, and the message has {segment.rows}"
         if len(self._files[segment.id]) > 1:
@@ -143,6 +146,9 @@ class RowsById:
             read = pq.read_table(pa.BufferReader(file.read()))
             schema = pa.schema([each.with_type(_without_views(each.type)) for each in read.schema])
             table = _sorted(read.cast(schema))
+            for name, value in file.partition.items():
+                if name not in table.column_names:
+                    table = table.append_column(name, pa.repeat(value, table.num_rows))
             runs = pc.run_end_encode(_ids(table))
             ends, start, places = runs.run_ends.to_pylist(), 0, {}
             for name, end in zip(runs.values.to_pylist(), ends, strict=True):

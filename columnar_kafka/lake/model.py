@@ -350,12 +350,14 @@ class LandedFile:
     """A Parquet file of a table as it is now; `path` is relative to the table, or a URI.
 
     `footer` returns what pyarrow can read the file's footer from, `read` its bytes. Both block, and
-    raise OSError.
+    raise OSError. `partition` has the values, as Arrow's scalars, of the table's partition columns,
+    which the file may lack; files of other partitions may have rows of the same messages.
     """
 
     path: str
     footer: Callable[[], Any]
     read: Callable[[], bytes]
+    partition: Mapping[str, Any] = field(default_factory=dict)
 
 
 class FileWriter(Protocol):

@@ -157,14 +157,8 @@ def test_a_partitioned_table_is_made_and_what_was_split_is_counted(tmp_path: Pat
     place = (str(tmp_path / "lake"), "--format", "delta", "--partition-by", "n", "--stop-at-end")
     stopped = invoke(*INGEST, *place, "--straddle", "stop", "--partition", "0")
     assert (stopped.exit_code, "has rows of 2 partitions" in stopped.stderr) == (1, True)
-    landed = invoke(*INGEST, *place, "--partition", "0", "--json").stdout
-    counts = json.loads(landed)["t"]
-    assert {key: counts[key] for key in ("rows", "segments", "files", "rewritten")} == {
-        "rows": 5,
-        "segments": 3,
-        "files": 5,
-        "rewritten": 2,
-    }
+    told = invoke(*INGEST, *place, "--partition", "0").stdout
+    assert told == "t: 5 rows landed in 5 files, 2 segments encoded anew\n"
 
 
 @pytest.mark.usefixtures("topic")

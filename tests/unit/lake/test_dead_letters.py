@@ -167,6 +167,10 @@ def test_plain_messages_land_in_a_table_of_their_own(tmp_path: Path, kind: Any) 
     assert table.column_names == PLAIN_MESSAGES.names
     assert sorted(table["offset"].to_pylist()) == [0, 2]
     assert table["value"].to_pylist() == [b"plain", b"plain"]
+    [file] = [each for each in other.data_files() if "_columnar" not in each]
+    metadata = pq.read_metadata(file, filesystem=other.filesystem())
+    times = metadata.row_group(0).column(PLAIN_MESSAGES.get_field_index("timestamp"))
+    assert times.is_stats_set is (kind is not IcebergLake)  # Spark would take them for others
 
 
 def test_a_fence_moves_past_what_was_set_aside_though_nothing_lands(every_lake: Any) -> None:

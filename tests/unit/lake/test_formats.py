@@ -10,7 +10,8 @@ import pytest
 from columnar_kafka.errors import ConfigError, LakeError
 from columnar_kafka.lake.delta import DeltaLakeTable
 from columnar_kafka.lake.directory import ParquetDirectory
-from columnar_kafka.lake.formats import open_table
+from columnar_kafka.lake.formats import open_table, parse_rules
+from columnar_kafka.lake.message_rows import PLAIN_MESSAGES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +25,18 @@ def test_the_format_chooses_the_class(tmp_path: Path) -> None:
 def test_an_unknown_format_is_named() -> None:
     with pytest.raises(ConfigError, match="table format 'csv' does not exist; there are parquet, "):
         open_table("csv", "/lake")
+
+
+def test_a_table_of_plain_messages_has_no_partitions(tmp_path: Path) -> None:
+    rules = parse_rules(
+        verify="pages",
+        dead_letters=None,
+        plain=f"table:{tmp_path}",
+        table_format="delta",
+        partition_by=["day"],
+    )
+    assert rules.plain_table is not None
+    assert rules.plain_table.fit(PLAIN_MESSAGES).partitioning == ()
 
 
 def test_a_url_is_opened_in_its_object_store() -> None:

@@ -9,22 +9,26 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Schema
-from lakes import FENCE, GENERATIONS, DeltaLake, IcebergLake
+from lakes import FENCE, GENERATIONS, DeltaLake, DirectoryLake, IcebergLake, audit
 from pyiceberg.transforms import BucketTransform, IdentityTransform, VoidTransform
 from segments import segment
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake import stage as staging
-from columnar_kafka.lake.model import Count
+from columnar_kafka.lake.commit import commit_fences
+from columnar_kafka.lake.dead_letters import DeadLetters
+from columnar_kafka.lake.model import CompactResult, Count, SourceMessage, UnlandableError
 from columnar_kafka.lake.partition import PartitionTerm, parse_terms
 from columnar_kafka.lake.plan import Layout, Mode, Planner
+from columnar_kafka.lake.reset import moved_fences
+from columnar_kafka.lake.rules import Rules
 from columnar_kafka.lake.stage import Stager, land
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from columnar_kafka.lake.model import CommitResult, SourceMessage, StageResult
+    from columnar_kafka.lake.model import CommitResult, StageResult
 
 TODAY = datetime.date(2024, 1, 2)
 DAY = datetime.datetime(2024, 1, 2, tzinfo=datetime.timezone.utc)
@@ -48,11 +52,13 @@ def messages(*tables: pa.Table, first: int = 0) -> list[SourceMessage]:
     return [segment(each, offset=first + i, number=first + i) for i, each in enumerate(tables)]
 
 
-def put(lake: Any, *tables: pa.Table, first: int = 0, **options: Any) -> CommitResult:
+def put(
+    lake: Any, *tables: pa.Table, first: int = 0, rules: Rules | None = None, **options: Any
+) -> CommitResult:
     layout = {key: options.pop(key) for key in ("mode", "may_split") if key in options}
     found = messages(*tables, first=first)
     place = lake.table(**options)
-    return land(found, table=place, generations=GENERATIONS, layout=Layout(**layout))
+    return land(found, table=place, generations=GENERATIONS, layout=Layout(**layout), rules=rules)
 
 
 def staged(lake: Any, *tables: pa.Table, today: datetime.date = TODAY, **options: Any) -> Any:
@@ -178,6 +184,84 @@ def test_many_partitions_hold_few_files_open(lake: Any, monkeypatch: pytest.Monk
     put(lake, *rows, partition_by=["c"])
     expected = [(n + i * 10, "abc"[i]) for i in range(3) for n in range(2)]
     assert read(lake, "n", "c") == expected
+
+
+def test_what_landed_is_proven_and_fences_can_be_moved(lake: Any) -> None:
+    sent = [
+        table([1, 2, 3], ["DE", "US /%=", "DE"]),
+        table([4], ["US /%="]),
+        table([5, 6], [None, None]),
+    ]
+    put(lake, *sent[:2], partition_by=["c"])
+    put(lake, sent[2], first=2)
+    report = audit(lake, messages(*sent))
+    assert (report.findings, report.messages, report.files) == ([], 3, 3)
+    [finding] = audit(lake, messages(sent[0], table([4], ["DE"]), sent[2])).findings
+    assert (finding.kind, finding.first, finding.last) == ("different", 1, 1)
+    commit_fences(lake.table(), lambda fences: moved_fences(fences, {("t", 0): 9}))
+    assert lake.table().fences()[FENCE].next == 9
+    assert len(read(lake, "n")) == 6
+
+
+@pytest.mark.parametrize("names", [("c",), ("_kafka_topic", "_ingest_date")])
+def test_a_partitioned_table_of_delta_can_be_merged(
+    delta: DeltaLake, names: tuple[str, ...]
+) -> None:
+    sent = [table([1, 2], ["DE", "US"]), table([3], ["US"]), table([4], ["US"])]
+    for number, each in enumerate(sent):
+        put(delta, each, first=number, partition_by=names)
+    expected = CompactResult(files_before=4, files=2) if names == ("c",) else None
+    assert delta.table().compact(1 << 20) == (expected or CompactResult(files_before=3, files=1))
+    report = audit(delta, messages(*sent))  # the first message is in a merged file and in another
+    assert (report.findings, report.messages) == ([], 3)
+    put(delta, table([5], ["DE"]), first=3)
+    rows = [(1, "DE"), (2, "US"), (3, "US"), (4, "US"), (5, "DE")]
+    assert read(delta, "n", "c") == read_with_polars(delta, "n", "c") == rows
+
+
+def test_a_value_that_cannot_be_a_partitions_is_a_dead_letter(
+    tmp_path: Path, delta: DeltaLake
+) -> None:
+    letters = DirectoryLake(tmp_path / "dead")
+    rules = Rules(dead_letters=DeadLetters(letters.table()))
+    sent = [table([1], ["DE"]), table([2], [""]), table([3], ["DE"])]
+    result = put(delta, *sent, rules=rules, partition_by=["c"])
+    assert (result.landed, result.dead_letters, len(result.files)) == (Count(2, 2), 1, 1)
+    assert read(delta, "n", "c") == [(1, "DE"), (3, "DE")]
+    assert letters.read()["offset"].to_pylist() == [1]
+
+
+def test_a_table_that_changes_while_a_batch_is_written_makes_no_dead_letter(
+    tmp_path: Path, lake: Any
+) -> None:
+    """The segments before it in the batch would be lost."""
+    place = lake.table(partition_by=["c"])
+    create = place.create
+
+    def changed(source: Any, first: int, *arguments: Any) -> Any:
+        if first == 1:
+            raise UnlandableError("the table has changed")
+        return create(source, first, *arguments)
+
+    place.create = changed
+    letters = DirectoryLake(tmp_path / "dead")
+    found = messages(table([1], ["DE"]), table([2, 3], ["DE", "US"]))
+    with pytest.raises(LakeError, match="the table has changed"):
+        land(
+            found,
+            table=place,
+            generations=GENERATIONS,
+            rules=Rules(dead_letters=DeadLetters(letters.table())),
+        )
+    assert data_files(lake) == letters.data_files() == []
+
+
+def test_plain_messages_do_not_land_in_partitions(tmp_path: Path, delta: DeltaLake) -> None:
+    plain = SourceMessage(topic="t", partition=0, offset=0, headers=None, value=b"plain")
+    other = DeltaLake(tmp_path / "plain").table(partition_by=["topic"])
+    rules = Rules(plain="table", plain_table=other)
+    with pytest.raises(LakeError, match="do not land in a table with partitions"):
+        land([plain], table=delta.table(), generations=GENERATIONS, rules=rules)
 
 
 def test_a_table_that_is_partitioned_otherwise_is_refused(lake: Any) -> None:
