@@ -2,7 +2,7 @@
 
 As a program it runs trials and prints their outcomes, one line of JSON per trial:
 `hostile_arrow.py FIRST COUNT`. It prints a trial's number before the trial begins, so that a crash
-can be attributed to it. A trial that takes longer than `SECONDS` ends the process too.
+can be attributed to it. A trial that takes more than `SECONDS` of CPU ends the process too.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ import json
 import os
 import random
 import resource
+import signal
 import struct
 import subprocess
 import sys
+import time
 import traceback
 from collections import Counter
 from pathlib import Path
@@ -691,19 +693,25 @@ def main(arguments: Sequence[str], make: Callable[[int], str] = trial) -> None:
     limit = space * resource.getpagesize() + MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     if arguments == ["known"]:
-        faulthandler.dump_traceback_later(5 * SECONDS, exit=True)
+        _end_after(5 * SECONDS)
         for name, outcome in known():
             _print(begun=name, outcome=outcome)
         return
     first, count = map(int, arguments)
     for number in range(first, first + count):
         _print(begun=number)
-        faulthandler.dump_traceback_later(SECONDS, exit=True)
+        _end_after(SECONDS)
         try:
             _print(begun=number, outcome=make(number))
         except BaseException as error:  # noqa: BLE001 - a panic of Rust's is no Exception
             _print(begun=number, wrong="".join(traceback.format_exception(error))[-1500:])
-    faulthandler.cancel_dump_traceback_later()
+
+
+def _end_after(seconds: int) -> None:
+    """Have the process end, and say where it is, when it has used so many more seconds of CPU."""
+    faulthandler.register(signal.SIGXCPU, chain=True)
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time()) + 1 + seconds, most))
 
 
 def _print(**line: Any) -> None:

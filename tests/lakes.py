@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 from segments import segments
 
+from columnar_kafka.lake.audit import TopicAudit
 from columnar_kafka.lake.delta import DeltaLakeTable
 from columnar_kafka.lake.directory import ParquetDirectory
 from columnar_kafka.lake.iceberg import IcebergTable
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from columnar_kafka.lake.audit import AuditReport
     from columnar_kafka.lake.model import CommitResult, Fence
 
 GENERATIONS = {"t": TopicGeneration("cluster", "id")}
@@ -130,3 +132,15 @@ def staged(
 def put(table: Any, offsets: Iterable[int], **layout: Any) -> CommitResult:
     """Land segments."""
     return land(segments(offsets), table=table, generations=GENERATIONS, layout=Layout(**layout))
+
+
+def audit(lake: Any, messages: Any, *, low: int = 0, letters: Any = None) -> AuditReport:
+    """Compare a table with the messages of its only partition; `low` is Kafka's first offset."""
+    table = lake.table(**({} if isinstance(lake, DirectoryLake) else {"reland": True}))
+    head = table.head()
+    audit = TopicAudit("t", table.landed_files(head))
+    fences = [each for each in head.fences.values() if each.topic == "t"]
+    for fence in fences:
+        inside = [each for each in messages if max(low, fence.first) <= each.offset < fence.next]
+        audit.compare(fence, low, inside, letters)
+    return audit.finish([fence.partition for fence in fences])

@@ -45,8 +45,9 @@ FILES = {
     """,
     "lake": """
         __init__  model  plan  row_groups  parquet_footer  stitch
-        commit  files  local_files  object_files  commit_log  directory
+        commit  files  local_files  object_files  commit_log  merging  directory
         message_rows  dead_letters  rules  aside  stage  replay
+        landed_rows  audit
         reset  fences  delta_schema  delta_statistics  delta
         iceberg_schema  iceberg_files  iceberg  formats
     """,
@@ -66,7 +67,7 @@ FILES = {
         arrow.table_feed  arrow.batch_reader  arrow_output
         positions  assembly  lazy_assembly  consumer  share
     """,
-    "ingest": "topic_id  settings  reader  ingestor  service  health  fencing  __init__",
+    "ingest": "topic_id  settings  reader  ingestor  service  health  fencing  audit  __init__",
     "aio": "inbox  poller  producer  callback  cancellable  undelivered  consumer  __init__",
     "testing": """
         memory.log  memory.group  memory.cluster  memory.producer  memory.membership
@@ -83,7 +84,7 @@ FILES = {
         formats  send  consume  produce  rivals  servers  story  sweep
         lake  with_spark  without_spark  land  run
     """,
-    "cli": "outcome  options  demo  ingest  fence  replay  __init__  __main__",
+    "cli": "outcome  options  demo  ingest  fence  verify  replay  compact  __init__  __main__",
 }
 """Within a room that is a folder, a file may import only the files before it."""
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import columnar_kafka
-from columnar_kafka.cli import demo, fence, ingest, replay
+from columnar_kafka.cli import compact, demo, fence, ingest, replay, verify
 from columnar_kafka.cli.outcome import end
 
 __all__ = ["app", "main"]
@@ -44,6 +44,6 @@ def _root(
     pass
 
 
-for _command in demo.demo, ingest.ingest, replay.replay:
+for _command in demo.demo, ingest.ingest, verify.verify, replay.replay, compact.compact:
     app.command()(_command)
 app.add_typer(fence.app, name="fence")

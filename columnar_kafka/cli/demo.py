@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from columnar_kafka.cli.outcome import INTERRUPTED, fail, failures
-
-_missing: ModuleNotFoundError | None = None
-try:
-    from columnar_kafka.demo.run import Options, run
-    from columnar_kafka.demo.screen import Screen
-except ModuleNotFoundError as error:  # the demo's packages are an extra of their own
-    _missing = error
 
 __all__ = ["demo"]
 
@@ -37,13 +31,17 @@ def demo(
 
     Ends with 0 when all comparisons are equal, with 1 when anything differs or fails.
     """
-    if _missing is not None:
-        fail(f"{_missing}. The demo needs more packages: pip install 'columnar-kafka[demo]'")
-    options = Options(bootstrap_servers=bootstrap_servers, broker=broker, rows=rows, report=report)
-    screen = Screen()
+    try:  # not with the other commands: it brings pandas, Spark and matplotlib
+        running = import_module("columnar_kafka.demo.run")
+        screen = import_module("columnar_kafka.demo.screen").Screen()
+    except ModuleNotFoundError as error:
+        fail(f"{error}. The demo needs more packages: pip install 'columnar-kafka[demo]'")
+    options = running.Options(
+        bootstrap_servers=bootstrap_servers, broker=broker, rows=rows, report=report
+    )
     try:
         with failures("The demo failed: "):
-            results = run(options, screen)
+            results = running.run(options, screen)
     except KeyboardInterrupt:
         typer.echo("Interrupted; everything that was started has been ended.", err=True)
         raise typer.Exit(INTERRUPTED) from None

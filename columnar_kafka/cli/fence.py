@@ -66,7 +66,7 @@ def show(
     if as_json:
         typer.echo(json.dumps(shown))
     else:
-        typer.echo(f"version {found.version}")
+        typer.echo(f"version {found.version}" if found.fences else "nothing has landed")
         for each in shown["fences"]:
             typer.echo(
                 "{topic}[{partition}]  from {first}, next {next}, last segment {segment}, "

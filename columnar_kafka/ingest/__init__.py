@@ -9,11 +9,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from columnar_kafka.ingest.audit import verify_topic
     from columnar_kafka.ingest.fencing import FenceTable, TableFences
     from columnar_kafka.ingest.health import HealthServer
     from columnar_kafka.ingest.ingestor import Ingestor, IngestStats
     from columnar_kafka.ingest.service import IngestService
     from columnar_kafka.ingest.settings import IngestSettings
+    from columnar_kafka.lake.audit import AuditReport
     from columnar_kafka.lake.dead_letters import DeadLetters
     from columnar_kafka.lake.formats import open_dead_letters, open_table, parse_rules
     from columnar_kafka.lake.plan import Layout, Mode
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from columnar_kafka.lake.rules import Rules
 
 __all__ = [
+    "AuditReport",
     "DeadLetters",
     "FenceTable",
     "HealthServer",
@@ -36,10 +39,12 @@ __all__ = [
     "open_table",
     "parse_rules",
     "replay",
+    "verify_topic",
 ]
 
 # Spark's workers ask for a topic's id, and load no client.
 _MODULE_OF = {
+    "AuditReport": "columnar_kafka.lake.audit",
     "DeadLetters": "columnar_kafka.lake.dead_letters",
     "FenceTable": "columnar_kafka.ingest.fencing",
     "HealthServer": "columnar_kafka.ingest.health",
@@ -55,6 +60,7 @@ _MODULE_OF = {
     "open_table": "columnar_kafka.lake.formats",
     "parse_rules": "columnar_kafka.lake.formats",
     "replay": "columnar_kafka.lake.replay",
+    "verify_topic": "columnar_kafka.ingest.audit",
 }
 
 

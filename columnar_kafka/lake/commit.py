@@ -19,9 +19,9 @@ from columnar_kafka.lake.plan import Admission, admit
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from columnar_kafka.lake.model import Fence, StagedFile, StageResult
+    from columnar_kafka.lake.model import Fence, LandedFile, StagedFile, StageResult
 
-__all__ = ["CommitTarget", "Head", "commit", "commit_fences"]
+__all__ = ["CommitTarget", "Head", "commit", "commit_admission", "commit_fences"]
 
 _TRIES: Final = 100
 """A commit is tried again after another one came first; so many in a row mean a fault."""
@@ -86,6 +86,14 @@ class CommitTarget(Protocol[State]):
         """
         ...
 
+    def landed_files(self, head: Head[State]) -> Iterable[LandedFile]:
+        """Return all Parquet files of the table at `head`, whoever has written them.
+
+        Raises:
+            LakeError: a file's rows are not all rows of the table.
+        """
+        ...
+
     def visible_path(self, file: StagedFile) -> str:
         """Return the path of a file that has landed, relative to the table."""
         ...
@@ -122,13 +130,26 @@ def commit_fences(
         NotLandedError, MayHaveLandedError: as `commit`.
         LakeError: the table cannot be read, or whatever `change` raises.
     """
+
+    def admitted(head: Head[State]) -> Admission:
+        return Admission(lands=(), landed_before=(), repeated=(), fences=change(head.fences))
+
+    return commit_admission(target, admitted).fences
+
+
+def commit_admission(
+    target: CommitTarget[State], admitted: Callable[[Head[State]], Admission]
+) -> Admission:
+    """Commit what `admitted` returns for the head of the table, called anew for another head.
+
+    Raises as `commit_fences`.
+    """
     conflict = ""
     for _ in range(_TRIES):
         head = target.head()
-        fences = change(head.fences)
-        admission = Admission(lands=(), landed_before=(), repeated=(), fences=fences)
+        admission = admitted(head)
         if not (conflict := _swap(target, head, admission)):
-            return fences
+            return admission
     raise NotLandedError(f"{target}: not committed in {_TRIES} tries; the last one: {conflict}")
 
 

@@ -7,6 +7,7 @@ files have landed, though none is visible yet.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from dataclasses import asdict, dataclass, field
@@ -16,7 +17,7 @@ from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.model import Fence, StagedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import PurePath
 
     from columnar_kafka.lake.files import Files
@@ -29,13 +30,17 @@ _NAME: Final = re.compile(r"([0-9]{20})\.json", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEntry:
-    """One commit. `files` are by final path; `tails` has the path of each fence's last file."""
+    """One commit. `files` are by final path; `tails` has the path of each fence's last file.
+
+    `replaced` has, by the final path of a file that merges others, the paths of those.
+    """
 
     sequence: int = 0
     attempt: str = ""
     files: Mapping[str, StagedFile] = field(default_factory=dict)
     fences: Mapping[str, Fence] = field(default_factory=dict)
     tails: Mapping[str, str] = field(default_factory=dict)
+    replaced: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def next(
         self, files: Mapping[str, StagedFile], fences: Mapping[str, Fence], attempt: str
@@ -49,9 +54,26 @@ class LogEntry:
             tails={**self.tails, **{file.fence: path for path, file in files.items()}},
         )
 
+    def compacted(
+        self, files: Mapping[str, StagedFile], replaced: Mapping[str, Sequence[str]], attempt: str
+    ) -> LogEntry:
+        """Return the entry that follows this one and replaces files by these."""
+        new = {old: path for path, paths in replaced.items() for old in paths}
+        return LogEntry(
+            sequence=self.sequence + 1,
+            attempt=attempt,
+            files=files,
+            fences=self.fences,
+            tails={fence: new.get(path, path) for fence, path in self.tails.items()},
+            replaced=replaced,
+        )
+
     def to_json(self) -> bytes:
         """Return the entry as the log has it."""
-        return json.dumps({"version": 1, **asdict(self)}, indent=1).encode()
+        values = {"version": 1, **asdict(self)}
+        if not self.replaced:  # most have none
+            del values["replaced"]
+        return json.dumps(values, indent=1).encode()
 
     @classmethod
     def from_json(cls, data: bytes) -> LogEntry:
@@ -82,6 +104,17 @@ class CommitLog:
         matches = [_NAME.fullmatch(name) for name in self._files.names(self._folder)]
         sequence = max((int(match[1]) for match in matches if match), default=0)
         return self.read(sequence) or LogEntry()
+
+    def files(self, sequence: int) -> dict[str, StagedFile]:
+        """Return the files that the table has after an entry, by path. Raises as `newest`."""
+        found: dict[str, StagedFile] = {}
+        for number in range(1, sequence + 1):
+            if (entry := self.read(number)) is None:
+                raise LakeError(f"{self._path(number)} is gone")
+            for path in itertools.chain.from_iterable(entry.replaced.values()):
+                del found[path]
+            found |= entry.files
+        return found
 
     def read(self, sequence: int) -> LogEntry | None:
         """Read an entry; None if there is none of that number. Raises as `newest`."""

@@ -16,7 +16,9 @@ import time
 import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
@@ -34,14 +36,18 @@ from columnar_kafka.lake.delta_statistics import file_statistics
 from columnar_kafka.lake.fences import ATTEMPT, CommitRecord, check_witness
 from columnar_kafka.lake.files import plain_uri
 from columnar_kafka.lake.local_files import LocalFiles
-from columnar_kafka.lake.model import NotLandedError, unlandable, visible_folder
+from columnar_kafka.lake.model import (
+    CompactResult,
+    LandedFile,
+    NotLandedError,
+    unlandable,
+    visible_folder,
+)
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import PurePath
-
-    import pyarrow as pa
 
     from columnar_kafka.lake.files import Files
     from columnar_kafka.lake.model import (
@@ -129,6 +135,23 @@ class DeltaLakeTable:
         """See `LakeTable.discard`."""
         self.remove(file for each in staged for file in each.files)
 
+    def compact(self, file_bytes: int) -> CompactResult:
+        """Merge small files to files of up to `file_bytes`. Others may land and read meanwhile.
+
+        It is Delta's own OPTIMIZE. The old files stay until VACUUM.
+
+        Raises:
+            LakeError: there is no table, or it cannot be merged.
+        """
+        if (table := self._open()) is None:
+            raise LakeError(f"{self}: there is no table")
+        before = len(table.file_uris())
+        try:
+            table.optimize.compact(target_size=file_bytes, max_concurrent_tasks=1)
+        except DeltaError as error:
+            raise LakeError(f"{self}: not compacted: {error}") from error
+        return CompactResult(files_before=before, files=len(table.file_uris()))
+
     # What `commit` needs.
 
     def head(self) -> Head[State]:
@@ -209,6 +232,19 @@ class DeltaLakeTable:
         commits = table.history(table.version() - head.version)
         return any(each.get(ATTEMPT) == attempt for each in commits)
 
+    def landed_files(self, head: Head[State]) -> list[LandedFile]:
+        """See `CommitTarget.landed_files`."""
+        table, _ = head.state
+        if table is None:
+            return []
+        if "deletionVectors" in (table.protocol().writer_features or ()):
+            raise LakeError(
+                f"{self}: rows may be deleted by deletion vectors, which cannot be read"
+            )
+        actions = pa.table(table.get_add_actions())
+        paths, sizes = actions["path"].to_pylist(), actions["size_bytes"].to_pylist()
+        return [self._landed(unquote(path), size) for path, size in zip(paths, sizes, strict=True)]
+
     def visible_path(self, file: StagedFile) -> str:
         """See `CommitTarget.visible_path`."""
         return file.path
@@ -224,6 +260,14 @@ class DeltaLakeTable:
             for file in files:
                 if file.path.rpartition("/")[2] not in referenced:
                     self._files.remove(self.root / file.path)
+
+    def _landed(self, path: str, nbytes: int) -> LandedFile:
+        full = self.root / path
+        return LandedFile(
+            path=path,
+            footer=lambda: self._files.footer(full, nbytes),
+            read=lambda: self._files.read(full),
+        )
 
     def _open(self) -> DeltaTable | None:
         """Open the current version; None if there is no table."""

@@ -10,7 +10,8 @@ the name, a character that Kafka does not allow in topics.
 **Commits.** A commit writes its entry to the log (see `commit_log`), and then moves its files from
 the staging folder to their final names. Every commit first does this for the newest entry, in case
 its writer stopped halfway; so only the newest entry can be unfinished. A reader of the directory
-sees every file whole, perhaps late, and never rows twice.
+sees every file whole, perhaps late, and never rows twice. `compact` replaces files by such a
+commit: the old ones are removed before the new one is moved.
 
 **What is noticed**: missing files of the newest commit; a partition counted as landed whose last
 file is missing; files of a partition that the log does not know. **What is not**: other files that
@@ -22,25 +23,36 @@ from __future__ import annotations
 import re
 import uuid
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake.commit import Head, commit
+from columnar_kafka.lake.commit import Head, commit, commit_admission
 from columnar_kafka.lake.commit_log import CommitLog
 from columnar_kafka.lake.local_files import LocalFiles
+from columnar_kafka.lake.merging import (
+    merged_file,
+    merged_metadata,
+    merged_stage,
+    runs_to_merge,
+)
 from columnar_kafka.lake.model import (
     UNKNOWN_SEGMENT,
+    CompactResult,
+    LandedFile,
     MayHaveLandedError,
+    NotLandedError,
     fence_topic,
     visible_folder,
 )
+from columnar_kafka.lake.plan import Admission
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import PurePath
-
-    import pyarrow as pa
 
     from columnar_kafka.lake.commit_log import LogEntry
     from columnar_kafka.lake.files import Files
@@ -52,7 +64,6 @@ if TYPE_CHECKING:
         StagedFile,
         StageResult,
     )
-    from columnar_kafka.lake.plan import Admission
 
 __all__ = ["ParquetDirectory"]
 
@@ -99,7 +110,7 @@ class ParquetDirectory:
 
     def create(self, source: SourcePartition, first: int, schema: pa.Schema) -> FileWriter:
         """See `LakeTable.create`."""
-        path = f"{_STAGED}/{uuid.uuid4().hex}.segment"
+        path = self._staged_path()
         return self._files.writer(path, self.root / path)
 
     def commit(self, staged: Iterable[StageResult]) -> CommitResult:
@@ -112,6 +123,52 @@ class ParquetDirectory:
         with suppress(LakeError, OSError):
             self._roll_forward(self._log.newest())
             self.remove(file for each in staged for file in each.files)
+
+    def compact(self, file_bytes: int) -> CompactResult:
+        """Merge files of a partition that follow each other, up to `file_bytes` each.
+
+        Others may land meanwhile, but nobody must read the directory: files disappear, and their
+        rows come back in others. Killed at any time, the next commit finishes it or nothing was
+        changed. Takes the memory of two such files.
+
+        Raises:
+            LakeError: a file is gone or cannot be read, or another process has merged it.
+            NotLandedError, MayHaveLandedError: as `commit`.
+        """
+        before = self._log.files(self.head().version)
+        merged: dict[str, StagedFile] = {}
+        replaced: dict[str, list[str]] = {}
+
+        def admitted(newest: Head[LogEntry]) -> Admission:
+            there = self._log.files(newest.version)
+            if gone := [path for paths in replaced.values() for path in paths if path not in there]:
+                raise NotLandedError(f"{self}: another process has merged {gone[0]}")
+            if taken := there.keys() & set(map(self.visible_path, merged.values())):
+                raise NotLandedError(f"{self}: another process has landed {taken.pop()}")
+            return Admission(
+                lands=tuple(merged.values()),
+                landed_before=(),
+                repeated=(),
+                fences=newest.fences,
+                replaced=replaced,
+            )
+
+        try:
+            for run in runs_to_merge(before, file_bytes):
+                name = self.visible_path(merged_stage([file for _, file in run], "", 0))
+                if self._files.size(self.root / name) is not None:
+                    continue  # replayed dead letters may have it
+                file = self._merged(run)
+                merged[file.path], replaced[file.path] = file, [path for path, _ in run]
+            if merged:
+                commit_admission(self, admitted)
+        except MayHaveLandedError:
+            raise
+        except BaseException:
+            self.remove(merged.values())
+            raise
+        less = sum(len(paths) - 1 for paths in replaced.values())
+        return CompactResult(files_before=len(before), files=len(before) - less)
 
     # What `commit` needs.
 
@@ -150,6 +207,9 @@ class ParquetDirectory:
         """See `CommitTarget.swap`."""
         files = {self.visible_path(file): file for file in admission.lands}
         entry = head.state.next(files, admission.fences, attempt)
+        if admission.replaced:
+            replaced = {path: admission.replaced[file.path] for path, file in files.items()}
+            entry = head.state.compacted(files, replaced, attempt)
         # The staged files must survive any crash that the entry which names them survives.
         self._files.sync_folder(self.root / _STAGED)
         if not self._log.add(entry):
@@ -165,6 +225,19 @@ class ParquetDirectory:
         self._show(entry)
         return True
 
+    def landed_files(self, head: Head[LogEntry]) -> list[LandedFile]:
+        """See `CommitTarget.landed_files`. Readers see files that the log does not know, too."""
+        paths = set(self._log.files(head.version))
+        found = {
+            f"{folder}/{name}"
+            for folder in {path.rpartition("/")[0] for path in paths}
+            for name in self._files.names(self.root / folder)
+            if name.endswith(".parquet")
+        }
+        later = self._log.files(self._log.newest().sequence)  # may have landed meanwhile
+        paths |= found.difference(later)
+        return [self._landed(path) for path in sorted(paths)]
+
     def visible_path(self, file: StagedFile) -> str:
         """See `CommitTarget.visible_path`; from the messages only: a replay gives the same path."""
         name = f"p{file.partition}-{file.first:020}-{file.last:020}.parquet"
@@ -175,6 +248,33 @@ class ParquetDirectory:
         for file in files:
             with suppress(OSError):
                 self._files.remove(self.root / file.path)
+
+    def _merged(self, run: list[tuple[str, StagedFile]]) -> StagedFile:
+        """Stage one file in place of several."""
+        paths, files = [path for path, _ in run], [file for _, file in run]
+        writer = self._files.writer(path := self._staged_path(), self.root / path)
+        try:
+            contents = [partial(self._files.read, self.root / each) for each in paths]
+            writer.write(merged_file(contents, merged_metadata(files)))
+            return merged_stage(files, path, writer.finish())
+        except BaseException as error:
+            writer.discard()
+            if isinstance(error, OSError | pa.ArrowException):
+                raise LakeError(f"{self}: {paths[0]} to {paths[-1]}: {error}") from error
+            raise
+
+    def _landed(self, path: str) -> LandedFile:
+        full = self.root / path
+
+        def footer() -> Any:
+            if (size := self._files.size(full)) is None:
+                raise FileNotFoundError(f"{full} is gone")
+            return self._files.footer(full, size)
+
+        return LandedFile(path=path, footer=footer, read=lambda: self._files.read(full))
+
+    def _staged_path(self) -> str:
+        return f"{_STAGED}/{uuid.uuid4().hex}.segment"
 
     def _show(self, entry: LogEntry) -> None:
         """Make the files of a logged commit visible."""
@@ -196,6 +296,11 @@ class ParquetDirectory:
         if not entry.files:
             return
         self._log.sync()  # no file may survive a crash that its entry does not
+        for path, merged in entry.replaced.items():
+            staged = self.root / entry.files[path].path
+            if self._files.size(self.root / path) is None and self._files.size(staged) is not None:
+                for old in merged:  # before the new one is there: no reader sees rows twice
+                    self._files.remove(self.root / old)
         for path, file in entry.files.items():
             self._move(self.root / file.path, self.root / path, entry)
         for folder in {(self.root / path).parent for path in entry.files}:

@@ -17,7 +17,7 @@ import logging
 import uuid
 from contextlib import closing, suppress
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import pyarrow.parquet as pq
 from pyiceberg.catalog import load_catalog
@@ -40,7 +40,7 @@ from columnar_kafka.lake.iceberg_schema import (
     were_renamed,
 )
 from columnar_kafka.lake.local_files import LocalFiles, local_path
-from columnar_kafka.lake.model import NotLandedError, unlandable, visible_folder
+from columnar_kafka.lake.model import LandedFile, NotLandedError, unlandable, visible_folder
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -144,6 +144,17 @@ class IcebergTable:
         """See `LakeTable.discard`."""
         self.remove(file for each in staged for file in each.files)
 
+    def compact(self, file_bytes: int) -> NoReturn:
+        """Refuse: pyiceberg cannot replace files in one snapshot without rewriting what they say.
+
+        Raises:
+            LakeError: always.
+        """
+        raise LakeError(
+            f"{self}: pyiceberg cannot replace files by merged ones. Use a procedure of Spark's "
+            "(rewrite_data_files) or of the catalog's: the landing passes over their snapshots"
+        )
+
     # What `commit` needs.
 
     def head(self) -> Head[State]:
@@ -224,6 +235,14 @@ class IcebergTable:
         snapshots = table.metadata.snapshots if table else ()
         return any(_summary(each).get(ATTEMPT) == attempt for each in snapshots)
 
+    def landed_files(self, head: Head[State]) -> list[LandedFile]:
+        """See `CommitTarget.landed_files`."""
+        table, _ = head.state
+        tasks = [] if table is None else list(table.scan().plan_files())
+        if any(task.delete_files for task in tasks):
+            raise LakeError(f"{self}: rows are deleted by delete files, which cannot be read")
+        return [_landed(table, task.file.file_path) for task in tasks]
+
     def visible_path(self, file: StagedFile) -> str:
         """See `CommitTarget.visible_path`."""
         return file.path
@@ -295,6 +314,14 @@ class _OneTry:
             return self._catalog.commit_table(*arguments)
         except CommitFailedException as error:
             raise _ConflictError(str(error)) from error
+
+
+def _landed(table: Any, uri: str) -> LandedFile:
+    def read() -> bytes:
+        with table.io.new_input(uri).open() as file:
+            return bytes(file.read())
+
+    return LandedFile(path=uri, footer=lambda: table.io.new_input(uri).open(), read=read)
 
 
 def _file_uri(uri: str) -> str:

@@ -7,11 +7,12 @@ The other files of this room, in the order in which they may import each other:
     stitch                           one Parquet file out of several
     commit                           the loop by which every kind of table commits
     files local_files object_files   the files of a table, here or in an object store
-    commit_log directory             a directory of Parquet files as a `LakeTable`
+    commit_log merging directory     a directory of Parquet files as a `LakeTable`
     message_rows dead_letters        messages that do not land, as rows of another table
     rules aside                      which messages these are, and how they are committed
     stage                            messages to staged files
     replay                           dead letters that land after all
+    landed_rows audit                what is in a table, compared with the topic
     reset                            fences that are moved by hand
     fences                           what commits of Delta and Iceberg say about themselves
     delta_schema delta_statistics delta       a Delta table as a `LakeTable`
@@ -30,7 +31,7 @@ from columnar_kafka import position
 from columnar_kafka.errors import LakeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import pyarrow as pa
 
@@ -40,10 +41,12 @@ __all__ = [
     "REPLAY",
     "UNKNOWN_SEGMENT",
     "CommitResult",
+    "CompactResult",
     "Count",
     "Fence",
     "FileWriter",
     "LakeTable",
+    "LandedFile",
     "MayHaveLandedError",
     "NotLandedError",
     "PlainMessageError",
@@ -290,6 +293,27 @@ class CommitResult:
         return CommitResult(**counts)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactResult:
+    """How many files a table had before some were merged, and has now."""
+
+    files_before: int
+    files: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LandedFile:
+    """A Parquet file of a table as it is now; `path` is relative to the table, or a URI.
+
+    `footer` returns what pyarrow can read the file's footer from, `read` its bytes. Both block, and
+    raise OSError.
+    """
+
+    path: str
+    footer: Callable[[], Any]
+    read: Callable[[], bytes]
+
+
 class FileWriter(Protocol):
     """Writes one file to be staged; for one thread. `write` and `finish` raise OSError."""
 
@@ -360,5 +384,16 @@ class LakeTable(Protocol):
 
         Call it without a commit, or after a `NotLandedError`: after a `MayHaveLandedError` the
         commit may still arrive. Raises nothing: a remaining file is waste.
+        """
+        ...
+
+    def compact(self, file_bytes: int) -> CompactResult:
+        """Merge small files to files of up to `file_bytes`. Blocks while it rewrites them.
+
+        Others may land meanwhile. Whether they may read is the table's business.
+
+        Raises:
+            LakeError: the table cannot do that, or a file cannot be read.
+            NotLandedError, MayHaveLandedError: as `commit`.
         """
         ...

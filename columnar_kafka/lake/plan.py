@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from array import array
 from bisect import bisect_left
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -265,12 +265,16 @@ def _below(fence: Fence) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """What a commit does: the files that land, by offset, and the fences after it."""
+    """What a commit does: the files that land, by offset, and the fences after it.
+
+    `replaced` has the paths of files that a landing file merges, by the path of that one as staged.
+    """
 
     lands: tuple[StagedFile, ...]
     landed_before: tuple[StagedFile, ...]
     repeated: tuple[StagedFile, ...]
     fences: Mapping[str, Fence]
+    replaced: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def admit(

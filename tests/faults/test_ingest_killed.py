@@ -17,7 +17,7 @@ from lakes import DeltaLake, DirectoryLake, IcebergLake, rows
 from support import eventually
 
 from columnar_kafka import Producer
-from columnar_kafka.ingest import Ingestor, IngestSettings
+from columnar_kafka.ingest import Ingestor, IngestSettings, verify_topic
 
 if TYPE_CHECKING:
     from columnar_kafka.local import LocalKafka
@@ -56,6 +56,8 @@ def test_killed_at_every_point(kafka, topic, tmp_path, kind: Any) -> None:
     settings = IngestSettings(partitions=(0,), stop_at_end=True)
     Ingestor(config, name, lake.table(), settings).run()
     assert rows(lake) == list(range(sent))
+    report = verify_topic(config, name, lake.table())
+    assert (report.findings, report.rows) == ([], sent)
 
 
 def start(kafka: LocalKafka, topic: str, root: Path, log: Path) -> Popen[bytes]:

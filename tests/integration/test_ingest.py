@@ -15,7 +15,7 @@ from lakes import DeltaLake, DirectoryLake, IcebergLake, rows
 from support import eventually
 
 from columnar_kafka import LakeError, Producer
-from columnar_kafka.ingest import Ingestor, IngestSettings
+from columnar_kafka.ingest import Ingestor, IngestSettings, verify_topic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,6 +98,9 @@ def test_aborted_records_do_not_land_and_the_fence_passes_them(kafka, topic, tmp
                 producer.commit_transaction()
             ingest(kafka, name, lake, partitions=(0,))
     assert rows(lake) == [0, 2]
+    config = {"bootstrap.servers": kafka.bootstrap_servers}
+    report = verify_topic(config, name, lake.table())
+    assert (report.findings, report.messages, report.rows) == ([], 2, 2)
     [fence] = lake.table().fences().values()
     assert (fence.first, fence.next) == (
         0,

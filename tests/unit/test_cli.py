@@ -18,12 +18,11 @@ from typer.testing import CliRunner
 
 import columnar_kafka
 from columnar_kafka import cli
-from columnar_kafka.cli import demo as demo_command
 from columnar_kafka.cli import outcome as ending
 from columnar_kafka.demo import run as demo
 from columnar_kafka.demo.compare import Comparison
 from columnar_kafka.demo.figures import Results, Stage
-from columnar_kafka.ingest import IngestStats, ingestor
+from columnar_kafka.ingest import IngestStats, audit, ingestor
 from columnar_kafka.lake.local_files import LocalFiles
 from columnar_kafka.testing import FakeKafka
 
@@ -53,7 +52,7 @@ def outcome(monkeypatch: pytest.MonkeyPatch) -> Outcome:
                 raise result
             return result
 
-        monkeypatch.setattr(demo_command, "run", run)
+        monkeypatch.setattr(demo, "run", run)
         return given
 
     return prepare
@@ -113,7 +112,9 @@ def test_ctrl_c_ends_with_130(outcome: Outcome) -> None:
     assert "Interrupted" in result.output
 
 
-@pytest.mark.parametrize("command", ["demo", "ingest", "fence show", "fence reset"])
+@pytest.mark.parametrize(
+    "command", ["demo", "ingest", "verify", "compact", "fence show", "fence reset"]
+)
 def test_every_command_explains_itself(command: str) -> None:
     result = invoke(*command.split(), "--help")
     assert result.exit_code == 0
@@ -131,7 +132,9 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKafka]:
     handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
     with FakeKafka() as kafka:
         monkeypatch.setattr(ingestor, "StockConsumer", kafka.Consumer)
-        monkeypatch.setattr(ingestor, "generation", lambda *_: ("cluster", "id"))
+        monkeypatch.setattr(audit, "StockConsumer", kafka.Consumer)
+        for each in ingestor, audit:
+            monkeypatch.setattr(each, "generation", lambda *_: ("cluster", "id"))
         with kafka.Producer({"columnar.encoding": "parquet", "columnar.segment.rows": 2}) as sender:
             sender.set_schema("t", pa.schema([("n", pa.int64())]))
             for n in range(5):
@@ -310,6 +313,10 @@ def test_fences_are_shown_and_moved(tmp_path: Path, kind: Any) -> None:
     assert "t[0]  from 0, next 7, last segment ?, topic id id, cluster cluster" in text
 
 
+def test_where_nothing_has_landed_it_is_said(tmp_path: Path) -> None:
+    assert invoke("fence", "show", str(tmp_path / "none")).stdout == "nothing has landed\n"
+
+
 def fence_place(lake: Any) -> list[str]:
     if isinstance(lake, IcebergLake):
         catalog = [
@@ -352,6 +359,63 @@ def test_offsets_that_are_none_are_a_usage_error(tmp_path: Path, text: str) -> N
     put(lake.table(), range(2))
     result = invoke("fence", "reset", str(lake.root), "--yes", "--to", text)
     assert (result.exit_code, "is not PARTITION:OFFSET" in result.output) == (2, True)
+
+
+# --- verify ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("topic")
+def test_what_landed_is_verified(tmp_path: Path) -> None:
+    place = ("--bootstrap-servers", "h:1", "--topic", "t")
+    assert invoke(*INGEST, str(tmp_path), "--stop-at-end", "--roll-bytes", "1").exit_code == 0
+    result = invoke("verify", str(tmp_path), *place)
+    assert result.stdout == ("3 segments with 5 rows are in the table once and equal, in 3 files\n")
+    assert result.exit_code == 0
+    file = min(tmp_path.glob("t/*.parquet"))
+    file.unlink()
+    result = invoke("verify", str(tmp_path), *place, "--json")
+    report = json.loads(result.stdout)
+    assert (result.exit_code, report["messages"]) == (1, 2)
+    [gone, missing] = report["findings"]
+    assert (gone["kind"], gone["file"]) == ("not provable", f"t/{file.name}")
+    assert missing == {
+        "kind": "missing",
+        "reason": "in no file",
+        "partition": 0,
+        "first": 0,
+        "last": 0,
+        "file": "",
+    }
+    result = invoke("verify", str(tmp_path), *place)
+    assert "missing: partition 0 offsets 0 to 0 : in no file" in result.stderr
+
+
+@pytest.mark.usefixtures("topic")
+def test_what_cannot_be_verified_is_said(tmp_path: Path) -> None:
+    place = ("--bootstrap-servers", "h:1", "--topic", "t")
+    result = invoke("verify", str(tmp_path), *place)
+    assert (result.exit_code, "has nothing of topic 't'" in result.output) == (1, True)
+    assert invoke(*INGEST, str(tmp_path), "--stop-at-end").exit_code == 0
+    result = invoke("verify", str(tmp_path), *place, "--topic-generation", "g")
+    assert (result.exit_code, "deleted and created again" in result.output) == (1, True)
+
+
+# --- compact --------------------------------------------------------------------------------------
+
+
+def test_a_directory_is_compacted_while_nobody_reads_it(tmp_path: Path) -> None:
+    lake = DirectoryLake(tmp_path / "lake")
+    put(lake.table(), range(3), file_segments=1)
+    result = invoke("compact", str(lake.root))
+    assert (result.exit_code, "stop the readers" in result.output) == (2, True)
+    result = invoke("compact", str(lake.root), "--offline", "--json")
+    assert json.loads(result.stdout) == {"files_before": 3, "files": 1}
+    assert invoke("compact", str(lake.root), "--offline").stdout == "1 files before, 1 now\n"
+
+
+def test_an_iceberg_table_is_compacted_by_others(tmp_path: Path) -> None:
+    result = invoke("compact", *fence_place(IcebergLake(tmp_path / "lake")))
+    assert (result.exit_code, "rewrite_data_files" in result.output) == (1, True)
 
 
 # --- what does not land, and replay ---------------------------------------------------------------

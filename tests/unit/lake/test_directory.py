@@ -588,6 +588,38 @@ def test_another_commit_at_any_step(tmp_path: Path, others: range) -> None:
         settle(root, everything)
 
 
+def compact(table: ParquetDirectory) -> object:
+    put(quick(table.root), INPUT, file_segments=4)
+    return table.compact(1 << 20)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", [KilledFiles, FailingFiles])
+def test_a_fault_at_any_step_of_compacting_loses_and_doubles_nothing(
+    tmp_path: Path, kind: type[HookedFiles]
+) -> None:
+    for k in chosen(steps_of(tmp_path / "count", compact, kind)):
+        root = tmp_path / str(k)
+        base(root)
+        with suppress(Killed, LakeError, OSError):
+            compact(ParquetDirectory(root, files=kind(at=k)))
+        visible(root)
+        settle(root, range(10))
+        quick(root).compact(1 << 20)
+        assert rows(quick(root)) == numbers(range(10))
+
+
+@pytest.mark.long
+def test_a_landing_at_any_step_of_compacting(tmp_path: Path) -> None:
+    for k in chosen(steps_of(tmp_path / "count", compact)):
+        root = tmp_path / str(k)
+        base(root)
+        files = InterruptedFiles(k, lambda root=root: put(quick(root), range(10), file_segments=3))
+        compact(ParquetDirectory(root, files=files))
+        assert rows(quick(root)) == numbers(range(10))
+        settle(root, range(10))
+
+
 @pytest.mark.long
 def test_another_commit_of_the_very_same_files_at_any_step(tmp_path: Path) -> None:
     """A driver that was taken for dead: both say what is true, that the files have landed."""

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from lakes import put
-from segments import ROWS, numbers
+from lakes import FENCE, put
+from segments import ROWS, numbers, segments
 
 from columnar_kafka.errors import ConfigError, LakeError
+from columnar_kafka.lake.audit import TopicAudit
 from columnar_kafka.lake.directory import ParquetDirectory
 from columnar_kafka.lake.model import Count, NotLandedError
 from columnar_kafka.lake.object_files import ObjectFiles
@@ -108,6 +109,22 @@ def test_a_directory_lands_in_an_object_store(files: ObjectFiles, tmp_path: Path
     assert {each.parent.name for each in found} == {"t"}
     rows = [n for each in found for n in pq.read_table(each)["n"].to_pylist()]
     assert sorted(rows) == numbers(range(5))
+
+
+def test_a_directory_in_an_object_store_is_compacted_and_verified(
+    files: ObjectFiles, tmp_path: Path
+) -> None:
+    table = ParquetDirectory("", files=files)
+    put(table, range(3), file_segments=1)
+    assert table.compact(1 << 20).files == 1
+    put(table, range(5))
+    [merged, _] = sorted(tmp_path.glob("t/*.parquet"))
+    assert pq.read_table(merged)["n"].to_pylist() == numbers(range(3))
+    head = table.head()
+    audit = TopicAudit("t", table.landed_files(head))
+    audit.compare(head.fences[FENCE], 0, segments(range(5)))
+    report = audit.finish([0])
+    assert (report.findings, report.messages, report.files) == ([], 5, 2)
 
 
 def test_a_file_in_the_way_is_never_overwritten(files: ObjectFiles) -> None:

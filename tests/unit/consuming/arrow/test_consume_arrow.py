@@ -475,10 +475,11 @@ def test_what_a_callback_takes_away_while_it_waits_is_not_in_the_table(kafka, mo
         polls.append(timeout)
         if len(polls) == 3:
             consumer.seek(TopicPartition("t", 0, position.pack(0, 1, 3)))
+            put(kafka, numbers(3))
         return poll(timeout)
 
     monkeypatch.setattr(consumer.memory, "poll", seeking)
-    assert consumer.consume_arrow(100, 0.01)["n"].to_pylist() == [1, 2]
+    assert consumer.consume_arrow(5, 120)["n"].to_pylist() == [1, 2, 3, 4, 5]
 
 
 def test_what_a_callback_has_taken_meanwhile_does_not_come_again(kafka, monkeypatch) -> None:

@@ -1,0 +1,53 @@
+"""`columnar-kafka compact`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from columnar_kafka.cli.options import (
+    Catalog,
+    Json,
+    Storage,
+    TableFormat,
+    TablePlace,
+    table_options,
+)
+from columnar_kafka.cli.outcome import failures
+from columnar_kafka.ingest import Layout, open_table
+
+__all__ = ["compact"]
+
+
+def compact(
+    *,
+    table: TablePlace,
+    table_format: TableFormat = "parquet",
+    catalog: Catalog = None,
+    storage: Storage = None,
+    file_bytes: Annotated[
+        int, typer.Option(min=1, help="Merge up to this size.")
+    ] = Layout().file_bytes,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Nobody reads the directory meanwhile.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Merge the small files of a table into larger ones, while others land in it.
+
+    Readers of a Delta table see the old files or the new ones. Readers of a directory list its
+    files, and would miss some: it needs --offline. An Iceberg table is compacted by other programs.
+    """
+    options = table_options(table_format, catalog, storage)
+    if table_format == "parquet" and not offline:
+        raise typer.BadParameter(
+            "whoever lists the directory meanwhile misses rows: stop the readers, and use it",
+            param_hint="--offline",
+        )
+    with failures():
+        result = open_table(table_format, table, **options).compact(file_bytes)
+    text = f"{result.files_before:,} files before, {result.files:,} now"
+    typer.echo(json.dumps(asdict(result)) if as_json else text)

@@ -1,0 +1,90 @@
+"""`columnar-kafka verify`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from columnar_kafka.cli.options import (
+    Catalog,
+    ClientConfig,
+    ClientKeys,
+    DeadLettersPlace,
+    Json,
+    Servers,
+    Storage,
+    TableFormat,
+    TablePlace,
+    client_config,
+    table_options,
+)
+from columnar_kafka.cli.outcome import fail, failures
+from columnar_kafka.ingest import open_dead_letters, open_table, verify_topic
+
+if TYPE_CHECKING:
+    from columnar_kafka.ingest import AuditReport
+
+__all__ = ["verify"]
+
+_SHOWN = 20
+
+
+def verify(
+    *,
+    table: TablePlace,
+    bootstrap_servers: Servers,
+    topic: Annotated[str, typer.Option(help="The topic that has landed.")],
+    table_format: TableFormat = "parquet",
+    catalog: Catalog = None,
+    storage: Storage = None,
+    topic_generation: Annotated[str | None, typer.Option(help="As it was landed with.")] = None,
+    dead_letters: DeadLettersPlace = None,
+    client_file: ClientConfig = None,
+    client: ClientKeys = None,
+    as_json: Json = False,
+) -> None:
+    """Prove that each committed message of a topic is in a table once, with equal values.
+
+    Reads the whole table, and the topic up to the table's fences. Ends with 1 if anything is
+    missing, twice or different, and names it.
+    """
+    options = table_options(table_format, catalog, storage)
+    config = client_config(bootstrap_servers, client_file, client)
+    if table_format != "parquet":
+        options["reland"] = True  # after a restore: up to the fences that it brought back
+    with failures():
+        opened = open_table(table_format, table, **options)
+        letters = None
+        if dead_letters is not None:
+            letters = open_dead_letters(dead_letters, storage=options["storage"])
+        report = verify_topic(
+            config, topic, opened, topic_generation=topic_generation, dead_letters=letters
+        )
+    if as_json:
+        typer.echo(json.dumps(asdict(report)))
+    else:
+        _show(report)
+    if report.findings:
+        fail(f"{len(report.findings)} findings: the table is not what the topic is")
+
+
+def _show(report: AuditReport) -> None:
+    typer.echo(
+        f"{report.messages:,} segments with {report.rows:,} rows are in the table once and equal, "
+        f"in {report.files:,} files"
+    )
+    if report.plain:
+        typer.echo(f"{report.plain:,} messages are no segments, and were not looked for")
+    if report.dead_letters:
+        typer.echo(f"{report.dead_letters:,} messages are dead letters")
+    for partition, (first, last) in report.expired.items():
+        typer.echo(f"partition {partition}: Kafka no longer has offsets {first} to {last}")
+    for each in report.findings[:_SHOWN]:
+        place = "" if each.partition is None else f" partition {each.partition}"
+        offsets = "" if each.first is None else f" offsets {each.first} to {each.last}"
+        typer.echo(f"{each.kind}:{place}{offsets} {each.file}: {each.reason}", err=True)
+    if len(report.findings) > _SHOWN:
+        typer.echo("… (--json lists all)", err=True)

@@ -1,0 +1,117 @@
+"""What is in a table, compared with the topic in Kafka."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from columnar_kafka.broker.client_classes import StockConsumer
+from columnar_kafka.errors import LakeError
+from columnar_kafka.ingest.settings import client_config
+from columnar_kafka.ingest.topic_id import admin_client, generation
+from columnar_kafka.lake.audit import TopicAudit
+from columnar_kafka.lake.model import SourceMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from columnar_kafka.lake.audit import AuditReport
+    from columnar_kafka.lake.commit import CommitTarget
+    from columnar_kafka.lake.dead_letters import DeadLetters
+    from columnar_kafka.lake.model import Fence, LakeTable
+
+__all__ = ["verify_topic"]
+
+_TIMEOUT: Final = 60.0
+
+
+def verify_topic(
+    config: Mapping[str, Any],
+    topic: str,
+    table: LakeTable,
+    *,
+    topic_generation: str | None = None,
+    dead_letters: DeadLetters | None = None,
+) -> AuditReport:
+    """Compare a table with all committed messages of a topic up to the table's fences.
+
+    Blocks while it reads both. Landing may go on meanwhile. It takes the memory of two files and of
+    one decoded segment, or of a decoded file if another program has written it.
+
+    Args:
+        config: ``bootstrap.servers`` and other keys of librdkafka's consumer.
+        topic: one topic.
+        table: where it has landed; one that was restored is opened with `reland`.
+        topic_generation: as in `IngestSettings`.
+        dead_letters: where the table's dead letters are, which need not be in it.
+
+    Raises:
+        LakeError: the table cannot be read, has nothing of the topic, or was of another one.
+        KafkaException: Kafka cannot be read.
+    """
+    target = cast("CommitTarget[Any]", table)
+    head = target.head()
+    fences = {name: fence for name, fence in head.fences.items() if fence.topic == topic}
+    if not fences:
+        raise LakeError(f"{table}: has nothing of topic {topic!r}")
+    settings = client_config(config, topic, table)
+    _check_generation(settings, topic, fences, topic_generation)
+    audit = TopicAudit(topic, target.landed_files(head))
+    letters = {} if dead_letters is None else dead_letters.taken({})
+    with closing(StockConsumer(settings)) as consumer:
+        for name, fence in sorted(fences.items(), key=lambda each: each[1].partition):
+            place = TopicPartition(topic, fence.partition)
+            low, _ = consumer.get_watermark_offsets(place, _TIMEOUT)
+            audit.compare(
+                fence, low, _messages(consumer, fence, max(low, fence.first)), letters.get(name)
+            )
+    return audit.finish(
+        [fence.partition for fence in fences.values()],
+        is_alone=all(each.topic.partition(" ")[0] == topic for each in head.fences.values()),
+    )
+
+
+def _check_generation(
+    settings: Mapping[str, Any], topic: str, fences: Mapping[str, Fence], name: str | None
+) -> None:
+    if name is not None:
+        ids = f"named:{name}/{topic}"
+    else:
+        cluster, topic_id = generation(admin_client(settings), topic)
+        ids = f"{cluster}:{topic_id}"
+    for fence in fences:
+        if not fence.startswith(f"kafka:{ids}:"):
+            raise LakeError(
+                f"the table has {fence}, and topic {topic!r} is {ids}: it was deleted and created "
+                "again, or is another cluster's, and cannot be compared"
+            )
+
+
+def _messages(consumer: StockConsumer, fence: Fence, first: int) -> Iterator[SourceMessage]:
+    """Yield the committed messages from offset `first` to before the fence."""
+    if first >= fence.next:
+        return
+    consumer.assign([TopicPartition(fence.topic, fence.partition, first)])
+    while True:
+        found = consumer.poll(_TIMEOUT)
+        if found is None:
+            raise LakeError(
+                f"{fence.topic}[{fence.partition}]: nothing comes after offset {first - 1}, and "
+                f"{fence.next} is the table's next one"
+            )
+        error = found.error()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            raise KafkaException(error)
+        offset = cast("int", found.offset())
+        if error is not None or offset >= fence.next:
+            return
+        first = offset + 1
+        yield SourceMessage(
+            topic=fence.topic,
+            partition=fence.partition,
+            offset=offset,
+            headers=found.headers(),
+            value=found.value(),
+        )

@@ -1,0 +1,221 @@
+"""Small files merged into larger ones: every row stays, once, and landing goes on."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from lakes import (
+    FENCE,
+    GENERATIONS,
+    DeltaLake,
+    DirectoryLake,
+    IcebergLake,
+    audit,
+    put,
+    rows,
+    staged,
+)
+from segments import ROWS, numbers, segment, segments
+
+from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.model import CompactResult, NotLandedError
+from columnar_kafka.lake.plan import Mode
+from columnar_kafka.lake.stage import land
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LARGE = 1 << 20
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> DirectoryLake:
+    return DirectoryLake(tmp_path / "lake")
+
+
+@pytest.fixture(params=[DirectoryLake, DeltaLake], ids=["directory", "delta"])
+def each(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    return request.param(tmp_path / "lake")
+
+
+def names(lake: DirectoryLake) -> list[str]:
+    return sorted(path.name for path in lake.root.glob("t/*.parquet"))
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_many_files_become_one_and_landing_goes_on(each: Any, mode: Mode) -> None:
+    put(each.table(), range(3), mode=mode)
+    put(each.table(), range(3, 5), mode=mode)
+    result = each.table().compact(LARGE)
+    assert result == CompactResult(files_before=2 if mode is Mode.STITCHED else 5, files=1)
+    put(each.table(), range(8))
+    assert rows(each) == numbers(range(8))
+    report = audit(each, segments(range(8)))
+    assert (report.findings, report.messages, report.files) == ([], 8, 2)
+
+
+def test_the_fences_stay_and_what_is_read_again_has_landed(each: Any) -> None:
+    put(each.table(), range(3))
+    put(each.table(), range(3, 5))
+    before = each.table().fences()
+    each.table().compact(LARGE)
+    assert each.table().fences() == before
+    assert put(each.table(), range(5)).landed_before.messages == 5
+    assert rows(each) == numbers(range(5))
+
+
+def test_what_was_staged_before_it_lands_after_it(each: Any) -> None:
+    put(each.table(), range(2))
+    put(each.table(), range(2, 4))
+    table = each.table()
+    late = staged(table, [4, 5])
+    each.table().compact(LARGE)
+    table.commit([late])
+    assert rows(each) == numbers(range(6))
+
+
+def test_a_landing_in_between_stays(lake: DirectoryLake) -> None:
+    put(lake.table(), range(2))
+    put(lake.table(), range(2, 4))
+    table = lake.table()
+    swap = table.swap
+
+    def overtaken(*arguments: Any) -> str:
+        table.swap = swap
+        put(lake.table(), range(4, 6))
+        return str(swap(*arguments))
+
+    table.swap = overtaken
+    table.compact(LARGE)
+    assert rows(lake) == numbers(range(6))
+    assert len(names(lake)) == 2
+    assert audit(lake, segments(range(6))).findings == []
+
+
+def test_of_two_at_once_one_is_told(lake: DirectoryLake) -> None:
+    put(lake.table(), range(2))
+    put(lake.table(), range(2, 4))
+    table = lake.table()
+    swap = table.swap
+
+    def overtaken(*arguments: Any) -> str:
+        table.swap = swap
+        lake.table().compact(LARGE)
+        return str(swap(*arguments))
+
+    table.swap = overtaken
+    with pytest.raises(NotLandedError, match="another process has merged"):
+        table.compact(LARGE)
+    assert rows(lake) == numbers(range(4))
+    assert list(lake.root.glob("_columnar/staged/*")) == []
+
+
+def test_files_are_merged_up_to_a_size_and_within_a_partition(lake: DirectoryLake) -> None:
+    table = lake.table()
+    put(table, range(5), file_segments=1)
+    table.commit([staged(table, [0, 1], partition=1, file_segments=1)])
+    size = max(path.stat().st_size for path in lake.root.glob("t/*.parquet"))
+    assert lake.table().compact(2 * size).files == 4
+    assert names(lake) == [
+        f"p{partition}-{first:020}-{last:020}.parquet"
+        for partition, first, last in [(0, 0, 1), (0, 2, 3), (0, 4, 4), (1, 0, 1)]
+    ]
+    assert lake.table().compact(size) == CompactResult(files_before=4, files=4)
+
+
+def test_files_of_other_schemas_stay_apart(lake: DirectoryLake) -> None:
+    put(lake.table(), range(2), file_segments=1)
+    wide = segment(pa.table({"n": [20], "more": [1]}), offset=2, number=2)
+    land([wide], table=lake.table(), generations=GENERATIONS)
+    assert lake.table().compact(LARGE).files == 2
+
+
+def test_a_merged_file_has_few_row_groups_and_says_what_it_is(lake: DirectoryLake) -> None:
+    put(lake.table(), range(3))
+    put(lake.table(), range(3, 5))
+    lake.table().compact(LARGE)
+    [file] = lake.root.glob("t/*.parquet")
+    metadata = pq.read_metadata(file)
+    assert (metadata.num_row_groups, metadata.num_rows) == (1, 5 * ROWS)
+    pairs = {key.decode(): value.decode() for key, value in metadata.metadata.items()}
+    del pairs["ARROW:schema"], pairs["columnar.schema"]
+    assert pairs == {
+        "columnar.version": "1",
+        "columnar.rows": str(5 * ROWS),
+        "columnar.segments": "5",
+        "columnar.cluster": "cluster",
+        "columnar.topic.id": "id",
+        "columnar.topic": "t",
+        "columnar.partition": "0",
+        "columnar.offset.first": "0",
+        "columnar.offset.last": "4",
+    }
+    assert pq.read_table(file, page_checksum_verification=True).num_rows == 5 * ROWS
+
+
+def test_it_can_be_merged_again(lake: DirectoryLake) -> None:
+    put(lake.table(), range(2), file_segments=1)
+    lake.table().compact(LARGE)
+    put(lake.table(), range(2, 4), file_segments=1)
+    assert lake.table().compact(LARGE) == CompactResult(files_before=3, files=1)
+    assert rows(lake) == numbers(range(4))
+    assert lake.table().fences()[FENCE].next == 4
+
+
+def test_values_of_every_type_stay_equal(each: Any) -> None:
+    when = datetime.datetime(2024, 1, 2, 3, 4, 5, 678901, tzinfo=datetime.timezone.utc)
+    data = pa.table(
+        {
+            "flag": pa.array([True, None]),
+            "small": pa.array([1, None], pa.int8()),
+            "float": pa.array([float("nan"), None], pa.float32()),
+            "text": pa.array(["a", None], pa.large_string()),
+            "bytes": pa.array([b"a", None]),
+            "day": pa.array([when.date(), None]),
+            "time": pa.array([when, None], pa.timestamp("us", "UTC")),
+            "local": pa.array([when, None], pa.timestamp("us")),
+            "money": pa.array([Decimal("1.25"), None], pa.decimal128(10, 2)),
+            "list": pa.array([[1], None], pa.list_(pa.int64())),
+            "map": pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int64())),
+            "nested": pa.array([{"a": {"b": [{"c": 1}]}}, None]),
+        }
+    )
+    messages = [segment(data, offset=at, number=at) for at in range(3)]
+    for message in messages:
+        land([message], table=each.table(), generations=GENERATIONS)
+    assert each.table().compact(LARGE).files == 1
+    report = audit(each, messages)
+    assert (report.findings, report.rows) == ([], 6)
+
+
+def test_a_file_that_cannot_be_read_stops_it_and_nothing_changes(lake: DirectoryLake) -> None:
+    put(lake.table(), range(2), file_segments=1)
+    put(lake.table(), range(2, 4), file_segments=1)
+    min(lake.root.glob("t/*.parquet")).write_bytes(b"nothing")
+    before = names(lake)
+    with pytest.raises(LakeError, match=r"p0-0{20}-0{20}\.parquet to "):
+        lake.table().compact(LARGE)
+    assert names(lake) == before
+    assert list(lake.root.glob("_columnar/staged/*")) == []
+
+
+def test_delta_and_its_readers_keep_the_old_files_until_vacuum(tmp_path: Path) -> None:
+    lake = DeltaLake(tmp_path / "lake")
+    put(lake.table(), range(2))
+    put(lake.table(), range(2, 4))
+    reader = DeltaTable(str(lake.root))
+    lake.table().compact(LARGE)
+    assert sorted(reader.to_pyarrow_table()["n"].to_pylist()) == numbers(range(4))
+
+
+def test_iceberg_is_left_to_others_and_no_table_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(LakeError, match="rewrite_data_files"):
+        IcebergLake(tmp_path / "lake").table().compact(LARGE)
+    with pytest.raises(LakeError, match="there is no table"):
+        DeltaLake(tmp_path / "none").table().compact(LARGE)
