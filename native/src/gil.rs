@@ -8,7 +8,7 @@ use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 
 /// A value that is used by one holder at a time, with the GIL. Cheaper than PyO3's own checks, which
-/// are atomic: a record of three fields would pay a tenth of its time for them.
+/// are atomic: small records would pay for them what several fields cost.
 ///
 /// A class that has one is `frozen`.
 pub struct GilCell<T> {

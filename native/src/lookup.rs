@@ -105,3 +105,39 @@ fn cache_slot(object: Ref<'_>) -> usize {
     let address = object.as_ptr() as usize;
     (address >> 4 ^ address >> 12) & (CACHE - 1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_are_found_by_their_hash_until_all_are_forgotten() {
+        let mut lookup = Lookup::default();
+        let hash = |index: u32| (index / 2).wrapping_mul(0x9E37_79B9); // two of each
+        for round in 0..2 {
+            for index in 0..1_000 {
+                let Err(slot) = lookup.find(hash(index), |known| known == index) else {
+                    panic!("{index} is known in round {round}")
+                };
+                lookup.insert(slot, hash(index), index);
+            }
+            for index in 0..1_000 {
+                assert_eq!(lookup.find(hash(index), |known| known == index).ok(), Some(index));
+            }
+            lookup.clear();
+        }
+    }
+
+    #[test]
+    fn a_table_of_a_large_batch_is_not_kept_for_small_ones() {
+        let mut lookup = Lookup::default();
+        for (used, nbytes) in [(1_000, 16_384), (300, 16_384), (1, 0)] {
+            for index in 0..used {
+                let Err(slot) = lookup.find(index, |_| false) else { panic!("{index} is known") };
+                lookup.insert(slot, index, index);
+            }
+            lookup.clear();
+            assert_eq!(lookup.nbytes(), nbytes);
+        }
+    }
+}

@@ -152,11 +152,11 @@ impl Strings {
         }
     }
 
-    /// Give the dictionary up where it will not pay. First of all most values are new ones.
+    /// Give the dictionary up where it does not pay.
     #[cold]
     fn look(&mut self) {
         self.next_look *= 2;
-        if 4 * self.distinct() <= 3 * self.len() {
+        if self.pays() {
             return;
         }
         let mut plain = Self::new(false);
@@ -170,7 +170,8 @@ impl Strings {
         *self = plain;
     }
 
-    /// Whether a dictionary would have at most half as many entries as there are values.
+    /// Whether a dictionary has at most half as many entries as there are values. Others are found
+    /// more cheaply when the column is encoded.
     fn pays(&self) -> bool {
         2 * self.distinct() <= self.len()
     }

@@ -1,5 +1,7 @@
 //! A Python value to a leaf.
 
+use std::ops::RangeInclusive;
+
 use crate::clock;
 use crate::columns::Appending;
 use crate::decimal::Decimals;
@@ -60,12 +62,12 @@ pub fn append_value(
                 None => return false,
             }
         }
-        (Values::I32(out), Kind::Int { least, most }) => match value.int() {
-            Some(Int::Fits(number)) if (i64::from(*least)..=i64::from(*most)).contains(&number) => {
-                out.push(number as i32);
+        (Values::I32(out), Kind::Int { least, most }) => {
+            match int_within(value, i64::from(*least)..=i64::from(*most)) {
+                Some(number) => out.push(number as i32),
+                None => return false,
             }
-            _ => return false,
-        },
+        }
         (Values::Bool(out), _) => match value.boolean() {
             Some(bit) => out.push(bit),
             None => return false,
@@ -83,9 +85,9 @@ fn append_rare(
     appending: &mut Appending,
 ) -> bool {
     match (values, kind) {
-        (Values::I32(out), Kind::UnsignedInt) => match value.int() {
-            Some(Int::Fits(number)) if u32::try_from(number).is_ok() => out.push(number as i32),
-            _ => return false,
+        (Values::I32(out), Kind::UnsignedInt) => match int_within(value, 0..=u32::MAX.into()) {
+            Some(number) => out.push(number as i32),
+            None => return false,
         },
         (Values::I32(out), Kind::Time { unit }) => match clock::time_of_day(value, *unit) {
             Some(ticks) => out.push(ticks as i32),
@@ -153,6 +155,14 @@ fn append_rare(
         _ => unreachable!("a leaf's kind goes with its values"),
     }
     true
+}
+
+#[inline(always)]
+fn int_within(value: Ref<'_>, range: RangeInclusive<i64>) -> Option<i64> {
+    match value.int()? {
+        Int::Fits(number) => range.contains(&number).then_some(number),
+        Int::TooLarge => None,
+    }
 }
 
 /// An int that a float of so many bits holds exactly, as Arrow has it.

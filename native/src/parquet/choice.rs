@@ -65,3 +65,25 @@ struct Trial {
     encoded_size: usize,
     size: usize,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parquet::compression::Compression;
+    use crate::parquet::packing::Runs;
+
+    fn compresses(values: &[i64]) -> bool {
+        let mut chunk = Chunk::new(Runs::Long);
+        let mut compressor = Compressor::new(Compression::Zstd).unwrap();
+        let span = Span { slots: 0..values.len(), values: 0..values.len() };
+        choose(&mut chunk, &mut compressor, values, Slots::REQUIRED, &span).unwrap().compresses
+    }
+
+    #[test]
+    fn what_does_not_become_smaller_is_not_compressed() {
+        let noise = |i: i64| crate::strings::hash(&i.to_le_bytes()) as i64;
+        assert!(!compresses(&(0..1_000).map(noise).collect::<Vec<_>>()));
+        assert!(compresses(&(0..1_000).map(|i| noise(i % 10)).collect::<Vec<_>>()));
+        assert!(compresses(&(0..20).map(noise).collect::<Vec<_>>()), "too few to tell");
+    }
+}

@@ -173,10 +173,9 @@ mod tests {
     #[test]
     fn nulls_are_where_they_were() {
         let mut leaf = Leaf::new(Values::I32(vec![0; 3]), 1, 0, true);
-        [true, false, false, true, true, false].map(|value| match value {
-            true => leaf.present(0),
-            false => leaf.absent(0, 0),
-        });
+        for is_present in [true, false, false, true, true, false] {
+            if is_present { leaf.present(0) } else { leaf.absent(0, 0) }
+        }
         let span = Slots::of_rows(&leaf, 1..6).unwrap();
         assert_eq!(span, Span { slots: 1..6, values: 1..3 });
         let mut out = Vec::new();

@@ -222,3 +222,66 @@ def test_a_time_is_what_pyarrow_makes_of_it(time: dt.datetime, unit: str) -> Non
         expected = RowColumns(schema).convert([values]).batch
         assert taken
         assert batch.seal().values(0, 1) == to_rows(expected)
+
+
+def test_batches_that_use_the_memory_of_reported_ones_have_only_their_own_rows() -> None:
+    item = pa.struct([("sku", pa.string()), ("n", pa.int32())])
+    schema = pa.schema([("id", pa.int64()), ("name", pa.string()), ("items", pa.list_(item))])
+    rounds: list[list[dict[str, Any]]] = [
+        [
+            {
+                "id": None if n % 7 == 0 else n * scale,
+                "name": None if n % 5 == 0 else f"{n % distinct} of {scale}",
+                "items": [{"sku": f"s{k}", "n": None} for k in range(n % 3)],
+            }
+            for n in range(rows)
+        ]
+        for rows, distinct, scale in [(500, 10, 1), (3, 3, 2), (600, 600, 3), (90, 2, 4), (1, 1, 5)]
+    ]
+    kafka = FakeKafka()
+    kafka.create_topic("t", 1)
+    config = {"columnar.encoding": "parquet", "columnar.linger.ms": 60_000}
+    with kafka.Producer(config) as producer:
+        producer.set_schema("t", schema)
+        for rows in rounds:
+            for n, row in enumerate(rows):
+                headers = [("h", b"%d" % n)] if n % 4 == 3 else None
+                producer.produce("t", row, key=str(n) if n % 2 else None, headers=headers)
+            assert producer.flush(10) == 0
+    for rows, message in zip(rounds, kafka.messages("t"), strict=True):
+        found = [*segment_of(message).records()]
+        assert [record.value for record in found] == rows
+        keys = [b"%d" % n if n % 2 else None for n in range(len(rows))]
+        assert [record.key for record in found] == keys
+        headers = [[("h", b"%d" % n)] if n % 4 == 3 else None for n in range(len(rows))]
+        assert [record.headers for record in found] == headers
+
+
+def test_records_stay_behind_one_that_only_python_can_judge() -> None:
+    kafka = FakeKafka()
+    kafka.create_topic("t", 1)
+    reports: list[tuple[Any, str | None]] = []
+    config = {"columnar.encoding": "parquet", "columnar.linger.ms": 60_000}
+    with kafka.Producer(config) as producer:
+        producer.set_schema("t", pa.schema([("pair", pa.list_(pa.int64(), 2))]))
+        for pair in ([1, 2], [3], [4, 5]):
+
+            def report(error: Any, record: Any) -> None:
+                reports.append((record.value()["pair"], error and error.name()))
+
+            producer.produce("t", {"pair": pair}, on_delivery=report)
+    failed = ([3], "_VALUE_SERIALIZATION")
+    assert sorted(reports, key=str) == [([1, 2], None), failed, ([4, 5], None)]
+    segments = [segment_of(message) for message in kafka.messages("t")]
+    values = [[record.value["pair"] for record in segment.records()] for segment in segments]
+    assert values == [[[1, 2]], [[4, 5]]]
+
+
+def segment_of(message: Any) -> Segment:
+    return Segment(
+        topic="t",
+        partition=message.partition(),
+        offset=message.offset(),
+        headers=message.headers(),
+        value=message.value(),
+    )
