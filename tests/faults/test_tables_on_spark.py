@@ -21,7 +21,7 @@ from segments import segment
 
 from columnar_kafka.lake.stage import land
 from columnar_kafka.local import JavaMissingError, find_java
-from columnar_kafka.local.java import _jars, once
+from columnar_kafka.local.java import jars, once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -151,12 +151,12 @@ def landed(root: Path, kind: Any, case: Case) -> tuple[str, str]:
 def spark(root: Path, asked: dict[str, Any]) -> Any:
     """Ask Spark for the rows of tables."""
     packages = once(PYSPARK.replace("==", "-"), install)
-    jars = ",".join(map(str, sorted(_jars("spark-4.0-tables", JARS).glob("*.jar"))))
+    found = ",".join(map(str, sorted(jars("spark-4.0-tables", JARS).glob("*.jar"))))
     question, answer = root / "asked.json", root / "answers.json"
     question.write_text(json.dumps(asked))
     script = Path(__file__).with_name("read_on_spark.py")
     variables = {"PYTHONPATH": str(packages), "TZ": "UTC", "SPARK_HOME": str(packages / "pyspark")}
-    command = [sys.executable, str(script), str(question), str(answer), jars]
+    command = [sys.executable, str(script), str(question), str(answer), found]
     subprocess.run(command, env={**os.environ, **variables}, check=True, timeout=900)
     return json.loads(answer.read_text())
 
