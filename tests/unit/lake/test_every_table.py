@@ -7,9 +7,20 @@ import threading
 import uuid
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
-from lakes import FENCE, DeltaLake, DirectoryLake, IcebergLake, put, rows, staged
-from segments import ROWS, numbers
+from lakes import (
+    FENCE,
+    GENERATIONS,
+    DeltaLake,
+    DirectoryLake,
+    IcebergLake,
+    audit,
+    put,
+    rows,
+    staged,
+)
+from segments import ROWS, numbers, segment
 from support import by_profile, is_long
 
 from columnar_kafka.errors import LakeError
@@ -25,6 +36,7 @@ from columnar_kafka.lake.model import (
     TopicGeneration,
 )
 from columnar_kafka.lake.plan import Mode
+from columnar_kafka.lake.stage import land
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,6 +89,27 @@ def test_what_landed_is_there_once_and_the_fence_says_so(lake: Any) -> None:
 def test_verbatim_files_land_too(lake: Any) -> None:
     assert len(put(lake.table(), range(3), mode=Mode.VERBATIM).files) == 3
     assert rows(lake) == numbers(range(3))
+
+
+@pytest.mark.parametrize(
+    "lake", [each for each in TARGETS if each.values[0][0] is not DirectoryLake], indirect=True
+)
+def test_a_table_with_partitions_that_grows_is_read_and_proven(lake: Any) -> None:
+    texts = ["DE /%=", "ü", "a#b?c", "x y", "a:b", None]
+    old = pa.table({"n": range(6), "c": texts})
+    messages = [
+        segment(old, offset=0, number=0),
+        segment(old.append_column("more", [range(6)]), offset=1, number=1),
+    ]
+    for each in messages:
+        table = lake.table(partition_by=["c"])
+        result = land([each], table=table, generations=GENERATIONS)
+        assert (len(result.files), result.rewritten) == (6, 1)
+    found = lake.read().sort_by([("n", "ascending"), ("more", "ascending")])
+    assert found["c"].to_pylist() == [text for text in texts for _ in range(2)]
+    assert found["more"].to_pylist() == [value for n in range(6) for value in (n, None)]
+    report = audit(lake, messages)
+    assert (report.findings, report.messages, report.files) == ([], 2, 12)
 
 
 def test_a_table_in_use_sees_that_others_have_changed_it(lake: Any) -> None:
