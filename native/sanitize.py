@@ -55,7 +55,8 @@ def run(module: Path, runtime: str) -> int:
             "PYTHONPATH": folder,
             "PYTHONMALLOC": "malloc",  # or the memory of objects that are gone would be in use
             "ASAN_OPTIONS": "detect_leaks=0:handle_segv=2",
-            "LD_PRELOAD": runtime,
+            # The runtime needs C++'s, or it ends the process at pyarrow's first exception.
+            "LD_PRELOAD": f"{runtime} {text('gcc', '-print-file-name=libstdc++.so.6')}",
         }
         pytest = Path(sys.executable).with_name("pytest")
         command = [pytest, *TESTS, "-p", "no:cacheprovider", "--capture", "no"]  # for the report
