@@ -14,7 +14,7 @@ from support import eventually
 
 from columnar_kafka import Producer
 from columnar_kafka.local import LocalKafka, find_java
-from columnar_kafka.local.java import KAFKA_VERSION, _jars
+from columnar_kafka.local.java import KAFKA_VERSION, jars
 from columnar_kafka.local.process import GuardedProcess, tail
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def mirror_maker(source: LocalKafka, target: LocalKafka, folder: Path) -> Iterat
     properties["replication.factor"] = "1"
     settings, log = folder / "mm2.properties", folder / "mm2.log"
     settings.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
-    jars = _jars(f"connect-mirror-{KAFKA_VERSION}", _MIRROR)
+    jars = jars(f"connect-mirror-{KAFKA_VERSION}", _MIRROR)
     command: list[str | Path] = [find_java().executable, "-Xmx512m", "-XX:+UseSerialGC"]
     command += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
     command += ["-cp", f"{jars}/*", "org.apache.kafka.connect.mirror.MirrorMaker", settings]
