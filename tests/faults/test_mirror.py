@@ -59,10 +59,10 @@ def mirror_maker(source: LocalKafka, target: LocalKafka, folder: Path) -> Iterat
     properties["replication.factor"] = "1"
     settings, log = folder / "mm2.properties", folder / "mm2.log"
     settings.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
-    jars = jars(f"connect-mirror-{KAFKA_VERSION}", _MIRROR)
+    mirror_jars = jars(f"connect-mirror-{KAFKA_VERSION}", _MIRROR)
     command: list[str | Path] = [find_java().executable, "-Xmx512m", "-XX:+UseSerialGC"]
     command += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
-    command += ["-cp", f"{jars}/*", "org.apache.kafka.connect.mirror.MirrorMaker", settings]
+    command += ["-cp", f"{mirror_jars}/*", "org.apache.kafka.connect.mirror.MirrorMaker", settings]
     process = GuardedProcess(command, log=log, grace_seconds=0)
     try:
         yield
