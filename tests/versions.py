@@ -19,8 +19,11 @@ import shutil
 import subprocess
 import sys
 import time
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
+
+from wheels import build
 
 MATRIX = """
 Python  versions  tests
@@ -156,20 +159,10 @@ def pyenv() -> dict[str, str]:
     return {"PYENV_VERSION": ":".join(listed.split())}
 
 
-def build(line: Line) -> Path:
-    """Return the wheel for a line, which is built for it.
-
-    Raises:
-        CalledProcessError: it cannot be built.
-    """
-    place = FOLDER / "dist" / line.name
-    shutil.rmtree(place, ignore_errors=True)
-    os.environ["COLUMNAR_KAFKA_WHEEL"] = line.wheel
-    made = uv("build", "--wheel", "--python", line.python, "--out-dir", place, ".")
-    sys.stderr.write(made.stderr if made.returncode else "")
-    made.check_returncode()
-    [wheel] = place.glob("*.whl")
-    return wheel
+@cache
+def pure_wheel() -> Path:
+    """Return the wheel without the core, which is one for all lines."""
+    return build("pure", FOLDER / "dist")
 
 
 def run(line: Line) -> Result:
@@ -190,7 +183,8 @@ def run(line: Line) -> Result:
                 "--no-annotate", "pyproject.toml", pins)  # fmt: skip
     frozen.write_text(chosen.stdout)
     base = ["pip", "install", "--python", python, "--no-build", "--constraint", frozen]
-    wheel = build(line)
+    native = line.wheel == "native"
+    wheel = build("native", FOLDER / "dist" / line.name, python) if native else pure_wheel()
     made = uv(*base, wheel)
     if chosen.returncode or made.returncode:
         return result(f"failed: {chosen.stderr or made.stderr}")

@@ -42,13 +42,21 @@ def say(text: str) -> None:
     sys.stdout.write(f"{text}\n")
 
 
-def build(kind: str, index: Path) -> None:
-    """Add a wheel of this kind to a folder."""
+def build(kind: str, index: Path, python: str | Path = sys.executable) -> Path:
+    """Add a wheel of this kind to a folder, and return it; a native one is for the interpreter.
+
+    Raises:
+        CalledProcessError: it cannot be built; the reason is on stderr.
+    """
     index.mkdir(parents=True, exist_ok=True)
-    for old in index.glob("*-py3-none-any.whl" if kind == "pure" else "*-cp*.whl"):
+    pattern = "*-py3-none-any.whl" if kind == "pure" else "*-cp*.whl"
+    for old in index.glob(pattern):
         old.unlink()
     uv = Path(sys.executable).parent / "uv"
-    run(uv, "build", "--wheel", "--out-dir", index, ROOT, COLUMNAR_KAFKA_WHEEL=kind)
+    command = (uv, "build", "--quiet", "--wheel", "--python", python, "--out-dir", index, ROOT)
+    run(*command, COLUMNAR_KAFKA_WHEEL=kind)
+    [wheel] = index.glob(pattern)
+    return wheel
 
 
 def choose(index: Path, platform: str) -> str:
