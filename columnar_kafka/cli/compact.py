@@ -32,11 +32,14 @@ def compact(
         int, typer.Option(min=1, help="Merge up to this size.")
     ] = Layout().file_bytes,
     offline: Annotated[
-        bool, typer.Option("--offline", help="Nobody reads the directory meanwhile.")
+        bool,
+        typer.Option(
+            "--offline", help="Nobody reads the directory meanwhile; a parquet table needs it."
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Merge the small files of a table into larger ones, while others land in it.
+    """Merge the small files of a table into larger ones; others may land in it meanwhile.
 
     Readers of a Delta table see the old files or the new ones. Readers of a directory list its
     files, and would miss some: it needs --offline. An Iceberg table is compacted by other programs.

@@ -16,18 +16,20 @@ __all__ = ["demo"]
 def demo(
     *,
     bootstrap_servers: Annotated[
-        str | None, typer.Option(help="Your Kafka. Without it one is started here.")
+        str | None, typer.Option(help="Your Kafka. Without it, one is started here.")
     ] = None,
     broker: Annotated[
         Literal["kafka", "embedded"] | None,
         typer.Option(help="What to start. Without it: kafka, or embedded if there is no Java."),
     ] = None,
     rows: Annotated[
-        int | None, typer.Option(min=1, help="Send only so many flights, not all 336,776.")
+        int | None, typer.Option(min=1, help="Send only this many flights, not all 336,776.")
     ] = None,
-    report: Annotated[Path, typer.Option(help="Where the page goes.")] = Path("demo-report.html"),
+    report: Annotated[Path, typer.Option(help="Where to write the report.")] = Path(
+        "demo-report.html"
+    ),
 ) -> None:
-    """Send a year of flights the whole way, compare every record, measure, and write a page.
+    """Send a year of flights from producer to lake, compare every record, and write a report.
 
     Ends with 0 when all comparisons are equal, with 1 when anything differs or fails.
     """

@@ -36,14 +36,15 @@ _Topic = Annotated[str | None, typer.Option(help="Only this topic.")]
 _To = Annotated[
     str | None,
     typer.Option(
-        help="The next offset of each partition to move, as 0:100,1:250. Without it none"
-        " moves, and landing goes on after a restore."
+        help="The next offset of each partition to move, such as 0:100,1:250. Without it no fence"
+        " moves; after a restore, landing goes on."
     ),
 ]
 _Force = Annotated[
-    bool, typer.Option("--force", help="Move back: the rows from there on are not in the table.")
+    bool,
+    typer.Option("--force", help="Move back too: the rows from there on are not in the table."),
 ]
-_Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+_Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 
 
 @app.command()

@@ -61,12 +61,12 @@ class IngestOptions:
     """The options of `ingest`; their long names are the keys of its configuration file."""
 
     bootstrap_servers: Servers
-    topic: Annotated[list[str], typer.Option(help="The topic whose segments land; repeats.")]
+    topic: Annotated[list[str], typer.Option(help="A topic to land; repeats.")]
     to: Annotated[
         str,
         typer.Option(
             help="The table: a path, a URL, or the name of an Iceberg table. {topic} stands for "
-            "the topic; several topics need a table each."
+            "the topic, also in --dead-letters and --plain; several topics need a table each."
         ),
     ]
     table_format: TableFormat = "parquet"
@@ -74,36 +74,38 @@ class IngestOptions:
     storage: Storage = None
     layout: Annotated[
         Literal["stitched", "verbatim"],
-        typer.Option(help="Segments as few big files, or each as it came."),
+        typer.Option(help="Many segments in a file, or a file for each one, byte for byte."),
     ] = "stitched"
-    file_bytes: Annotated[int, typer.Option(min=1, help="The size of a stitched file.")] = (
-        _DEFAULTS.layout.file_bytes
-    )
+    file_bytes: Annotated[
+        int, typer.Option(min=1, help="The size at which the next stitched file begins.")
+    ] = _DEFAULTS.layout.file_bytes
     verify: Verify = "pages"
     dead_letters: DeadLettersPlace = None
     plain: Plain = "stop"
     partition: Annotated[
         list[int] | None,
-        typer.Option(help="Land this partition; repeats. Without it a consumer group shares them."),
+        typer.Option(
+            help="A partition to land; repeats. Without it, a consumer group shares all of them."
+        ),
     ] = None
     start: Annotated[
         str,
         typer.Option(
-            help="Where a partition begins of which the table has nothing: earliest, latest, a "
-            "time as 2026-01-31T12:00:00Z, or offsets as 0:100,1:250."
+            help="Where to begin with partitions of which the table has nothing: earliest, latest, "
+            "a time such as 2026-01-31T12:00:00Z, or offsets such as 0:100,1:250."
         ),
     ] = "earliest"
     roll_bytes: Annotated[
-        int, typer.Option(min=1, help="Commit when so many bytes are staged.")
+        int, typer.Option(min=1, help="Commit when this many bytes are staged.")
     ] = _DEFAULTS.roll_bytes
     roll_seconds: Annotated[
-        float, typer.Option(min=0.001, help="Commit so long after the first staged segment.")
+        float, typer.Option(min=0.001, help="Commit this long after the first staged segment.")
     ] = _DEFAULTS.roll_seconds
     stop_at_end: Annotated[
         bool, typer.Option("--stop-at-end", help="End where the topic ends now.")
     ] = False
     end_offsets: Annotated[
-        str | None, typer.Option(help="End before these offsets, as 0:100,1:250.")
+        str | None, typer.Option(help="End before these offsets, such as 0:100,1:250.")
     ] = None
     gap: Annotated[
         Literal["refuse", "allow"],
@@ -116,12 +118,12 @@ class IngestOptions:
     growth: Annotated[
         Literal["allow", "refuse"] | None,
         typer.Option(
-            help="Whether columns are added to a table; without it, to those created here."
+            help="Whether to add columns to the table; by default, if it was created here."
         ),
     ] = None
     partition_by: Annotated[
         list[str] | None,
-        typer.Option(help="A column of a new table's partitioning, or as day(column); repeats."),
+        typer.Option(help="A partition column of a new table, or such as day(column); repeats."),
     ] = None
     straddle: Annotated[
         Literal["split", "stop"],
@@ -129,18 +131,21 @@ class IngestOptions:
     ] = "split"
     topic_generation: Annotated[
         str | None,
-        typer.Option(help="A text in place of the topic's id; change it with the topic."),
+        typer.Option(
+            help="A text instead of the topic's id: another one when it is created again."
+        ),
     ] = None
     client_file: ClientConfig = None
     client: ClientKeys = None
     health: Annotated[
         str | None,
         typer.Option(
-            metavar="[HOST:]PORT", help="Answer GET /health and /ready; without HOST everywhere."
+            metavar="[HOST:]PORT",
+            help="Answer GET /health and /ready; without HOST on all addresses.",
         ),
     ] = None
     health_seconds: Annotated[
-        float, typer.Option(min=1, help="A message or commit that takes longer is unhealthy.")
+        float, typer.Option(min=1, help="After so long with one message or commit, /health is 503.")
     ] = 300.0
     config: ConfigFile = None
     as_json: Json = False
@@ -148,7 +153,7 @@ class IngestOptions:
 
 @takes(IngestOptions)
 def ingest(options: IngestOptions) -> None:
-    """Land topics' segments in tables, each once, until TERM or Ctrl-C.
+    """Land the segments of topics in tables, each once, until TERM or Ctrl-C.
 
     What was read lands before it ends. Ends with 1 if something cannot land; the next run goes on
     from where the table ends.
@@ -238,12 +243,16 @@ def _table_options(options: IngestOptions) -> dict[str, Any]:
 
 
 def _check_several(options: IngestOptions) -> None:
-    """Refuse for several topics what means one."""
+    """Refuse for several topics what is one topic's, or one table's."""
     if len(options.topic) == 1:
         return
     if "{topic}" not in options.to:
         raise typer.BadParameter(
             "several topics need a table each: name it with {topic}", param_hint="--to"
+        )
+    if options.dead_letters is not None and "{topic}" not in options.dead_letters:
+        raise typer.BadParameter(  # `replay` would land them all in one table
+            "each table needs a place: name it with {topic}", param_hint="--dead-letters"
         )
     for value, option in (
         (options.partition, "--partition"),

@@ -88,19 +88,23 @@ ConfigFile = Annotated[
         "--config",
         callback=_read_config,
         is_eager=True,
-        help="A TOML file with these options, by their long names; the command line goes before.",
+        help="A TOML file of these options, by their long names; the command line overrides it.",
     ),
 ]
-Servers = Annotated[str, typer.Option(help="Your Kafka.")]
+Servers = Annotated[str, typer.Option(help="The Kafka cluster, as HOST:PORT,HOST:PORT.")]
 ClientConfig = Annotated[
     Path | None,
     typer.Option(
-        "--client-config", help="A file of key=value lines for the Kafka client.", exists=True
+        "--client-config",
+        help="A file with a line key=value for each key of the Kafka client (librdkafka).",
+        exists=True,
     ),
 ]
 ClientKeys = Annotated[
     list[str] | None,
-    typer.Option("--client", "-X", help="key=value for the Kafka client; repeats."),
+    typer.Option(
+        "--client", "-X", help="key=value for the Kafka client; repeats, and overrides the file."
+    ),
 ]
 TableFormat = Annotated[
     Literal["parquet", "delta", "iceberg"], typer.Option("--format", help="The table's format.")
@@ -112,31 +116,32 @@ TablePlace = Annotated[
     ),
 ]
 Catalog = Annotated[
-    list[str] | None, typer.Option(help="key=value of an Iceberg table's catalog; repeats.")
+    list[str] | None, typer.Option(help="A property of the Iceberg catalog, key=value; repeats.")
 ]
 Storage = Annotated[
     list[str] | None,
-    typer.Option(help="key=value of the object store, as aws_region=eu-central-1; repeats."),
+    typer.Option(help="A key of the object store, such as aws_region=eu-central-1; repeats."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 
 
 Verify = Annotated[
     Literal["headers", "pages", "decode"],
-    typer.Option(help="How closely to look at a segment: decode where strangers write."),
+    typer.Option(help="How closely to check a segment: decode if you do not trust its producer."),
 ]
 DeadLettersPlace = Annotated[
     str | None,
     typer.Option(
         "--dead-letters",
-        help="A directory for messages that cannot land; without it they end the command.",
+        help="A directory for messages that cannot land; without it the first one is an error.",
     ),
 ]
 Plain = Annotated[
     str,
     typer.Option(
         metavar="stop|skip|dead-letter|table:PLACE",
-        help="What becomes of plain messages; PLACE is a table of their own, of the same format.",
+        help="What to do with messages that are no segments. PLACE: a table of their own, of the "
+        "same format.",
     ),
 ]
 
@@ -160,7 +165,7 @@ def takes(options: type[Options]) -> Callable[[Callable[[Options], None]], Calla
 
 
 def client_config(servers: str, path: Path | None, keys: list[str] | None) -> dict[str, str]:
-    """Return the Kafka client's configuration; an option goes before the file."""
+    """Return the Kafka client's configuration; an option overrides the file."""
     lines = path.read_text(encoding="utf-8").splitlines() if path else []
     from_file = [line for line in map(str.strip, lines) if line and not line.startswith("#")]
     given = pairs(from_file, "--client-config") | pairs(keys, "-X")

@@ -12,7 +12,6 @@ from columnar_kafka.cli.options import (
     Catalog,
     ClientConfig,
     ClientKeys,
-    DeadLettersPlace,
     Json,
     Servers,
     Storage,
@@ -40,8 +39,10 @@ def verify(
     table_format: TableFormat = "parquet",
     catalog: Catalog = None,
     storage: Storage = None,
-    topic_generation: Annotated[str | None, typer.Option(help="As it was landed with.")] = None,
-    dead_letters: DeadLettersPlace = None,
+    topic_generation: Annotated[str | None, typer.Option(help="As when it landed.")] = None,
+    dead_letters: Annotated[
+        str | None, typer.Option(help="Where its dead letters are: these need not be in the table.")
+    ] = None,
     client_file: ClientConfig = None,
     client: ClientKeys = None,
     as_json: Json = False,

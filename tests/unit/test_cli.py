@@ -113,7 +113,7 @@ def test_ctrl_c_ends_with_130(outcome: Outcome) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["demo", "ingest", "verify", "compact", "fence show", "fence reset"]
+    "command", ["demo", "ingest", "verify", "replay", "compact", "fence show", "fence reset"]
 )
 def test_every_command_explains_itself(command: str) -> None:
     result = invoke(*command.split(), "--help")
@@ -308,6 +308,8 @@ def test_several_topics_land_in_a_table_each(topic: FakeKafka, tmp_path: Path) -
     assert result.stdout == "t: 5 rows landed in 1 files\nu: 0 rows landed in 0 files\n"
     assert [path.name for path in tmp_path.iterdir()] == ["t"]
     assert invoke(*INGEST, str(tmp_path / "{topic}"), *both, "--partition", "0").exit_code == 2
+    letters = invoke(*INGEST, str(tmp_path / "{topic}"), *both, "--dead-letters", "/dead")
+    assert (letters.exit_code, "each table needs a place" in letters.output) == (2, True)
 
 
 # --- fence ----------------------------------------------------------------------------------------
