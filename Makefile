@@ -41,7 +41,7 @@ $(BIN)/.native: $(BIN)/.installed $(shell git ls-files native)
 	@$(BIN)/python native/build.py
 	@touch $@
 
-demo: install  ## the main job: service, Kafka, reader and lake, compared and reported
+demo: install  ## the whole way: produce, read, land, compare every record, write demo-report.html
 	$(BIN)/columnar-kafka demo
 
 check: install  ## format, lint, types
@@ -49,15 +49,15 @@ check: install  ## format, lint, types
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy
 
-format: install  ## write the format
+format: install  ## format the code, and mend what the linter can
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix $(CODE)
 
-test: install  ## all tests but the long ones
+test: install  ## all tests but the long ones and third-parties
 	$(BIN)/python -m pytest --ignore tests/faults --ignore tests/third_parties $(PARALLEL)
 	COLUMNAR_KAFKA_NATIVE=0 $(BIN)/python -m pytest $(PURE) $(PARALLEL)
 
-core: install  ## the native core's format, lint and own tests, where cargo is
+core: install  ## the native core's format, lint and own tests, if there is cargo
 	@if command -v cargo >/dev/null; then cd native && \
 		cargo fmt --check && cargo clippy --quiet -- --deny warnings && cargo test --quiet; fi
 
@@ -72,13 +72,13 @@ faults: install  ## the long ones: processes killed, servers stopped, all exampl
 		COLUMNAR_KAFKA_RANDOM_FILES=20000 cargo test --release --quiet random; fi
 	$(BIN)/python native/sanitize.py
 
-faults-short: install  ## the long ones without the soaks (SOAKS above) and without all examples
+faults-short: install  ## the long ones but the soaks (SOAKS in the Makefile), with fewer examples
 	$(BIN)/python -m pytest tests/faults $(SOAKS:%=--ignore tests/faults/test_%.py) $(PARALLEL) $(PATIENT)
 	$(BIN)/python -m pytest $(COMBINED) --hypothesis-profile long $(PARALLEL)
 	COLUMNAR_KAFKA_NATIVE=0 $(BIN)/python -m pytest tests/unit tests/conformance tests/integration \
 		$(PARALLEL)
 
-mutants: install  ## change the code in 200 places, one at a time: does a test fail? (an hour or more)
+mutants: install  ## change the code in 200 places, one at a time: does a test notice? (hours)
 	$(BIN)/python tests/mutants/run.py $(MUTANTS)
 
 third-parties: install  ## tracers and frameworks around our clients, each in an environment of its own
@@ -96,10 +96,10 @@ wheels: install  ## build both kinds of wheel, and see which one pip takes
 bench: install  ## the benchmarks; writes docs/benchmarks.md
 	$(BIN)/python -m benchmarks
 
-bench-full: install  ## also those that take long
+bench-full: install  ## the benchmarks, also those that take long
 	$(BIN)/python -m benchmarks --full
 
-docs: install  ## run what README and docs show
+docs: install  ## run the snippets of README and docs
 	$(BIN)/python -m pytest tests/test_docs.py
 
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
