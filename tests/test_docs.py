@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import TopicPartition
+from typer.main import get_command
 
 from columnar_kafka import Consumer, Producer
+from columnar_kafka.cli import app
+from columnar_kafka.consuming.settings import _CONSUMER_KEYS
+from columnar_kafka.producing.settings import _PRODUCER_KEYS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -135,6 +142,50 @@ def test_the_lakes_snippet_lands_what_is_in_the_topic(kafka, topic, tmp_path, ca
 
 
 def test_links_between_documents_lead_somewhere() -> None:
-    for document in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]:
-        for target in re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text(encoding="utf-8")):
-            assert (document.parent / target).exists(), f"{document.name}: {target}"
+    documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")]
+    anchors = {each: set(map(anchor, headings(each))) for each in documents}
+    for document in documents:
+        for link in re.findall(r"\]\((?!https?:)([^)]+)\)", document.read_text(encoding="utf-8")):
+            path, _, section = link.partition("#")
+            target = (document.parent / path).resolve() if path else document
+            assert target.exists(), f"{document.name}: {link}"
+            assert not section or section in anchors[target], f"{document.name}: {link}"
+
+
+def headings(page: Path) -> list[str]:
+    text = re.sub(
+        r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
+    )
+    return re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+
+
+def anchor(heading: str) -> str:
+    """Return what a heading's link is called, as GitHub does."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+def test_every_option_of_the_command_line_is_documented() -> None:
+    pages = "".join(each.read_text(encoding="utf-8") for each in ROOT.glob("docs/*.md"))
+    for name, command in commands(get_command(app)):
+        assert f"`{name}`" in pages, name
+        for option in {each for parameter in command.params for each in parameter.opts}:
+            if option.startswith("--"):
+                assert re.search(rf"{option}(?![\w-])", pages), f"{name} {option}"
+
+
+def commands(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, f"{name} ")
+        else:
+            yield prefix + name, command
+
+
+@pytest.mark.parametrize(
+    ("page", "keys"), [("producer.md", _PRODUCER_KEYS), ("consumer.md", _CONSUMER_KEYS)]
+)
+def test_every_key_is_documented(page: str, keys: tuple[str, ...]) -> None:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    assert set(keys) == set(
+        re.findall(r"^\| `(columnar\.[a-z.]+|fetch\.raw\.bytes)` \|", text, re.MULTILINE)
+    )
