@@ -9,12 +9,15 @@ batch. A partition is therefore in one of two states:
   is in flight at a time, rejected ones first, and those behind them wait. A message that was
   rejected together with others is sent again alone. One that was rejected alone is cut, and its
   pieces are sent alone. A single record fails.
+
+In a transaction nothing is sent again. But before anything else is sent, and before a transaction
+is given up, its topic's limits are learned from what was rejected: the next one is cut by them.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -27,7 +30,7 @@ from columnar_kafka.segment.headers import HEADER_BYTES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from columnar_kafka.broker.base import ProducerBroker
+    from columnar_kafka.broker.base import ProducerBroker, TopicLimits
     from columnar_kafka.producing.accumulator import Accumulator, Sealed
     from columnar_kafka.producing.delivery import Delivery
     from columnar_kafka.producing.in_flight import EncodedSegment, Rejected
@@ -50,6 +53,7 @@ class PartitionQueue:
         self.sealed: deque[Sealed] = deque()
         self.ready: deque[EncodedSegment | PlainMessage] = deque()  # encoded
         self.retries: deque[EncodedSegment | PlainMessage] = deque()  # they go before the others
+        self.rejected: deque[Rejected] = deque()  # what their size tells is learned
         self.in_flight = InFlight()
         self.muted = False
         """Whether the message in flight was sent alone: it is a retry, and all others wait."""
@@ -61,7 +65,8 @@ class PartitionQueue:
     @property
     def encoded(self) -> int:
         """How many messages wait that are encoded, rejected ones too."""
-        return len(self.ready) + len(self.retries) + len(self.in_flight.rejected)
+        rejected = len(self.rejected) + len(self.in_flight.rejected)
+        return len(self.ready) + len(self.retries) + rejected
 
     def may_send(self, message: EncodedSegment | PlainMessage) -> bool:
         """Whether librdkafka may be given one more message of this partition; then it has to be."""
@@ -89,8 +94,8 @@ class PartitionQueue:
         """Remove all that is encoded, in order."""
         while self.retries:
             yield self.retries.popleft()
-        while self.in_flight.rejected:
-            rejected = self.in_flight.rejected.popleft()
+        while self.rejected:
+            rejected = self.rejected.popleft()
             if not rejected.final:
                 yield rejected.message
         while self.ready:
@@ -158,6 +163,7 @@ class Dispatcher:
 
     def purge(self, error: KafkaError) -> None:
         """Fail all that waits: rejected, encoded and sealed."""
+        self._take_rejected()  # so that the next transaction fits
         for partition in self._partitions.values():
             for message in partition.pop_encoded():
                 self._delivery.message_failed(message, error)
@@ -177,11 +183,7 @@ class Dispatcher:
 
         Large ones are handed over one of each partition, small ones some.
         """
-        while self._delivery.rejecting:
-            in_flight, _ = self._delivery.rejecting.popitem()
-            if in_flight.rejected:
-                message = in_flight.rejected[0].message
-                self._busy[self._partitions[message.topic, message.partition]] = None
+        self._take_rejected()
         handed = 0
         while self._busy:
             before = handed
@@ -230,11 +232,8 @@ class Dispatcher:
 
     def _fill(self, partition: PartitionQueue, now: float) -> None:
         """Bring a partition's next message to its head, encoded, if there is memory for it."""
-        rejected = partition.in_flight.rejected
-        if rejected:
-            self._learn_limits(list(rejected))
-        while rejected:
-            self._retry(partition, rejected.popleft())
+        while partition.rejected:
+            self._retry(partition, partition.rejected.popleft())
         while partition.head() is None and partition.sealed:
             item = partition.sealed[0]
             if item.accepted_at + self._message_timeout <= now:
@@ -256,7 +255,23 @@ class Dispatcher:
 
     # --- what Kafka has rejected ----------------------------------------------------------------
 
-    def _learn_limits(self, rejected: list[Rejected]) -> None:
+    def _take_rejected(self) -> None:
+        """Take over what Kafka has rejected, and learn from it; asks Kafka once for each topic."""
+        told = cache(lambda topic: self.broker.limits(topic, _CONFIG_TIMEOUT))
+        while self._delivery.rejecting:
+            in_flight, _ = self._delivery.rejecting.popitem()
+            if not in_flight.rejected:
+                continue
+            message = in_flight.rejected[0].message
+            partition = self._partitions[message.topic, message.partition]
+            self._busy[partition] = None
+            while in_flight.rejected:
+                partition.rejected.append(in_flight.rejected.popleft())
+            self._learn_limits(partition.rejected, told)
+
+    def _learn_limits(
+        self, rejected: Iterable[Rejected], told: Callable[[str], TopicLimits]
+    ) -> None:
         """Learn from what Kafka rejected how much it accepts, or that its partition is gone."""
         telling = []
         for each in rejected:
@@ -268,7 +283,7 @@ class Dispatcher:
             return
         largest = max(telling, key=lambda each: each.message.nbytes)
         limits = largest.message.limits
-        config = self.broker.limits(largest.message.topic, _CONFIG_TIMEOUT)
+        config = told(largest.message.topic)
         if config.max_message_bytes is not None:
             limits.lower(config.max_message_bytes - HEADER_BYTES)
         elif largest.final:

@@ -429,7 +429,7 @@ class Producer(StockProducer):
         transaction = self._buffer.transaction
         if transaction.open:
             self._buffer.queue.suspend()
-            transaction.check_flushed(Producer.flush(self, timeout))
+            transaction.check_flushed(self._shutdown.flush(super().flush, deadline, commits=True))
         with transaction.ending():
             super().commit_transaction(seconds_left(deadline))
 

@@ -69,20 +69,24 @@ class Shutdown:
         """See `lifecycle.Client`: the last flush must find all records there are."""
         self._buffer.queue.close(allowed_threads=threads)
 
-    def flush(self, stock_flush: Callable[[float], int], deadline: float) -> int:
+    def flush(
+        self, stock_flush: Callable[[float], int], deadline: float, *, commits: bool = False
+    ) -> int:
         """Send and report all that is buffered, until `deadline`; return how much is left.
 
-        `stock_flush` is librdkafka's own.
+        `stock_flush` is librdkafka's own. When it `commits`, it ends as soon as the transaction can
+        only be aborted: librdkafka has given up its queue then, but a message that came to it just
+        at that time stays there until the abort, or until it times out after a minute.
         """
         try:
-            remaining = self._flush(stock_flush, deadline)
+            remaining = self._flush(stock_flush, deadline, commits=commits)
         except KeyboardInterrupt:
             self.flush_interrupted = True
             raise
         self.flush_interrupted = self.flush_interrupted and remaining > 0
         return remaining
 
-    def _flush(self, stock_flush: Callable[[float], int], deadline: float) -> int:
+    def _flush(self, stock_flush: Callable[[float], int], deadline: float, *, commits: bool) -> int:
         sender, delivery = self._buffer.sender, self._buffer.delivery
         while True:
             sender.seal()
@@ -97,6 +101,8 @@ class Shutdown:
             remaining = len(self)
             # Inside a report there is no end to wait for: the record it reports is outstanding.
             if not remaining or delivery.reporting or time.monotonic() >= deadline:
+                return remaining
+            if commits and self._buffer.transaction.rejected:
                 return remaining
 
     def flush_fully(self) -> list[BaseException]:

@@ -44,7 +44,13 @@ class Transaction:
         """Whether records are accepted now."""
         if self._delivery.fatal or not self._required:
             return not self._delivery.fatal
-        return self.open and self._delivery.rejections <= self._rejections_before
+        return self.open and not self.rejected
+
+    @property
+    def rejected(self) -> bool:
+        """Whether it can only be aborted: Kafka, or its limits, have rejected something of it."""
+        rejected = self._delivery.rejections > self._rejections_before
+        return self.open and rejected and not self._delivery.fatal
 
     def began(self) -> None:
         """Note that a transaction has begun."""
@@ -63,18 +69,12 @@ class Transaction:
         self.open = False
 
     def check_flushed(self, remaining: int) -> None:
-        """Raise unless every record of the transaction was stored.
+        """Raise unless every record of the transaction was stored; `remaining` are outstanding.
 
         Raises:
-            KafkaException: ``_TIMED_OUT``, to be retried, when some are outstanding; with
-                ``txn_requires_abort`` when some have failed.
+            KafkaException: with ``txn_requires_abort`` when some have failed; otherwise
+                ``_TIMED_OUT``, to be retried, when some are outstanding.
         """
-        if remaining:
-            raise KafkaException(
-                KafkaError(
-                    KafkaError._TIMED_OUT, f"{remaining} records are outstanding", retriable=True
-                )
-            )
         failed = self._delivery.failures - self._failures_before
         if failed and not self._delivery.fatal:  # or confluent-kafka's own error says more
             raise KafkaException(
@@ -82,5 +82,11 @@ class Transaction:
                     KafkaError._INCONSISTENT,
                     f"{failed} message(s) failed delivery (see individual delivery reports)",
                     txn_requires_abort=True,
+                )
+            )
+        if remaining:
+            raise KafkaException(
+                KafkaError(
+                    KafkaError._TIMED_OUT, f"{remaining} records are outstanding", retriable=True
                 )
             )

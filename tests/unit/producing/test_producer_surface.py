@@ -485,6 +485,27 @@ def test_what_is_produced_while_a_transaction_ends_is_refused(
     assert producer.flush(60) == 0
 
 
+def test_a_commit_does_not_wait_for_what_cannot_be_committed_any_more(
+    make: Any, memory: MemoryProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """librdkafka purges its queue when Kafka rejects a message, and keeps what comes just then."""
+    producer = make(transactional__id="x")
+    monkeypatch.setattr(Client, "begin_transaction", lambda *_: None, raising=False)
+    producer.begin_transaction()
+    memory.hold()
+    memory.fail_next(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+    producer.produce("t", b"rejected", partition=0)
+    producer.produce("t", b"kept", partition=0)
+    eventually(lambda: len(memory) == 2)
+    memory.release(1)
+    with pytest.raises(KafkaException) as raised:
+        producer.commit_transaction(600)
+    assert raised.value.args[0].txn_requires_abort()
+    assert len(producer) == 1
+    memory.release()
+    assert producer.flush(60) == 0
+
+
 # --- small memory -------------------------------------------------------------------------------
 
 

@@ -18,9 +18,10 @@ TOO_LARGE = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
 _random = random.Random(2)
 
 
-def produce(pipeline: Pipeline, numbers: range, nbytes: int = 100) -> None:
+def produce(pipeline: Pipeline, numbers: range, nbytes: int = 100, partition: int = -1) -> None:
     for n in numbers:
-        pipeline.produce({"n": n, "v": _random.randbytes(nbytes)}, tag=n)
+        row = {"n": n, "v": _random.randbytes(nbytes)}
+        pipeline.produce(row, tag=n, partition=partition)
 
 
 def arrived(pipeline: Pipeline) -> list[Any]:
@@ -139,6 +140,58 @@ def test_in_a_transaction_nothing_is_sent_again() -> None:
     assert arrived(pipeline) == list(range(10, 20))
     assert [each.error for each in pipeline.reports] == [TOO_LARGE.code()] * 10 + [None] * 10
     assert pipeline.delivery.failures == 10
+
+
+def reject(pipeline: Pipeline, partitions: range, *, told: bool) -> None:
+    """In a transaction: have a segment in each of these partitions rejected; nobody has looked."""
+    pipeline.kafka.create_topic("t", 3, max_message_bytes=8000)
+    if not told:
+        pipeline.broker.limits = lambda *_: TopicLimits()  # type: ignore[method-assign]
+    for partition in partitions:
+        produce(pipeline, range(100), partition=partition)
+    pipeline.run()
+    pipeline.acknowledge()
+    pipeline.delivery.run()
+    assert {each.error for each in pipeline.reports} == {TOO_LARGE.code()}
+    pipeline.reports.clear()
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_an_aborted_transaction_leaves_what_it_has_learned_to_the_next(*, told: bool) -> None:
+    """Aborting purges, often before the sender has looked at what was rejected."""
+    pipeline = Pipeline(BLOBS, partitions=3, segment_rows=100, sends_again=False)
+    reject(pipeline, range(1), told=told)
+    pipeline.sender._purging = True
+    pipeline.run()
+    produce(pipeline, range(100), partition=0)
+    settle(pipeline)
+    assert arrived(pipeline) == list(range(100))
+    assert {each.error for each in pipeline.reports} == {None}
+
+
+def test_what_one_partition_has_rejected_is_learned_before_another_sends() -> None:
+    pipeline = Pipeline(BLOBS, partitions=3, segment_rows=100, sends_again=False)
+    reject(pipeline, range(1, 2), told=True)
+    produce(pipeline, range(100), partition=0)
+    settle(pipeline)
+    assert arrived(pipeline) == list(range(100))
+    assert {each.error for each in pipeline.reports} == {None}
+
+
+def test_a_topic_is_asked_about_once_for_all_that_its_partitions_reject() -> None:
+    """Each question may last a second, and `abort_transaction` waits for it."""
+    pipeline = Pipeline(BLOBS, partitions=3, segment_rows=100, sends_again=False)
+    asked: list[str] = []
+    limits = pipeline.broker.limits
+
+    def counted(topic: str, timeout: float) -> TopicLimits:
+        asked.append(topic)
+        return limits(topic, timeout)
+
+    pipeline.broker.limits = counted  # type: ignore[method-assign]
+    reject(pipeline, range(3), told=True)
+    pipeline.run()
+    assert asked == ["t"]
 
 
 def test_a_purge_gives_up_what_came_back() -> None:
