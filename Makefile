@@ -23,7 +23,7 @@ SOAKS := brokers_fail consumer_killed consumer_metadata deep_nesting lost_answer
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo check format test core integration faults faults-short mutants third-parties \
-	bench bench-full docs lock versions wheels
+	profile bench bench-full docs lock versions wheels
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,7 +38,12 @@ $(BIN)/.installed: $(LOCK) pyproject.toml
 	@touch $@
 
 $(BIN)/.native: $(BIN)/.installed $(shell git ls-files native)
+	@rm -f native/core.profdata
 	@$(BIN)/python native/build.py
+	@touch $@
+
+$(BIN)/.profiled: $(BIN)/.native benchmarks/workload.py
+	@$(BIN)/python native/profiled.py
 	@touch $@
 
 demo: install  ## the whole way: produce, read, land, compare every record, write demo-report.html
@@ -93,10 +98,12 @@ wheels: install  ## build both kinds of wheel, and see which one pip takes
 	$(BIN)/pip install --quiet uv
 	$(BIN)/python tests/wheels.py
 
-bench: install  ## the benchmarks; writes docs/benchmarks.md
+profile: $(BIN)/.profiled  ## build the native core as releases have it: compiled by a profile of its work
+
+bench: profile  ## the benchmarks; writes docs/benchmarks.md
 	$(BIN)/python -m benchmarks
 
-bench-full: install  ## the benchmarks, also those that take long
+bench-full: profile  ## the benchmarks, also those that take long
 	$(BIN)/python -m benchmarks --full
 
 docs: install  ## run the snippets of README and docs

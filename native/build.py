@@ -7,6 +7,7 @@ It needs cargo. Without the core the package does the same, more slowly.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -16,13 +17,17 @@ from pathlib import Path
 
 CRATE = Path(__file__).parent
 PLACE = CRATE.parent / "columnar_kafka/native"
+PROFILE = CRATE / "core.profdata"  # written by `profiled.py`
 
 
-def build() -> Path:
+def build(*flags: str) -> Path:
     """Compile the crate for this interpreter, and return the extension module.
 
-    Its name says which interpreter that is: another one that imports the package from here, as in
-    `make versions`, would crash with it.
+    The module's name says which interpreter that is: another one that imports the package from
+    here, as in `make versions`, would crash with it.
+
+    Args:
+        flags: rustc's; without any, the profile is used where there is one.
 
     Raises:
         RuntimeError: there is no cargo, or it failed; the text is what it said.
@@ -30,11 +35,16 @@ def build() -> Path:
     cargo = shutil.which("cargo")
     if cargo is None:
         raise RuntimeError("there is no cargo: https://rustup.rs installs it")
+    if not flags and PROFILE.exists():
+        flags = (f"-Cprofile-use={PROFILE}",)
     command = [cargo, "build", "--release", "--locked", "--quiet"]
+    # Beside those of `.cargo/config.toml`; RUSTFLAGS would take their place.
+    command += ["--config", f"target.'cfg(all())'.rustflags = {json.dumps(flags)}"]
     done = subprocess.run(
         command,
         cwd=CRATE,
-        env=os.environ | {"PYO3_PYTHON": sys.executable},
+        # Most installations of Python have no libpython to link with.
+        env=os.environ | {"PYO3_PYTHON": sys.executable, "PYO3_BUILD_EXTENSION_MODULE": "1"},
         stderr=subprocess.PIPE,
         text=True,
         check=False,

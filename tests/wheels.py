@@ -36,6 +36,9 @@ def main() -> None:
     found = run(python, "-I", "-c", code, PATH="")
     say(f"here: native.enabled, native.reason = {found}")
     assert found == "True None"
+    if sys.platform == "linux":
+        code = "from columnar_kafka.native import core; print(core.__file__)"
+        assert "libpython" not in run("ldd", run(python, "-I", "-c", code))
 
 
 def say(text: str) -> None:
