@@ -125,8 +125,9 @@ class IsolatedDecoder:
         }
         text = json.dumps(question).encode()
         parts = (len(text).to_bytes(8, "little"), text, memoryview(raw.value or b""))
-        if self._child is not None:
-            self._child.check_owner()
+        child = self._child  # another thread may close it meanwhile
+        if child is not None:
+            child.check_owner()
         with self._lock:
             try:
                 return self._try(parts)
