@@ -362,8 +362,12 @@ def _decoded(decoder: InlineDecoder, question: mmap.mmap) -> pa.Table:
 def _anonymous_file(parts: Sequence[bytes | memoryview]) -> int:
     """Return the descriptor of a new anonymous file with these bytes."""
     descriptor = os.memfd_create("segment")
-    with open(descriptor, "wb", closefd=False) as file:
-        file.writelines(parts)
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.writelines(parts)
+    except BaseException:
+        os.close(descriptor)
+        raise
     return descriptor
 
 

@@ -196,6 +196,14 @@ def test_threads_get_each_their_own_answers(decoder: IsolatedDecoder) -> None:
 # --- a child that ends ----------------------------------------------------------------------------
 
 
+def test_a_question_that_cannot_be_written_leaves_no_file_open() -> None:
+    before = psutil.Process().num_fds()
+    broken: Any = [b"a part", "no bytes"]
+    with pytest.raises(TypeError):
+        isolated._anonymous_file(broken)
+    assert psutil.Process().num_fds() == before
+
+
 def test_it_may_be_closed_while_another_thread_begins_to_ask() -> None:
     class Contested(IsolatedDecoder):
         """Has no child any more as soon as somebody has looked for it without the lock."""
