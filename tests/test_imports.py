@@ -33,7 +33,7 @@ FILES = {
     "schema": "flatbuffer  families  canonical  arrow  avro_default  avro  base  growth  __init__",
     "columns": """
         __init__  compute  older_arrow  protocol  range_checks  native_format  accepted_types
-        row_objects  compiled_copying  converters  copying  layouts  columns_to_rows
+        layouts  columns_to_rows  row_objects  compiled_copying  converters  copying
         kafka_column  rows_to_columns  chunked  cast  arrow_input
     """,
     "segment": """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Build = Callable[[Iterable[tuple[Any, ...]]], list[dict[str, Any]]]
 
-__all__ = ["DictionaryValues", "dictionary_values", "has_map", "to_rows"]
+__all__ = ["DictionaryValues", "dictionary_values", "has_map", "to_rows", "to_values"]
 
 DictionaryValues = Mapping[str, list[Any]]
 """The values of each dictionary column by its name, with None added as the last."""
@@ -56,7 +56,7 @@ def to_rows(
     """
     names = batch.schema.names
     columns = [
-        _look_up(column, dictionaries[name]) if name in dictionaries else _to_list(column)
+        _look_up(column, dictionaries[name]) if name in dictionaries else to_values(column)
         for name, column in zip(names, batch.columns, strict=True)
     ]
     return _builder(tuple(names))(zip(*columns, strict=True))
@@ -104,8 +104,12 @@ def _builder(names: tuple[str, ...]) -> Build:
     return build  # type: ignore[no-any-return]
 
 
-def _to_list(column: pa.Array) -> list[Any]:
-    """Return a column's values as `to_rows` does; several times faster than pyarrow is for some."""
+def to_values(column: pa.Array) -> list[Any]:
+    """Return a column's values as `to_rows` does; several times faster than pyarrow is for some.
+
+    Raises:
+        ValueError: a map holds the same key twice.
+    """
     arrow = column.type
     if pa.types.is_temporal(arrow):
         # Times repeat, and each costs microseconds: convert distinct ones only.
@@ -119,7 +123,7 @@ def _to_list(column: pa.Array) -> list[Any]:
         return _structs(column)
     if pa.types.is_map(arrow):
         return _maps(column)
-    items = iter(_to_list(column.flatten()))
+    items = iter(to_values(column.flatten()))
     return [None if n is None else list(islice(items, n)) for n in _lengths(column)]
 
 
@@ -134,7 +138,7 @@ def _has_times_or_maps(arrow: pa.DataType) -> bool:
 
 def _structs(column: pa.StructArray) -> list[Any]:
     names = tuple(field.name for field in column.type)
-    fields = [_to_list(column.field(i)) for i in range(len(names))]
+    fields = [to_values(column.field(i)) for i in range(len(names))]
     rows = _builder(names)(zip(*fields, strict=True))
     if not column.null_count:
         return rows
@@ -145,7 +149,7 @@ def _structs(column: pa.StructArray) -> list[Any]:
 def _maps(column: pa.MapArray) -> list[Any]:
     lists = as_lists(column)
     entries = lists.flatten()
-    pairs = zip(_to_list(entries.field(0)), _to_list(entries.field(1)), strict=True)
+    pairs = zip(to_values(entries.field(0)), to_values(entries.field(1)), strict=True)
     lengths = _lengths(lists)
     rows = [None if n is None else dict(islice(pairs, n)) for n in lengths]
     if any(row is not None and len(row) < n for row, n in zip(rows, lengths, strict=True)):

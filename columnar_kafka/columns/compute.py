@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    import pyarrow.compute  # noqa: PLC0415 - see above
-
-    value = globals()[name] = getattr(pyarrow.compute, name)
+    value = globals()[name] = getattr(import_module("pyarrow.compute"), name)
     return value

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from columnar_kafka.columns import range_checks
+from columnar_kafka.columns import older_arrow, range_checks
 from columnar_kafka.columns.accepted_types import AcceptedTypes, show
+from columnar_kafka.columns.columns_to_rows import to_values
 from columnar_kafka.columns.compiled_copying import VALUE_BYTES, compiled
 from columnar_kafka.columns.converters import converter, misfit
 from columnar_kafka.columns.row_objects import ROW_TYPES, RowReader
@@ -135,15 +136,12 @@ def _list(arrow: pa.DataType, path: str, schema: RecordSchema) -> Copy:
 def _map(arrow: pa.DataType, path: str, schema: RecordSchema) -> Copy:
     copy_key = element(arrow.key_field, f"{path}.key", schema)
     copy_item = element(arrow.item_field, f"{path}.value", schema)
-    # Different keys in Python can be equal in columns of these types.
-    merges_keys = range_checks.is_narrow_float(arrow.key_type) or pa.types.is_temporal(
-        arrow.key_type
-    )
+    has_distinct_keys = range_checks.has_distinct_keys(arrow)
 
     def count_distinct(keys: list[Any]) -> int:
-        if not merges_keys:
+        if has_distinct_keys:
             return len(set(keys))
-        return len(pa.array(keys, type=arrow.key_type).unique())
+        return len(set(to_values(older_arrow.array(keys, type=arrow.key_type))))
 
     def copy_pair(key: Any, item: Any) -> tuple[tuple[Any, Any], int]:
         (key, key_bytes), (item, item_bytes) = copy_key(key), copy_item(item)
@@ -153,7 +151,7 @@ def _map(arrow: pa.DataType, path: str, schema: RecordSchema) -> Copy:
         if not isinstance(value, Mapping):
             raise RowError(f"field {path!r} is {show(value)}; its schema wants a dict")
         pairs, nbytes = _collect(starmap(copy_pair, value.items()))
-        # A map with two equal keys in the column could not be read back as a dict.
+        # A map with two keys that are read as equal ones could not be read back as a dict.
         if count_distinct([key for key, _ in pairs]) < len(pairs):
             raise RowError(f"field {path!r} has two keys that are equal as {arrow.key_type}")
         return pairs, nbytes

@@ -15,6 +15,5 @@ __all__ = ["assemble", "guarded_callbacks"]
 
 
 def __getattr__(name: str) -> Any:
-    assembly = import_module("columnar_kafka.consuming.assembly")
-    value = globals()[name] = getattr(assembly, name)
+    value = globals()[name] = getattr(import_module("columnar_kafka.consuming.assembly"), name)
     return value

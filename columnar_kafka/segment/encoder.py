@@ -19,7 +19,13 @@ from columnar_kafka.segment.declared_types import cannot_be_written, with_sizes,
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Encoder", "ParquetEncoder", "check_can_be_written", "needs_arrow_schema"]
+__all__ = [
+    "Encoder",
+    "ParquetEncoder",
+    "check_can_be_written",
+    "leaf_columns",
+    "needs_arrow_schema",
+]
 
 _SAMPLE_ROWS: Final = 20_000
 _DICTIONARY: Final = "DICTIONARY"
@@ -77,7 +83,7 @@ class ParquetEncoder:
     def _write_columns(
         self, batch: pa.RecordBatch, choices: Mapping[str, str], footer: Mapping[str, str]
     ) -> pa.Buffer:
-        sink = pa.BufferOutputStream(pa.system_memory_pool())  # as `Block.concat`
+        sink = pa.BufferOutputStream(pa.system_memory_pool())  # as `RecordBlock.concat`
         long = {
             path for i, field in enumerate(batch.schema) for path in _long(batch[i], field.name)
         }
@@ -102,7 +108,11 @@ class ParquetEncoder:
         if batch.schema != self._schema:
             self._store_schema = needs_arrow_schema(batch.schema)
         sample = batch.slice(0, _SAMPLE_ROWS)
-        leaves = [(*leaf, each.name) for each in batch.schema for leaf in _leaves(each, each.name)]
+        leaves = [
+            (".".join(path), kind, each.name)
+            for each in batch.schema
+            for path, kind in leaf_columns(each, (each.name,))
+        ]
         # Names may contain dots, and pyarrow's options cannot distinguish two leaves of one path.
         count = Counter(path for path, _, _ in leaves)
         candidates = {path: _candidates(kind) for path, kind, _ in leaves if count[path] == 1}
@@ -202,15 +212,21 @@ def _long(column: pa.Array, path: str) -> Iterator[str]:
         yield path
 
 
-def _leaves(each: pa.Field, path: str) -> list[tuple[str, pa.DataType]]:
-    """Return the Parquet paths of a field's leaves, and their types."""
+def leaf_columns(
+    each: pa.Field, path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
+    """Yield the Parquet path and the type of each leaf of the field that has this path."""
     kind = each.type
+    children: list[tuple[pa.Field, tuple[str, ...]]]
     if pa.types.is_struct(kind):
-        children = [(child, child.name) for child in (kind.field(i) for i in range(len(kind)))]
+        children = [(child, (child.name,)) for child in kind]
     elif pa.types.is_map(kind):
-        children = [(kind.key_field, "key_value.key"), (kind.item_field, "key_value.value")]
+        children = [(kind.key_field, ("key_value", "key"))]
+        children.append((kind.item_field, ("key_value", "value")))
     elif family(kind) == "list":
-        children = [(kind.value_field, "list.element")]
+        children = [(kind.value_field, ("list", "element"))]
     else:
-        return [(path, kind)]
-    return [leaf for child, name in children for leaf in _leaves(child, f"{path}.{name}")]
+        yield path, kind
+        return
+    for child, names in children:
+        yield from leaf_columns(child, path + names)

@@ -177,6 +177,6 @@ def _show(value: bytes | None) -> str:
 def message_bytes(key: bytes | None, value: Any, headers: MessageHeaders | None) -> int:
     """Return the most bytes that a message takes on the wire, alone in its record batch."""
     size = _BATCH_BYTES + _RECORD_BYTES + len(key or b"") + len(value or b"")
-    for name, content in headers.items() if isinstance(headers, Mapping) else headers or ():
+    for name, content in _pairs(headers):
         size += _PAIR_BYTES + len(name.encode()) + len(content or b"")
     return size

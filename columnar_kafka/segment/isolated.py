@@ -125,8 +125,9 @@ class IsolatedDecoder:
         }
         text = json.dumps(question).encode()
         parts = (len(text).to_bytes(8, "little"), text, memoryview(raw.value or b""))
-        if self._child is not None:
-            self._child.check_owner()
+        child = self._child  # another thread may close it meanwhile
+        if child is not None:
+            child.check_owner()
         with self._lock:
             try:
                 return self._try(parts)
@@ -361,8 +362,12 @@ def _decoded(decoder: InlineDecoder, question: mmap.mmap) -> pa.Table:
 def _anonymous_file(parts: Sequence[bytes | memoryview]) -> int:
     """Return the descriptor of a new anonymous file with these bytes."""
     descriptor = os.memfd_create("segment")
-    with open(descriptor, "wb", closefd=False) as file:
-        file.writelines(parts)
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.writelines(parts)
+    except BaseException:
+        os.close(descriptor)
+        raise
     return descriptor
 
 

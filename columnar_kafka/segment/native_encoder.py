@@ -11,14 +11,12 @@ from columnar_kafka.schema import KAFKA_COLUMN
 from columnar_kafka.schema.families import family
 from columnar_kafka.segment import pyarrow_parquet as pq
 from columnar_kafka.segment.declared_types import cannot_be_written
-from columnar_kafka.segment.encoder import needs_arrow_schema
+from columnar_kafka.segment.encoder import leaf_columns, needs_arrow_schema
 from columnar_kafka.segment.parquet.field_ids import FileMetaDataField
 from columnar_kafka.segment.parquet.page_walk import footer_bytes
 from columnar_kafka.segment.parquet.thrift import LIST, Cursor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from columnar_kafka.columns.kafka_column import KafkaColumn
     from columnar_kafka.native._core import Encoder
 
@@ -42,7 +40,9 @@ def native_encoder(schema: pa.Schema, kafka: KafkaColumn, compression: str) -> E
     with pq.ParquetWriter(empty, schema, store_schema=needs_arrow_schema(schema)):
         pass
     footer = footer_bytes(empty.getvalue().to_pybytes())
-    leaves = [leaf for field in schema for leaf in _leaves(field, (field.name,))]
+    leaves = [
+        _plan(path, arrow) for field in schema for path, arrow in leaf_columns(field, (field.name,))
+    ]
     file = pq.read_metadata(pa.BufferReader(empty.getvalue()))
     return native.core.Encoder(
         leaves,
@@ -65,25 +65,12 @@ def _schema_elements(footer: bytes) -> bytes:
     raise ValueError("the footer has no schema")
 
 
-def _leaves(field: pa.Field, path: tuple[str, ...]) -> Iterator[tuple[list[str], str, bool]]:
-    """Yield the path, the order and the wish for statistics of each leaf."""
-    arrow = field.type
-    children: list[tuple[pa.Field, tuple[str, ...]]]
-    if pa.types.is_struct(arrow):
-        children = [(child, (child.name,)) for child in arrow]
-    elif pa.types.is_map(arrow):
-        children = [(arrow.key_field, ("key_value", "key"))]
-        children.append((arrow.item_field, ("key_value", "value")))
-    elif family(arrow) == "list":
-        children = [(arrow.value_field, ("list", "element"))]
-    else:
-        order = _ORDERS.get(family(arrow) or "", "signed")
-        if pa.types.is_unsigned_integer(arrow):
-            order = "unsigned"
-        elif pa.types.is_float16(arrow):
-            order = "undefined"
-        in_kafka = path[0] == KAFKA_COLUMN and path != (KAFKA_COLUMN, "timestamp")
-        yield list(path), order, not in_kafka
-        return
-    for child, names in children:
-        yield from _leaves(child, path + names)
+def _plan(path: tuple[str, ...], arrow: pa.DataType) -> tuple[list[str], str, bool]:
+    """Return a leaf's path, the order of its statistics, and whether it has any."""
+    order = _ORDERS.get(family(arrow) or "", "signed")
+    if pa.types.is_unsigned_integer(arrow):
+        order = "unsigned"
+    elif pa.types.is_float16(arrow):
+        order = "undefined"
+    in_kafka = path[0] == KAFKA_COLUMN and path != (KAFKA_COLUMN, "timestamp")
+    return list(path), order, not in_kafka

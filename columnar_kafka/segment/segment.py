@@ -218,10 +218,8 @@ class Segment:
 
     def _slices(self, start: int) -> Iterator[tuple[int, RecordColumns]]:
         """See `record_slices`."""
-        try:
+        with self._located():
             records = self._decoder.read_records(self._raw, start, self._open)
-        except (SegmentError, *MALFORMED) as error:
-            raise self._located_error(error) from error
         if records is None:
             yield from self._slices_of_table(start)
             return

@@ -124,18 +124,19 @@ impl Batch {
     #[new]
     fn new(
         py: Python<'_>,
-        format: Py<RowFormat>,
+        row_format: Py<RowFormat>,
         max_rows: usize,
         max_bytes: usize,
     ) -> PyResult<Self> {
         let (leaves, places) = {
-            let mut appender = appender(format.get(), py)?;
+            let mut appender = appender(row_format.get(), py)?;
             (appender.begin(), appender.places.clone())
         };
         let callbacks = Callbacks::default();
-        let shared = format.clone_ref(py);
-        let records = Records { format: shared, leaves, places, bare_rows: 0, callbacks, rows: 0 };
+        let format = row_format.clone_ref(py);
+        let records = Records { format, leaves, places, bare_rows: 0, callbacks, rows: 0 };
         let records = Some(records);
+        let format = row_format;
         Ok(Self(GilCell::new(Filling { format, records, nbytes: 0, max_rows, max_bytes })))
     }
 

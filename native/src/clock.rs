@@ -7,7 +7,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::leaf_objects::int;
-use crate::py::{Int, Owned, Ref};
+use crate::py::{Int, Owned, Ref, without_collector};
 use crate::schema::Unit;
 
 /// A date, or its number of days since 1970.
@@ -154,9 +154,9 @@ unsafe fn utc_offset(
 ) -> Option<i64> {
     // SAFETY: these two classes run C code only; a new reference, or null with an exception.
     unsafe {
-        let name = c"utcoffset".as_ptr();
-        let Some(delta) = Owned::steal(ffi::PyObject_CallMethod(zone, name, c"O".as_ptr(), time))
-        else {
+        let (name, format) = (c"utcoffset".as_ptr(), c"O".as_ptr());
+        let call = || ffi::PyObject_CallMethod(zone, name, format, time);
+        let Some(delta) = Owned::steal(without_collector(call)) else {
             ffi::PyErr_Clear();
             return None;
         };

@@ -117,7 +117,9 @@ fn guarded<T>(read: impl FnOnce() -> Read<T>) -> Option<T> {
 }
 
 type Leaves = IntoIter<Box<Leaf>>;
-type Lists<'py> = (Bound<'py, PyList>, Bound<'py, PyList>, Bound<'py, PyList>, Bound<'py, PyList>);
+/// Values, keys, timestamps and headers of consecutive records.
+pub type Lists<'py> =
+    (Bound<'py, PyList>, Bound<'py, PyList>, Bound<'py, PyList>, Bound<'py, PyList>);
 
 /// Makes the records of a file, in order. One thread at a time.
 #[pyclass(module = "columnar_kafka.native._core")]

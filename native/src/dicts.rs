@@ -5,6 +5,8 @@
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+#[cfg(all(Py_3_11, not(Py_GIL_DISABLED)))]
+use crate::dict_items::{Keys, UNICODE_KEYS};
 use crate::leaf_objects::new_text;
 use crate::py::Owned;
 
@@ -102,7 +104,7 @@ impl DictMaker {
         unsafe {
             let keys = (*dict.as_ptr().cast::<ffi::PyDictObject>()).ma_keys.cast::<Keys>();
             let (head, last) = (&*keys, self.names.last()?);
-            if head.kind != UNICODE_KEYS || head.count != self.names.len() as isize {
+            if head.kind != UNICODE_KEYS || head.entries != self.names.len() as isize {
                 return None;
             }
             let index = keys.add(1).cast::<u8>();
@@ -145,23 +147,6 @@ impl Dicts<'_> {
         out.extend(self.dicts);
     }
 }
-
-/// How the keys of a dict begin, from Python 3.11 on.
-#[cfg(all(Py_3_11, not(Py_GIL_DISABLED)))]
-#[repr(C)]
-struct Keys {
-    references: isize,
-    log2_size: u8,
-    log2_index_bytes: u8,
-    kind: u8,
-    version: u32,
-    usable: isize,
-    count: isize,
-}
-
-/// The kind of a dict whose keys are all strings.
-#[cfg(all(Py_3_11, not(Py_GIL_DISABLED)))]
-const UNICODE_KEYS: u8 = 1;
 
 #[repr(C)]
 struct Slot {

@@ -11,7 +11,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use crate::py::{Dict, Owned, Ref, without_collector};
+use crate::dict_items::Dict;
+use crate::py::{Owned, Ref, without_collector};
 
 /// What Python says of a class: the names of its fields, the place of each, and slots of others.
 type Judged<'py> = (Vec<String>, Vec<Bound<'py, PyAny>>, Vec<Bound<'py, PyAny>>);

@@ -98,29 +98,37 @@ impl Values {
         }
     }
 
-    /// The memory that this has, however much is used.
-    fn capacity(&self) -> usize {
+    fn memory(&self, of: Memory) -> usize {
         match self {
-            Self::Bool(bits) => bits.bytes.capacity(),
-            Self::I32(values) => 4 * values.capacity(),
-            Self::I64(values) => 8 * values.capacity(),
-            Self::F32(values) => 4 * values.capacity(),
-            Self::F64(values) => 8 * values.capacity(),
-            Self::Strings(strings) => strings.capacity(),
-            Self::Fixed { bytes, .. } => bytes.capacity(),
+            Self::Bool(bits) => of.vec(&bits.bytes),
+            Self::I32(values) => of.vec(values),
+            Self::I64(values) => of.vec(values),
+            Self::F32(values) => of.vec(values),
+            Self::F64(values) => of.vec(values),
+            Self::Strings(strings) => match of {
+                Memory::Used => strings.nbytes(),
+                Memory::All => strings.capacity(),
+            },
+            Self::Fixed { bytes, .. } => of.vec(bytes),
         }
     }
+}
 
-    pub fn nbytes(&self) -> usize {
-        match self {
-            Self::Bool(bits) => bits.bytes().len(),
-            Self::I32(values) => 4 * values.len(),
-            Self::I64(values) => 8 * values.len(),
-            Self::F32(values) => 4 * values.len(),
-            Self::F64(values) => 8 * values.len(),
-            Self::Strings(strings) => strings.nbytes(),
-            Self::Fixed { bytes, .. } => bytes.len(),
-        }
+/// Which memory is counted, in bytes.
+#[derive(Clone, Copy)]
+enum Memory {
+    Used,
+    /// However much is used.
+    All,
+}
+
+impl Memory {
+    fn vec<T>(self, values: &Vec<T>) -> usize {
+        size_of::<T>()
+            * match self {
+                Self::Used => values.len(),
+                Self::All => values.capacity(),
+            }
     }
 }
 
@@ -171,12 +179,7 @@ impl Leaf {
 
     /// The memory that this has, however much is used.
     pub fn capacity(&self) -> usize {
-        let levels = match &self.levels {
-            Levels::Required => 0,
-            Levels::Flat { nulls } => 4 * nulls.capacity(),
-            Levels::Nested { def, rep } => def.capacity() + rep.as_ref().map_or(0, Vec::capacity),
-        };
-        self.values.capacity() + levels
+        self.memory(Memory::All)
     }
 
     /// A leaf of the same column without rows.
@@ -287,11 +290,15 @@ impl Leaf {
 
     /// What this takes in memory.
     pub fn nbytes(&self) -> usize {
+        self.memory(Memory::Used)
+    }
+
+    fn memory(&self, of: Memory) -> usize {
         let levels = match &self.levels {
             Levels::Required => 0,
-            Levels::Flat { nulls } => 4 * nulls.len(),
-            Levels::Nested { def, rep } => def.len() + rep.as_ref().map_or(0, Vec::len),
+            Levels::Flat { nulls } => of.vec(nulls),
+            Levels::Nested { def, rep } => of.vec(def) + rep.as_ref().map_or(0, |rep| of.vec(rep)),
         };
-        self.values.nbytes() + levels
+        self.values.memory(of) + levels
     }
 }

@@ -5,6 +5,7 @@ mod clock;
 mod columns;
 mod decimal;
 mod decoder;
+mod dict_items;
 mod dicts;
 mod encoder;
 mod gil;

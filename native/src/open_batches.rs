@@ -106,6 +106,7 @@ impl OpenBatches {
             let known = &mut open.topics[index];
             if known.row_format.as_ptr() == row_format.as_ptr() {
                 known.batches.resize_with(partitions, || None);
+                known.sticky = known.sticky.filter(|&sticky| (sticky as usize) < partitions);
                 return Ok(());
             }
             open.topics.swap_remove(index);

@@ -20,7 +20,7 @@ pub struct Partitioner {
 
 impl Partitioner {
     pub fn named(name: &str) -> PyResult<Self> {
-        let hash = match name.trim_end_matches("_random") {
+        let hash = match name.strip_suffix("_random").unwrap_or(name) {
             "random" => None,
             "consistent" => Some(Hash::Crc32),
             "murmur2" => Some(Hash::Murmur2),

@@ -149,7 +149,7 @@ unsafe extern "C" fn produce(
         let taken = Arguments::read(arguments, count, names)
             .and_then(|read| append(Bound::from_borrowed_ptr_or_opt(py, slot)?, &read));
         match taken {
-            None => fall_back(py, method, producer, arguments, count, names),
+            None => fall_back(method, producer, arguments, count, names),
             Some(Ok(())) => py.None().into_ptr(),
             Some(Err(error)) => {
                 error.restore(py);
@@ -212,7 +212,6 @@ fn append_first(
 /// As `produce`.
 #[inline(never)]
 unsafe fn fall_back(
-    _: Python<'_>,
     method: &Method,
     producer: *mut ffi::PyObject,
     arguments: *const *mut ffi::PyObject,

@@ -1,8 +1,9 @@
 //! The boundary to CPython's objects: borrowed references, read without running Python code.
 //!
 //! Everything here is read under the GIL and from exact builtin types only, whose C functions call
-//! nothing of the user's; `layout` reads objects of other classes under the same rule. So nobody else runs between two of these calls, and what a row refers to
-//! stays alive and unchanged until the row has been read. All other modules rely on that.
+//! nothing of the user's; `layout` reads objects of other classes under the same rule. So nobody else
+//! runs between two of these calls, and what a row refers to stays alive and unchanged until the row
+//! has been read. All other modules rely on that.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -14,6 +15,7 @@ use pyo3::ffi;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 
+use crate::dict_items::Dict;
 use crate::text::Text;
 
 /// A reference that its owner keeps alive for `'a`, during which the GIL is held.
@@ -221,7 +223,10 @@ impl<'a> Ref<'a> {
     /// An exact `dict`.
     #[inline(always)]
     pub fn dict(self) -> Option<Dict<'a>> {
-        (self.class() == &raw mut ffi::PyDict_Type).then_some(Dict(self))
+        (self.class() == &raw mut ffi::PyDict_Type).then(|| {
+            // SAFETY: its class says that it is a dict.
+            unsafe { Dict::of(self) }
+        })
     }
 }
 
@@ -305,123 +310,6 @@ impl Drop for NoCollection {
         if self.was_enabled {
             // SAFETY: the GIL is held, as the type demands.
             unsafe { ffi::PyGC_Enable() };
-        }
-    }
-}
-
-/// An exact `dict`.
-#[derive(Clone, Copy)]
-pub struct Dict<'a>(Ref<'a>);
-
-impl<'a> Dict<'a> {
-    #[inline(always)]
-    pub fn len(self) -> usize {
-        // SAFETY: it is an exact dict.
-        unsafe { (*self.0.as_ptr().cast::<ffi::PyDictObject>()).ma_used as usize }
-    }
-
-    /// Its keys and values, in order. Nothing may change it meanwhile.
-    #[inline(always)]
-    pub fn iter(self) -> DictItems<'a> {
-        DictItems { dict: self.0, position: 0 }
-    }
-
-    /// The same, read where CPython has them, if it is laid out as known and none was deleted.
-    #[cfg(all(Py_3_11, not(Py_3_14), not(Py_GIL_DISABLED)))]
-    #[inline(always)]
-    pub fn entries(self) -> Option<Entries<'a>> {
-        const GENERAL_KEYS: u8 = 0;
-        const UNICODE_KEYS: u8 = 1;
-
-        #[repr(C)]
-        struct Keys {
-            references: ffi::Py_ssize_t,
-            log2_size: u8,
-            log2_index_bytes: u8,
-            kind: u8,
-            version: u32,
-            usable: ffi::Py_ssize_t,
-            entries: ffi::Py_ssize_t,
-        }
-
-        // SAFETY: it is an exact dict, whose keys are laid out like this from Python 3.11 to 3.13:
-        // behind the head comes the index, and then the entries, of which `entries` are in use. As
-        // many as the dict has items: so each is a key and a value, behind a hash if not all keys
-        // are strings.
-        unsafe {
-            let dict = self.0.as_ptr().cast::<ffi::PyDictObject>();
-            let keys = (*dict).ma_keys.cast::<Keys>();
-            if !(*dict).ma_values.is_null() || (*keys).entries != (*dict).ma_used {
-                return None;
-            }
-            let head = match (*keys).kind {
-                UNICODE_KEYS => 0,
-                GENERAL_KEYS => size_of::<ffi::Py_hash_t>(),
-                _ => return None,
-            };
-            let index = keys.add(1).cast::<u8>();
-            let at = index.add((1 << (*keys).log2_index_bytes) + head);
-            let left = (*dict).ma_used as usize;
-            Some(Entries { at, stride: head + size_of::<Item<'_>>(), left, of: PhantomData })
-        }
-    }
-
-    #[cfg(not(all(Py_3_11, not(Py_3_14), not(Py_GIL_DISABLED))))]
-    pub fn entries(self) -> Option<Entries<'a>> {
-        None
-    }
-}
-
-/// The keys and values of a dict, at equal distances.
-#[derive(Clone)]
-pub struct Entries<'a> {
-    at: *const u8,
-    stride: usize,
-    left: usize,
-    of: PhantomData<&'a ffi::PyObject>,
-}
-
-impl<'a> Iterator for Entries<'a> {
-    type Item = Item<'a>;
-
-    #[inline(always)]
-    fn next(&mut self) -> Option<Self::Item> {
-        self.left = self.left.checked_sub(1)?;
-        let item = self.at.cast::<Item<'a>>();
-        // Behind the last one this is not read.
-        self.at = self.at.wrapping_add(self.stride);
-        // SAFETY: `Dict::entries` has seen that there is a key and a value.
-        Some(unsafe { *item })
-    }
-}
-
-/// A key and its value.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct Item<'a> {
-    pub key: Ref<'a>,
-    pub value: Ref<'a>,
-}
-
-#[derive(Clone)]
-pub struct DictItems<'a> {
-    dict: Ref<'a>,
-    position: ffi::Py_ssize_t,
-}
-
-impl<'a> Iterator for DictItems<'a> {
-    type Item = Item<'a>;
-
-    #[inline(always)]
-    fn next(&mut self) -> Option<Self::Item> {
-        let (mut key, mut value) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: it is an exact dict that stays as it is; the references are the dict's own.
-        unsafe {
-            let dict = self.dict.as_ptr();
-            if ffi::PyDict_Next(dict, &raw mut self.position, &raw mut key, &raw mut value) == 0 {
-                return None;
-            }
-            Some(Item { key: Ref::from_ptr(key), value: Ref::from_ptr(value) })
         }
     }
 }

@@ -6,12 +6,10 @@ use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyType};
 
+use crate::decoder::Lists;
 use crate::layout::{new_object, set_slot, slot_offset};
 use crate::leaf_objects::int;
 use crate::py::{NoCollection, Owned, Ref};
-
-/// Values, keys, times and headers.
-type Parts<'py> = (Bound<'py, PyList>, Bound<'py, PyList>, Bound<'py, PyList>, Bound<'py, PyList>);
 
 /// Makes messages of one class, whose slots it sets. For any thread.
 #[pyclass(frozen, module = "columnar_kafka.native._core")]
@@ -39,7 +37,7 @@ impl RecordMaker {
         py: Python<'py>,
         context: &Bound<'py, PyAny>,
         first: i64,
-        parts: Parts<'py>,
+        parts: Lists<'py>,
     ) -> PyResult<Bound<'py, PyList>> {
         let _no_collection = NoCollection::begin(py); // nothing else runs: the lists stay as they are
         let (values, keys, times, headers) = &parts;

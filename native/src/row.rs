@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use crate::columns::{Appending, Column, NotTaken, Taken};
+use crate::dict_items::{Dict, Item};
 use crate::layout::{Fields, Layout, Version};
 use crate::leaf::Leaf;
-use crate::py::{self, Dict, Item, Owned, Ref};
+use crate::py::{self, Owned, Ref};
 use crate::strings::ShortText;
 
 /// So many values ahead are fetched from memory.

@@ -24,6 +24,7 @@ impl<'a> Text<'a> {
     }
 
     /// Its UTF-8, if the object has it: ASCII, or encoded before.
+    #[cfg(not(Py_3_14))]
     #[inline(always)]
     fn stored(self) -> Option<&'a [u8]> {
         // SAFETY: it is an exact str; one that is compact and ASCII has its text behind its head.
@@ -41,6 +42,22 @@ impl<'a> Text<'a> {
                 }
             }
             None
+        }
+    }
+
+    /// Its UTF-8, if it is ASCII. From Python 3.14 on the head is not for others to read.
+    #[cfg(Py_3_14)]
+    #[inline(always)]
+    fn stored(self) -> Option<&'a [u8]> {
+        // SAFETY: it is an exact str; of this kind, each character is a byte.
+        unsafe {
+            let ptr = self.0.as_ptr();
+            if ffi::PyUnicode_KIND(ptr) != ffi::PyUnicode_1BYTE_KIND {
+                return None;
+            }
+            let len = ffi::PyUnicode_GET_LENGTH(ptr) as usize;
+            let bytes = slice::from_raw_parts(ffi::PyUnicode_DATA(ptr).cast::<u8>(), len);
+            bytes.is_ascii().then_some(bytes)
         }
     }
 

@@ -130,6 +130,7 @@ def walk(data: bytes, file: pq.ParquetFile, limits: DecodeLimits) -> DecodedSize
     Raises:
         SegmentError: pages, footer and file disagree; a page has no checksum, or is of a type or
             encoding that version 1 does not allow; or a limit is exceeded.
+        pa.ArrowException, OSError: a page cannot be decompressed, or its lengths are damaged.
     """
     leaves = [leaf for column_type in file.schema_arrow.types for leaf in _leaves_of(column_type)]
     schemas = [file.metadata.schema.column(i) for i in range(file.metadata.num_columns)]

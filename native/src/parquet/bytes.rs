@@ -1,6 +1,6 @@
 //! Columns of byte strings, of any length or of one.
 
-use super::column::{Bounds, Choice, Column, Order};
+use super::column::{Bounds, Choice, Column, DICTIONARIES, Order};
 use super::delta::{self, Widths};
 use super::dictionary::{self, Scratch};
 use super::format::{Encoding, PhysicalType};
@@ -8,9 +8,6 @@ use crate::strings::Strings;
 
 /// Longer values have no statistics, which hold the least and the greatest one.
 const LONGEST_BOUND: usize = 64;
-
-const DICTIONARIES: [Choice; 2] =
-    [Choice::DICTIONARY, Choice::new(Encoding::RleDictionary, Widths::Bytes)];
 
 /// Byte strings from one place in a leaf to another.
 #[derive(Clone, Copy)]

@@ -41,6 +41,10 @@ impl Choice {
     }
 }
 
+/// Suit values of any type but booleans.
+pub const DICTIONARIES: [Choice; 2] =
+    [Choice::DICTIONARY, Choice::new(Encoding::RleDictionary, Widths::Bytes)];
+
 /// Values of one physical type, without nulls.
 pub trait Column: Copy {
     type Value: Copy;

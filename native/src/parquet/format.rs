@@ -1,4 +1,7 @@
-//! The numbers of `parquet.thrift` that writer and reader need.
+//! What writer and reader need of the format: its magic, and numbers of `parquet.thrift`.
+
+/// What a file begins and ends with.
+pub const MAGIC: &[u8; 4] = b"PAR1";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PhysicalType {

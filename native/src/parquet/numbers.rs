@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::column::{Bounds, Choice, Column, Order};
+use super::column::{Bounds, Choice, Column, DICTIONARIES, Order};
 use super::delta::{self, Integer, Widths};
 use super::dictionary::{self, Scratch};
 use super::format::{Encoding, PhysicalType};
@@ -39,8 +39,6 @@ pub trait Number: Copy + PartialOrd + 'static {
     fn as_bound(self, sign: Ordering) -> Self;
 }
 
-const DICTIONARIES: [Choice; 2] =
-    [Choice::DICTIONARY, Choice::new(Encoding::RleDictionary, Widths::Bytes)];
 const INTEGERS: &[Choice] = &[
     DICTIONARIES[0],
     DICTIONARIES[1],

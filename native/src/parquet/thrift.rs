@@ -1,12 +1,12 @@
 //! Thrift's compact protocol, as much as page headers and footers need. It only writes.
 
-const I32: u8 = 5;
-const I64: u8 = 6;
-const BINARY: u8 = 8;
-const LIST: u8 = 9;
-const STRUCT: u8 = 12;
+pub const I32: u8 = 5;
+pub const I64: u8 = 6;
+pub const BINARY: u8 = 8;
+pub const LIST: u8 = 9;
+pub const STRUCT: u8 = 12;
 /// List heads with this count have the real one after them.
-const LONG_LIST: usize = 15;
+pub const LONG_LIST: u8 = 15;
 
 /// One struct, whose fields are appended to `out` in ascending order of their ids.
 pub struct Struct<'o> {
@@ -67,10 +67,10 @@ impl<'o> Struct<'o> {
 
     fn list_head(&mut self, id: u8, element: u8, count: usize) {
         self.head(id, LIST);
-        if count < LONG_LIST {
+        if count < usize::from(LONG_LIST) {
             self.out.push((count as u8) << 4 | element);
         } else {
-            self.out.push((LONG_LIST as u8) << 4 | element);
+            self.out.push(LONG_LIST << 4 | element);
             varint(self.out, count as u64);
         }
     }

@@ -9,14 +9,13 @@ use super::column::{Choice, Column, Order};
 use super::compression::{Compression, Compressor};
 use super::delta::Widths;
 use super::footer::{ColumnChunk, File, Statistics, put_footer};
-use super::format::Encoding;
+use super::format::{Encoding, MAGIC};
 use super::levels::{Slots, Span};
 use super::numbers::Booleans;
 use super::packing::Runs;
 use super::{Error, LeafPlan, Source};
 use crate::leaf::{Leaf, Values};
 
-const MAGIC: &[u8; 4] = b"PAR1";
 /// Encodings are chosen by at most so many rows, the first ones.
 const SAMPLE_ROWS: usize = 20_000;
 /// Encodings are chosen again when a file has so many times the rows of the one they are from.

@@ -448,6 +448,21 @@ def test_a_row_that_cannot_be_converted_is_refused_alone_with_its_field(
             {dt.datetime(2020, 1, 1): 1, dt.datetime(2020, 1, 1, 0, 0, 0, 1): 2},  # noqa: DTZ001
             "field 'v' has two keys that are equal as timestamp[ms]",
         ),
+        (  # 0.0 and -0.0
+            pa.map_(pa.float32(), pa.int64()),
+            {1e-60: 1, -1e-60: 2},
+            "field 'v' has two keys that are equal as float",
+        ),
+        (
+            pa.map_(pa.float16(), pa.int64()),
+            {1e-60: 1, -1e-60: 2},
+            "field 'v' has two keys that are equal as halffloat",
+        ),
+        (  # the hour that repeats in autumn
+            pa.map_(pa.timestamp("us", "Europe/Berlin"), pa.int64()),
+            {dt.datetime(2026, 10, 25, hour, tzinfo=dt.timezone.utc): 1 for hour in (0, 1)},
+            "field 'v' has two keys that are equal as timestamp[us, tz=Europe/Berlin]",
+        ),
         (pa.struct([("x", pa.int8())]), [1], "field 'v' is list [1]; its schema wants a record: a"),
         (pa.struct([("x", pa.int8())]), {}, "field 'v.x' is missing"),
         (

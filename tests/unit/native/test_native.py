@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
 import os
 import subprocess
 import sys
@@ -222,6 +223,51 @@ def test_a_time_is_what_pyarrow_makes_of_it(time: dt.datetime, unit: str) -> Non
         expected = RowColumns(schema).convert([values]).batch
         assert taken
         assert batch.seal().values(0, 1) == to_rows(expected)
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="it runs between instructions only")
+@pytest.mark.parametrize("zone", [dt.timezone.utc, dt.timezone(dt.timedelta(hours=1)), BERLIN])
+def test_the_garbage_collector_waits_until_a_row_is_appended(zone: dt.tzinfo) -> None:
+    """It may run code of the user's, which may change the row."""
+    core = row_format(RecordSchema.parse(pa.schema([("t", pa.timestamp("us", "UTC"))])))
+    assert core is not None
+    batch, usage = native.core.Batch(core, 9, 1 << 20), native.core.Usage(1 << 20)
+    row = (dt.datetime(2026, 1, 1, tzinfo=zone),)
+    collections: list[str] = []
+
+    def collect(phase: str, _: dict[str, int]) -> None:
+        collections.append(phase)
+
+    threshold = gc.get_threshold()
+    gc.disable()
+    gc.callbacks.append(collect)
+    try:
+        gc.set_threshold(1)
+        due: list[list[int]] = [[] for _ in range(9)]
+        gc.enable()
+        batch.append(row, None, 1, None, None, usage)
+        gc.disable()
+    finally:
+        gc.callbacks.remove(collect)
+        gc.set_threshold(*threshold)
+        gc.enable()
+    assert (len(batch), len(due), collections) == (1, 9, [])
+
+
+def test_records_without_key_stay_in_the_core_when_a_topic_has_fewer_partitions() -> None:
+    core = row_format(RecordSchema.parse(pa.schema([("n", pa.int64())])))
+    assert core is not None
+    usage = native.core.Usage(1 << 20)
+    opened = native.core.OpenBatches(usage, "consistent_random", lambda *_: None, lambda *_: None)
+    places = set()
+    for topic in map(str, range(50)):
+        for partitions in (1000, 1):
+            opened.set_topic(
+                topic, partitions, row_format=core, stores_keys=True, stores_headers=True
+            )
+            place = opened.place(topic, -1, None, core)
+        places.add(place)
+    assert places == {0}
 
 
 def test_batches_that_use_the_memory_of_reported_ones_have_only_their_own_rows() -> None:

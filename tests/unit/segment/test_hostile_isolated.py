@@ -196,6 +196,37 @@ def test_threads_get_each_their_own_answers(decoder: IsolatedDecoder) -> None:
 # --- a child that ends ----------------------------------------------------------------------------
 
 
+def test_a_question_that_cannot_be_written_leaves_no_file_open() -> None:
+    before = psutil.Process().num_fds()
+    broken: Any = [b"a part", "no bytes"]
+    with pytest.raises(TypeError):
+        isolated._anonymous_file(broken)
+    assert psutil.Process().num_fds() == before
+
+
+def test_it_may_be_closed_while_another_thread_begins_to_ask() -> None:
+    class Contested(IsolatedDecoder):
+        """Has no child any more as soon as somebody has looked for it without the lock."""
+
+        @property
+        def _child(self) -> Any:  # type: ignore[override]
+            child = self.__dict__.get("child")
+            if not self._lock.locked():
+                self.__dict__["child"] = None
+            return child
+
+        @_child.setter
+        def _child(self, child: Any) -> None:
+            self.__dict__["child"] = child
+
+    made = Contested()
+    try:
+        for _ in range(2):
+            assert segment(GOOD, made).to_table().equals(TABLE)
+    finally:
+        made.close()
+
+
 def test_a_child_that_somebody_killed_is_replaced(decoder: IsolatedDecoder) -> None:
     segment(GOOD, decoder).verify()
     first = process(decoder)

@@ -42,7 +42,7 @@ def good() -> dict[str, str]:
 
 
 def accepted(name: str, text: str) -> bool:
-    """Whether `wire.parse` takes a header's text, all else being good."""
+    """Whether `parse_headers` takes a header's text, all else being good."""
     try:
         parse_headers(good() | {name: text})
     except SegmentError:

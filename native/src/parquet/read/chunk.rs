@@ -4,25 +4,17 @@ use super::footer::ColumnChunk;
 use super::packing::{Run, hybrid, unpack};
 use super::page::{Decompressor, Page};
 use super::schema::LeafShape;
-use super::values::Builder;
+use super::values::{Builder, PLAIN};
 use super::{Budget, GaveUp, Read, ensure};
 use crate::leaf::{Leaf, Levels};
-use crate::parquet::format::{Encoding, PageType};
+use crate::parquet::format::PageType;
 use crate::parquet::packing::bit_width;
 
-/// PLAIN's old name in dictionary pages is not among these.
-const PLAIN: i32 = Encoding::Plain as i32;
 /// What a value takes beside its bytes: levels, or its index in a dictionary.
 const VALUE: u64 = 8;
 /// What a list takes for each of its values, at each depth, and for each row.
 const LIST_VALUE: u64 = 12;
 const LIST_ROW: u64 = 8;
-
-/// What reading one chunk leaves to the next.
-#[derive(Default)]
-pub struct Scratch {
-    decompressor: Decompressor,
-}
 
 /// Read the pages of a column chunk that has so many rows.
 pub fn read(
@@ -31,7 +23,7 @@ pub fn read(
     shape: &LeafShape,
     rows: u64,
     budget: &mut Budget,
-    scratch: &mut Scratch,
+    decompressor: &mut Decompressor,
 ) -> Read<Leaf> {
     ensure(chunk.physical_type == shape.physical_type as i32)?;
     ensure(rows > 0 && u32::try_from(chunk.values).is_ok())?;
@@ -55,9 +47,9 @@ pub fn read(
         let is_dictionary = page.page_type == PageType::Dictionary;
         ensure(is_dictionary == (is_first && chunk.has_dictionary))?;
         ensure(page.values <= count - levels.slots)?;
-        let data = page.decompressed(chunk.codec, budget, &mut scratch.decompressor)?;
+        let data = page.decompressed(chunk.codec, budget, decompressor)?;
         if is_dictionary {
-            ensure(page.encoding == PLAIN)?;
+            ensure(page.encoding == PLAIN)?; // not by its old name, PLAIN_DICTIONARY
             builder.dictionary(data, page.values, budget)?;
         } else {
             ensure(chunk.encodings.checked_shr(page.encoding as u32).unwrap_or(0) & 1 == 1)?;

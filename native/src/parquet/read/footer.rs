@@ -2,8 +2,8 @@
 
 use super::thrift::{BINARY, Cursor, FALSE, I16, I32, I64, LIST, STRUCT, TRUE};
 use super::{GaveUp, Read, ensure};
+use crate::parquet::format::MAGIC;
 
-const MAGIC: &[u8; 4] = b"PAR1";
 /// The footer's length and the magic.
 const TAIL: usize = 8;
 /// Arrow reads files of other writers, and of its own old versions, in ways of their own.

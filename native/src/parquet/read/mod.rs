@@ -5,7 +5,8 @@
 //! text, and whatever is read here has the values that Arrow would read.
 //!
 //! `footer` says where the pages are, `schema` what they hold. `chunk` reads a leaf's pages, from
-//! `page`, by way of `packing`, `delta`, `values` and `strings`. `structure` compares the leaves of nested columns.
+//! `page`, by way of `packing`, `delta`, `values` and `strings`. `structure` compares the leaves of
+//! nested columns.
 
 mod chunk;
 mod delta;
@@ -66,11 +67,11 @@ pub fn read_leaves(
     mut budget: Budget,
 ) -> Read<Vec<Leaf>> {
     ensure(footer.chunks.len() == schema.leaves.len())?;
-    let mut scratch = chunk::Scratch::default();
+    let mut decompressor = page::Decompressor::default();
     let mut leaves = Vec::with_capacity(schema.leaves.len());
     for (chunk, shape) in footer.chunks.iter().zip(&schema.leaves) {
         ensure(chunk.values <= max_values)?;
-        leaves.push(chunk::read(file, chunk, shape, footer.rows, &mut budget, &mut scratch)?);
+        leaves.push(chunk::read(file, chunk, shape, footer.rows, &mut budget, &mut decompressor)?);
     }
     structure::check(&schema.fields, &leaves)?;
     Ok(leaves)

@@ -1,19 +1,15 @@
 //! Thrift's compact protocol, read: with short heads of fields, as all known writers write it.
 
 use super::{GaveUp, Read, ensure};
+use crate::parquet::thrift::LONG_LIST;
+pub use crate::parquet::thrift::{BINARY, I32, I64, LIST, STRUCT};
 
 pub const TRUE: u8 = 1;
 pub const FALSE: u8 = 2;
+const BYTE: u8 = 3;
 pub const I16: u8 = 4;
-pub const I32: u8 = 5;
-pub const I64: u8 = 6;
-pub const BINARY: u8 = 8;
-pub const LIST: u8 = 9;
-pub const STRUCT: u8 = 12;
 
 const MAX_DEPTH: usize = 16;
-/// A list's head with this count has the real one after it.
-const LONG_LIST: u8 = 15;
 
 pub struct Cursor<'d> {
     data: &'d [u8],
@@ -116,7 +112,7 @@ impl<'d> Cursor<'d> {
         ensure(depth < MAX_DEPTH)?;
         match value_type {
             TRUE | FALSE => Ok(()), // as a field; there are no lists of them
-            3 => self.byte().map(drop),
+            BYTE => self.byte().map(drop),
             I16 | I32 | I64 => self.varint().map(drop),
             BINARY => self.binary().map(drop),
             LIST => {

@@ -1,0 +1,137 @@
+//! The keys and values of a dict, read without running Python code.
+
+use std::marker::PhantomData;
+
+use pyo3::ffi;
+
+use crate::py::Ref;
+
+/// An exact `dict`.
+#[derive(Clone, Copy)]
+pub struct Dict<'a>(Ref<'a>);
+
+impl<'a> Dict<'a> {
+    /// # Safety
+    /// `object` is an exact `dict`.
+    #[inline(always)]
+    pub unsafe fn of(object: Ref<'a>) -> Self {
+        Self(object)
+    }
+
+    #[inline(always)]
+    pub fn len(self) -> usize {
+        // SAFETY: it is an exact dict.
+        unsafe { (*self.0.as_ptr().cast::<ffi::PyDictObject>()).ma_used as usize }
+    }
+
+    /// Its keys and values, in order. Nothing may change it meanwhile.
+    #[inline(always)]
+    pub fn iter(self) -> DictItems<'a> {
+        DictItems { dict: self.0, position: 0 }
+    }
+
+    /// The same, read where CPython has them, if it is laid out as known and none was deleted.
+    #[cfg(all(Py_3_11, not(Py_3_14), not(Py_GIL_DISABLED)))]
+    #[inline(always)]
+    pub fn entries(self) -> Option<Entries<'a>> {
+        const GENERAL_KEYS: u8 = 0;
+
+        // SAFETY: it is an exact dict, whose keys are laid out like this from Python 3.11 to 3.13:
+        // behind the head comes the index, and then the entries, of which `entries` are in use. As
+        // many as the dict has items: so each is a key and a value, behind a hash if not all keys
+        // are strings.
+        unsafe {
+            let dict = self.0.as_ptr().cast::<ffi::PyDictObject>();
+            let keys = (*dict).ma_keys.cast::<Keys>();
+            if !(*dict).ma_values.is_null() || (*keys).entries != (*dict).ma_used {
+                return None;
+            }
+            let head = match (*keys).kind {
+                UNICODE_KEYS => 0,
+                GENERAL_KEYS => size_of::<ffi::Py_hash_t>(),
+                _ => return None,
+            };
+            let index = keys.add(1).cast::<u8>();
+            let at = index.add((1 << (*keys).log2_index_bytes) + head);
+            let left = (*dict).ma_used as usize;
+            Some(Entries { at, stride: head + size_of::<Item<'_>>(), left, of: PhantomData })
+        }
+    }
+
+    #[cfg(not(all(Py_3_11, not(Py_3_14), not(Py_GIL_DISABLED))))]
+    pub fn entries(self) -> Option<Entries<'a>> {
+        None
+    }
+}
+
+/// How the keys of a dict begin, from Python 3.11 on.
+#[cfg(all(Py_3_11, not(Py_GIL_DISABLED)))]
+#[repr(C)]
+pub struct Keys {
+    references: ffi::Py_ssize_t,
+    log2_size: u8,
+    pub log2_index_bytes: u8,
+    pub kind: u8,
+    version: u32,
+    usable: ffi::Py_ssize_t,
+    /// Those of removed keys included.
+    pub entries: ffi::Py_ssize_t,
+}
+
+/// The kind of a dict whose keys are all strings.
+#[cfg(all(Py_3_11, not(Py_GIL_DISABLED)))]
+pub const UNICODE_KEYS: u8 = 1;
+
+/// The keys and values of a dict, at equal distances.
+#[derive(Clone)]
+pub struct Entries<'a> {
+    at: *const u8,
+    stride: usize,
+    left: usize,
+    of: PhantomData<&'a ffi::PyObject>,
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Item<'a>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        let item = self.at.cast::<Item<'a>>();
+        // Behind the last one this is not read.
+        self.at = self.at.wrapping_add(self.stride);
+        // SAFETY: `Dict::entries` has seen that there is a key and a value.
+        Some(unsafe { *item })
+    }
+}
+
+/// A key and its value.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Item<'a> {
+    pub key: Ref<'a>,
+    pub value: Ref<'a>,
+}
+
+#[derive(Clone)]
+pub struct DictItems<'a> {
+    dict: Ref<'a>,
+    position: ffi::Py_ssize_t,
+}
+
+impl<'a> Iterator for DictItems<'a> {
+    type Item = Item<'a>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        let (mut key, mut value) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: it is an exact dict that stays as it is; the references are the dict's own.
+        unsafe {
+            let dict = self.dict.as_ptr();
+            if ffi::PyDict_Next(dict, &raw mut self.position, &raw mut key, &raw mut value) == 0 {
+                return None;
+            }
+            Some(Item { key: Ref::from_ptr(key), value: Ref::from_ptr(value) })
+        }
+    }
+}
