@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
+from concurrent.futures import TimeoutError as FutureTimeoutError  # up to 3.10 a class of its own
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
@@ -136,7 +137,7 @@ class ConfluentProducer:
                 if asked.exception(timeout) is not None:
                     return refused
                 entries = asked.result()
-        except (KafkaException, TimeoutError):
+        except (KafkaException, FutureTimeoutError):
             return refused
         return TopicLimits(
             partitions,
