@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 
 from columnar_kafka.columns.row_objects import is_row
 from columnar_kafka.errors import RowError
+from columnar_kafka.producing.arguments import encode_headers, integers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,9 +29,10 @@ def produce_messages(
     A message that was not accepted gets its error under ``_error``.
 
     Raises:
-        TypeError: not a list of messages, or no partition (as confluent-kafka); none is accepted.
+        TypeError, OverflowError: not a list of messages, or a message with an argument that
+            `produce` refuses so. None is accepted then, as in confluent-kafka.
     """
-    operator.index(partition)
+    integers(partition, 0)
     _check_messages(messages)
     accepted = 0
     for message in messages:
@@ -68,6 +69,8 @@ def _check_messages(messages: Any) -> None:
             raise TypeError(f"Message key at index {i} must be bytes or str")
         if not isinstance(message.get("partition", -1), int):
             raise TypeError(f"Message partition at index {i} must be int")
+        integers(message.get("partition", 0), message.get("timestamp", 0))
+        encode_headers(message.get("headers"))
 
 
 def _failed(code: int) -> KafkaError:
