@@ -185,6 +185,14 @@ def test_what_is_not_key_and_value_is_a_usage_error(tmp_path: Path) -> None:
     assert invoke(*INGEST, str(tmp_path), "-X", "group.id").exit_code == 2
 
 
+def test_a_file_of_keys_that_cannot_be_read_is_a_usage_error(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_bytes(b"sasl.password=\xff\n")
+    for place in (file, tmp_path):
+        result = invoke(*INGEST, str(tmp_path / "lake"), "--client-config", str(place))
+        assert (result.exit_code, "--client-config" in result.output) == (2, True)
+
+
 @pytest.mark.parametrize(
     "text",
     [
