@@ -49,7 +49,7 @@ class ProducerOnMemory(ClientOnMemory[MemoryProducer], StockProducer):
         partitioner = setting(config, "partitioner", "consistent_random")
         self._partitioner = RoundRobinPartitioner(partitioner)
         self._on_delivery = config.get("on_delivery")
-        self._errors_only = setting(config, "delivery.report.only.error", False) in ("true", "1")
+        self._errors_only = config.get("delivery.report.only.error") is True  # as confluent-kafka
 
     def _connect_to(self, kafka: MemoryKafka, config: Mapping[str, Any]) -> MemoryProducer:
         return MemoryProducer(
