@@ -70,7 +70,8 @@ class AIOConsumer:
         Raises:
             RuntimeError: there is no running event loop.
             ValueError: `max_workers` is less than 1.
-            ConfigError, KafkaException, TypeError: as `Consumer`.
+            ConfigError, KafkaException, TypeError: as `Consumer`; and ConfigError for an async
+                ``oauth_cb``.
         """
         self._loop = asyncio.get_running_loop()
         self._inbox = Inbox(self._loop)

@@ -71,7 +71,9 @@ class AIOProducer:
 
         Raises:
             RuntimeError: there is no running event loop.
-            ConfigError, KafkaException, TypeError: as `Producer`.
+            ValueError: `max_workers` is less than 1.
+            ConfigError, KafkaException, TypeError: as `Producer`; and ConfigError for an async
+                ``oauth_cb``, and ``delivery.report.only.error=true``.
         """
         self._loop = asyncio.get_running_loop()
         self._inbox = Inbox(self._loop)
@@ -332,12 +334,17 @@ class AIOProducer:
         All futures are done and all async callbacks have ended when it returns. To give up what
         cannot be sent, `purge` before. What it waits for is logged. Cancelled, as Ctrl-C does with
         the main task, it goes on in the background, and at exit for as long as Kafka takes some.
+
+        Raises:
+            RuntimeError: called on another event loop.
+            Exception: what `Producer.close` raised; all has ended then too.
         """
         self._check_loop()
         self._closing = True
         self._poller.close(self._calls)
+        ended = self._poller.ended
         try:
-            await asyncio.shield(self._poller.ended)
+            await asyncio.wait({ended})
         except asyncio.CancelledError:
             lifecycle.flush_interrupted(self._producer)
             raise
@@ -346,6 +353,7 @@ class AIOProducer:
         self._poller.join()
         if self._owns_executor:
             self.executor.shutdown()
+        ended.result()
 
     async def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run what blocks in the executor; what it reported has reached the loop on return."""
