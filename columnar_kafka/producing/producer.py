@@ -276,7 +276,7 @@ class Producer(StockProducer):
         """Produce each of `messages`, dicts of `produce`'s arguments; return how many it accepted.
 
         As in confluent-kafka, a rejected message has its error under ``_error``, and none is taken
-        if one's arguments are a TypeError. With a schema, headers and timestamps are honoured.
+        if one is a TypeError or ValueError. With a schema, headers and timestamps are honoured.
         """
         self._check_usable()
         report = callback or on_delivery

@@ -330,10 +330,11 @@ def test_produce_batch_says_which_were_not_taken(kafka: MemoryKafka, make: Any) 
         ({"partition": 1 << 31}, OverflowError),
         ({"timestamp": 1 << 63}, OverflowError),
         ({"timestamp": "1"}, TypeError),
+        ({"headers": [("h", 5)]}, ValueError),
     ],
     ids=repr,
 )
-def test_produce_batch_takes_none_where_one_has_an_impossible_number(
+def test_produce_batch_takes_none_where_one_has_an_impossible_argument(
     make: Any, argument: dict[str, Any], error: type[Exception]
 ) -> None:
     producer = make()
