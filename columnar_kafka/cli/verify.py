@@ -12,7 +12,6 @@ from columnar_kafka.cli.options import (
     Catalog,
     ClientConfig,
     ClientKeys,
-    DeadLettersPlace,
     Json,
     Servers,
     Storage,
@@ -41,7 +40,9 @@ def verify(
     catalog: Catalog = None,
     storage: Storage = None,
     topic_generation: Annotated[str | None, typer.Option(help="As it was landed with.")] = None,
-    dead_letters: DeadLettersPlace = None,
+    dead_letters: Annotated[
+        str | None, typer.Option(help="A directory of dead letters: they need not be in the table.")
+    ] = None,
     client_file: ClientConfig = None,
     client: ClientKeys = None,
     as_json: Json = False,

@@ -384,6 +384,18 @@ def test_a_restored_table_is_shown_with_its_problem_and_reset(tmp_path: Path) ->
     assert len(rows(lake)) == 4 * 3
 
 
+def test_a_topic_is_only_named_for_offsets_to_move_to(tmp_path: Path) -> None:
+    """Without them landing goes on in the whole table."""
+    lake = DirectoryLake(tmp_path / "lake")
+    put(lake.table(), range(2))
+    result = invoke("fence", "reset", str(lake.root), "--yes", "--topic", "t")
+    assert (result.exit_code, "only with --to" in result.output) == (2, True)
+    assert (
+        invoke("fence", "reset", str(lake.root), "--yes", "--topic", "t", "--to", "0:3").exit_code
+        == 0
+    )
+
+
 @pytest.mark.parametrize("text", ["0", "0:x", "t:1", "-1:5", ""])
 def test_offsets_that_are_none_are_a_usage_error(tmp_path: Path, text: str) -> None:
     lake = DirectoryLake(tmp_path / "lake")
