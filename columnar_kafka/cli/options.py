@@ -94,7 +94,9 @@ ConfigFile = Annotated[
 Servers = Annotated[str, typer.Option(help="Your Kafka.")]
 ClientConfig = Annotated[
     Path | None,
-    typer.Option("--client-config", help="A file of key=value lines for the Kafka client."),
+    typer.Option(
+        "--client-config", help="A file of key=value lines for the Kafka client.", exists=True
+    ),
 ]
 ClientKeys = Annotated[
     list[str] | None,

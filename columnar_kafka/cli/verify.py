@@ -12,6 +12,7 @@ from columnar_kafka.cli.options import (
     Catalog,
     ClientConfig,
     ClientKeys,
+    DeadLettersPlace,
     Json,
     Servers,
     Storage,
@@ -40,9 +41,7 @@ def verify(
     catalog: Catalog = None,
     storage: Storage = None,
     topic_generation: Annotated[str | None, typer.Option(help="As it was landed with.")] = None,
-    dead_letters: Annotated[
-        str | None, typer.Option(help="A directory of dead letters: they need not be in the table.")
-    ] = None,
+    dead_letters: DeadLettersPlace = None,
     client_file: ClientConfig = None,
     client: ClientKeys = None,
     as_json: Json = False,
