@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import confluent_kafka
 from confluent_kafka import KafkaError
 
 from columnar_kafka import position
 
-__all__ = ["Message", "event_error", "or_unset", "plain_message"]
+__all__ = ["Message", "SegmentMessage", "event_error", "or_unset", "plain_message"]
 
 _OFFSET: Final = re.compile(r"(?<=\boffset )\d+|(?<=\bHighwaterMark )\d+")  # in librdkafka's text
 
@@ -59,6 +59,67 @@ class Message(confluent_kafka.Message):
     def __reduce__(self) -> tuple[Any, ...]:
         reduced: Any = super().__reduce__()
         return Message, reduced[1]
+
+
+class SegmentContext(Protocol):
+    """What the messages of one segment's records have in common: a named tuple."""
+
+    @property
+    def topic(self) -> str | None: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def error(self) -> KafkaError | None: ...
+    @property
+    def leader_epoch(self) -> int | None: ...
+    @property
+    def _replace(self) -> Any: ...
+
+
+class SegmentMessage(Message):
+    """A message of one record of a segment: it refers to what all of these have in common."""
+
+    __slots__ = ("_context",)
+    _context: SegmentContext
+
+    def topic(self) -> str | None:
+        """Return the topic."""
+        return self._context.topic
+
+    def partition(self) -> int | None:
+        """Return the partition, or None if none was chosen."""
+        partition = self._context.partition
+        return None if partition < 0 else partition
+
+    def error(self) -> KafkaError | None:
+        """Return why the record was not stored, or what was set; None for a consumed record."""
+        return self._context.error
+
+    def leader_epoch(self) -> int | None:
+        """Return the leader epoch of the segment's message."""
+        return self._context.leader_epoch
+
+    def deserialized_value(self) -> Any:
+        """Return what `value` does."""
+        return self.value()
+
+    def deserialized_key(self) -> Any:
+        """Return what `key` does."""
+        return self.key()
+
+    def set_topic(self, value: Any) -> None:
+        """Replace the topic that is shown."""
+        self._context = self._context._replace(topic=value)
+
+    def set_error(self, value: Any) -> None:
+        """Replace the error that is shown."""
+        self._context = self._context._replace(error=value)
+
+    @property
+    def _rows(self) -> int:  # type: ignore[override]
+        return self._context.rows
 
 
 def event_error(event: confluent_kafka.Message) -> KafkaError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -16,9 +15,8 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from columnar_kafka.aio.callback import Callback
 from columnar_kafka.aio.cancellable import STEP, CancellableConsumer
-from columnar_kafka.aio.inbox import Inbox, LoopLogger
+from columnar_kafka.aio.inbox import Inbox, for_threads
 from columnar_kafka.aio.undelivered import Undelivered
-from columnar_kafka.errors import ConfigError
 
 if TYPE_CHECKING:
     import concurrent.futures
@@ -72,14 +70,16 @@ class AIOConsumer:
         Raises:
             RuntimeError: there is no running event loop.
             ValueError: `max_workers` is less than 1.
-            ConfigError, KafkaException, TypeError: as `Consumer`.
+            ConfigError, KafkaException, TypeError: as `Consumer`; and ConfigError for an async
+                ``oauth_cb``.
         """
         self._loop = asyncio.get_running_loop()
         self._inbox = Inbox(self._loop)
         self._owns_executor = executor is None
         if executor is None and max_workers < 1:
             raise ValueError("max_workers must be at least 1")
-        self._consumer = self._consumer_class(self._for_threads(dict(consumer_conf)))
+        conf = for_threads(dict(consumer_conf), self._inbox, _CALLBACKS, self._on_loop)
+        self._consumer = self._consumer_class(conf)
         self.executor = executor or ThreadPoolExecutor(max_workers, "columnar-kafka-aio")
         self._turn = asyncio.Lock()  # held by the call that runs; later ones wait in order
         self._closing = False
@@ -456,19 +456,6 @@ class AIOConsumer:
             raise RuntimeError("Consumer closed")
 
     # --- callbacks ------------------------------------------------------------------------------
-
-    def _for_threads(self, conf: dict[str, Any]) -> dict[str, Any]:
-        """Return a configuration whose callbacks may be called in any thread."""
-        if inspect.iscoroutinefunction(conf.get("oauth_cb")):
-            raise ConfigError(
-                "oauth_cb must not be async: librdkafka needs its token at once, in a thread"
-            )
-        for name in _CALLBACKS:
-            if callable(conf.get(name)):
-                conf[name] = self._on_loop(conf[name])
-        if conf.get("logger") is not None:
-            conf["logger"] = LoopLogger(self._inbox, conf["logger"])
-        return conf
 
     def _on_loop(self, callback: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function for librdkafka's thread that waits for `callback` on the loop."""

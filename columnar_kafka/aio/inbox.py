@@ -8,10 +8,12 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from columnar_kafka.errors import ConfigError
 
-__all__ = ["Inbox", "LoopLogger"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+__all__ = ["Inbox", "LoopLogger", "for_threads"]
 
 _TURN: Final = 1000
 """How many calls are made before the loop does something else: about a millisecond of them."""
@@ -101,6 +103,32 @@ class Inbox:
         others = self._tasks - {asyncio.current_task()}
         if others:
             await asyncio.wait(others)
+
+
+def for_threads(
+    conf: dict[str, Any],
+    inbox: Inbox,
+    callbacks: Iterable[str],
+    wrap: Callable[[Callable[..., Any]], Callable[..., Any]],
+) -> dict[str, Any]:
+    """Return a configuration, changed in place, whose callbacks may be called in any thread.
+
+    `wrap` makes a function for any thread of each of the `callbacks`; `inbox` leads to the loop on
+    which the logger is used.
+
+    Raises:
+        ConfigError: ``oauth_cb`` is async.
+    """
+    if inspect.iscoroutinefunction(conf.get("oauth_cb")):
+        raise ConfigError(
+            "oauth_cb must not be async: librdkafka needs its token at once, in a thread"
+        )
+    for name in callbacks:
+        if callable(conf.get(name)):
+            conf[name] = wrap(conf[name])
+    if conf.get("logger") is not None:
+        conf["logger"] = LoopLogger(inbox, conf["logger"])
+    return conf
 
 
 class LoopLogger:

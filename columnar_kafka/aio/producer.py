@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import time
 
 # The pool itself: at interpreter exit, the first use of it is too late to import it.
@@ -15,7 +14,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaException
 
 from columnar_kafka import lifecycle
-from columnar_kafka.aio.inbox import Inbox, LoopLogger
+from columnar_kafka.aio.inbox import Inbox, for_threads
 from columnar_kafka.aio.poller import STEP, Poller
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.producing.producer import Producer
@@ -72,11 +71,18 @@ class AIOProducer:
 
         Raises:
             RuntimeError: there is no running event loop.
-            ConfigError, KafkaException, TypeError: as `Producer`.
+            ValueError: `max_workers` is less than 1.
+            ConfigError, KafkaException, TypeError: as `Producer`; and ConfigError for an async
+                ``oauth_cb``, and ``delivery.report.only.error=true``.
         """
         self._loop = asyncio.get_running_loop()
         self._inbox = Inbox(self._loop)
         conf = dict(producer_conf)
+        if conf.get("delivery.report.only.error") is True:  # confluent-kafka takes nothing else
+            raise ConfigError(
+                "delivery.report.only.error=true: not possible with an AIOProducer: a record's "
+                "future is done with its report"
+            )
         if batch_size is not None:
             conf.setdefault("columnar.segment.rows", batch_size)
         if buffer_timeout is not None:
@@ -84,7 +90,9 @@ class AIOProducer:
         self._on_delivery = conf.pop("on_delivery", None)
         self._owns_executor = executor is None
         self.executor = executor or ThreadPoolExecutor(max_workers, "columnar-kafka-aio")
-        self._producer = self._producer_class(_for_threads(conf, self._inbox))
+        self._producer = self._producer_class(
+            for_threads(conf, self._inbox, _CALLBACKS, self._inbox.wrap)
+        )
         self._turn = asyncio.Lock()  # who waits for room, and behind it who came later
         self._unpaused = 0
         self._polled = 0
@@ -326,12 +334,17 @@ class AIOProducer:
         All futures are done and all async callbacks have ended when it returns. To give up what
         cannot be sent, `purge` before. What it waits for is logged. Cancelled, as Ctrl-C does with
         the main task, it goes on in the background, and at exit for as long as Kafka takes some.
+
+        Raises:
+            RuntimeError: called on another event loop.
+            Exception: what `Producer.close` raised; all has ended then too.
         """
         self._check_loop()
         self._closing = True
         self._poller.close(self._calls)
+        ended = self._poller.ended
         try:
-            await asyncio.shield(self._poller.ended)
+            await asyncio.wait({ended})
         except asyncio.CancelledError:
             lifecycle.flush_interrupted(self._producer)
             raise
@@ -340,6 +353,7 @@ class AIOProducer:
         self._poller.join()
         if self._owns_executor:
             self.executor.shutdown()
+        ended.result()
 
     async def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run what blocks in the executor; what it reported has reached the loop on return."""
@@ -362,25 +376,6 @@ class AIOProducer:
             raise RuntimeError(
                 "this AIOProducer belongs to another event loop: make one in each loop"
             )
-
-
-def _for_threads(conf: dict[str, Any], inbox: Inbox) -> dict[str, Any]:
-    """Return a configuration whose callbacks may be called in any thread."""
-    if str(conf.get("delivery.report.only.error")).lower() in ("true", "t", "1"):
-        raise ConfigError(
-            "delivery.report.only.error=true: not possible with an AIOProducer: a record's future "
-            "is done with its report"
-        )
-    if inspect.iscoroutinefunction(conf.get("oauth_cb")):
-        raise ConfigError(
-            "oauth_cb must not be async: librdkafka needs its token at once, in its own thread"
-        )
-    for name in _CALLBACKS:
-        if callable(conf.get(name)):
-            conf[name] = inbox.wrap(conf[name])
-    if conf.get("logger") is not None:
-        conf["logger"] = LoopLogger(inbox, conf["logger"])
-    return conf
 
 
 async def _wait_for(waiting: Coroutine[Any, Any, Any], seconds: float | None) -> None:

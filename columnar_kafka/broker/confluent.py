@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
+from concurrent.futures import TimeoutError as FutureTimeoutError  # up to 3.10 a class of its own
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
@@ -14,32 +15,24 @@ from columnar_kafka.broker.client_classes import StockConsumer
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from confluent_kafka.admin import TopicMetadata
+
     from columnar_kafka.broker.base import SideReader
     from columnar_kafka.columns.kafka_column import RecordHeaders
 
 __all__ = ["ConfluentConsumer", "ConfluentProducer"]
 
-# Callbacks belong to the user's client; a look-up must not call them.
-_NOT_FOR_ADMIN: Final = (
-    "on_delivery",
+# Callbacks belong to the user's client; a second client of ours must not call them.
+_USERS_OWN: Final = (
     "error_cb",
     "stats_cb",
     "throttle_cb",
     "statistics.interval.ms",
-    "transactional.id",
     "default.topic.config",
 )
-
-_NOT_FOR_ASIDE: Final = (
-    "on_commit",
-    "error_cb",
-    "stats_cb",
-    "throttle_cb",
-    "statistics.interval.ms",
-    "group.instance.id",
-    "default.topic.config",
-)
-_ASIDE: Final = {
+_NOT_FOR_ADMIN: Final = (*_USERS_OWN, "on_delivery", "transactional.id")
+_NOT_FOR_SIDE_READER: Final = (*_USERS_OWN, "on_commit", "group.instance.id")
+_SIDE_READER: Final = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,
@@ -96,7 +89,7 @@ class ConfluentProducer:
         except KafkaException:
             return None
         if found is None or found.error is None:
-            return len(found.partitions) or None if found is not None else None
+            return _partition_count(found)
         code = found.error.code()
         if code == KafkaError.LEADER_NOT_AVAILABLE:
             return None
@@ -111,8 +104,7 @@ class ConfluentProducer:
             cluster = self._base.list_topics(topic, timeout)
         except KafkaException:
             return TopicLimits()
-        found = cluster.topics.get(topic)
-        partitions = len(found.partitions) or None if found is not None else None
+        partitions = _partition_count(cluster.topics.get(topic))
         left = deadline - time.monotonic()
         # librdkafka's mock names a controller that does not exist: a look-up would time out.
         if cluster.controller_id not in cluster.brokers or left <= 0:
@@ -136,13 +128,18 @@ class ConfluentProducer:
                 if asked.exception(timeout) is not None:
                     return refused
                 entries = asked.result()
-        except (KafkaException, TimeoutError):
+        except (KafkaException, FutureTimeoutError):
             return refused
         return TopicLimits(
             partitions,
             compacted="compact" in _value(entries, "cleanup.policy"),
             max_message_bytes=int(_value(entries, "max.message.bytes") or 0) or None,
         )
+
+
+def _partition_count(topic: TopicMetadata | None) -> int | None:
+    """Return how many partitions a topic has; None without metadata of them."""
+    return None if topic is None else len(topic.partitions) or None
 
 
 def _value(entries: Mapping[str, Any], name: str) -> str:
@@ -156,7 +153,7 @@ class ConfluentConsumer:
 
     def __init__(self, base: Any, config: Mapping[str, Any]) -> None:
         self._base = base
-        self._config = {k: v for k, v in config.items() if k not in _NOT_FOR_ASIDE}
+        self._config = {k: v for k, v in config.items() if k not in _NOT_FOR_SIDE_READER}
         # See `ConsumerBroker.poll`; a method around it would double what it costs.
         self.poll: Callable[[float], Message | None] = base.poll
 
@@ -200,6 +197,6 @@ class ConfluentConsumer:
 
     def side_reader(self, partitions: Sequence[TopicPartition]) -> SideReader:
         """See `ConsumerBroker.side_reader`: a client of its own, outside the group."""
-        reader = StockConsumer({**self._config, **_ASIDE})
+        reader = StockConsumer({**self._config, **_SIDE_READER})
         reader.assign(list(partitions))
         return reader

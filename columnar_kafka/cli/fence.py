@@ -33,6 +33,9 @@ app = typer.Typer(
 )
 
 _Topic = Annotated[str | None, typer.Option(help="Only this topic.")]
+_TopicOfTo = Annotated[
+    str | None, typer.Option(help="The topic of --to; needed if the table has several.")
+]
 _To = Annotated[
     str | None,
     typer.Option(
@@ -84,7 +87,7 @@ def reset(
     table_format: TableFormat = "parquet",
     catalog: Catalog = None,
     storage: Storage = None,
-    topic: _Topic = None,
+    topic: _TopicOfTo = None,
     to: _To = None,
     force: _Force = False,
     yes: _Yes = False,
@@ -95,6 +98,8 @@ def reset(
     Forward gives up what lies between. Backward would land rows twice that are in the table: it
     needs --force.
     """
+    if topic is not None and to is None:
+        raise typer.BadParameter("only with --to: without it no fence moves", param_hint="--topic")
     with failures():
         opened = _open(table, table_format, catalog, storage)
         before = opened.read()

@@ -166,7 +166,10 @@ def takes(options: type[Options]) -> Callable[[Callable[[Options], None]], Calla
 
 def client_config(servers: str, path: Path | None, keys: list[str] | None) -> dict[str, str]:
     """Return the Kafka client's configuration; an option overrides the file."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path else []
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines() if path else []
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(f"{path}: {error}", param_hint="--client-config") from error
     from_file = [line for line in map(str.strip, lines) if line and not line.startswith("#")]
     given = pairs(from_file, "--client-config") | pairs(keys, "-X")
     return given | {"bootstrap.servers": servers}

@@ -156,7 +156,7 @@ class GroupMembership:
                 self._take_up(granted)
 
     def _take_up(self, granted: list[TopicPartition]) -> None:
-        """Assign partitions as confluent-kafka would, but in time to `begin` them."""
+        """Assign partitions as confluent-kafka would, and ask where their group left off."""
         if self._settings.is_cooperative:
             self._base.incremental_assign(granted)
         else:

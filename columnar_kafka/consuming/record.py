@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from columnar_kafka.message import Message
+from columnar_kafka.message import Message, SegmentMessage
 from columnar_kafka.segment.native_decoder import record_maker
 
 if TYPE_CHECKING:
@@ -31,14 +31,14 @@ class RecordContext(NamedTuple):
     error: KafkaError | None = None
 
 
-class Record(Message):
+class Record(SegmentMessage):
     """A record of a segment. It keeps its own value, key and headers, and nothing else of it.
 
     Filling in every field of confluent-kafka's message would take six times as long. The native
     core sets the slots without calling anything.
     """
 
-    __slots__ = ("_context", "_headers", "_key", "_position", "_time", "_value")
+    __slots__ = ("_headers", "_key", "_position", "_time", "_value")
 
     _context: RecordContext
     _position: int
@@ -46,15 +46,6 @@ class Record(Message):
     _key: Any
     _time: int
     _headers: Any
-
-    def topic(self) -> str | None:
-        """Return the topic."""
-        return self._context.topic
-
-    def partition(self) -> int | None:
-        """Return the partition."""
-        partition = self._context.partition
-        return None if partition < 0 else partition
 
     def offset(self) -> int:
         """Return the position."""
@@ -72,37 +63,13 @@ class Record(Message):
         """Return the record's headers, or None."""
         return self._headers
 
-    def deserialized_value(self) -> Any:
-        """Return what `value` does."""
-        return self._value
-
-    def deserialized_key(self) -> Any:
-        """Return what `key` does."""
-        return self._key
-
     def timestamp(self) -> tuple[int, int]:
         """Return the record's own timestamp, or the broker's where the topic takes that."""
         context = self._context
         return context.append_time or (context.timestamp_type, self._time)
 
-    def error(self) -> KafkaError | None:
-        """Return None, unless an error was set."""
-        return self._context.error
-
-    def leader_epoch(self) -> int | None:
-        """Return the leader epoch of the segment's message."""
-        return self._context.leader_epoch
-
     def latency(self) -> None:
         """Return None: this client did not produce it."""
-
-    def set_topic(self, value: Any) -> None:
-        """Replace the topic that is shown."""
-        self._context = self._context._replace(topic=value)
-
-    def set_error(self, value: Any) -> None:
-        """Replace the error that is shown."""
-        self._context = self._context._replace(error=value)
 
     def set_value(self, value: Any) -> None:
         """Replace the value that is shown."""
@@ -115,10 +82,6 @@ class Record(Message):
     def set_headers(self, value: Any) -> None:
         """Replace the headers that are shown."""
         self._headers = value
-
-    @property
-    def _rows(self) -> int:  # type: ignore[override]
-        return self._context.rows
 
     def __len__(self) -> int:
         """Return the length of the value: how many fields it has."""

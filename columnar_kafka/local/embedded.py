@@ -57,7 +57,11 @@ class EmbeddedKafka(KafkaServers):
             text=True,
             start_new_session=True,
         )
-        self._bootstrap_servers = self._read_line()
+        try:
+            self._bootstrap_servers = self._read_line()
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """End the process and wait for it; idempotent."""

@@ -39,17 +39,18 @@ class Json:
         """Set the columns of JSON objects, or the type of other values; None to infer them.
 
         Raises:
-            SchemaError: pyarrow cannot read a type from JSON, a map for example.
+            SchemaError: pyarrow cannot read a type from JSON, a map for example; or two columns
+                share a name, or one has that of the `_kafka` column.
         """
         arrow = pa.struct(list(schema)) if isinstance(schema, pa.Schema) else schema
+        if arrow is not None:
+            check_column_names(arrow)
         self._schema = None if arrow is None else pa.schema([("value", arrow)])
         self._empty = pa.array([])
         try:
             self._empty = self.decode([b"null"]).slice(0, 0)
         except (pa.ArrowException, ValueError) as error:
             raise SchemaError(f"values of {arrow} cannot be read from JSON: {error}") from error
-        if arrow is not None:
-            check_column_names(arrow)
 
     def __repr__(self) -> str:
         return f"<Json {'inferred' if self._schema is None else self._schema.field(0).type}>"

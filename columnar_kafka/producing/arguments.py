@@ -17,6 +17,7 @@ __all__ = [
     "check_metadata",
     "encode_headers",
     "encode_key",
+    "integers",
     "partition_and_timestamp",
 ]
 
@@ -77,14 +78,11 @@ def encode_headers(headers: Any) -> tuple[RecordHeaders | None, int]:
     return pairs or None, nbytes
 
 
-def partition_and_timestamp(
-    topic_format: TopicFormat, partition: Any, timestamp: Any
-) -> tuple[int, int]:
+def integers(partition: Any, timestamp: Any) -> tuple[int, int]:
     """Return both as integers that Kafka can hold.
 
     Raises:
         TypeError, OverflowError: not an integer, or too large (as confluent-kafka).
-        KafkaException: ``_UNKNOWN_PARTITION``: the topic has no such partition.
     """
     partition, timestamp = operator.index(partition), operator.index(timestamp)
     if not -_INT32 <= partition < _INT32:
@@ -92,6 +90,19 @@ def partition_and_timestamp(
         raise OverflowError(f"signed integer is {bound}")
     if not -_INT64 <= timestamp < _INT64:
         raise OverflowError("int too big to convert")
+    return partition, timestamp
+
+
+def partition_and_timestamp(
+    topic_format: TopicFormat, partition: Any, timestamp: Any
+) -> tuple[int, int]:
+    """Return both as integers that Kafka can hold.
+
+    Raises:
+        TypeError, OverflowError: as `integers`.
+        KafkaException: ``_UNKNOWN_PARTITION``: the topic has no such partition.
+    """
+    partition, timestamp = integers(partition, timestamp)
     if partition < -1 or partition >= (topic_format.limits.partitions or _INT32):
         raise KafkaException(produce_error(KafkaError._UNKNOWN_PARTITION))
     return partition, timestamp

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 
 from columnar_kafka.columns.row_objects import is_row
 from columnar_kafka.errors import RowError
+from columnar_kafka.producing.arguments import encode_headers, integers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,16 +23,20 @@ def produce_messages(
     messages: list[dict[str, Any]],
     partition: int,
     callback: Callback,
+    *,
+    takes_rows: bool = True,
 ) -> int:
     """Produce each message with the arguments it has, or these; return how many were accepted.
 
-    A message that was not accepted gets its error under ``_error``.
+    A message that was not accepted gets its error under ``_error``. Values may be rows where
+    `produce` `takes_rows`.
 
     Raises:
-        TypeError: not a list of messages, or no partition (as confluent-kafka); none is accepted.
+        TypeError, ValueError, OverflowError: not a list of messages, or a message with a wrong
+            argument (as confluent-kafka). None is accepted then.
     """
-    operator.index(partition)
-    _check_messages(messages)
+    integers(partition, 0)
+    _check_messages(messages, takes_rows=takes_rows)
     accepted = 0
     for message in messages:
         try:
@@ -55,19 +59,25 @@ def produce_messages(
     return accepted
 
 
-def _check_messages(messages: Any) -> None:
+def _check_messages(messages: Any, *, takes_rows: bool) -> None:
     if not isinstance(messages, list):
         raise TypeError("messages must be a list")
     for i, message in enumerate(messages):
         if not isinstance(message, dict):
             raise TypeError(f"Message at index {i} must be a dict")
         value, key = message.get("value"), message.get("key")
-        if not (isinstance(value, bytes | str | dict | None) or is_row(value)):
+        is_row_here = takes_rows and (isinstance(value, dict) or is_row(value))
+        if not (isinstance(value, bytes | str | None) or is_row_here):
             raise TypeError(f"Message value at index {i} must be bytes or str")
         if not isinstance(key, bytes | str | None):
             raise TypeError(f"Message key at index {i} must be bytes or str")
         if not isinstance(message.get("partition", -1), int):
             raise TypeError(f"Message partition at index {i} must be int")
+        integers(message.get("partition", 0), message.get("timestamp", 0))
+        try:
+            encode_headers(message.get("headers"))
+        except TypeError as error:
+            raise ValueError(f"Invalid headers at index {i}: {error}") from error
 
 
 def _failed(code: int) -> KafkaError:

@@ -176,8 +176,8 @@ class Producer(StockProducer):
         str or None is a plain message.
 
         Raises:
-            RowError, TypeError: a field is missing, unknown or of a wrong type. An error that only
-                conversion can find (a number out of range) is in the record's delivery report.
+            RowError, TypeError: a field is missing, unknown, or of a wrong type or range. An error
+                that only conversion can find (a list of a wrong length) is in the record's report.
             BufferError: the memory bound (``queue.buffering.max.kbytes``) is reached.
             KafkaException: no such partition; outside a transaction; as confluent-kafka.
         """
@@ -275,8 +275,8 @@ class Producer(StockProducer):
     ) -> int:
         """Produce each of `messages`, dicts of `produce`'s arguments; return how many it accepted.
 
-        A rejected message has its error under ``_error``, as in confluent-kafka. For a topic with
-        a schema headers and timestamps are honoured.
+        As in confluent-kafka, a rejected message has its error under ``_error``, and none is taken
+        if one is a TypeError or ValueError. With a schema, headers and timestamps are honoured.
         """
         self._check_usable()
         report = callback or on_delivery

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, KafkaError
 
 from columnar_kafka import position
-from columnar_kafka.message import Message, or_unset
+from columnar_kafka.message import Message, SegmentMessage, or_unset
 
 if TYPE_CHECKING:
     import confluent_kafka
@@ -135,41 +135,24 @@ class ReportContext(NamedTuple):
     source: Rows
 
 
-class Report(Message):
+class Report(SegmentMessage):
     """A record's delivery report. It reads value, key, time and headers from the columns.
 
     The native core makes reports too, without calling anything of theirs: it sets the two slots.
     """
 
-    __slots__ = ("_context", "_index")
+    __slots__ = ("_index",)
     _context: ReportContext
     _index: int
-
-    def topic(self) -> str | None:
-        """Return the topic."""
-        return self._context.topic
-
-    def partition(self) -> int | None:
-        """Return the partition, or None if none was chosen."""
-        partition = self._context.partition
-        return None if partition < 0 else partition
 
     def offset(self) -> int | None:
         """Return the record's position, or None if it was not stored."""
         first = self._context.first
         return None if first is None else first + self._index
 
-    def error(self) -> KafkaError | None:
-        """Return why the record was not stored, or None."""
-        return self._context.error
-
     def latency(self) -> float | None:
         """Return the seconds from `produce` to the acknowledgement of the segment."""
         return self._context.latency
-
-    def leader_epoch(self) -> int | None:
-        """Return the leader epoch of the segment's message."""
-        return self._context.leader_epoch
 
     def value(self) -> Any:
         """Return the record as it was produced."""
@@ -188,22 +171,6 @@ class Report(Message):
         context = self._context
         stamp = context.append_time
         return stamp or (TIMESTAMP_CREATE_TIME, context.source.timestamp(self._index))
-
-    def deserialized_value(self) -> Any:
-        """Return what `value` does."""
-        return self.value()
-
-    def deserialized_key(self) -> Any:
-        """Return what `key` does."""
-        return self.key()
-
-    def set_topic(self, value: Any) -> None:
-        """Replace the topic that is shown."""
-        self._context = self._context._replace(topic=value)
-
-    def set_error(self, value: Any) -> None:
-        """Replace the error that is shown."""
-        self._context = self._context._replace(error=value)
 
     def set_value(self, value: Any) -> None:
         """Replace the value that is shown."""
@@ -225,10 +192,6 @@ class Report(Message):
     def _parts(self) -> tuple[Any, bytes | None, int, RecordHeaders | None]:
         source, row = self._context.source, self._index
         return source.value(row), source.key(row), source.timestamp(row), source.headers(row)
-
-    @property
-    def _rows(self) -> int:  # type: ignore[override]
-        return self._context.rows
 
     def __len__(self) -> int:
         """Return the length of the value: the number of a record's fields."""

@@ -6,10 +6,9 @@ import operator
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
-
 from columnar_kafka.broker.client_classes import StockProducer
 from columnar_kafka.producing.arguments import encode_headers, encode_key
+from columnar_kafka.producing.message_list import produce_messages
 from columnar_kafka.producing.partitioner import Partitioner
 from columnar_kafka.testing.client import ClientOnMemory, number, setting
 from columnar_kafka.testing.memory import MemoryProducer
@@ -17,7 +16,7 @@ from columnar_kafka.testing.memory import MemoryProducer
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from confluent_kafka import Message
+    from confluent_kafka import KafkaError, Message, TopicPartition
 
     from columnar_kafka.testing.memory import MemoryKafka
 
@@ -49,7 +48,7 @@ class ProducerOnMemory(ClientOnMemory[MemoryProducer], StockProducer):
         partitioner = setting(config, "partitioner", "consistent_random")
         self._partitioner = RoundRobinPartitioner(partitioner)
         self._on_delivery = config.get("on_delivery")
-        self._errors_only = setting(config, "delivery.report.only.error", False) in ("true", "1")
+        self._errors_only = config.get("delivery.report.only.error") is True  # as confluent-kafka
 
     def _connect_to(self, kafka: MemoryKafka, config: Mapping[str, Any]) -> MemoryProducer:
         return MemoryProducer(
@@ -115,33 +114,19 @@ class ProducerOnMemory(ClientOnMemory[MemoryProducer], StockProducer):
     ) -> int:
         """See confluent-kafka, which drops headers and knows no timestamps here."""
         _ = self.memory
-        if not isinstance(messages, list):
-            raise TypeError("messages must be a list")
-        for index, each in enumerate(messages):
-            if not isinstance(each, dict):
-                raise TypeError(f"Message at index {index} must be a dict")
-            if "timestamp" in each:
-                raise NotImplementedError(
-                    "Message timestamps are not currently supported in batch mode"
-                )
-        return sum(
-            self._accepted(topic, each, partition, callback or on_delivery) for each in messages
+        has_times = isinstance(messages, list) and any(
+            isinstance(each, dict) and "timestamp" in each for each in messages
         )
+        if has_times:
+            raise NotImplementedError(
+                "Message timestamps are not currently supported in batch mode"
+            )
 
-    def _accepted(self, topic: str, message: dict[str, Any], partition: int, callback: Any) -> bool:
-        arguments: dict[str, Any] = {"partition": partition, "callback": callback}
-        arguments |= {
-            k: message[k] for k in ("value", "key", "partition", "callback") if k in message
-        }
-        try:
-            ProducerOnMemory.produce(self, topic, **arguments)
-        except BufferError:
-            message["_error"] = KafkaError(KafkaError._QUEUE_FULL)
-        except KafkaException as error:
-            message["_error"] = error.args[0]
-        else:
-            return True
-        return False
+        def produce(value: Any, key: Any, at: int, *, callback: Any, **_: Any) -> None:
+            ProducerOnMemory.produce(self, topic, value, key, at, callback)
+
+        report = callback or on_delivery
+        return produce_messages(produce, messages, partition, report, takes_rows=False)
 
     # --- reports --------------------------------------------------------------------------------
 

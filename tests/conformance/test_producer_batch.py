@@ -320,8 +320,12 @@ def test_a_partition_is_an_integer(make_producer, partition: Any) -> None:
         make_producer().produce_batch("t", batch(make_producer, b"x"), partition=partition)
 
 
-def test_bad_headers_of_a_message_are_an_error(make_producer) -> None:
+@pytest.mark.parametrize("headers", [5, [("h",)], [("h", 5)]], ids=repr)
+def test_bad_headers_of_a_message_are_an_error_and_none_is_taken(
+    make_producer, headers: Any
+) -> None:
     producer = make_producer()
+    messages = batch(make_producer, b"x") + batch(make_producer, b"y", headers=headers)
     with pytest.raises((ValueError, TypeError)):
-        producer.produce_batch("t", batch(make_producer, b"x", headers=5))
+        producer.produce_batch("t", messages)
     assert len(producer) == 0

@@ -185,6 +185,14 @@ def test_what_is_not_key_and_value_is_a_usage_error(tmp_path: Path) -> None:
     assert invoke(*INGEST, str(tmp_path), "-X", "group.id").exit_code == 2
 
 
+def test_a_file_of_keys_that_cannot_be_read_is_a_usage_error(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_bytes(b"sasl.password=\xff\n")
+    for place in (file, tmp_path):
+        result = invoke(*INGEST, str(tmp_path / "lake"), "--client-config", str(place))
+        assert (result.exit_code, "--client-config" in result.output) == (2, True)
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -376,6 +384,18 @@ def test_a_restored_table_is_shown_with_its_problem_and_reset(tmp_path: Path) ->
     assert invoke("fence", "reset", *fence_place(lake), "--yes").exit_code == 0
     put(lake.table(), range(4))
     assert len(rows(lake)) == 4 * 3
+
+
+def test_a_topic_is_only_named_for_offsets_to_move_to(tmp_path: Path) -> None:
+    """Without them landing goes on in the whole table."""
+    lake = DirectoryLake(tmp_path / "lake")
+    put(lake.table(), range(2))
+    result = invoke("fence", "reset", str(lake.root), "--yes", "--topic", "t")
+    assert (result.exit_code, "only with --to" in result.output) == (2, True)
+    assert (
+        invoke("fence", "reset", str(lake.root), "--yes", "--topic", "t", "--to", "0:3").exit_code
+        == 0
+    )
 
 
 @pytest.mark.parametrize("text", ["0", "0:x", "t:1", "-1:5", ""])

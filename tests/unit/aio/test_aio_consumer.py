@@ -21,6 +21,7 @@ from columnar_kafka import Consumer
 from columnar_kafka.aio import AIOConsumer
 from columnar_kafka.aio.callback import Callback
 from columnar_kafka.aio.cancellable import CancellableConsumer
+from columnar_kafka.aio.inbox import LoopLogger
 from columnar_kafka.errors import ConfigError, SegmentError
 from columnar_kafka.position import pack, start
 
@@ -695,8 +696,8 @@ def test_the_logger_is_used_on_the_loop(make: Any) -> None:
 
     async def main() -> None:
         async with make(logger=Logger()) as consumer:
-            conf = consumer._for_threads({"logger": Logger()})
-            await asyncio.to_thread(conf["logger"].log, 4, "text")
+            logger = LoopLogger(consumer._inbox, Logger())
+            await asyncio.to_thread(logger.log, 4, "text")
             await consumer.poll(0)
             await asyncio.sleep(0)
             assert told == [((4, "text"), threading.get_ident())]
@@ -716,7 +717,7 @@ def test_a_line_is_logged_while_a_poll_waits(make: Any) -> None:
 
         async with make() as consumer:
             waiting = asyncio.create_task(consumer.poll())
-            logger = consumer._for_threads({"logger": Logger()})["logger"]
+            logger = LoopLogger(consumer._inbox, Logger())
             await asyncio.to_thread(logger.log, 4, "text")
             await asyncio.wait_for(logged.wait(), 10)
             assert not waiting.done()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from columnar_kafka.aio.inbox import _TURN, Inbox, LoopLogger
+from columnar_kafka.aio.inbox import _TURN, Inbox, for_threads
 
 
 class CountedLoop(asyncio.SelectorEventLoop):
@@ -182,7 +182,8 @@ def test_a_logger_is_used_on_the_loop(loop: Any) -> None:
 
     async def main() -> None:
         inbox = Inbox(asyncio.get_running_loop())
-        in_a_thread(lambda: LoopLogger(inbox, Logger()).log(20, "%s", "text"))
+        conf = for_threads({"logger": Logger()}, inbox, (), inbox.wrap)
+        in_a_thread(lambda: conf["logger"].log(20, "%s", "text"))
         await inbox.settle()
 
     loop.run_until_complete(main())

@@ -816,7 +816,7 @@ def test_a_cancelled_close_goes_on_and_can_be_waited_for_again(kafka: FakeKafka,
     run_coroutine(main)
 
 
-def test_an_error_while_closing_is_raised(make: Any) -> None:
+def test_an_error_while_closing_is_raised_and_leaves_no_threads(make: Any) -> None:
     def close(self: Any) -> bool:
         super(type(self), self).close()
         raise ZeroDivisionError
@@ -826,7 +826,8 @@ def test_an_error_while_closing_is_raised(make: Any) -> None:
         for _ in range(2):
             with pytest.raises(ZeroDivisionError):
                 await producer.close()
-        producer.executor.shutdown()
+        with pytest.raises(RuntimeError, match="after shutdown"):
+            producer.executor.submit(print)
 
     run_coroutine(main)
 

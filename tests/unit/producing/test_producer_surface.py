@@ -324,6 +324,25 @@ def test_produce_batch_says_which_were_not_taken(kafka: MemoryKafka, make: Any) 
     assert (first.headers, first.timestamp) == ([("h", b"v")], 5)
 
 
+@pytest.mark.parametrize(
+    ("argument", "error"),
+    [
+        ({"partition": 1 << 31}, OverflowError),
+        ({"timestamp": 1 << 63}, OverflowError),
+        ({"timestamp": "1"}, TypeError),
+        ({"headers": [("h", 5)]}, ValueError),
+    ],
+    ids=repr,
+)
+def test_produce_batch_takes_none_where_one_has_an_impossible_argument(
+    make: Any, argument: dict[str, Any], error: type[Exception]
+) -> None:
+    producer = make()
+    with pytest.raises(error):
+        producer.produce_batch("t", [{"value": row(1)}, {"value": row(2), **argument}])
+    assert len(producer) == 0
+
+
 # --- schemas ------------------------------------------------------------------------------------
 
 

@@ -558,6 +558,36 @@ def test_a_wrong_argument_is_a_type_error(cluster: Cluster, name: str) -> None:
         WRONG[name](cluster.consumer(), producer)
 
 
+@pytest.mark.parametrize(
+    ("message", "error"),
+    [
+        ({"value": 5}, TypeError),
+        ({"value": b"x", "key": 5}, TypeError),
+        ({"value": b"x", "partition": "0"}, TypeError),
+        ({"value": b"x", "headers": [("h", 5)]}, ValueError),
+    ],
+    ids=repr,
+)
+def test_of_a_batch_with_a_wrong_message_nothing_is_taken(
+    cluster: Cluster, message: dict[str, Any], error: type[Exception]
+) -> None:
+    producer = cluster.producer()
+    with pytest.raises(error, match=" at index 1"):
+        producer.produce_batch(cluster.topic(), [{"value": b"x"}, message])
+    assert len(producer) == 0
+
+
+def test_a_batchs_callback_is_called_where_a_messages_own_is_none(cluster: Cluster) -> None:
+    seen: list[bytes] = []
+    producer = cluster.producer()
+    messages = [{"value": b"x", "callback": None}]
+    producer.produce_batch(
+        cluster.topic(), messages, on_delivery=lambda _, m: seen.append(m.value())
+    )
+    producer.flush(20)
+    assert seen == [b"x"]
+
+
 def test_topics_are_listed(cluster: Cluster) -> None:
     topic, unknown = cluster.topic(3), cluster.name()
     for client in (cluster.producer(), cluster.consumer()):
