@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import TimeoutError as FutureTimeoutError  # up to 3.10 a class of its own
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -161,7 +162,7 @@ class Lookup:
                 return ask()
             except ColumnarError:
                 raise  # ours: another try says the same
-            except (KafkaException, TimeoutError):
+            except (KafkaException, FutureTimeoutError):
                 time.sleep(self._options.retry_interval)
         return ask()
 

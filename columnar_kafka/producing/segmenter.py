@@ -105,13 +105,7 @@ class Segmenter:
         yield from self._cut(origin, block, charged_bytes)
 
     def halve(self, rejected: EncodedSegment) -> Iterator[EncodedSegment]:
-        """Yield smaller segments of the records of one that Kafka rejected.
-
-        A segment of one record is yielded as it is.
-        """
-        if len(rejected.block) == 1:
-            yield rejected
-            return
+        """Yield smaller segments of the records, at least two, of one that Kafka rejected."""
         topic_format = rejected.topic_format
         origin = _Origin(topic_format, rejected.partition, rejected.accepted_at, rejected.call)
         self._queue.release_encoded(rejected)
