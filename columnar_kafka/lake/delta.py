@@ -218,6 +218,8 @@ class DeltaLakeTable:
     def swap(self, head: Head[State], admission: Admission, attempt: str) -> str:
         """See `CommitTarget.swap`."""
         table, before = head.state
+        if table is None and not admission.lands:
+            raise NotLandedError(f"{self}: there is no table")
         footers = {
             file: pq.read_metadata(self._files.footer(self.root / file.path, file.nbytes))
             for file in admission.lands

@@ -150,7 +150,8 @@ class ParquetDirectory:
         changed. Takes the memory of two such files.
 
         Raises:
-            LakeError: a file is gone or cannot be read, or another process has merged it.
+            LakeError, OSError: a file or the log is gone or cannot be read, or another process has
+                merged the file.
             NotLandedError, MayHaveLandedError: as `commit`.
         """
         before = self._log.files(self.head().version)
@@ -178,11 +179,15 @@ class ParquetDirectory:
                     continue  # replayed dead letters may have it
                 file = self._merged(run)
                 merged[file.path], replaced[file.path] = file, [path for path, _ in run]
+        except BaseException:
+            self.remove(merged.values())
+            raise
+        try:
             if merged:
                 commit_admission(self, admitted)
         except MayHaveLandedError:
             raise
-        except BaseException:
+        except (LakeError, OSError):  # after any other, as Ctrl-C, the files may have landed
             self.remove(merged.values())
             raise
         less = sum(len(paths) - 1 for paths in replaced.values())
@@ -205,8 +210,10 @@ class ParquetDirectory:
         And an entry that cannot be rolled forward must never be logged.
         """
         for name in sorted(landed_before):
+            if (fence := head.fences.get(name)) is None:
+                raise LakeError(f"{name} had landed, and the log has nothing of it now: {_BROKEN}")
             tail = head.state.tails.get(name)
-            if tail is None and head.fences[name].segment == UNKNOWN_SEGMENT:
+            if tail is None and fence.segment == UNKNOWN_SEGMENT:
                 continue  # all of it was set aside
             if tail is None or self._files.size(self.root / tail) is None:
                 raise LakeError(

@@ -155,6 +155,9 @@ class IcebergTable:
     def __repr__(self) -> str:
         return f"IcebergTable({self._identifier!r})"
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_fitted": None}  # a loaded table has connections
+
     def fences(self) -> Mapping[str, Fence]:
         """See `LakeTable.fences`.
 
@@ -166,11 +169,7 @@ class IcebergTable:
 
     def fit(self, schema: pa.Schema) -> Fitting:
         """See `LakeTable.fit`. Makes the table, and has it grow: files need its field ids."""
-        table = self._load() or self._create_table(schema)
-        if self._has_to_grow(table, schema):
-            table = self._grow(table, schema)
-        check_same(self._partition_by, table.metadata)
-        self._fitted = schema, table
+        table = self._fit(schema)
         return Fitting(
             partitioning=spec_columns(table.metadata, schema),
             unstated=millisecond_columns(schema),
@@ -180,10 +179,8 @@ class IcebergTable:
         self, source: SourcePartition, first: int, schema: pa.Schema, partition: Partition
     ) -> FileWriter:
         """See `LakeTable.create`."""
-        if self._fitted is None or self._fitted[0] != schema:
-            self.fit(schema)
-        assert self._fitted is not None
-        _, table = self._fitted
+        fitted = self._fitted  # another thread may forget it
+        table = fitted[1] if fitted and fitted[0] == schema else self._fit(schema)
         name = f"p{source.partition}-{first:020}-{uuid.uuid4().hex}.parquet"
         path = f"data/{visible_folder(source.topic)}/{name}"
         files, root = self._place(table)
@@ -254,7 +251,8 @@ class IcebergTable:
     def swap(self, head: Head[State], admission: Admission, attempt: str) -> str:
         """See `CommitTarget.swap`."""
         table, before = head.state
-        assert table is not None  # it was checked
+        if table is None:
+            raise NotLandedError(f"{self}: there is no table")
         files, root = self._place(table)
         paths = [root / file.path for file in admission.lands]
         footers = [
@@ -322,6 +320,15 @@ class IcebergTable:
             for file in files:
                 if file.path.rpartition("/")[2] not in referenced:
                     stored.remove(root / file.path)
+
+    def _fit(self, schema: pa.Schema) -> Table:
+        """Return the table, made or grown so that it takes files of a schema. Raises as `fit`."""
+        table = self._load() or self._create_table(schema)
+        if self._has_to_grow(table, schema):
+            table = self._grow(table, schema)
+        check_same(self._partition_by, table.metadata)
+        self._fitted = schema, table
+        return table
 
     def _place(self, table: Table) -> tuple[LocalFiles | TableFiles, Any]:
         """Return the table's files, and the root of their paths."""

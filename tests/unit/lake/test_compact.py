@@ -16,6 +16,7 @@ from lakes import (
     DeltaLake,
     DirectoryLake,
     IcebergLake,
+    QuickFiles,
     audit,
     put,
     rows,
@@ -114,6 +115,35 @@ def test_of_two_at_once_one_is_told(lake: DirectoryLake) -> None:
         table.compact(LARGE)
     assert rows(lake) == numbers(range(4))
     assert list(lake.root.glob("_columnar/staged/*")) == []
+
+
+def test_ctrl_c_while_the_merged_file_appears_loses_no_row(lake: DirectoryLake) -> None:
+    class Interrupted(QuickFiles):
+        def link(self, old: Path, new: Path) -> None:
+            if new.suffix == ".parquet" and not new.exists():  # the old files are gone
+                raise KeyboardInterrupt
+            super().link(old, new)
+
+    put(lake.table(), range(2))
+    put(lake.table(), range(2, 4))
+    with pytest.raises(KeyboardInterrupt):
+        lake.table(files=Interrupted()).compact(LARGE)
+    put(lake.table(), range(4, 6))
+    assert rows(lake) == numbers(range(6))
+
+
+def test_ctrl_c_while_files_are_merged_leaves_nothing(lake: DirectoryLake) -> None:
+    class Interrupted(QuickFiles):
+        def sync(self, file: Any) -> int:
+            super().sync(file)
+            raise KeyboardInterrupt
+
+    put(lake.table(), range(2))
+    put(lake.table(), range(2, 4))
+    with pytest.raises(KeyboardInterrupt):
+        lake.table(files=Interrupted()).compact(LARGE)
+    assert list(lake.root.glob("_columnar/staged/*")) == []
+    assert rows(lake) == numbers(range(4))
 
 
 def test_files_are_merged_up_to_a_size_and_within_a_partition(lake: DirectoryLake) -> None:

@@ -212,8 +212,10 @@ def test_a_file_that_cannot_be_written_leaves_nothing(lake: Any) -> None:
 
 
 def test_a_table_is_picklable(lake: Any) -> None:
-    put(pickle.loads(pickle.dumps(lake.table())), [0])
-    assert rows(lake) == numbers([0])
+    table = lake.table()
+    put(table, [0])
+    put(pickle.loads(pickle.dumps(table)), [1])
+    assert rows(lake) == numbers([0, 1])
 
 
 # --- races and lost answers -----------------------------------------------------------------------
