@@ -336,6 +336,22 @@ class CommitResult:
             counts[each.name] = one.plus(more) if isinstance(one, Count) else one + more
         return CommitResult(**counts)
 
+    def __str__(self) -> str:
+        """Return what has landed, as the line of a log says it, and what else there was, if any."""
+        others = {
+            "records had landed before": self.landed_before.rows,
+            "records came twice": self.repeated.rows,
+            "segments encoded anew": self.rewritten,
+            "dead letters": self.dead_letters,
+            "plain messages in a table of their own": self.plain_messages,
+            "messages skipped": self.skipped,
+        }
+        return (
+            f"{self.landed.rows} records in {self.landed.messages} segments "
+            f"({self.nbytes / 1e6:.1f} MB) landed in {len(self.files)} files"
+            + "".join(f"; {count} {what}" for what, count in others.items() if count)
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactResult:
