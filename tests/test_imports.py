@@ -44,7 +44,7 @@ FILES = {
         verification  segment
     """,
     "lake": """
-        __init__  model  partition  plan  row_groups  parquet_footer  stitch  rewrite
+        __init__  model  file_metadata  partition  plan  row_groups  parquet_footer  stitch  rewrite
         commit  files  local_files  object_files  commit_log  merging  directory
         message_rows  dead_letters  rules  aside  stage  replay
         landed_rows  audit

@@ -2,6 +2,7 @@
 
 The other files of this room, in the order in which they may import each other:
 
+    file_metadata                    which messages a file has, in its footer
     partition                        which partition of a table rows belong to
     plan                             which message lands in which file, and what a commit admits
     row_groups parquet_footer        footers of the files to stitch, and of the stitched one
@@ -31,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from columnar_kafka import position
 from columnar_kafka.errors import LakeError
+from columnar_kafka.segment.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -176,6 +178,20 @@ class SourceMessage:
     value: Any
     key: Any = None
     timestamp: int | None = None
+
+    def segment(self) -> Segment:
+        """Return the message as a segment, of which the headers were read and no byte.
+
+        Raises:
+            SegmentError: these are not the headers of a segment that this release can read.
+        """
+        return Segment(
+            topic=self.topic,
+            partition=self.partition,
+            offset=self.offset,
+            headers=self.headers,
+            value=self.value or b"",
+        )
 
     def __str__(self) -> str:
         return position.address(self.topic, self.partition, self.offset)

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, cast
 
 from columnar_kafka.errors import LakeError, SegmentError
 from columnar_kafka.lake.aside import Aside, land_staged
+from columnar_kafka.lake.file_metadata import file_metadata
 from columnar_kafka.lake.model import StagedFile, StageResult, UnlandableError
 from columnar_kafka.lake.plan import Mode, Planner
 from columnar_kafka.lake.rewrite import Rewriter
 from columnar_kafka.lake.rules import Rules
 from columnar_kafka.lake.stitch import Stitcher, StitchError
 from columnar_kafka.segment.decoder import fingerprint_of
-from columnar_kafka.segment.headers import ROWS_HEADER, SCHEMA_HEADER, VERSION_HEADER
-from columnar_kafka.segment.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     )
     from columnar_kafka.lake.plan import Layout, Placement
     from columnar_kafka.lake.rewrite import Part
+    from columnar_kafka.segment.segment import Segment
 
 __all__ = ["MAX_OPEN", "Stager", "land", "stage"]
 
@@ -105,13 +105,7 @@ def _today() -> datetime.date:
 def _verified(message: SourceMessage, rules: Rules) -> tuple[Segment, bool]:
     """Return the message as a verified segment, and whether it may share a file."""
     try:
-        segment = Segment(
-            topic=message.topic,
-            partition=message.partition,
-            offset=message.offset,
-            headers=message.headers,
-            value=message.value,
-        )
+        segment = message.segment()
         return segment, segment.verify(rules.verify)
     except SegmentError as error:
         raise UnlandableError(error.reason) from error
@@ -387,21 +381,11 @@ class _OpenFile:
         self._rows += part.rows
 
     def _metadata(self) -> dict[str, str]:
-        """Return a stitched file's key-value metadata, equal for equal input.
-
-        So staging the same input again makes the same file. The segments' own key-values are left
-        out: a segment's id and times are in its rows.
-        """
-        source = self._first.source
-        return {
-            VERSION_HEADER: "1",
-            SCHEMA_HEADER: self._schema,
-            ROWS_HEADER: str(self._rows),
-            "columnar.segments": str(self._messages),
-            "columnar.cluster": source.generation.cluster,
-            "columnar.topic.id": source.generation.topic_id,
-            "columnar.topic": source.topic,
-            "columnar.partition": str(source.partition),
-            "columnar.offset.first": str(self._first.offset),
-            "columnar.offset.last": str(self._last.offset),
-        }
+        return file_metadata(
+            self._first.source,
+            schema=self._schema,
+            rows=self._rows,
+            segments=self._messages,
+            first=self._first.offset,
+            last=self._last.offset,
+        )
