@@ -35,6 +35,7 @@ import pyarrow as pa
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.commit import Head, commit, commit_admission
 from columnar_kafka.lake.commit_log import LOG_FOLDER, CommitLog
+from columnar_kafka.lake.files import check_staged
 from columnar_kafka.lake.local_files import LocalFiles
 from columnar_kafka.lake.merging import (
     merged_file,
@@ -220,8 +221,7 @@ class ParquetDirectory:
                     f"the log says that {name} has landed, but {tail} is gone: {_BROKEN}"
                 )
         for file in admission.lands:
-            if self._files.size(self.root / file.path) != file.nbytes:
-                raise LakeError(f"{file.path} ({file}) is gone or cut short: stage the input again")
+            check_staged(file, self._files.size(self.root / file.path))
             if (stray := self._unlogged(head.state, file)) is not None:
                 raise LakeError(
                     f"{stray} exists and is not in the log: restore the log that it belongs to, "

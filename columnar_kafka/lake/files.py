@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -10,11 +11,11 @@ from columnar_kafka.errors import LakeError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from columnar_kafka.lake.model import FileWriter
+    from columnar_kafka.lake.model import FileWriter, SourcePartition, StagedFile
 
-__all__ = ["Files", "is_object_store", "plain_uri"]
+__all__ = ["Files", "check_staged", "is_object_store", "plain_uri", "unique_name", "unreferenced"]
 
 P = TypeVar("P", bound=PurePath)
 
@@ -87,6 +88,30 @@ class Files(Protocol[P]):
     def sync_folder(self, folder: P) -> None:
         """Make created, linked and removed names of a folder survive a crash of the machine."""
         ...
+
+
+def unique_name(source: SourcePartition, first: int) -> str:
+    """Return a new name for a file with messages from offset `first` on."""
+    return f"p{source.partition}-{first:020}-{uuid.uuid4().hex}.parquet"
+
+
+def check_staged(file: StagedFile, nbytes: int | None) -> None:
+    """Check that a staged file is there, whole; `nbytes` is what `Files.size` says now.
+
+    Raises:
+        LakeError: it is not.
+    """
+    if nbytes != file.nbytes:
+        raise LakeError(f"{file.path} ({file}) is gone or cut short: stage the input again")
+
+
+def unreferenced(files: Iterable[StagedFile], landed: Iterable[str]) -> list[StagedFile]:
+    """Return the files that are not among those that have landed, given by path or URI.
+
+    These are encoded in one way or another; the names are unique, and plain.
+    """
+    names = {each.rpartition("/")[2] for each in landed}
+    return [each for each in files if each.path.rpartition("/")[2] not in names]
 
 
 def is_object_store(place: str) -> bool:

@@ -14,7 +14,6 @@ Stitched files have the table's own field ids. A verbatim file has none, and is 
 from __future__ import annotations
 
 import logging
-import uuid
 from contextlib import closing, suppress
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
@@ -37,15 +36,16 @@ from columnar_kafka.lake.fences import (
     check_witness,
     may_grow,
 )
-from columnar_kafka.lake.files import plain_uri
+from columnar_kafka.lake.files import check_staged, plain_uri, unique_name, unreferenced
 from columnar_kafka.lake.iceberg_files import TableFiles, file_io_properties
 from columnar_kafka.lake.iceberg_partition import (
     add_data_files,
     add_terms,
     check_partition,
-    check_same,
     check_terms,
+    shown_terms,
     spec_columns,
+    spec_terms,
     with_filled,
     without_filled,
 )
@@ -66,7 +66,7 @@ from columnar_kafka.lake.model import (
     unlandable,
     visible_folder,
 )
-from columnar_kafka.lake.partition import parse_terms
+from columnar_kafka.lake.partition import check_same, parse_terms
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -181,8 +181,7 @@ class IcebergTable:
         """See `LakeTable.create`."""
         fitted = self._fitted  # another thread may forget it
         table = fitted[1] if fitted and fitted[0] == schema else self._fit(schema)
-        name = f"p{source.partition}-{first:020}-{uuid.uuid4().hex}.parquet"
-        path = f"data/{visible_folder(source.topic)}/{name}"
+        path = f"data/{visible_folder(source.topic)}/{unique_name(source, first)}"
         files, root = self._place(table)
         return files.writer(path, root / path, field_ids(table.schema().as_struct()))
 
@@ -245,8 +244,7 @@ class IcebergTable:
             return
         files, root = self._place(table)
         for file in admission.lands:
-            if files.size(root / file.path) != file.nbytes:
-                raise LakeError(f"{file.path} ({file}) is gone or cut short: stage the input again")
+            check_staged(file, files.size(root / file.path))
 
     def swap(self, head: Head[State], admission: Admission, attempt: str) -> str:
         """See `CommitTarget.swap`."""
@@ -314,19 +312,16 @@ class IcebergTable:
             if not files or (table := self._load()) is None:
                 return
             found = table.inspect.all_data_files()["file_path"].to_pylist()
-            # Paths are encoded in one way or another; the names are unique, and plain.
-            referenced = {each.rpartition("/")[2] for each in found}
             stored, root = self._place(table)
-            for file in files:
-                if file.path.rpartition("/")[2] not in referenced:
-                    stored.remove(root / file.path)
+            for file in unreferenced(files, found):
+                stored.remove(root / file.path)
 
     def _fit(self, schema: pa.Schema) -> Table:
         """Return the table, made or grown so that it takes files of a schema. Raises as `fit`."""
         table = self._load() or self._create_table(schema)
         if self._has_to_grow(table, schema):
             table = self._grow(table, schema)
-        check_same(self._partition_by, table.metadata)
+        check_same(shown_terms(self._partition_by), spec_terms(table.metadata))
         self._fitted = schema, table
         return table
 
