@@ -15,7 +15,15 @@ if TYPE_CHECKING:
 
     from columnar_kafka.lake.model import FileWriter, SourcePartition, StagedFile
 
-__all__ = ["Files", "check_staged", "is_object_store", "plain_uri", "unique_name", "unreferenced"]
+__all__ = [
+    "Files",
+    "StagedWriter",
+    "check_staged",
+    "is_object_store",
+    "plain_uri",
+    "unique_name",
+    "unreferenced",
+]
 
 P = TypeVar("P", bound=PurePath)
 
@@ -39,7 +47,7 @@ class Files(Protocol[P]):
     def writer(
         self, name: str, path: P, field_ids: Mapping[tuple[str, ...], int] | None = None
     ) -> FileWriter:
-        """Create a file that the table calls `name`."""
+        """Create a file that the table calls `name`, at `path`; see `FileWriter.field_ids`."""
         ...
 
     def put(self, path: P, data: bytes) -> None:
@@ -88,6 +96,34 @@ class Files(Protocol[P]):
     def sync_folder(self, folder: P) -> None:
         """Make created, linked and removed names of a folder survive a crash of the machine."""
         ...
+
+
+class StagedWriter:
+    """The `FileWriter` of a file that a store has opened; each store says how it ends."""
+
+    def __init__(
+        self, path: str, file: Any, field_ids: Mapping[tuple[str, ...], int] | None
+    ) -> None:
+        """Write to `file`, which the table calls `path`, relative to itself."""
+        self.path = path
+        self.field_ids = field_ids
+        self.file = file
+        self.nbytes = 0
+
+    def write(self, data: Any, /) -> int:
+        """See `FileWriter.write`."""
+        written = int(self.file.write(memoryview(data)))
+        self.nbytes += written
+        return written
+
+    def finish(self) -> int:
+        """See `FileWriter.finish`."""
+        self.file.close()
+        return self.nbytes
+
+    def discard(self) -> None:
+        """See `FileWriter.discard`."""
+        raise NotImplementedError
 
 
 def unique_name(source: SourcePartition, first: int) -> str:
