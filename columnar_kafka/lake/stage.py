@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 __all__ = ["MAX_OPEN", "Stager", "land", "stage"]
 
 MAX_OPEN: Final = 64
-"""Files written at the same time; each takes a handle and up to 2.2 MB of footer. With more
-partitions than that in one process, the file that waited longest is finished early."""
+"""The most files that are written at the same time; each takes a handle and up to 2.2 MB of footer.
+With more partitions than that in one process, the file that waited longest is finished early."""
 
 
 def stage(
@@ -181,8 +181,6 @@ class Stager:
             stitch = self._planner.layout.mode is Mode.STITCHED
             batch = _Batch(self._opener(schema), fitting.unstated, stitch=stitch)
             batch.append(placement, parts)
-        while self._open and self._number_open(batch) > MAX_OPEN:
-            self._staged += self._open.pop(next(iter(self._open))).finish()
         if batch.is_open and may_share:
             self._open[placement.source] = batch
         else:
@@ -213,13 +211,19 @@ class Stager:
             self._fittings[name] = self._table.fit(segment.schema)
         return self._fittings[name]
 
-    def _number_open(self, batch: _Batch) -> int:
-        return sum(each.number_open for each in (batch, *self._open.values()))
+    def _make_room(self, batch: _Batch) -> None:
+        """Finish what waited longest, so that a batch may open a file: others first."""
+        while sum(each.number_open for each in (batch, *self._open.values())) >= MAX_OPEN:
+            if self._open:
+                self._staged += self._open.pop(next(iter(self._open))).finish()
+            else:
+                batch.finish_oldest()
 
-    def _opener(self, schema: pa.Schema) -> Callable[[Placement, Partition], FileWriter]:
-        """Return what opens files for segments of a schema."""
+    def _opener(self, schema: pa.Schema) -> Callable[[_Batch, Placement, Partition], FileWriter]:
+        """Return what opens files for a batch with segments of a schema."""
 
-        def create(placement: Placement, partition: Partition) -> FileWriter:
+        def create(batch: _Batch, placement: Placement, partition: Partition) -> FileWriter:
+            self._make_room(batch)
             writer = self._table.create(placement.source, placement.offset, schema, partition)
             self._writers.append(writer)
             return writer
@@ -245,7 +249,7 @@ class _Batch:
 
     def __init__(
         self,
-        create: Callable[[Placement, Partition], FileWriter],
+        create: Callable[[_Batch, Placement, Partition], FileWriter],
         unstated: frozenset[int],
         *,
         stitch: bool,
@@ -280,9 +284,7 @@ class _Batch:
                 self._finished.append(file.finish())
                 file = None
             if file is None:
-                while len(self._open) >= MAX_OPEN:
-                    self._finished.append(self._open.pop(next(iter(self._open))).finish())
-                writer = self._create(placement, part.partition)
+                writer = self._create(self, placement, part.partition)
                 file = _OpenFile(writer, placement, part, self._unstated, stitch=self._stitch)
             if file.is_open:
                 self._open[part.partition] = file
@@ -294,6 +296,10 @@ class _Batch:
         self._messages += 1
         self._digest.update(placement.digest)
         return True
+
+    def finish_oldest(self) -> None:
+        """Make the file that waited longest durable: more segments begin another."""
+        self._finished.append(self._open.pop(next(iter(self._open))).finish())
 
     def finish(self) -> list[StagedFile]:
         """Make all files durable."""
