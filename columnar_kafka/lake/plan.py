@@ -77,7 +77,8 @@ class Placement:
 class Planner:
     """Decides where the messages of one attempt land. For one thread.
 
-    It remembers 17 bytes for each message, to count a repeated message once.
+    It remembers 17 bytes for each message, to count a repeated message once. `landed_before` counts
+    by fence, and `repeated`, the messages that it left out.
     """
 
     def __init__(

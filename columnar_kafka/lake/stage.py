@@ -187,7 +187,10 @@ class Stager:
             self._staged += batch.finish()
 
     def finish(self, ranges: Iterable[ReadRange] = ()) -> StageResult:
-        """Make all files durable; `ranges` are what was read, as far as that is known."""
+        """Make all files durable; `ranges` are what was read, as far as that is known.
+
+        Blocks while it writes. Raises as `add`.
+        """
         for batch in self._open.values():
             self._staged += batch.finish()
         return replace(
