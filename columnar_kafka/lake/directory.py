@@ -230,6 +230,8 @@ class ParquetDirectory:
 
     def swap(self, head: Head[LogEntry], admission: Admission, attempt: str) -> str:
         """See `CommitTarget.swap`."""
+        if not (head.version or admission.lands):
+            raise NotLandedError(f"{self}: there is no table")
         files = {self.visible_path(file): file for file in admission.lands}
         entry = head.state.next(files, admission.fences, attempt)
         if admission.replaced:

@@ -89,9 +89,7 @@ def test_a_partition_that_never_landed_has_no_fence_to_move() -> None:
         moved_fences({}, {T: 3})
 
 
-@pytest.mark.parametrize("kind", [DeltaLake, IcebergLake])
-def test_a_table_that_does_not_exist_is_not_committed_to(kind: Any, tmp_path: Any) -> None:
-    lake = kind(tmp_path / "lake")
+def test_a_table_that_does_not_exist_is_not_committed_to(lake: Any) -> None:
     with pytest.raises(NotLandedError, match="there is no table"):
         commit_fences(lake.table(), lambda fences: moved_fences(fences, {}))
 
