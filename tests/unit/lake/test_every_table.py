@@ -333,7 +333,7 @@ def test_killed_in_the_middle_of_a_file_and_started_again(lake: Any) -> None:
     def dying(write: Any, data: Any) -> int:
         write(memoryview(data)[:1])
         writer = write.__self__
-        writer.discard = lambda: None if lake.bucket else writer._file.close()
+        writer.discard = lambda: None if lake.bucket else writer.file.close()
         raise Killed
 
     put(lake.table(), [0])
