@@ -68,7 +68,7 @@ class EpochMarks:
         self.close = self._consumer.close
 
     def last(self, topic: str) -> str:
-        """Return the mark of the last transaction that began with a row for `topic`; or nothing.
+        """Return the mark of the last transaction that began with a row for `topic`; "" if none.
 
         Raises:
             KafkaException: it cannot be known.
@@ -79,7 +79,7 @@ class EpochMarks:
         return found.metadata or ""
 
     def add(self, producer: Producer, topic: str, epoch: Epoch) -> None:
-        """Make a mark part of the producer's transaction."""
+        """Make a mark part of the producer's transaction. Raises KafkaException if it cannot be."""
         mark = TopicPartition(topic, 0, 0, str(epoch))
         group = self._consumer.consumer_group_metadata()
         producer.send_offsets_to_transaction([mark], group, _TIMEOUT)

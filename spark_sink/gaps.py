@@ -5,12 +5,14 @@ Transaction markers, aborted messages and compaction leave offsets without a com
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from columnar_kafka.broker.client_classes import StockConsumer
 from columnar_kafka.lake.model import NotLandedError
+from spark_sink.options import GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -51,43 +53,51 @@ def _refuse_messages(config: Mapping[str, Any], fence: Fence, first: int) -> Non
         "Go on with the checkpoint that belongs to this table, or start a new one; or give them up "
         'with option "table.gap" = "allow"'
     )
-    consumer = StockConsumer(
-        {
-            "group.id": "columnar-kafka-spark",  # required, and never joined
-            "isolation.level": "read_committed",
-            **config,
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "error",
-        }
-    )
     try:
-        partition = TopicPartition(fence.topic, fence.partition, fence.next)
-        low, _ = consumer.get_watermark_offsets(partition, _TIMEOUT)
-        if low > fence.next:
-            raise NotLandedError(
-                f"{place}: Kafka has deleted the messages before offset {low}, and some may have "
-                f"been {between}. {remedy}"
-            )
-        consumer.assign([partition])
-        found = _next_offset(consumer)
+        low, found = _offsets(config, fence)
     except KafkaException as error:
         raise NotLandedError(
             f"{place}: whether messages lie {between} is not known: {error}"
         ) from error
-    finally:
-        consumer.close()
+    if low > fence.next:
+        raise NotLandedError(
+            f"{place}: Kafka has deleted the messages before offset {low}, and some may have "
+            f"been {between}. {remedy}"
+        )
     if found < first:
         raise NotLandedError(
             f"{place}: there are messages from offset {found} on, {between}. {remedy}"
         )
 
 
+def _offsets(config: Mapping[str, Any], fence: Fence) -> tuple[int, int]:
+    """Return the first offset that Kafka has of a partition, and the next one from its fence on.
+
+    Raises:
+        KafkaException: Kafka cannot tell.
+    """
+    client = {
+        "group.id": GROUP,
+        "isolation.level": "read_committed",
+        **config,
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "error",
+    }
+    with closing(StockConsumer(client)) as consumer:
+        partition = TopicPartition(fence.topic, fence.partition, fence.next)
+        low, _ = consumer.get_watermark_offsets(partition, _TIMEOUT)
+        if low > fence.next:
+            return low, low
+        consumer.assign([partition])
+        return low, _next_offset(consumer)
+
+
 def _next_offset(consumer: StockConsumer) -> int:
     """Return the offset of the next committed message, or of the partition's end."""
     message = consumer.poll(_TIMEOUT)
     if message is None:
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no message for 30 s"))
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no message for {_TIMEOUT} s"))
     error = message.error()
     if error is not None and error.code() != KafkaError._PARTITION_EOF:
         raise KafkaException(error)

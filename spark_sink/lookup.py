@@ -41,7 +41,7 @@ class Lookup:
     """A client for one query, open until `close`. Not thread-safe.
 
     All methods block for requests to Kafka, and ask again as often as ``fetchOffset.numRetries``
-    says. They raise KafkaException if Kafka does not answer within 30 s.
+    says. They raise KafkaException or TimeoutError if Kafka does not answer within 30 s.
     """
 
     def __init__(self, options: SourceOptions) -> None:

@@ -15,7 +15,7 @@ from spark_sink.planning import OffsetRange
 from spark_sink.reading import read
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     import pyarrow as pa
 
@@ -36,7 +36,7 @@ def ranges_of(batches: Iterable[pa.RecordBatch]) -> tuple[OffsetRange, ...]:
 
 
 def stage_ranges(
-    found: Iterable[OffsetRange],
+    found: Collection[OffsetRange],
     *,
     table: LakeTable,
     layout: Layout,
@@ -62,7 +62,7 @@ def stage_ranges(
 
     Raises:
         LakeError: a message cannot land, or is gone; the error names topic, partition and offset.
-        KafkaException: Kafka cannot be read.
+        KafkaException: Kafka cannot be read. After any exception no file of the task is left.
     """
     generations: dict[str, TopicGeneration] = {}
     for each in found:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from columnar_kafka.broker.client_classes import StockConsumer
+from spark_sink.kept import lent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -24,8 +25,6 @@ _BATCH_BYTES: Final = 8 << 20
 """Values move from Python to Spark fastest in batches of about this size."""
 _AT_ONCE: Final = 100
 """The most messages that are taken from librdkafka's queue at once, which bounds their bytes."""
-_KEPT: Final = 4
-"""The most consumers that a worker keeps, one for each configuration: queries come and go."""
 _TIMEOUT: Final = 30.0
 _EVENTS: Final = (KafkaError._AUTO_OFFSET_RESET, KafkaError._PARTITION_EOF)
 
@@ -139,30 +138,21 @@ class _Assignment:
 @contextmanager
 def _consumer(config: Mapping[str, Any]) -> Iterator[StockConsumer]:
     """Lend this process's consumer with this configuration; it is kept unless an error occurs."""
-    key = frozenset(config.items())
-    consumer = _kept.pop(key, None) or StockConsumer(
-        {
-            "isolation.level": "read_committed",
-            # What a range has is there already. A request that waits for more at the partition's
-            # end would hold up the next range: 0.5 s by default. A full queue is emptied at once,
-            # and by default librdkafka looks again after a second.
-            "fetch.wait.max.ms": 10,
-            "fetch.queue.backoff.ms": 50,
-            **config,
-            "auto.offset.reset": "error",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-        }
-    )
-    try:
+    client = {
+        "isolation.level": "read_committed",
+        # What a range has is there already. A request that waits for more at the partition's
+        # end would hold up the next range: 0.5 s by default. A full queue is emptied at once,
+        # and by default librdkafka looks again after a second.
+        "fetch.wait.max.ms": 10,
+        "fetch.queue.backoff.ms": 50,
+        **config,
+        "auto.offset.reset": "error",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+    }
+    with lent(_kept, frozenset(config.items()), lambda: StockConsumer(client)) as consumer:
         yield consumer
         consumer.unassign()
-    except BaseException:  # also where the task needs no more rows
-        consumer.close()
-        raise
-    _kept[key] = consumer
-    while len(_kept) > _KEPT:
-        _kept.popitem(last=False)[1].close()
 
 
 def message_batch(

@@ -18,7 +18,6 @@ from columnar_kafka.ingest.reader import source_message
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, check_growth
 from columnar_kafka.schema.families import family
 from columnar_kafka.segment.headers import is_segment
-from columnar_kafka.segment.segment import Segment
 from spark_sink import planning
 from spark_sink.lookup import Lookup
 from spark_sink.reading import read
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
     from columnar_kafka.schema.families import Family
+    from columnar_kafka.segment.segment import Segment
     from spark_sink.planning import OffsetRange
     from spark_sink.source_options import SourceOptions
 
@@ -292,12 +292,4 @@ def _last_segment(offsets: OffsetRange, options: SourceOptions) -> Segment | Non
 
 def _segment(message: Message) -> Segment | None:
     source = source_message(message)
-    if not is_segment(source.headers):
-        return None
-    return Segment(
-        topic=source.topic,
-        partition=source.partition,
-        offset=source.offset,
-        headers=source.headers,
-        value=source.value or b"",
-    )
+    return source.segment() if is_segment(source.headers) else None

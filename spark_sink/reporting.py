@@ -34,25 +34,10 @@ def commit_line(result: CommitResult, ranges: Iterable[OffsetRange]) -> str:
 
     The number of records that are left is estimated from those that have landed.
     """
-    landed, before, repeated = result.landed, result.landed_before.rows, result.repeated.rows
-    line = (
-        f"{landed.rows} records in {landed.messages} segments ({result.nbytes / 1e6:.1f} MB) "
-        f"landed in {len(result.files)} files"
-    )
-    if before:
-        line += f"; {before} records had landed before"
-    if repeated:
-        line += f"; {repeated} records came twice"
-    counts = {
-        "segments encoded anew": result.rewritten,
-        "dead letters": result.dead_letters,
-        "plain messages in a table of their own": result.plain_messages,
-        "messages skipped": result.skipped,
-    }
-    line += "".join(f"; {count} {name}" for name, count in counts.items() if count)
+    line = str(result)
     behind = {each[:2]: each for each in sorted(ranges, key=lambda each: each[:4])}
     if behind:
         messages = sum(max(0, each.latest - each.end) for each in behind.values())
-        records = messages * landed.rows // max(1, landed.messages)
+        records = messages * result.landed.rows // max(1, result.landed.messages)
         line += f"; behind by {messages} messages, about {records} records"
     return line

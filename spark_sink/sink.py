@@ -27,7 +27,6 @@ from columnar_kafka.lake.aside import discard_staged, land_staged
 from columnar_kafka.lake.formats import FORMATS, open_table, parse_rules
 from columnar_kafka.lake.model import (
     LakeTable,
-    NotLandedError,
     SourceMessage,
     StageResult,
     TopicGeneration,
@@ -77,8 +76,6 @@ _TERM: Final = re.compile(r"[^,()]+(?:\([^()]*\))?")
 
 class LakeSink(DataSource):
     """Writes rows that are Kafka messages, or ranges of offsets; see ``docs/spark.md``.
-
-    Options: ``path``, ``table.format``, ``table.layout``, ``table.file.bytes``.
 
     ``table.format`` is ``parquet`` (the default: a directory of files), ``delta``, or ``iceberg``.
     The ``path`` of an Iceberg table is its name with namespace, and ``table.catalog.`` options are
@@ -215,7 +212,7 @@ class _LakeWriter:
         )
 
     def _land(self, messages: list[WriterCommitMessage | None], what: str) -> None:
-        """Land the staged files of all tasks together."""
+        """Land the staged files of all tasks together; if they surely did not land, remove them."""
         settings = self._settings
         staged = _staged(messages)
         try:
@@ -224,7 +221,7 @@ class _LakeWriter:
                 # Only the driver needs a client; a task's worker starts without it.
                 gaps = import_module("spark_sink.gaps")
                 gaps.refuse_gaps(settings.config, self._table.fences(), staged)
-        except NotLandedError:
+        except BaseException:
             discard_staged(self._table, staged, settings.rules)
             raise
         result = land_staged(self._table, staged, settings.rules)
@@ -306,6 +303,7 @@ class StreamWriter(_LakeWriter, DataSourceStreamArrowWriter):
         Raises:
             NotLandedError: nothing has landed. Spark stops the query; a restart stages again.
             MayHaveLandedError: the files may have landed; a restart finds out.
+            LakeError: the table cannot be read; nothing has landed.
         """
         self._land(messages, f"batch {batchId}")
 

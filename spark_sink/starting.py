@@ -35,6 +35,7 @@ def start(writer: DataStreamWriter, attempts: int = 3) -> StreamingQuery:
 
     Raises:
         StreamingQueryException: the query failed otherwise, or a worker was late in all `attempts`.
+        ValueError: `attempts` is less than 1.
     """
     for left in reversed(range(attempts)):
         try:

@@ -35,6 +35,7 @@ from columnar_kafka.errors import ConfigError, SchemaError
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, check_growth
 from spark_sink import options as opts
 from spark_sink.epochs import Epoch, EpochMarks
+from spark_sink.kept import lent
 from spark_sink.records import newest_segments, user_columns
 from spark_sink.reporting import report
 from spark_sink.source_options import SourceOptions
@@ -55,7 +56,6 @@ _PLACE: Final = ("topic", "partition")
 _GATHER_BYTES: Final = 64 << 20
 """Spark's batches have 10,000 rows. They are gathered up to this size, because each call of
 `produce_arrow` makes at least one segment for each partition."""
-_KEPT: Final = 4
 _TRANSACTION_SECONDS: Final = 60.0
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
@@ -326,6 +326,7 @@ class _Sender:
             ) from error
         except KafkaException as error:
             # A topic that does not exist yet, or must not be read: the producer knows better.
+            # Or its newest segment is damaged, which need not keep others from sending.
             _log.info("columns of topic %r are not checked: %s", topic, error)
         self.producer.set_schema(topic, schema)
         self._topics.add(topic)
@@ -378,12 +379,5 @@ def _producer(options: WriterOptions) -> Iterator[_Sender]:
         frozenset(options.config.items()),
         options.schema.serialize().to_pybytes(),
     )
-    sender = _kept.pop(key, None) or _Sender(options)
-    try:
+    with lent(_kept, key, lambda: _Sender(options)) as sender:
         yield sender
-    except BaseException:
-        sender.close()
-        raise
-    _kept[key] = sender
-    while len(_kept) > _KEPT:
-        _kept.popitem(last=False)[1].close()

@@ -44,7 +44,7 @@ FILES = {
         verification  segment
     """,
     "lake": """
-        __init__  model  partition  plan  row_groups  parquet_footer  stitch  rewrite
+        __init__  model  file_metadata  partition  plan  row_groups  parquet_footer  stitch  rewrite
         commit  files  local_files  object_files  commit_log  merging  directory
         message_rows  dead_letters  rules  aside  stage  replay
         landed_rows  audit
@@ -75,7 +75,7 @@ FILES = {
         client  producer  consumer  kafka  __init__
     """,
     "spark_sink": """
-        starting  java_keys  options  source_options  planning  lookup  reading  records
+        starting  java_keys  options  source_options  planning  lookup  kept  reading  records
         reporting  epochs  writer  source  gaps  ranges  sink  __init__
     """,
     "local": "base  guard  mock  process  java  broker  embedded  kafka  spark  __init__",

@@ -320,14 +320,7 @@ class _Landing:
         self._has_failed = False
         self._reader.landed()
         self._landed = self._landed.plus(result, self._reader.newest_timestamp)
-        _log.info(
-            "%s: %d rows landed in %d files, %d bytes; so far %s",
-            self._topic,
-            result.landed.rows,
-            len(result.files),
-            result.nbytes,
-            self._landed,
-        )
+        _log.info("%s: %s; so far %s", self._topic, result, self._landed)
         try:
             self._reader.commit()
         except KafkaException as error:

@@ -18,16 +18,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from columnar_kafka.errors import ColumnarError, LakeError, SegmentError
+from columnar_kafka.lake.file_metadata import CLUSTER, FIRST, LAST, PARTITION, TOPIC
 from columnar_kafka.lake.landed_rows import RowsById, differing, rows_by_segment
 from columnar_kafka.lake.model import REPLAY
-from columnar_kafka.segment.headers import is_segment
-from columnar_kafka.segment.segment import Segment
+from columnar_kafka.segment.headers import SEGMENT_HEADER, is_segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from columnar_kafka.lake.dead_letters import Taken
     from columnar_kafka.lake.model import Fence, LandedFile, SourceMessage
+    from columnar_kafka.segment.segment import Segment
 
 __all__ = ["AuditReport", "Finding", "TopicAudit"]
 
@@ -83,7 +84,10 @@ class TopicAudit:
     """Compares the files of one topic with its messages, one partition after the other."""
 
     def __init__(self, topic: str, files: Iterable[LandedFile]) -> None:
-        """Read the footers of all files, and of some the ids of their rows."""
+        """Read the footers of all files, and of some the ids of their rows. Blocks.
+
+        What cannot be read is a finding.
+        """
         self.report = AuditReport()
         self._topic = topic
         self._claims: dict[int, list[_Claim]] = defaultdict(list)
@@ -116,7 +120,8 @@ class TopicAudit:
         if low > fence.first:
             self.report.expired[fence.partition] = (fence.first, min(low, fence.next) - 1)
         claims = self._disjoint(fence)
-        claim, inside = next(claims, None), list[Segment]()
+        inside: list[Segment] = []
+        claim = next(claims, None)
         for message in messages:
             while claim is not None and claim.last < message.offset:
                 self._compare_file(claim, inside, low)
@@ -158,10 +163,11 @@ class TopicAudit:
             for key, value in (metadata.metadata or {}).items()
             if key.startswith(b"columnar.")
         }
-        if "columnar.offset.first" in pairs:
-            topic, number = pairs["columnar.topic"], int(pairs["columnar.partition"])
-            first, last = (int(pairs[f"columnar.offset.{each}"]) for each in ("first", "last"))
-        elif "columnar.segment" in pairs:
+        is_verbatim = SEGMENT_HEADER in pairs
+        if FIRST in pairs:
+            topic, number = pairs[TOPIC], int(pairs[PARTITION])
+            first, last = int(pairs[FIRST]), int(pairs[LAST])
+        elif is_verbatim:
             if (match := _PATH.search(file.path)) is None:
                 raise LakeError("its name does not say which message it is")
             topic, number, first = match[1].removeprefix("~"), int(match[2]), int(match[3])
@@ -171,10 +177,9 @@ class TopicAudit:
             return
         if topic != self._topic:
             return
-        if pairs.get("columnar.cluster") == REPLAY:  # its offsets lie between those of other files
+        if pairs.get(CLUSTER) == REPLAY:  # its offsets lie between those of other files
             self._by_id.add(file)
             return
-        is_verbatim = "columnar.segment" in pairs
         claim = _Claim(file, number, first, last, metadata.num_rows, is_verbatim)
         self._claims[number].append(claim)
 
@@ -270,13 +275,7 @@ class TopicAudit:
     def _segment(self, message: SourceMessage) -> Segment | None:
         """Return a message as a segment; None, and say so, if it is a damaged one."""
         try:
-            return Segment(
-                topic=message.topic,
-                partition=message.partition,
-                offset=message.offset,
-                headers=message.headers,
-                value=message.value,
-            )
+            return message.segment()
         except SegmentError as error:
             self._lack(message.partition, message.offset, error.reason)
             return None

@@ -28,6 +28,7 @@ _TRIES: Final = 100
 _OTHER: Final = "another commit came first"
 
 State = TypeVar("State")
+Result = TypeVar("Result", CommitResult, Admission)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,12 +112,7 @@ def commit(
     With `allow_gaps` a fence moves over offsets that were not read.
     """
     attempts = tuple(staged)
-    result: CommitResult | str = ""
-    for _ in range(_TRIES):
-        result = _try_commit(target, attempts, allow_gaps=allow_gaps)
-        if isinstance(result, CommitResult):
-            return result
-    raise NotLandedError(f"{target}: nothing has landed in {_TRIES} tries; the last one: {result}")
+    return _decided(target, lambda: _try_commit(target, attempts, allow_gaps=allow_gaps))
 
 
 def commit_fences(
@@ -128,7 +124,7 @@ def commit_fences(
 
     Raises:
         NotLandedError, MayHaveLandedError: as `commit`.
-        LakeError: the table cannot be read, or whatever `change` raises.
+        LakeError, OSError: the table cannot be read, or whatever `change` raises.
     """
 
     def admitted(head: Head[State]) -> Admission:
@@ -142,15 +138,30 @@ def commit_admission(
 ) -> Admission:
     """Commit what `admitted` returns for the head of the table, called anew for another head.
 
-    Raises as `commit_fences`.
+    Raises:
+        NotLandedError, MayHaveLandedError: as `commit`.
+        LakeError, OSError: the table cannot be read, or whatever `admitted` raises.
     """
-    conflict = ""
-    for _ in range(_TRIES):
+
+    def attempt() -> Admission | str:
         head = target.head()
         admission = admitted(head)
-        if not (conflict := _swap(target, head, admission)):
-            return admission
-    raise NotLandedError(f"{target}: not committed in {_TRIES} tries; the last one: {conflict}")
+        return _swap(target, head, admission) or admission
+
+    return _decided(target, attempt)
+
+
+def _decided(target: CommitTarget[State], attempt: Callable[[], Result | str]) -> Result:
+    """Return the result of the first attempt before which no other commit came, as a text says."""
+    conflict = ""
+    for _ in range(_TRIES):
+        result = attempt()
+        if not isinstance(result, str):
+            return result
+        conflict = result
+    raise NotLandedError(
+        f"{target}: nothing has landed in {_TRIES} tries; the last one: {conflict}"
+    )
 
 
 def _try_commit(

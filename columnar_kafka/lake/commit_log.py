@@ -120,7 +120,8 @@ class CommitLog:
             if (entry := self.read(number)) is None:
                 raise LakeError(f"{self._path(number)} is gone")
             for path in itertools.chain.from_iterable(entry.replaced.values()):
-                del found[path]
+                if found.pop(path, None) is None:
+                    raise LakeError(f"{self._path(number)} replaces {path}, which no entry landed")
             found |= entry.files
         return found
 

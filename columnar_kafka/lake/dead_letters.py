@@ -17,7 +17,6 @@ from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.message_rows import read_messages, read_offsets
 from columnar_kafka.lake.model import (
     REPLAY,
-    CommitResult,
     NotLandedError,
     SourcePartition,
     StageResult,
@@ -69,7 +68,8 @@ class DeadLetters:
         for name, fence in self.table.head().fences.items():
             begin = fences[name].next if name in fences else 0
             if fence.next > begin:
-                found[name] = Taken(self._offsets(name, fence.partition, begin), fence.next)
+                offsets = self._offsets(_topic(name, fence), fence.partition, begin)
+                found[name] = Taken(offsets, fence.next)
         return found
 
     def check_origin(self, source: SourcePartition) -> None:
@@ -97,7 +97,7 @@ class DeadLetters:
         files = [StageResult(files=each.dead_letters) for each in staged if each.dead_letters]
         if not files:
             return
-        result: CommitResult = self.table.commit(files)
+        result = self.table.commit(files)
         if result.landed_before.messages:
             raise NotLandedError(f"{self}: another process has set messages aside: stage again")
 
@@ -123,9 +123,8 @@ class DeadLetters:
         for data in self.table.contents(source.topic, source.partition, start):
             yield from read_messages(data, start)
 
-    def _offsets(self, name: str, partition: int, begin: int) -> array[int]:
+    def _offsets(self, topic: str, partition: int, begin: int) -> array[int]:
         offsets = array("q")
-        topic = _topic(name, self.table.fences()[name])
         for data in self.table.contents(topic, partition, begin):
             offsets.extend(each for each in read_offsets(data) if each >= begin)
         return offsets

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import time
-import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
@@ -43,7 +42,7 @@ from columnar_kafka.lake.fences import (
     check_witness,
     may_grow,
 )
-from columnar_kafka.lake.files import plain_uri
+from columnar_kafka.lake.files import check_staged, plain_uri, unique_name, unreferenced
 from columnar_kafka.lake.local_files import LocalFiles
 from columnar_kafka.lake.model import (
     CompactResult,
@@ -53,6 +52,7 @@ from columnar_kafka.lake.model import (
     unlandable,
     visible_folder,
 )
+from columnar_kafka.lake.partition import check_same
 
 if TYPE_CHECKING:
     import os
@@ -141,7 +141,7 @@ class DeltaLakeTable:
             columns = delta_partition.columns(converted, self._partition_by, schema)
             return Fitting(partitioning=columns)
         old, names = _schema(table), list(table.metadata().partition_columns)
-        delta_partition.check_same(self._partition_by, names)
+        check_same(self._partition_by, names)
         wider = pa.schema(widened(schema, old), schema.metadata)
         columns = delta_partition.columns(old, names, schema)
         needed = delta_partition.without_filled(old, schema, names)
@@ -154,10 +154,9 @@ class DeltaLakeTable:
         self, source: SourcePartition, first: int, schema: pa.Schema, partition: Partition
     ) -> FileWriter:
         """See `LakeTable.create`."""
-        name = f"p{source.partition}-{first:020}-{uuid.uuid4().hex}.parquet"
         # polars reads a partition's values from the path, not from the log.
         folder = delta_partition.folder(partition) or visible_folder(source.topic)
-        path = f"{folder}/{name}"
+        path = f"{folder}/{unique_name(source, first)}"
         return self._files.writer(path, self.root / path)
 
     def commit(self, staged: Iterable[StageResult]) -> CommitResult:
@@ -212,12 +211,13 @@ class DeltaLakeTable:
     ) -> None:
         """See `CommitTarget.check`."""
         for file in admission.lands:
-            if self._files.size(self.root / file.path) != file.nbytes:
-                raise LakeError(f"{file.path} ({file}) is gone or cut short: stage the input again")
+            check_staged(file, self._files.size(self.root / file.path))
 
     def swap(self, head: Head[State], admission: Admission, attempt: str) -> str:
         """See `CommitTarget.swap`."""
         table, before = head.state
+        if table is None and not admission.lands:
+            raise NotLandedError(f"{self}: there is no table")
         footers = {
             file: pq.read_metadata(self._files.footer(self.root / file.path, file.nbytes))
             for file in admission.lands
@@ -303,12 +303,8 @@ class DeltaLakeTable:
         files = list(files)
         with suppress(LakeError, OSError, DeltaError):
             table = self._open() if files else None
-            uris = [] if table is None else table.file_uris()
-            # Paths are encoded in one way or another; the names are unique, and plain.
-            referenced = {each.rpartition("/")[2] for each in uris}
-            for file in files:
-                if file.path.rpartition("/")[2] not in referenced:
-                    self._files.remove(self.root / file.path)
+            for file in unreferenced(files, [] if table is None else table.file_uris()):
+                self._files.remove(self.root / file.path)
 
     def _landed(self, path: str, nbytes: int, partition: Mapping[str, Any]) -> LandedFile:
         full = self.root / path

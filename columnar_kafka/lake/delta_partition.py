@@ -18,12 +18,11 @@ from columnar_kafka.lake.model import PartitionColumn
 from columnar_kafka.lake.partition import FILLED, is_filled, parse_terms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable
 
     from columnar_kafka.lake.model import Partition
 
 __all__ = [
-    "check_same",
     "columns",
     "folder",
     "new_columns",
@@ -78,19 +77,6 @@ def new_columns(texts: Iterable[str]) -> tuple[str, ...]:
                 f"partition {each.transform}({each.column}): Delta is partitioned by columns only"
             )
     return tuple(each.column for each in terms)
-
-
-def check_same(wanted: Sequence[str], found: Sequence[str]) -> None:
-    """Check what a table that exists is partitioned by.
-
-    Raises:
-        LakeError: the user wants another partitioning.
-    """
-    if wanted and list(wanted) != list(found):
-        raise LakeError(
-            f"the table is partitioned by {', '.join(found) or 'nothing'}, and not by "
-            f"{', '.join(wanted)}: leave table.partition.by out, or land in another table"
-        )
 
 
 def columns(table: Json, names: Iterable[str], schema: pa.Schema) -> tuple[PartitionColumn, ...]:

@@ -258,13 +258,15 @@ def _check_struct(file: Json, table: Json, prefix: str) -> None:
         _check_null(each["nullable"], column["nullable"], path)
         check_fits(each["type"], column["type"], path)
     for name, column in columns.items():
-        _check_null(missing := True, column["nullable"], f"{prefix}{name}", missing=missing)
+        if not column["nullable"]:
+            raise LakeError(
+                f"column {prefix + name!r} is missing in Kafka, and is NOT NULL in the table"
+            )
 
 
-def _check_null(file: bool, table: bool, path: str, *, missing: bool = False) -> None:
+def _check_null(file: bool, table: bool, path: str) -> None:
     if file and not table:
-        what = "is missing in Kafka" if missing else "may be null in Kafka"
-        raise LakeError(f"column {path!r} {what}, and is NOT NULL in the table")
+        raise LakeError(f"column {path!r} may be null in Kafka, and is NOT NULL in the table")
 
 
 def _name(delta: Any) -> str:

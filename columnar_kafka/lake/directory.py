@@ -35,6 +35,7 @@ import pyarrow as pa
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.commit import Head, commit, commit_admission
 from columnar_kafka.lake.commit_log import LOG_FOLDER, CommitLog
+from columnar_kafka.lake.files import check_staged
 from columnar_kafka.lake.local_files import LocalFiles
 from columnar_kafka.lake.merging import (
     merged_file,
@@ -150,7 +151,8 @@ class ParquetDirectory:
         changed. Takes the memory of two such files.
 
         Raises:
-            LakeError: a file is gone or cannot be read, or another process has merged it.
+            LakeError, OSError: a file or the log is gone or cannot be read, or another process has
+                merged the file.
             NotLandedError, MayHaveLandedError: as `commit`.
         """
         before = self._log.files(self.head().version)
@@ -178,11 +180,15 @@ class ParquetDirectory:
                     continue  # replayed dead letters may have it
                 file = self._merged(run)
                 merged[file.path], replaced[file.path] = file, [path for path, _ in run]
+        except BaseException:
+            self.remove(merged.values())
+            raise
+        try:
             if merged:
                 commit_admission(self, admitted)
         except MayHaveLandedError:
             raise
-        except BaseException:
+        except (LakeError, OSError):  # after any other, as Ctrl-C, the files may have landed
             self.remove(merged.values())
             raise
         less = sum(len(paths) - 1 for paths in replaced.values())
@@ -205,16 +211,17 @@ class ParquetDirectory:
         And an entry that cannot be rolled forward must never be logged.
         """
         for name in sorted(landed_before):
+            if (fence := head.fences.get(name)) is None:
+                raise LakeError(f"{name} had landed, and the log has nothing of it now: {_BROKEN}")
             tail = head.state.tails.get(name)
-            if tail is None and head.fences[name].segment == UNKNOWN_SEGMENT:
+            if tail is None and fence.segment == UNKNOWN_SEGMENT:
                 continue  # all of it was set aside
             if tail is None or self._files.size(self.root / tail) is None:
                 raise LakeError(
                     f"the log says that {name} has landed, but {tail} is gone: {_BROKEN}"
                 )
         for file in admission.lands:
-            if self._files.size(self.root / file.path) != file.nbytes:
-                raise LakeError(f"{file.path} ({file}) is gone or cut short: stage the input again")
+            check_staged(file, self._files.size(self.root / file.path))
             if (stray := self._unlogged(head.state, file)) is not None:
                 raise LakeError(
                     f"{stray} exists and is not in the log: restore the log that it belongs to, "
@@ -223,6 +230,8 @@ class ParquetDirectory:
 
     def swap(self, head: Head[LogEntry], admission: Admission, attempt: str) -> str:
         """See `CommitTarget.swap`."""
+        if not (head.version or admission.lands):
+            raise NotLandedError(f"{self}: there is no table")
         files = {self.visible_path(file): file for file in admission.lands}
         entry = head.state.next(files, admission.fences, attempt)
         if admission.replaced:

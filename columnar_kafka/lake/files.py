@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -10,11 +11,19 @@ from columnar_kafka.errors import LakeError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from columnar_kafka.lake.model import FileWriter
+    from columnar_kafka.lake.model import FileWriter, SourcePartition, StagedFile
 
-__all__ = ["Files", "is_object_store", "plain_uri"]
+__all__ = [
+    "Files",
+    "StagedWriter",
+    "check_staged",
+    "is_object_store",
+    "plain_uri",
+    "unique_name",
+    "unreferenced",
+]
 
 P = TypeVar("P", bound=PurePath)
 
@@ -38,7 +47,7 @@ class Files(Protocol[P]):
     def writer(
         self, name: str, path: P, field_ids: Mapping[tuple[str, ...], int] | None = None
     ) -> FileWriter:
-        """Create a file that the table calls `name`."""
+        """Create a file that the table calls `name`, at `path`; see `FileWriter.field_ids`."""
         ...
 
     def put(self, path: P, data: bytes) -> None:
@@ -87,6 +96,58 @@ class Files(Protocol[P]):
     def sync_folder(self, folder: P) -> None:
         """Make created, linked and removed names of a folder survive a crash of the machine."""
         ...
+
+
+class StagedWriter:
+    """The `FileWriter` of a file that a store has opened; each store says how it ends."""
+
+    def __init__(
+        self, path: str, file: Any, field_ids: Mapping[tuple[str, ...], int] | None
+    ) -> None:
+        """Write to `file`, which the table calls `path`, relative to itself."""
+        self.path = path
+        self.field_ids = field_ids
+        self.file = file
+        self.nbytes = 0
+
+    def write(self, data: Any, /) -> int:
+        """See `FileWriter.write`."""
+        written = int(self.file.write(memoryview(data)))
+        self.nbytes += written
+        return written
+
+    def finish(self) -> int:
+        """See `FileWriter.finish`."""
+        self.file.close()
+        return self.nbytes
+
+    def discard(self) -> None:
+        """See `FileWriter.discard`."""
+        raise NotImplementedError
+
+
+def unique_name(source: SourcePartition, first: int) -> str:
+    """Return a new name for a file with messages from offset `first` on."""
+    return f"p{source.partition}-{first:020}-{uuid.uuid4().hex}.parquet"
+
+
+def check_staged(file: StagedFile, nbytes: int | None) -> None:
+    """Check that a staged file is there, whole; `nbytes` is what `Files.size` says now.
+
+    Raises:
+        LakeError: it is not.
+    """
+    if nbytes != file.nbytes:
+        raise LakeError(f"{file.path} ({file}) is gone or cut short: stage the input again")
+
+
+def unreferenced(files: Iterable[StagedFile], landed: Iterable[str]) -> list[StagedFile]:
+    """Return the files that are not among those that have landed, given by path or URI.
+
+    These are encoded in one way or another; the names are unique, and plain.
+    """
+    names = {each.rpartition("/")[2] for each in landed}
+    return [each for each in files if each.path.rpartition("/")[2] not in names]
 
 
 def is_object_store(place: str) -> bool:

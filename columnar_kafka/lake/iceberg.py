@@ -14,7 +14,6 @@ Stitched files have the table's own field ids. A verbatim file has none, and is 
 from __future__ import annotations
 
 import logging
-import uuid
 from contextlib import closing, suppress
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
@@ -37,15 +36,16 @@ from columnar_kafka.lake.fences import (
     check_witness,
     may_grow,
 )
-from columnar_kafka.lake.files import plain_uri
+from columnar_kafka.lake.files import check_staged, plain_uri, unique_name, unreferenced
 from columnar_kafka.lake.iceberg_files import TableFiles, file_io_properties
 from columnar_kafka.lake.iceberg_partition import (
     add_data_files,
     add_terms,
     check_partition,
-    check_same,
     check_terms,
+    shown_terms,
     spec_columns,
+    spec_terms,
     with_filled,
     without_filled,
 )
@@ -66,7 +66,7 @@ from columnar_kafka.lake.model import (
     unlandable,
     visible_folder,
 )
-from columnar_kafka.lake.partition import parse_terms
+from columnar_kafka.lake.partition import check_same, parse_terms
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -155,6 +155,9 @@ class IcebergTable:
     def __repr__(self) -> str:
         return f"IcebergTable({self._identifier!r})"
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_fitted": None}  # a loaded table has connections
+
     def fences(self) -> Mapping[str, Fence]:
         """See `LakeTable.fences`.
 
@@ -166,11 +169,7 @@ class IcebergTable:
 
     def fit(self, schema: pa.Schema) -> Fitting:
         """See `LakeTable.fit`. Makes the table, and has it grow: files need its field ids."""
-        table = self._load() or self._create_table(schema)
-        if self._has_to_grow(table, schema):
-            table = self._grow(table, schema)
-        check_same(self._partition_by, table.metadata)
-        self._fitted = schema, table
+        table = self._fit(schema)
         return Fitting(
             partitioning=spec_columns(table.metadata, schema),
             unstated=millisecond_columns(schema),
@@ -180,12 +179,9 @@ class IcebergTable:
         self, source: SourcePartition, first: int, schema: pa.Schema, partition: Partition
     ) -> FileWriter:
         """See `LakeTable.create`."""
-        if self._fitted is None or self._fitted[0] != schema:
-            self.fit(schema)
-        assert self._fitted is not None
-        _, table = self._fitted
-        name = f"p{source.partition}-{first:020}-{uuid.uuid4().hex}.parquet"
-        path = f"data/{visible_folder(source.topic)}/{name}"
+        fitted = self._fitted  # another thread may forget it
+        table = fitted[1] if fitted and fitted[0] == schema else self._fit(schema)
+        path = f"data/{visible_folder(source.topic)}/{unique_name(source, first)}"
         files, root = self._place(table)
         return files.writer(path, root / path, field_ids(table.schema().as_struct()))
 
@@ -248,13 +244,13 @@ class IcebergTable:
             return
         files, root = self._place(table)
         for file in admission.lands:
-            if files.size(root / file.path) != file.nbytes:
-                raise LakeError(f"{file.path} ({file}) is gone or cut short: stage the input again")
+            check_staged(file, files.size(root / file.path))
 
     def swap(self, head: Head[State], admission: Admission, attempt: str) -> str:
         """See `CommitTarget.swap`."""
         table, before = head.state
-        assert table is not None  # it was checked
+        if table is None:
+            raise NotLandedError(f"{self}: there is no table")
         files, root = self._place(table)
         paths = [root / file.path for file in admission.lands]
         footers = [
@@ -312,16 +308,22 @@ class IcebergTable:
     def remove(self, files: Iterable[StagedFile]) -> None:
         """See `CommitTarget.remove`."""
         files = list(files)
-        with suppress(LakeError, OSError):
+        with suppress(Exception):  # a catalog and its files may raise anything
             if not files or (table := self._load()) is None:
                 return
             found = table.inspect.all_data_files()["file_path"].to_pylist()
-            # Paths are encoded in one way or another; the names are unique, and plain.
-            referenced = {each.rpartition("/")[2] for each in found}
             stored, root = self._place(table)
-            for file in files:
-                if file.path.rpartition("/")[2] not in referenced:
-                    stored.remove(root / file.path)
+            for file in unreferenced(files, found):
+                stored.remove(root / file.path)
+
+    def _fit(self, schema: pa.Schema) -> Table:
+        """Return the table, made or grown so that it takes files of a schema. Raises as `fit`."""
+        table = self._load() or self._create_table(schema)
+        if self._has_to_grow(table, schema):
+            table = self._grow(table, schema)
+        check_same(shown_terms(self._partition_by), spec_terms(table.metadata))
+        self._fitted = schema, table
+        return table
 
     def _place(self, table: Table) -> tuple[LocalFiles | TableFiles, Any]:
         """Return the table's files, and the root of their paths."""

@@ -10,12 +10,15 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from columnar_kafka.errors import ConfigError
+from columnar_kafka.lake.files import StagedWriter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import PurePath
 
     from pyiceberg.io import FileIO
+
+    from columnar_kafka.lake.model import FileWriter
 
 __all__ = ["TableFiles", "file_io_properties"]
 
@@ -58,9 +61,9 @@ class TableFiles:
 
     def writer(
         self, name: str, path: PurePath, field_ids: Mapping[tuple[str, ...], int] | None = None
-    ) -> TableFileWriter:
+    ) -> FileWriter:
         """See `Files.writer`."""
-        return TableFileWriter(name, self._io, self.uri(path), field_ids)
+        return _TableFileWriter(name, self._io, self.uri(path), field_ids)
 
     def size(self, path: PurePath) -> int | None:
         """See `Files.size`."""
@@ -79,37 +82,20 @@ class TableFiles:
             self._io.delete(self.uri(path))
 
 
-class TableFileWriter:
+class _TableFileWriter(StagedWriter):
     """A `FileWriter` for a file of an Iceberg table, which appears when it is finished."""
 
     def __init__(
-        self,
-        path: str,
-        io: FileIO,
-        uri: str,
-        field_ids: Mapping[tuple[str, ...], int] | None = None,
+        self, path: str, io: FileIO, uri: str, field_ids: Mapping[tuple[str, ...], int] | None
     ) -> None:
-        self.path = path
-        self.field_ids = field_ids
+        file = io.new_output(uri).create(overwrite=True)  # no request: names are unique
+        super().__init__(path, file, field_ids)
         self._io = io
         self._uri = uri
-        self._nbytes = 0
-        self._file: Any = io.new_output(uri).create(overwrite=True)  # no request: names are unique
-
-    def write(self, data: Any, /) -> int:
-        """See `FileWriter.write`."""
-        written = int(self._file.write(data))
-        self._nbytes += written
-        return written
-
-    def finish(self) -> int:
-        """See `FileWriter.finish`."""
-        self._file.close()
-        return self._nbytes
 
     def discard(self) -> None:
         """See `FileWriter.discard`."""
         with suppress(OSError):
-            self._file.close()
+            self.file.close()
         with suppress(OSError):
             self._io.delete(self._uri)

@@ -22,7 +22,7 @@ from columnar_kafka.lake.model import PartitionColumn
 from columnar_kafka.lake.partition import FILLED, is_filled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     import pyarrow.parquet as pq
     from pyiceberg.partitioning import PartitionField
@@ -37,9 +37,10 @@ __all__ = [
     "add_data_files",
     "add_terms",
     "check_partition",
-    "check_same",
     "check_terms",
+    "shown_terms",
     "spec_columns",
+    "spec_terms",
     "with_filled",
     "without_filled",
 ]
@@ -158,20 +159,15 @@ def add_terms(spec: UpdateSpec, terms: Iterable[PartitionTerm]) -> None:
         spec.add_field(each.column, _transform(each))
 
 
-def check_same(terms: Sequence[PartitionTerm], metadata: TableMetadata) -> None:
-    """Check what a table that exists is partitioned by.
-
-    Raises:
-        LakeError: the user wants another partitioning.
-    """
+def spec_terms(metadata: TableMetadata) -> list[str]:
+    """Return what a table is partitioned by, as the user would say it."""
     find = metadata.schema().find_column_name
-    found = [_shown(f"{find(each.source_id)}", each.transform) for each in metadata.spec().fields]
-    wanted = [_shown(each.column, _transform(each)) for each in terms]
-    if wanted and wanted != found:
-        raise LakeError(
-            f"the table is partitioned by {', '.join(found) or 'nothing'}, and not by "
-            f"{', '.join(wanted)}: leave table.partition.by out, or land in another table"
-        )
+    return [_shown(f"{find(each.source_id)}", each.transform) for each in metadata.spec().fields]
+
+
+def shown_terms(terms: Iterable[PartitionTerm]) -> list[str]:
+    """Return what a new table would be partitioned by, as `spec_terms` does."""
+    return [_shown(each.column, _transform(each)) for each in terms]
 
 
 def _transform(term: PartitionTerm) -> Any:

@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.files import StagedWriter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["LocalFileWriter", "LocalFiles", "local_path"]
+    from columnar_kafka.lake.model import FileWriter
+
+__all__ = ["LocalFiles", "local_path"]
 
 
 class LocalFiles:
@@ -34,9 +37,9 @@ class LocalFiles:
 
     def writer(
         self, name: str, path: Path, field_ids: Mapping[tuple[str, ...], int] | None = None
-    ) -> LocalFileWriter:
+    ) -> FileWriter:
         """See `Files.writer`."""
-        return LocalFileWriter(name, path, self, field_ids)
+        return _LocalFileWriter(name, path, self, field_ids)
 
     def put(self, path: Path, data: bytes) -> None:
         """See `Files.put`. The content is written elsewhere, and linked."""
@@ -129,35 +132,35 @@ class LocalFiles:
             os.close(handle)
 
 
-class LocalFileWriter:
-    """A `FileWriter` for a file of this machine; `path` is relative to the table."""
+class _LocalFileWriter(StagedWriter):
+    """A `FileWriter` for a file of this machine, which is durable when it is finished."""
 
     def __init__(
         self,
         path: str,
         full_path: Path,
         files: LocalFiles,
-        field_ids: Mapping[tuple[str, ...], int] | None = None,
+        field_ids: Mapping[tuple[str, ...], int] | None,
     ) -> None:
-        self.path = path
-        self.field_ids = field_ids
+        super().__init__(path, files.create(full_path), field_ids)
         self._full_path = full_path
         self._files = files
-        self._file = files.create(full_path)
 
     def write(self, data: Any, /) -> int:
         """See `FileWriter.write`."""
-        return self._files.write(self._file, data)
+        written = self._files.write(self.file, data)
+        self.nbytes += written
+        return written
 
     def finish(self) -> int:
         """See `FileWriter.finish`."""
-        with self._file:
-            return self._files.sync(self._file)
+        with self.file:
+            return self._files.sync(self.file)
 
     def discard(self) -> None:
         """See `FileWriter.discard`."""
         with suppress(OSError):
-            self._file.close()
+            self.file.close()
         with suppress(OSError):
             self._files.remove(self._full_path)
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from columnar_kafka.segment.headers import ROWS_HEADER, SCHEMA_HEADER, VERSION_HEADER
+from columnar_kafka.lake.file_metadata import file_metadata
+from columnar_kafka.lake.model import SourcePartition, TopicGeneration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -84,19 +85,16 @@ def merged_stage(run: Sequence[StagedFile], path: str, nbytes: int) -> StagedFil
 
 def merged_metadata(run: Sequence[StagedFile]) -> dict[str, str]:
     """Return the key-values of a file with the messages of all files of a run."""
-    _, cluster, topic_id, partition = run[0].fence.split(":")
-    return {
-        VERSION_HEADER: "1",
-        SCHEMA_HEADER: run[0].schema,
-        ROWS_HEADER: str(sum(each.rows for each in run)),
-        "columnar.segments": str(sum(each.messages for each in run)),
-        "columnar.cluster": cluster,
-        "columnar.topic.id": topic_id,
-        "columnar.topic": run[0].topic,
-        "columnar.partition": partition,
-        "columnar.offset.first": str(run[0].first),
-        "columnar.offset.last": str(run[-1].last),
-    }
+    first = run[0]
+    _, cluster, topic_id, _ = first.fence.split(":")
+    return file_metadata(
+        SourcePartition(TopicGeneration(cluster, topic_id), first.topic, first.partition),
+        schema=first.schema,
+        rows=sum(each.rows for each in run),
+        segments=sum(each.messages for each in run),
+        first=first.first,
+        last=run[-1].last,
+    )
 
 
 def _is_enough(tables: Sequence[pa.Table]) -> bool:

@@ -2,6 +2,7 @@
 
 The other files of this room, in the order in which they may import each other:
 
+    file_metadata                    which messages a file has, in its footer
     partition                        which partition of a table rows belong to
     plan                             which message lands in which file, and what a commit admits
     row_groups parquet_footer        footers of the files to stitch, and of the stitched one
@@ -31,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from columnar_kafka import position
 from columnar_kafka.errors import LakeError
+from columnar_kafka.segment.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -176,6 +178,20 @@ class SourceMessage:
     value: Any
     key: Any = None
     timestamp: int | None = None
+
+    def segment(self) -> Segment:
+        """Return the message as a segment, of which the headers were read and no byte.
+
+        Raises:
+            SegmentError: these are not the headers of a segment that this release can read.
+        """
+        return Segment(
+            topic=self.topic,
+            partition=self.partition,
+            offset=self.offset,
+            headers=self.headers,
+            value=self.value or b"",
+        )
 
     def __str__(self) -> str:
         return position.address(self.topic, self.partition, self.offset)
@@ -335,6 +351,22 @@ class CommitResult:
             one, more = getattr(self, each.name), getattr(other, each.name)
             counts[each.name] = one.plus(more) if isinstance(one, Count) else one + more
         return CommitResult(**counts)
+
+    def __str__(self) -> str:
+        """Return what has landed, as the line of a log says it, and what else there was, if any."""
+        others = {
+            "records had landed before": self.landed_before.rows,
+            "records came twice": self.repeated.rows,
+            "segments encoded anew": self.rewritten,
+            "dead letters": self.dead_letters,
+            "plain messages in a table of their own": self.plain_messages,
+            "messages skipped": self.skipped,
+        }
+        return (
+            f"{self.landed.rows} records in {self.landed.messages} segments "
+            f"({self.nbytes / 1e6:.1f} MB) landed in {len(self.files)} files"
+            + "".join(f"; {count} {what}" for what, count in others.items() if count)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,13 +25,16 @@ from obstore.exceptions import (
 from obstore.store import from_url
 
 from columnar_kafka.errors import ConfigError
+from columnar_kafka.lake.files import StagedWriter
 from columnar_kafka.lake.model import NotLandedError
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Mapping
 
-__all__ = ["ObjectFileWriter", "ObjectFiles"]
+    from columnar_kafka.lake.model import FileWriter
+
+__all__ = ["ObjectFiles"]
 
 _PART: Final = 8 << 20  # bytes; S3 takes at most 10,000 parts of at least 5 MiB
 _PARTS_AT_ONCE: Final = 4
@@ -96,9 +99,9 @@ class ObjectFiles:
         name: str,
         path: PurePosixPath,
         field_ids: Mapping[tuple[str, ...], int] | None = None,
-    ) -> ObjectFileWriter:
+    ) -> FileWriter:
         """See `Files.writer`. The name must be unique: an object of that name is overwritten."""
-        return ObjectFileWriter(name, self._store, str(path), field_ids)
+        return _ObjectFileWriter(name, self._store, str(path), field_ids)
 
     def put(self, path: PurePosixPath, data: bytes) -> None:
         """See `Files.put`. The first time it is tried whether the store refuses taken names.
@@ -120,10 +123,10 @@ class ObjectFiles:
 
     def same(self, one: PurePosixPath, other: PurePosixPath) -> bool:
         """See `Files.same`: a copy has the size of the original, and its footer."""
-        sizes = [self.size(one), self.size(other)]
-        if None in sizes:
-            raise FileNotFoundError(f"{one if sizes[0] is None else other} does not exist")
-        return sizes[0] == sizes[1] and self._tail(one, sizes[0]) == self._tail(other, sizes[0])
+        size, other_size = self.size(one), self.size(other)
+        if size is None or other_size is None:
+            raise FileNotFoundError(f"{one if size is None else other} does not exist")
+        return size == other_size and self._tail(one, size) == self._tail(other, size)
 
     def remove(self, path: PurePosixPath) -> None:
         """See `Files.remove`."""
@@ -192,55 +195,45 @@ class ObjectFiles:
             (each["path"].rpartition("/")[2], each["last_modified"].timestamp()) for each in found
         ]
 
-    def _tail(self, path: PurePosixPath, nbytes: int | None, length: int = _TAIL) -> bytes:
-        assert nbytes is not None
+    def _tail(self, path: PurePosixPath, nbytes: int, length: int = _TAIL) -> bytes:
         with _os_errors():
             start = max(0, nbytes - length)
             return bytes(obstore.get_range(self._store, str(path), start=start, end=nbytes))
 
 
-class ObjectFileWriter:
+class _ObjectFileWriter(StagedWriter):
     """A `FileWriter` for an object, which appears when it is finished.
 
     It holds up to 8 MiB, and 32 MiB more that are being sent.
     """
 
     def __init__(
-        self,
-        path: str,
-        store: Any,
-        full_path: str,
-        field_ids: Mapping[tuple[str, ...], int] | None = None,
+        self, path: str, store: Any, full_path: str, field_ids: Mapping[tuple[str, ...], int] | None
     ) -> None:
-        self.path = path
-        self.field_ids = field_ids
-        self._store = store
-        self._full_path = full_path
-        self._nbytes = 0
-        self._file: Any = obstore.open_writer(
+        file = obstore.open_writer(
             store, full_path, buffer_size=_PART, max_concurrency=_PARTS_AT_ONCE
         )
+        super().__init__(path, file, field_ids)
+        self._store = store
+        self._full_path = full_path
 
     def write(self, data: Any, /) -> int:
         """See `FileWriter.write`."""
         with _os_errors():
-            written = int(self._file.write(memoryview(data)))
-        self._nbytes += written
-        return written
+            return super().write(data)
 
     def finish(self) -> int:
         """See `FileWriter.finish`."""
         with _os_errors():
-            self._file.close()
-        return self._nbytes
+            return super().finish()
 
     def discard(self) -> None:
         """See `FileWriter.discard`."""
         with suppress(OSError), _os_errors():
-            if self._file.closed():
+            if self.file.closed():
                 obstore.delete(self._store, self._full_path)
             else:
-                self._file.__exit__(KeyboardInterrupt, None, None)  # sends nothing more
+                self.file.__exit__(KeyboardInterrupt, None, None)  # sends nothing more
 
 
 @contextmanager

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FILLED",
     "PartitionTerm",
+    "check_same",
     "divide",
     "is_filled",
     "parse_terms",
@@ -62,6 +63,19 @@ def parse_terms(texts: Iterable[str]) -> tuple[PartitionTerm, ...]:
         width = None if match[2] is None else int(match[2])
         terms.append(PartitionTerm(match[3].strip(), match[1] or "identity", width))
     return tuple(terms)
+
+
+def check_same(wanted: Sequence[str], found: Sequence[str]) -> None:
+    """Check what a table that exists is partitioned by; nothing is wanted of it by default.
+
+    Raises:
+        LakeError: the user wants another partitioning.
+    """
+    if wanted and list(wanted) != list(found):
+        raise LakeError(
+            f"the table is partitioned by {', '.join(found) or 'nothing'}, and not by "
+            f"{', '.join(wanted)}: leave table.partition.by out, or land in another table"
+        )
 
 
 def is_filled(name: str, schema: pa.Schema) -> bool:

@@ -77,7 +77,8 @@ class Placement:
 class Planner:
     """Decides where the messages of one attempt land. For one thread.
 
-    It remembers 17 bytes for each message, to count a repeated message once.
+    It remembers 17 bytes for each message, to count a repeated message once. `landed_before` counts
+    by fence, and `repeated`, the messages that it left out.
     """
 
     def __init__(
@@ -342,13 +343,7 @@ def _moved_by_ranges(
         _check_owner(owners, name, source.topic, source.partition)
         fence = moved.get(name)
         if fence is None:
-            fence = Fence(
-                topic=fence_topic(name, source.topic),
-                partition=source.partition,
-                first=each.first,
-                next=each.first,
-                segment="",
-            )
+            fence = _unlanded(each)
         elif each.first > fence.next and not allow_gaps:
             raise NotLandedError(
                 f"{source}: was read from offset {each.first}, but the table's next offset is "
@@ -357,6 +352,17 @@ def _moved_by_ranges(
             )
         moved[name] = replace(fence, next=max(fence.next, each.next))
     return moved
+
+
+def _unlanded(read: ReadRange) -> Fence:
+    """Return the fence of a partition from which nothing has landed, where a range begins."""
+    return Fence(
+        topic=fence_topic(read.source.fence, read.source.topic),
+        partition=read.source.partition,
+        first=read.first,
+        next=read.first,
+        segment="",
+    )
 
 
 def _repeats(file: StagedFile, previous: StagedFile | None) -> bool:
@@ -401,14 +407,8 @@ def _move_past(
     """Move a fence past messages that do not land."""
     if not (lands or before):
         return  # there may be no table yet
-    source, name = aside.source, aside.source.fence
-    fence = moved.get(name) or Fence(
-        topic=fence_topic(name, source.topic),
-        partition=source.partition,
-        first=aside.first,
-        next=aside.first,
-        segment="",
-    )
+    name = aside.source.fence
+    fence = moved.get(name) or _unlanded(aside)
     ends = [file.last + 1 for file in lands if file.fence == name]
     ends += [before[name].next] if name in before else []
     if aside.next > max(ends, default=0):

@@ -56,13 +56,13 @@ def replay(
         raise ConfigError(f"what still cannot land needs another place than {letters}")
     total = CommitResult()
     for source in letters.sources():
-        batch = _Batch(table, rules, source, layout)
+        batch = _Letters(table, rules, source, layout)
         try:
             for message in letters.messages(source, batch.start):
                 batch.add(message)
                 if batch.nbytes >= roll_bytes:
                     total = total.plus(batch.land())
-                    batch = _Batch(table, rules, source, layout)
+                    batch = _Letters(table, rules, source, layout)
             total = total.plus(batch.land())
         except BaseException:
             batch.discard()
@@ -70,7 +70,7 @@ def replay(
     return total
 
 
-class _Batch:
+class _Letters:
     """The letters of one partition, and of one commit."""
 
     def __init__(

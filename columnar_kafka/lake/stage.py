@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, cast
 
 from columnar_kafka.errors import LakeError, SegmentError
 from columnar_kafka.lake.aside import Aside, land_staged
+from columnar_kafka.lake.file_metadata import file_metadata
 from columnar_kafka.lake.model import StagedFile, StageResult, UnlandableError
 from columnar_kafka.lake.plan import Mode, Planner
 from columnar_kafka.lake.rewrite import Rewriter
 from columnar_kafka.lake.rules import Rules
 from columnar_kafka.lake.stitch import Stitcher, StitchError
 from columnar_kafka.segment.decoder import fingerprint_of
-from columnar_kafka.segment.headers import ROWS_HEADER, SCHEMA_HEADER, VERSION_HEADER
-from columnar_kafka.segment.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,12 +39,13 @@ if TYPE_CHECKING:
     )
     from columnar_kafka.lake.plan import Layout, Placement
     from columnar_kafka.lake.rewrite import Part
+    from columnar_kafka.segment.segment import Segment
 
 __all__ = ["MAX_OPEN", "Stager", "land", "stage"]
 
 MAX_OPEN: Final = 64
-"""Files written at the same time; each takes a handle and up to 2.2 MB of footer. With more
-partitions than that in one process, the file that waited longest is finished early."""
+"""The most files that are written at the same time; each takes a handle and up to 2.2 MB of footer.
+With more partitions than that in one process, the file that waited longest is finished early."""
 
 
 def stage(
@@ -105,13 +105,7 @@ def _today() -> datetime.date:
 def _verified(message: SourceMessage, rules: Rules) -> tuple[Segment, bool]:
     """Return the message as a verified segment, and whether it may share a file."""
     try:
-        segment = Segment(
-            topic=message.topic,
-            partition=message.partition,
-            offset=message.offset,
-            headers=message.headers,
-            value=message.value,
-        )
+        segment = message.segment()
         return segment, segment.verify(rules.verify)
     except SegmentError as error:
         raise UnlandableError(error.reason) from error
@@ -187,15 +181,16 @@ class Stager:
             stitch = self._planner.layout.mode is Mode.STITCHED
             batch = _Batch(self._opener(schema), fitting.unstated, stitch=stitch)
             batch.append(placement, parts)
-        while self._open and self._number_open(batch) > MAX_OPEN:
-            self._staged += self._open.pop(next(iter(self._open))).finish()
         if batch.is_open and may_share:
             self._open[placement.source] = batch
         else:
             self._staged += batch.finish()
 
     def finish(self, ranges: Iterable[ReadRange] = ()) -> StageResult:
-        """Make all files durable; `ranges` are what was read, as far as that is known."""
+        """Make all files durable; `ranges` are what was read, as far as that is known.
+
+        Blocks while it writes. Raises as `add`.
+        """
         for batch in self._open.values():
             self._staged += batch.finish()
         return replace(
@@ -219,13 +214,19 @@ class Stager:
             self._fittings[name] = self._table.fit(segment.schema)
         return self._fittings[name]
 
-    def _number_open(self, batch: _Batch) -> int:
-        return sum(each.number_open for each in (batch, *self._open.values()))
+    def _make_room(self, batch: _Batch) -> None:
+        """Finish what waited longest, so that a batch may open a file: others first."""
+        while sum(each.number_open for each in (batch, *self._open.values())) >= MAX_OPEN:
+            if self._open:
+                self._staged += self._open.pop(next(iter(self._open))).finish()
+            else:
+                batch.finish_oldest()
 
-    def _opener(self, schema: pa.Schema) -> Callable[[Placement, Partition], FileWriter]:
-        """Return what opens files for segments of a schema."""
+    def _opener(self, schema: pa.Schema) -> Callable[[_Batch, Placement, Partition], FileWriter]:
+        """Return what opens files for a batch with segments of a schema."""
 
-        def create(placement: Placement, partition: Partition) -> FileWriter:
+        def create(batch: _Batch, placement: Placement, partition: Partition) -> FileWriter:
+            self._make_room(batch)
             writer = self._table.create(placement.source, placement.offset, schema, partition)
             self._writers.append(writer)
             return writer
@@ -251,7 +252,7 @@ class _Batch:
 
     def __init__(
         self,
-        create: Callable[[Placement, Partition], FileWriter],
+        create: Callable[[_Batch, Placement, Partition], FileWriter],
         unstated: frozenset[int],
         *,
         stitch: bool,
@@ -286,9 +287,7 @@ class _Batch:
                 self._finished.append(file.finish())
                 file = None
             if file is None:
-                while len(self._open) >= MAX_OPEN:
-                    self._finished.append(self._open.pop(next(iter(self._open))).finish())
-                writer = self._create(placement, part.partition)
+                writer = self._create(self, placement, part.partition)
                 file = _OpenFile(writer, placement, part, self._unstated, stitch=self._stitch)
             if file.is_open:
                 self._open[part.partition] = file
@@ -300,6 +299,10 @@ class _Batch:
         self._messages += 1
         self._digest.update(placement.digest)
         return True
+
+    def finish_oldest(self) -> None:
+        """Make the file that waited longest durable: more segments begin another."""
+        self._finished.append(self._open.pop(next(iter(self._open))).finish())
 
     def finish(self) -> list[StagedFile]:
         """Make all files durable."""
@@ -387,21 +390,11 @@ class _OpenFile:
         self._rows += part.rows
 
     def _metadata(self) -> dict[str, str]:
-        """Return a stitched file's key-value metadata, equal for equal input.
-
-        So staging the same input again makes the same file. The segments' own key-values are left
-        out: a segment's id and times are in its rows.
-        """
-        source = self._first.source
-        return {
-            VERSION_HEADER: "1",
-            SCHEMA_HEADER: self._schema,
-            ROWS_HEADER: str(self._rows),
-            "columnar.segments": str(self._messages),
-            "columnar.cluster": source.generation.cluster,
-            "columnar.topic.id": source.generation.topic_id,
-            "columnar.topic": source.topic,
-            "columnar.partition": str(source.partition),
-            "columnar.offset.first": str(self._first.offset),
-            "columnar.offset.last": str(self._last.offset),
-        }
+        return file_metadata(
+            self._first.source,
+            schema=self._schema,
+            rows=self._rows,
+            segments=self._messages,
+            first=self._first.offset,
+            last=self._last.offset,
+        )

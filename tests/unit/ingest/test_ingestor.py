@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
@@ -358,6 +359,15 @@ def test_a_failed_commit_to_kafka_is_only_logged(
     monkeypatch.setattr(kafka.Consumer, "commit", fails)
     assert ingest(lake.table()).rows == 2
     assert "landed, but not committed to Kafka" in caplog.text
+
+
+def test_each_commit_is_logged(kafka: FakeKafka, lake: DirectoryLake, caplog: Any) -> None:
+    send(kafka, range(2))
+    with caplog.at_level(logging.INFO, logger="columnar_kafka.ingest"):
+        ingest(lake.table())
+    [line] = [each for each in caplog.messages if "landed" in each]
+    assert line.startswith("t: 2 records in ")
+    assert " landed in 1 files; so far IngestStats(rows=2," in line
 
 
 # --- commits that fail ----------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from lakes import (
     DeltaLake,
     DirectoryLake,
     IcebergLake,
+    QuickFiles,
     audit,
     put,
     rows,
@@ -116,6 +118,35 @@ def test_of_two_at_once_one_is_told(lake: DirectoryLake) -> None:
     assert list(lake.root.glob("_columnar/staged/*")) == []
 
 
+def test_ctrl_c_while_the_merged_file_appears_loses_no_row(lake: DirectoryLake) -> None:
+    class Interrupted(QuickFiles):
+        def link(self, old: Path, new: Path) -> None:
+            if new.suffix == ".parquet" and not new.exists():  # the old files are gone
+                raise KeyboardInterrupt
+            super().link(old, new)
+
+    put(lake.table(), range(2))
+    put(lake.table(), range(2, 4))
+    with pytest.raises(KeyboardInterrupt):
+        lake.table(files=Interrupted()).compact(LARGE)
+    put(lake.table(), range(4, 6))
+    assert rows(lake) == numbers(range(6))
+
+
+def test_ctrl_c_while_files_are_merged_leaves_nothing(lake: DirectoryLake) -> None:
+    class Interrupted(QuickFiles):
+        def sync(self, file: Any) -> int:
+            super().sync(file)
+            raise KeyboardInterrupt
+
+    put(lake.table(), range(2))
+    put(lake.table(), range(2, 4))
+    with pytest.raises(KeyboardInterrupt):
+        lake.table(files=Interrupted()).compact(LARGE)
+    assert list(lake.root.glob("_columnar/staged/*")) == []
+    assert rows(lake) == numbers(range(4))
+
+
 def test_files_are_merged_up_to_a_size_and_within_a_partition(lake: DirectoryLake) -> None:
     table = lake.table()
     put(table, range(5), file_segments=1)
@@ -127,6 +158,16 @@ def test_files_are_merged_up_to_a_size_and_within_a_partition(lake: DirectoryLak
         for partition, first, last in [(0, 0, 1), (0, 2, 3), (0, 4, 4), (1, 0, 1)]
     ]
     assert lake.table().compact(size) == CompactResult(files_before=4, files=4)
+
+
+def test_a_log_that_lacks_a_file_that_was_merged_is_an_error(lake: DirectoryLake) -> None:
+    put(lake.table(), range(2))
+    put(lake.table(), range(2, 4))
+    lake.table().compact(LARGE)
+    first = lake.root / "_columnar/log" / f"{1:020}.json"
+    first.write_text(json.dumps({**json.loads(first.read_text()), "files": {}}))
+    with pytest.raises(LakeError, match=r"0003\.json replaces t/p0-0.*, which no entry landed"):
+        lake.table().compact(LARGE)
 
 
 def test_files_of_other_schemas_stay_apart(lake: DirectoryLake) -> None:

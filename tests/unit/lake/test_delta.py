@@ -200,6 +200,7 @@ def test_every_type_of_delta_lands_and_reads_equal(lake: DeltaLake) -> None:
             "bytes": pa.array([b"a", None]),
             "day": pa.array([when.date(), None]),
             "time": pa.array([when, None], pa.timestamp("us", "UTC")),
+            "zone": pa.array([when, None], pa.timestamp("us", "Europe/Berlin")),
             "local": pa.array([when, None], pa.timestamp("us")),
             "money": pa.array([Decimal("1.25"), None], pa.decimal128(10, 2)),
             "list": pa.array([[1], None], pa.list_(pa.int64())),

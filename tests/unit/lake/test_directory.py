@@ -276,6 +276,15 @@ def test_files_removed_by_someone_are_not_called_landed(table: ParquetDirectory)
     refused(table, [again], f"{FENCE} has landed, but {name(0, 1)} is gone.*_columnar included")
 
 
+def test_a_fence_that_is_gone_since_the_input_was_staged_is_noticed(
+    table: ParquetDirectory, tmp_path: Path
+) -> None:
+    put(table, [0, 1])
+    again = staged(table, [0, 1])
+    with pytest.raises(NotLandedError, match=f"{FENCE} had landed, and the log has nothing of it"):
+        quick(tmp_path / "another").commit([again])
+
+
 def test_files_of_the_newest_commit_that_are_gone_are_noticed(table: ParquetDirectory) -> None:
     put(table, [0, 1])
     (table.root / name(0, 1)).unlink()

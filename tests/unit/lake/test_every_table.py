@@ -212,8 +212,10 @@ def test_a_file_that_cannot_be_written_leaves_nothing(lake: Any) -> None:
 
 
 def test_a_table_is_picklable(lake: Any) -> None:
-    put(pickle.loads(pickle.dumps(lake.table())), [0])
-    assert rows(lake) == numbers([0])
+    table = lake.table()
+    put(table, [0])
+    put(pickle.loads(pickle.dumps(table)), [1])
+    assert rows(lake) == numbers([0, 1])
 
 
 # --- races and lost answers -----------------------------------------------------------------------
@@ -331,7 +333,7 @@ def test_killed_in_the_middle_of_a_file_and_started_again(lake: Any) -> None:
     def dying(write: Any, data: Any) -> int:
         write(memoryview(data)[:1])
         writer = write.__self__
-        writer.discard = lambda: None if lake.bucket else writer._file.close()
+        writer.discard = lambda: None if lake.bucket else writer.file.close()
         raise Killed
 
     put(lake.table(), [0])

@@ -411,3 +411,18 @@ def test_a_catalog_that_fails_may_have_landed_it(
     assert len(parquet_paths(lake)) == 2  # no file was removed
     put(lake.table(), [1])
     assert rows(lake) == numbers([0, 1])
+
+
+def test_what_cannot_be_looked_up_is_not_removed_and_raises_nothing(tmp_path: Path) -> None:
+    lake = IcebergLake(tmp_path / "lake")
+    table = lake.table()
+    attempt = staged(table, [0])
+
+    class Unreadable:
+        @property
+        def inspect(self) -> Any:
+            raise ValueError("no manifest")
+
+    table._load = Unreadable
+    table.discard([attempt])
+    assert len(lake.data_files()) == 1

@@ -186,6 +186,37 @@ def test_many_partitions_hold_few_files_open(lake: Any, monkeypatch: pytest.Monk
     assert read(lake, "n", "c") == expected
 
 
+def test_files_of_several_partitions_of_kafka_are_bounded_together(
+    lake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staging, "MAX_OPEN", 3)
+    place = lake.table(partition_by=["c"])
+    create, being_written, most = place.create, set[str](), 0
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal most
+        writer = create(*arguments)
+        finish = writer.finish
+
+        def finished() -> int:
+            being_written.remove(writer.path)
+            return int(finish())
+
+        writer.finish = finished
+        being_written.add(writer.path)
+        most = max(most, len(being_written))
+        return writer
+
+    place.create = counted
+    found = [
+        segment(table([n, n + 10], ["a", "b"]), offset=n // 2, number=n, partition=n % 2)
+        for n in range(6)
+    ]
+    land(found, table=place, generations=GENERATIONS, layout=Layout())
+    assert most == 3
+    assert read(lake, "n", "c") == [(n + i * 10, "ab"[i]) for i in range(2) for n in range(6)]
+
+
 def test_what_landed_is_proven_and_fences_can_be_moved(lake: Any) -> None:
     sent = [
         table([1, 2, 3], ["DE", "US /%=", "DE"]),

@@ -89,6 +89,11 @@ def test_a_partition_that_never_landed_has_no_fence_to_move() -> None:
         moved_fences({}, {T: 3})
 
 
+def test_a_table_that_does_not_exist_is_not_committed_to(lake: Any) -> None:
+    with pytest.raises(NotLandedError, match="there is no table"):
+        commit_fences(lake.table(), lambda fences: moved_fences(fences, {}))
+
+
 def test_after_a_restore_landing_goes_on_from_where_the_fence_was_put(tmp_path: Any) -> None:
     """Offsets 2 and 3 were bad: whoever restored the table does not get them again."""
     lake = DeltaLake(tmp_path / "lake")

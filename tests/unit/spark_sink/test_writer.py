@@ -12,6 +12,7 @@ import pytest
 from lakes import GENERATIONS, DirectoryLake, put, rows, staged
 from segments import numbered, numbers
 
+from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.formats import open_dead_letters
 from columnar_kafka.lake.model import MayHaveLandedError, NotLandedError, SourceMessage
 from columnar_kafka.lake.plan import Layout, Planner
@@ -76,6 +77,55 @@ def rows_of(messages: list[SourceMessage]) -> pa.RecordBatch:
         ),
     }
     return pa.record_batch(columns)
+
+
+def test_where_kafka_cannot_be_asked_about_gaps_the_staged_files_are_removed(
+    lake: DirectoryLake,
+) -> None:
+    put(lake.table(), [0])
+    result = TaskResult((staged(lake.table(), [5]),))
+    config = {"bootstrap.servers": "localhost:1", "no.such.key": "1"}
+    settings = Settings(table=lake.table(), layout=Layout(), rules=Rules(), config=config)
+    with pytest.raises(NotLandedError, match=r"t\[0\]: whether messages lie .*no\.such\.key"):
+        StreamWriter(settings).commit([result], 0)
+    assert files(lake) == 0
+
+
+def test_what_kafka_has_deleted_before_it_landed_is_said(
+    lake: DirectoryLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Trimmed:
+        def __init__(self, config: Any) -> None:
+            assert config["group.id"] == "spark-kafka-source"
+
+        def get_watermark_offsets(self, *_: Any) -> tuple[int, int]:
+            return 4, 9
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(gaps, "StockConsumer", Trimmed)
+    put(lake.table(), [0])
+    found = staged(lake.table(), [5])
+    with pytest.raises(NotLandedError, match=r"^t\[0\]: Kafka has deleted .* before offset 4"):
+        gaps.refuse_gaps({}, lake.table().fences(), [found])
+
+
+def test_where_the_table_cannot_be_read_any_more_the_staged_files_are_removed(
+    lake: DirectoryLake,
+) -> None:
+    table = lake.table()
+    result = TaskResult((staged(table, [5]),))
+
+    def unreadable() -> Any:
+        raise LakeError("the log cannot be read")
+
+    table.fences = unreadable
+    config = {"bootstrap.servers": "localhost:1"}
+    settings = Settings(table=table, layout=Layout(), rules=Rules(), config=config)
+    with pytest.raises(LakeError, match="the log cannot be read"):
+        StreamWriter(settings).commit([result], 0)
+    assert files(lake) == 0
 
 
 def test_a_task_sets_aside_what_cannot_land_and_the_driver_commits_it_first(
