@@ -34,10 +34,11 @@ from columnar_kafka.lake.model import (
 from columnar_kafka.lake.plan import Layout, Mode, Planner
 from columnar_kafka.lake.stage import stage
 from spark_sink import options as opts
+from spark_sink.columns import MESSAGE, RANGE
 from spark_sink.reporting import commit_line, report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pyspark.sql.types import StructType
 
@@ -64,8 +65,7 @@ _OPTIONS: Final = (
     "table.source.isolation",
     "table.topic.generation",
 )
-_MESSAGE: Final = ("value", "topic", "partition", "offset", "headers")
-_RANGE: Final = ("topic", "partition", "start", "end", "cluster_id", "topic_id", "latest")
+_NEEDED: Final = ("value", "topic", "partition", "offset", "headers")
 _ISOLATIONS: Final = ("read_committed", "read_uncommitted")
 _HINTS: Final = {
     "headers": ': .option("includeHeaders", "true")',
@@ -133,11 +133,7 @@ class LakeSink(DataSource):
         if overwrite:
             raise ConfigError('the sink appends: use mode("append") or outputMode("append")')
         ranges = {"start", "end"} <= set(schema.names)
-        for name in _RANGE if ranges else _MESSAGE:
-            if name not in schema.names:
-                raise ConfigError(
-                    f"column {name!r} of the Kafka source is missing{_HINTS.get(name, '')}"
-                )
+        _check(schema, RANGE if ranges else MESSAGE, RANGE.names if ranges else _NEEDED)
         return Settings(
             table=_table(self.options),
             layout=_layout(self.options),
@@ -147,6 +143,21 @@ class LakeSink(DataSource):
             allow_gaps=_choice(self.options, "table.gap", "refuse", "allow"),
             ranges=ranges,
         )
+
+
+def _check(schema: StructType, wanted: StructType, needed: Iterable[str]) -> None:
+    for name in needed:
+        if name not in schema.names:
+            raise ConfigError(
+                f"column {name!r} of the Kafka source is missing{_HINTS.get(name, '')}"
+            )
+    for field in wanted:
+        if field.name in schema.names:
+            found, type_ = (each.dataType.simpleString() for each in (schema[field.name], field))
+            if found != type_:
+                raise ConfigError(
+                    f"column {field.name!r} is {found}; in the Kafka source it is {type_}"
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

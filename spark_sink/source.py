@@ -11,7 +11,7 @@ import time
 from contextlib import closing
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -27,10 +27,11 @@ from pyspark.sql.streaming.datasource import (
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import ArrayType, DataType, StructType
+from pyspark.sql.types import StructType
 
 from columnar_kafka.errors import ConfigError
 from spark_sink import planning
+from spark_sink.columns import MESSAGE, RANGE
 from spark_sink.lookup import Lookup
 from spark_sink.planning import OffsetRange, Offsets
 from spark_sink.reading import gathered, message_batch, read
@@ -44,26 +45,6 @@ if TYPE_CHECKING:
     from spark_sink.writer import BatchWriter, StreamWriter
 
 __all__ = ["KafkaSource"]
-
-_HEADER: Final = StructType().add("key", "string").add("value", "binary")
-_MESSAGE: Final[dict[str, str | DataType]] = {
-    "key": "binary",
-    "value": "binary",
-    "topic": "string",
-    "partition": "integer",
-    "offset": "long",
-    "timestamp": "timestamp",
-    "timestampType": "integer",
-    "headers": ArrayType(_HEADER),
-}
-_RANGE: Final[dict[str, str | DataType]] = {
-    "topic": "string",
-    "partition": "integer",
-    "start": "long",
-    "end": "long",
-}
-_IDS: Final[dict[str, str | DataType]] = {"cluster_id": "string", "topic_id": "string"}
-_LATEST: Final[dict[str, str | DataType]] = {"latest": "long"}
 
 
 class KafkaSource(DataSource):
@@ -132,12 +113,9 @@ def _writers() -> Any:
 
 
 def _columns(options: SourceOptions) -> StructType:
-    fields = _RANGE | _IDS | _LATEST if options.mode is Mode.RANGES else _MESSAGE | _IDS
-    found = StructType()
-    for name, spark_type in fields.items():
-        if options.headers or name != "headers":
-            found.add(name, spark_type)
-    return found
+    if options.mode is Mode.RANGES:
+        return RANGE
+    return StructType([each for each in MESSAGE if options.headers or each.name != "headers"])
 
 
 def _checked(options: SourceOptions, schema: StructType) -> StructType:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
-from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 import spark_sink
 from columnar_kafka.errors import ConfigError, LakeError
+from spark_sink.columns import MESSAGE as MESSAGE_COLUMNS
+from spark_sink.columns import RANGE as RANGE_COLUMNS
 
 NEEDED = ("value", "topic", "partition", "offset", "headers")
 IDS = ("cluster_id", "topic_id")
@@ -14,7 +18,8 @@ RANGE = ("topic", "partition", "start", "end", *IDS, "latest")
 
 
 def columns(*names: str) -> StructType:
-    return StructType([StructField(name, BinaryType()) for name in names])
+    source = RANGE_COLUMNS if "start" in names or "end" in names else MESSAGE_COLUMNS
+    return StructType([source[name] for name in names])
 
 
 SCHEMA = columns(*NEEDED, *IDS)
@@ -86,6 +91,27 @@ def test_another_output_mode_than_append_is_refused() -> None:
 def test_a_column_that_is_missing_is_named(names: tuple[str, ...], missing: str) -> None:
     schema = columns(*(each for each in names if each != missing))
     with pytest.raises(ConfigError, match=f"column {missing!r} of the Kafka source is missing"):
+        spark_sink.LakeSink({"path": "/lake"}).streamWriter(schema, overwrite=False)
+
+
+@pytest.mark.parametrize(
+    ("names", "other", "type_"),
+    [
+        ((*NEEDED, "timestamp"), "timestamp", "timestamp"),
+        (NEEDED, "value", "binary"),
+        (NEEDED, "headers", "array<struct<key:string,value:binary>>"),
+        (RANGE, "start", "bigint"),
+    ],
+)
+def test_a_column_of_another_type_is_named(names: tuple[str, ...], other: str, type_: str) -> None:
+    schema = StructType(
+        [
+            StructField(other, StringType()) if each.name == other else each
+            for each in columns(*names)
+        ]
+    )
+    message = re.escape(f"column {other!r} is string; in the Kafka source it is {type_}")
+    with pytest.raises(ConfigError, match=message):
         spark_sink.LakeSink({"path": "/lake"}).streamWriter(schema, overwrite=False)
 
 
