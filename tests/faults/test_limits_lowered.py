@@ -12,12 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import (
-    ConfigResource,
-    ResourceType,
-)
+from confluent_kafka.admin import ConfigResource, ResourceType
 from reading import everything
-from support import eventually, set_topic_config
+from support import eventually, set_config
 
 from columnar_kafka import Producer
 from columnar_kafka.broker.base import TopicLimits
@@ -44,7 +41,7 @@ TRIES = 3
 
 def lower_limit(servers: str, topic: str) -> None:
     """Make it smaller, and wait until the broker says so."""
-    admin = set_topic_config(servers, topic, "max.message.bytes", str(LOWERED))
+    admin = set_config(servers, topic, "max.message.bytes", str(LOWERED))
     asked = ConfigResource(ResourceType.TOPIC, topic)
 
     def told() -> bool:
@@ -119,7 +116,7 @@ def test_a_limit_made_smaller_loses_nothing_and_only_what_was_on_its_way_overtak
                 sender.producer.poll(0)
             return condition()
 
-        eventually(produce, seconds=120)
+        eventually(produce)
 
     produce_until(lambda: len(sender.stored) > 1_000)
     lower_limit(servers, name)
@@ -179,7 +176,7 @@ class Ours:
         self.topic = topic
         self.errors: list[KafkaError | None] = []
         self.client: confluent_kafka.Producer = self.make(config)
-        self.client.init_transactions(60)
+        self.client.init_transactions(120)
 
     def make(self, config: dict[str, Any]) -> confluent_kafka.Producer:
         producer = Producer(config | SETTINGS | {"columnar.encoding": "parquet"})
@@ -228,7 +225,7 @@ def outcome(each: Ours, servers: str) -> dict[str, Any]:
     """Return what a transaction makes of a limit that is lowered in it, and those after it."""
     each.client.begin_transaction()
     each.produce(3, large=True)
-    each.client.commit_transaction(60)
+    each.client.commit_transaction(120)
     before = each.committed(servers)
 
     each.client.begin_transaction()
@@ -257,9 +254,9 @@ def outcome(each: Ours, servers: str) -> dict[str, Any]:
 def commits(each: Ours) -> bool:
     """Commit, or abort where that is required; return which."""
     try:
-        each.client.commit_transaction(60)
+        each.client.commit_transaction(120)
     except KafkaException as error:
         assert error.args[0].txn_requires_abort()  # noqa: PT017 - commit may or may not raise
-        each.client.abort_transaction(60)
+        each.client.abort_transaction(120)
         return False
     return True
