@@ -220,6 +220,7 @@ def test_what_on_assign_raises_is_raised_by_poll_and_no_record_is_lost(make) -> 
     consumer.subscribe([topic], on_assign=fail)
     with pytest.raises(LookupError, match="mine"):
         until(consumer, lambda: False)
+    assert make.take(consumer, 6) == list(range(6))
 
 
 # --- rebalances -----------------------------------------------------------------------------------

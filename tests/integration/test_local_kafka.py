@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import (
-    KafkaException,
-)
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from stock_clients import receive, send
 from support import eventually, has_ended
@@ -21,7 +19,7 @@ from columnar_kafka.local import EmbeddedKafka, LocalKafka, LocalKafkaError
 from columnar_kafka.local import kafka as local_kafka
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from support import TopicFactory
 
 
 HOLD_BOTH = """
@@ -36,7 +34,7 @@ with LocalKafka() as kafka, EmbeddedKafka() as embedded:
 
 
 @pytest.mark.kafka
-def test_stock_clients_produce_and_consume(kafka: LocalKafka, topic: Callable[..., str]) -> None:
+def test_stock_clients_produce_and_consume(kafka: LocalKafka, topic: TopicFactory) -> None:
     name = topic()
     send(kafka, name, b"hello")
     assert receive(kafka, name, 1) == [b"hello"]
