@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from columnar_kafka.local import LocalKafka
 
 SCHEMA = pa.schema([pa.field("n", pa.int64(), nullable=False), ("text", pa.string())])
-COUNT = 20_000
+COUNT = 5_000
 PROGRAM = """
 import asyncio, sys
 import pyarrow as pa
@@ -75,6 +75,7 @@ def test_many_records_arrive_as_their_futures_say(
     name = topic(3)
     # Without it librdkafka may change the order where it sends something again.
     settings = {"columnar.encoding": encoding, "enable.idempotence": True}
+    settings |= {"columnar.segment.rows": 500}  # so there are several in each partition
 
     async def main() -> list[Any]:
         async with make(kafka, **settings) as producer:
