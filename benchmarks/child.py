@@ -135,13 +135,20 @@ def _serve(
         __import__(module)
         subject = getattr(sys.modules[module], name)(*arguments)
         connection.send((True, None))
-        while True:
-            method, arguments = connection.recv()
+        while (asked := _asked(connection)) is not None:
+            method, arguments = asked
             connection.send((True, getattr(subject, method)(*arguments)))
-    except EOFError:
-        return  # the parent has closed its end
     except BaseException:  # noqa: BLE001 - the parent raises it
         connection.send((False, traceback.format_exc()))
+
+
+def _asked(connection: Connection) -> tuple[str, tuple[Any, ...]] | None:
+    """Return the next method and its arguments; None when the parent has closed its end."""
+    try:
+        asked: tuple[str, tuple[Any, ...]] = connection.recv()
+    except EOFError:
+        return None
+    return asked
 
 
 class Children:

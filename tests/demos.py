@@ -46,7 +46,7 @@ class Demo:
 
     def end(self) -> int:
         self.wait_until_output_ends()
-        return self.process.wait(60)
+        return self.process.wait(120)
 
     def wait_until_output_ends(self) -> None:
         assert self.process.stdout is not None
@@ -55,7 +55,7 @@ class Demo:
             self.look()
 
     def leaves_nothing(self) -> bool:
-        eventually(lambda: all(map(has_ended, self.seen)), seconds=60)
+        eventually(lambda: all(map(has_ended, self.seen)))
         return bool(self.seen) and not list((self.folder / "temporary").iterdir())
 
 

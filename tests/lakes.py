@@ -74,6 +74,10 @@ class Lake:
 class DirectoryLake(Lake):
     """A directory of Parquet files."""
 
+    def spark_options(self) -> dict[str, str]:
+        """Return the options by which Spark's sink finds the table."""
+        return {"path": str(self.root), "table.format": "parquet"}
+
     def table(self, **options: Any) -> Any:
         return ParquetDirectory(self.bucket or self.root, **{**self.options(), **options})
 
@@ -85,6 +89,10 @@ class DirectoryLake(Lake):
 
 class DeltaLake(Lake):
     """A Delta table, read with deltalake."""
+
+    def spark_options(self) -> dict[str, str]:
+        """Return the options by which Spark's sink finds the table."""
+        return {"path": str(self.root), "table.format": "delta"}
 
     def table(self, **options: Any) -> Any:
         return DeltaLakeTable(self.bucket or self.root, **{**self.options(), **options})
@@ -118,6 +126,11 @@ class IcebergLake(Lake):
         else:
             self.catalog["warehouse"] = f"file://{root}"
         super().__init__(root / "lake" / "t", bucket)
+
+    def spark_options(self) -> dict[str, str]:
+        """Return the options by which Spark's sink finds the table."""
+        catalog = {f"table.catalog.{key}": value for key, value in self.catalog.items()}
+        return {"path": self.name, "table.format": "iceberg", **catalog}
 
     def options(self) -> dict[str, Any]:
         if self.bucket:

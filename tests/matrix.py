@@ -194,8 +194,9 @@ def check(servers: str, consumer: str, topic: str, content: str) -> None:
         [record(n, row=True) for n in each] if isinstance(each, list) else record(each, row=False)
         for each in CONTENTS[content]
     ]
-    stock = read(servers, "stock", topic, group=group(), until=1)
-    assert as_bytes(read_messages) == as_bytes(stock)
+    if consumer != "stock":
+        stock = read(servers, "stock", topic, group=group(), until=1)
+        assert as_bytes(read_messages) == as_bytes(stock)
 
 
 def _check_positions(read_messages: list[Any]) -> None:

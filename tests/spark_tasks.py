@@ -11,6 +11,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 import spark_sink
 from columnar_kafka import Producer
+from spark_sink import reading, writer
 
 if TYPE_CHECKING:
     from columnar_kafka.local import LocalKafka
@@ -51,6 +52,13 @@ class Query:
     def land(self, *tasks: list[pa.RecordBatch]) -> None:
         """Land the rows of the sink's tasks together."""
         self.commit(self.stage(*tasks))
+
+
+def close_kept_clients() -> None:
+    """Close the clients that a worker keeps for its next task."""
+    for kept in (writer._kept, reading._kept):
+        while kept:
+            kept.popitem()[1].close()
 
 
 def send(kafka: LocalKafka, topic: str, numbers: range, **settings: Any) -> None:

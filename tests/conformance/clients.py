@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Maker"]
 
-_CLOSE_SECONDS = 30
+_CLOSE_SECONDS = 120
 
 
 @dataclass(kw_only=True)

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONSUMERS",
-    "COUNTS",
     "NOWHERE",
     "ON_KAFKA",
-    "ROWS",
     "ConsumerKind",
     "ConsumerMaker",
+    "each_count",
+    "each_row",
     "on_kafka",
     "on_mock",
     "outcome",
@@ -73,10 +73,8 @@ CONSUMERS: Final = {
 """Those that unwrap; `test_not_encoding.py` has the others, which are confluent-kafka's own."""
 ON_KAFKA: Final = ("confluent", "ours, plain", "ours, segments")
 """Those for the real broker; what it can tell and the mock cannot needs no more."""
-ROWS: Final = (0, 1, 2, 5)
+_ROWS: Final = (0, 1, 2, 5)
 """With (2, 0, 4): a segment's first and last record, a plain message, and one inside a segment."""
-COUNTS: Final = (1, 2, 3, 6)
-"""How many records are taken with those."""
 
 
 def on_mock(kinds: Iterable[str] = CONSUMERS) -> Any:
@@ -97,6 +95,21 @@ def on_kafka(kinds: Iterable[str] = ON_KAFKA) -> Any:
         yield from _made(request.param, kafka)
 
     return make
+
+
+def each_row(name: str, rows: Sequence[int] = _ROWS) -> pytest.MarkDecorator:
+    """Try each kind with the record inside a segment, and the mixed kind with all of these."""
+    every = [(kind, row) for kind in CONSUMERS for row in rows]
+    return pytest.mark.parametrize(
+        ("make", name),
+        [each for each in every if each[0] == "ours, mixed" or each[1] == rows[1]],
+        indirect=["make"],
+    )
+
+
+def each_count(name: str) -> pytest.MarkDecorator:
+    """Try as `each_row` how many records are taken with those."""
+    return each_row(name, [row + 1 for row in _ROWS])
 
 
 def _made(kind: str, servers: Any) -> Iterator[ConsumerMaker]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
-from consumers import COUNTS, ROWS, on_mock, outcome, until
+from consumers import each_count, each_row, on_mock, outcome, until
 
 make = on_mock()
 
@@ -45,7 +45,7 @@ def resumed(make: Any, topic: str, count: int = 1, **config: Any) -> list[int]:
 # --- synchronously --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", COUNTS)
+@each_count("count")
 def test_a_commit_is_of_what_was_taken(make, count: int) -> None:
     topic, consumer = begun(make)
     make.take(consumer, count)
@@ -55,7 +55,7 @@ def test_a_commit_is_of_what_was_taken(make, count: int) -> None:
     assert make.committed(topic) == count
 
 
-@pytest.mark.parametrize("count", COUNTS)
+@each_count("count")
 def test_a_group_goes_on_where_it_committed(make, count: int) -> None:
     topic, consumer = begun(make)
     make.take(consumer, count)
@@ -63,7 +63,7 @@ def test_a_group_goes_on_where_it_committed(make, count: int) -> None:
     assert resumed(make, topic, 10 - count) == list(range(count, 10))
 
 
-@pytest.mark.parametrize("index", ROWS)
+@each_row("index")
 def test_a_commit_of_a_message_is_of_what_comes_after(make, index: int) -> None:
     topic, consumer = begun(make)
     messages = consumer.consume(8, 20)
@@ -72,7 +72,7 @@ def test_a_commit_of_a_message_is_of_what_comes_after(make, index: int) -> None:
     assert resumed(make, topic) == [index + 1]
 
 
-@pytest.mark.parametrize("index", ROWS)
+@each_row("index")
 def test_a_commit_of_offsets_is_of_those(make, index: int) -> None:
     topic, consumer = begun(make)
     make.take(consumer, 10)
@@ -356,7 +356,7 @@ def test_on_commit_may_be_told_in_close(make) -> None:
 # --- stored by hand -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("index", ROWS)
+@each_row("index")
 def test_a_stored_message_is_committed(make, index: int) -> None:
     topic, consumer = begun(make, **BY_HAND)
     consumer.store_offsets(consumer.consume(8, 20)[index])

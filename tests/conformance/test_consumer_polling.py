@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, OFFSET_STORED
-from consumers import COUNTS, ROWS, on_mock, outcome, until
+from consumers import each_count, each_row, on_mock, outcome, until
 
 make = on_mock()
 
@@ -118,7 +118,7 @@ def test_each_partition_has_its_own_order(make) -> None:
 # --- where it begins ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("index", ROWS)
+@each_row("index")
 def test_a_consumer_begins_at_any_record(make, index: int) -> None:
     _, consumer = begun(make, 8, index)
     assert make.take(consumer, 8 - index) == list(range(index, 8))
@@ -163,7 +163,7 @@ def test_without_a_place_to_begin_there_is_an_error(make) -> None:
 # --- seek -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("index", ROWS)
+@each_row("index")
 @pytest.mark.parametrize("before", [1, 4])
 def test_a_seek_goes_to_any_record(make, before: int, index: int) -> None:
     topic, consumer = begun(make, 8)
@@ -232,7 +232,7 @@ def test_a_seek_to_what_is_committed_is_refused(make) -> None:
 # --- pause ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("before", COUNTS)
+@each_count("before")
 def test_a_paused_partition_goes_on_exactly_there(make, before: int) -> None:
     topic, consumer = begun(make, 8)
     make.take(consumer, before)
@@ -291,7 +291,7 @@ def test_there_is_no_position_before_the_first_record(make) -> None:
     assert (found.topic, found.partition, found.offset, found.error) == (topic, 0, -1001, None)
 
 
-@pytest.mark.parametrize("count", COUNTS)
+@each_count("count")
 def test_the_position_is_after_the_last_record(make, count: int) -> None:
     topic, consumer = begun(make, 8)
     last = consumer.consume(count, 20)[-1]

@@ -226,7 +226,7 @@ def purge(make: Any, *arguments: Any, **keywords: Any) -> list[int]:
     producer = make(**HELD)
     fill(make, producer, 2, on_delivery=lambda e, _: seen.append(e.code()))
     assert producer.purge(*arguments, **keywords) is None
-    while producer.poll(0.2):
+    while len(producer) and producer.poll(0.2):
         pass
     assert len(producer) == 2 - len(seen)
     return seen

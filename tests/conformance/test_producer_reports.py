@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import threading
+import time
 from typing import Any
 
 import confluent_kafka
@@ -337,9 +338,10 @@ def test_a_report_without_headers_has_none(make_producer) -> None:
 
 
 def test_a_report_has_its_latency(make_producer) -> None:
+    since = time.monotonic()
     latency = reported(make_producer)[1].latency()
     assert isinstance(latency, float)
-    assert 0 < latency < 20
+    assert 0 < latency < time.monotonic() - since
 
 
 def test_a_report_has_no_leader_epoch(make_producer) -> None:
@@ -399,9 +401,10 @@ def test_a_failed_message_has_all_but_an_offset(make_producer) -> None:
 
 
 def test_a_message_that_failed_has_a_latency(make_producer) -> None:
+    since = time.monotonic()
     latency = purged(make_producer)[1].latency()
     assert isinstance(latency, float)
-    assert 0 < latency < 20
+    assert 0 < latency < time.monotonic() - since
 
 
 def test_a_message_that_takes_too_long_times_out(make_producer) -> None:

@@ -114,7 +114,7 @@ def break_nodes(kafka: LocalKafka, topics: list[str]) -> dict[str, Any]:
             node.start()
         else:
             freeze(node, random_number.uniform(0.2, 6))  # the cluster gives one up after 3 s
-        eventually(lambda: all(in_sync(admin, topic) for topic in topics), seconds=120)
+        eventually(lambda: all(in_sync(admin, topic) for topic in topics))
     return {"kills": kinds.count("kill"), "freezes": kinds.count("freeze")}
 
 
@@ -127,7 +127,7 @@ def freeze(node: Node, seconds: float) -> None:
 
 
 def in_sync(admin: AdminClient, topic: str) -> bool:
-    found = admin.list_topics(topic, timeout=30).topics[topic].partitions.values()
+    found = admin.list_topics(topic, timeout=120).topics[topic].partitions.values()
     return all(len(partition.isrs) == 3 for partition in found)
 
 

@@ -108,7 +108,7 @@ def check(consumer: Any, topic: str, wanted: dict[int, int], first: dict[int, in
     Returns how many records that was.
     """
     places = [TopicPartition(topic, each) for each in wanted]
-    for each in consumer.committed(places, 20):
+    for each in consumer.committed(places, 120):
         assert each.offset >= position.start(min(wanted[each.partition], 1 << 42))
     consumer.assign(places)
     found: dict[int, list[int]] = {partition: [] for partition in wanted}
@@ -145,7 +145,6 @@ def fill(servers: str, topic: str, partitions: int) -> None:
 def tell(record_property: Callable[[str, Any], None], figures: dict[str, Any]) -> None:
     for what, figure in figures.items():
         record_property(what, figure)
-    print(figures)  # noqa: T201
 
 
 def test_whatever_is_committed_nothing_is_skipped(record_property) -> None:
@@ -194,7 +193,7 @@ def test_on_a_real_broker_too(kafka, topic, record_property) -> None:
     with AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0}) as admin:
         done = admin.delete_records([TopicPartition(name, k, v) for k, v in deleted.items() if v])
         for each in done.values():
-            each.result(20)
+            each.result(120)
     with columnar_kafka.Consumer({**CONFIG, **servers}) as consumer:
         count = check(consumer, name, wanted, deleted)
     gone = sum(not deleted[each] <= at < GONE for each, at in wanted.items())
@@ -213,13 +212,13 @@ def test_what_was_committed_and_has_expired_is_read_again(record_property) -> No
         with columnar_kafka.Consumer(config) as consumer:
             # Not "where the group left off": of a broker as new as this librdkafka asks that once.
             consumer.assign([TopicPartition("t", 0, 0)])
-            assert len(consumer.consume(2, 20)) == 2
+            assert len(consumer.consume(2, 120)) == 2
             [done] = consumer.commit(asynchronous=False) or []
             assert position.unpack(done.offset) == (0, 1)
         with columnar_kafka.Consumer(config) as consumer:
             since = time.monotonic()
             eventually(
-                lambda: consumer.committed([TopicPartition("t", 0)], 20)[0].offset < 0, seconds=180
+                lambda: consumer.committed([TopicPartition("t", 0)], 120)[0].offset < 0, seconds=180
             )
             seconds = round(time.monotonic() - since)
             count = check(consumer, "t", {0: OFFSET_INVALID, 1: OFFSET_INVALID}, {})

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import confluent_kafka
 import forged
 import hostile
+import parquet_readers
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import readers
 from ingesting import LETTER_POINTS, rules_for
 from lakes import GENERATIONS, DeltaLake, DirectoryLake, IcebergLake, rows
 from segments import numbered, numbers
@@ -147,8 +147,8 @@ def test_no_forged_segment_takes_a_good_row_with_it(
     record_property("dead letters", found.dead_letters)
     assert found.landed.messages + found.dead_letters == 2 * COUNT
     files = {str(path): path for path in lake.root.glob("t/*.parquet")}
-    for reader in readers.READERS:
-        outcomes = readers.read(reader, list(files))
+    for reader in parquet_readers.READERS:
+        outcomes = parquet_readers.read(reader, list(files))
         refused = [files[path].stem for path, rows in outcomes.items() if not rows.isdecimal()]
         record_property(f"files refused by {reader}", len(refused))
         if native.enabled:

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import forged
-import readers
+import parquet_readers
 
 from columnar_kafka import Segment, SegmentError, native
 from columnar_kafka.lake.stitch import stitch
@@ -42,8 +42,8 @@ def test_what_other_readers_refuse_is_found_before_it_lands(
             stitch([good.value, case.value, good.value], sink, metadata={})
         cases[str(path)], kinds[str(path)] = case, kind
     refused: set[str] = set()
-    for reader in readers.READERS:
-        outcomes = readers.read(reader, list(cases))
+    for reader in parquet_readers.READERS:
+        outcomes = parquet_readers.read(reader, list(cases))
         refused |= {path for path, rows in outcomes.items() if rows != str(3 * forged.ROWS)}
         record_property(f"refused by {reader}", dict(Counter(outcomes.values())))
     assert len(refused) > COUNT // 2

@@ -39,7 +39,6 @@ def _check(
     record_property: Callable[[str, object], None],
 ) -> None:
     record_property("trials", dict(outcomes))
-    print(dict(outcomes))  # noqa: T201 - the number of trials by outcome
     assert wrong == []
     assert outcomes.total() == trials
     assert min(outcomes["honest"], outcomes["reported"], outcomes["read"]) > trials // 20

@@ -80,7 +80,7 @@ def allow(kafka: LocalKafka, topic: str, *, user: str, group: bool = True) -> No
     ]
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     for each in admin.create_acls(bindings).values():
-        each.result(30)
+        each.result(120)
 
 
 def land(address: str, topic: str, lake: DirectoryLake, user: str, **settings: Any) -> int:
@@ -118,7 +118,7 @@ def test_reading_the_topic_and_the_group_is_all_it_needs(secured, tmp_path, part
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     group = ConsumerGroupTopicPartitions(topic)
     [future] = admin.list_consumer_group_offsets([group]).values()
-    [committed] = future.result(30).topic_partitions
+    [committed] = future.result(120).topic_partitions
     assert committed.offset == 1
 
 

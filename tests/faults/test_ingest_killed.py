@@ -12,13 +12,12 @@ from pathlib import Path
 from subprocess import DEVNULL, Popen
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 from ingesting import POINTS
 from lakes import DeltaLake, DirectoryLake, IcebergLake, rows
+from sending import send
 from support import eventually
 
-from columnar_kafka import Producer
 from columnar_kafka.ingest import Ingestor, IngestSettings, verify_topic
 
 if TYPE_CHECKING:
@@ -26,21 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.kafka
 
-SCHEMA = pa.schema([pa.field("n", pa.int64(), nullable=False)])
 SCRIPT = Path(__file__).with_name("ingesting.py")
-
-
-def send(kafka: LocalKafka, topic: str, numbers: range) -> None:
-    """Send rows of {n}, four a segment, to all partitions of a topic."""
-    config = {
-        "bootstrap.servers": kafka.bootstrap_servers,
-        "columnar.encoding": "parquet",
-        "columnar.segment.rows": 4,
-    }
-    with Producer(config) as producer:
-        producer.set_schema(topic, SCHEMA)
-        for n in numbers:
-            producer.produce(topic, {"n": n}, key=f"{n}")
 
 
 @pytest.mark.parametrize(

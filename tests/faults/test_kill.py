@@ -40,7 +40,7 @@ READER = """
     last = None
     with open(out, "a", buffering=1) as seen:
         for count in range(1, sys.maxsize):
-            message = consumer.poll(20)
+            message = consumer.poll(120)
             if message.error() is not None:
                 if message.error().name() == "_PARTITION_EOF":
                     break
@@ -66,7 +66,7 @@ LANDER = """
     consumer.assign([partition])
     held, table = [], ParquetDirectory(out)
     while True:
-        message = consumer.poll(20)
+        message = consumer.poll(120)
         end = message.error() is not None
         if not end:
             held.append(SourceMessage(topic=topic, partition=0, offset=message.offset(),
@@ -101,7 +101,7 @@ def run_and_kill(
         enough = progress() + random_number.randint(1, most)
         process = start(code, *arguments)
         try:
-            eventually(lambda enough=enough: progress() >= enough, seconds=60)
+            eventually(lambda enough=enough: progress() >= enough)
         finally:
             process.kill()
         assert process.wait() == -signal.SIGKILL

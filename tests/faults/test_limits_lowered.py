@@ -12,12 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import (
-    ConfigResource,
-    ResourceType,
-)
+from confluent_kafka.admin import ConfigResource, ResourceType
 from reading import everything
-from support import eventually, set_topic_config
+from support import eventually, set_config
 
 from columnar_kafka import Producer
 from columnar_kafka.broker.base import TopicLimits
@@ -46,7 +43,7 @@ messages behind those that were rejected, and learns from the next ones that Kaf
 
 def lower_limit(servers: str, topic: str) -> None:
     """Make it smaller, and wait until the broker says so."""
-    admin = set_topic_config(servers, topic, "max.message.bytes", str(LOWERED))
+    admin = set_config(servers, topic, "max.message.bytes", str(LOWERED))
     asked = ConfigResource(ResourceType.TOPIC, topic)
 
     def told() -> bool:
@@ -121,7 +118,7 @@ def test_a_limit_made_smaller_loses_nothing_and_only_what_was_on_its_way_overtak
                 sender.producer.poll(0)
             return condition()
 
-        eventually(produce, seconds=120)
+        eventually(produce)
 
     produce_until(lambda: len(sender.stored) > 1_000)
     lower_limit(servers, name)
@@ -183,7 +180,7 @@ class Ours:
         self.topic = topic
         self.errors: list[KafkaError | None] = []
         self.client: confluent_kafka.Producer = self.make(config)
-        self.client.init_transactions(60)
+        self.client.init_transactions(120)
 
     def make(self, config: dict[str, Any]) -> confluent_kafka.Producer:
         producer = Producer(config | SETTINGS | {"columnar.encoding": "parquet"})
@@ -232,7 +229,7 @@ def outcome(each: Ours, servers: str) -> dict[str, Any]:
     """Return what a transaction makes of a limit that is lowered in it, and those after it."""
     each.client.begin_transaction()
     each.produce(3, large=True)
-    each.client.commit_transaction(60)
+    each.client.commit_transaction(120)
     before = each.committed(servers)
 
     each.client.begin_transaction()
@@ -260,12 +257,12 @@ def outcome(each: Ours, servers: str) -> dict[str, Any]:
 def commit(each: Ours) -> str | None:
     """Commit, or abort where that is required; return the name of librdkafka's error, if any."""
     try:
-        each.client.commit_transaction(60)
+        each.client.commit_transaction(120)
     except KafkaException as error:
         assert error.args[0].txn_requires_abort()  # noqa: PT017 - commit may or may not raise
     else:
         return None
     with pytest.raises(KafkaException) as again:
-        confluent_kafka.Producer.commit_transaction(each.client, 60)  # ours speaks of records
-    each.client.abort_transaction(60)
+        confluent_kafka.Producer.commit_transaction(each.client, 120)  # ours speaks of records
+    each.client.abort_transaction(120)
     return str(again.value.args[0].name())

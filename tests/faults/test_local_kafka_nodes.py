@@ -30,7 +30,7 @@ def test_three_nodes_store_with_one_of_them_killed(kafka_cluster: LocalKafka) ->
     """Three replicas, two in sync are enough: acks=all works on while a node is down."""
     kafka_cluster.create_topic("replicated")
     admin = AdminClient({"bootstrap.servers": kafka_cluster.bootstrap_servers, "log_level": 0})
-    partition = admin.list_topics("replicated", timeout=10).topics["replicated"].partitions[0]
+    partition = admin.list_topics("replicated", timeout=120).topics["replicated"].partitions[0]
     assert sorted(partition.replicas) == [1, 2, 3]
     follower = next(node for node in kafka_cluster.nodes if node.id != partition.leader)
     follower.kill()

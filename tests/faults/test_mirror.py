@@ -77,17 +77,17 @@ def ends(servers: str, topics: Any) -> dict[str, int]:
     """Return how many messages there are; of topics that are there and have a leader."""
     found = {}
     with confluent_kafka.Consumer({"bootstrap.servers": servers, "group.id": "ends"}) as consumer:
-        there = consumer.list_topics(timeout=20).topics
+        there = consumer.list_topics(timeout=_SECONDS).topics
         for each in set(topics) & set(there):
             with suppress(KafkaException):
-                found[each] = consumer.get_watermark_offsets(TopicPartition(each, 0), 20)[1]
+                found[each] = consumer.get_watermark_offsets(TopicPartition(each, 0), _SECONDS)[1]
     return found
 
 
 def committed(servers: str, group: str) -> int:
     """Return the Kafka offset that a group has committed of the topic that moves."""
     with confluent_kafka.Consumer({"bootstrap.servers": servers, "group.id": group}) as consumer:
-        return consumer.committed([TopicPartition(_MOVED, 0)], 20)[0].offset
+        return consumer.committed([TopicPartition(_MOVED, 0)], _SECONDS)[0].offset
 
 
 def move_groups(source: LocalKafka) -> None:
@@ -96,19 +96,21 @@ def move_groups(source: LocalKafka) -> None:
     source.create_topic(_MOVED, 1, {"retention.ms": "-1"})
     settings = {"bootstrap.servers": servers, "columnar.encoding": "parquet"}
     with Producer({**settings, "transactional.id": _MOVED}) as producer:
-        producer.init_transactions(30)
+        producer.init_transactions(_SECONDS)
         producer.set_schema(_MOVED, SCHEMA)
         for first in range(0, _ROWS * _SEGMENTS, _ROWS):
             producer.begin_transaction()
             for n in range(first, first + _ROWS):
                 producer.produce(_MOVED, {"n": n, "text": None})
-            producer.commit_transaction(30)
+            producer.commit_transaction(_SECONDS)
     with reader(servers, "ours, parquet", _MOVED, "places") as consumer:
         records = list(messages(consumer))
         for read in _READ:
             place = TopicPartition(_MOVED, 0, records[read - 1].offset() + 1)
             with reader(servers, "ours, parquet", _MOVED, f"ours-{read}") as member:
-                member.consume(read, 30)  # or it would not know the segment that it commits in
+                member.consume(
+                    read, _SECONDS
+                )  # or it would not know the segment that it commits in
                 member.commit(offsets=[place], asynchronous=False)
     for read in _READ:
         place = TopicPartition(_MOVED, 0, records[read - 1].kafka_offset() + 1)
@@ -121,13 +123,13 @@ def abort_and_commit(source: LocalKafka) -> None:
     source.create_topic(_ABORTED)
     settings = {"bootstrap.servers": source.bootstrap_servers, "columnar.encoding": "parquet"}
     with Producer({**settings, "transactional.id": _ABORTED}) as producer:
-        producer.init_transactions(30)
+        producer.init_transactions(_SECONDS)
         producer.set_schema(_ABORTED, SCHEMA)
         for n, end in enumerate((producer.abort_transaction, producer.commit_transaction)):
             producer.begin_transaction()
             producer.produce(_ABORTED, {"n": n, "text": None})
-            assert producer.flush(30) == 0
-            end(30)
+            assert producer.flush(_SECONDS) == 0
+            end(_SECONDS)
 
 
 class Mirrored:

@@ -10,9 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import TopicPartition
-
-from columnar_kafka import Consumer
+from reading import numbers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,24 +71,3 @@ def test_a_child_sends_what_it_has_not_flushed(
             with suppress(ProcessLookupError):  # all have ended
                 os.killpg(process.pid, signal.SIGKILL)
     assert numbers(servers, topic) == list(range(*SENT[method]))
-
-
-def numbers(servers: str, topic: str) -> list[int]:
-    """Return the numbers that a topic holds, sorted."""
-    config = {"bootstrap.servers": servers, "group.id": "g", "columnar.encoding": "parquet"}
-    found: list[int] = []
-    with Consumer(config) as consumer:
-        partitions = [
-            TopicPartition(topic, each, 0)
-            for each in consumer.list_topics(topic, 10).topics[topic].partitions
-        ]
-        ends = [consumer.get_watermark_offsets(each, 20)[1] for each in partitions]
-        consumer.assign(partitions)
-        while [each.offset for each in consumer.position(partitions)] != [
-            end or -1001 for end in ends
-        ]:
-            message = consumer.poll(20)
-            assert message is not None
-            assert message.error() is None
-            found.append(message.value()["n"])
-    return sorted(found)

@@ -62,7 +62,7 @@ class Source:
                 self._producer.produce(self.topic, value, partition=partition)
                 self._producer.poll(0)
             self.produced[partition] = end
-        assert self._producer.flush(60) == 0
+        assert self._producer.flush(120) == 0
 
     def close(self) -> None:
         self._producer.close()
@@ -155,22 +155,20 @@ def test_clean_rebalances_lose_nothing_and_repeat_nothing(
                 gone = members.pop(step % MEMBERS)
                 gone.leave()
                 calls += gone.calls
-            eventually(lambda: settled(members), seconds=60)
+            eventually(lambda: settled(members))
             source.fill(taken)
             before = [each.count for each in members]
             eventually(
                 lambda before=before: all(
                     each.count >= count + A_WHILE
                     for each, count in zip(members, before, strict=True)
-                ),
-                seconds=60,
+                )
             )
         eventually(
             lambda: all(
                 len({each.n for each in taken[partition]}) == count
                 for partition, count in source.produced.items()
-            ),
-            seconds=120,
+            )
         )
     finally:
         source.close()
@@ -197,7 +195,6 @@ def test_clean_rebalances_lose_nothing_and_repeat_nothing(
     }
     for what, figure in figures.items():
         record_property(what, figure)
-    print(figures)  # noqa: T201
     assert inside > 0
     assert numbers == {each: list(range(n)) for each, n in source.produced.items()}
 
@@ -249,11 +246,10 @@ def test_a_member_that_closes_while_another_keeps_a_rebalance_waiting_commits(
         since = time.monotonic()
         one.close()
         seconds = round(time.monotonic() - since, 1)
-        found = new.committed([TopicPartition(name, each) for each in mine], 20)
+        found = new.committed([TopicPartition(name, each) for each in mine], 120)
     finally:
         for each in (one, *others):
             each.close()
     record_property("seconds", seconds)
-    print({"closing took": seconds})  # noqa: T201
     assert any(taken[each] for each in mine)
     assert [each.offset for each in found] == [each.offset for each in ends]

@@ -164,7 +164,6 @@ def test_a_member_may_read_one_segment_for_three_intervals(
     }
     for what, figure in figures.items():
         record_property(what, figure)
-    print(figures)  # noqa: T201
     assert told.seconds >= 3 * INTERVAL
     assert told.rebalances == ["on_assign"]
     assert len(told.generations) == 1

@@ -9,17 +9,14 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import TopicPartition
 from killing import LANDING, SENDING
 from lakes import DeltaLake, DirectoryLake, IcebergLake, rows
+from reading import numbers
 from spark_tasks import Query, send
-
-from columnar_kafka import Consumer
 
 if TYPE_CHECKING:
     from support import TopicFactory
@@ -88,15 +85,9 @@ class Landing(Stream):
 
     def __init__(self, kafka: LocalKafka, topic: str, folder: Path, kind: Any) -> None:
         self._lake = kind(folder / "lake")
-        options, path = {"table.format": "parquet"}, str(self._lake.root)
-        if kind is DeltaLake:
-            options["table.format"] = "delta"
-        elif kind is IcebergLake:
-            catalog = self._lake.catalog.items()
-            options = {f"table.catalog.{key}": value for key, value in catalog}
-            options["table.format"], path = "iceberg", "lake.t"
-        super().__init__(kafka, topic, folder, {"format": "killed_lake", "path": path, **options})
-        self._without_spark = Query(kafka, topic, path, **options)
+        options = self._lake.spark_options()
+        super().__init__(kafka, topic, folder, {"format": "killed_lake", **options})
+        self._without_spark = Query(kafka, topic, **options)
 
     def rest(self) -> list[int]:
         """Land what is left, without Spark; return what is in the table."""
@@ -133,25 +124,6 @@ def test_a_checkpoint_is_lost_and_the_batches_are_others(
     assert stream.rest() == list(range(stream.sent))
 
 
-def sent_rows(kafka: LocalKafka, topic: str) -> list[int]:
-    """Return the committed rows of a topic, ascending."""
-    config = {
-        "bootstrap.servers": kafka.bootstrap_servers,
-        "group.id": topic,
-        "columnar.encoding": "parquet",
-        "enable.partition.eof": True,
-    }
-    found: list[int] = []
-    with Consumer(config) as consumer:
-        for partition in range(PARTITIONS):
-            consumer.assign([TopicPartition(topic, partition, 0)])
-            messages = takewhile(
-                lambda each: not each.error(), iter(lambda: consumer.poll(60), None)
-            )
-            found += [message.value()["n"] for message in messages]
-    return sorted(found)
-
-
 @pytest.mark.parametrize("driver", [True, False])
 def test_rows_of_a_transaction_are_sent_once_whatever_is_killed(
     kafka: LocalKafka, topic: TopicFactory, tmp_path: Path, driver: bool
@@ -162,7 +134,7 @@ def test_rows_of_a_transaction_are_sent_once_whatever_is_killed(
     for point in SENDING:
         stream.run(point, mode="records", driver=driver)
     stream.run(mode="records")
-    assert sent_rows(kafka, other) == list(range(stream.sent))
+    assert numbers(kafka.bootstrap_servers, other) == list(range(stream.sent))
 
 
 def test_without_a_transaction_no_row_is_lost(
@@ -172,6 +144,6 @@ def test_without_a_transaction_no_row_is_lost(
     stream = Stream(kafka, name, tmp_path, {"format": "killed_kafka", "topic": other})
     stream.run("while sending", mode="records")
     stream.run(mode="records")
-    found = Counter(sent_rows(kafka, other))
+    found = Counter(numbers(kafka.bootstrap_servers, other))
     assert set(found) == set(range(stream.sent))
     record_property("rows sent again", found.total() - stream.sent)

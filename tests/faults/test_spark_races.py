@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from lakes import DeltaLake, DirectoryLake, IcebergLake, rows
-from spark_tasks import Query, send
+from spark_tasks import Query, close_kept_clients, send
 
 from columnar_kafka.lake.model import NotLandedError
-from spark_sink import reading
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,13 +30,7 @@ def test_two_streams_on_one_table_land_each_row_once(
 ) -> None:
     """Their batches overlap. One that comes too late says so, and lands the rest again."""
     name, lake = topic(2), kind(tmp_path)
-    path, options = str(lake.root), {"table.format": "parquet"}
-    if kind is DeltaLake:
-        options["table.format"] = "delta"
-    elif kind is IcebergLake:
-        options = {f"table.catalog.{key}": value for key, value in lake.catalog.items()}
-        options["table.format"], path = "iceberg", "lake.t"
-    streams = [Query(kafka, name, path, **options) for _ in range(2)]
+    streams = [Query(kafka, name, **lake.spark_options()) for _ in range(2)]
     start, losers = Barrier(2), []
 
     def land(stream: Query, batches: list[Any]) -> None:
@@ -60,8 +53,7 @@ def test_two_streams_on_one_table_land_each_row_once(
             ]
             for each in racing:
                 each.result()
-    while reading._kept:
-        reading._kept.popitem()[1].close()
+    close_kept_clients()
     assert rows(lake) == list(range(RACES * 16))
     assert [
         each for each in losers if "has landed meanwhile: stage the input again" not in each

@@ -15,7 +15,7 @@ from unclosed import ENCODINGS, ENDINGS, PROTOCOLS, STATES, Case, failures_of, w
 from columnar_kafka import Consumer
 
 if TYPE_CHECKING:
-    from conftest import TopicFactory
+    from support import TopicFactory
 
     from columnar_kafka.local import LocalKafka
 

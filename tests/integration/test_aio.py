@@ -13,6 +13,7 @@ import confluent_kafka
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from reading import everything
 
 from columnar_kafka import Consumer
 from columnar_kafka.aio import AIOProducer
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from columnar_kafka.local import LocalKafka
 
 SCHEMA = pa.schema([pa.field("n", pa.int64(), nullable=False), ("text", pa.string())])
-COUNT = 20_000
+COUNT = 5_000
 PROGRAM = """
 import asyncio, sys
 import pyarrow as pa
@@ -50,29 +51,7 @@ def row(n: int) -> dict[str, Any]:
 
 def read(servers: str, topic: str, **config: Any) -> list[Any]:
     """Return all records of a topic, each as n, row, key, headers, time, partition, position."""
-    settings = {
-        "bootstrap.servers": servers,
-        "group.id": f"read-{topic}",
-        "auto.offset.reset": "earliest",
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "columnar.encoding": "parquet",
-    }
-    consumer = Consumer(settings | config)
-    ends = set(consumer.list_topics(topic, 10).topics[topic].partitions)
-    consumer.subscribe([topic])
-    found = []
-    while ends:
-        message = consumer.poll(200)
-        assert message is not None
-        error = message.error()
-        if error is None:
-            found.append(record(message))
-        else:
-            assert error.code() == KafkaError._PARTITION_EOF
-            ends.remove(message.partition())
-    consumer.close()
-    return sorted(found, key=lambda each: each[5:])
+    return sorted(map(record, everything(servers, topic, **config)), key=lambda each: each[5:])
 
 
 def record(message: Any) -> tuple[Any, ...]:
@@ -96,6 +75,7 @@ def test_many_records_arrive_as_their_futures_say(
     name = topic(3)
     # Without it librdkafka may change the order where it sends something again.
     settings = {"columnar.encoding": encoding, "enable.idempotence": True}
+    settings |= {"columnar.segment.rows": 500}  # so there are several in each partition
 
     async def main() -> list[Any]:
         async with make(kafka, **settings) as producer:
@@ -242,7 +222,7 @@ def test_consumed_offsets_are_committed_with_their_output(
             await producer.init_transactions()
             for commits in (False, True):
                 await producer.begin_transaction()
-                message = await asyncio.to_thread(consumer.poll, 30)
+                message = await asyncio.to_thread(consumer.poll, 120)
                 assert message is not None
                 future = await producer.produce(target, message.value())
                 at = confluent_kafka.TopicPartition(source, 0, message.offset() + 1)
@@ -254,7 +234,7 @@ def test_consumed_offsets_are_committed_with_their_output(
                 else:
                     await producer.abort_transaction()
                     assert isinstance(future.exception(), KafkaException)
-        committed = consumer.committed([confluent_kafka.TopicPartition(source, 0)], 10)
+        committed = consumer.committed([confluent_kafka.TopicPartition(source, 0)], 120)
         assert committed[0].offset == at.offset
         consumer.close()
 

@@ -81,7 +81,7 @@ def test_segments_and_plain_messages_of_several_topics(
     with make(kafka) as consumer:
         consumer.subscribe(names)
         columns = ["n", "_kafka"]
-        tables = until_ends(3, lambda: consumer.consume_arrow(700, 20, columns, value=Json()))
+        tables = until_ends(3, lambda: consumer.consume_arrow(700, 120, columns, value=Json()))
         for name in names:
             rows = [
                 row
@@ -95,7 +95,7 @@ def test_segments_and_plain_messages_of_several_topics(
                 assert row["_kafka"]["headers"] == [{"key": "n", "value": b"%d" % row["n"]}]
         committed = consumer.commit(asynchronous=False)
         assert committed is not None
-        ends = [consumer.get_watermark_offsets(each, 10)[1] for each in committed]
+        ends = [consumer.get_watermark_offsets(each, 120)[1] for each in committed]
         assert [each.offset for each in committed] == ends
 
 
@@ -110,7 +110,7 @@ def test_members_come_and_go_and_each_row_comes_once(
         with make(kafka, group, **{"enable.partition.eof": False}) as consumer:
             consumer.subscribe([name])
             for count in (130, 1, 369):
-                table = consumer.consume_arrow(count, 60, ["n"])
+                table = consumer.consume_arrow(count, 120, ["n"])
                 assert table is not None
                 found += table["n"].to_pylist()
                 consumer.commit(asynchronous=False)

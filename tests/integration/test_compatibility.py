@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
 import pytest
+from confluent_kafka.admin import ResourceType
 from matrix import (
     CELLS,
     CONSUMERS,
@@ -18,7 +19,7 @@ from matrix import (
     reader,
     records,
 )
-from support import by_profile
+from support import by_profile, set_config
 
 from columnar_kafka import ShareConsumer
 
@@ -82,24 +83,10 @@ def test_a_group_may_change_its_consumers(
 def test_a_share_group_gets_a_segment_as_one_message(
     kafka: LocalKafka, topics: Any, cls: Any
 ) -> None:
-    from confluent_kafka.admin import (  # noqa: PLC0415 - only here
-        AdminClient,
-        AlterConfigOpType,
-        ConfigEntry,
-        ConfigResource,
-        ResourceType,
-    )
-
-    name, members = topics["ours", "segments"], group()
-    earliest = ConfigEntry(
-        "share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET
-    )
-    resource = ConfigResource(ResourceType.GROUP, members, incremental_configs=[earliest])
-    servers = {"bootstrap.servers": kafka.bootstrap_servers}
-    with AdminClient(servers) as admin:
-        admin.incremental_alter_configs([resource])[resource].result(120)
+    name, servers, members = topics["ours", "segments"], kafka.bootstrap_servers, group()
+    set_config(servers, members, "share.auto.offset.reset", "earliest", kind=ResourceType.GROUP)
     found: list[Any] = []
-    with cls({**servers, "group.id": members}) as consumer:
+    with cls({"bootstrap.servers": servers, "group.id": members}) as consumer:
         consumer.subscribe([name])
         while len(found) < 3:
             polled = list(consumer.poll(120))

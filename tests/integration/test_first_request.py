@@ -19,7 +19,7 @@ import columnar_kafka
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from conftest import TopicFactory
+    from support import TopicFactory
 
     from columnar_kafka.local import LocalKafka
 
@@ -62,11 +62,11 @@ def test_what_is_acknowledged_is_there(
         producer = columnar_kafka.Producer({**config, **IDEMPOTENT, "columnar.linger.ms": 1})
         producer.set_schema(name, pa.schema([("n", pa.int64())]))
         if transactional:
-            producer.init_transactions(30)
+            producer.init_transactions(120)
             producer.begin_transaction()
         found = acknowledged(producer, send, proxy)
         if transactional:
-            producer.commit_transaction(30)
+            producer.commit_transaction(120)
         producer.close()
         assert (proxy.refused, proxy.behind) == (1, 0)
     assert found == list(range(COUNT))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 BEGINNING = (
     WITHOUT_PANDAS
     + """
-import multiprocessing, os, signal, sys, time, warnings
+import multiprocessing, os, resource, signal, sys, time, warnings
 import confluent_kafka
 import pyarrow as pa
 from columnar_kafka import ForkError, Producer
@@ -92,27 +92,27 @@ USES = {
     "produce_batch": "producer.produce_batch(sys.argv[2], [{'value': {'n': 1}}])",
     "produce_batch, no schema": "producer.produce_batch('another', [{'value': b'plain'}])",
     "produce_arrow": "producer.produce_arrow(sys.argv[2], table)",
-    "poll": "producer.poll(10)",
-    "flush": "producer.flush(10)",
+    "poll": "producer.poll(1000)",
+    "flush": "producer.flush(1000)",
     "len": "len(producer)",
     "set_schema": "producer.set_schema(sys.argv[2], pa.schema([('n', pa.int64())]))",
     "purge": "producer.purge()",
     "close": "producer.close()",
     "with": "exec('with producer: pass')",
-    "commit_transaction": "producer.commit_transaction(10)",
-    "abort_transaction": "producer.abort_transaction(10)",
+    "commit_transaction": "producer.commit_transaction(1000)",
+    "abort_transaction": "producer.abort_transaction(1000)",
     "begin_transaction": "producer.begin_transaction()",
-    "init_transactions": "producer.init_transactions(10)",
-    "send_offsets_to_transaction": "producer.send_offsets_to_transaction([], metadata, 10)",
-    "list_topics": "producer.list_topics(timeout=10)",
-    "cluster_id": "producer.cluster_id(10)",
+    "init_transactions": "producer.init_transactions(1000)",
+    "send_offsets_to_transaction": "producer.send_offsets_to_transaction([], metadata, 1000)",
+    "list_topics": "producer.list_topics(timeout=1000)",
+    "cluster_id": "producer.cluster_id(1000)",
 }
 """Ways to use a producer, and what confluent-kafka's would hang or wait in."""
 
-# Each use in a child of its own, three times; the children's output is what is returned.
+# Each use in a child of its own, three times; it prints how often the thread waited, at best.
 IN_CHILDREN = """
     producer = make(**{"columnar.linger.ms": 60_000, "transactional.id": sys.argv[2]})
-    producer.init_transactions(30)
+    producer.init_transactions(120)
     producer.begin_transaction()
     consumer = confluent_kafka.Consumer({"group.id": "g"})
     metadata = consumer.consumer_group_metadata()
@@ -125,9 +125,9 @@ IN_CHILDREN = """
             wait_for(child)
             continue
         signal.alarm(240)  # it may hang
-        seconds = []
+        waits = []
         for _ in range(3):
-            since = time.monotonic()
+            before = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
             try:
                 exec(use)
             except ForkError as error:
@@ -135,23 +135,20 @@ IN_CHILDREN = """
                     "this producer was made before os.fork(); make one in the child process")
             else:
                 sys.exit(f"{use}: no ForkError")
-            seconds.append(time.monotonic() - since)
+            waits.append(resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw - before)
         assert producer  # as confluent-kafka's, it is true whatever becomes of it
-        print(min(seconds), flush=True)
+        print(min(waits), flush=True)
         os._exit(0)
-    producer.commit_transaction(30)
+    producer.commit_transaction(120)
 """
 
 
 def test_every_use_in_the_child_raises_at_once(embedded: EmbeddedKafka) -> None:
-    """The best of three is taken for what it costs: other processes want the machine too."""
+    """No use waits for anything: the thread gives up its core of its own accord at no time."""
     servers, topic = embedded.bootstrap_servers, "fork-used"
     output = run(servers, topic, IN_CHILDREN, *USES.values())
-    seconds = [float(line) for line in output.split()]
-    assert len(seconds) == len(USES)
-    assert max(seconds) < 0.1
+    assert dict(zip(USES, output.split(), strict=True)) == dict.fromkeys(USES, "0")
     assert numbers(servers, topic) == list(range(100))
-    print(f"\nfork: {len(USES)} uses, slowest {max(seconds) * 1e6:.0f} µs")  # noqa: T201 - for -s
 
 
 def test_a_child_forked_in_a_report_runs_none_of_its_parents(embedded: EmbeddedKafka) -> None:

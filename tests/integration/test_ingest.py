@@ -8,10 +8,10 @@ import sys
 from subprocess import PIPE, Popen
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient
 from lakes import DeltaLake, DirectoryLake, IcebergLake, rows
+from sending import SCHEMA, send
 from support import eventually
 
 from columnar_kafka import LakeError, Producer
@@ -24,25 +24,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.kafka
 
-SCHEMA = pa.schema([pa.field("n", pa.int64(), nullable=False)])
-
 
 @pytest.fixture(params=[DirectoryLake, DeltaLake, IcebergLake], ids=["parquet", "delta", "iceberg"])
 def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return request.param(tmp_path / "lake")
-
-
-def send(kafka: LocalKafka, topic: str, numbers: range, **settings: Any) -> None:
-    """Send rows of {n}, four a segment, to all partitions of a topic."""
-    config = {
-        "bootstrap.servers": kafka.bootstrap_servers,
-        "columnar.encoding": "parquet",
-        "columnar.segment.rows": 4,
-    }
-    with Producer(config | settings) as producer:
-        producer.set_schema(topic, SCHEMA)
-        for n in numbers:
-            producer.produce(topic, {"n": n}, key=f"{n}")
 
 
 def ingest(kafka: LocalKafka, topic: str, lake: Any, **settings: Any) -> int:
@@ -102,10 +87,8 @@ def test_aborted_records_do_not_land_and_the_fence_passes_them(kafka, topic, tmp
     report = verify_topic(config, name, lake.table())
     assert (report.findings, report.messages, report.rows) == ([], 2, 2)
     [fence] = lake.table().fences().values()
-    assert (fence.first, fence.next) == (
-        0,
-        6,
-    )  # of offsets 0 to 5, only 0 and 4 have committed records
+    # Of offsets 0 to 5, only 0 and 4 have committed records.
+    assert (fence.first, fence.next) == (0, 6)
 
 
 def test_a_topic_made_again_is_noticed(kafka, topic, tmp_path) -> None:

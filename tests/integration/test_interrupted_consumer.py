@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-    from conftest import TopicFactory
+    from support import TopicFactory
 
     from columnar_kafka.local import LocalKafka
 

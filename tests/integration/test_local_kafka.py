@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import (
-    KafkaException,
-)
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from stock_clients import receive, send
 from support import eventually, has_ended
@@ -21,7 +19,7 @@ from columnar_kafka.local import EmbeddedKafka, LocalKafka, LocalKafkaError
 from columnar_kafka.local import kafka as local_kafka
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from support import TopicFactory
 
 
 HOLD_BOTH = """
@@ -36,7 +34,7 @@ with LocalKafka() as kafka, EmbeddedKafka() as embedded:
 
 
 @pytest.mark.kafka
-def test_stock_clients_produce_and_consume(kafka: LocalKafka, topic: Callable[..., str]) -> None:
+def test_stock_clients_produce_and_consume(kafka: LocalKafka, topic: TopicFactory) -> None:
     name = topic()
     send(kafka, name, b"hello")
     assert receive(kafka, name, 1) == [b"hello"]
@@ -50,17 +48,6 @@ def test_a_topic_has_the_partitions_and_configuration_asked_for(kafka: LocalKafk
     config = admin.describe_configs([resource])[resource].result(60)
     assert config["retention.ms"].value == "77"
     assert len(admin.list_topics("configured", timeout=60).topics["configured"].partitions) == 3
-
-
-@pytest.mark.kafka
-def test_nothing_is_left_after_close() -> None:
-    with LocalKafka() as kafka:
-        pid, directory = kafka.nodes[0].pid, kafka.directory
-        assert not has_ended(pid)
-        assert directory.exists()
-    assert has_ended(pid)
-    assert not directory.exists()
-    kafka.close()
 
 
 @pytest.mark.kafka
@@ -80,7 +67,7 @@ def test_nothing_is_left_after_kill_9_of_the_process_that_started_them() -> None
 @pytest.mark.kafka
 def test_a_suspended_node_answers_nothing_until_it_is_resumed_and_can_be_closed() -> None:
     with LocalKafka() as kafka:
-        node = kafka.nodes[0]
+        node, directory = kafka.nodes[0], kafka.directory
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
         node.suspend()
         with pytest.raises(KafkaException):
@@ -89,6 +76,7 @@ def test_a_suspended_node_answers_nothing_until_it_is_resumed_and_can_be_closed(
         assert admin.list_topics(timeout=60).brokers
         node.suspend()
     assert has_ended(node.pid)
+    assert not directory.exists()
 
 
 @pytest.mark.kafka
@@ -109,7 +97,9 @@ def test_a_broker_that_cannot_start_is_an_error_with_its_log() -> None:
 
 
 @pytest.mark.kafka
-def test_a_taken_port_is_replaced_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_taken_port_is_replaced_by_another_and_nothing_is_left_after_close(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         numbers = [taken.getsockname()[1]]
 
@@ -122,6 +112,12 @@ def test_a_taken_port_is_replaced_by_another(monkeypatch: pytest.MonkeyPatch) ->
         with LocalKafka() as kafka:
             assert not numbers
             assert str(taken.getsockname()[1]) not in kafka.bootstrap_servers
+            pid, directory = kafka.nodes[0].pid, kafka.directory
+            assert not has_ended(pid)
+            assert directory.exists()
+    assert has_ended(pid)
+    assert not directory.exists()
+    kafka.close()
 
 
 @pytest.mark.kafka

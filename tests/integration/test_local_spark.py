@@ -9,19 +9,15 @@ import pytest
 from confluent_kafka import Producer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import SparkSession
-    from support import OnSpark
+    from support import OnSpark, TopicFactory
 
     from columnar_kafka.local import LocalKafka
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 
-def test_spark_reads_a_topic(
-    spark: SparkSession, kafka: LocalKafka, topic: Callable[..., str]
-) -> None:
+def test_spark_reads_a_topic(spark: SparkSession, kafka: LocalKafka, topic: TopicFactory) -> None:
     name = topic(2)
     with Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0}) as producer:
         for value in (b"a", b"b", b"c"):

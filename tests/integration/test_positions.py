@@ -37,6 +37,7 @@ def transact(kafka: LocalKafka, topic: str, ends: str, *, segments: bool = False
     producer: Any = columnar_kafka.Producer(config | PARQUET)
     if segments:
         producer.set_schema(topic, SCHEMA)
+    producer.list_topics(timeout=TIMEOUT)  # or it may wait half a second for a connection
     producer.init_transactions(TIMEOUT)
     for number, end in enumerate(ends):
         producer.begin_transaction()

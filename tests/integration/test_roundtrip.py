@@ -267,7 +267,7 @@ def test_poll_segment_hands_out_what_was_sent(producer, consumer, topic) -> None
     send(producer, name, range(5))
     with consumer("segments") as reader:
         reader.subscribe([name])
-        segment = reader.poll_segment(10)
+        segment = reader.poll_segment(120)
         assert reader.poll_segment(0.2) is None
     assert (segment.topic, segment.partition, segment.kafka_offset, segment.rows) == (name, 0, 0, 5)
     assert segment.offset == MAX_ROWS - 5
@@ -390,8 +390,8 @@ def test_where_the_broker_says_the_time_a_segments_records_have_it(
     assert kinds == {confluent_kafka.TIMESTAMP_LOG_APPEND_TIME}
     assert len(first) == len(second) == 1
     assert min(first) <= min(second)
-    [found] = reader.offsets_for_times([TopicPartition(name, 0, min(second))], 20)
-    [before] = reader.offsets_for_times([TopicPartition(name, 0, min(first))], 20)
+    [found] = reader.offsets_for_times([TopicPartition(name, 0, min(second))], 120)
+    [before] = reader.offsets_for_times([TopicPartition(name, 0, min(first))], 120)
     assert before.offset == messages[0].offset()
     assert found.offset == messages[3 if first != second else 0].offset()
     reader.close()

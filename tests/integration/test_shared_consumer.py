@@ -16,7 +16,7 @@ import columnar_kafka
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from conftest import TopicFactory
+    from support import TopicFactory
 
     from columnar_kafka.local import LocalKafka
 

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from lakes import DirectoryLake, IcebergLake, rows
-from spark_tasks import SCHEMA, Query, send
+from spark_tasks import SCHEMA, Query, close_kept_clients, send
 
 from columnar_kafka import Producer
 from columnar_kafka.errors import LakeError
@@ -32,8 +32,7 @@ pytestmark = pytest.mark.kafka
 @pytest.fixture(autouse=True)
 def _close() -> Iterator[None]:
     yield
-    while reading._kept:
-        reading._kept.popitem()[1].close()
+    close_kept_clients()
 
 
 def test_ranges_of_several_partitions_are_read_together_and_land_once(
@@ -82,8 +81,7 @@ def test_ranges_land_in_an_iceberg_table(
     name = topic()
     send(kafka, name, range(8))
     lake = IcebergLake(tmp_path)
-    options = {f"table.catalog.{key}": value for key, value in lake.catalog.items()}
-    query = Query(kafka, name, "lake.t", **{"table.format": "iceberg"}, **options)
+    query = Query(kafka, name, **lake.spark_options())
     query.land(query.ranges())
     assert rows(lake) == list(range(8))
 

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
+from spark_tasks import close_kept_clients
 
 import spark_sink
 from columnar_kafka import Consumer, Producer
 from columnar_kafka.errors import ConfigError, SchemaError, SegmentError
-from spark_sink import reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,8 +32,7 @@ GROWN = pa.schema([("text", pa.string()), pa.field("n", pa.int64()), ("more", pa
 @pytest.fixture(autouse=True)
 def _close() -> Iterator[None]:
     yield
-    while reading._kept:
-        reading._kept.popitem()[1].close()
+    close_kept_clients()
 
 
 def send(kafka: LocalKafka, topic: str, schema: pa.Schema, *rows: Any, **where: Any) -> None:

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from confluent_kafka.cimpl import TopicPartition
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadAllAvailable
+from spark_tasks import close_kept_clients
 from support import eventually
 
 import spark_sink
@@ -87,8 +88,7 @@ def next_batch(reader: StreamReader, start: dict[str, Any], limit: Any = None) -
 @pytest.fixture
 def source(kafka: LocalKafka) -> Iterator[Source]:
     yield Source(kafka.bootstrap_servers)
-    while reading._kept:
-        reading._kept.popitem()[1].close()
+    close_kept_clients()
 
 
 # --- topics ---------------------------------------------------------------------------------------

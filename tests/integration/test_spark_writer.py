@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import datetime as dt
 import pickle
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
+from reading import everything
+from spark_tasks import close_kept_clients
 
 import spark_sink
 from columnar_kafka import Consumer
 from columnar_kafka.errors import ColumnarError, ConfigError, RowError, SchemaError
-from spark_sink import reading, writer
+from spark_sink import writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -34,9 +35,7 @@ PAIRS = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", 
 @pytest.fixture(autouse=True)
 def _close() -> Iterator[None]:
     yield
-    for kept in (writer._kept, reading._kept):
-        while kept:
-            kept.popitem()[1].close()
+    close_kept_clients()
 
 
 def write(kafka: LocalKafka, rows: pa.Table, batches: int = 1, **options: str) -> int:
@@ -190,12 +189,8 @@ class Stream:
 
     def rows(self, **settings: Any) -> list[int]:
         """Return the committed rows; all that there are, with another isolation level."""
-        config = {"bootstrap.servers": self._servers, "group.id": "rows"} | settings
-        config |= {"columnar.encoding": "parquet", "enable.partition.eof": True}
-        with Consumer(config) as consumer:
-            consumer.assign([TopicPartition(self._topic, 0, 0)])
-            found = iter(lambda: consumer.poll(60), None)
-            return sorted(each.value()["n"] for each in takewhile(lambda m: not m.error(), found))
+        found = everything(self._servers, self._topic, **settings)
+        return sorted(each.value()["n"] for each in found)
 
 
 @pytest.fixture

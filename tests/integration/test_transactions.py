@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 from reading import everything
-from support import by_profile, eventually, set_topic_config
+from support import by_profile, eventually, set_config
 
 import columnar_kafka
 
@@ -100,6 +100,8 @@ class Client:
         config = common | {"group.id": topic, "enable.auto.commit": False}
         self.consumer = kind.Consumer(config | (own if positions else {}))
         self.consumer.assign([TopicPartition(self.source, 0, 0)])
+        # Without a connection it would ask for its coordinator again half a second later.
+        self.producer.list_topics(timeout=TIMEOUT)
         self.producer.init_transactions(TIMEOUT)
 
     def produce(self, value: Any, partition: int = 0, timestamp: int = 0) -> None:
@@ -177,7 +179,7 @@ def client(kafka: LocalKafka) -> Iterator[Callable[..., Client]]:
 
 def lower_limit(servers: str, topic: str) -> None:
     """Let the broker take 20,000 bytes a message from now on; the third partition is for asking."""
-    set_topic_config(servers, topic, "max.message.bytes", "20000")
+    set_config(servers, topic, "max.message.bytes", "20000")
     codes: list[Any] = []
     asks = confluent_kafka.Producer({"bootstrap.servers": servers})
 

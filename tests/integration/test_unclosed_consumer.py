@@ -8,7 +8,7 @@ import pytest
 from unclosed import Case, failures_of, with_segments
 
 if TYPE_CHECKING:
-    from conftest import TopicFactory
+    from support import TopicFactory
 
     from columnar_kafka.local import LocalKafka
 

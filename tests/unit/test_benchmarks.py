@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import pickle
+
 import pytest
 
 from benchmarks.answer import CPU, WALL, Answer
-from benchmarks.child import Cost
+from benchmarks.child import Child, ChildError, Cost
 from benchmarks.measured import Claim, Digest, Spread, UnequalError, number, ratios
 
 SENT = [
@@ -110,3 +113,13 @@ def test_equal_records_in_another_order_are_equal() -> None:
 def test_unequal_records_are_an_error(read: list[object], text: str) -> None:
     with pytest.raises(UnequalError, match=text):
         Digest(SENT).compare(Digest(read), "t")
+
+
+def test_an_end_of_file_in_a_measured_process_is_told() -> None:
+    """It is no sign that the parent has gone."""
+    child = Child(pickle.Unpickler, io.BytesIO())
+    try:
+        with pytest.raises(ChildError, match="EOFError: Ran out of input"):
+            child.call("load")
+    finally:
+        child.close()

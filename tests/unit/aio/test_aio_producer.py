@@ -14,7 +14,8 @@ import confluent_kafka.aio
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from support import CODES, run_coroutine
+from pipeline import CODES
+from support import run_coroutine
 
 from columnar_kafka.aio import AIOProducer
 from columnar_kafka.aio.producer import _PAUSE

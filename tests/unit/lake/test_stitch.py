@@ -494,9 +494,9 @@ def test_sparks_legacy_calendar_is_refused() -> None:
     ids=lambda footer: repr(footer[:8]),
 )
 def test_hostile_footers_are_refused_at_once(footer: bytes) -> None:
-    began = time.process_time()
+    began = time.thread_time()
     refused(with_footer(parquet(FLAT), footer))
-    assert time.process_time() - began < 2
+    assert time.thread_time() - began < 2
 
 
 class Failing(io.BytesIO):

@@ -92,8 +92,11 @@ def rows_of(name: str) -> tuple[pa.Schema, list[dict[str, Any]]]:
     return schema, rows
 
 
-@pytest.mark.parametrize("has_parts", [False, True], ids=["bare", "key, time, headers, callback"])
-@pytest.mark.parametrize("name", ["flights", *SCHEMAS])
+@pytest.mark.parametrize(
+    ("name", "has_parts"),
+    [("flights", False), *((name, True) for name in ("flights", *SCHEMAS))],
+    ids=["flights, bare", "flights", *SCHEMAS],
+)
 def test_usual_records_never_leave_the_core(
     name: str, has_parts: bool, embedded: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError
-from support import NUMBERS, Pipeline
+from pipeline import NUMBERS, Pipeline
 
 from columnar_kafka.columns.rows_to_columns import CHUNK_ROWS
 

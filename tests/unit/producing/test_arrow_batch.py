@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, murmur2
-from support import NUMBERS, Pipeline
+from pipeline import NUMBERS, Pipeline
 
 from columnar_kafka.columns.arrow_input import conform
 from columnar_kafka.position import pack

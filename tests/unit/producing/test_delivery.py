@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import KafkaError
-from support import CODES, Pipeline
+from pipeline import CODES, Pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import KafkaError
 from support import setting_error
 
+from columnar_kafka.errors import ConfigError
 from columnar_kafka.producing.settings import ProducerConfig
 
 
@@ -216,3 +217,13 @@ def test_with_segments_librdkafka_reports_successes_to_us_even_if_users_want_err
 def test_without_segments_librdkafka_itself_reports_errors_only() -> None:
     config = {"delivery.report.only.error": True}
     assert ProducerConfig.parse(config)[1] == config
+
+
+def test_records_must_not_time_out_while_their_segment_fills() -> None:
+    config = {"columnar.encoding": "parquet", "message.timeout.ms": 1000}
+    with pytest.raises(
+        ConfigError, match=r"^message\.timeout\.ms=1000 .* columnar\.linger\.ms=1000:"
+    ):
+        ProducerConfig.parse(config)
+    assert ProducerConfig.parse(config | {"message.timeout.ms": 1001})[0].message_timeout == 1.001
+    assert ProducerConfig.parse({**config, "columnar.encoding": "none"})[0].message_timeout == 1

@@ -15,7 +15,8 @@ import confluent_kafka
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from support import Sent, _records, eventually
+from pipeline import Sent, records
+from support import eventually
 
 from columnar_kafka import Producer
 from columnar_kafka.errors import ConfigError, RowError, SchemaError
@@ -99,7 +100,7 @@ def make(memory: MemoryProducer, request: pytest.FixtureRequest) -> Any:
 
 
 def sent(kafka: MemoryKafka) -> list[Sent]:
-    return [record for message in kafka.messages("t") for record in _records(message)]
+    return [record for message in kafka.messages("t") for record in records(message)]
 
 
 def row(n: int) -> dict[str, Any]:

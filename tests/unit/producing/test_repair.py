@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError
-from support import Pipeline
+from pipeline import Pipeline
 
 from columnar_kafka.broker.base import TopicLimits
 from columnar_kafka.segment.headers import HEADER_BYTES

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError
 from interrupting import Interrupted, Interrupter
-from support import CODES, Pipeline, Reported
+from pipeline import CODES, Pipeline, Reported
 
 from columnar_kafka.columns.rows_to_columns import CHUNK_ROWS
 from columnar_kafka.position import pack
@@ -432,8 +432,12 @@ def test_wherever_a_wait_for_the_thread_is_interrupted_that_is_what_it_raises(wa
 
     def places(interrupted: set[int]) -> int:
         interrupter = Interrupter(sender, threading, places=interrupted)
-        with suppress(Interrupted):
+        try:
             interrupter.run(lambda: wait(pipeline.sender))
+        except Interrupted:
+            assert interrupter.count - 1 in interrupted
+        else:
+            assert interrupted.isdisjoint(range(interrupter.count))
         return interrupter.count
 
     try:

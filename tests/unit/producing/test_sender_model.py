@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from support import Pipeline
+from pipeline import Pipeline
 
 from columnar_kafka.position import unpack
 

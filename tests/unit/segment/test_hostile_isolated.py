@@ -9,7 +9,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ import psutil
 import pyarrow as pa
 import pytest
 from hostile import sent
+from support import eventually, has_ended
 
 from columnar_kafka import ColumnarError, ConfigError, Segment, SegmentError
 from columnar_kafka.config import DecodeLimits
@@ -381,16 +381,6 @@ def parent(code: str) -> subprocess.Popen[str]:
     )
 
 
-def has_ended(pid: int) -> bool:
-    """Wait for the end of a process that is not our child; False if it does not come."""
-    deadline = time.monotonic() + 60
-    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
-
-
 SHOW = "print(decoder._child._process.pid, flush=True)"
 
 
@@ -399,7 +389,7 @@ def test_nothing_is_left_when_the_parent_ends(end: str) -> None:
     with parent(f"segment(decoder).verify()\n{SHOW}\n{end}") as process:
         out, _ = process.communicate(timeout=60)
     assert process.returncode == 0
-    assert has_ended(int(out))
+    eventually(lambda: has_ended(int(out)))
 
 
 def test_nothing_is_left_when_the_parent_is_killed() -> None:
@@ -408,7 +398,7 @@ def test_nothing_is_left_when_the_parent_is_killed() -> None:
         child = int(process.stdout.readline())
         process.kill()
         process.wait()
-    assert has_ended(child)
+    eventually(lambda: has_ended(child))
 
 
 def test_nothing_is_left_when_the_parent_is_killed_while_it_waits() -> None:
@@ -430,7 +420,7 @@ def test_nothing_is_left_when_the_parent_is_killed_while_it_waits() -> None:
     with parent(code) as process:
         out, _ = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL
-    assert has_ended(int(out))
+    eventually(lambda: has_ended(int(out)))
 
 
 def test_a_fork_is_refused_and_holds_nothing() -> None:
@@ -461,6 +451,6 @@ def test_a_fork_is_refused_and_holds_nothing() -> None:
     try:
         assert refused == "a consumer cannot be used in a forked child: make another there"
         assert child == same_child
-        assert has_ended(int(child))
+        eventually(lambda: has_ended(int(child)))
     finally:
         os.kill(int(copy), signal.SIGKILL)

@@ -1,6 +1,6 @@
 """Readers of Parquet that are not ours, each in a process of its own: they may crash.
 
-`readers.py READER PATH…` prints one line for each file: the number of its rows, or `refused`.
+`parquet_readers.py READER PATH…` prints a line for each file: the number of its rows, or `refused`.
 """
 
 from __future__ import annotations
