@@ -769,7 +769,7 @@ def test_plain_messages_are_not_looked_at_again_once_they_are_counted(kafka, mon
     for n in range(50):
         kafka.append("t", 0, little(n))
     asked = []
-    monkeypatch.setattr(table_feed, "is_segment", lambda headers: asked.append(headers))
+    monkeypatch.setattr(table_feed, "is_segment", asked.append)
     assert assigned_consumer(kafka).consume_arrow(50, 0).num_rows == 50
     assert len(asked) == 1  # for all of them
 
