@@ -173,6 +173,8 @@ class Poller:
                 self._buffer.arrived.extend(polled)
                 with self._lock:
                     fetched.extend(self._buffer.accept_arrived())
+                    if self.is_interrupted:  # a callback, and the poll has gone on
+                        self._recover()
                     self.due = self._clock() + SERVE_EVERY
                     if throttles and self._buffer.is_full():
                         self._throttle()

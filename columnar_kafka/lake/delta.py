@@ -255,7 +255,6 @@ class DeltaLakeTable:
                 ],
                 "append",
                 table.schema(),
-                partition_by=names or None,
                 commit_properties=CommitProperties(
                     custom_metadata=record.to_properties(),
                     max_commit_retries=0,  # what was admitted holds for this version only
@@ -350,10 +349,7 @@ class DeltaLakeTable:
             return ""
         changed = [each for each in new["fields"] if each not in old["fields"]]
         try:
-            table.alter.add_columns(
-                [Field.from_json(json.dumps(each)) for each in changed],
-                commit_properties=CommitProperties(max_commit_retries=0),
-            )
+            table.alter.add_columns([Field.from_json(json.dumps(each)) for each in changed])
         except CommitFailedError as error:
             return f"{error}"
         except DeltaError as error:

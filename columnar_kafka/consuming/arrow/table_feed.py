@@ -137,7 +137,7 @@ class TableFeed:
             self._feed.after_serving()
             is_enough = self._buffer_rows(request, more, deadline, cancelled)
             if cancelled():
-                break
+                return None
             found = self._find_next(request) if self._may_begin(deadline) else None
             if found is not None:
                 is_short = found.rows < request.least

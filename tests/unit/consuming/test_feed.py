@@ -33,6 +33,7 @@ from columnar_kafka.consuming.feed import Feed
 from columnar_kafka.consuming.offset_store import OffsetStore
 from columnar_kafka.consuming.record import RecordContext
 from columnar_kafka.position import MAX_ROWS
+from columnar_kafka.segment import segment as segment_module
 from columnar_kafka.testing.memory import MemoryConsumer, MemoryKafka
 
 if TYPE_CHECKING:
@@ -270,6 +271,15 @@ def test_poll_0_does_not_wait() -> None:
     assert one.clock.now == 0
 
 
+def test_all_slices_of_a_segment_come_at_once_without_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(segment_module, "_SLICE_BYTES", 1)  # a slice is one record
+    kafka = threes(0)
+    put(kafka, range(5))
+    assert reader(kafka).numbers(5, timeout=0) == [0, 1, 2, 3, 4]
+
+
 def test_fewer_than_asked_for_come_only_when_the_time_is_over() -> None:
     one = reader(threes(1))
     assert one.numbers(10, timeout=2.0) == [0, 1, 2]
@@ -309,6 +319,13 @@ def test_an_error_event_is_handed_out_in_between(monkeypatch: pytest.MonkeyPatch
     one.broker.event(KafkaError(KafkaError._ALL_BROKERS_DOWN))
     assert one.numbers() == [2, "_ALL_BROKERS_DOWN", 10, 11, 12, 20, 21, 22]
     assert one.offsets.delivered == {P0: 3 * MAX_ROWS}
+
+
+def test_what_is_buffered_behind_an_event_comes_without_waiting() -> None:
+    one = reader(threes(1))
+    one.broker.event(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+    assert one.numbers(4) == ["_ALL_BROKERS_DOWN", 0, 1, 2]
+    assert one.clock.now == 0
 
 
 def test_the_end_of_a_partition_is_an_event_at_the_next_offsets_start() -> None:

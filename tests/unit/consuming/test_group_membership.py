@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import tables
 from confluent_kafka import TopicPartition
 
+from columnar_kafka.consuming.feed import Feed
 from columnar_kafka.testing import FakeKafka
 from columnar_kafka.testing.memory import MemoryConsumer
 
@@ -72,6 +74,28 @@ def test_what_on_revoke_gives_back_is_committed_before(
     assert commits == [False]
     assert kafka.committed("g", "t", 0).offset == 1
     consumer.close()
+
+
+def test_a_group_goes_on_where_it_committed_though_its_assignment_was_cut_short(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without a rebalance to follow, the partition would begin at a segment's first record."""
+    kafka = FakeKafka()
+    kafka.create_topic("t", 1)
+    tables.put(kafka, tables.numbers(0))
+    kafka.commit("g", [TopicPartition("t", 0, 0, "1:1:p-0")])  # one record is left
+    assign = Feed.assign
+
+    def interrupted(*_: Any) -> None:
+        monkeypatch.setattr(Feed, "assign", assign)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Feed, "assign", interrupted)
+    with kafka.Consumer(CONFIG) as consumer:
+        consumer.subscribe(["t"])
+        with pytest.raises(KeyboardInterrupt):
+            consumer.poll(0)
+        assert [each.value() for each in consumer.consume(3, 0)] == [{"n": 2}]
 
 
 def test_who_gives_a_partition_back_unasked_does_not_wait_for_its_commit(

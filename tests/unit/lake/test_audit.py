@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, TableFeatures
 from lakes import FENCE, DeltaLake, DirectoryLake, IcebergLake, audit, put
 from segments import ROWS, numbered, segment, segments
 
+from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.commit import commit_fences
 from columnar_kafka.lake.dead_letters import Taken
 from columnar_kafka.lake.landed_rows import equal
@@ -195,6 +196,16 @@ def test_rows_that_another_program_has_deleted_are_found(tmp_path: Path) -> None
     report = audit(lake, segments(range(3)))
     assert found(report) == [("different", 1, 1)]
     assert "2 rows, and the message has 3" in report.findings[0].reason
+
+
+def test_nothing_is_proven_where_rows_may_be_deleted_by_deletion_vectors(tmp_path: Path) -> None:
+    lake = DeltaLake(tmp_path / "lake")
+    put(lake.table(), [0])
+    DeltaTable(str(lake.root)).alter.add_feature(
+        TableFeatures.DeletionVectors, allow_protocol_versions_increase=True
+    )
+    with pytest.raises(LakeError, match="deletion vectors"):
+        audit(lake, segments([0]))
 
 
 def test_rows_without_ids_are_not_provable(directory: DirectoryLake) -> None:

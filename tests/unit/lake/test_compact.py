@@ -255,6 +255,15 @@ def test_delta_and_its_readers_keep_the_old_files_until_vacuum(tmp_path: Path) -
     assert sorted(reader.to_pyarrow_table()["n"].to_pylist()) == numbers(range(4))
 
 
+def test_files_of_delta_are_merged_up_to_a_size(tmp_path: Path) -> None:
+    lake = DeltaLake(tmp_path / "lake")
+    for offsets in (range(1), range(2), range(3)):
+        put(lake.table(), offsets)
+    nbytes = sum(path.stat().st_size for path in lake.root.rglob("p0-*.parquet"))
+    assert lake.table().compact(nbytes // 4) == CompactResult(files_before=3, files=3)
+    assert lake.table().compact(nbytes) == CompactResult(files_before=3, files=1)
+
+
 def test_iceberg_is_left_to_others_and_no_table_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(LakeError, match="rewrite_data_files"):
         IcebergLake(tmp_path / "lake").table().compact(LARGE)

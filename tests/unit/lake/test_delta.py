@@ -103,6 +103,26 @@ def test_a_restored_table_stops_the_landing(lake: DeltaLake) -> None:
         lake.table().commit([attempt])
 
 
+def test_a_table_that_is_restored_before_a_commit_is_written_takes_none(
+    lake: DeltaLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On top of the restore, the fence would count what is gone as landed."""
+    swap = DeltaLakeTable.swap
+
+    def overtaken(*arguments: Any) -> str:
+        monkeypatch.setattr(DeltaLakeTable, "swap", swap)
+        DeltaTable(str(lake.root)).restore(1)
+        return swap(*arguments)
+
+    put(lake.table(), [0, 1])
+    put(lake.table(), [2, 3])
+    attempt = staged(lake.table(), [4])
+    monkeypatch.setattr(DeltaLakeTable, "swap", overtaken)
+    with pytest.raises(NotLandedError, match="the table was restored"):
+        lake.table().commit([attempt])
+    assert rows(lake) == numbers([0, 1])
+
+
 def test_a_restored_table_brings_its_fence_back(lake: DeltaLake) -> None:
     restored(lake)
     table = lake.table(reland=True)
@@ -142,6 +162,25 @@ def test_the_commits_of_other_writers_are_passed_over(lake: DeltaLake) -> None:
     DeltaTable(str(lake.root)).optimize.compact()
     put(lake.table(), range(4))
     assert rows(lake) == numbers(range(4))
+
+
+def test_on_top_of_another_writers_commit_nothing_lands_before_that_was_looked_at(
+    lake: DeltaLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On its own deltalake would commit there: what was admitted holds for one version."""
+    put(lake.table(), [0])
+    swap, outcomes = DeltaLakeTable.swap, []
+
+    def overtaken(*arguments: Any) -> str:
+        if not outcomes:
+            write_deltalake(str(lake.root), lake.read(), mode="append")
+        outcomes.append(swap(*arguments))
+        return str(outcomes[-1])
+
+    monkeypatch.setattr(DeltaLakeTable, "swap", overtaken)
+    put(lake.table(), [1])
+    assert [bool(each) for each in outcomes] == [True, False]
+    assert rows(lake) == sorted(numbers([0, 0, 1]))
 
 
 def test_commits_that_come_while_the_history_is_read_change_nothing(lake: DeltaLake) -> None:

@@ -21,6 +21,7 @@ from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.model import Count, NotLandedError
 from columnar_kafka.lake.plan import Layout, Mode, Planner
 from columnar_kafka.lake.stage import land, stage
+from columnar_kafka.segment.decoder import fingerprint_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -242,6 +243,9 @@ def test_narrow_segments_are_cast_to_the_wider_columns_of_delta(
     assert read(delta) == expected
     schemas = {pq.read_schema(path).remove_metadata() for path in delta.root.rglob("*.parquet")}
     assert len(schemas) == 1
+    [cast] = delta.root.rglob(f"*p0-{1:020}-*.parquet")
+    said = pq.read_metadata(cast).metadata[b"columnar.schema"]
+    assert said.decode() == fingerprint_of(cast.read_bytes())
     files = [str(path) for path in delta.root.rglob("*.parquet")]
     found = duckdb.read_parquet(files).project("n, f, s.a, list[1]").fetchall()
     assert sorted(found) == [(1, 1.5, 1, 1), (2, 1e300, 1 << 40, 1 << 40)]

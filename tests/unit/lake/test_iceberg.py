@@ -20,7 +20,7 @@ from segments import ROWS, numbers, segment
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.iceberg import IcebergTable
-from columnar_kafka.lake.model import MayHaveLandedError, NotLandedError
+from columnar_kafka.lake.model import MayHaveLandedError, NotLandedError, SourcePartition
 from columnar_kafka.lake.plan import Layout, Mode
 from columnar_kafka.lake.stage import land
 
@@ -295,6 +295,17 @@ def test_field_ids_that_changed_since_a_file_was_staged_are_refused(lake: Iceber
     assert sorted(lake.read()["n"].to_pylist(), key=str) == [10, 11, 12, None]
 
 
+def test_a_file_can_be_created_though_the_fences_were_asked_for_since(lake: IcebergLake) -> None:
+    """By another thread: any may call all methods at the same time."""
+    table = lake.table()
+    schema = pa.schema([("n", pa.int64())])
+    table.fit(schema)
+    table.fences()
+    writer = table.create(SourcePartition(GENERATIONS["t"], "t", 0), 0, schema, ())
+    assert writer.field_ids == {("n",): 1}
+    writer.discard()
+
+
 def test_missing_statistics_are_not_logged(lake: IcebergLake, caplog: Any) -> None:
     put(lake.table(), [0])
     assert caplog.text == ""
@@ -309,6 +320,17 @@ def test_a_catalog_that_does_not_answer_is_an_error(tmp_path: Path) -> None:
     catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/gone/catalog.db"}
     with pytest.raises(LakeError, match=r"lake\.t cannot be loaded: .*unable to open database"):
         IcebergTable("lake.t", catalog=catalog).fences()
+
+
+def test_a_table_that_the_catalog_cannot_create_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "warehouse").write_bytes(b"a file")
+    catalog = {
+        "type": "sql",
+        "uri": f"sqlite:///{tmp_path}/catalog.db",
+        "warehouse": f"file://{tmp_path}/warehouse",
+    }
+    with pytest.raises(LakeError, match=r"lake\.t cannot be created: .*warehouse"):
+        put(IcebergTable("lake.t", catalog=catalog), [0])
 
 
 # --- history --------------------------------------------------------------------------------------

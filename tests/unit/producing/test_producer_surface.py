@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import inspect
 import random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
 import pyarrow as pa
@@ -19,10 +19,13 @@ from pipeline import Sent, records
 from support import eventually
 
 from columnar_kafka import Producer
-from columnar_kafka.errors import ConfigError, RowError, SchemaError
+from columnar_kafka.errors import ConfigError, ForkError, RowError, SchemaError
 from columnar_kafka.position import pack
 from columnar_kafka.producing.arguments import encode_headers
 from columnar_kafka.testing.memory import MemoryKafka, MemoryProducer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SCHEMA = pa.schema([pa.field("n", pa.int64(), nullable=False), ("tags", pa.list_(pa.string()))])
 
@@ -429,6 +432,32 @@ def test_with_closes(kafka: MemoryKafka, make: Any) -> None:
 @pytest.mark.parametrize("name", ["poll", "flush"])
 def test_the_timeout_that_is_for_ever_is_confluent_kafkas(name: str) -> None:
     assert inspect.signature(getattr(Producer, name)).parameters["timeout"].default == -1
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda it: it.init_transactions(0),
+        lambda it: it.begin_transaction(),
+        lambda it: it.send_offsets_to_transaction([], None, 0),
+        lambda it: it.list_topics(timeout=0),
+        lambda it: it.cluster_id(0),
+    ],
+)
+def test_a_forked_childs_copy_asks_librdkafka_for_nothing(
+    make: Any, use: Callable[[Any], Any]
+) -> None:
+    """It would wait for threads that its parent has."""
+    producer = make(transactional__id="x")
+    producer._shutdown.abandon()
+    with pytest.raises(ForkError):
+        use(producer)
+
+
+def test_without_an_encoding_produce_is_confluent_kafkas_own() -> None:
+    """A method around it would cost as much again."""
+    producer = Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    assert producer.produce == confluent_kafka.Producer.produce.__get__(producer)
 
 
 def test_a_raising_report_passes_through_and_the_next_poll_goes_on(make: Any) -> None:

@@ -15,6 +15,7 @@ from tables import CONFIG, assigned_consumer, next_position, numbers, put, recor
 
 from columnar_kafka import ConfigError, RowError, SchemaError, SegmentError, position
 from columnar_kafka.consuming import fetch_buffer, kafka_message, poller
+from columnar_kafka.consuming.arrow import table_feed
 from columnar_kafka.plain import Avro, Ipc, Json
 from columnar_kafka.segment import decoder
 from columnar_kafka.testing import FakeKafka
@@ -228,6 +229,33 @@ def test_the_group_is_not_asked_about_a_partition_without_messages(kafka, monkey
     consumer.incremental_assign([TopicPartition("empty", 0)])
     assert consumer.consume_arrow(9, 0)["n"].to_pylist() == [0, 1, 2]
     assert asked == []
+
+
+def test_the_group_is_not_asked_while_there_are_records_enough(kafka, monkeypatch) -> None:
+    """Kafka may take a second to answer, and these records need none of it."""
+    kafka.create_topic("two", 2)
+    put(kafka, numbers(0, 3), topic="two")
+    put(kafka, numbers(3, 3), topic="two", partition=1)
+    asked = []
+    monkeypatch.setattr(MemoryConsumer, "committed", lambda *args: asked.append(args) or [])
+    consumer = kafka.Consumer(CONFIG)
+    consumer.assign([TopicPartition("two", 0, 0), TopicPartition("two", 1)])
+    assert consumer.poll(0).value() == {"n": 0}  # what is behind it is buffered by now
+    assert consumer.consume_arrow(2, 0)["n"].to_pylist() == [1, 2]
+    assert asked == []
+    assert consumer.consume_arrow(3, 0)["n"].to_pylist() == [3, 4, 5]
+    assert len(asked) == 1
+
+
+def test_a_position_beyond_the_end_says_nothing_of_a_segment_written_there_later(kafka) -> None:
+    """librdkafka started over, and after plain messages a segment came to that offset."""
+    consumer = assigned_consumer(kafka, at=position.pack(2, 1, 3))
+    assert consumer.consume_arrow(9, 0) is None
+    for _ in range(2):
+        kafka.append("t", 0, b"plain")
+    put(kafka, numbers(0))
+    assert consumer.consume_arrow(9, 0)["value"].to_pylist() == [b"plain", b"plain"]
+    assert consumer.consume_arrow(9, 0)["n"].to_pylist() == [0, 1, 2]
 
 
 def test_what_is_behind_a_partition_not_begun_as_yet_waits_for_it(kafka) -> None:
@@ -734,6 +762,16 @@ def test_a_tombstone_is_a_row_of_nulls(kafka) -> None:
     kafka.append("t", 0, None, key=b"b")
     table = assigned_consumer(kafka).consume_arrow(9, 0, ["id", "text"], value=Avro(LITTLE))
     assert table.to_pylist() == [{"id": 1, "text": "x1"}, {"id": None, "text": None}]
+
+
+def test_plain_messages_are_not_looked_at_again_once_they_are_counted(kafka, monkeypatch) -> None:
+    """A look at each costs a tenth of the call."""
+    for n in range(50):
+        kafka.append("t", 0, little(n))
+    asked = []
+    monkeypatch.setattr(table_feed, "is_segment", asked.append)
+    assert assigned_consumer(kafka).consume_arrow(50, 0).num_rows == 50
+    assert len(asked) == 1  # for all of them
 
 
 def test_an_arrow_payload_is_any_number_of_rows_at_one_position(kafka) -> None:
