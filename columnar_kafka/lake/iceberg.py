@@ -390,7 +390,8 @@ class IcebergTable:
             with closing(self._catalog()) as catalog:
                 catalog.create_namespace_if_not_exists(self._identifier.rpartition(".")[0])
                 with (
-                    suppress(TableAlreadyExistsError),  # another process has just created it
+                    # Another process has just created it, before we asked or since.
+                    suppress(TableAlreadyExistsError, CommitFailedException),
                     catalog.create_table_transaction(
                         self._identifier, columns, properties=_NEW
                     ) as transaction,

@@ -19,6 +19,7 @@ from pyiceberg.types import IntegerType, LongType, StringType
 from segments import ROWS, numbers, segment
 
 from columnar_kafka.errors import LakeError
+from columnar_kafka.lake import iceberg
 from columnar_kafka.lake.iceberg import IcebergTable
 from columnar_kafka.lake.model import MayHaveLandedError, NotLandedError, SourcePartition
 from columnar_kafka.lake.plan import Layout, Mode
@@ -247,6 +248,24 @@ def test_a_table_that_stood_before_takes_what_fits(lake: IcebergLake) -> None:
     put(lake.table(), [0, 1])
     assert rows(lake) == numbers([0, 1])
     assert lake.read()["more"].null_count == 2 * ROWS
+
+
+def test_a_table_that_others_create_at_the_same_time_is_theirs(
+    lake: IcebergLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come after we have asked for the table, and before ours is committed."""
+    real, theirs = iceberg.add_terms, []
+    schema = pa.schema([("n", pa.int64())])
+
+    def create_first(*arguments: Any) -> None:
+        monkeypatch.undo()
+        lake.table().fit(schema)
+        theirs.append(lake.load().metadata.table_uuid)
+        real(*arguments)
+
+    monkeypatch.setattr(iceberg, "add_terms", create_first)
+    lake.table().fit(schema)
+    assert theirs == [lake.load().metadata.table_uuid]
 
 
 def test_a_promoted_column_takes_narrow_files(lake: IcebergLake) -> None:
