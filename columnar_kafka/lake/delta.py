@@ -71,13 +71,13 @@ if TYPE_CHECKING:
     )
     from columnar_kafka.lake.plan import Admission
 
+    State = tuple[DeltaTable | None, CommitRecord]
+
 __all__ = ["DeltaLakeTable"]
 
 _APPLICATION: Final = "columnar-kafka"
 _INDEXED: Final = "delta.dataSkippingNumIndexedCols"
 _INDEXED_DEFAULT: Final = "32"  # Delta's own
-
-State = tuple["DeltaTable | None", CommitRecord]
 
 
 class DeltaLakeTable:

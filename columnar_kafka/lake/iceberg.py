@@ -86,6 +86,8 @@ if TYPE_CHECKING:
     )
     from columnar_kafka.lake.plan import Admission
 
+    State = tuple[Table | None, CommitRecord]
+
 __all__ = ["IcebergTable"]
 
 # It says for every row group which columns have no statistics, and some of `_kafka` have none.
@@ -100,8 +102,6 @@ _NEW: Final = {
     "read.parquet.vectorization.enabled": "false",
 }
 _TRIES: Final = 10  # to change a schema that others change at the same time
-
-State = tuple["Table | None", CommitRecord]
 
 
 class IcebergTable:

@@ -129,8 +129,6 @@ class TableFeed:
         """
         clock = self._feed.clock
         deadline = deadline_after(timeout, clock())
-        with self._lock:
-            self._buffer.put_back()
         more = 0
         while not cancelled():
             self._poller.serve_if_due()
@@ -288,8 +286,7 @@ class TableFeed:
             span = list(islice(buffered, min(known, longest)))
             known -= len(span)
             yield span
-        span = []
-        topic, room = None, 0
+        span, room = [], 0
         awaiting = self._starts.awaiting_lookup
         for message in buffered:
             is_event = message.error() is not None
@@ -300,14 +297,13 @@ class TableFeed:
                     yield span
                 yield [message]
                 span, room = [], 0
-            elif room and message.topic() == topic:
+            elif room and message.topic() == span[0].topic():
                 span.append(message)
                 room -= 1
             else:
                 if span:
                     yield span
-                span, topic = [message], message.topic()
-                room = self._longest(topic, request) - 1
+                span, room = [message], self._longest(message.topic(), request) - 1
         if span:
             yield span
 

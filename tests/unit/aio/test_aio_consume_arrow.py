@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import KafkaException, TopicPartition
 from tables import CONFIG, numbers, put
 
-from columnar_kafka import SchemaError, SegmentError
+from columnar_kafka import ConfigError, SchemaError, SegmentError
 from columnar_kafka.aio import AIOConsumer
 from columnar_kafka.aio.cancellable import CancellableConsumer
 from columnar_kafka.plain import Json
@@ -210,6 +210,16 @@ def test_it_ends_when_the_consumer_is_closed_even_while_it_waits(kafka) -> None:
             pass
         await consumer.close()
         assert (await reading).num_rows == 3
+
+    run(kafka, main)
+
+
+def test_an_end_to_read_to_needs_ends_to_be_told(kafka) -> None:
+    put(kafka, numbers(0))
+
+    async def main(consumer: AIOConsumer) -> None:
+        with pytest.raises(ConfigError, match=r"until_end needs enable\.partition\.eof=true"):
+            await consumer.arrow_reader(["n"], until_end=True)
 
     run(kafka, main)
 

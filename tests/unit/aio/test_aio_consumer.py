@@ -184,7 +184,7 @@ def test_what_it_refuses_it_refuses_as_confluent_kafkas(kind: str) -> None:
     async def main() -> list[Any]:
         with pytest.raises(ValueError, match="max_workers must be at least 1"):
             cls(dict(NOWHERE), max_workers=0)
-        consumer = cls({**NOWHERE, **own})
+        consumer = cls({**NOWHERE, **own}, max_workers=1)
         found = [
             await refused(call)
             for call in (

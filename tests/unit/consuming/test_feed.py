@@ -321,6 +321,13 @@ def test_an_error_event_is_handed_out_in_between(monkeypatch: pytest.MonkeyPatch
     assert one.offsets.delivered == {P0: 3 * MAX_ROWS}
 
 
+def test_an_event_does_not_wait_for_what_may_follow_it() -> None:
+    one = reader(threes(0))
+    one.broker.event(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+    assert one.numbers(1, timeout=10) == ["_ALL_BROKERS_DOWN"]
+    assert one.clock.now == 0
+
+
 def test_what_is_buffered_behind_an_event_comes_without_waiting() -> None:
     one = reader(threes(1))
     one.broker.event(KafkaError(KafkaError._ALL_BROKERS_DOWN))
@@ -1162,6 +1169,9 @@ def test_what_is_held_is_bounded_and_goes_on_later(monkeypatch: pytest.MonkeyPat
     got += one.numbers(100)
     assert got == list(range(120))
     assert one.broker._paused == set()
+    resumed: list[Any] = []
+    monkeypatch.setattr(one.broker, "resume", resumed.append)
+    assert one.numbers(1) == resumed == []  # once was enough
 
 
 def test_what_is_held_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import tables
-from confluent_kafka import TopicPartition
+from confluent_kafka import OFFSET_INVALID, TopicPartition
 
 from columnar_kafka.consuming.feed import Feed
 from columnar_kafka.testing import FakeKafka
@@ -96,6 +96,27 @@ def test_a_group_goes_on_where_it_committed_though_its_assignment_was_cut_short(
         with pytest.raises(KeyboardInterrupt):
             consumer.poll(0)
         assert [each.value() for each in consumer.consume(3, 0)] == [{"n": 2}]
+
+
+def test_nothing_is_kept_of_a_partition_whose_revocation_was_cut_short(
+    kafka: FakeKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is another member's by now: its position must not be committed any more."""
+    revoke = Feed.revoke
+
+    def interrupted(*_: Any) -> None:
+        monkeypatch.setattr(Feed, "revoke", revoke)
+        raise KeyboardInterrupt
+
+    with kafka.Consumer(CONFIG) as consumer:
+        consumer.subscribe(["t"])
+        assert consumer.poll(10).value() == b"0"
+        monkeypatch.setattr(Feed, "revoke", interrupted)
+        consumer.unsubscribe()
+        with pytest.raises(KeyboardInterrupt):
+            consumer.poll(0)
+        assert consumer.consume(9, 0) == []
+        assert consumer.position([P0])[0].offset == OFFSET_INVALID
 
 
 def test_who_gives_a_partition_back_unasked_does_not_wait_for_its_commit(

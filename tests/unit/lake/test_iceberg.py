@@ -314,15 +314,26 @@ def test_field_ids_that_changed_since_a_file_was_staged_are_refused(lake: Iceber
     assert sorted(lake.read()["n"].to_pylist(), key=str) == [10, 11, 12, None]
 
 
-def test_a_file_can_be_created_though_the_fences_were_asked_for_since(lake: IcebergLake) -> None:
+def test_files_are_created_without_asking_the_catalog_unless_the_fences_were_asked_for_since(
+    lake: IcebergLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By another thread: any may call all methods at the same time."""
-    table = lake.table()
+    table, loads = lake.table(), []
     schema = pa.schema([("n", pa.int64())])
     table.fit(schema)
+    load = IcebergTable._load
+    monkeypatch.setattr(IcebergTable, "_load", lambda self: loads.append(self) or load(self))
+
+    def check(expected: int) -> None:
+        loads.clear()
+        writer = table.create(SourcePartition(GENERATIONS["t"], "t", 0), 0, schema, ())
+        assert writer.field_ids == {("n",): 1}
+        assert len(loads) == expected
+        writer.discard()
+
+    check(0)
     table.fences()
-    writer = table.create(SourcePartition(GENERATIONS["t"], "t", 0), 0, schema, ())
-    assert writer.field_ids == {("n",): 1}
-    writer.discard()
+    check(1)
 
 
 def test_missing_statistics_are_not_logged(lake: IcebergLake, caplog: Any) -> None:
@@ -350,6 +361,37 @@ def test_a_table_that_the_catalog_cannot_create_is_an_error(tmp_path: Path) -> N
     }
     with pytest.raises(LakeError, match=r"lake\.t cannot be created: .*warehouse"):
         put(IcebergTable("lake.t", catalog=catalog), [0])
+
+
+def test_a_table_is_changed_by_catalogs_that_are_not_closed(
+    lake: IcebergLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was closed may answer, and keep a connection for ever."""
+    closed, used = [], []
+    close, commit_table = SqlCatalog.close, SqlCatalog.commit_table
+    monkeypatch.setattr(SqlCatalog, "close", lambda self: closed.append(self) or close(self))
+
+    def watched(self: Any, *arguments: Any) -> Any:
+        used.append(any(each is self for each in closed))
+        return commit_table(self, *arguments)
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", watched)
+    land_table(lake, pa.table({"n": [0]}))
+    land_table(lake, pa.table({"n": [1], "more": ["x"]}), offset=1)
+    assert used == [False] * 4  # created, landed, grown, landed
+
+
+def test_a_table_that_others_change_all_the_time_does_not_grow(
+    lake: IcebergLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land_table(lake, pa.table({"n": [0]}))
+
+    def overtaken(*_: Any) -> Any:
+        raise CommitFailedException("the table has changed")
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", overtaken)
+    with pytest.raises(LakeError, match=r"lake\.t: columns cannot be added: others change it"):
+        land_table(lake, pa.table({"n": [1], "more": ["x"]}), offset=1)
 
 
 # --- history --------------------------------------------------------------------------------------

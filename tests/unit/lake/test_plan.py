@@ -13,6 +13,7 @@ from segments import ROWS, numbered, segment, segments
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.model import (
+    UNKNOWN_SEGMENT,
     Count,
     Fence,
     NotLandedError,
@@ -327,6 +328,17 @@ def test_a_range_that_overlaps_what_landed_is_cut() -> None:
 
 def test_a_range_that_has_landed_changes_nothing() -> None:
     assert admit([], fence(2, 5), ranges=[read(0, 4)]).fences == fence(2, 5)
+
+
+@pytest.mark.parametrize("last", [3, 9])
+def test_files_of_another_partition_do_not_say_what_was_set_aside_last(last: int) -> None:
+    """The fence moves past it, unless a file of its own partition lies behind it."""
+    other = "kafka:cluster:id:1"
+    landed = file(5, 9), file(0, last, fence=other, partition=1)
+    found = admit(landed, {}, set_aside=[read(3, 7, partition=1)]).fences
+    assert (found[FENCE].next, found[FENCE].segment) == (10, "p-9")
+    behind = (10, "p-9") if last == 9 else (7, UNKNOWN_SEGMENT)
+    assert (found[other].next, found[other].segment) == behind
 
 
 def test_an_empty_range_moves_the_fence_that_is_there() -> None:

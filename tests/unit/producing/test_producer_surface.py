@@ -445,11 +445,11 @@ def test_the_timeout_that_is_for_ever_is_confluent_kafkas(name: str) -> None:
     ],
 )
 def test_a_forked_childs_copy_asks_librdkafka_for_nothing(
-    make: Any, use: Callable[[Any], Any]
+    make: Any, monkeypatch: pytest.MonkeyPatch, use: Callable[[Any], Any]
 ) -> None:
     """It would wait for threads that its parent has."""
     producer = make(transactional__id="x")
-    producer._shutdown.abandon()
+    monkeypatch.setattr(producer._buffer, "unusable", ForkError("forked"))
     with pytest.raises(ForkError):
         use(producer)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import random
 import re
@@ -72,6 +73,17 @@ def test_a_bomb_is_refused_and_the_error_says_why(name: str) -> None:
     made = max(before, pa.default_memory_pool().max_memory())
     assert SAYS[name] in refusal(bomb)
     assert pa.default_memory_pool().max_memory() <= made + 32 * MIB
+
+
+def test_a_page_without_values_is_allowed() -> None:
+    column = pa.schema([pa.field("n", pa.int64(), nullable=False)])
+    one = sent(pa.table([[1, 2, 3]], column), compression="none", use_dictionary=False)
+
+    def change(file: File) -> None:
+        pages = file.chunks[0][0]
+        pages.append(copy.deepcopy(pages[0]).put(0, 5, 1).fill(b""))
+
+    assert segment(changed(one, change)).to_table()["n"].to_pylist() == [1, 2, 3]
 
 
 def test_a_damaged_codec_is_found_before_pyarrow_is_asked_for_it() -> None:

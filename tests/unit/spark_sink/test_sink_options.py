@@ -34,7 +34,7 @@ SCHEMA = columns(*NEEDED, *IDS)
         ),
         (
             {"table.layout": "whole"},
-            r'"table\.layout" is .whole.: it must be (stitched|verbatim) or',
+            r'"table\.layout" is .whole.: it must be verbatim or stitched$',
         ),
         ({"table.file.bytes": "many"}, r'"table\.file\.bytes" is .many.: it must be a positive'),
         ({"table.file.bytes": "0"}, r'"table\.file\.bytes" is .0.: it must be a positive'),

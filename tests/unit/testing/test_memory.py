@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    OFFSET_INVALID,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 
 from columnar_kafka.broker.base import ConsumerBroker, ProducerBroker, TopicLimits
 from columnar_kafka.segment.headers import message_bytes
@@ -346,12 +354,14 @@ def test_a_poll_that_waits_is_woken_by_a_message(
         (OFFSET_BEGINNING, [b"0", b"1", b"2"]),
         (OFFSET_END, []),
         (-1001, [b"2"]),
+        (-2000, []),
+        (-2001, [b"2"]),
     ],
 )
 def test_an_assignment_begins_where_it_says(
     kafka: MemoryKafka, consumer: MemoryConsumer, offset: int, expected: list[bytes]
 ) -> None:
-    """-1001 is where the group has committed."""
+    """-1001 is where the group has committed, and -2000 is OFFSET_TAIL(0)."""
     for value in (b"0", b"1", b"2"):
         kafka.append("t", 0, value)
     consumer.commit([TopicPartition("t", 0, 2)], asynchronous=False)
@@ -379,6 +389,38 @@ def test_a_paused_partition_waits_where_it_is(kafka: MemoryKafka, consumer: Memo
     assert taken(consumer) == [b"1"]
     consumer.resume([TopicPartition("t", 0)])
     assert taken(consumer) == [b"0"]
+
+
+def test_a_poll_that_waits_is_woken_when_its_partition_is_resumed(
+    kafka: MemoryKafka, consumer: MemoryConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka.append("t", 0, b"v")
+    consumer.pause([TopicPartition("t", 0)])
+    wait, waits, woken = kafka.changed.wait, threading.Event(), list[bool]()
+
+    def watched(timeout: float | None = None) -> bool:
+        waits.set()
+        woken.append(wait(timeout))
+        return woken[-1]
+
+    monkeypatch.setattr(kafka.changed, "wait", watched)
+    polling = threading.Thread(target=consumer.poll, args=(60,))
+    polling.start()
+    assert waits.wait(60)
+    consumer.resume([TopicPartition("t", 0)])
+    polling.join()
+    assert woken == [True]
+
+
+def test_where_no_offset_is_committed_an_error_stops_the_partition(kafka: MemoryKafka) -> None:
+    kafka.append("t", 0, b"v")
+    consumer = MemoryConsumer(kafka, "g", reset="error")
+    consumer.assign([TopicPartition("t", 0)])
+    event = consumer.poll(0)
+    assert event is not None
+    assert event.error().code() == KafkaError._AUTO_OFFSET_RESET
+    assert consumer.poll(0) is None
+    assert consumer.assignment() == [TopicPartition("t", 0)]
 
 
 def test_an_event_comes_before_messages(kafka: MemoryKafka, consumer: MemoryConsumer) -> None:
@@ -532,6 +574,21 @@ def test_leaving_gives_back_at_the_next_poll(kafka: MemoryKafka) -> None:
     consumer.poll(0)
     assert [len(each) for each in revoked] == [2]
     assert (consumer.assignment(), consumer.membership.id) == ([], None)
+
+
+def test_what_is_stored_is_committed_once_the_interval_is_over(
+    kafka: MemoryKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr("time.monotonic", lambda: clock.now)
+    kafka.append("t", 0, b"0")
+    consumer = MemoryConsumer(kafka, "g", auto_commit=5)
+    consumer.assign([TopicPartition("t", 0, 0)])
+    found = []
+    for clock.now in (100.0, 104.0, 105.0):
+        consumer.poll(0)
+        found.append(kafka.committed("g", "t", 0).offset)
+    assert found == [OFFSET_INVALID, OFFSET_INVALID, 1]
 
 
 def test_closing_answers_the_commits_it_makes() -> None:

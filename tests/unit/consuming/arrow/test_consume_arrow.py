@@ -457,6 +457,26 @@ def test_an_event_is_raised_after_what_was_before_it(kafka) -> None:
     assert raised.value.args[0].code() == KafkaError._PARTITION_EOF
 
 
+@pytest.mark.parametrize("buffered", [False, True])
+def test_what_a_callback_raises_is_raised_before_records_come(kafka, buffered: bool) -> None:
+    """And where there are none, it waits for none."""
+
+    def failing(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    consumer = assigned_consumer(kafka, on_commit=failing)
+    if buffered:
+        put(kafka, numbers(0))
+        put(kafka, numbers(3))
+        assert consumer.poll(0).value() == {"n": 0}
+        consumer._feed.serve_soon()
+    consumer.commit(offsets=[TopicPartition("t", 0, 0)])
+    with pytest.raises(ZeroDivisionError):
+        consumer.consume_arrow(1, 0)
+    if buffered:
+        assert consumer.consume_arrow(5, 0)["n"].to_pylist() == [1, 2, 3, 4, 5]
+
+
 @pytest.mark.parametrize("take", ["consume_arrow", "poll_segment"])
 def test_the_text_of_an_end_names_its_position(kafka, take: str) -> None:
     put(kafka, numbers(0))
@@ -711,10 +731,16 @@ def test_a_key_that_does_not_decode_says_so(kafka) -> None:
 class CountingJson(Json):
     """Counts the values that it decodes."""
 
-    decoded = 0
+    def __init__(self) -> None:
+        self.spans: list[int] = []
+        super().__init__()
+
+    @property
+    def decoded(self) -> int:
+        return sum(self.spans)
 
     def decode(self, values: Any) -> pa.Array:
-        self.decoded += len(values)
+        self.spans.append(len(values))
         return super().decode(values)
 
 
@@ -728,6 +754,18 @@ def test_a_topic_of_rubbish_costs_what_one_bad_message_costs(kafka) -> None:
         with pytest.raises(RowError):
             consumer.consume_arrow(500, 0, value=form)
     assert form.decoded < 500 * 20
+
+
+def test_after_a_bad_value_twice_as_many_are_decoded_at_once_as_were_good(kafka) -> None:
+    form = CountingJson()
+    for value in [b'{"n": 1}'] * 4 + [b"?"] + [b'{"n": 1}'] * 100:
+        kafka.append("t", 0, value)
+    consumer = assigned_consumer(kafka)
+    assert consumer.consume_arrow(500, 0, value=form).num_rows == 4
+    form.spans.clear()
+    with pytest.raises(RowError):
+        consumer.consume_arrow(500, 0, value=form)
+    assert form.spans[0] == 8
 
 
 def test_rubbish_in_between_costs_little_while_a_partition_is_not_begun(kafka) -> None:
