@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import confluent_kafka
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
-from producers import UNREACHABLE, failure
+from producers import HELD, UNREACHABLE, failure
 from support import eventually
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def test_every_call_returns_nothing(make_producer, group) -> None:
 
 
 def test_one_transaction_follows_another(make_producer) -> None:
-    producer = make_producer.transactional()
+    producer = make_producer.transactional(**HELD)
     seen = []
     for end in ["commit", "abort", "commit", "commit", "abort", "abort", "commit"]:
         producer.begin_transaction()
