@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -25,7 +25,7 @@ from columnar_kafka.lake.plan import Layout, Planner
 from columnar_kafka.lake.stage import land, stage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from minio import Bucket
@@ -141,11 +141,17 @@ class IcebergLake(Lake):
     def table(self, **options: Any) -> Any:
         return IcebergTable(self.name, **{**self.options(), **options})
 
-    def load(self) -> Any:
-        """Return pyiceberg's own table."""
+    @contextmanager
+    def opened(self) -> Iterator[Any]:
+        """Yield pyiceberg's own table, and keep its catalog open, which a change needs."""
         storage = file_io_properties(self.bucket.storage if self.bucket else {})
         with closing(load_catalog(**self.catalog, **storage)) as catalog:
-            return catalog.load_table(self.name)
+            yield catalog.load_table(self.name)
+
+    def load(self) -> Any:
+        """Return pyiceberg's own table to be read."""
+        with self.opened() as table:
+            return table
 
     def read(self) -> pa.Table:
         return self.load().scan().to_arrow()

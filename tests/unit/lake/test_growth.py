@@ -130,7 +130,7 @@ def own(lake: Any) -> None:
             {"columnar.growth": "refuse"}, raise_if_not_exists=False
         )
     else:
-        with lake.load().transaction() as change:
+        with lake.opened() as table, table.transaction() as change:
             change.remove_properties("columnar.growth")
 
 

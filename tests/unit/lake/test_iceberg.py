@@ -145,9 +145,9 @@ def test_stitched_files_have_the_tables_own_field_ids(lake: IcebergLake) -> None
 
 def rename(lake: IcebergLake) -> None:
     """Rename n to x and m to n, after which old files are wrong by their names."""
-    with lake.load().update_schema() as update:
+    with lake.opened() as table, table.update_schema() as update:
         update.rename_column("n", "x")
-    with lake.load().update_schema() as update:
+    with lake.opened() as table, table.update_schema() as update:
         update.rename_column("m", "n")
 
 
@@ -270,7 +270,7 @@ def test_a_table_that_others_create_at_the_same_time_is_theirs(
 
 def test_a_promoted_column_takes_narrow_files(lake: IcebergLake) -> None:
     land_table(lake, pa.table({"n": pa.array([1], pa.int32())}))
-    with lake.load().update_schema() as update:
+    with lake.opened() as table, table.update_schema() as update:
         update.update_column("n", LongType())
     land_table(lake, pa.table({"n": pa.array([2], pa.int32())}), offset=1)
     land_table(lake, pa.table({"n": [1 << 40]}), offset=2)
@@ -284,7 +284,7 @@ def test_a_column_that_the_table_lacks_can_be_added(lake: IcebergLake) -> None:
     fixed = lake.table(growth=False)
     with pytest.raises(LakeError, match="column 'more' is not in the table"):
         land([message], table=fixed, generations=GENERATIONS)
-    with lake.load().update_schema() as update:
+    with lake.opened() as table, table.update_schema() as update:
         update.add_column("more", StringType())
     land([message], table=fixed, generations=GENERATIONS)
     assert sorted(lake.read()["more"].to_pylist(), key=str) == [None, None, None, "a"]
@@ -293,7 +293,7 @@ def test_a_column_that_the_table_lacks_can_be_added(lake: IcebergLake) -> None:
 def test_a_table_that_changed_since_it_was_staged_is_refused(lake: IcebergLake) -> None:
     land_table(lake, pa.table({"n": [1]}))
     attempt = staged(lake.table(), [1])
-    with lake.load().update_schema() as update:
+    with lake.opened() as table, table.update_schema() as update:
         update.delete_column("n")
         update.add_column("m", IntegerType())
     with pytest.raises(NotLandedError, match="column 'n' is not in the table"):
@@ -304,9 +304,9 @@ def test_field_ids_that_changed_since_a_file_was_staged_are_refused(lake: Iceber
     """The column was dropped and made again: the file's would read as null."""
     land_table(lake, pa.table({"n": [1]}))
     attempt = staged(lake.table(), [1])
-    with lake.load().update_schema() as update:
+    with lake.opened() as table, table.update_schema() as update:
         update.delete_column("n")
-    with lake.load().update_schema() as update:
+    with lake.opened() as table, table.update_schema() as update:
         update.add_column("n", LongType())
     with pytest.raises(NotLandedError, match=r"column 'n' .* field id 1, and it is now \d+: stage"):
         lake.table().commit([attempt])
@@ -402,7 +402,8 @@ def rolled_back(lake: IcebergLake) -> None:
     put(lake.table(), [0, 1])
     first = lake.load().metadata.current_snapshot_id
     put(lake.table(), [2, 3])
-    lake.load().manage_snapshots().rollback_to_snapshot(first).commit()
+    with lake.opened() as table:
+        table.manage_snapshots().rollback_to_snapshot(first).commit()
     assert rows(lake) == numbers([0, 1])
 
 
@@ -423,7 +424,8 @@ def test_a_table_that_was_rolled_back_brings_its_fence_back(lake: IcebergLake) -
 
 def append_nothing(lake: IcebergLake) -> None:
     """Commit as another writer."""
-    lake.load().append(lake.read().slice(0, 0))
+    with lake.opened() as table:
+        table.append(lake.read().slice(0, 0))
 
 
 def test_the_commits_of_other_writers_are_passed_over(lake: IcebergLake) -> None:
@@ -437,8 +439,9 @@ def test_the_commits_of_other_writers_are_passed_over(lake: IcebergLake) -> None
 def test_where_the_snapshots_were_expired_the_property_says_it(lake: IcebergLake) -> None:
     put(lake.table(), [0, 1])
     append_nothing(lake)
-    table = lake.load()
-    table.maintenance.expire_snapshots().by_id(table.metadata.snapshots[0].snapshot_id).commit()
+    with lake.opened() as table:
+        first = table.metadata.snapshots[0].snapshot_id
+        table.maintenance.expire_snapshots().by_id(first).commit()
     assert lake.table().fences()[FENCE].next == 2
     put(lake.table(), range(4))
     assert rows(lake) == numbers(range(4))
@@ -452,7 +455,8 @@ def test_a_rollback_to_before_the_first_commit_is_noticed(lake: IcebergLake) -> 
     append_nothing(lake)
     before = lake.load().metadata.current_snapshot_id
     put(lake.table(), [0, 1])
-    lake.load().manage_snapshots().rollback_to_snapshot(before).commit()
+    with lake.opened() as table:
+        table.manage_snapshots().rollback_to_snapshot(before).commit()
     with pytest.raises(LakeError, match="1 commits had landed, and 0 are left"):
         lake.table().fences()
     put(lake.table(reland=True), range(3))

@@ -477,7 +477,7 @@ def test_members_of_structs_can_be_partitions_of_iceberg(iceberg: IcebergLake) -
 
 def test_an_existing_table_of_iceberg_is_partitioned_as_it_is(iceberg: IcebergLake) -> None:
     put(iceberg, table([1], ["DE"]))
-    with iceberg.load().update_spec() as spec:
+    with iceberg.opened() as opened, opened.update_spec() as spec:
         spec.add_identity("c")
     put(iceberg, table([2, 3], ["DE", "US"]), first=1)
     assert read(iceberg, "n", "c") == [(1, "DE"), (2, "DE"), (3, "US")]
@@ -489,7 +489,7 @@ def test_a_file_that_was_staged_for_another_partitioning_is_refused(iceberg: Ice
     planner = Planner(fences=iceberg.table().fences(), generations=GENERATIONS)
     found = messages(table([1], ["DE"]), first=1)
     attempt = staging.stage(found, table=iceberg.table(), planner=planner)
-    with iceberg.load().update_spec() as spec:
+    with iceberg.opened() as opened, opened.update_spec() as spec:
         spec.add_identity("n")
     with pytest.raises(LakeError, match="staged for another partitioning: stage the input again"):
         iceberg.table().commit([attempt])
@@ -508,7 +508,7 @@ def test_a_partition_that_cannot_be_told_is_refused(
 ) -> None:
     data = pa.table({"n": [1], "f": [1.5]})
     put(iceberg, data)
-    with iceberg.load().update_spec() as spec:
+    with iceberg.opened() as opened, opened.update_spec() as spec:
         spec.add_field(column, transform, "part")
     with pytest.raises(LakeError, match=match):
         put(iceberg, data, first=1)
