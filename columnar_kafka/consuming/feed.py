@@ -230,6 +230,8 @@ class Feed:
                     is_enough = True
                     ready.publish(count)
             if is_enough:
+                if count == 1:  # more polls may have followed, for what lies behind the message
+                    self.after_serving()
                 messages = ready.take(count)
                 if messages or is_over or not count:
                     return messages

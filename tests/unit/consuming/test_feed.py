@@ -1108,6 +1108,30 @@ def test_with_records_in_hand_a_callbacks_exception_waits_for_the_next_call() ->
         one.feed.next(0)
 
 
+@pytest.mark.parametrize("nth", range(8))
+def test_the_call_for_one_in_which_a_callback_raises_raises_it(nth: int) -> None:
+    """It may poll several times: what is behind a plain message is fetched too."""
+    kafka = MemoryKafka()
+    kafka.create_topic("t", 1)
+    sent = [b"%d" % n for n in range(6)]
+    for value in sent:
+        kafka.append("t", 0, value)
+    one = reader(kafka)
+    numbers, poll, found = count(), one.broker.poll, list[Any]()
+
+    def polled(timeout: float) -> Message | None:
+        if next(numbers) == nth:
+            one.raised.append(RuntimeError("callback"))
+        return poll(timeout)
+
+    one.broker.poll = polled  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError, match="callback"):
+        while True:
+            found += one.numbers(1)
+            assert not one.raised
+    assert found + one.numbers() == sent
+
+
 def test_what_a_callback_raises_does_not_wait_for_a_message() -> None:
     """Stock `poll()` without a timeout returns with it at once; ours within 100 ms."""
     one = reader(threes(0))
