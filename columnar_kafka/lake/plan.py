@@ -47,8 +47,7 @@ class Mode(Enum):
 class Layout:
     """The largest size of a file; a segment of more than `file_bytes` is one file.
 
-    In a table with partitions it is the size of a batch, which is a file for each of them. If not
-    `may_split`, a segment with rows of several partitions is an error.
+    In a table with partitions it is the size of a batch, which is a file for each of them.
 
     Every segment becomes a row group, and a row group takes 2.2 KB of footer, which readers parse
     before the first row. `file_segments` bounds that.
@@ -57,7 +56,6 @@ class Layout:
     mode: Mode = Mode.STITCHED
     file_bytes: int = 128 << 20
     file_segments: int = 1000
-    may_split: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

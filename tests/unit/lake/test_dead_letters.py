@@ -227,7 +227,9 @@ def test_many_letters_take_several_files(
     ("rules", "text"),
     [
         ({"plain": "drop"}, "plain is 'drop': it must be stop or skip or dead-letter or table"),
-        ({"plain": "dead-letter"}, "it needs a place for dead letters"),
+        ({"plain": "dead-letter"}, "plain is dead-letter: it needs a place for dead letters"),
+        ({"straddle": "drop"}, "straddle is 'drop': it must be split or stop or dead-letter"),
+        ({"straddle": "dead-letter"}, "straddle is dead-letter: it needs a place for dead letters"),
         ({"plain": "table"}, "need each other"),
         ({"plain_table": 1}, "need each other"),
     ],
