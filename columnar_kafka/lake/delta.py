@@ -156,7 +156,7 @@ class DeltaLakeTable:
         """See `LakeTable.create`."""
         # polars reads a partition's values from the path, not from the log.
         folder = delta_partition.folder(partition) or visible_folder(source.topic)
-        path = f"{folder}/{unique_name(source, first)}"
+        path = f"{folder}/{unique_name(source.partition, first)}"
         return self._files.writer(path, self.root / path)
 
     def commit(self, staged: Iterable[StageResult]) -> CommitResult:
