@@ -81,7 +81,8 @@ def stage_merged(
     """Write one file with the rows of a run, and make it durable. Takes the memory of two files.
 
     `read` returns the bytes of a file of the table. `unstated` says for a schema which leaf columns
-    must have no statistics, by number.
+    must have no statistics, by number. They have no dictionary either, from which readers also
+    tell that no row can match a filter.
 
     Raises:
         LakeError: a file cannot be read or written. Then, as after any exception, none is left.
@@ -178,7 +179,12 @@ def _merged_file(
             leaves = range(file.metadata.num_columns)
             stated = [file.schema.column(n).path for n in leaves if n not in left_out]
             writer = pq.ParquetWriter(
-                sink, schema, compression="zstd", write_page_checksum=True, write_statistics=stated
+                sink,
+                schema,
+                compression="zstd",
+                use_dictionary=stated,
+                write_statistics=stated,
+                write_page_checksum=True,
             )
         for number in range(file.num_row_groups):
             waiting.append(file.read_row_group(number).replace_schema_metadata(schema.metadata))
