@@ -190,7 +190,7 @@ class DeltaLakeTable:
         """See `CommitTarget.head`."""
         table = self._open()
         if table is None:
-            return Head(version=-1, fences={}, state=(None, CommitRecord()))
+            return Head(version=-1, fences={}, state=(None, CommitRecord()), exists=False)
         _refuse_features(table)
         try:
             found, is_whole = _newest_record(table)

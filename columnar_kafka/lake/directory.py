@@ -199,7 +199,7 @@ class ParquetDirectory:
 
     def swap(self, head: Head[LogEntry], admission: Admission, attempt: str) -> str:
         """See `CommitTarget.swap`."""
-        if not (head.version or admission.lands):
+        if not (head.version or admission.lands or admission.fences):
             raise NotLandedError(f"{self}: there is no table")
         files = {self.visible_path(file): file for file in admission.lands}
         entry = head.state.next(files, admission.fences, attempt)
@@ -207,7 +207,8 @@ class ParquetDirectory:
             replaced = {path: admission.replaced[file.path] for path, file in files.items()}
             entry = head.state.compacted(files, replaced, attempt)
         # The staged files must survive any crash that the entry which names them survives.
-        self._files.sync_folder(self.root / _STAGED)
+        if admission.lands:
+            self._files.sync_folder(self.root / _STAGED)
         if not self._log.add(entry):
             return f"entry {entry.sequence} of the log is another commit"
         self._show(entry)

@@ -238,7 +238,8 @@ class IcebergTable:
         """See `CommitTarget.head`."""
         table = self._load()
         if table is None:
-            return Head(version=_NO_SNAPSHOT, fences={}, state=(None, CommitRecord()))
+            nothing = (None, CommitRecord())
+            return Head(version=_NO_SNAPSHOT, fences={}, state=nothing, exists=False)
         metadata = table.metadata
         try:
             refuse_features(metadata)
