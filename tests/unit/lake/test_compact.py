@@ -19,9 +19,11 @@ from lakes import (
     IcebergLake,
     QuickFiles,
     audit,
+    lake_at,
     put,
     rows,
     staged,
+    targets,
 )
 from segments import ROWS, numbers, segment, segments
 
@@ -41,11 +43,9 @@ def lake(tmp_path: Path) -> DirectoryLake:
     return DirectoryLake(tmp_path / "lake")
 
 
-@pytest.fixture(
-    params=[DirectoryLake, DeltaLake, IcebergLake], ids=["directory", "delta", "iceberg"]
-)
+@pytest.fixture(params=targets())
 def each(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    return request.param(tmp_path / "lake")
+    return lake_at(request, tmp_path / "lake")
 
 
 def names(lake: DirectoryLake) -> list[str]:
@@ -147,6 +147,34 @@ def test_ctrl_c_while_files_are_merged_leaves_nothing(lake: DirectoryLake) -> No
         lake.table(files=Interrupted()).compact(LARGE)
     assert list(lake.root.glob("_columnar/staged/*")) == []
     assert rows(lake) == numbers(range(4))
+
+
+class Killed(BaseException):
+    """The process dies."""
+
+
+@pytest.mark.parametrize("kind", [DirectoryLake, IcebergLake])
+@pytest.mark.parametrize("after", [False, True])
+def test_killed_at_its_commit_and_started_again(tmp_path: Path, kind: Any, *, after: bool) -> None:
+    lake = kind(tmp_path / "lake")
+    put(lake.table(), range(2))
+    put(lake.table(), range(2, 4))
+    table = lake.table()
+    swap = table.swap
+
+    def killed(*arguments: Any) -> str:
+        if after:
+            swap(*arguments)
+        raise Killed
+
+    table.swap = killed
+    with pytest.raises(Killed):
+        table.compact(LARGE)
+    put(lake.table(), range(6))
+    assert rows(lake) == numbers(range(6))
+    assert lake.table().compact(LARGE).files == 1
+    assert rows(lake) == numbers(range(6))
+    assert audit(lake, segments(range(6))).findings == []
 
 
 def test_files_are_merged_up_to_a_size_and_within_a_partition(lake: DirectoryLake) -> None:
