@@ -26,7 +26,6 @@ import re
 import time
 import uuid
 from contextlib import suppress
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 from columnar_kafka.errors import LakeError
@@ -263,16 +262,13 @@ class ParquetDirectory:
         """Remove what killed processes have staged. Raises nothing."""
         with suppress(LakeError, OSError):
             when = time.time() - _LEFT_OVER
-            folders = (PurePosixPath(_STAGED), PurePosixPath(LOG_FOLDER))
-            old = [
-                path
-                for folder in folders
-                for name in self._files.older(self.root / folder, when)
-                if (path := folder / name).suffix in {".segment", ".draft"}
-            ]
+            for name in self._log.old_drafts(when):
+                self._files.remove(self.root / LOG_FOLDER / name)
+            names = self._files.older(self.root / _STAGED, when)
+            old = [f"{_STAGED}/{name}" for name in names if name.endswith(".segment")]
             landed = {file.path for file in self._log.newest().files.values()} if old else ()
             for path in old:
-                if str(path) not in landed:
+                if path not in landed:
                     self._files.remove(self.root / path)
 
     def _show(self, entry: LogEntry) -> None:

@@ -85,8 +85,8 @@ class Files(Protocol[P]):
         """
         ...
 
-    def older(self, folder: P, when: float) -> list[str]:
-        """Return the names of the files in a folder that were written before a time (Unix's)."""
+    def older(self, folder: P, when: float, after: str = "") -> list[str]:
+        """Return the names after `after`, of files in a folder written before a time (Unix's)."""
         ...
 
     def make_folder(self, folder: P) -> None:

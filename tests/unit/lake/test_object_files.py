@@ -109,6 +109,8 @@ def test_what_was_written_before_a_time_can_be_listed(files: ObjectFiles) -> Non
     files.put(ONE, b"first")
     assert files.older(ONE.parent, time.time() - 3600) == []
     assert files.older(ONE.parent, time.time() + 3600) == ["one"]
+    assert files.older(ONE.parent, time.time() + 3600, after="on") == ["one"]
+    assert files.older(ONE.parent, time.time() + 3600, after="one") == []
 
 
 @pytest.mark.parametrize("columns", [1, 3000])
