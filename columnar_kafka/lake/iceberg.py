@@ -48,6 +48,7 @@ from columnar_kafka.lake.iceberg_files import TableFiles, file_io_properties
 from columnar_kafka.lake.iceberg_merging import current_files, files_to_merge
 from columnar_kafka.lake.iceberg_partition import (
     add_terms,
+    check_file,
     check_partition,
     check_terms,
     shown_terms,
@@ -62,7 +63,6 @@ from columnar_kafka.lake.iceberg_schema import (
     millisecond_columns,
     new_columns,
     refuse_features,
-    were_renamed,
 )
 from columnar_kafka.lake.local_files import LocalFiles, local_path
 from columnar_kafka.lake.merging import merge_runs, runs_to_merge, stage_merged
@@ -288,7 +288,7 @@ class IcebergTable:
         ]
         try:
             for file, footer in zip(admission.lands, footers, strict=True):
-                _check_file(file.path, footer.schema.to_arrow_schema(), table.metadata)
+                check_file(file.path, footer.schema.to_arrow_schema(), table.metadata)
                 check_partition(file, table.metadata)
         except LakeError as error:
             raise NotLandedError(f"{self._identifier}: nothing has landed: {error}") from error
@@ -453,17 +453,6 @@ def _content(table: Any, uri: str) -> bytes:
 
 def _file_uri(uri: str) -> str:
     return f"file://{uri}" if uri.startswith("/") else uri
-
-
-def _check_file(path: str, schema: pa.Schema, metadata: TableMetadata) -> None:
-    """Check a staged file against the table as it is now."""
-    check_fits(schema, without_filled(metadata, schema))
-    has_ids = b"PARQUET:field_id" in (schema.field(0).metadata or {})
-    if not has_ids and were_renamed(metadata):
-        raise LakeError(
-            f"{path} has no field ids, and would be read by its columns' names, which have changed "
-            "in this table: land with table.layout=stitched"
-        )
 
 
 def _summary(snapshot: Any) -> Mapping[str, str]:

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.file_metadata import file_messages
+from columnar_kafka.lake.iceberg_partition import check_file
 from columnar_kafka.lake.merging import layout_of
 from columnar_kafka.lake.model import SourcePartition, StagedFile, TopicGeneration
 
@@ -42,7 +43,8 @@ def files_to_merge(
 ) -> tuple[dict[str, StagedFile], dict[str, bytes]]:
     """Return the files that we have written in the table's partitioning, and their layouts, by URI.
 
-    Those of other programs do not say which messages they have. Blocks to read each footer.
+    Those of other programs do not say which messages they have. A file whose columns have other
+    names in the table now has a layout of its own. Blocks to read each footer.
 
     Raises:
         LakeError: a footer cannot be read.
@@ -79,7 +81,12 @@ def files_to_merge(
             )
             or None,
         )
-        layouts[uri] = layout_of(footer.schema.to_arrow_schema())
+        schema = footer.schema.to_arrow_schema()
+        try:
+            check_file(uri, schema, table.metadata)
+            layouts[uri] = layout_of(schema)
+        except LakeError:
+            layouts[uri] = uri.encode()  # from before a column was renamed: like no other
     return files, layouts
 
 

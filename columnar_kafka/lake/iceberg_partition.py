@@ -9,7 +9,12 @@ from pyiceberg import types as ice
 from pyiceberg.transforms import IdentityTransform, TruncateTransform, parse_transform
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake.iceberg_schema import column_type, field_ids
+from columnar_kafka.lake.iceberg_schema import (
+    check_fits,
+    column_type,
+    field_ids,
+    were_renamed,
+)
 from columnar_kafka.lake.model import PartitionColumn
 from columnar_kafka.lake.partition import FILLED, is_filled
 
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "add_terms",
+    "check_file",
     "check_partition",
     "check_terms",
     "shown_terms",
@@ -77,6 +83,21 @@ def _column(
         if column_type(FILLED[path[0]]) != kind:
             raise LakeError(f"{shown}: it has to be {column_type(FILLED[path[0]])} in the table")
     return PartitionColumn(str(field), path, transform.transform(kind))
+
+
+def check_file(path: str, schema: pa.Schema, metadata: TableMetadata) -> None:
+    """Check a file's columns against the table as it is now.
+
+    Raises:
+        LakeError: its columns' names or field ids are not the table's.
+    """
+    check_fits(schema, without_filled(metadata, schema))
+    has_ids = b"PARQUET:field_id" in (schema.field(0).metadata or {})
+    if not has_ids and were_renamed(metadata):
+        raise LakeError(
+            f"{path} has no field ids, and would be read by its columns' names, which have changed "
+            "in this table: land with table.layout=stitched"
+        )
 
 
 def check_partition(file: StagedFile, metadata: TableMetadata) -> None:

@@ -235,6 +235,18 @@ def test_files_of_other_field_ids_stay_apart(lake: IcebergLake) -> None:
     assert sorted(lake.read()["c"].to_pylist(), key=str) == [2, 2, None]
 
 
+def test_files_of_other_names_stay_as_they_are(lake: IcebergLake) -> None:
+    """Columns were renamed, and n is another one now: field ids tell, names do not."""
+    land_tables(lake, *[pa.table({"n": [1], "m": [2]})] * 2)
+    for old, new in ("n", "x"), ("m", "n"):
+        with lake.load().update_schema() as update:
+            update.rename_column(old, new)
+    land_tables(lake, *[pa.table({"x": [3], "n": [4]})] * 2, first=2)
+    assert lake.table().compact(LARGE) == CompactResult(files_before=4, files=3)
+    found = lake.read().select(["x", "n"]).sort_by("x").to_pylist()
+    assert found == [{"x": 1, "n": 2}] * 2 + [{"x": 3, "n": 4}] * 2
+
+
 def test_rows_under_delete_files_are_refused(
     lake: IcebergLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
