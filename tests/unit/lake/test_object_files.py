@@ -235,6 +235,6 @@ def test_a_store_that_does_not_answer_is_an_error_of_the_table() -> None:
     # http is not allowed, so nothing is sent or tried again.
     table = ParquetDirectory("s3://bucket/lake", files=ObjectFiles("s3://bucket/lake", storage))
     with pytest.raises(
-        LakeError, match=r"the log of ParquetDirectory\('s3://bucket/lake'\): .*GET"
+        LakeError, match=r"the log of ParquetDirectory\('s3://bucket/lake'\): .*HEAD"
     ):
         table.fences()
