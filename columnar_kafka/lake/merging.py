@@ -55,15 +55,15 @@ def runs_to_merge(
     def alike(path: str, file: StagedFile) -> tuple[object, ...]:
         return file.fence, file.schema, file.table_partition, layouts.get(path)
 
-    def place(each: tuple[str, StagedFile]) -> tuple[str, str, int, int]:
+    def place(each: tuple[str, StagedFile]) -> tuple[str, str, int]:
         file = each[1]
-        return file.fence, repr(file.table_partition), file.first, file.last
+        return file.fence, repr(file.table_partition), file.first
 
     run: Run = []
     for path, file in sorted(files.items(), key=place):
         nbytes = file.nbytes + sum(each.nbytes for _, each in run)
-        is_next = run and alike(*run[-1]) == alike(path, file) and run[-1][1].last < file.first
-        if not is_next or nbytes > file_bytes:
+        is_alike = run and alike(*run[-1]) == alike(path, file)
+        if not is_alike or nbytes > file_bytes:
             if len(run) > 1:
                 yield run
             run = []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import json
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +84,29 @@ def test_what_was_staged_before_it_lands_after_it(each: Any) -> None:
     each.table().compact(LARGE)
     table.commit([late])
     assert rows(each) == numbers(range(6))
+
+
+def test_a_table_is_merged_while_others_land(each: Any) -> None:
+    """Whoever comes second is told, and tries again."""
+    offsets = range(0, 16, 2)
+
+    def land_all() -> None:
+        for offset in offsets:
+            while True:
+                with suppress(LakeError):
+                    put(each.table(), range(offset, offset + 2))
+                    break
+
+    put(each.table(), [0, 1], file_segments=1)
+    with ThreadPoolExecutor(1) as pool:
+        landing = pool.submit(land_all)
+        while not landing.done():
+            with suppress(LakeError):
+                each.table().compact(LARGE)
+        landing.result()
+    assert rows(each) == numbers(range(16))
+    report = audit(each, segments(range(16)))
+    assert (report.findings, report.messages) == ([], 16)
 
 
 def test_a_landing_in_between_stays(lake: DirectoryLake) -> None:
