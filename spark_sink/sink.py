@@ -99,8 +99,8 @@ class LakeSink(DataSource):
 
     ``table.growth`` = ``allow`` or ``refuse`` says whether columns are added to a table; without
     it, to those that the sink has created. ``table.partition.by`` are the columns of a new table's
-    partitioning, with commas between; ``table.straddle`` = ``stop`` (the default is ``split``)
-    refuses segments that have rows of several partitions.
+    partitioning, with commas between. ``table.straddle`` is what becomes of a segment with rows of
+    several partitions: ``split`` (the default), ``stop``, or ``dead-letter``.
 
     ``table.verify`` is how closely a segment is looked at before it lands: ``headers``, ``pages``
     (the default) or ``decode``. ``table.dead.letters`` is a directory for messages that cannot
@@ -411,6 +411,7 @@ def _rules(options: Mapping[str, str]) -> Rules:
         verify=options.get("table.verify", "pages"),
         dead_letters=options.get("table.dead.letters"),
         plain=options.get("table.plain", "stop"),
+        straddle=options.get("table.straddle", "split"),
         table_format=_table_format(options),
         **_opening(options),
     )
@@ -424,5 +425,4 @@ def _layout(options: Mapping[str, str]) -> Layout:
     size = options.get("table.file.bytes", str(Layout().file_bytes))
     if not size.isdecimal() or int(size) < 1:
         raise ConfigError(f'option "table.file.bytes" is {size!r}: it must be a positive number')
-    may_split = not _choice(options, "table.straddle", "split", "stop")
-    return Layout(mode=Mode(mode), file_bytes=int(size), may_split=may_split)
+    return Layout(mode=Mode(mode), file_bytes=int(size))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from deltalake import DeltaTable
 from pyarrow.fs import FileSelector, LocalFileSystem, SubTreeFileSystem
 from pyiceberg.catalog import load_catalog
 from segments import segments
+from support import is_long
 
 from columnar_kafka.lake.audit import TopicAudit
 from columnar_kafka.lake.delta import DeltaLakeTable
@@ -35,6 +37,27 @@ if TYPE_CHECKING:
 
 GENERATIONS = {"t": TopicGeneration("cluster", "id")}
 FENCE = "kafka:cluster:id:0"
+
+
+def targets() -> list[Any]:
+    """Return parameters of a fixture for `lake_at`: each kind, and in long tests on servers too."""
+    kinds = {"directory": DirectoryLake, "delta": DeltaLake, "iceberg": IcebergLake}
+    found = [pytest.param((kind, ""), id=name) for name, kind in kinds.items()]
+    if is_long():
+        found += [
+            pytest.param((kind, server), id=f"{name}-{server}", marks=pytest.mark.long)
+            for name, kind in kinds.items()
+            for server in ("minio", "iceberg_rest")
+            if server == "minio" or kind is IcebergLake
+        ]
+    return found
+
+
+def lake_at(request: pytest.FixtureRequest, root: Path) -> Any:
+    """Return the lake of a fixture's parameter, in a folder or on a server."""
+    kind, server = request.param
+    bucket = request.getfixturevalue(server).place(uuid.uuid4().hex) if server else None
+    return kind(root, bucket)
 
 
 class QuickFiles(LocalFiles):

@@ -45,11 +45,12 @@ FILES = {
     """,
     "lake": """
         __init__  model  file_metadata  partition  plan  row_groups  parquet_footer  stitch  rewrite
-        commit  files  local_files  object_files  commit_log  merging  directory
+        commit  files  local_files  object_files  merging  commit_log  directory
         message_rows  dead_letters  rules  aside  stage  replay
         landed_rows  audit
         reset  fences  delta_schema  delta_statistics  delta_partition  delta
-        iceberg_schema  iceberg_files  iceberg_partition  iceberg  formats
+        iceberg_schema  iceberg_files  iceberg_partition  iceberg_merging  iceberg_commit  iceberg
+        formats
     """,
     "plain": "base  avro  json  ipc  __init__",
     "broker": "__init__  client_classes  base  confluent",
@@ -128,7 +129,10 @@ EXTRAS = {
     "polars": "demo",
     "deltalake": "lake.delta",
     "obstore": "lake.object_files",
-    "pyiceberg": "lake.iceberg  lake.iceberg_files  lake.iceberg_partition  lake.iceberg_schema",
+    "pyiceberg": """
+        lake.iceberg  lake.iceberg_commit  lake.iceberg_files
+        lake.iceberg_partition  lake.iceberg_schema
+    """,
     "pyruhvro": "plain.avro",
 }
 """The modules that may import a package of an extra."""

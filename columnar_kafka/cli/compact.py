@@ -41,8 +41,8 @@ def compact(
 ) -> None:
     """Merge the small files of a table into larger ones; others may land in it meanwhile.
 
-    Readers of a Delta table see the old files or the new ones. Readers of a directory list its
-    files, and would miss some: it needs --offline. An Iceberg table is compacted by other programs.
+    Readers of a Delta or Iceberg table see the old files or the new ones. Readers of a directory
+    list its files, and would miss some: it needs --offline.
     """
     options = table_options(table_format, catalog, storage)
     if table_format == "parquet" and not offline:

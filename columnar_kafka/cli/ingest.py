@@ -126,7 +126,7 @@ class IngestOptions:
         typer.Option(help="A partition column of a new table, or such as day(column); repeats."),
     ] = None
     straddle: Annotated[
-        Literal["split", "stop"],
+        Literal["split", "stop", "dead-letter"],
         typer.Option(help="What to do with a segment that has rows of several partitions."),
     ] = "split"
     topic_generation: Annotated[
@@ -201,11 +201,7 @@ def _settings(options: IngestOptions) -> IngestSettings:
             end_offsets=None if ends is None else offsets(ends, "--end-offsets"),
             allow_gaps=options.gap == "allow",
             topic_generation=options.topic_generation,
-            layout=Layout(
-                mode=Mode(options.layout),
-                file_bytes=options.file_bytes,
-                may_split=options.straddle == "split",
-            ),
+            layout=Layout(mode=Mode(options.layout), file_bytes=options.file_bytes),
         )
     except ConfigError as error:
         raise typer.BadParameter(str(error)) from error
@@ -219,6 +215,7 @@ def _rules(options: IngestOptions, opening: Mapping[str, Any], topic: str) -> Ru
         None if place is None else place.replace("{topic}", topic),
         table_format=options.table_format,
         opening=opening,
+        straddle=options.straddle,
     )
 
 

@@ -194,6 +194,7 @@ def rules(
     *,
     table_format: str,
     opening: Mapping[str, Any],
+    straddle: str = "split",
 ) -> Rules:
     """Return the rules that the options state; `opening` is what opens the table.
 
@@ -206,6 +207,7 @@ def rules(
             plain=plain,
             dead_letters=dead_letters,
             table_format=table_format,
+            straddle=straddle,
             **opening,
         )
     except ConfigError as error:

@@ -9,7 +9,6 @@ messages, in order. A verbatim file has the SHA-256 of its message. In a file of
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
@@ -17,11 +16,11 @@ from typing import TYPE_CHECKING, Final, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from columnar_kafka.errors import ColumnarError, LakeError, SegmentError
-from columnar_kafka.lake.file_metadata import CLUSTER, FIRST, LAST, PARTITION, TOPIC
+from columnar_kafka.errors import ColumnarError, SegmentError
+from columnar_kafka.lake.file_metadata import file_messages
 from columnar_kafka.lake.landed_rows import RowsById, differing, rows_by_segment
 from columnar_kafka.lake.model import REPLAY
-from columnar_kafka.segment.headers import SEGMENT_HEADER, is_segment
+from columnar_kafka.segment.headers import is_segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["AuditReport", "Finding", "TopicAudit"]
 
-_PATH: Final = re.compile(r"(?:^|/)([^/]+)/p([0-9]+)-([0-9]{20})-[^/]*\.parquet$", re.ASCII)
 _UNREADABLE: Final = (pa.ArrowException, ColumnarError, OSError, ValueError, KeyError)
 
 Kind = Literal["missing", "twice", "different", "not committed", "past the fence", "not provable"]
@@ -158,30 +156,17 @@ class TopicAudit:
             self._by_id.add(file)
             return
         metadata = pq.read_metadata(file.footer())
-        pairs = {
-            key.decode(): value.decode()
-            for key, value in (metadata.metadata or {}).items()
-            if key.startswith(b"columnar.")
-        }
-        is_verbatim = SEGMENT_HEADER in pairs
-        if FIRST in pairs:
-            topic, number = pairs[TOPIC], int(pairs[PARTITION])
-            first, last = int(pairs[FIRST]), int(pairs[LAST])
-        elif is_verbatim:
-            if (match := _PATH.search(file.path)) is None:
-                raise LakeError("its name does not say which message it is")
-            topic, number, first = match[1].removeprefix("~"), int(match[2]), int(match[3])
-            last = first
+        found = file_messages(file.path, metadata.metadata)
+        if found is None:
+            self._by_id.add(file)
+        elif found.topic != self._topic:
+            pass
+        elif found.cluster == REPLAY:  # its offsets lie between those of other files
+            self._by_id.add(file)
         else:
-            self._by_id.add(file)
-            return
-        if topic != self._topic:
-            return
-        if pairs.get(CLUSTER) == REPLAY:  # its offsets lie between those of other files
-            self._by_id.add(file)
-            return
-        claim = _Claim(file, number, first, last, metadata.num_rows, is_verbatim)
-        self._claims[number].append(claim)
+            number, first, last = found.partition, found.first, found.last
+            claim = _Claim(file, number, first, last, metadata.num_rows, found.is_verbatim)
+            self._claims[number].append(claim)
 
     def _disjoint(self, fence: Fence) -> Iterator[_Claim]:
         """Yield the files of a partition by offset; others within their ranges count by their ids.

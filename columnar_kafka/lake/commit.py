@@ -35,12 +35,14 @@ Result = TypeVar("Result", CommitResult, Admission)
 class Head(Generic[State]):
     """A table as it was read. Every commit gives it another `version`.
 
-    `state` is what the target needs to swap on condition that this is still the head.
+    `state` is what the target needs to swap on condition that this is still the head. Without files
+    nothing can be committed to a table that does not exist: they bring its columns.
     """
 
     version: int
     fences: Mapping[str, Fence]
     state: State
+    exists: bool = True
 
 
 class CommitTarget(Protocol[State]):
@@ -177,6 +179,7 @@ def _try_commit(
             ranges=[each for attempt in attempts for each in attempt.ranges],
             set_aside=set_aside,
             allow_gaps=allow_gaps,
+            exists=head.exists,
         )
         if not _checked(target, head, admission, attempts):
             return _OTHER

@@ -26,6 +26,7 @@ __all__ = ["LOG_FOLDER", "CommitLog", "LogEntry"]
 
 LOG_FOLDER: Final = "_columnar/log"
 _NAME: Final = re.compile(r"([0-9]{20})\.json", re.ASCII)
+_LEAP: Final = 1000  # entries: as many as a store lists in one request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,15 +104,24 @@ class CommitLog:
             OSError: it cannot be read.
         """
         seen = self._seen
-        names = self._files.names(self._folder, after=self._path(seen).name)
+        known = seen or self._leap()
+        names = self._files.names(self._folder, after=self._path(known).name)
         matches = [_NAME.fullmatch(name) for name in names]
-        self._seen = max((int(match[1]) for match in matches if match), default=seen)
+        self._seen = max((int(match[1]) for match in matches if match), default=known)
         if (entry := self.read(self._seen)) is not None:
             return entry
         if seen:  # the log is another one, an older copy of it
             self._seen = 0
             return self.newest()
         return LogEntry()
+
+    def old_drafts(self, when: float) -> list[str]:
+        """Return the names of entries that killed processes have begun before a time (Unix's).
+
+        Drafts have random names, which come after those of entries: the log is not listed again.
+        """
+        names = self._files.older(self._folder, when, after=self._path(self._seen).name)
+        return [name for name in names if name.endswith(".draft")]
 
     def files(self, sequence: int) -> dict[str, StagedFile]:
         """Return the files that the table has after an entry, by path. Raises as `newest`."""
@@ -152,6 +162,20 @@ class CommitLog:
     def sync(self) -> None:
         """Make the newest entry survive a crash of the machine. Raises OSError."""
         self._files.sync_folder(self._folder)
+
+    def _leap(self) -> int:
+        """Return the number of an entry near the newest one, or 0: a long log is not listed.
+
+        Where entries in between are gone, it may be far from that, and what follows is listed.
+        """
+        number, step = 0, _LEAP
+        while self._files.size(self._path(number + step)) is not None:
+            number, step = number + step, 2 * step
+        while step > _LEAP:
+            step //= 2
+            if self._files.size(self._path(number + step)) is not None:
+                number += step
+        return number
 
     def _path(self, sequence: int) -> PurePath:
         return self._folder / f"{sequence:020}.json"

@@ -156,7 +156,7 @@ class DeltaLakeTable:
         """See `LakeTable.create`."""
         # polars reads a partition's values from the path, not from the log.
         folder = delta_partition.folder(partition) or visible_folder(source.topic)
-        path = f"{folder}/{unique_name(source, first)}"
+        path = f"{folder}/{unique_name(source.partition, first)}"
         return self._files.writer(path, self.root / path)
 
     def commit(self, staged: Iterable[StageResult]) -> CommitResult:
@@ -190,7 +190,7 @@ class DeltaLakeTable:
         """See `CommitTarget.head`."""
         table = self._open()
         if table is None:
-            return Head(version=-1, fences={}, state=(None, CommitRecord()))
+            return Head(version=-1, fences={}, state=(None, CommitRecord()), exists=False)
         _refuse_features(table)
         try:
             found, is_whole = _newest_record(table)

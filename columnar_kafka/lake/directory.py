@@ -26,23 +26,14 @@ import re
 import time
 import uuid
 from contextlib import suppress
-from functools import partial
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
-
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake.commit import Head, commit, commit_admission
+from columnar_kafka.lake.commit import Head, commit
 from columnar_kafka.lake.commit_log import LOG_FOLDER, CommitLog
 from columnar_kafka.lake.files import check_staged
 from columnar_kafka.lake.local_files import LocalFiles
-from columnar_kafka.lake.merging import (
-    merged_file,
-    merged_metadata,
-    merged_stage,
-    runs_to_merge,
-)
+from columnar_kafka.lake.merging import merge_runs, merged_stage, runs_to_merge, stage_merged
 from columnar_kafka.lake.model import (
     UNKNOWN_SEGMENT,
     CompactResult,
@@ -53,15 +44,17 @@ from columnar_kafka.lake.model import (
     fence_topic,
     visible_folder,
 )
-from columnar_kafka.lake.plan import Admission
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import PurePath
 
+    import pyarrow as pa
+
     from columnar_kafka.lake.commit_log import LogEntry
     from columnar_kafka.lake.files import Files
+    from columnar_kafka.lake.merging import Run
     from columnar_kafka.lake.model import (
         CommitResult,
         Fence,
@@ -71,6 +64,7 @@ if TYPE_CHECKING:
         StagedFile,
         StageResult,
     )
+    from columnar_kafka.lake.plan import Admission
 
 __all__ = ["ParquetDirectory"]
 
@@ -156,42 +150,16 @@ class ParquetDirectory:
             NotLandedError, MayHaveLandedError: as `commit`.
         """
         before = self._log.files(self.head().version)
-        merged: dict[str, StagedFile] = {}
-        replaced: dict[str, list[str]] = {}
 
-        def admitted(newest: Head[LogEntry]) -> Admission:
-            there = self._log.files(newest.version)
-            if gone := [path for paths in replaced.values() for path in paths if path not in there]:
-                raise NotLandedError(f"{self}: another process has merged {gone[0]}")
-            if taken := there.keys() & set(map(self.visible_path, merged.values())):
-                raise NotLandedError(f"{self}: another process has landed {taken.pop()}")
-            return Admission(
-                lands=tuple(merged.values()),
-                landed_before=(),
-                repeated=(),
-                fences=newest.fences,
-                replaced=replaced,
-            )
+        def staged(run: Run) -> StagedFile | None:
+            name = self.visible_path(merged_stage([file for _, file in run], "", 0))
+            if self._files.size(self.root / name) is not None:
+                return None  # replayed dead letters may have it
+            writer = self._files.writer(path := self._staged_path(), self.root / path)
+            return stage_merged(run, writer, lambda old: self._files.read(self.root / old))
 
-        try:
-            for run in runs_to_merge(before, file_bytes):
-                name = self.visible_path(merged_stage([file for _, file in run], "", 0))
-                if self._files.size(self.root / name) is not None:
-                    continue  # replayed dead letters may have it
-                file = self._merged(run)
-                merged[file.path], replaced[file.path] = file, [path for path, _ in run]
-        except BaseException:
-            self.remove(merged.values())
-            raise
-        try:
-            if merged:
-                commit_admission(self, admitted)
-        except MayHaveLandedError:
-            raise
-        except (LakeError, OSError):  # after any other, as Ctrl-C, the files may have landed
-            self.remove(merged.values())
-            raise
-        less = sum(len(paths) - 1 for paths in replaced.values())
+        runs = runs_to_merge(before, file_bytes)
+        less = merge_runs(self, runs, staged, lambda head: self._log.files(head.version))
         return CompactResult(files_before=len(before), files=len(before) - less)
 
     # What `commit` needs.
@@ -230,7 +198,7 @@ class ParquetDirectory:
 
     def swap(self, head: Head[LogEntry], admission: Admission, attempt: str) -> str:
         """See `CommitTarget.swap`."""
-        if not (head.version or admission.lands):
+        if not (head.version or admission.lands or admission.fences):
             raise NotLandedError(f"{self}: there is no table")
         files = {self.visible_path(file): file for file in admission.lands}
         entry = head.state.next(files, admission.fences, attempt)
@@ -238,7 +206,8 @@ class ParquetDirectory:
             replaced = {path: admission.replaced[file.path] for path, file in files.items()}
             entry = head.state.compacted(files, replaced, attempt)
         # The staged files must survive any crash that the entry which names them survives.
-        self._files.sync_folder(self.root / _STAGED)
+        if admission.lands:
+            self._files.sync_folder(self.root / _STAGED)
         if not self._log.add(entry):
             return f"entry {entry.sequence} of the log is another commit"
         self._show(entry)
@@ -276,20 +245,6 @@ class ParquetDirectory:
             with suppress(OSError):
                 self._files.remove(self.root / file.path)
 
-    def _merged(self, run: list[tuple[str, StagedFile]]) -> StagedFile:
-        """Stage one file in place of several."""
-        paths, files = [path for path, _ in run], [file for _, file in run]
-        writer = self._files.writer(path := self._staged_path(), self.root / path)
-        try:
-            contents = [partial(self._files.read, self.root / each) for each in paths]
-            writer.write(merged_file(contents, merged_metadata(files)))
-            return merged_stage(files, path, writer.finish())
-        except BaseException as error:
-            writer.discard()
-            if isinstance(error, OSError | pa.ArrowException):
-                raise LakeError(f"{self}: {paths[0]} to {paths[-1]}: {error}") from error
-            raise
-
     def _landed(self, path: str) -> LandedFile:
         full = self.root / path
 
@@ -307,16 +262,13 @@ class ParquetDirectory:
         """Remove what killed processes have staged. Raises nothing."""
         with suppress(LakeError, OSError):
             when = time.time() - _LEFT_OVER
-            folders = (PurePosixPath(_STAGED), PurePosixPath(LOG_FOLDER))
-            old = [
-                path
-                for folder in folders
-                for name in self._files.older(self.root / folder, when)
-                if (path := folder / name).suffix in {".segment", ".draft"}
-            ]
+            for name in self._log.old_drafts(when):
+                self._files.remove(self.root / LOG_FOLDER / name)
+            names = self._files.older(self.root / _STAGED, when)
+            old = [f"{_STAGED}/{name}" for name in names if name.endswith(".segment")]
             landed = {file.path for file in self._log.newest().files.values()} if old else ()
             for path in old:
-                if str(path) not in landed:
+                if path not in landed:
                     self._files.remove(self.root / path)
 
     def _show(self, entry: LogEntry) -> None:

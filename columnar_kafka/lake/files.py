@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Mapping
 
-    from columnar_kafka.lake.model import FileWriter, SourcePartition, StagedFile
+    from columnar_kafka.lake.model import FileWriter, StagedFile
 
 __all__ = [
     "Files",
@@ -85,8 +85,8 @@ class Files(Protocol[P]):
         """
         ...
 
-    def older(self, folder: P, when: float) -> list[str]:
-        """Return the names of the files in a folder that were written before a time (Unix's)."""
+    def older(self, folder: P, when: float, after: str = "") -> list[str]:
+        """Return the names after `after`, of files in a folder written before a time (Unix's)."""
         ...
 
     def make_folder(self, folder: P) -> None:
@@ -126,9 +126,9 @@ class StagedWriter:
         raise NotImplementedError
 
 
-def unique_name(source: SourcePartition, first: int) -> str:
-    """Return a new name for a file with messages from offset `first` on."""
-    return f"p{source.partition}-{first:020}-{uuid.uuid4().hex}.parquet"
+def unique_name(partition: int, first: int) -> str:
+    """Return a new name for a file with messages of a partition from offset `first` on."""
+    return f"p{partition}-{first:020}-{uuid.uuid4().hex}.parquet"
 
 
 def check_staged(file: StagedFile, nbytes: int | None) -> None:

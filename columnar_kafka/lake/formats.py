@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from columnar_kafka.lake.directory import ParquetDirectory
     from columnar_kafka.lake.model import LakeTable
+    from columnar_kafka.lake.partition import Straddle
     from columnar_kafka.lake.rules import Plain
     from columnar_kafka.segment.verification import Verification
 
@@ -74,6 +75,7 @@ def parse_rules(
     dead_letters: str | None,
     plain: str,
     table_format: str,
+    straddle: str = "split",
     storage: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Rules:
@@ -84,6 +86,7 @@ def parse_rules(
         dead_letters: the place of dead letters, if there is one.
         plain: a `Plain`, or ``table:`` and the place of the plain messages' table.
         table_format: the format of that table.
+        straddle: a `Straddle`.
         storage: as `open_table` takes it.
         options: the options of that table's class; partitions are not for plain messages.
 
@@ -104,6 +107,7 @@ def parse_rules(
         plain_table=(
             open_table(table_format, place, storage=storage, **options) if is_table else None
         ),
+        straddle=cast("Straddle", straddle),
     )
 
 

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import logging
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -37,10 +38,17 @@ from columnar_kafka.lake.fences import (
     may_grow,
 )
 from columnar_kafka.lake.files import check_staged, plain_uri, unique_name, unreferenced
-from columnar_kafka.lake.iceberg_files import TableFiles, file_io_properties
-from columnar_kafka.lake.iceberg_partition import (
+from columnar_kafka.lake.iceberg_commit import (
+    ConflictError,
+    OneTry,
     add_data_files,
+    replace_data_files,
+)
+from columnar_kafka.lake.iceberg_files import TableFiles, file_io_properties
+from columnar_kafka.lake.iceberg_merging import current_files, files_to_merge
+from columnar_kafka.lake.iceberg_partition import (
     add_terms,
+    check_file,
     check_partition,
     check_terms,
     shown_terms,
@@ -55,10 +63,11 @@ from columnar_kafka.lake.iceberg_schema import (
     millisecond_columns,
     new_columns,
     refuse_features,
-    were_renamed,
 )
 from columnar_kafka.lake.local_files import LocalFiles, local_path
+from columnar_kafka.lake.merging import merge_runs, runs_to_merge, stage_merged
 from columnar_kafka.lake.model import (
+    CompactResult,
     Fitting,
     LandedFile,
     NotLandedError,
@@ -75,6 +84,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
 
+    from columnar_kafka.lake.merging import Run
     from columnar_kafka.lake.model import (
         CommitResult,
         Fence,
@@ -181,7 +191,7 @@ class IcebergTable:
         """See `LakeTable.create`."""
         fitted = self._fitted  # another thread may forget it
         table = fitted[1] if fitted and fitted[0] == schema else self._fit(schema)
-        path = f"data/{visible_folder(source.topic)}/{unique_name(source, first)}"
+        path = f"data/{visible_folder(source.topic)}/{unique_name(source.partition, first)}"
         files, root = self._place(table)
         return files.writer(path, root / path, field_ids(table.schema().as_struct()))
 
@@ -193,16 +203,34 @@ class IcebergTable:
         """See `LakeTable.discard`."""
         self.remove(file for each in staged for file in each.files)
 
-    def compact(self, file_bytes: int) -> NoReturn:
-        """Refuse: pyiceberg cannot replace files in one snapshot without rewriting what they say.
+    def compact(self, file_bytes: int) -> CompactResult:
+        """Merge files of a partition that follow each other, up to `file_bytes` each.
+
+        Others may land and read meanwhile: it is one snapshot, on condition that nobody has
+        replaced or deleted one of the files. Files of other programs stay as they are. The old
+        files stay until the snapshots before it expire. Takes the memory of two such files.
 
         Raises:
-            LakeError: always.
+            LakeError, OSError: there is no table, it has delete files, or a file cannot be read.
+            NotLandedError, MayHaveLandedError: as `commit`.
         """
-        raise LakeError(
-            f"{self}: pyiceberg cannot replace files by merged ones. Use a procedure of Spark's "
-            "(rewrite_data_files) or of the catalog's: the landing passes over their snapshots"
-        )
+        head = self.head()
+        if (table := head.state[0]) is None:
+            raise LakeError(f"{self}: there is no table")
+        before = len(current_files(table))
+        files, root = self._place(table)
+
+        def staged(run: Run) -> StagedFile:
+            file = run[0][1]
+            name = unique_name(file.partition, file.first)
+            path = f"data/{visible_folder(file.topic)}/{name}"
+            writer = files.writer(path, root / path)
+            return stage_merged(run, writer, partial(_content, table), millisecond_columns)
+
+        found, layouts = files_to_merge(table, head.fences)
+        runs = runs_to_merge(found, file_bytes, layouts)
+        less = merge_runs(self, runs, staged, lambda newest: current_files(newest.state[0]))
+        return CompactResult(files_before=before, files=before - less)
 
     # What `commit` needs.
 
@@ -210,7 +238,8 @@ class IcebergTable:
         """See `CommitTarget.head`."""
         table = self._load()
         if table is None:
-            return Head(version=_NO_SNAPSHOT, fences={}, state=(None, CommitRecord()))
+            nothing = (None, CommitRecord())
+            return Head(version=_NO_SNAPSHOT, fences={}, state=nothing, exists=False)
         metadata = table.metadata
         try:
             refuse_features(metadata)
@@ -259,21 +288,26 @@ class IcebergTable:
         ]
         try:
             for file, footer in zip(admission.lands, footers, strict=True):
-                _check_file(file.path, footer.schema.to_arrow_schema(), table.metadata)
+                check_file(file.path, footer.schema.to_arrow_schema(), table.metadata)
                 check_partition(file, table.metadata)
         except LakeError as error:
             raise NotLandedError(f"{self._identifier}: nothing has landed: {error}") from error
+        # What merges files lands nothing, so a rollback to before it undoes nothing either.
+        replaced = {path for paths in admission.replaced.values() for path in paths}
         record = CommitRecord(
-            sequence=before.sequence + 1, attempt=attempt, fences=admission.fences
+            sequence=before.sequence + (not replaced), attempt=attempt, fences=admission.fences
         )
         properties = record.to_properties()
         with closing(self._catalog()) as catalog:
             # The handle is as old as the head: the catalog compares it with the table.
-            table.catalog = cast("Catalog", _OneTry(catalog))
+            table.catalog = cast("Catalog", OneTry(catalog, replaces=bool(replaced)))
             transaction = table.transaction()
             transaction.set_properties(properties)
             uris = [_file_uri(files.uri(path)) for path in paths]
-            if table.spec().fields:
+            if replaced:
+                old = [file for path, file in current_files(table).items() if path in replaced]
+                replace_data_files(transaction, old, admission.lands, uris, footers, properties)
+            elif table.spec().fields:
                 add_data_files(transaction, admission.lands, uris, footers, properties)
             else:
                 transaction.add_files(
@@ -283,7 +317,7 @@ class IcebergTable:
                 )
             try:
                 transaction.commit_transaction()
-            except _ConflictError as error:
+            except ConflictError as error:
                 return f"the catalog says: {error}"
         return ""
 
@@ -296,10 +330,7 @@ class IcebergTable:
     def landed_files(self, head: Head[State]) -> list[LandedFile]:
         """See `CommitTarget.landed_files`."""
         table, _ = head.state
-        tasks = [] if table is None else list(table.scan().plan_files())
-        if any(task.delete_files for task in tasks):
-            raise LakeError(f"{self}: rows are deleted by delete files, which cannot be read")
-        return [_landed(table, task.file) for task in tasks]
+        return [_landed(table, each) for each in current_files(table).values()]
 
     def visible_path(self, file: StagedFile) -> str:
         """See `CommitTarget.visible_path`."""
@@ -403,41 +434,12 @@ class IcebergTable:
             raise LakeError(f"{self._identifier} cannot be created: {error!r}") from error
 
 
-class _ConflictError(Exception):
-    """Another commit came first, or so the catalog says."""
-
-
-class _OneTry:
-    """A catalog whose conflicts are of a class that pyiceberg does not know.
-
-    On its own one pyiceberg would commit again, on top of a head that nobody has looked at. Or it
-    would delete the manifests of the commit, which may have landed: the answer may have been lost.
-    """
-
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._catalog, name)
-
-    def commit_table(self, *arguments: Any) -> Any:
-        try:
-            return self._catalog.commit_table(*arguments)
-        except CommitFailedException as error:
-            raise _ConflictError(str(error)) from error
-
-
 def _landed(table: Any, file: Any) -> LandedFile:
     uri = file.file_path
-
-    def read() -> bytes:
-        with table.io.new_input(uri).open() as opened:
-            return bytes(opened.read())
-
     return LandedFile(
         path=uri,
         footer=lambda: table.io.new_input(uri).open(),
-        read=read,
+        read=lambda: _content(table, uri),
         partition={
             each.name: pa.scalar(file.partition[number])
             for number, each in enumerate(table.specs()[file.spec_id].fields)
@@ -445,19 +447,13 @@ def _landed(table: Any, file: Any) -> LandedFile:
     )
 
 
+def _content(table: Any, uri: str) -> bytes:
+    with table.io.new_input(uri).open() as opened:
+        return bytes(opened.read())
+
+
 def _file_uri(uri: str) -> str:
     return f"file://{uri}" if uri.startswith("/") else uri
-
-
-def _check_file(path: str, schema: pa.Schema, metadata: TableMetadata) -> None:
-    """Check a staged file against the table as it is now."""
-    check_fits(schema, without_filled(metadata, schema))
-    has_ids = b"PARQUET:field_id" in (schema.field(0).metadata or {})
-    if not has_ids and were_renamed(metadata):
-        raise LakeError(
-            f"{path} has no field ids, and would be read by its columns' names, which have changed "
-            "in this table: land with table.layout=stitched"
-        )
 
 
 def _summary(snapshot: Any) -> Mapping[str, str]:

@@ -6,27 +6,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyiceberg import types as ice
-from pyiceberg.io.pyarrow import (
-    compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
-    parquet_path_to_id_mapping,
-)
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.table import TableProperties
 from pyiceberg.transforms import IdentityTransform, TruncateTransform, parse_transform
-from pyiceberg.typedef import Record
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake.iceberg_schema import column_type, field_ids
+from columnar_kafka.lake.iceberg_schema import (
+    check_fits,
+    column_type,
+    field_ids,
+    were_renamed,
+)
 from columnar_kafka.lake.model import PartitionColumn
 from columnar_kafka.lake.partition import FILLED, is_filled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    import pyarrow.parquet as pq
     from pyiceberg.partitioning import PartitionField
-    from pyiceberg.table import Transaction
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.update.spec import UpdateSpec
 
@@ -34,8 +29,8 @@ if TYPE_CHECKING:
     from columnar_kafka.lake.partition import PartitionTerm
 
 __all__ = [
-    "add_data_files",
     "add_terms",
+    "check_file",
     "check_partition",
     "check_terms",
     "shown_terms",
@@ -88,6 +83,21 @@ def _column(
         if column_type(FILLED[path[0]]) != kind:
             raise LakeError(f"{shown}: it has to be {column_type(FILLED[path[0]])} in the table")
     return PartitionColumn(str(field), path, transform.transform(kind))
+
+
+def check_file(path: str, schema: pa.Schema, metadata: TableMetadata) -> None:
+    """Check a file's columns against the table as it is now.
+
+    Raises:
+        LakeError: its columns' names or field ids are not the table's.
+    """
+    check_fits(schema, without_filled(metadata, schema))
+    has_ids = b"PARQUET:field_id" in (schema.field(0).metadata or {})
+    if not has_ids and were_renamed(metadata):
+        raise LakeError(
+            f"{path} has no field ids, and would be read by its columns' names, which have changed "
+            "in this table: land with table.layout=stitched"
+        )
 
 
 def check_partition(file: StagedFile, metadata: TableMetadata) -> None:
@@ -176,44 +186,3 @@ def _transform(term: PartitionTerm) -> Any:
 
 def _shown(column: str, transform: Any) -> str:
     return column if isinstance(transform, IdentityTransform) else f"{transform}({column})"
-
-
-# --- files ----------------------------------------------------------------------------------------
-
-
-def add_data_files(
-    transaction: Transaction,
-    files: Iterable[StagedFile],
-    uris: Iterable[str],
-    footers: Iterable[pq.FileMetaData],
-    properties: dict[str, str],
-) -> None:
-    """Add files with their partitions in a snapshot with these properties.
-
-    pyiceberg's `add_files` would guess the partition, and knows nothing of columns that files lack.
-    """
-    metadata = transaction.table_metadata
-    schema = metadata.schema()
-    if metadata.name_mapping() is None:
-        mapping: Any = schema.name_mapping.model_dump_json()
-        transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
-    with transaction.update_snapshot(snapshot_properties=properties).fast_append() as append:
-        for file, uri, footer in zip(files, uris, footers, strict=True):
-            statistics = data_file_statistics_from_parquet_metadata(
-                footer,
-                stats_columns=compute_statistics_plan(schema, metadata.properties),
-                parquet_column_mapping=parquet_path_to_id_mapping(schema),
-            )
-            data_file = DataFile.from_args(
-                content=DataFileContent.DATA,
-                file_path=uri,
-                file_format=FileFormat.PARQUET,
-                partition=Record(*(value for _, value in file.table_partition or ())),
-                file_size_in_bytes=file.nbytes,
-                sort_order_id=None,
-                spec_id=metadata.default_spec_id,
-                equality_ids=None,
-                key_metadata=None,
-                **statistics.to_serialized_dict(),
-            )
-            append.append_data_file(data_file)

@@ -102,10 +102,10 @@ class LocalFiles:
         except FileNotFoundError:
             return []
 
-    def older(self, folder: Path, when: float) -> list[str]:
+    def older(self, folder: Path, when: float, after: str = "") -> list[str]:
         """See `Files.older`."""
         found = []
-        for name in self.names(folder):
+        for name in (each for each in self.names(folder) if each > after):
             with suppress(FileNotFoundError):  # another process has removed it
                 if (folder / name).stat().st_mtime < when:
                     found.append(name)

@@ -1,40 +1,68 @@
-"""Several landed files as one: which ones, and the new file, with fewer and larger row groups."""
+"""Several landed files as one: which ones, the new file, and the commit that replaces the old.
+
+A merged file has fewer and larger row groups.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.commit import commit_admission
 from columnar_kafka.lake.file_metadata import file_metadata
-from columnar_kafka.lake.model import SourcePartition, TopicGeneration
+from columnar_kafka.lake.model import (
+    MayHaveLandedError,
+    NotLandedError,
+    SourcePartition,
+    TopicGeneration,
+)
+from columnar_kafka.lake.plan import Admission
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from columnar_kafka.lake.model import StagedFile
+    from columnar_kafka.lake.commit import CommitTarget, Head
+    from columnar_kafka.lake.model import FileWriter, StagedFile
 
-__all__ = ["merged_file", "merged_metadata", "merged_stage", "runs_to_merge"]
+__all__ = ["Run", "layout_of", "merge_runs", "merged_stage", "runs_to_merge", "stage_merged"]
+
+State = TypeVar("State")
 
 _GROUP_ROWS: Final = 1 << 20
 _GROUP_BYTES: Final = 256 << 20
 """The most of a row group, as Arrow's columns: so much memory does a merge take, besides a file."""
 
 
+Run = list[tuple[str, "StagedFile"]]
+"""Files that become one, with their paths in the table."""
+
+
 def runs_to_merge(
-    files: Mapping[str, StagedFile], file_bytes: int
-) -> Iterator[list[tuple[str, StagedFile]]]:
+    files: Mapping[str, StagedFile], file_bytes: int, layouts: Mapping[str, bytes] | None = None
+) -> Iterator[Run]:
     """Yield runs of files, by path, that follow each other and together have at most `file_bytes`.
 
-    Only files of one partition and one schema are merged; a run has two at least.
+    Only files of one partition, one schema and one of the `layouts` are merged; a run has two at
+    least.
     """
-    run: list[tuple[str, StagedFile]] = []
-    ordered = sorted(files.items(), key=lambda each: (each[1].fence, each[1].first))
-    for path, file in ordered:
+    layouts = layouts or {}
+
+    def alike(path: str, file: StagedFile) -> tuple[object, ...]:
+        return file.fence, file.schema, file.table_partition, layouts.get(path)
+
+    def place(each: tuple[str, StagedFile]) -> tuple[str, str, int]:
+        file = each[1]
+        return file.fence, repr(file.table_partition), file.first
+
+    run: Run = []
+    for path, file in sorted(files.items(), key=place):
         nbytes = file.nbytes + sum(each.nbytes for _, each in run)
-        is_alike = run and (run[-1][1].fence, run[-1][1].schema) == (file.fence, file.schema)
+        is_alike = run and alike(*run[-1]) == alike(path, file)
         if not is_alike or nbytes > file_bytes:
             if len(run) > 1:
                 yield run
@@ -44,7 +72,98 @@ def runs_to_merge(
         yield run
 
 
-def merged_file(contents: Iterable[Callable[[], bytes]], metadata: Mapping[str, str]) -> memoryview:
+def stage_merged(
+    run: Run,
+    writer: FileWriter,
+    read: Callable[[str], bytes],
+    unstated: Callable[[pa.Schema], Collection[int]] | None = None,
+) -> StagedFile:
+    """Write one file with the rows of a run, and make it durable. Takes the memory of two files.
+
+    `read` returns the bytes of a file of the table. `unstated` says for a schema which leaf columns
+    must have no statistics, by number. They have no dictionary either, from which readers also
+    tell that no row can match a filter.
+
+    Raises:
+        LakeError: a file cannot be read or written. Then, as after any exception, none is left.
+    """
+    paths, files = [path for path, _ in run], [file for _, file in run]
+    try:
+        contents = [partial(read, path) for path in paths]
+        writer.write(_merged_file(contents, _merged_metadata(files), unstated))
+        return merged_stage(files, writer.path, writer.finish())
+    except BaseException as error:
+        writer.discard()
+        if isinstance(error, OSError | pa.ArrowException):
+            raise LakeError(f"{paths[0]} to {paths[-1]}: {error}") from error
+        raise
+
+
+def merge_runs(
+    target: CommitTarget[State],
+    runs: Iterable[Run],
+    stage: Callable[[Run], StagedFile | None],
+    paths: Callable[[Head[State]], Collection[str]],
+) -> int:
+    """Stage a file for each run, and put all of them in place of the old ones by one commit.
+
+    Returns how many files the table has less.
+
+    `stage` returns None for a run that stays as it is. `paths` returns those of all files of the
+    table at a head. After an exception no staged file is left, unless it may have landed.
+
+    Raises:
+        NotLandedError: nothing was changed: another process has merged or removed a file.
+        MayHaveLandedError: the files were replaced or may have been.
+        LakeError, OSError: a file cannot be read or written.
+    """
+    merged: list[StagedFile] = []
+    replaced: dict[str, list[str]] = {}
+
+    def admitted(newest: Head[State]) -> Admission:
+        there = set(paths(newest))
+        if gone := [path for old in replaced.values() for path in old if path not in there]:
+            raise NotLandedError(f"{target}: another process has merged {gone[0]}")
+        if taken := there & set(map(target.visible_path, merged)):
+            raise NotLandedError(f"{target}: another process has landed {taken.pop()}")
+        return Admission(
+            lands=tuple(merged),
+            landed_before=(),
+            repeated=(),
+            fences=newest.fences,
+            replaced=replaced,
+        )
+
+    try:
+        for run in runs:
+            if (file := stage(run)) is not None:
+                merged.append(file)
+                replaced[file.path] = [path for path, _ in run]
+    except BaseException:
+        target.remove(merged)
+        raise
+    try:
+        if merged:
+            commit_admission(target, admitted)
+    except MayHaveLandedError:
+        raise
+    except (LakeError, OSError):  # after any other, as Ctrl-C, the files may have landed
+        target.remove(merged)
+        raise
+    return sum(len(old) - 1 for old in replaced.values())
+
+
+def layout_of(schema: pa.Schema) -> bytes:
+    """Return what of a file's schema must be equal to merge it: field ids, too."""
+    layout: bytes = _without_pairs(schema).serialize().to_pybytes()
+    return layout
+
+
+def _merged_file(
+    contents: Iterable[Callable[[], bytes]],
+    metadata: Mapping[str, str],
+    unstated: Callable[[pa.Schema], Collection[int]] | None,
+) -> memoryview:
     """Return one Parquet file with the rows of several, in order; they are read one by one.
 
     The schema's own metadata stays, and the key-values become `metadata`.
@@ -56,7 +175,17 @@ def merged_file(contents: Iterable[Callable[[], bytes]], metadata: Mapping[str, 
         file = pq.ParquetFile(pa.BufferReader(content()))
         if writer is None:
             schema = _without_pairs(file.schema_arrow)
-            writer = pq.ParquetWriter(sink, schema, compression="zstd", write_page_checksum=True)
+            left_out = unstated(schema) if unstated else ()
+            leaves = range(file.metadata.num_columns)
+            stated = [file.schema.column(n).path for n in leaves if n not in left_out]
+            writer = pq.ParquetWriter(
+                sink,
+                schema,
+                compression="zstd",
+                use_dictionary=stated,
+                write_statistics=stated,
+                write_page_checksum=True,
+            )
         for number in range(file.num_row_groups):
             waiting.append(file.read_row_group(number).replace_schema_metadata(schema.metadata))
             if _is_enough(waiting):
@@ -83,7 +212,7 @@ def merged_stage(run: Sequence[StagedFile], path: str, nbytes: int) -> StagedFil
     )
 
 
-def merged_metadata(run: Sequence[StagedFile]) -> dict[str, str]:
+def _merged_metadata(run: Sequence[StagedFile]) -> dict[str, str]:
     """Return the key-values of a file with the messages of all files of a run."""
     first = run[0]
     _, cluster, topic_id, _ = first.fence.split(":")

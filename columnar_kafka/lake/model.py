@@ -10,7 +10,8 @@ The other files of this room, in the order in which they may import each other:
     rewrite                          segments that have to be encoded anew
     commit                           the loop by which every kind of table commits
     files local_files object_files   the files of a table, here or in an object store
-    commit_log merging directory     a directory of Parquet files as a `LakeTable`
+    merging                          several landed files as one
+    commit_log directory             a directory of Parquet files as a `LakeTable`
     message_rows dead_letters        messages that do not land, as rows of another table
     rules aside                      which messages these are, and how they are committed
     stage                            messages to staged files
@@ -19,7 +20,8 @@ The other files of this room, in the order in which they may import each other:
     reset                            fences that are moved by hand
     fences                           what commits of Delta and Iceberg say about themselves
     delta_schema delta_statistics delta_partition delta       a Delta table as a `LakeTable`
-    iceberg_schema iceberg_files iceberg_partition iceberg    an Iceberg table as a `LakeTable`
+    iceberg_schema iceberg_files iceberg_partition iceberg_merging iceberg_commit iceberg
+                                     an Iceberg table as a `LakeTable`
     formats                          tables by the name of their format
 """
 

@@ -158,9 +158,9 @@ class ObjectFiles:
         """See `Files.names`. A request lists a thousand objects."""
         return [name for name, _ in self._list(folder, after)]
 
-    def older(self, folder: PurePosixPath, when: float) -> list[str]:
+    def older(self, folder: PurePosixPath, when: float, after: str = "") -> list[str]:
         """See `Files.older`."""
-        return [name for name, written in self._list(folder) if written < when]
+        return [name for name, written in self._list(folder, after) if written < when]
 
     def make_folder(self, folder: PurePosixPath) -> None:
         """See `Files.make_folder`: there are no folders."""

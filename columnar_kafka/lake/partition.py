@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
 import pyarrow as pa
 
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FILLED",
+    "STRADDLE",
     "PartitionTerm",
+    "Straddle",
     "check_same",
     "divide",
     "is_filled",
@@ -39,6 +41,10 @@ FILLED: Final = {
     "_ingest_date": pa.date32(),
 }
 """Columns that segments do not have: their values are those of the partition."""
+
+Straddle = Literal["split", "stop", "dead-letter"]
+"""What becomes of a segment that has rows of several partitions."""
+STRADDLE: Final[tuple[Straddle, ...]] = get_args(Straddle)
 
 
 class PartitionTerm(NamedTuple):

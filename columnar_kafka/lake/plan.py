@@ -47,8 +47,7 @@ class Mode(Enum):
 class Layout:
     """The largest size of a file; a segment of more than `file_bytes` is one file.
 
-    In a table with partitions it is the size of a batch, which is a file for each of them. If not
-    `may_split`, a segment with rows of several partitions is an error.
+    In a table with partitions it is the size of a batch, which is a file for each of them.
 
     Every segment becomes a row group, and a row group takes 2.2 KB of footer, which readers parse
     before the first row. `file_segments` bounds that.
@@ -57,7 +56,6 @@ class Layout:
     mode: Mode = Mode.STITCHED
     file_bytes: int = 128 << 20
     file_segments: int = 1000
-    may_split: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,10 +287,12 @@ def admit(
     ranges: Iterable[ReadRange] = (),
     set_aside: Iterable[ReadRange] = (),
     allow_gaps: bool = False,
+    exists: bool = True,
 ) -> Admission:
     """Decide which files land in a table with these `fences`, and how far the fences move.
 
     `ranges` are what was read, as far as that is known. `set_aside` has messages that do not land.
+    They move a fence if the table `exists` or begins with these files.
 
     Raises:
         NotLandedError: one of the files must not land, so none does. It overlaps another file or
@@ -318,7 +318,7 @@ def admit(
             fences_after[file.fence] = _moved(fences_after.get(file.fence), file)
         decided.append(file)
         previous = file
-    for each in set_aside:
+    for each in set_aside if lands or exists else ():
         _move_past(each, fences_after, lands, fences)
     # A table that has nothing of a partition has no fence for it either.
     return Admission(
@@ -405,8 +405,6 @@ def _move_past(
     before: Mapping[str, Fence],
 ) -> None:
     """Move a fence past messages that do not land."""
-    if not (lands or before):
-        return  # there may be no table yet
     name = aside.source.fence
     fence = moved.get(name) or _unlanded(aside)
     ends = [file.last + 1 for file in lands if file.fence == name]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from columnar_kafka.lake.model import Fitting, Partition, SourcePartition
+    from columnar_kafka.lake.partition import Straddle
     from columnar_kafka.segment.segment import Segment
 
 __all__ = ["Part", "Rewriter"]
@@ -34,9 +35,9 @@ class Part(NamedTuple):
 class Rewriter:
     """Makes the parts of segments that land; `segments` counts the rewritten. For one thread."""
 
-    def __init__(self, *, may_split: bool) -> None:
+    def __init__(self, straddle: Straddle) -> None:
         self.segments = 0
-        self._may_split = may_split
+        self._straddle = straddle
         self._encoders: dict[str, ParquetEncoder] = {}  # by the segments' schema: each learns
 
     def parts(
@@ -47,7 +48,7 @@ class Rewriter:
         Otherwise it is decoded, cast, split, and encoded anew.
 
         Raises:
-            UnlandableError: it cannot be.
+            UnlandableError: it cannot be, or has to become a dead letter.
             LakeError: it must not be split.
         """
         try:
@@ -63,8 +64,9 @@ class Rewriter:
             raise UnlandableError(f"segment at {segment.address}: {error.reason}") from error
         except SegmentError as error:
             raise UnlandableError(error.reason) from error
-        if len(parts) > 1 and not self._may_split:
-            raise LakeError(
+        if len(parts) > 1 and self._straddle != "split":
+            refused = UnlandableError if self._straddle == "dead-letter" else LakeError
+            raise refused(
                 f"segment at {segment.address}: has rows of {len(parts)} partitions of the table; "
                 "table.straddle=split would split it"
             )

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from columnar_kafka.errors import ConfigError
+from columnar_kafka.lake.partition import STRADDLE
 from columnar_kafka.segment.verification import VERIFICATIONS
 
 if TYPE_CHECKING:
     from columnar_kafka.lake.dead_letters import DeadLetters
     from columnar_kafka.lake.model import LakeTable
+    from columnar_kafka.lake.partition import Straddle
     from columnar_kafka.segment.verification import Verification
 
 __all__ = ["PLAIN", "Plain", "Rules"]
@@ -24,7 +26,9 @@ class Rules:
     """How closely a segment is looked at, and where messages go that do not land in the table.
 
     Without a place for `dead_letters` a segment that cannot land stops the landing. A `plain`
-    message stops it, is skipped and counted, is a dead letter, or goes to the `plain_table`.
+    message stops it, is skipped and counted, is a dead letter, or goes to the `plain_table`. To
+    `straddle` is to have rows of several partitions of the table: such a segment is decoded and
+    split, stops the landing, or is a dead letter.
 
     Raises:
         ConfigError: a value is not allowed, or one needs another that is missing.
@@ -34,13 +38,17 @@ class Rules:
     dead_letters: DeadLetters | None = None
     plain: Plain = "stop"
     plain_table: LakeTable | None = None
+    straddle: Straddle = "split"
 
     def __post_init__(self) -> None:
         if self.verify not in VERIFICATIONS:
             raise ConfigError(f"verify is {self.verify!r}: it must be {' or '.join(VERIFICATIONS)}")
         if self.plain not in PLAIN:
             raise ConfigError(f"plain is {self.plain!r}: it must be {' or '.join(PLAIN)}")
-        if self.plain == "dead-letter" and self.dead_letters is None:
-            raise ConfigError("plain is dead-letter: it needs a place for dead letters")
+        if self.straddle not in STRADDLE:
+            raise ConfigError(f"straddle is {self.straddle!r}: it must be {' or '.join(STRADDLE)}")
+        for name, value in (("plain", self.plain), ("straddle", self.straddle)):
+            if value == "dead-letter" and self.dead_letters is None:
+                raise ConfigError(f"{name} is dead-letter: it needs a place for dead letters")
         if (self.plain == "table") is (self.plain_table is None):
             raise ConfigError("plain=table and the plain messages' table need each other")

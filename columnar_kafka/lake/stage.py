@@ -135,7 +135,7 @@ class Stager:
         self._staged: list[StagedFile] = []
         self._aside = Aside(self._rules, planner.fences)
         self._fittings: dict[str, Fitting] = {}  # by the segments' schema
-        self._rewriter = Rewriter(may_split=planner.layout.may_split)
+        self._rewriter = Rewriter(self._rules.straddle)
 
     def add(self, message: SourceMessage) -> None:
         """Verify a message and write it to a file, or set it aside. Keeps no segment.

@@ -37,12 +37,16 @@ JARS = """
 
 
 class Case(NamedTuple):
-    """The segments of a topic, what the new table is partitioned by, and a filter."""
+    """The segments of a topic, what the new table is partitioned by, and a filter.
+
+    If it `is_compacted`, the files are merged when all have landed.
+    """
 
     tables: list[pa.Table]
     partition_by: Sequence[str] = ()
     condition: str = "true"
     matches: Callable[[dict[str, Any]], bool] = bool
+    is_compacted: bool = False
 
 
 def texts(n: list[int], c: list[str | None]) -> pa.Table:
@@ -123,6 +127,20 @@ TABLES: dict[str, tuple[Any, Case]] = {
         IcebergLake,
         Case([TIMES], [], "_kafka.timestamp = '1970-01-01T00:00:00.001Z'", lambda r: r["n"] == 2),
     ),
+    "a filter by milliseconds of merged files, IcebergLake": (
+        IcebergLake,
+        Case([TIMES, MOMENT], (), "ts = '2024-01-01T00:00:08Z'", lambda row: row["n"] > 2, True),
+    ),
+    "merged partitions, IcebergLake": (
+        IcebergLake,
+        Case(
+            [texts([1, 2], ["a", "b"]), texts([3, 4], ["a", "b"])],
+            ["c"],
+            "c = 'a'",
+            lambda row: row["c"] == "a",
+            True,
+        ),
+    ),
     "truncated, IcebergLake": (
         IcebergLake,
         Case([texts([1, 9, 11], ["ab", "abc", "x"])], ["truncate(2, c)", "truncate(10, n)"]),
@@ -143,6 +161,8 @@ def landed(root: Path, kind: Any, case: Case) -> tuple[str, str]:
     for offset, data in enumerate(case.tables):
         message = segment(data, offset=offset, number=offset)
         land([message], table=lake.table(**options), generations=GENERATIONS)
+    if case.is_compacted:
+        lake.table().compact(1 << 20)
     if kind is IcebergLake:
         return "iceberg", lake.load().metadata_location.removeprefix("file://")
     return ("delta", f"{root}") if kind is DeltaLake else ("parquet", f"{root}/t")

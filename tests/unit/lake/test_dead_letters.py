@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,9 @@ import hostile
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from lakes import FENCE, GENERATIONS, DeltaLake, DirectoryLake, IcebergLake, QuickFiles, rows
+from pyiceberg.catalog import load_catalog
 from segments import numbered, numbers, segment, segments
 
 from columnar_kafka.errors import ConfigError, LakeError
@@ -186,9 +189,11 @@ def test_a_fence_moves_past_what_was_set_aside_though_nothing_lands(every_lake: 
 def test_a_partition_with_nothing_but_plain_messages_has_a_fence_if_there_is_a_table(
     every_lake: Any,
 ) -> None:
+    """A directory begins with any commit; other tables need columns, which segments bring."""
     other = [replace(plain(offset), partition=1) for offset in range(2)]
     put(every_lake.table(), other, plain="skip")
-    assert every_lake.table().fences() == {}
+    begins = isinstance(every_lake, DirectoryLake)
+    assert [each.next for each in every_lake.table().fences().values()] == ([2] if begins else [])
     put(every_lake.table(), [numbered(0), *other], plain="skip")
     fences = every_lake.table().fences()
     assert {name[-1]: (each.first, each.next) for name, each in fences.items()} == {
@@ -197,6 +202,28 @@ def test_a_partition_with_nothing_but_plain_messages_has_a_fence_if_there_is_a_t
     }
     # The directory asks for the last file of what has landed before: here there is none.
     assert put(every_lake.table(), [*other, numbered(1)], plain="skip").landed.messages == 1
+
+
+@pytest.mark.parametrize("kind", [DeltaLake, IcebergLake])
+def test_in_a_table_that_was_made_before_the_fence_moves_though_nothing_has_landed_yet(
+    tmp_path: Path, kind: Any
+) -> None:
+    lake = kind(tmp_path / "lake")
+    file = pq.ParquetFile(pa.BufferReader(numbered(0).value))
+    schema = pa.schema([each.with_nullable(nullable=True) for each in file.schema_arrow])
+    if kind is DeltaLake:
+        DeltaTable.create(str(lake.root), schema)
+    else:
+        with closing(load_catalog(**lake.catalog)) as catalog:
+            catalog.create_namespace("lake")
+            catalog.create_table(lake.name, schema)
+    found = put(lake.table(), [plain(0), plain(1)], plain="skip")
+    assert (found.files, found.skipped) == ((), 2)
+    fence = lake.table().fences()[FENCE]
+    assert (fence.first, fence.next, fence.segment) == (0, 2, UNKNOWN_SEGMENT)
+    again = put(lake.table(), [plain(0), plain(1), numbered(2)], plain="skip")
+    assert (again.skipped, again.landed_before.messages, again.landed.messages) == (0, 2, 1)
+    assert rows(lake) == numbers([2])
 
 
 def test_a_segment_that_was_set_aside_last_may_come_again(
@@ -227,7 +254,9 @@ def test_many_letters_take_several_files(
     ("rules", "text"),
     [
         ({"plain": "drop"}, "plain is 'drop': it must be stop or skip or dead-letter or table"),
-        ({"plain": "dead-letter"}, "it needs a place for dead letters"),
+        ({"plain": "dead-letter"}, "plain is dead-letter: it needs a place for dead letters"),
+        ({"straddle": "drop"}, "straddle is 'drop': it must be split or stop or dead-letter"),
+        ({"straddle": "dead-letter"}, "straddle is dead-letter: it needs a place for dead letters"),
         ({"plain": "table"}, "need each other"),
         ({"plain_table": 1}, "need each other"),
     ],

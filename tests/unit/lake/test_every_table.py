@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import threading
-import uuid
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,12 +15,14 @@ from lakes import (
     DirectoryLake,
     IcebergLake,
     audit,
+    lake_at,
     put,
     rows,
     staged,
+    targets,
 )
 from segments import ROWS, numbers, segment
-from support import by_profile, is_long
+from support import by_profile
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake import commit
@@ -43,22 +44,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-KINDS = {"directory": DirectoryLake, "delta": DeltaLake, "iceberg": IcebergLake}
-TARGETS = [pytest.param((kind, ""), id=name) for name, kind in KINDS.items()]
-if is_long():
-    TARGETS += [
-        pytest.param((kind, server), id=f"{name}-{server}", marks=pytest.mark.long)
-        for name, kind in KINDS.items()
-        for server in ("minio", "iceberg_rest")
-        if server == "minio" or kind is IcebergLake
-    ]
-
-
-@pytest.fixture(params=TARGETS)
+@pytest.fixture(params=targets())
 def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    kind, server = request.param
-    bucket = request.getfixturevalue(server).place(uuid.uuid4().hex) if server else None
-    return kind(tmp_path / "lake", bucket)
+    return lake_at(request, tmp_path / "lake")
 
 
 def writing(table: Any, write: Callable[[Any, Any], int]) -> Any:
@@ -92,7 +80,7 @@ def test_verbatim_files_land_too(lake: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "lake", [each for each in TARGETS if each.values[0][0] is not DirectoryLake], indirect=True
+    "lake", [each for each in targets() if each.values[0][0] is not DirectoryLake], indirect=True
 )
 def test_a_table_with_partitions_that_grows_is_read_and_proven(lake: Any) -> None:
     texts = ["DE /%=", "ü", "a#b?c", "x y", "a:b", None]

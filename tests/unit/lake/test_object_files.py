@@ -109,6 +109,8 @@ def test_what_was_written_before_a_time_can_be_listed(files: ObjectFiles) -> Non
     files.put(ONE, b"first")
     assert files.older(ONE.parent, time.time() - 3600) == []
     assert files.older(ONE.parent, time.time() + 3600) == ["one"]
+    assert files.older(ONE.parent, time.time() + 3600, after="on") == ["one"]
+    assert files.older(ONE.parent, time.time() + 3600, after="one") == []
 
 
 @pytest.mark.parametrize("columns", [1, 3000])
@@ -233,6 +235,6 @@ def test_a_store_that_does_not_answer_is_an_error_of_the_table() -> None:
     # http is not allowed, so nothing is sent or tried again.
     table = ParquetDirectory("s3://bucket/lake", files=ObjectFiles("s3://bucket/lake", storage))
     with pytest.raises(
-        LakeError, match=r"the log of ParquetDirectory\('s3://bucket/lake'\): .*GET"
+        LakeError, match=r"the log of ParquetDirectory\('s3://bucket/lake'\): .*HEAD"
     ):
         table.fences()

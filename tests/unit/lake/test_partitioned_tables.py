@@ -28,6 +28,7 @@ from columnar_kafka.lake.dead_letters import DeadLetters
 from columnar_kafka.lake.model import CompactResult, Count, SourceMessage, UnlandableError
 from columnar_kafka.lake.partition import PartitionTerm, parse_terms
 from columnar_kafka.lake.plan import Layout, Mode, Planner
+from columnar_kafka.lake.replay import replay
 from columnar_kafka.lake.reset import moved_fences
 from columnar_kafka.lake.rules import Rules
 from columnar_kafka.lake.stage import Stager, land
@@ -64,7 +65,7 @@ def messages(*tables: pa.Table, first: int = 0) -> list[SourceMessage]:
 def put(
     lake: Any, *tables: pa.Table, first: int = 0, rules: Rules | None = None, **options: Any
 ) -> CommitResult:
-    layout = {key: options.pop(key) for key in ("mode", "may_split") if key in options}
+    layout = {key: options.pop(key) for key in ("mode",) if key in options}
     found = messages(*tables, first=first)
     place = lake.table(**options)
     return land(found, table=place, generations=GENERATIONS, layout=Layout(**layout), rules=rules)
@@ -131,10 +132,29 @@ def test_a_segment_of_several_values_is_split_and_counted(lake: Any) -> None:
     assert positions == [0, 1, 2, 3, 0]
 
 
-def test_a_segment_of_several_values_can_be_refused(lake: Any) -> None:
+def test_a_segment_of_several_values_can_be_refused(tmp_path: Path, lake: Any) -> None:
+    """Also where there is a place for dead letters."""
+    letters = DirectoryLake(tmp_path / "dead")
+    rules = Rules(straddle="stop", dead_letters=DeadLetters(letters.table()))
     with pytest.raises(LakeError, match=r"t\[0\]@0: has rows of 2 partitions.*table\.straddle"):
-        put(lake, table([1, 2], ["DE", "US"]), partition_by=["c"], may_split=False)
-    assert data_files(lake) == []
+        put(lake, table([1, 2], ["DE", "US"]), partition_by=["c"], rules=rules)
+    assert data_files(lake) == letters.data_files() == []
+
+
+def test_a_segment_of_several_values_can_be_a_dead_letter_which_a_replay_splits(
+    tmp_path: Path, lake: Any
+) -> None:
+    letters = DirectoryLake(tmp_path / "dead")
+    place = DeadLetters(letters.table())
+    sent = [table([1], ["DE"]), table([2, 3], ["DE", "US"]), table([4], ["US"])]
+    rules = Rules(straddle="dead-letter", dead_letters=place)
+    result = put(lake, *sent, partition_by=["c"], rules=rules)
+    assert (result.landed, result.dead_letters, result.rewritten) == (Count(2, 2), 1, 0)
+    assert read(lake, "n", "c") == [(1, "DE"), (4, "US")]
+    assert letters.read()["offset"].to_pylist() == [1]
+    found = replay(place, lake.table())
+    assert (found.landed, found.rewritten) == (Count(1, 2), 1)
+    assert read(lake, "n", "c") == [(1, "DE"), (2, "DE"), (3, "US"), (4, "US")]
 
 
 def test_partitions_that_kafka_and_the_clock_know(lake: Any) -> None:

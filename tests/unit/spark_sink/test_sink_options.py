@@ -52,7 +52,8 @@ SCHEMA = columns(*NEEDED, *IDS)
         ),
         ({"table.after.restore": "stop"}, r'"table\.after\.restore" is for delta and iceberg'),
         ({"table.partition.by": "n"}, r'"table\.partition\.by" is for delta and iceberg'),
-        ({"table.straddle": "x"}, r'"table\.straddle" is \'x\': it must be split or stop'),
+        ({"table.straddle": "x"}, "straddle is 'x': it must be split or stop or dead-letter"),
+        ({"table.straddle": "dead-letter"}, "straddle is dead-letter: it needs a place for dead"),
         ({"table.growth": "allow"}, r'"table\.growth" is for delta and iceberg'),
         ({"table.format": "delta", "table.growth": "x"}, r'"table\.growth" is \'x\': it must be'),
         (
@@ -75,6 +76,12 @@ def test_a_bad_option_is_named(options: dict[str, str], message: str) -> None:
 def test_what_spark_adds_to_a_streams_options_is_taken() -> None:
     options = {"path": "/lake", "checkpointLocation": "/checkpoint", "queryName": "land"}
     spark_sink.LakeSink(options).streamWriter(SCHEMA, overwrite=False)
+
+
+def test_what_straddles_can_be_a_dead_letter() -> None:
+    options = {"path": "/lake", "table.dead.letters": "/dead", "table.straddle": "dead-letter"}
+    writer = spark_sink.LakeSink(options).streamWriter(SCHEMA, overwrite=False)
+    assert writer._settings.rules.straddle == "dead-letter"
 
 
 def test_another_output_mode_than_append_is_refused() -> None:

@@ -1,0 +1,140 @@
+"""What pyiceberg commits for us: files that are added to a table, or that replace others.
+
+It commits with a catalog that is tried once (`OneTry`): see `commit`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.table import TableProperties
+from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.update import AddSnapshotUpdate
+from pyiceberg.typedef import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pyarrow.parquet as pq
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Transaction
+
+    from columnar_kafka.lake.model import StagedFile
+
+__all__ = ["ConflictError", "OneTry", "add_data_files", "replace_data_files"]
+
+
+class ConflictError(Exception):
+    """Another commit came first, or so the catalog says."""
+
+
+class OneTry:
+    """A catalog whose conflicts are of a class that pyiceberg does not know.
+
+    On its own one pyiceberg would commit again, on top of a head that nobody has looked at. Or it
+    would delete the manifests of the commit, which may have landed: the answer may have been lost.
+    """
+
+    def __init__(self, catalog: Catalog, *, replaces: bool) -> None:
+        """Commit with `catalog`; say of a snapshot if it `replaces` files and changes no row."""
+        self._catalog = catalog
+        self._replaces = replaces
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._catalog, name)
+
+    def commit_table(self, table: Any, requirements: Any, updates: tuple[Any, ...]) -> Any:
+        """Commit; raises `ConflictError`, and what the catalog raises."""
+        if self._replaces:
+            updates = tuple(map(_as_replacement, updates))
+        try:
+            return self._catalog.commit_table(table, requirements, updates)
+        except CommitFailedException as error:
+            raise ConflictError(str(error)) from error
+
+
+def _as_replacement(update: Any) -> Any:
+    """Return an update whose snapshot, if it adds one, is Iceberg's operation ``replace``.
+
+    pyiceberg writes the same manifests as ``overwrite`` only. A reader that follows the table's
+    changes passes over the one, and stops at the other, because rows may have changed.
+    """
+    if not isinstance(update, AddSnapshotUpdate) or update.snapshot.summary is None:
+        return update
+    properties = update.snapshot.summary.additional_properties
+    summary = Summary(operation=Operation.REPLACE, **properties)
+    snapshot = update.snapshot.model_copy(update={"summary": summary})
+    return update.model_copy(update={"snapshot": snapshot})
+
+
+def add_data_files(
+    transaction: Transaction,
+    files: Iterable[StagedFile],
+    uris: Iterable[str],
+    footers: Iterable[pq.FileMetaData],
+    properties: dict[str, str],
+) -> None:
+    """Add files with their partitions in a snapshot with these properties.
+
+    pyiceberg's `add_files` would guess the partition, and knows nothing of columns that files lack.
+    """
+    found = list(_data_files(transaction, files, uris, footers))
+    with transaction.update_snapshot(snapshot_properties=properties).fast_append() as append:
+        for each in found:
+            append.append_data_file(each)
+
+
+def replace_data_files(
+    transaction: Transaction,
+    old: Iterable[DataFile],
+    files: Iterable[StagedFile],
+    uris: Iterable[str],
+    footers: Iterable[pq.FileMetaData],
+    properties: dict[str, str],
+) -> None:
+    """Put files in place of `old` ones, in one snapshot with these properties."""
+    found = list(_data_files(transaction, files, uris, footers))
+    with transaction.update_snapshot(snapshot_properties=properties).overwrite() as overwrite:
+        for each in old:
+            overwrite.delete_data_file(each)
+        for each in found:
+            overwrite.append_data_file(each)
+
+
+def _data_files(
+    transaction: Transaction,
+    files: Iterable[StagedFile],
+    uris: Iterable[str],
+    footers: Iterable[pq.FileMetaData],
+) -> Iterator[DataFile]:
+    """Yield the files as a manifest has them; a table without a mapping of names gets one."""
+    metadata = transaction.table_metadata
+    schema = metadata.schema()
+    if metadata.name_mapping() is None:
+        mapping: Any = schema.name_mapping.model_dump_json()
+        transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
+    for file, uri, footer in zip(files, uris, footers, strict=True):
+        statistics = data_file_statistics_from_parquet_metadata(
+            footer,
+            stats_columns=compute_statistics_plan(schema, metadata.properties),
+            parquet_column_mapping=parquet_path_to_id_mapping(schema),
+        )
+        yield DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=uri,
+            file_format=FileFormat.PARQUET,
+            partition=Record(*(value for _, value in file.table_partition or ())),
+            file_size_in_bytes=file.nbytes,
+            sort_order_id=None,
+            spec_id=metadata.default_spec_id,
+            equality_ids=None,
+            key_metadata=None,
+            **statistics.to_serialized_dict(),
+        )

@@ -1,0 +1,81 @@
+"""The log of a directory's commits when it is long; `test_directory` has the rest."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from lakes import QuickFiles
+
+from columnar_kafka.lake import commit_log
+from columnar_kafka.lake.commit_log import LOG_FOLDER, CommitLog, LogEntry
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class StoreFiles(QuickFiles):
+    """Lists only what comes after a name, as a store does, and remembers what was asked for."""
+
+    def __init__(self) -> None:
+        self.listed: list[str] = []
+        self.after = ""
+
+    def older(self, folder: Path, when: float, after: str = "") -> list[str]:
+        self.after = after
+        return super().older(folder, when, after)
+
+    def names(self, folder: Path, after: str = "") -> list[str]:
+        found = [each for each in super().names(folder) if each > after]
+        self.listed += found
+        return found
+
+
+@pytest.fixture(autouse=True)
+def short_leaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit_log, "_LEAP", 4)
+
+
+def grown(root: Path, length: int) -> None:
+    folder = root / LOG_FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(1, length + 1):
+        (folder / f"{number:020}.json").write_bytes(LogEntry(sequence=number).to_json())
+
+
+def test_of_a_long_log_only_the_end_is_listed(tmp_path: Path) -> None:
+    for length in range(70):
+        grown(tmp_path, length)
+        files = StoreFiles()
+        log = CommitLog(tmp_path, files)
+        assert log.newest().sequence == length
+        assert len(files.listed) < 4
+        grown(tmp_path, length + 1)
+        assert log.newest().sequence == length + 1
+        (tmp_path / LOG_FOLDER / f"{length + 1:020}.json").unlink()
+
+
+@pytest.mark.parametrize("gone", [range(1, 30), range(8, 9), range(33, 60)])
+def test_the_newest_entry_is_found_though_older_ones_are_gone(tmp_path: Path, gone: range) -> None:
+    grown(tmp_path, 60)
+    for number in gone:
+        (tmp_path / LOG_FOLDER / f"{number:020}.json").unlink()
+    assert CommitLog(tmp_path, StoreFiles()).newest().sequence == 60
+
+
+def test_drafts_are_looked_for_behind_the_newest_entry(tmp_path: Path) -> None:
+    grown(tmp_path, 20)
+    draft = tmp_path / LOG_FOLDER / "killed.draft"
+    draft.write_bytes(b"{")
+    os.utime(draft, (1, 1))
+    files = StoreFiles()
+    log = CommitLog(tmp_path, files)
+    log.newest()
+    newest = tmp_path / LOG_FOLDER / f"{20:020}.json"
+    os.utime(newest, (1, 1))
+    assert log.old_drafts(2) == ["killed.draft"]
+    assert log.old_drafts(1) == []
+    assert files.after == newest.name
+    assert files.older(newest.parent, 2, after=newest.name) == ["killed.draft"]
+    assert sorted(files.older(newest.parent, 2)) == [newest.name, "killed.draft"]
