@@ -1,0 +1,73 @@
+"""The wheel reaches executors that do not have this package, in the ways of docs/spark.md."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars
+import pytest
+from landing import send
+
+if TYPE_CHECKING:
+    from support import TopicFactory
+
+    from columnar_kafka.local import LocalKafka
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1800)]
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = Path(__file__).with_name("shipped_package.py")
+LOCAL = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel under a name that Spark puts on Python's path."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder]
+    subprocess.run([*pip, ROOT], env=os.environ | {"COLUMNAR_KAFKA_WHEEL": "pure"}, check=True)
+    [wheel] = folder.glob("*-none-any.whl")
+    return wheel.rename(folder / "columnar_kafka.zip")
+
+
+@pytest.mark.parametrize("way", ["--py-files", "addPyFile"])
+def test_the_wheel_as_a_zip_is_all_that_executors_lack(
+    kafka: LocalKafka, topic: TopicFactory, package: Path, tmp_path: Path, way: str
+) -> None:
+    name = topic(2)
+    send(kafka, name, range(20))
+    # The environment's packages on the path, and so without this one: what it is installed by is
+    # read only where Python looks by itself.
+    site = sysconfig.get_path("purelib")
+    spark = Path(site, "pyspark")
+    python = sys._base_executable  # type: ignore[attr-defined]
+    command: list[str | Path] = [spark / "bin" / "spark-submit"]
+    command += ["--master", "local-cluster[2,1,1024]"]
+    command += [text for each in LOCAL.items() for text in ("--conf", "=".join(each))]
+    command += ["--py-files", package] if way == "--py-files" else []
+    command += [PROGRAM, kafka.bootstrap_servers, name, tmp_path / "lake"]
+    command += [package] if way == "addPyFile" else []
+    variables = {"PYTHONPATH": site, "SPARK_HOME": str(spark), "PYSPARK_PYTHON": python}
+    ended = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=os.environ
+        | variables
+        | {"PYSPARK_DRIVER_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr[-5000:]
+    places = ast.literal_eval(ended.stdout.splitlines()[-1])
+    assert [Path(each).parts[-3:] for each in places] == [
+        ("columnar_kafka.zip", "spark_sink", "__init__.py")
+    ] * 2
+    landed = polars.read_parquet(tmp_path / "lake" / name / "*.parquet")
+    assert sorted(landed["n"]) == list(range(20))
