@@ -1,25 +1,32 @@
-"""A program for `spark-submit`, on machines that do not have this package: it lands a topic.
+"""A program that lands a topic by a Spark whose executors do not have this package.
 
     shipped_package.py SERVERS TOPIC LAKE [PACKAGE]
 
-Without PACKAGE it is with `--py-files`. The last line says where each executor's task found it.
+Without PACKAGE it was shipped by `spark-submit`. The last line says where tasks have found it.
 """
 
 from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def main(servers: str, topic: str, lake: str, package: str | None = None) -> None:
     spark = SparkSession.builder.getOrCreate()
-    if package:
+    if package and is_remote():
+        spark.addArtifacts(package, pyfile=True)
+        sys.path.insert(0, package)  # which only the other one does
+    elif package:
         spark.sparkContext.addPyFile(package)
-    # After `addPyFile`, as in a notebook.
-    spark_sink = import_module("spark_sink")
+    spark_sink = import_module("spark_sink")  # it is there only now, as in a notebook
     spark_sink.register(spark)
     options = {"kafka.bootstrap.servers": servers, "mode": "ranges", "subscribe": topic}
     source = spark.readStream.format("columnar_kafka").options(**options)
@@ -28,12 +35,14 @@ def main(servers: str, topic: str, lake: str, package: str | None = None) -> Non
     writer = writer.option("kafka.bootstrap.servers", servers)
     writer = writer.option("checkpointLocation", f"{lake}-checkpoint")
     spark_sink.start(writer.trigger(availableNow=True), attempts=12).awaitTermination()
-    found = spark.sparkContext.parallelize(range(2), 2).map(place).collect()
-    sys.stdout.write(f"{found}\n")
+    found = spark.range(2, numPartitions=2).mapInArrow(places, "place string").collect()
+    sys.stdout.write(f"{[row.place for row in found]}\n")
 
 
-def place(_: int) -> Any:
-    return import_module("spark_sink").__file__
+def places(batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
+    place = import_module("spark_sink").__file__
+    for batch in batches:
+        yield pa.RecordBatch.from_pydict({"place": [place] * batch.num_rows})
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ import polars
 import pytest
 from landing import send
 
+from columnar_kafka.local.java import once
+
 if TYPE_CHECKING:
     from support import TopicFactory
 
@@ -23,7 +25,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).with_name("shipped_package.py")
-LOCAL = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+CLUSTER = "local-cluster[2,1,1024]"
+CONNECT = ("grpcio>=1.76", "grpcio-status>=1.76", "googleapis-common-protos>=1.71")
 
 
 @pytest.fixture(scope="module")
@@ -36,38 +39,53 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return wheel.rename(folder / "columnar_kafka.zip")
 
 
-@pytest.mark.parametrize("way", ["--py-files", "addPyFile"])
+def connect() -> Path:
+    """Return a folder with what Spark Connect needs beside PySpark."""
+
+    def install(folder: Path) -> None:
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder)]
+        subprocess.run([*pip, *CONNECT], check=True)
+
+    return once("spark-connect", install)
+
+
+@pytest.mark.parametrize("way", ["--py-files", "addPyFile", "addArtifacts"])
 def test_the_wheel_as_a_zip_is_all_that_executors_lack(
     kafka: LocalKafka, topic: TopicFactory, package: Path, tmp_path: Path, way: str
 ) -> None:
     name = topic(2)
     send(kafka, name, range(20))
-    # The environment's packages on the path, and so without this one: what it is installed by is
-    # read only where Python looks by itself.
+    # An interpreter that has the environment's packages on its path, and so not this one: what
+    # makes an editable install is read only where Python looks by itself.
     site = sysconfig.get_path("purelib")
     spark = Path(site, "pyspark")
     python = sys._base_executable  # type: ignore[attr-defined]
-    command: list[str | Path] = [spark / "bin" / "spark-submit"]
-    command += ["--master", "local-cluster[2,1,1024]"]
-    command += [text for each in LOCAL.items() for text in ("--conf", "=".join(each))]
+    variables = {
+        "PYTHONPATH": site,
+        "SPARK_HOME": str(spark),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": python,
+        "PYSPARK_DRIVER_PYTHON": python,
+    }
+    command: list[str | Path] = [spark / "bin" / "spark-submit", "--master", CLUSTER]
     command += ["--py-files", package] if way == "--py-files" else []
+    if way == "addArtifacts":
+        command = [python]
+        variables["PYTHONPATH"] = os.pathsep.join([str(connect()), site])
+        variables["SPARK_REMOTE"] = CLUSTER
     command += [PROGRAM, kafka.bootstrap_servers, name, tmp_path / "lake"]
-    command += [package] if way == "addPyFile" else []
-    variables = {"PYTHONPATH": site, "SPARK_HOME": str(spark), "PYSPARK_PYTHON": python}
+    command += [] if way == "--py-files" else [package]
     ended = subprocess.run(
         command,
         cwd=tmp_path,
-        env=os.environ
-        | variables
-        | {"PYSPARK_DRIVER_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"},
+        env=os.environ | variables,
         capture_output=True,
         text=True,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr[-5000:]
     places = ast.literal_eval(ended.stdout.splitlines()[-1])
-    assert [Path(each).parts[-3:] for each in places] == [
-        ("columnar_kafka.zip", "spark_sink", "__init__.py")
-    ] * 2
+    found = [Path(each).parts[-3:] for each in places]
+    assert found == [("columnar_kafka.zip", "spark_sink", "__init__.py")] * 2
     landed = polars.read_parquet(tmp_path / "lake" / name / "*.parquet")
     assert sorted(landed["n"]) == list(range(20))
