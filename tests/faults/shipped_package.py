@@ -15,18 +15,27 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
+import spark_sink
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
 def main(servers: str, topic: str, lake: str, package: str | None = None) -> None:
-    spark = SparkSession.builder.getOrCreate()
-    if package and is_remote():
-        spark.addArtifacts(package, pyfile=True)
-        sys.path.insert(0, package)  # which only the other one does
-    elif package:
-        spark.sparkContext.addPyFile(package)
-    spark_sink = import_module("spark_sink")  # it is there only now, as in a notebook
+    spark = SparkSession.builder.config("spark.log.level", "ERROR").getOrCreate()
+    try:
+        if package and is_remote():
+            spark.addArtifacts(package, pyfile=True)
+        elif package:
+            spark.sparkContext.addPyFile(package)
+        land(spark, servers, topic, lake)
+        found = spark.range(2, numPartitions=2).mapInArrow(places, "place string").collect()
+        sys.stdout.write(f"{[row.place for row in found]}\n")
+    finally:
+        spark.stop()
+
+
+def land(spark: Any, servers: str, topic: str, lake: str) -> None:
     spark_sink.register(spark)
     options = {"kafka.bootstrap.servers": servers, "mode": "ranges", "subscribe": topic}
     source = spark.readStream.format("columnar_kafka").options(**options)
@@ -35,8 +44,6 @@ def main(servers: str, topic: str, lake: str, package: str | None = None) -> Non
     writer = writer.option("kafka.bootstrap.servers", servers)
     writer = writer.option("checkpointLocation", f"{lake}-checkpoint")
     spark_sink.start(writer.trigger(availableNow=True), attempts=12).awaitTermination()
-    found = spark.range(2, numPartitions=2).mapInArrow(places, "place string").collect()
-    sys.stdout.write(f"{[row.place for row in found]}\n")
 
 
 def places(batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:

@@ -56,23 +56,25 @@ def test_the_wheel_as_a_zip_is_all_that_executors_lack(
     name = topic(2)
     send(kafka, name, range(20))
     # An interpreter that has the environment's packages on its path, and so not this one: what
-    # makes an editable install is read only where Python looks by itself.
+    # makes an editable install is read only where Python looks by itself. The driver has the zip.
     site = sysconfig.get_path("purelib")
     spark = Path(site, "pyspark")
     python = sys._base_executable  # type: ignore[attr-defined]
     variables = {
-        "PYTHONPATH": site,
+        "PYTHONPATH": os.pathsep.join([str(package), site]),
         "SPARK_HOME": str(spark),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": python,
         "PYSPARK_DRIVER_PYTHON": python,
     }
-    command: list[str | Path] = [spark / "bin" / "spark-submit", "--master", CLUSTER]
+    settings = ["--conf", f"spark.executorEnv.PYTHONPATH={site}"]
+    command: list[str | Path] = [spark / "bin" / "spark-submit", "--master", CLUSTER, *settings]
     command += ["--py-files", package] if way == "--py-files" else []
     if way == "addArtifacts":
         command = [python]
-        variables["PYTHONPATH"] = os.pathsep.join([str(connect()), site])
+        variables["PYTHONPATH"] += f"{os.pathsep}{connect()}"
         variables["SPARK_REMOTE"] = CLUSTER
+        variables["PYSPARK_SUBMIT_ARGS"] = " ".join([*settings, "pyspark-shell"])
     command += [PROGRAM, kafka.bootstrap_servers, name, tmp_path / "lake"]
     command += [] if way == "--py-files" else [package]
     ended = subprocess.run(
@@ -87,5 +89,6 @@ def test_the_wheel_as_a_zip_is_all_that_executors_lack(
     places = ast.literal_eval(ended.stdout.splitlines()[-1])
     found = [Path(each).parts[-3:] for each in places]
     assert found == [("columnar_kafka.zip", "spark_sink", "__init__.py")] * 2
+    assert not [each for each in places if Path(each).is_relative_to(package)]
     landed = polars.read_parquet(tmp_path / "lake" / name / "*.parquet")
     assert sorted(landed["n"]) == list(range(20))
