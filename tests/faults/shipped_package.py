@@ -1,8 +1,8 @@
-"""A program that lands a topic by a Spark whose executors do not have this package.
+"""A program that lands a topic, with Spark's executors or a server elsewhere.
 
     shipped_package.py SERVERS TOPIC LAKE [PACKAGE]
 
-Without PACKAGE it was shipped by `spark-submit`. The last line says where tasks have found it.
+PACKAGE is shipped to executors. The last line says where tasks have found what they import.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.utils import is_remote
 
 import spark_sink
 
@@ -24,9 +23,7 @@ if TYPE_CHECKING:
 def main(servers: str, topic: str, lake: str, package: str | None = None) -> None:
     spark = SparkSession.builder.config("spark.log.level", "ERROR").getOrCreate()
     try:
-        if package and is_remote():
-            spark.addArtifacts(package, pyfile=True)
-        elif package:
+        if package:
             spark.sparkContext.addPyFile(package)
         land(spark, servers, topic, lake)
         found = spark.range(2, numPartitions=2).mapInArrow(places, "place string").collect()

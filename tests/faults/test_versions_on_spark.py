@@ -9,8 +9,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from sysconfig import get_path
 
 import pytest
+from support import spark_home
 
 from columnar_kafka.local import JavaMissingError, find_java
 from columnar_kafka.local.java import once
@@ -27,27 +29,30 @@ TESTS = (
 QUIET = ("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 
 
-def pyspark(release: str) -> dict[str, str]:
-    """Return the variables with which a process has a release of PySpark."""
+def pyspark(release: str, folder: Path) -> dict[str, str]:
+    """Return the variables with which a process has a release of PySpark; "": that of all tests."""
 
-    def install(folder: Path) -> None:
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder)]
+    def install(place: Path) -> None:
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(place)]
         subprocess.run([*pip, f"pyspark=={release}"], check=True)
 
-    packages = once(f"pyspark-{release}", install)
-    return {"PYTHONPATH": str(packages), "SPARK_HOME": str(packages / "pyspark")}
+    packages = once(f"pyspark-{release}", install) if release else Path(get_path("purelib"))
+    home = spark_home(folder / "spark", packages / "pyspark")
+    return {"SPARK_HOME": str(home), **({"PYTHONPATH": str(packages)} if release else {})}
 
 
 @pytest.mark.parametrize(
     ("release", "master"),
     [("4.0.1", "local[2]"), ("4.1.1", "local[2]"), ("", "local-cluster[2,1,1024]")],
 )
-def test_the_same_tests_pass_with_another_spark_and_on_a_cluster(release: str, master: str) -> None:
+def test_the_same_tests_pass_with_another_spark_and_on_a_cluster(
+    tmp_path: Path, release: str, master: str
+) -> None:
     try:
         find_java()
     except JavaMissingError as error:
         pytest.skip(str(error))
-    variables = pyspark(release) if release else {}
+    variables = pyspark(release, tmp_path)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *TESTS]
     ended = subprocess.run(
         [*command, *(f"-W{each}" for each in QUIET)],
