@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KafkaSource", "LakeSink", "register", "start"]
 
-_OLDEST = (4, 3)
+_OLDEST = (4, 0)
 _MODULE_OF = {"KafkaSource": "spark_sink.source", "LakeSink": "spark_sink.sink"}
 
 
@@ -34,10 +34,13 @@ def register(spark: SparkSession) -> None:
     This package and `columnar_kafka` must also be installed where the executors run.
 
     Raises:
-        ConfigError: Spark is older than 4.3, as the extra ``spark`` is not.
+        ConfigError: Spark is older than 4.0, which was the first to have data sources in Python.
     """
     if tuple(map(int, spark.version.split(".")[:2])) < _OLDEST:
-        raise ConfigError(f"spark_sink needs Spark 4.3 or later, and this is {spark.version}")
+        raise ConfigError(
+            "spark_sink needs Spark 4.0 or later: before, there are no data sources in Python; "
+            f"this is {spark.version}"
+        )
     for name in _MODULE_OF:
         spark.dataSource.register(__getattr__(name))
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import ArrayType, StructType
 
 from columnar_kafka.columns.kafka_column import TIMESTAMP
@@ -20,6 +20,7 @@ from columnar_kafka.schema.families import family
 from columnar_kafka.segment.headers import is_segment
 from spark_sink import planning
 from spark_sink.lookup import Lookup
+from spark_sink.older_spark import arrow_schema
 from spark_sink.reading import read
 from spark_sink.source_options import EARLIEST, LATEST, Boundary
 
@@ -90,7 +91,9 @@ def newest_schema(options: SourceOptions) -> StructType:
                 f"segment at {segment.address} does not go with other segments of the query: "
                 f"{differences}. Read these topics in queries of their own"
             )
-    return _with_kafka(from_arrow_schema(widest), headers=options.headers)
+    return _with_kafka(
+        from_arrow_schema(widest, prefer_timestamp_ntz=True), headers=options.headers
+    )
 
 
 def newest_segments(options: SourceOptions) -> list[Segment]:
@@ -124,7 +127,7 @@ class RecordRows:
         Raises:
             ConfigError: ``_kafka`` has a member that no record has.
         """
-        self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._schema = arrow_schema(schema)
         self._columns = pa.schema([each for each in self._schema if each.name != KAFKA_COLUMN])
         self._checked: set[str] = set()
         for each in _kafka_members(self._schema):

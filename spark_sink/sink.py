@@ -17,7 +17,6 @@ import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
 
@@ -35,6 +34,7 @@ from columnar_kafka.lake.plan import Layout, Mode, Planner
 from columnar_kafka.lake.stage import stage
 from spark_sink import options as opts
 from spark_sink.columns import MESSAGE, RANGE
+from spark_sink.older_spark import DataSourceStreamArrowWriter
 from spark_sink.reporting import commit_line, report
 
 if TYPE_CHECKING:

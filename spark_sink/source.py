@@ -14,18 +14,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyspark
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
     InputPartition,
-)
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
 
@@ -33,12 +27,20 @@ from columnar_kafka.errors import ConfigError
 from spark_sink import planning
 from spark_sink.columns import MESSAGE, RANGE
 from spark_sink.lookup import Lookup
+from spark_sink.older_spark import (
+    HAS_LIMITS,
+    ReadAllAvailable,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+    arrow_schema,
+)
 from spark_sink.planning import OffsetRange, Offsets
 from spark_sink.reading import gathered, message_batch, read
 from spark_sink.source_options import Mode, SourceOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql.streaming.datasource import ReadLimit
 
@@ -83,6 +85,8 @@ class KafkaSource(DataSource):
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
         """Return the reader for a stream. Raises as `reader`."""
         options = SourceOptions.parse(self.options, streaming=True)
+        if not HAS_LIMITS:
+            _refuse_limits(self.options)
         return StreamReader(options, _checked(options, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
@@ -126,6 +130,16 @@ def _checked(options: SourceOptions, schema: StructType) -> StructType:
     return schema
 
 
+def _refuse_limits(options: Mapping[str, str]) -> None:
+    for option in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger"):
+        if option in options:
+            raise ConfigError(
+                f'option "{option}" needs Spark 4.2, which tells a source where its last batch '
+                f"ended; this is {pyspark.__version__}. Without it a batch is all there is, and "
+                '"maxRecordsPerPartition" bounds its tasks'
+            )
+
+
 def _records() -> Any:
     """Return the module of mode ``records``, which other modes need not import in each worker."""
     return import_module("spark_sink.records")
@@ -138,7 +152,7 @@ class _RangeReader:
         self._options = options
         self._schema = schema
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """Yield a range's rows. Called in an executor. Blocks for Kafka.
 
         Raises:
@@ -147,11 +161,11 @@ class _RangeReader:
         """
         # The worker collects garbage after each task; imported modules need not be scanned.
         gc.freeze()
-        if partition.value is None:  # Spark's partition of a batch query that has none
+        # Spark's partition of a batch query that has none; in Spark 4.0 and 4.1 it is None itself.
+        if partition is None or partition.value is None:
             return
         offsets = OffsetRange(*partition.value)
-        # Spark's timestamps have a time zone, which is UTC between Python and the JVM.
-        schema = to_arrow_schema(self._schema, timezone="UTC")
+        schema = arrow_schema(self._schema)
         if self._options.mode is Mode.RANGES:
             rows = {name: [value] for name, value in offsets._asdict().items()}
             yield pa.RecordBatch.from_pydict(rows, schema=schema)
@@ -238,16 +252,18 @@ class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailabl
         self._target = self._lookup.at(self._options.ending)
 
     def latestOffset(  # noqa: N802 - Spark's name
-        self, start: dict[str, Any], limit: ReadLimit
+        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, Any]:
         """Return where the next batch ends; `start` if there is none. Blocks for Kafka.
+
+        Spark 4.0 and 4.1 pass no arguments.
 
         Raises:
             ConfigError: a topic does not exist.
             ColumnarError: as `planning.following`.
         """
         self._latest = self._target or self._lookup.at(self._options.ending)
-        if isinstance(limit, ReadAllAvailable):
+        if start is None or isinstance(limit, ReadAllAvailable):
             return self._latest.to_json()
         begin = planning.following(
             Offsets.from_json(start),

@@ -24,10 +24,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import (
     CaseInsensitiveDict,
     DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, StringType, StructType
 
 from columnar_kafka import Producer
@@ -36,6 +34,7 @@ from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, check_growth
 from spark_sink import options as opts
 from spark_sink.epochs import Epoch, EpochMarks
 from spark_sink.kept import lent
+from spark_sink.older_spark import DataSourceStreamArrowWriter, arrow_schema
 from spark_sink.records import newest_segments, user_columns
 from spark_sink.reporting import report
 from spark_sink.source_options import SourceOptions
@@ -112,7 +111,7 @@ class WriterOptions:
                 "columnar.encoding": "parquet",
             },
             names=tuple(schema.names),
-            schema=pa.schema(map(_nullable, to_arrow_schema(StructType(rest), timezone="UTC"))),
+            schema=pa.schema(map(_nullable, arrow_schema(StructType(rest)))),
         )
 
 

@@ -119,7 +119,8 @@ def spark() -> Iterator[SparkSession]:
     _require_java()
     from columnar_kafka.local.spark import local_spark  # noqa: PLC0415 - half a second
 
-    with local_spark(config=_SPARK_CONFIG) as session:
+    master = os.environ.get("COLUMNAR_KAFKA_TEST_MASTER", "local[2]")
+    with local_spark(master=master, config=_SPARK_CONFIG) as session:
         yield session
     assert not [child for child in psutil.Process().children() if child.name() == "java"]
 

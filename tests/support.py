@@ -21,6 +21,7 @@ from columnar_kafka.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
+    from pathlib import Path
 
 T = TypeVar("T")
 
@@ -37,6 +38,15 @@ class NoPandas:
 sys.meta_path.insert(0, NoPandas())
 """
 """The beginning of a program in a test: pyarrow imports pandas where it can, for half a second."""
+
+
+def spark_home(folder: Path, pyspark: Path) -> Path:
+    """Make a folder that is PySpark's home by links: a local cluster leaves its work there."""
+    folder.mkdir()
+    for each in pyspark.iterdir():
+        if each.name != "work":
+            folder.joinpath(each.name).symlink_to(each)
+    return folder
 
 
 def is_long() -> bool:

@@ -76,8 +76,8 @@ FILES = {
         client  producer  consumer  kafka  __init__
     """,
     "spark_sink": """
-        starting  java_keys  columns  options  source_options  planning  lookup  kept  reading
-        records  reporting  epochs  writer  source  gaps  ranges  sink  __init__
+        starting  java_keys  columns  older_spark  options  source_options  planning  lookup  kept
+        reading  records  reporting  epochs  writer  source  gaps  ranges  sink  __init__
     """,
     "local": "base  guard  mock  process  java  broker  embedded  kafka  spark  __init__",
     "demo": """

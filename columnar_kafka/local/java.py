@@ -6,6 +6,7 @@ that a machine needs. The cache is `COLUMNAR_KAFKA_CACHE`, or the user's cache f
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 import re
@@ -42,10 +43,9 @@ _KAFKA = f"""
 """
 
 # pyspark 4.3's own version of these is not in the registry; this set was run on it.
-_SPARK_KAFKA_VERSION = "4.2.0"
-_SPARK_KAFKA = f"""
-<dependency org="org.apache.spark" name="spark-sql-kafka-0-10_2.13" rev="{_SPARK_KAFKA_VERSION}"
-            conf="default">
+_NEWEST_SPARK_KAFKA = "4.2.0"
+_SPARK_KAFKA = """
+<dependency org="org.apache.spark" name="spark-sql-kafka-0-10_2.13" rev="{version}" conf="default">
   <exclude org="org.apache.spark" module="spark-token-provider-kafka-0-10_2.13"/>
   <exclude org="org.scala-lang"/>
 </dependency>
@@ -123,7 +123,11 @@ def kafka_jars() -> Path:
 
 def spark_kafka_jars() -> list[Path]:
     """The jars of Spark's own Kafka source, for `spark.jars`; fetched and raising like above."""
-    return sorted(jars(f"spark-kafka-{_SPARK_KAFKA_VERSION}", _SPARK_KAFKA).glob("*.jar"))
+    found = importlib.metadata.version("pyspark")
+    version = found if found.startswith(("4.0.", "4.1.")) else _NEWEST_SPARK_KAFKA
+    return sorted(
+        jars(f"spark-kafka-{version}", _SPARK_KAFKA.format(version=version)).glob("*.jar")
+    )
 
 
 def cache_directory() -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import datetime as dt
 import json
 from collections import Counter
@@ -14,6 +15,7 @@ from pyspark.errors import StreamingQueryException
 
 import spark_sink
 from columnar_kafka import Consumer, Producer
+from spark_sink.older_spark import HAS_LIMITS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,7 +85,9 @@ def test_a_stream_of_sparks_source_goes_on_in_limited_batches_and_says_how_far_i
         reader = spark.readStream.format(source)
         reader = reader.option("kafka.bootstrap.servers", kafka.bootstrap_servers)
         reader = reader.option("subscribe", name).option("startingOffsets", "earliest")
-        reader = reader.option("includeHeaders", "true").option("maxOffsetsPerTrigger", "4")
+        reader = reader.option("includeHeaders", "true")
+        if HAS_LIMITS:
+            reader = reader.option("maxOffsetsPerTrigger", "4")
         writer = (
             reader.load()
             .select(*COLUMNS)
@@ -104,9 +108,10 @@ def test_a_stream_of_sparks_source_goes_on_in_limited_batches_and_says_how_far_i
     whole = whole.option("subscribe", name).option("includeHeaders", "true")
     assert rows(spark.read.parquet(str(tmp_path / "rows"))) == rows(whole.load())
     batches = [each["sources"][0] for each in progress]
-    assert [each["numInputRows"] for each in batches] == [4, 4, 4]
+    assert [each["numInputRows"] for each in batches] == ([4, 4, 4] if HAS_LIMITS else [12])
     ends = [_next(each["endOffset"], name) for each in batches]
-    assert ends == [{"0": 4, "1": 4}, {"0": 6, "1": 6}, {"0": 8, "1": 8}]
+    expected = [{"0": 4, "1": 4}, {"0": 6, "1": 6}, {"0": 8, "1": 8}]
+    assert ends == expected[-len(batches) :]
     assert {str(_next(each["latestOffset"], name)) for each in batches} == {str(ends[-1])}
 
 
@@ -127,7 +132,8 @@ def test_records_are_rows_until_their_columns_grow(
             **{"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": name},
             mode="records",
             startingOffsets="earliest",
-            minOffsetsPerTrigger="9",  # not waited for: the query ends when it is done
+            # Not waited for: the query ends when it is done.
+            **({"minOffsetsPerTrigger": "9"} if HAS_LIMITS else {}),
         )
         frame = on_spark(source.load)
 
@@ -194,4 +200,5 @@ def test_rows_are_written_as_segments_and_a_stream_copies_them_to_another_topic(
 
 
 def _next(offsets: Any, topic: str) -> Any:
-    return (json.loads(offsets) if isinstance(offsets, str) else offsets)[topic]["next"]
+    # A dict; JSON; or, in Spark 4.1, how Python writes a dict.
+    return ast.literal_eval(str(offsets))[topic]["next"]

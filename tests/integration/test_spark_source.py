@@ -334,6 +334,17 @@ def test_a_batch_has_as_many_offsets_as_the_option_allows(
         assert reader.reportLatestOffset()[name]["next"] == {"0": 6, "1": 2}
 
 
+def test_spark_4_0_asks_without_arguments_and_gets_all_there_is(
+    source: Source, topic: TopicFactory
+) -> None:
+    name = topic(2)
+    source.send(name, 3)
+    with source.stream(subscribe=name, startingOffsets="earliest") as reader:
+        start, end = reader.initialOffset(), reader.latestOffset()
+        assert end == reader.latestOffset(start, ReadAllAvailable())
+        assert read(reader, reader.partitions(start, end)) == [(name, 0, n) for n in range(3)]
+
+
 def test_a_batch_waits_for_enough_offsets_but_not_for_ever(
     source: Source, topic: TopicFactory
 ) -> None:

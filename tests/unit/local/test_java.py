@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import multiprocessing
 from typing import TYPE_CHECKING
 
 import pytest
 
-from columnar_kafka.local import JavaMissingError, find_java
+from columnar_kafka.local import JavaMissingError, find_java, java
 from columnar_kafka.local.java import cache_directory, once
 
 if TYPE_CHECKING:
@@ -119,3 +120,22 @@ def _make_whole(pipe: Connection) -> None:
         (folder / "whole").touch()
 
     assert (once("jars", make) / "whole").exists()
+
+
+@pytest.mark.parametrize(
+    ("pyspark", "source"), [("4.0.1", "4.0.1"), ("4.1.1", "4.1.1"), ("4.3.0", "4.2.0")]
+)
+def test_sparks_source_is_of_its_release_as_far_as_the_registry_has_it(
+    pyspark: str, source: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[str] = []
+
+    def jars(name: str, dependencies: str) -> Path:
+        asked.extend([name, dependencies])
+        return tmp_path
+
+    monkeypatch.setattr(java, "jars", jars)
+    monkeypatch.setattr(importlib.metadata, "version", lambda _: pyspark)
+    assert java.spark_kafka_jars() == []
+    assert asked[0] == f"spark-kafka-{source}"
+    assert f'name="spark-sql-kafka-0-10_2.13" rev="{source}"' in asked[1]
