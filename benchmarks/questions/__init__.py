@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks.questions import (
     consume,
+    freshness,
     idle,
     imports,
+    ingest,
     latency,
     memory,
     objects,
     passthrough,
     plain,
     produce,
+    read_back,
     revision,
     rows,
     scale,
@@ -46,7 +49,10 @@ ALL: Final[dict[str, ModuleType | Any]] = {
         memory,
         passthrough,
         shared_consumer,
+        ingest,
         stitch,
+        read_back,
+        freshness,
         revision,
     )
 }
