@@ -10,7 +10,6 @@ import gc
 import logging
 import multiprocessing
 import os
-import resource
 import sys
 import time
 import traceback
@@ -43,11 +42,12 @@ class Cost:
 def tree_cpu() -> float:
     """Return the CPU seconds of this process, of those it has started, and of theirs.
 
-    That of processes that still run is told in ticks, mostly of 10 ms.
+    Other processes tell theirs in ticks, mostly of 10 ms.
     """
-    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    found = time.process_time() + ended.ru_utime + ended.ru_stime
-    for each in psutil.Process().children(recursive=True):
+    this = psutil.Process()
+    ended = this.cpu_times()
+    found = time.process_time() + ended.children_user + ended.children_system
+    for each in this.children(recursive=True):
         with suppress(psutil.NoSuchProcess):  # it has ended since
             found += sum(each.cpu_times()[:4])  # its own, and of those of its own that have ended
     return found

@@ -11,7 +11,7 @@ import json
 import tempfile
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import fastavro
 import pyarrow as pa
@@ -31,6 +31,7 @@ from columnar_kafka.local.spark import local_spark
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from benchmarks.child import Cost
     from columnar_kafka.segment.verification import Verification
 
 GROUP_ROWS: Final = 100_000
@@ -43,6 +44,17 @@ _SPARK_AVRO: Final = f"""
             conf="default" transitive="false"/>
 """
 _ARROW: Final = {"long": pa.int64(), "double": pa.float64(), "string": pa.string()}
+
+
+class Landed(NamedTuple):
+    """The CPU seconds of landing a few rows, and the CPU and wall time in µs of each further one.
+
+    So connecting, planning and committing are in the first figure only.
+    """
+
+    few: float
+    cpu: float
+    wall: float
 
 
 class Landing:
@@ -59,15 +71,11 @@ class Landing:
         """Land the messages before offset `end` in a new folder."""
         raise NotImplementedError
 
-    def measure(self, ends: tuple[int, int]) -> tuple[float, float]:
-        """Measure one round: return the CPU and the wall time of a further row, in µs.
-
-        That is what landing the messages before the second end takes more than landing those
-        before the first one, so that connecting, planning and committing are in neither figure.
-        """
-        cost, rows = zip(*map(self._measured, ends), strict=True)
-        more = (rows[1] - rows[0]) / 1e6
-        return (cost[1].cpu - cost[0].cpu) / more, (cost[1].wall - cost[0].wall) / more
+    def measure(self, ends: tuple[int, int]) -> Landed:
+        """Measure one round: the messages before the first of these offsets, and the second."""
+        (few, few_rows), (many, many_rows) = map(self._measured, ends)
+        more = (many_rows - few_rows) / 1e6
+        return Landed(few.cpu, (many.cpu - few.cpu) / more, (many.wall - few.wall) / more)
 
     def check(self, end: int, rows: int, times: int) -> None:
         """Compare what lands with the rows, which were sent so many times. Raises UnequalError."""
@@ -80,7 +88,7 @@ class Landing:
             )
         compare_tables(pa.concat_tables([sent] * times), read, f"{self.topic}, landed")
 
-    def _measured(self, end: int) -> tuple[Any, int]:
+    def _measured(self, end: int) -> tuple[Cost, int]:
         with tempfile.TemporaryDirectory() as root:
             clock = Clock(tree_cpu)
             self.land(end, f"{root}/lake")
