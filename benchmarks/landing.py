@@ -19,6 +19,8 @@ import pyarrow.json
 import pyarrow.parquet as pq
 import pyruhvro
 from confluent_kafka import Consumer, TopicPartition
+from pyspark.sql.avro.functions import from_avro
+from pyspark.sql.functions import col, from_json
 
 from benchmarks import data
 from benchmarks.child import Clock, tree_cpu
@@ -203,13 +205,9 @@ class OnSpark(Landing):
         messages.select(self._row.alias("row")).select("row.*").write.parquet(folder)
 
     def _from_json(self) -> Any:
-        from pyspark.sql.functions import col, from_json  # noqa: PLC0415
-
         kinds = {"long": "bigint", "double": "double", "string": "string"}
         fields = [f"{each['name']} {kinds[each['type'][1]]}" for each in self.avro["fields"]]
         return from_json(col("value").cast("string"), ", ".join(fields))
 
     def _from_avro(self) -> Any:
-        from pyspark.sql.avro.functions import from_avro  # noqa: PLC0415
-
         return from_avro("value", json.dumps(self.avro))

@@ -23,7 +23,7 @@ that of the process and of all that it has started, Spark's Java included; a µs
 million rows. It is that of a *further* row: what landing all rows takes, less what landing the
 first 10,000 takes. The last column is the latter, which has connecting, planning and committing.
 *headers* and *pages* are `--verify`; *pure* is without the native core. Spark runs a batch query,
-which takes less than a stream, and has landed everything three times before the first round. The
+which takes less than a stream, and has landed everything four times before the first round. The
 others decode and write 100,000 rows at a time."""
 
 ROWS: Final = 100_000

@@ -161,6 +161,12 @@ def test_unequal_tables_are_an_error(rows: list[int], text: str) -> None:
         compare_tables(ROWS, ROWS.take(rows), "t")
 
 
+def test_a_measured_process_does_not_import_what_other_questions_need() -> None:
+    code = "import sys, benchmarks.questions.memory; print('duckdb' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "False\n"
+
+
 class _Environment:
     """What a child knows; lives in one."""
 
