@@ -9,11 +9,15 @@ from __future__ import annotations
 import gc
 import logging
 import multiprocessing
+import os
 import sys
 import time
 import traceback
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import psutil
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -35,12 +39,28 @@ class Cost:
     wall: float
 
 
+def tree_cpu() -> float:
+    """Return the CPU seconds of this process, of those it has started, and of theirs.
+
+    Other processes tell theirs in ticks, mostly of 10 ms.
+    """
+    this = psutil.Process()
+    ended = this.cpu_times()
+    found = time.process_time() + ended.children_user + ended.children_system
+    for each in this.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # it has ended since
+            found += sum(each.cpu_times()[:4])  # its own, and of those of its own that have ended
+    return found
+
+
 class Clock:
     """Measures from when it is made; garbage of before is not walked again meanwhile."""
 
-    def __init__(self) -> None:
+    def __init__(self, cpu: Callable[[], float] = time.process_time) -> None:
+        """Begin. `cpu` tells the CPU seconds so far."""
         gc.freeze()
-        self._began = time.process_time(), time.thread_time(), time.perf_counter()
+        self._cpu = cpu
+        self._began = cpu(), time.thread_time(), time.perf_counter()
         self._thread: float | None = None
 
     def calls_end(self) -> None:
@@ -49,7 +69,7 @@ class Clock:
 
     def stop(self) -> Cost:
         """Return the cost."""
-        cpu, wall = time.process_time() - self._began[0], time.perf_counter() - self._began[2]
+        cpu, wall = self._cpu() - self._began[0], time.perf_counter() - self._began[2]
         thread = time.thread_time() - self._began[1] if self._thread is None else self._thread
         gc.unfreeze()
         return Cost(cpu, thread, wall)
@@ -58,19 +78,28 @@ class Clock:
 class Child:
     """A process that makes one object and calls its methods on request. Close it."""
 
-    def __init__(self, make: Callable[..., Any], *arguments: Any, tree: str | None = None) -> None:
+    def __init__(
+        self,
+        make: Callable[..., Any],
+        *arguments: Any,
+        tree: str | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         """Start it; `wait` until the object exists.
 
         Args:
             make: a class or function of a module.
             arguments: what it is called with; they can be pickled.
             tree: a folder that has another revision of `columnar_kafka`.
+            environment: variables that are set before `make`'s module is imported.
         """
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         module, name = make.__module__, make.__qualname__
         self._process = context.Process(
-            target=_serve, args=(theirs, module, name, arguments, tree), daemon=True
+            target=_serve,
+            args=(theirs, module, name, arguments, tree, dict(environment or {})),
+            daemon=True,
         )
         self._process.start()
         theirs.close()
@@ -126,9 +155,15 @@ class Child:
 
 
 def _serve(
-    connection: Connection, module: str, name: str, arguments: tuple[Any, ...], tree: str | None
+    connection: Connection,
+    module: str,
+    name: str,
+    arguments: tuple[Any, ...],
+    tree: str | None,
+    environment: dict[str, str],
 ) -> None:
     logging.disable(logging.WARNING)  # of small segments, which are wanted here
+    os.environ.update(environment)
     if tree is not None:
         sys.path.insert(0, tree)
     try:

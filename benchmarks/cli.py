@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from benchmarks.report import Answered
 
+QUESTIONS = questions.load()
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / ".bench"
 SHORT_ROUNDS = 2
@@ -42,12 +43,12 @@ def main(
 
     A short run measures nothing that counts: it writes to .bench/short.
     """
-    if unknown := set(only or ()) - questions.ALL.keys():
-        known = ", ".join(questions.ALL)
+    if unknown := set(only or ()) - QUESTIONS.keys():
+        known = ", ".join(QUESTIONS)
         raise typer.BadParameter(f"unknown: {', '.join(sorted(unknown))}; there are {known}")
     asked = only or [
         name
-        for name, each in questions.ALL.items()
+        for name, each in QUESTIONS.items()
         if (full or not each.IS_LONG) and (against or name != "revision")
     ]
     if "revision" in asked and not against:
@@ -58,7 +59,7 @@ def main(
         report.keep(
             folder / "answers.json", _ask(name, rounds=rounds, short=short, against=against)
         )
-    answers = report.kept(folder / "answers.json", questions.ALL)
+    answers = report.kept(folder / "answers.json", QUESTIONS)
     document = folder / "benchmarks.md" if short else ROOT / "docs" / "benchmarks.md"
     report.write(answers, document=document, page=folder / "benchmarks.html")
     _print_claims([each for each in answers if each.name in asked])
@@ -67,7 +68,7 @@ def main(
 
 def _ask(name: str, *, rounds: int, short: bool, against: str) -> Answered:
     """Answer one question with a Kafka of its own, and print what was found."""
-    question = questions.ALL[name]
+    question = QUESTIONS[name]
     machine = Machine.here(rounds)
     out.print(f"[bold]{question.TITLE}[/] ({name}; {rounds} rounds, load {machine.load})")
     with out.status("") as status:

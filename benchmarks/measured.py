@@ -12,6 +12,8 @@ import orjson
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    import pyarrow as pa
+
 
 class UnequalError(Exception):
     """The records that were read are not those that were sent."""
@@ -75,7 +77,7 @@ class Claim:
     @property
     def lost(self) -> bool:
         """Whether a competitor is better."""
-        return self.at_most is None and self.spread.median < 1
+        return self.at_most is None and self.unit == "×" and self.spread.median < 1
 
     @property
     def margin(self) -> float:
@@ -97,6 +99,21 @@ def number(value: float) -> str:
     if size >= 99.95 or value == int(value):  # noqa: PLR2004 - where three digits have no fraction
         return f"{value:,.0f}"
     return f"{value:.3g}" if size < 1 else f"{value:.{2 if size < 9.995 else 1}f}"  # noqa: PLR2004
+
+
+def compare_tables(sent: pa.Table, read: pa.Table, where: str) -> None:
+    """Compare two tables as multisets of rows, by the columns and types of the first one.
+
+    Raises:
+        UnequalError: a row is missing, twice, or changed.
+    """
+    if sent.num_rows != read.num_rows:
+        raise UnequalError(f"{where}: {sent.num_rows:,} records sent, {read.num_rows:,} read")
+    order = [(name, "ascending") for name in sent.column_names]
+    if not sent.sort_by(order).equals(
+        read.select(sent.column_names).cast(sent.schema).sort_by(order)
+    ):
+        raise UnequalError(f"{where}: the records read differ from those sent")
 
 
 class Digest:

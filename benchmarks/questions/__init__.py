@@ -1,52 +1,40 @@
 """What is measured: one file for each question, in the order in which they are answered.
 
-A question has `TITLE`, `ABOUT`, `IS_LONG` (only `--full` asks it) and `answer`.
+A question has `TITLE`, `ABOUT`, `IS_LONG` (only `--full` asks it) and `answer`. A measured process
+imports its own question and no other: what that one needs would be in its memory.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
-
-from benchmarks.questions import (
-    consume,
-    idle,
-    imports,
-    latency,
-    memory,
-    objects,
-    passthrough,
-    plain,
-    produce,
-    revision,
-    rows,
-    scale,
-    shared_consumer,
-    size,
-    small,
-    stitch,
-)
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-ALL: Final[dict[str, ModuleType | Any]] = {
-    each.__name__.rpartition(".")[2]: each
-    for each in (
-        produce,
-        objects,
-        size,
-        consume,
-        small,
-        latency,
-        scale,
-        idle,
-        imports,
-        plain,
-        rows,
-        memory,
-        passthrough,
-        shared_consumer,
-        stitch,
-        revision,
-    )
-}
+_NAMES: Final = (
+    "produce",
+    "objects",
+    "size",
+    "consume",
+    "small",
+    "latency",
+    "scale",
+    "idle",
+    "imports",
+    "plain",
+    "rows",
+    "memory",
+    "passthrough",
+    "shared_consumer",
+    "ingest",
+    "stitch",
+    "read_back",
+    "freshness",
+    "revision",
+)
+
+
+def load() -> dict[str, ModuleType | Any]:
+    """Return all questions by their names."""
+    return {name: import_module(f"{__name__}.{name}") for name in _NAMES}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import io
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.answer import CPU, OURS, Answer
 from benchmarks.child import Child, Children, Clock, Cost
-from columnar_kafka.demo import flights
+from benchmarks.measured import Claim
+from benchmarks.segments import rows_of, segments
 from columnar_kafka.lake.stitch import stitch
 
 if TYPE_CHECKING:
@@ -19,68 +19,75 @@ if TYPE_CHECKING:
 
 TITLE = "Stitching, a segment"
 IS_LONG = True
-ABOUT = """Flights with the `_kafka` column that segments have: 22 leaf columns, into one file.
-The rewrite decodes and encodes with pyarrow, with as many row groups."""
+ABOUT = """Segments of flights in memory, 22 leaf columns with those of `_kafka`, into one file: 32
+MB of them in each case, on one thread. The rewrite decodes and encodes with pyarrow, with as many
+row groups. The copy only writes the segments' bytes, as stitching has to. The GB are those of the
+segments, a second of CPU."""
 
-ROWS: Final = 300_000
-SEGMENT_ROWS: Final = (1_000, 10_000, 50_000)
-REWRITE: Final = "pyarrow"
+NBYTES: Final = 32_000_000
+CASES: Final = {
+    64_000: ("64 KB", 1.0, 28),
+    160_000: ("160 KB", 1.5, 40),
+    1_000_000: ("1 MB", 3.0, 80),
+}
+REWRITE, COPY = "pyarrow", "copy"
+SPEED: Final = "GB/s"
 
 
 class Stitching:
     """Makes one file of segments; lives in a child."""
 
     def __init__(self, who: str, rows: int, segment_rows: int) -> None:
-        table = _records().slice(0, rows)
-        self._files = []
-        for start in range(0, rows, segment_rows):
-            out = io.BytesIO()
-            part = table.slice(start, segment_rows)
-            pq.write_table(part, out, compression="zstd", write_page_checksum=True)
-            self._files.append(out.getvalue())
-        self._rows, self._write = rows, _stitched if who == OURS else _rewritten
+        self._files = [each.value or b"" for each in segments(rows, segment_rows)]
+        self._who, self._rows = who, rows
+
+    def nbytes(self) -> int:
+        """Return the size of all segments."""
+        return sum(map(len, self._files))
 
     def run(self) -> Cost:
         """Measure one round; the file must have all rows."""
         with TemporaryFile() as sink:
             clock = Clock()
-            self._write(self._files, sink)
+            _WRITERS[self._who](self._files, sink)
             cost = clock.stop()
-            if pq.ParquetFile(sink).metadata.num_rows != self._rows:
+            if self._who != COPY and pq.ParquetFile(sink).metadata.num_rows != self._rows:
                 raise AssertionError("rows are missing")
         return cost
 
 
-def _records() -> pa.Table:
-    table = flights.load()
-    rows = len(table)
-    identity = {"segment": pa.repeat("3fa0c1-17", rows), "row": pa.arange(0, rows)}
-    times = table["time_hour"].combine_chunks()
-    struct = pa.StructArray.from_arrays([*identity.values(), times], [*identity, "timestamp"])
-    return table.append_column("_kafka", struct)
+def _stitched(files: list[bytes], sink: BinaryIO) -> None:
+    stitch(files, sink, metadata={})
 
 
-def _stitched(files: list[bytes], sink: io.IOBase) -> None:
-    stitch(files, sink, metadata={})  # type: ignore[arg-type]
-
-
-def _rewritten(files: list[bytes], sink: io.IOBase) -> None:
+def _rewritten(files: list[bytes], sink: BinaryIO) -> None:
     tables = [pq.read_table(io.BytesIO(data), use_threads=False) for data in files]
     with pq.ParquetWriter(sink, tables[0].schema, compression="zstd") as writer:
         for table in tables:
             writer.write_table(table)
 
 
+def _copied(files: list[bytes], sink: BinaryIO) -> None:
+    sink.writelines(files)
+
+
+_WRITERS: Final = {OURS: _stitched, REWRITE: _rewritten, COPY: _copied}
+
+
 def answer(bench: Bench) -> Answer:
-    """Write segments of each size in both ways."""
+    """Write segments of each size in each way."""
     found = Answer()
-    for segment_rows in SEGMENT_ROWS:
-        rows = max(segment_rows, bench.rows(ROWS))
-        case = f"{segment_rows:,} rows"
+    for nbytes, (case, speed, less) in CASES.items():
         bench.say(case)
-        start = {who: Child(Stitching, who, rows, segment_rows) for who in (OURS, REWRITE)}
+        count, segment_rows = max(1, bench.rows(NBYTES) // nbytes), rows_of(nbytes)
+        start = {who: Child(Stitching, who, count * segment_rows, segment_rows) for who in _WRITERS}
         with Children(start) as children:
             costs = children.rounds(bench.rounds, "run")
-        found.add_costs(case, costs, -(-rows // segment_rows))
-        found.compare(case, REWRITE, CPU)
+            sizes = children.each("nbytes")
+        found.add_costs(case, costs, count)
+        for who, rounds in costs.items():
+            found.add(case, who, SPEED, [sizes[who] / each.cpu / 1e9 for each in rounds])
+        found.compare(case, REWRITE, CPU, at_least=less)
+        values = found.values(case, OURS, SPEED)
+        found.claims.append(Claim(f"{case}: {SPEED}", values, at_least=speed, unit=SPEED))
     return found

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import io
 import pickle
+import subprocess
+import sys
 
+import psutil
+import pyarrow as pa
 import pytest
 
 from benchmarks.answer import CPU, WALL, Answer
-from benchmarks.child import Child, ChildError, Cost
-from benchmarks.measured import Claim, Digest, Spread, UnequalError, number, ratios
+from benchmarks.child import Child, ChildError, Clock, Cost, tree_cpu
+from benchmarks.measured import (
+    Claim,
+    Digest,
+    Spread,
+    UnequalError,
+    compare_tables,
+    number,
+    ratios,
+)
+from columnar_kafka import native
 
 SENT = [
     ({"id": 1, "name": "a"}, b"key", [("trace", b"x")], 5),
@@ -44,6 +57,7 @@ def test_ratios_need_as_many_rounds_of_both() -> None:
         (Claim("at its target", (4.0, 4.0, 1.0), at_least=4), True, False),
         (Claim("below it", (3.9,), at_least=4), False, False),
         (Claim("below the competitor", (0.9,), at_least=4), False, True),
+        (Claim("below it in its own unit", (0.9,), at_least=1, unit="GB/s"), False, False),
         (Claim("no target", (1.1,)), True, False),
         (Claim("no target, and lost", (0.9,)), True, True),
         (Claim("a limit", (60.0,), at_most=60, unit="µs"), True, False),
@@ -123,3 +137,64 @@ def test_an_end_of_file_in_a_measured_process_is_told() -> None:
             child.call("load")
     finally:
         child.close()
+
+
+ROWS = pa.table({"id": [1, 2, 2], "name": ["a", None, "b"]})
+
+
+def test_equal_tables_in_another_order_and_with_more_columns_are_equal() -> None:
+    read = ROWS.take([2, 0, 1]).append_column("more", pa.array([1, 2, 3]))
+    compare_tables(ROWS, read.set_column(0, "id", read["id"].cast(pa.int32())), "t")
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        ([0, 1], "t: 3 records sent, 2 read"),
+        ([0, 1, 2, 2], "t: 3 records sent, 4 read"),
+        ([0, 2, 2], "t: the records read differ from those sent"),
+    ],
+    ids=["one missing", "one twice", "one for another"],
+)
+def test_unequal_tables_are_an_error(rows: list[int], text: str) -> None:
+    with pytest.raises(UnequalError, match=text):
+        compare_tables(ROWS, ROWS.take(rows), "t")
+
+
+def test_a_measured_process_does_not_import_what_other_questions_need() -> None:
+    code = "import sys, benchmarks.questions.memory; print('duckdb' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "False\n"
+
+
+class _Environment:
+    """What a child knows; lives in one."""
+
+    def native_is_on(self) -> bool:
+        return native.enabled
+
+
+def test_a_measured_process_has_its_environment() -> None:
+    child = Child(_Environment, environment={"COLUMNAR_KAFKA_NATIVE": "0"})
+    try:
+        assert child.call("native_is_on") is False
+    finally:
+        child.close()
+
+
+def test_the_cpu_of_a_tree_has_that_of_processes_that_run_and_that_have_ended() -> None:
+    """Half of it at least: ticks are coarse, and the sum takes many."""
+    code = "input(); sum(range(30_000_000)); print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        clock, before = Clock(tree_cpu), psutil.Process(process.pid).cpu_times().user
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        worked = psutil.Process(process.pid).cpu_times().user - before
+        assert clock.stop().cpu >= worked / 2 > 0
+        process.stdin.write(b"\n")
+    assert clock.stop().cpu >= worked / 2

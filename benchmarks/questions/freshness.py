@@ -1,0 +1,180 @@
+"""How long does a record take from `produce` until it is in the table?"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from itertools import cycle
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from benchmarks import data
+from benchmarks.answer import OURS, Answer
+from benchmarks.child import Child, Children, Clock, tree_cpu
+from benchmarks.competitors import competitor as make_competitor
+from benchmarks.competitors.base import connection
+from benchmarks.measured import UnequalError
+from benchmarks.sending import FLUSH_SECONDS
+from columnar_kafka.ingest import Ingestor, IngestSettings, open_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from benchmarks.bench import Bench
+
+TITLE = "From produce to the table, s"
+IS_LONG = True
+ABOUT = """20,000 log lines a second to ten partitions, a `columnar.linger.ms` of 1,000, and
+`ingest` with `--roll-seconds 5`, whose process is kept on one core where the system can. From the
+call of `produce` until another process, which lists the table every 20 ms, has found the file that
+has the row; each row counts. `%` is the CPU of `ingest` in percent of a core."""
+
+RATE: Final = 20_000
+PARTITIONS: Final = 10
+ROUND_SECONDS: Final = 20.0
+ROLL_SECONDS: Final = 5.0
+MORE_SECONDS: Final = 2.0
+FORMATS: Final = ("parquet", "delta")
+P50, P99, LAST, SHARE, SENT = "p50", "p99", "the last", "%", "records a second"
+_EVERY: Final = 0.02
+_BURST: Final = 20  # records a millisecond
+_PATIENCE_SECONDS: Final = 120.0
+
+
+class Producing:
+    """Sends at a rate; lives in a child."""
+
+    def __init__(self, servers: str, topic: str) -> None:
+        log = data.load("log")
+        self._rows, self._topic = log.block(1_000, fresh=False), topic
+        self._producer = make_competitor(OURS, log).producer(servers, [topic])
+
+    def send(self, count: int) -> float:
+        """Send `count` records with the time in each, and return how many it were a second."""
+        produce, poll = self._producer.produce, self._producer.poll
+        begin = time.monotonic()
+        for place, row in zip(range(count), cycle(self._rows), strict=False):
+            if place % _BURST == 0:
+                while (left := begin + place / RATE - time.monotonic()) > 0:
+                    poll(0)
+                    time.sleep(left)
+            at = time.monotonic_ns()
+            produce(self._topic, {**row, "at": at}, partition=place % PARTITIONS)
+        took = time.monotonic() - begin
+        if left := self._producer.flush(FLUSH_SECONDS):
+            raise UnequalError(f"{self._topic}: {left} records left")
+        return count / took
+
+
+class Ingesting:
+    """Lands a topic until it is stopped; lives in a child."""
+
+    def __init__(self, table_format: str, servers: str, topic: str, place: str) -> None:
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+        settings = IngestSettings(roll_seconds=ROLL_SECONDS)
+        table = open_table(table_format, place)
+        self._ingestor = Ingestor(connection(servers), topic, table, settings)
+        self._thread = threading.Thread(target=self._ingestor.run, name="ingest")
+        self._clock: Clock
+
+    def start(self) -> None:
+        """Begin to land; return when the partitions are assigned."""
+        self._thread.start()
+        end = time.monotonic() + _PATIENCE_SECONDS
+        while not self._ingestor.is_assigned:
+            if time.monotonic() > end or not self._thread.is_alive():
+                raise TimeoutError("no partitions were assigned")
+            time.sleep(_EVERY)
+        self._clock = Clock(tree_cpu)
+
+    def stop(self) -> tuple[int, float]:
+        """End; return the rows that have landed, and the CPU in percent of a core."""
+        cost = self._clock.stop()
+        self._ingestor.stop()
+        self._thread.join()
+        return self._ingestor.stats.rows, 100 * cost.cpu / cost.wall
+
+
+class Watching:
+    """Looks into a table until all rows are there; lives in a child."""
+
+    def watch(self, table_format: str, place: str, count: int) -> tuple[float, float, float]:
+        """Return the ages in s of the rows when they were found: median, 99th percentile, largest.
+
+        Raises:
+            TimeoutError: nothing new is found for two minutes, and rows are missing.
+            UnequalError: there are more rows.
+        """
+        files, took, known = _FILES[table_format], [], set[str]()
+        end = time.monotonic() + _PATIENCE_SECONDS
+        while len(took) < count:
+            found = set(files(place)) - known
+            now = time.monotonic_ns()
+            for path in found:
+                sent = pq.read_table(path, columns=["at"], partitioning=None)["at"]
+                took += [now - at for at in sent.to_pylist()]
+            known |= found
+            if found:
+                end = time.monotonic() + _PATIENCE_SECONDS
+            elif time.monotonic() > end:
+                raise TimeoutError(f"{place}: {len(took):,} rows of {count:,}")
+            time.sleep(_EVERY)
+        if len(took) != count:
+            raise UnequalError(f"{place}: {count:,} records sent, {len(took):,} read")
+        took.sort()
+        return took[count // 2] / 1e9, took[count * 99 // 100] / 1e9, took[-1] / 1e9
+
+
+def _directory_files(place: str) -> Iterable[str]:
+    return map(str, Path(place).rglob("[!._]*.parquet"))
+
+
+def _delta_files(place: str) -> Iterable[str]:
+    return DeltaTable(place).file_uris() if DeltaTable.is_deltatable(place) else ()
+
+
+_FILES: Final[dict[str, Any]] = {"parquet": _directory_files, "delta": _delta_files}
+
+
+def answer(bench: Bench) -> Answer:
+    """Land in each format in turn, each round in a new table from a new topic."""
+    found = Answer()
+    rounds: dict[str, list[dict[str, float]]] = {each: [] for each in FORMATS}
+    for number in range(bench.rounds):
+        for table_format, values in rounds.items():
+            bench.say(f"{table_format}, round {number + 1}")
+            values.append(_round(bench, table_format))
+    for table_format, values in rounds.items():
+        for metric in (P50, P99, LAST, SHARE, SENT):
+            found.add(table_format, OURS, metric, [each[metric] for each in values])
+        p99 = found.values(table_format, OURS, P99)
+        found.limit(f"{table_format}: p99", p99, ROLL_SECONDS + MORE_SECONDS, "s")
+    return found
+
+
+def _round(bench: Bench, table_format: str) -> dict[str, float]:
+    topic, count = bench.topic(PARTITIONS), int(RATE * bench.seconds(ROUND_SECONDS))
+    with tempfile.TemporaryDirectory() as root:
+        place = f"{root}/lake"
+        start = {
+            "send": Child(Producing, bench.servers, topic),
+            "ingest": Child(Ingesting, table_format, bench.servers, topic, place),
+            "watch": Child(Watching),
+        }
+        with Children(start):
+            start["send"].wait()
+            start["ingest"].call("start")
+            start["watch"].start_call("watch", table_format, place, count)
+            sent = start["send"].call("send", count)
+            p50, p99, last = start["watch"].result()
+            landed, share = start["ingest"].call("stop")
+    bench.drop(topic)
+    if landed != count:
+        raise UnequalError(f"{topic}: {count:,} records sent, {landed:,} landed")
+    return {P50: p50, P99: p99, LAST: last, SHARE: share, SENT: sent}

@@ -1,0 +1,109 @@
+"""What does a row cost that is landed from Kafka as Parquet?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from benchmarks import data
+from benchmarks.answer import CPU, WALL, Answer
+from benchmarks.child import Child, Children
+from benchmarks.competitors import FASTAVRO, ORJSON, OURS
+from benchmarks.landing import Decoding, Ingesting, OnSpark
+from benchmarks.sending import Sending, end_of
+
+if TYPE_CHECKING:
+    from benchmarks.bench import Bench
+
+TITLE = "Landing, a row"
+IS_LONG = True
+ABOUT = """The same flights in three topics of one partition: our segments of 10,000 rows, and a
+message a row of orjson's JSON and of fastavro's Avro, all with zstd. Each process lands its topic
+in a directory of Parquet files with zstd, which is read and compared with what was sent. The CPU is
+that of the process and of all that it has started, Spark's Java included; a µs a row is a second a
+million rows. It is that of a *further* row: what landing all rows takes, less what landing the
+first 10,000 takes. The last column is the latter, which has connecting, planning and committing.
+*headers* and *pages* are `--verify`; *pure* is without the native core. Spark runs a batch query,
+which takes less than a stream, and has landed everything four times before the first round. The
+others decode and write 100,000 rows at a time."""
+
+ROWS: Final = 100_000
+TIMES: Final = 10
+CASE: Final = "flights"
+HEADERS, PAGES, PURE = "ours, headers", "ours, pages", "ours, pages, pure"
+FROM_JSON, FROM_AVRO = "Spark from_json", "Spark from_avro"
+JSON: Final = "pyarrow.json"
+THEIRS: Final = {
+    FROM_JSON: (OnSpark, "from_json", ORJSON),
+    FROM_AVRO: (OnSpark, "from_avro", FASTAVRO),
+    "fastavro": (Decoding, "fastavro", FASTAVRO),
+    JSON: (Decoding, "pyarrow.json", ORJSON),
+    "pyruhvro": (Decoding, "pyruhvro", FASTAVRO),
+}
+TARGETS: Final[dict[str, dict[str, float | None]]] = {
+    HEADERS: {FROM_JSON: 85, FROM_AVRO: 45, "fastavro": 170, JSON: 42, "pyruhvro": 21},
+    PAGES: {FROM_JSON: 40, FROM_AVRO: 20, "fastavro": 80, JSON: 18, "pyruhvro": 9},
+    PURE: dict.fromkeys(THEIRS),
+}
+FEW: Final = "the first 10,000, CPU ms"
+WARM_UPS: Final = 2  # besides the round that is dropped
+
+
+def answer(bench: Bench) -> Answer:
+    """Send the rows once in each format, and land each topic in turn."""
+    found = Answer()
+    rows, times = bench.rows(ROWS), 2 if bench.short else TIMES
+    topics = {who: bench.topic() for who in (OURS, ORJSON, FASTAVRO)}
+    ends = {who: _fill(bench, who, topic, rows, times) for who, topic in topics.items()}
+    places = {HEADERS: OURS, PAGES: OURS, PURE: OURS} | {
+        who: sender for who, (_, _, sender) in THEIRS.items()
+    }
+    with Children(_start(bench, topics)) as children:
+        bench.say("the rows that land")
+        for who, child in children:
+            child.call("check", ends[places[who]][1], rows, times)
+        for _ in range(WARM_UPS):
+            for who, child in children:
+                bench.say(f"{who}, warming up")
+                child.call("measure", ends[places[who]])
+        first = {who: ends[place] for who, place in places.items()}
+        bench.say("landing")
+        costs = children.rounds(bench.rounds, "measure", first=first)
+    for who, rounds in costs.items():
+        found.add(CASE, who, CPU, [each.cpu for each in rounds])
+        found.add(CASE, who, WALL, [each.wall for each in rounds])
+        found.add(CASE, who, FEW, [each.few * 1e3 for each in rounds])
+    for us, targets in TARGETS.items():
+        for them, target in targets.items():
+            found.compare(CASE, them, CPU, at_least=target, us=us)
+    bench.drop(*topics.values())
+    return found
+
+
+def _fill(bench: Bench, who: str, topic: str, rows: int, times: int) -> tuple[int, int]:
+    """Send the rows; return the offsets after the first 10,000 of them, and after all."""
+    bench.say(f"sending, {who}")
+    child = Child(Sending, who, CASE, bench.servers, rows)
+    try:
+        for _ in range(times):
+            child.call("send", topic, False, False)
+    finally:
+        child.close()
+    few = 1 if who == OURS else min(rows, data.load(CASE).segment_rows)
+    return few, end_of(bench.servers, topic)
+
+
+def _start(bench: Bench, topics: dict[str, str]) -> dict[str, Child]:
+    start = {
+        HEADERS: Child(Ingesting, "headers", bench.servers, topics[OURS]),
+        PAGES: Child(Ingesting, "pages", bench.servers, topics[OURS]),
+        PURE: Child(
+            Ingesting,
+            "pages",
+            bench.servers,
+            topics[OURS],
+            environment={"COLUMNAR_KAFKA_NATIVE": "0"},
+        ),
+    }
+    for who, (make, how, sender) in THEIRS.items():
+        start[who] = Child(make, how, bench.servers, topics[sender])
+    return start
