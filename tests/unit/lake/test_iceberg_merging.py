@@ -211,9 +211,9 @@ def test_the_fences_survive_the_snapshots_before_it(lake: IcebergLake) -> None:
     put(lake.table(), [0])
     put(lake.table(), [1])
     lake.table().compact(LARGE)
-    table = lake.load()
-    older = [each.snapshot_id for each in table.metadata.snapshots[:-1]]
-    table.maintenance.expire_snapshots().by_ids(older).commit()
+    with lake.opened() as opened:
+        older = [each.snapshot_id for each in opened.metadata.snapshots[:-1]]
+        opened.maintenance.expire_snapshots().by_ids(older).commit()
     assert lake.table().fences()[FENCE].next == 2
     put(lake.table(), range(3))
     assert rows(lake) == numbers(range(3))
