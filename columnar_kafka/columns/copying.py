@@ -143,10 +143,12 @@ def _map(arrow: pa.DataType, path: str, schema: RecordSchema) -> Copy:
         if has_distinct_keys:
             return len(set(keys))
         values = to_values(older_arrow.array(keys, type=arrow.key_type))
-        if (
-            is_zoned
-        ):  # pytz, which is pyarrow 17's, tells apart the instants of the hour that repeats
-            values = [value.replace(tzinfo=None) for value in values]
+        if is_zoned:
+            # pytz, which is pyarrow 17's, tells apart the instants of an hour that repeats.
+            # Integers are times that Python does not have.
+            values = [
+                each if isinstance(each, int) else each.replace(tzinfo=None) for each in values
+            ]
         return len(set(values))
 
     def copy_pair(key: Any, item: Any) -> tuple[tuple[Any, Any], int]:
