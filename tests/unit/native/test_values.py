@@ -82,6 +82,7 @@ def test_a_value_is_stored_as_pyarrow_stores_it(arrow: pa.DataType) -> None:
     @given(TYPES[arrow])
     @example(None)
     @example(0)
+    @example(decimal.Decimal(2000))  # of few decimals that a negative scale can hold
     def check(value: Any) -> None:
         batch = native.core.Batch(core, 9, 1 << 20)
         taken = batch.append((value, (value,)), None, 1, None, None, usage)
