@@ -68,8 +68,8 @@ def test_nothing_is_left_after_kill_9_of_the_process_that_started_them() -> None
 def test_a_suspended_node_answers_nothing_until_it_is_resumed_and_can_be_closed() -> None:
     with LocalKafka() as kafka:
         node, directory = kafka.nodes[0], kafka.directory
-        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
         node.suspend()
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
         with pytest.raises(KafkaException):
             admin.list_topics(timeout=0.3)
         node.resume()
