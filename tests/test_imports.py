@@ -38,7 +38,8 @@ FILES = {
     """,
     "segment": """
         __init__  pyarrow_parquet  headers
-        parquet  parquet.thrift  parquet.field_ids  parquet.arrow_patterns  parquet.metadata
+        parquet  parquet.thrift  parquet.field_ids  parquet.arrow_patterns  parquet.native_footer
+        parquet.metadata
         parquet.statistics  parquet.page_header  parquet.delta  parquet.page_walk
         declared_types  encoder  native_encoder  native_decoder  decoder  isolated
         verification  segment

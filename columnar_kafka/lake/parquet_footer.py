@@ -1,6 +1,7 @@
 """The footer of a Parquet file that is to be stitched, and the footer of the stitched file.
 
-`read_footer` reads one in a single pass; `RowGroupCopier` copies its row groups meanwhile.
+`read_footer` reads one in a single pass; `RowGroupCopier` copies its row groups meanwhile. Where
+the native core is on, it does both, and only what it gives up is read here.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from columnar_kafka.segment.parquet.field_ids import (
     KeyValueField,
     SchemaElementField,
 )
+from columnar_kafka.segment.parquet.native_footer import copy_footer
 from columnar_kafka.segment.parquet.thrift import I32, LIST, STRUCT, Cursor, ThriftError
 
 if TYPE_CHECKING:
@@ -94,9 +96,22 @@ def read_footer(data: memoryview, *, at: int, ordinal: int, first: Footer | None
     Raises:
         StitchError: the file is damaged or encrypted, or must not be put behind the first one.
     """
-    footer = Footer(_body_end(data))
-    cursor = Cursor(bytes(data[footer.body_end : -_TAIL]))
-    copier = RowGroupCopier(cursor, shift=at - START, body_end=footer.body_end)
+    body_end, shift = _body_end(data), at - START
+    encoded = bytes(data[body_end:-_TAIL])
+    copied = copy_footer(encoded, body_end=body_end, shift=shift, ordinal=ordinal)
+    if copied is None:
+        footer = _read(encoded, body_end, shift, ordinal, first)
+    else:
+        footer = Footer(body_end, *copied)
+    if first is not None:
+        _check_alike(footer, first)
+    return footer
+
+
+def _read(encoded: bytes, body_end: int, shift: int, ordinal: int, first: Footer | None) -> Footer:
+    """Do as `copy_footer` for any footer, and refuse what cannot be read."""
+    footer, cursor = Footer(body_end), Cursor(encoded)
+    copier = RowGroupCopier(cursor, shift=shift, body_end=body_end)
     try:
         group_rows = _read_fields(footer, cursor, copier, ordinal, first)
     except IndexError:
@@ -107,8 +122,6 @@ def read_footer(data: memoryview, *, at: int, ordinal: int, first: Footer | None
         raise StitchError("the footer has no schema")
     if footer.rows != group_rows:
         raise StitchError(f"{footer.rows} rows in the footer, {group_rows} in its row groups")
-    if first is not None:
-        _check_alike(footer, first)
     return footer
 
 
@@ -142,7 +155,10 @@ def _read_value(footer: Footer, cursor: Cursor, field_id: int, first: Footer | N
         footer.version = cursor.integer()
     elif field_id == FileMetaDataField.SCHEMA:
         footer.schema = cursor.span(LIST, known=first.schema if first else b"")
-        footer.columns = first.columns if first else _count_leaves(Cursor(footer.schema))
+        if first is not None and footer.schema == first.schema:
+            footer.columns = first.columns
+        else:
+            footer.columns = _count_leaves(Cursor(footer.schema))
     elif field_id == FileMetaDataField.NUM_ROWS:
         footer.rows = cursor.integer()
     elif field_id == FileMetaDataField.CREATED_BY:

@@ -125,7 +125,7 @@ class RowGroupCopier:
             self._out += match.string[self._copied_to : before] + _ZERO
             self._copied_to = after
         start = self._shift_match(match, "data")
-        if match["dictionary"] not in (None, _ZERO):
+        if (dictionary := match["dictionary"]) and thrift.decode_integer(dictionary):
             start = min(start, self._shift_match(match, "dictionary"))
         self._check_within(start, thrift.decode_integer(match["size"]))
         cursor.pos = match.end()

@@ -96,6 +96,11 @@ class File:
 
 class FileSchema: ...
 
+# Version, schema, leaf columns, rows, row groups, Arrow schema, writer, and column orders.
+CopiedFooter: TypeAlias = tuple[int, bytes, int, int, list[bytes], bytes | None, bytes, bytes]
+
+def copy_footer(footer: bytes, body_end: int, shift: int, ordinal: int) -> CopiedFooter | None: ...
+
 class RecordReader:
     def __len__(self) -> int: ...
     def next(

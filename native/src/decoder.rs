@@ -111,8 +111,8 @@ impl File {
     }
 }
 
-/// A panic would be a mistake in the reader: the file is left to Arrow then, too.
-fn guarded<T>(read: impl FnOnce() -> Read<T>) -> Option<T> {
+/// A panic would be a mistake in the reader: the file is given up then, too.
+pub fn guarded<T>(read: impl FnOnce() -> Read<T>) -> Option<T> {
     catch_unwind(AssertUnwindSafe(read)).ok()?.ok()
 }
 

@@ -3,6 +3,7 @@
 mod batch;
 mod clock;
 mod columns;
+mod copier;
 mod decimal;
 mod decoder;
 mod dict_items;
@@ -36,6 +37,8 @@ mod _core {
 
     #[pymodule_export]
     use crate::batch::{Batch, Block};
+    #[pymodule_export]
+    use crate::copier::copy_footer;
     #[pymodule_export]
     use crate::decoder::{File, FileSchema, RecordReader};
     #[pymodule_export]

@@ -6,7 +6,7 @@
 //! `writer` goes through the leaves. `chunk` makes a leaf's pages, from a `column` (`numbers`,
 //! `bytes`) and its `levels`, by way of `dictionary`, `packing` and `delta`; `choice` decides between
 //! these. `page` compresses the pages and puts headers before them, and `footer` says where they are.
-//! `read` goes the other way.
+//! `read` goes the other way, and `copy` copies the row groups of a footer for another file.
 
 #![forbid(unsafe_code)]
 
@@ -15,6 +15,7 @@ mod choice;
 mod chunk;
 mod column;
 mod compression;
+mod copy;
 mod delta;
 mod dictionary;
 mod footer;
@@ -36,6 +37,7 @@ use std::fmt;
 
 pub use column::Order;
 pub use compression::Compression;
+pub use copy::{CopiedFooter, Move, copy_footer};
 use delta::Widths;
 pub use writer::Writer;
 

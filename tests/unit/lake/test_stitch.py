@@ -6,8 +6,10 @@ import datetime as dt
 import io
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,15 +18,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import examples
 
+from columnar_kafka import native
 from columnar_kafka.columns.older_arrow import HAS_PAGE_ROWS, VERSION
 from columnar_kafka.errors import LakeError
+from columnar_kafka.lake import parquet_footer
 from columnar_kafka.lake import stitch as stitch_module
-from columnar_kafka.lake.parquet_footer import _encode_key_value
+from columnar_kafka.lake.parquet_footer import Footer, _encode_key_value, read_footer
 from columnar_kafka.lake.row_groups import RowGroupCopier
-from columnar_kafka.lake.stitch import Stitched, Stitcher, StitchError, stitch
+from columnar_kafka.lake.stitch import MAX_ROW_GROUPS, Stitched, Stitcher, StitchError, stitch
 from columnar_kafka.segment.parquet import thrift
 from columnar_kafka.segment.parquet.thrift import BINARY, I64, LIST, STRUCT, Cursor
 
+GOLDEN = Path(__file__).parents[2] / "golden"
 FLAT = pa.table(
     {
         "id": pa.array(range(1000), pa.int64()),
@@ -294,11 +299,12 @@ def test_the_row_groups_position_moves_with_its_first_page() -> None:
     assert Cursor(group[5][1]).integer() == column.dictionary_page_offset
 
 
-def test_a_dictionary_position_of_zero_means_none() -> None:
+@pytest.mark.parametrize("zero", [b"\0", b"\x80\0"], ids=["short", "long"])
+def test_a_dictionary_position_of_zero_means_none(zero: bytes) -> None:
     data = parquet(FLAT, use_dictionary=False)
-    data = edited(data, struct="meta", f11=(I64, thrift.encode_integer(0)))
-    result = both_ways(data, data)
-    assert result is not None
+    data = edited(data, struct="meta", f11=(I64, zero))
+    result = outcome(data, data)
+    assert isinstance(result, bytes)
     assert Cursor(column_fields(result, group=1)[1][11][1]).integer() == 0
     assert read(result).equals(pa.concat_tables([FLAT, FLAT]))
 
@@ -325,10 +331,11 @@ def test_unknown_fields_further_inside_are_carried_along() -> None:
 
 
 def refused(*files: bytes) -> str:
-    with pytest.raises(StitchError) as caught:
-        stitched(*files)
-    assert isinstance(caught.value, LakeError)
-    return str(caught.value)
+    """Return why files cannot be stitched, which each way of reading footers must say."""
+    found = outcome(*files)
+    assert isinstance(found, str)
+    assert found.startswith("StitchError: ")
+    return found
 
 
 @pytest.mark.parametrize("data", [b"", b"PAR1", b"PAR1PAR1", b"x" * 100, parquet(FLAT)[:-1]])
@@ -401,8 +408,9 @@ def test_a_footer_that_cannot_be_moved_is_refused(
 
 
 def test_another_parquet_schema_is_refused() -> None:
-    other = FLAT.rename_columns(["id", "carrier", "delay", "at", "else"])
-    assert "Parquet schema differs" in refused(parquet(FLAT), parquet(other))
+    renamed = FLAT.rename_columns(["id", "carrier", "delay", "at", "else"])
+    for other in (renamed, NESTED):
+        assert "Parquet schema differs" in refused(parquet(FLAT), parquet(other))
 
 
 def test_another_arrow_schema_is_refused() -> None:
@@ -569,28 +577,80 @@ def test_a_footer_stays_readable(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "footer of more than 1000 bytes" in refused(*[parquet(FLAT)] * 4)
 
 
-def outcome(*files: bytes) -> bytes | None:
-    with suppress(StitchError):
-        return stitched(*files)
-    return None
+def outcome(*files: bytes) -> bytes | str:
+    """Stitch, or return the error.
 
-
-def both_ways(*files: bytes) -> bytes | None:
-    """Stitch, with Arrow's chunks read by the expression and field by field: it is the same."""
-    fast = outcome(*files)
+    It is the same with the native core, with Arrow's chunks read by the expression, and with all
+    read field by field.
+    """
     with pytest.MonkeyPatch.context() as patch:
+        by_core = _outcome(*files)
+        patch.setattr(native, "enabled", False)
+        assert _outcome(*files) == by_core
         patch.setattr(RowGroupCopier, "_copy_arrow_chunk", lambda _: False)
-        assert outcome(*files) == fast
-    return fast
+        assert _outcome(*files) == by_core
+    return by_core
+
+
+def _outcome(*files: bytes) -> bytes | str:
+    try:
+        return stitched(*files)
+    except LakeError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def files_of_known_writers(folder: Path) -> dict[str, bytes]:
+    """Return files of our own writers, of stitching, and of others, by name."""
+    files = {path.name: path.read_bytes() for path in GOLDEN.glob("*.parquet")}
+    options: list[dict[str, Any]] = [
+        {},
+        {"write_statistics": False},
+        {"use_dictionary": False},
+        {"write_page_index": True},
+        {"row_group_size": 77},
+        {"sorting_columns": [pq.SortingColumn(0)]},
+        BLOOM_FILTER,
+    ]
+    for number, each in enumerate(options):
+        files[f"pyarrow {number}"] = parquet(FLAT, **each)
+    files["stitched"] = stitched(parquet(NESTED), parquet(NESTED))
+    pl.DataFrame({"n": [1, None], "l": [[1], []]}).write_parquet(folder / "polars")
+    duckdb.sql(f"COPY (SELECT 1 AS n, [1, 2] AS l) TO '{folder / 'duckdb'}' (FORMAT parquet)")
+    return files | {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.skipif(not native.enabled, reason="the native core is off")
+def test_the_core_reads_the_footers_of_known_writers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or stitching still works, many times slower."""
+    files = files_of_known_writers(tmp_path)
+    expected = {name: outcome(data, data) for name, data in files.items()}
+    monkeypatch.setattr(parquet_footer, "_read", None)
+    assert {name: stitched(data, data) for name, data in files.items()} == expected
 
 
 def test_arrows_chunks_match_the_expression(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or stitching still works, several times slower."""
+    """Or stitching without the core still works, several times slower."""
+    monkeypatch.setattr(native, "enabled", False)
     monkeypatch.setattr(RowGroupCopier, "_copy_chunk", None)
     for option in ("write_statistics", "use_dictionary", "store_schema"):
         options: dict[str, Any] = {option: False}
-        assert outcome(parquet(FLAT, **options), parquet(FLAT, **options))
-        assert outcome(parquet(NESTED, **options))
+        assert stitched(parquet(FLAT, **options), parquet(FLAT, **options))
+        assert stitched(parquet(NESTED, **options))
+
+
+@given(
+    which=st.integers(0, 2), at=st.integers(4, 1 << 62), ordinal=st.integers(0, MAX_ROW_GROUPS - 1)
+)
+def test_footers_are_moved_alike_to_any_place(which: int, at: int, ordinal: int) -> None:
+    def read() -> Footer:
+        return read_footer(memoryview(SMALL[which]), at=at, ordinal=ordinal, first=None)
+
+    by_core = read()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "enabled", False)
+        assert read() == by_core
 
 
 SCALARS = st.sampled_from(
@@ -645,8 +705,8 @@ OPTIONS = st.fixed_dictionaries(
 
 @given(parts=tables(), options=OPTIONS)
 def test_any_tables_come_back(parts: list[pa.Table], options: dict[str, Any]) -> None:
-    data = both_ways(*(parquet(part, **options) for part in parts))
-    assert data is not None
+    data = outcome(*(parquet(part, **options) for part in parts))
+    assert isinstance(data, bytes)
     assert read(data).equals(pa.concat_tables(parts))
 
 
@@ -673,10 +733,11 @@ def test_a_damaged_footer_is_refused_or_left_to_the_reader(
         footer[at : at + (what != "i")] = b"" if what == "d" else bytes([value])
     damaged = with_footer(SMALL[which], bytes(footer))
     began = time.thread_time()
-    data = both_ways(damaged) if first else both_ways(SMALL[which], damaged)
+    data = outcome(damaged) if first else outcome(SMALL[which], damaged)
     assert time.thread_time() - began < 2
-    with suppress(OSError, pa.ArrowException, UnicodeDecodeError):
-        pq.read_metadata(io.BytesIO(data or b""))
+    if isinstance(data, bytes):
+        with suppress(OSError, pa.ArrowException, UnicodeDecodeError):
+            pq.read_metadata(io.BytesIO(data))
 
 
 @settings(max_examples=examples(500))

@@ -18,7 +18,7 @@ mod strings;
 mod structure;
 #[cfg(test)]
 mod tests;
-mod thrift;
+pub(super) mod thrift;
 mod values;
 
 pub use footer::Footer;
@@ -33,7 +33,7 @@ pub struct GaveUp;
 pub type Read<T> = Result<T, GaveUp>;
 
 /// Return an error unless a condition holds.
-fn ensure(condition: bool) -> Read<()> {
+pub(super) fn ensure(condition: bool) -> Read<()> {
     if condition { Ok(()) } else { Err(GaveUp) }
 }
 
