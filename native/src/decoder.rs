@@ -8,7 +8,7 @@ use pyo3::types::{PyBytes, PyInt, PyList};
 
 use crate::leaf::Leaf;
 use crate::objects::{ColumnReader, RowReader};
-use crate::parquet::read::{Budget, Footer, GaveUp, Read, Schema, read_leaves};
+use crate::parquet::read::{Budget, Footer, GaveUp, Read, Schema, check_leaves, read_leaves};
 use crate::py::{NoCollection, Owned};
 use crate::schema::{Field, Type};
 
@@ -79,7 +79,7 @@ impl File {
         max_values: u64,
         max_bytes: u64,
     ) -> PyResult<Option<RecordReader>> {
-        match self.leaves(py, schema, max_values, max_bytes) {
+        match self.detached(py, schema, max_values, max_bytes, read_leaves) {
             Some(leaves) => {
                 RecordReader::new(py, &schema.0.fields, leaves, start, self.footer.rows as usize)
                     .map(Some)
@@ -91,22 +91,24 @@ impl File {
     /// Check and decode all columns, without the GIL. Return whether each value could be read; if not,
     /// Arrow has to judge the file.
     fn check(&self, py: Python<'_>, schema: &FileSchema, max_values: u64, max_bytes: u64) -> bool {
-        self.leaves(py, schema, max_values, max_bytes).is_some()
+        self.detached(py, schema, max_values, max_bytes, check_leaves).is_some()
     }
 }
 
 impl File {
-    fn leaves(
+    /// Go through all columns, without the GIL.
+    fn detached<T: Send>(
         &self,
         py: Python<'_>,
         schema: &FileSchema,
         max_values: u64,
         max_bytes: u64,
-    ) -> Option<Vec<Leaf>> {
+        read: fn(&[u8], &Footer, &Schema, u64, Budget) -> Read<T>,
+    ) -> Option<T> {
         let data = self.data.bind(py).as_bytes();
         py.detach(|| {
             let budget = Budget::new(max_bytes);
-            guarded(|| read_leaves(data, &self.footer, &schema.0, max_values, budget))
+            guarded(|| read(data, &self.footer, &schema.0, max_values, budget))
         })
     }
 }

@@ -64,15 +64,46 @@ pub fn read_leaves(
     footer: &Footer,
     schema: &Schema,
     max_values: u64,
-    mut budget: Budget,
+    budget: Budget,
 ) -> Read<Vec<Leaf>> {
+    let mut all = Vec::with_capacity(schema.leaves.len());
+    read_fields(file, footer, schema, max_values, budget, |leaves| all.extend(leaves))?;
+    Ok(all)
+}
+
+/// Check all leaves as `read_leaves` does, and keep none. The memory of one field's is used again for
+/// the next: new memory costs more than what is written into it.
+pub fn check_leaves(
+    file: &[u8],
+    footer: &Footer,
+    schema: &Schema,
+    max_values: u64,
+    budget: Budget,
+) -> Read<()> {
+    read_fields(file, footer, schema, max_values, budget, drop)
+}
+
+/// Read the leaves of one field after the other, and hand them to `take`.
+fn read_fields(
+    file: &[u8],
+    footer: &Footer,
+    schema: &Schema,
+    max_values: u64,
+    mut budget: Budget,
+    mut take: impl FnMut(Vec<Leaf>),
+) -> Read<()> {
     ensure(footer.chunks.len() == schema.leaves.len())?;
     let mut decompressor = page::Decompressor::default();
-    let mut leaves = Vec::with_capacity(schema.leaves.len());
-    for (chunk, shape) in footer.chunks.iter().zip(&schema.leaves) {
-        ensure(chunk.values <= max_values)?;
-        leaves.push(chunk::read(file, chunk, shape, footer.rows, &mut budget, &mut decompressor)?);
+    let mut columns = footer.chunks.iter().zip(&schema.leaves);
+    for (field, &count) in schema.fields.iter().zip(&schema.leaf_counts) {
+        let mut leaves = Vec::with_capacity(count);
+        for (chunk, shape) in columns.by_ref().take(count) {
+            ensure(chunk.values <= max_values)?;
+            let rows = footer.rows;
+            leaves.push(chunk::read(file, chunk, shape, rows, &mut budget, &mut decompressor)?);
+        }
+        structure::check(field, &leaves)?;
+        take(leaves);
     }
-    structure::check(&schema.fields, &leaves)?;
-    Ok(leaves)
+    Ok(())
 }

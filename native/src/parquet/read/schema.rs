@@ -21,6 +21,8 @@ const REPEATED: i32 = 2;
 pub struct Schema {
     pub fields: Vec<Field>,
     pub leaves: Vec<LeafShape>,
+    /// How many of the leaves are each field's.
+    pub leaf_counts: Vec<usize>,
 }
 
 /// How a leaf is stored.
@@ -102,13 +104,14 @@ impl Schema {
         let mut elements = found.iter();
         let root = elements.next().ok_or(GaveUp)?;
         ensure(root.physical_type.is_none() && root.children == fields.len())?;
-        let mut leaves = Vec::new();
+        let (mut leaves, mut leaf_counts) = (Vec::new(), Vec::with_capacity(fields.len()));
         for field in &fields {
-            let above = Above::nothing();
+            let (above, before) = (Above::nothing(), leaves.len());
             add(field, Some(field.name.as_bytes()), &above, &mut elements, &mut leaves)?;
+            leaf_counts.push(leaves.len() - before);
         }
         ensure(elements.next().is_none())?;
-        Ok(Self { fields, leaves })
+        Ok(Self { fields, leaves, leaf_counts })
     }
 }
 

@@ -20,9 +20,16 @@ pub struct ByteStrings {
     entries: usize,
     /// With a dictionary: each value's number among all.
     indices: Option<Vec<u32>>,
+    /// How many values there are at most.
+    count: usize,
 }
 
 impl ByteStrings {
+    /// For at most `count` values, for whose indices memory was taken from the budget.
+    pub fn new(count: usize) -> Self {
+        Self { count, ..Self::default() }
+    }
+
     pub fn page(
         &mut self,
         encoding: i32,
@@ -60,7 +67,7 @@ impl ByteStrings {
     pub fn dictionary(&mut self, data: &[u8], count: usize) -> Read<()> {
         self.plain(data, count)?;
         self.entries = count;
-        self.indices = Some(Vec::new());
+        self.indices = Some(Vec::with_capacity(self.count));
         Ok(())
     }
 

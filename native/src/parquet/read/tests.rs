@@ -125,7 +125,10 @@ impl Example {
     fn read(&self, file: &[u8], nbytes: u64) -> Read<Vec<Leaf>> {
         let footer = Footer::read(file, 1 << 20)?;
         let schema = Schema::new(footer.elements(), self.fields.clone())?;
-        read_leaves(file, &footer, &schema, 1 << 20, Budget::new(nbytes))
+        let leaves = read_leaves(file, &footer, &schema, 1 << 20, Budget::new(nbytes));
+        let checked = check_leaves(file, &footer, &schema, 1 << 20, Budget::new(nbytes));
+        assert_eq!(checked.is_ok(), leaves.is_ok());
+        leaves
     }
 }
 

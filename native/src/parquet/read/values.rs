@@ -37,7 +37,7 @@ impl Builder {
             PhysicalType::Int64 => Self::I64(Numbers::new(count)),
             PhysicalType::Float => Self::F32(Numbers::new(count)),
             PhysicalType::Double => Self::F64(Numbers::new(count)),
-            PhysicalType::ByteArray => Self::Strings(ByteStrings::default()),
+            PhysicalType::ByteArray => Self::Strings(ByteStrings::new(count)),
             PhysicalType::FixedLenByteArray => Self::Fixed(FixedBytes {
                 width: shape.width,
                 values: Vec::with_capacity(count * shape.width),
