@@ -9,16 +9,25 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from lakes import FENCE, GENERATIONS, IcebergLake, audit, by_polars, put, rows, staged
-from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import CommitFailedException
+from lakes import (
+    FENCE,
+    GENERATIONS,
+    IcebergLake,
+    audit,
+    by_polars,
+    catalog_gone,
+    lose_an_answer,
+    put,
+    rows,
+    staged,
+)
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.types import LongType
 from segments import numbers, segment, segments
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake.model import CompactResult, MayHaveLandedError, NotLandedError
+from columnar_kafka.lake.model import CompactResult, NotLandedError
 from columnar_kafka.lake.stage import land
 
 if TYPE_CHECKING:
@@ -160,16 +169,7 @@ def test_a_merge_whose_answer_is_lost_has_happened(
     lake: IcebergLake, monkeypatch: pytest.MonkeyPatch, *, on_top: bool
 ) -> None:
     put(lake.table(), range(2), file_segments=1)
-    commit_table = SqlCatalog.commit_table
-
-    def lost(self: Any, *arguments: Any) -> Any:
-        commit_table(self, *arguments)
-        monkeypatch.setattr(SqlCatalog, "commit_table", commit_table)
-        if on_top:
-            put(lake.table(), [5])
-        raise CommitFailedException("the table has changed")
-
-    monkeypatch.setattr(SqlCatalog, "commit_table", lost)
+    lose_an_answer(monkeypatch, lambda: on_top and put(lake.table(), [5]))
     assert lake.table().compact(LARGE) == CompactResult(files_before=2, files=1)
     assert rows(lake) == numbers([0, 1, 5] if on_top else [0, 1])
 
@@ -179,13 +179,8 @@ def test_a_merge_that_may_still_happen_keeps_its_file(
 ) -> None:
     put(lake.table(), range(2), file_segments=1)
 
-    def fails(*_: Any) -> Any:
-        raise ConnectionError("reset by peer")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(SqlCatalog, "commit_table", fails)
-        with pytest.raises(MayHaveLandedError, match="may still arrive: reset by peer"):
-            lake.table().compact(LARGE)
+    with catalog_gone(monkeypatch):
+        lake.table().compact(LARGE)
     assert len(lake.data_files()) == 3
     lake.table().compact(LARGE)
     assert rows(lake) == numbers(range(2))
