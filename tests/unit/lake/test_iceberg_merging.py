@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import time
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -21,6 +22,7 @@ from lakes import (
     rows,
     staged,
 )
+from pyiceberg.expressions.visitors import _ManifestEvalVisitor
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.types import LongType
@@ -287,24 +289,43 @@ PARTITIONS = {
 }
 
 
+NEXT_DAY = DAY + datetime.timedelta(days=1)
+TABLES = [
+    pa.table({"n": n, "c": pa.array(c, pa.string()), "time": pa.array(times)})
+    for n, c, times in (
+        ([1, 2], ["DE", "US"], [DAY, DAY]),
+        ([3], ["US"], [DAY]),
+        ([4, 5], ["DE", None], [NEXT_DAY, DAY]),
+        ([6], ["DE"], [NEXT_DAY]),
+    )
+]
+
+
 @pytest.mark.parametrize("name", PARTITIONS)
 def test_files_are_merged_within_a_partition_of_the_table(lake: IcebergLake, name: str) -> None:
     by, files = PARTITIONS[name]
-    late = DAY + datetime.timedelta(days=1)
-    tables = [
-        pa.table({"n": n, "c": pa.array(c, pa.string()), "time": pa.array(times)})
-        for n, c, times in (
-            ([1, 2], ["DE", "US"], [DAY, DAY]),
-            ([3], ["US"], [DAY]),
-            ([4, 5], ["DE", None], [late, DAY]),
-            ([6], ["DE"], [late]),
-        )
-    ]
-    sent = land_tables(lake, *tables, partition_by=by)
+    sent = land_tables(lake, *TABLES, partition_by=by)
     assert lake.table().compact(LARGE).files == files
     report = audit(lake, sent)
     assert (report.findings, report.messages, report.files) == ([], 4, files)
-    [more] = land_tables(lake, tables[0], first=4)
+    [more] = land_tables(lake, TABLES[0], first=4)
     assert sorted(lake.read()["n"].to_pylist()) == [1, 1, 2, 2, 3, 4, 5, 6]
     assert audit(lake, [*sent, more]).findings == []
     assert lake.load().scan(row_filter="c = 'US'").to_arrow()["n"].to_pylist().count(2) == 2
+
+
+def test_pyiceberg_looks_for_the_merged_files_in_every_manifest(
+    lake: IcebergLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its threads share what compares a manifest's partitions, and would overlook some."""
+    by, files = PARTITIONS["day"]
+    other = pa.table({"n": [7], "c": ["FR"], "time": [DAY - datetime.timedelta(days=1)]})
+    land_tables(lake, other, *TABLES, partition_by=by)
+
+    def set_late(self: Any, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+        if name == "partition_fields":
+            time.sleep(0.01)  # another thread comes in between
+
+    monkeypatch.setattr(_ManifestEvalVisitor, "__setattr__", set_late)
+    assert lake.table().compact(LARGE).files == files + 1
