@@ -13,6 +13,8 @@ import pytest
 from deltalake import DeltaTable
 from pyarrow.fs import FileSelector, LocalFileSystem, SubTreeFileSystem
 from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException
 from segments import segments
 from support import is_long
 
@@ -22,12 +24,12 @@ from columnar_kafka.lake.directory import ParquetDirectory
 from columnar_kafka.lake.iceberg import IcebergTable
 from columnar_kafka.lake.iceberg_files import file_io_properties
 from columnar_kafka.lake.local_files import LocalFiles
-from columnar_kafka.lake.model import StageResult, TopicGeneration
+from columnar_kafka.lake.model import MayHaveLandedError, StageResult, TopicGeneration
 from columnar_kafka.lake.plan import Layout, Planner
 from columnar_kafka.lake.stage import land, stage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from minio import Bucket
@@ -63,9 +65,8 @@ def lake_at(request: pytest.FixtureRequest, root: Path) -> Any:
 class QuickFiles(LocalFiles):
     """Does not wait for the disk: the machine does not crash in these tests."""
 
-    def sync(self, file: Any) -> int:
+    def sync(self, file: Any) -> None:
         file.flush()
-        return int(file.tell())
 
     def sync_folder(self, folder: Path) -> None:
         assert folder.is_dir()
@@ -236,3 +237,29 @@ def audit(lake: Any, messages: Any, *, low: int = 0, letters: Any = None) -> Aud
         inside = [each for each in messages if max(low, fence.first) <= each.offset < fence.next]
         audit.compare(fence, low, inside, letters)
     return audit.finish([fence.partition for fence in fences])
+
+
+def lose_an_answer(monkeypatch: pytest.MonkeyPatch, after: Callable[[], object]) -> None:
+    """Let the next commit of an Iceberg table land, then `after` happen, and tell of a conflict."""
+    commit_table = SqlCatalog.commit_table
+
+    def lost(self: Any, *arguments: Any) -> Any:
+        commit_table(self, *arguments)
+        monkeypatch.setattr(SqlCatalog, "commit_table", commit_table)
+        after()
+        raise CommitFailedException("the table has changed")
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", lost)
+
+
+@contextmanager
+def catalog_gone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let commits of Iceberg tables fail before they land, in a way that does not say so."""
+
+    def fails(*_: Any) -> Any:
+        raise ConnectionError("reset by peer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SqlCatalog, "commit_table", fails)
+        with pytest.raises(MayHaveLandedError, match="may still arrive: reset by peer"):
+            yield

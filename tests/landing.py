@@ -6,10 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import polars
-import pyarrow as pa
 
 import spark_sink
-from columnar_kafka import Producer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,21 +19,6 @@ if TYPE_CHECKING:
     from columnar_kafka.local import LocalKafka
 
     Land = Callable[..., None]
-
-SCHEMA = pa.schema([pa.field("n", pa.int64(), nullable=False), ("text", pa.string())])
-
-
-def send(kafka: LocalKafka, topic: str, numbers: range, **settings: Any) -> None:
-    """Send rows of {n, text}, four a segment, to all partitions of a topic."""
-    config = {
-        "bootstrap.servers": kafka.bootstrap_servers,
-        "columnar.encoding": "parquet",
-        "columnar.segment.rows": 4,
-    }
-    with Producer(config | settings) as producer:
-        producer.set_schema(topic, SCHEMA)
-        for n in numbers:
-            producer.produce(topic, {"n": n, "text": f"text {n}"}, key=f"{n}")
 
 
 def lander(spark: SparkSession, kafka: LocalKafka, on_spark: OnSpark, root: Path) -> Land:

@@ -1,4 +1,4 @@
-"""Sends numbered rows, for the tests of ingestion."""
+"""Sends numbered rows, for the tests that land them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from columnar_kafka import Producer
 if TYPE_CHECKING:
     from columnar_kafka.local import LocalKafka
 
-SCHEMA = pa.schema([pa.field("n", pa.int64(), nullable=False)])
+SCHEMA = pa.schema([pa.field("n", pa.int64(), nullable=False), ("text", pa.string())])
 
 
 def send(kafka: LocalKafka, topic: str, numbers: range, **settings: Any) -> None:
-    """Send rows of {n}, four a segment, to all partitions of a topic."""
+    """Send rows of {n, text}, four a segment, to all partitions of a topic."""
     config = {
         "bootstrap.servers": kafka.bootstrap_servers,
         "columnar.encoding": "parquet",
@@ -24,4 +24,4 @@ def send(kafka: LocalKafka, topic: str, numbers: range, **settings: Any) -> None
     with Producer(config | settings) as producer:
         producer.set_schema(topic, SCHEMA)
         for n in numbers:
-            producer.produce(topic, {"n": n}, key=f"{n}")
+            producer.produce(topic, {"n": n, "text": f"text {n}"}, key=f"{n}")

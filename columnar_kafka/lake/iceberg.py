@@ -217,7 +217,7 @@ class IcebergTable:
         head = self.head()
         if (table := head.state[0]) is None:
             raise LakeError(f"{self}: there is no table")
-        before = len(current_files(table))
+        before = current_files(table)
         files, root = self._place(table)
 
         def staged(run: Run) -> StagedFile:
@@ -227,10 +227,10 @@ class IcebergTable:
             writer = files.writer(path, root / path)
             return stage_merged(run, writer, partial(_content, table), millisecond_columns)
 
-        found, layouts = files_to_merge(table, head.fences)
+        found, layouts = files_to_merge(table, before, head.fences)
         runs = runs_to_merge(found, file_bytes, layouts)
         less = merge_runs(self, runs, staged, lambda newest: current_files(newest.state[0]))
-        return CompactResult(files_before=before, files=before - less)
+        return CompactResult(files_before=len(before), files=len(before) - less)
 
     # What `commit` needs.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import (
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
@@ -102,6 +103,9 @@ def replace_data_files(
     """Put files in place of `old` ones, in one snapshot with these properties."""
     found = list(_data_files(transaction, files, uris, footers))
     with transaction.update_snapshot(snapshot_properties=properties).overwrite() as overwrite:
+        # Have every manifest searched for the old files: pyiceberg chooses manifests by the files'
+        # partitions, in threads that share one evaluator, and overlooks some.
+        overwrite.delete_by_predicate(AlwaysTrue())
         for each in old:
             overwrite.delete_data_file(each)
         for each in found:

@@ -39,12 +39,13 @@ def current_files(table: Any) -> dict[str, Any]:
 
 
 def files_to_merge(
-    table: Any, fences: Mapping[str, Fence]
+    table: Any, current: Mapping[str, Any], fences: Mapping[str, Fence]
 ) -> tuple[dict[str, StagedFile], dict[str, bytes]]:
     """Return the files that we have written in the table's partitioning, and their layouts, by URI.
 
-    Those of other programs do not say which messages they have. A file whose columns have other
-    names in the table now has a layout of its own. Blocks to read each footer.
+    `current` are the table's files, by `current_files`; those of other programs do not say which
+    messages they have. A file whose columns have other names in the table now has a layout of its
+    own. Blocks to read each footer.
 
     Raises:
         LakeError: a footer cannot be read.
@@ -53,7 +54,7 @@ def files_to_merge(
     columns = [str(each) for each in table.spec().fields]
     files: dict[str, StagedFile] = {}
     layouts: dict[str, bytes] = {}
-    for uri, file in current_files(table).items():
+    for uri, file in current.items():
         if file.spec_id != table.spec().spec_id:
             continue
         try:

@@ -62,11 +62,10 @@ class LocalFiles:
         """Append all of a buffer; return its size in bytes."""
         return file.write(data)
 
-    def sync(self, file: BinaryIO) -> int:
-        """Make a file's content survive a crash of the machine; return its size."""
+    def sync(self, file: BinaryIO) -> None:
+        """Make a file's content survive a crash of the machine."""
         file.flush()
         os.fsync(file.fileno())
-        return file.tell()
 
     def link(self, old: Path, new: Path) -> None:
         """See `Files.link`."""
@@ -155,7 +154,8 @@ class _LocalFileWriter(StagedWriter):
     def finish(self) -> int:
         """See `FileWriter.finish`."""
         with self.file:
-            return self._files.sync(self.file)
+            self._files.sync(self.file)
+        return self.nbytes
 
     def discard(self) -> None:
         """See `FileWriter.discard`."""

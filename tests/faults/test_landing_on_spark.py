@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import confluent_kafka
 import pytest
-from landing import SCHEMA, lander, numbers, send
+from landing import lander, numbers
 from pyiceberg.catalog import load_catalog
 from pyspark.errors import StreamingQueryException
+from sending import SCHEMA, send
 
 from columnar_kafka import Producer
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import polars
 import pytest
-from landing import send
+from sending import send
 from support import spark_home
 
 from columnar_kafka.local.java import once

@@ -75,7 +75,7 @@ def test_aborted_records_do_not_land_and_the_fence_passes_them(kafka, topic, tmp
         producer.init_transactions()
         for n in range(4):
             producer.begin_transaction()
-            producer.produce(name, {"n": n})
+            producer.produce(name, {"n": n, "text": None})
             producer.flush()
             if n % 2:
                 producer.abort_transaction()

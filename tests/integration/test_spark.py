@@ -9,8 +9,9 @@ import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from landing import SCHEMA, lander, numbers, run, send
+from landing import lander, numbers, run
 from pyspark.errors import StreamingQueryException
+from sending import SCHEMA, send
 
 import spark_sink
 from columnar_kafka import Producer

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from itertools import count
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
@@ -57,14 +56,19 @@ class Broker(MemoryConsumer):
         super().__init__(kafka)
         self.clock = clock
         self.polls = 0
+        self.at_poll: dict[int, Callable[[], Any]] = {}
+        """What to do first in a poll, by its number from 0."""
         self.lookups: list[float] = []
         self.callbacks: list[Callable[[], Any]] = []
         self.after_lookup: Callable[[], Any] | None = None
 
     def poll(self, timeout: float) -> Message | None:
         assert timeout >= 0, "it would wait for ever, whatever callbacks raise"
+        hook = self.at_poll.pop(self.polls, None)
         self.polls += 1
         assert self.polls < 100_000, "nothing ends this wait"
+        if hook is not None:
+            hook()
         while self.callbacks:
             self.callbacks.pop(0)()
         found = super().poll(0)
@@ -176,6 +180,16 @@ def start(offset: int = OFFSET_BEGINNING, key: tuple[str, int] = P0) -> TopicPar
 
 def reader(kafka: MemoryKafka | None = None) -> Reader:
     return Reader(kafka or threes()).begin(start())
+
+
+def reader_of_plain(count: int) -> tuple[Reader, list[bytes]]:
+    """Return a reader of a topic with so many plain messages, and their values."""
+    kafka = MemoryKafka()
+    kafka.create_topic("t", 1)
+    values = [b"%d" % n for n in range(count)]
+    for value in values:
+        kafka.append("t", 0, value)
+    return reader(kafka), values
 
 
 def committed(kafka: MemoryKafka, offset: int, metadata: str | None = None) -> None:
@@ -1073,23 +1087,12 @@ def test_what_was_taken_is_returned_before_a_callback_raises() -> None:
 
 @pytest.mark.parametrize("nth", range(8))
 def test_a_callback_that_takes_a_record_inside_a_poll_loses_none(nth: int) -> None:
-    kafka = MemoryKafka()
-    kafka.create_topic("t", 1)
-    sent = [b"%d" % n for n in range(6)]
-    for value in sent:
-        kafka.append("t", 0, value)
-    one = reader(kafka)
-    numbers, poll, found = count(), one.broker.poll, list[Any]()
-
-    def polled(timeout: float) -> Message | None:
-        if next(numbers) == nth:
-            found.extend(one.numbers(1, 0))
-        return poll(timeout)
-
-    one.broker.poll = polled  # type: ignore[method-assign]
+    one, sent = reader_of_plain(6)
+    found: list[Any] = []
+    one.broker.at_poll[nth] = lambda: found.extend(one.numbers(1, 0))
     found += one.numbers()
     assert found == sent
-    assert next(numbers) > nth
+    assert not one.broker.at_poll
 
 
 def test_with_records_in_hand_a_callbacks_exception_waits_for_the_next_call() -> None:
@@ -1111,25 +1114,15 @@ def test_with_records_in_hand_a_callbacks_exception_waits_for_the_next_call() ->
 @pytest.mark.parametrize("nth", range(8))
 def test_the_call_for_one_in_which_a_callback_raises_raises_it(nth: int) -> None:
     """It may poll several times: what is behind a plain message is fetched too."""
-    kafka = MemoryKafka()
-    kafka.create_topic("t", 1)
-    sent = [b"%d" % n for n in range(6)]
-    for value in sent:
-        kafka.append("t", 0, value)
-    one = reader(kafka)
-    numbers, poll, found = count(), one.broker.poll, list[Any]()
-
-    def polled(timeout: float) -> Message | None:
-        if next(numbers) == nth:
-            one.raised.append(RuntimeError("callback"))
-        return poll(timeout)
+    one, sent = reader_of_plain(6)
+    found: list[Any] = []
+    one.broker.at_poll[nth] = lambda: one.raised.append(RuntimeError("callback"))
 
     def take_all() -> None:
         while True:
             found.extend(one.numbers(1))
             assert not one.raised
 
-    one.broker.poll = polled  # type: ignore[method-assign]
     with pytest.raises(RuntimeError, match="callback"):
         take_all()
     assert found + one.numbers() == sent

@@ -162,7 +162,7 @@ def test_ctrl_c_while_the_merged_file_appears_loses_no_row(lake: DirectoryLake) 
 
 def test_ctrl_c_while_files_are_merged_leaves_nothing(lake: DirectoryLake) -> None:
     class Interrupted(QuickFiles):
-        def sync(self, file: Any) -> int:
+        def sync(self, file: Any) -> None:
             super().sync(file)
             raise KeyboardInterrupt
 

@@ -16,6 +16,7 @@ import polars as pl
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from lakes import QuickFiles
 from segments import ROWS, numbers, segments
 from support import is_long
 
@@ -41,17 +42,6 @@ if TYPE_CHECKING:
 GENERATIONS = {"t": TopicGeneration("cluster", "id")}
 FENCE = "kafka:cluster:id:0"
 F = TypeVar("F", bound="Callable[..., Any]")
-
-
-class QuickFiles(LocalFiles):
-    """Does not wait for the disk: the machine does not crash in these tests."""
-
-    def sync(self, file: Any) -> int:
-        file.flush()
-        return int(file.tell())
-
-    def sync_folder(self, folder: Path) -> None:
-        assert folder.is_dir()
 
 
 @pytest.fixture
@@ -435,8 +425,8 @@ class HookedFiles(QuickFiles):
         file.write(memoryview(data)[half:])
         return len(memoryview(data))
 
-    def sync(self, file: Any) -> int:
-        return int(self._around("sync", lambda: QuickFiles.sync(self, file)))
+    def sync(self, file: Any) -> None:
+        self._around("sync", lambda: QuickFiles.sync(self, file))
 
     def link(self, old: Path, new: Path) -> None:
         self._around(f"link {new}", lambda: LocalFiles.link(self, old, new))

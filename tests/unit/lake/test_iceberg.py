@@ -11,7 +11,17 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from lakes import FENCE, GENERATIONS, IcebergLake, by_polars, put, rows, staged
+from lakes import (
+    FENCE,
+    GENERATIONS,
+    IcebergLake,
+    by_polars,
+    catalog_gone,
+    lose_an_answer,
+    put,
+    rows,
+    staged,
+)
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
@@ -21,7 +31,7 @@ from segments import ROWS, numbers, segment
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake import iceberg
 from columnar_kafka.lake.iceberg import IcebergTable
-from columnar_kafka.lake.model import MayHaveLandedError, NotLandedError, SourcePartition
+from columnar_kafka.lake.model import NotLandedError, SourcePartition
 from columnar_kafka.lake.plan import Layout, Mode
 from columnar_kafka.lake.stage import land
 
@@ -469,16 +479,7 @@ def test_a_conflict_with_its_own_commit_deletes_nothing(
 ) -> None:
     """Told of a conflict, pyiceberg would delete the manifests, which the table refers to."""
     put(lake.table(), [0])
-    commit_table = SqlCatalog.commit_table
-
-    def lost(self: Any, *arguments: Any) -> Any:
-        commit_table(self, *arguments)
-        monkeypatch.setattr(SqlCatalog, "commit_table", commit_table)
-        if on_top:
-            put(lake.table(), [5])
-        raise CommitFailedException("the table has changed")
-
-    monkeypatch.setattr(SqlCatalog, "commit_table", lost)
+    lose_an_answer(monkeypatch, lambda: on_top and put(lake.table(), [5]))
     assert put(lake.table(), [1, 2]).landed.messages == 2
     assert rows(lake) == numbers([0, 1, 2, 5] if on_top else [0, 1, 2])
 
@@ -487,14 +488,8 @@ def test_a_catalog_that_fails_may_have_landed_it(
     lake: IcebergLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(lake.table(), [0])
-
-    def fails(*_: Any) -> Any:
-        raise ConnectionError("reset by peer")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(SqlCatalog, "commit_table", fails)
-        with pytest.raises(MayHaveLandedError, match="may still arrive: reset by peer"):
-            put(lake.table(), [1])
+    with catalog_gone(monkeypatch):
+        put(lake.table(), [1])
     assert len(parquet_paths(lake)) == 2  # no file was removed
     put(lake.table(), [1])
     assert rows(lake) == numbers([0, 1])

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import datetime
+import time
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from lakes import FENCE, GENERATIONS, IcebergLake, audit, by_polars, put, rows, staged
-from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import CommitFailedException
+from lakes import (
+    FENCE,
+    GENERATIONS,
+    IcebergLake,
+    audit,
+    by_polars,
+    catalog_gone,
+    lose_an_answer,
+    put,
+    rows,
+    staged,
+)
+from pyiceberg.expressions.visitors import _ManifestEvalVisitor
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.types import LongType
 from segments import numbers, segment, segments
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake.model import CompactResult, MayHaveLandedError, NotLandedError
+from columnar_kafka.lake.model import CompactResult, NotLandedError
 from columnar_kafka.lake.stage import land
 
 if TYPE_CHECKING:
@@ -160,16 +171,7 @@ def test_a_merge_whose_answer_is_lost_has_happened(
     lake: IcebergLake, monkeypatch: pytest.MonkeyPatch, *, on_top: bool
 ) -> None:
     put(lake.table(), range(2), file_segments=1)
-    commit_table = SqlCatalog.commit_table
-
-    def lost(self: Any, *arguments: Any) -> Any:
-        commit_table(self, *arguments)
-        monkeypatch.setattr(SqlCatalog, "commit_table", commit_table)
-        if on_top:
-            put(lake.table(), [5])
-        raise CommitFailedException("the table has changed")
-
-    monkeypatch.setattr(SqlCatalog, "commit_table", lost)
+    lose_an_answer(monkeypatch, lambda: on_top and put(lake.table(), [5]))
     assert lake.table().compact(LARGE) == CompactResult(files_before=2, files=1)
     assert rows(lake) == numbers([0, 1, 5] if on_top else [0, 1])
 
@@ -179,13 +181,8 @@ def test_a_merge_that_may_still_happen_keeps_its_file(
 ) -> None:
     put(lake.table(), range(2), file_segments=1)
 
-    def fails(*_: Any) -> Any:
-        raise ConnectionError("reset by peer")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(SqlCatalog, "commit_table", fails)
-        with pytest.raises(MayHaveLandedError, match="may still arrive: reset by peer"):
-            lake.table().compact(LARGE)
+    with catalog_gone(monkeypatch):
+        lake.table().compact(LARGE)
     assert len(lake.data_files()) == 3
     lake.table().compact(LARGE)
     assert rows(lake) == numbers(range(2))
@@ -292,24 +289,43 @@ PARTITIONS = {
 }
 
 
+NEXT_DAY = DAY + datetime.timedelta(days=1)
+TABLES = [
+    pa.table({"n": n, "c": pa.array(c, pa.string()), "time": pa.array(times)})
+    for n, c, times in (
+        ([1, 2], ["DE", "US"], [DAY, DAY]),
+        ([3], ["US"], [DAY]),
+        ([4, 5], ["DE", None], [NEXT_DAY, DAY]),
+        ([6], ["DE"], [NEXT_DAY]),
+    )
+]
+
+
 @pytest.mark.parametrize("name", PARTITIONS)
 def test_files_are_merged_within_a_partition_of_the_table(lake: IcebergLake, name: str) -> None:
     by, files = PARTITIONS[name]
-    late = DAY + datetime.timedelta(days=1)
-    tables = [
-        pa.table({"n": n, "c": pa.array(c, pa.string()), "time": pa.array(times)})
-        for n, c, times in (
-            ([1, 2], ["DE", "US"], [DAY, DAY]),
-            ([3], ["US"], [DAY]),
-            ([4, 5], ["DE", None], [late, DAY]),
-            ([6], ["DE"], [late]),
-        )
-    ]
-    sent = land_tables(lake, *tables, partition_by=by)
+    sent = land_tables(lake, *TABLES, partition_by=by)
     assert lake.table().compact(LARGE).files == files
     report = audit(lake, sent)
     assert (report.findings, report.messages, report.files) == ([], 4, files)
-    [more] = land_tables(lake, tables[0], first=4)
+    [more] = land_tables(lake, TABLES[0], first=4)
     assert sorted(lake.read()["n"].to_pylist()) == [1, 1, 2, 2, 3, 4, 5, 6]
     assert audit(lake, [*sent, more]).findings == []
     assert lake.load().scan(row_filter="c = 'US'").to_arrow()["n"].to_pylist().count(2) == 2
+
+
+def test_pyiceberg_looks_for_the_merged_files_in_every_manifest(
+    lake: IcebergLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its threads share what compares a manifest's partitions, and would overlook some."""
+    by, files = PARTITIONS["day"]
+    other = pa.table({"n": [7], "c": ["FR"], "time": [DAY - datetime.timedelta(days=1)]})
+    land_tables(lake, other, *TABLES, partition_by=by)
+
+    def set_late(self: Any, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+        if name == "partition_fields":
+            time.sleep(0.01)  # another thread comes in between
+
+    monkeypatch.setattr(_ManifestEvalVisitor, "__setattr__", set_late)
+    assert lake.table().compact(LARGE).files == files + 1

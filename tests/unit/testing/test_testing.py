@@ -111,7 +111,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 
 def taken(consumer: Any, count: int) -> list[Any]:
-    found = consumer.consume(count, 30)
+    found = consumer.consume(count, 100)
     assert len(found) == count
     return found
 
