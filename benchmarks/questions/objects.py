@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 TITLE = "Rows that are objects, a record"
 IS_LONG = False
 ABOUT = """Flights as objects of five kinds, given to `produce` as they are, or serialized by what
-fits the kind: orjson and msgspec where they take it, pydantic's own `model_dump_json`, and for a
-named tuple `orjson.dumps(row._asdict())` or msgspec, which writes an array without names.
-Bare."""
+fits the kind: orjson and msgspec where they take it, for pydantic its own `model_dump_json` or
+`orjson.dumps(row.__dict__)`, and for a named tuple `orjson.dumps(row._asdict())` or msgspec, which
+writes an array without names. Classes of attrs are as `attrs.define` makes them. The objects of
+each round are new: nothing has read them before. Bare."""
 
 SET: Final = "flights"
 _TYPES: Final = {"long": int, "double": float, "string": str}
@@ -42,7 +43,7 @@ def _fields(flights: Dataset) -> list[tuple[str, Any]]:
 CLASSES: Final[dict[str, Callable[[list[tuple[str, Any]]], Any]]] = {
     "dataclass": lambda fields: dataclasses.make_dataclass("Row", fields),
     "msgspec Struct": lambda fields: msgspec.defstruct("Row", fields),
-    "attrs": lambda fields: attrs.make_class("Row", [name for name, _ in fields]),
+    "attrs": lambda fields: attrs.make_class("Row", [name for name, _ in fields], slots=True),
     "pydantic": lambda fields: pydantic.create_model(
         "Row", **{name: (kind, ...) for name, kind in fields}
     ),
@@ -52,7 +53,10 @@ ENCODERS: Final[dict[str, dict[str, Callable[[Any], Any]]]] = {
     "dataclass": {"orjson": orjson.dumps, "msgspec": _msgspec},
     "msgspec Struct": {"msgspec": _msgspec},
     "attrs": {"msgspec": _msgspec},
-    "pydantic": {"pydantic": lambda row: row.model_dump_json()},
+    "pydantic": {
+        "pydantic": lambda row: row.model_dump_json(),
+        "orjson": lambda row: orjson.dumps(row.__dict__),
+    },
     "named tuple": {
         "orjson": lambda row: orjson.dumps(row._asdict()),
         "msgspec, arrays": _msgspec,
@@ -66,8 +70,7 @@ class SendingObjects(Sending):
     def __init__(self, encoder: str, kind: str, servers: str, rows: int) -> None:
         super().__init__(OURS if encoder == OURS else ORJSON, SET, servers, rows)
         fields = _fields(self.data)
-        cls = CLASSES[kind](fields)
-        self._objects = [cls(**row) for row in self.shared]
+        self._class = CLASSES[kind](fields)
         names = [name for name, _ in fields]
 
         def decode(value: bytes) -> dict[str, Any]:
@@ -78,8 +81,8 @@ class SendingObjects(Sending):
             self.competitor.encode, self.competitor.decode = ENCODERS[kind][encoder], decode
 
     def block(self, rows: int, *, fresh: bool, full: bool) -> list[Any]:
-        """Return the objects, the same in every round."""
-        return self._objects[:rows]
+        """Return new objects with the same values: the first read of one may cost more."""
+        return [self._class(**row) for row in self.shared[:rows]]
 
 
 def answer(bench: Bench) -> Answer:
