@@ -133,6 +133,15 @@ def end_of(servers: str, topic: str) -> int:
     return int(high)
 
 
+def first_value(servers: str, topic: str) -> bytes:
+    """Return the value of a topic's first message."""
+    consumer = confluent_kafka.Consumer(consumer_config(servers))
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    (message,) = next(consume(consumer, 1))
+    consumer.close()
+    return bytes(message.value())
+
+
 def count_of(servers: str, topic: str) -> int:
     """Return how many records a topic has, by its messages' headers."""
     consumer = confluent_kafka.Consumer(consumer_config(servers))

@@ -10,11 +10,13 @@ if TYPE_CHECKING:
     from benchmarks.data import Dataset
 
 OURS, ORJSON, READY = "ours", "orjson", "ready bytes"
+OURS_IN_ZSTD = "ours, compression.type=zstd"
 FASTAVRO, PYRUHVRO, PROTOBUF = "fastavro", "pyruhvro", "Protobuf"
 MSGSPEC_JSON, MSGSPEC_PACK = "msgspec JSON", "msgspec MessagePack"
 
 _CLASSES: Final = {
     OURS: "ours.Ours",
+    OURS_IN_ZSTD: "ours.OursInZstd",
     ORJSON: "with_orjson.Orjson",
     READY: "ready.Ready",
     MSGSPEC_JSON: "with_msgspec.MsgspecJson",

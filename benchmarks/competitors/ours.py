@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from confluent_kafka import TopicPartition
 
@@ -33,6 +33,8 @@ _TABLE_ROWS = 100_000
 class Ours(Stock):
     """The defaults, but for the rows of a segment: those of the data set."""
 
+    settings: ClassVar[dict[str, Any]] = {}
+
     def producer(
         self,
         servers: str,
@@ -45,6 +47,7 @@ class Ours(Stock):
         config = {
             **connection(servers),
             **_PARQUET,
+            **self.settings,
             "columnar.segment.rows": rows or self.data.segment_rows,
         }
         if linger_ms is not None:
@@ -115,3 +118,9 @@ class Ours(Stock):
     def decode(value: Any) -> Row:
         """Return a record's value, which is a row."""
         return value  # type: ignore[no-any-return]
+
+
+class OursInZstd(Ours):
+    """librdkafka compresses what it sends, as all of the others have it."""
+
+    settings: ClassVar[dict[str, Any]] = {"compression.type": "zstd"}

@@ -9,6 +9,7 @@ import sys
 
 import psutil
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.answer import CPU, WALL, Answer
@@ -22,6 +23,7 @@ from benchmarks.measured import (
     number,
     ratios,
 )
+from benchmarks.segment_parts import parts
 from columnar_kafka import native
 
 SENT = [
@@ -127,6 +129,22 @@ def test_equal_records_in_another_order_are_equal() -> None:
 def test_unequal_records_are_an_error(read: list[object], text: str) -> None:
     with pytest.raises(UnequalError, match=text):
         Digest(SENT).compare(Digest(read), "t")
+
+
+def test_the_parts_of_a_segment_are_its_bytes() -> None:
+    table, file = pa.table({"number": [1, 2, 3], "text": ["a", "b", "a"]}), io.BytesIO()
+    pq.write_table(table, file, compression="none", write_page_checksum=True)
+    found = parts(file.getvalue())
+    metadata = pq.read_metadata(file)
+    columns = [metadata.row_group(0).column(number) for number in range(2)]
+    assert sum(found.values()) == len(file.getvalue())
+    assert found["magic and length"] == 12
+    footer = [size for part, size in found.items() if part.startswith("footer: ")]
+    assert sum(footer) == metadata.serialized_size
+    assert found["pages"] + found["page headers"] == sum(
+        column.total_compressed_size for column in columns
+    )
+    assert found["footer: column paths"] == len(b"\x18\6number") + len(b"\x18\4text")
 
 
 def test_an_end_of_file_in_a_measured_process_is_told() -> None:
