@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from killing import LANDING, Orders, Table, around
+from killing import Orders, Table, around
 
 from columnar_kafka.ingest import Ingestor, IngestSettings, Rules, ingestor, open_dead_letters
 from columnar_kafka.ingest.reader import TopicReader
@@ -19,7 +19,10 @@ from columnar_kafka.lake.local_files import LocalFiles
 if TYPE_CHECKING:
     from pathlib import Path
 
-POINTS = (*LANDING, "before Kafka's commit", "between batches")
+POINTS = (
+    *("before a file", "in a file", "before the commit", "before the swap", "in the swap"),
+    *("after the swap", "before Kafka's commit", "between batches"),
+)
 LETTER_POINTS = (
     *("before the letters", "in the letters", "after the letters"),
     *("before the commit", "before the swap", "after the swap"),

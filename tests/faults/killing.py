@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 ORDERS = "TEST_KILL_ORDERS"
-LANDING = (
-    *("before a file", "in a file", "before the commit", "before the swap", "in the swap"),
-    "after the swap",
-)
 
 
 def times(point: str, kills: int) -> list[int]:

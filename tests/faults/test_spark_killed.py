@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyspark
 import pytest
-from killing import LANDING, Orders, times
+from killing import Orders, times
 from lakes import DeltaLake, DirectoryLake, IcebergLake
 from reading import everything
 from sending import check_numbered, numbered, send_numbered
@@ -37,6 +37,8 @@ OFFSETS = 5
 ROWS, KILLS = by_profile((4_000, 1), (500_000, 10))
 TRIES = 12
 """A Spark is started so often if its workers are late, which ends it."""
+TASKS = ("before a file", "in a file")
+POINTS = (*TASKS, "before the commit", "in the swap", "before the checkpoint", "between batches")
 KINDS = [DirectoryLake, DeltaLake, IcebergLake]
 
 
@@ -131,7 +133,7 @@ class Landing(Stream):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("point", [*LANDING, "before the checkpoint", "between batches"])
+@pytest.mark.parametrize("point", POINTS)
 def test_drivers_that_land_are_killed(
     kafka: LocalKafka, filled: str, tmp_path: Path, record_property: Any, kind: Any, point: str
 ) -> None:
@@ -147,7 +149,7 @@ def test_drivers_that_land_are_killed(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("point", LANDING[:2])
+@pytest.mark.parametrize("point", TASKS)
 def test_executors_that_land_are_killed(
     kafka: LocalKafka, filled: str, tmp_path: Path, record_property: Any, kind: Any, point: str
 ) -> None:
