@@ -70,7 +70,7 @@ integration: install  ## only the tests on real servers
 	$(BIN)/python -m pytest tests/integration
 
 faults: install  ## the long ones: processes killed, servers stopped, all examples, all combinations
-	$(BIN)/python -m pytest tests/faults $(PATIENT)
+	$(BIN)/python -m pytest tests/faults --hypothesis-profile long $(PATIENT)
 	$(BIN)/python -m pytest tests/unit -m 'hypothesis or long' --hypothesis-profile long $(PATIENT)
 	$(BIN)/python -m pytest $(COMBINED) --hypothesis-profile long $(PATIENT)
 	@if command -v cargo >/dev/null; then cd native && \

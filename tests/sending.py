@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from columnar_kafka import Producer
@@ -25,3 +26,37 @@ def send(kafka: LocalKafka, topic: str, numbers: range, **settings: Any) -> None
         producer.set_schema(topic, SCHEMA)
         for n in numbers:
             producer.produce(topic, {"n": n, "text": f"text {n}"}, key=f"{n}")
+
+
+def numbered(count: int) -> pa.Table:
+    """Return rows of {n, text}, n from 0; the texts hardly compress."""
+    texts = [f"{n * 0x9E3779B97F4A7C15 % 2**64:016x}" for n in range(count)]
+    return pa.table({"n": pa.array(range(count), pa.int64()), "text": texts})
+
+
+def send_numbered(kafka: LocalKafka, topic: str, count: int, *, segments: int) -> None:
+    """Send rows of {n, text} in so many segments, a message a batch, as many to each partition."""
+    config = {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "columnar.encoding": "parquet",
+        "columnar.segment.rows": count // segments,
+        "batch.num.messages": 1,
+    }
+    rows = numbered(count)
+    with Producer(config) as producer:
+        producer.set_schema(topic, rows.schema)
+        partitions = len(producer.list_topics(topic, 60).topics[topic].partitions)
+        size = count // partitions
+        for each in range(partitions):
+            producer.produce_arrow(topic, rows.slice(each * size, size), partition=each)
+
+
+def check_numbered(found: pa.Table, count: int, record_property: Any) -> None:
+    """Compare rows of `numbered` that were read, in any order, with those that were sent."""
+    sent = numbered(count)
+    times = np.bincount(found["n"], minlength=count)
+    lost, twice = int((times == 0).sum()), int((times > 1).sum())
+    record_property("rows lost", lost)
+    record_property("rows twice", twice)
+    assert (lost, twice) == (0, 0)
+    assert found.select(sent.column_names).sort_by("n").cast(sent.schema).equals(sent)

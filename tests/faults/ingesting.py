@@ -1,106 +1,111 @@
-"""A process that ingests what is in a topic, and kills itself at a point of its work.
-
-    ingesting.py KIND ROOT BUCKET SERVERS TOPIC POINT [PLACE]
-
-KIND and ROOT are a class of `lakes` and its folder; BUCKET is a `Bucket` as JSON, or null. Plain
-messages go to a PLACE of dead letters.
-"""
+"""Processes that ingest what is in a topic, and are killed at a point of their work."""
 
 from __future__ import annotations
 
-import json
+import multiprocessing
 import os
 import signal
 import sys
-from functools import partial
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from unittest import mock
 
-import lakes
-from minio import Bucket
+from killing import Orders, Table, around
 
-from columnar_kafka.ingest import Ingestor, IngestSettings, Rules, open_dead_letters
+from columnar_kafka.ingest import Ingestor, IngestSettings, Rules, ingestor, open_dead_letters
 from columnar_kafka.ingest.reader import TopicReader
 from columnar_kafka.lake.local_files import LocalFiles
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 POINTS = (
-    *("before a file", "in a file", "before the commit", "before the swap", "after the swap"),
-    *("before Kafka's commit", "between batches"),
+    *("before a file", "in a file", "before the commit", "before the swap", "in the swap"),
+    *("after the swap", "before Kafka's commit", "between batches"),
 )
-
-LETTER_POINTS = ("before the letters", "in the letters", "after the letters", *POINTS[2:5])
+LETTER_POINTS = (
+    *("before the letters", "in the letters", "after the letters"),
+    *("before the commit", "before the swap", "after the swap"),
+)
 """Points of a process that has dead letters: their commit comes before the table's."""
-AFTER = {"in a file", "after the swap", "between batches", "in the letters", "after the letters"}
-"""The points at which the call is over."""
+
+# Its children have imported everything: they start at once.
+_processes = multiprocessing.get_context("forkserver")
+_processes.set_forkserver_preload([__name__, "lakes"])
 
 
-def kill() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What is ingested, and where to; plain messages go to a `place` of dead letters, if any."""
+
+    lake: Any
+    servers: str
+    topic: str
+    partitions: tuple[int, ...] = (0,)
+    roll_bytes: int = 4000
+    place: str | None = None
+
+    def run(self) -> None:
+        """Ingest all there is."""
+        self._ingest(self._table(), self._rules())
+
+    def be_killed(self, point: str, at: int, folder: Path) -> str:
+        """Run in a process that is killed when it comes to a point; return what was logged.
+
+        `at` is at which time; `folder` is created.
+        """
+        folder.mkdir()
+        orders = Orders(points=(point,), at=(at,), folder=str(folder))
+        process = _processes.Process(target=self._run_armed, args=(orders,))
+        with mock.patch.dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)):
+            process.start()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL, point
+        [line] = orders.killed()
+        return line
+
+    def _run_armed(self, orders: Orders) -> None:
+        os.environ.update(orders.environment())
+        ingestor.TopicReader = KilledReader  # type: ignore[misc]
+        rules = self._rules()
+        if rules.dead_letters is not None:
+            letters: Any = rules.dead_letters.table
+            letters.commit = between("before the letters", letters.commit, "after the letters")
+            letters.swap = between("", letters.swap, "in the letters")
+        self._ingest(Table(self._table()), rules)
+
+    def _table(self) -> Any:
+        return self.lake.table(**({} if self.lake.bucket else {"files": LocalFiles()}))
+
+    def _rules(self) -> Rules:
+        if self.place is None:
+            return Rules()
+        return Rules(dead_letters=open_dead_letters(self.place), plain="dead-letter")
+
+    def _ingest(self, table: Any, rules: Rules) -> None:
+        config = {
+            "bootstrap.servers": self.servers,
+            "group.id": self.topic,
+            # So that a commit has messages of several partitions.
+            "fetch.message.max.bytes": self.roll_bytes // 4,
+        }
+        settings = IngestSettings(
+            partitions=self.partitions, stop_at_end=True, roll_bytes=self.roll_bytes, rules=rules
+        )
+        Ingestor(config, self.topic, table, settings).run()
 
 
-def half(writer: Any, write: Any, data: Any) -> None:
-    write(memoryview(data)[: len(data) // 2])
-    writer._file.flush()
-    kill()
+class KilledReader(TopicReader):
+    def commit(self) -> None:
+        with around("before Kafka's commit", "between batches"):
+            super().commit()
 
 
-def arm(point: str, table: Any, letters: Any = None) -> None:
-    """Have the process killed when it comes to a point for the second time."""
-    owner, name = {
-        "before a file": (table, "create"),
-        "in a file": (table, "create"),
-        "before the commit": (table, "commit"),
-        "before the swap": (table, "swap"),
-        "after the swap": (table, "swap"),
-        "before Kafka's commit": (TopicReader, "commit"),
-        "between batches": (TopicReader, "commit"),
-        "before the letters": (letters, "commit"),
-        "in the letters": (letters, "swap"),
-        "after the letters": (letters, "commit"),
-    }[point]
-    method, calls = getattr(owner, name), 0
+def between(before: str, method: Any, after: str) -> Any:
+    """Return a method between two points."""
 
-    def armed(*arguments: Any, **keywords: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        is_after = point in AFTER
-        if calls == 2 and not is_after:
-            kill()
-        result = method(*arguments, **keywords)
-        if calls == 2 and name == "create":
-            result.write = partial(half, result, result.write)
-        elif calls == 2 and is_after:
-            kill()
-        return result
+    def armed(*arguments: Any) -> Any:
+        with around(before, after):
+            return method(*arguments)
 
-    setattr(owner, name, armed)
-
-
-def rules_for(place: str | None) -> Rules:
-    """Return rules by which plain messages are dead letters, if there is a place for them."""
-    if place is None:
-        return Rules()
-    return Rules(dead_letters=open_dead_letters(place), plain="dead-letter")
-
-
-def main(
-    kind: str,
-    root: str,
-    bucket: str,
-    servers: str,
-    topic: str,
-    point: str,
-    place: str | None = None,
-) -> None:
-    store = json.loads(bucket)
-    lake = getattr(lakes, kind)(Path(root), store and Bucket(*store))
-    table = lake.table() if store else lake.table(files=LocalFiles())
-    rules = rules_for(place)
-    arm(point, table, rules.dead_letters and rules.dead_letters.table)
-    config = {"bootstrap.servers": servers, "group.id": topic}
-    settings = IngestSettings(partitions=(0,), stop_at_end=True, roll_bytes=4000, rules=rules)
-    Ingestor(config, topic, table, settings).run()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    return armed

@@ -1,59 +1,122 @@
-"""Our classes as Spark uses them, in processes that are killed at a point of their work.
+"""Kills the process that comes to a point of landing: what a table's protocols call, wrapped.
 
-The environment says which: `KILL_POINT` is the point, and whoever comes there second is killed.
-`KILL_COUNT` is a file whose size counts. `KILL_DRIVER` is the process group of the driver, which is
-killed too; if it is empty, only the worker is killed. Spark runs all this in several processes.
+`ORDERS` is a variable of the environment with `Orders` as JSON: Spark starts processes of its own.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import random
 import signal
+import threading
+import time
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
-from columnar_kafka import Producer
-from spark_sink import sink, source, writer
+import psutil
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-LANDING = (
-    *("before a file", "in a file", "before the commit", "before the swap", "after the swap"),
-    *("before the checkpoint", "between batches"),
-)
-SENDING = ("before a transaction", "while sending", "before its end", "after its end")
+ORDERS = "TEST_KILL_ORDERS"
 
 
-def reach(point: str) -> bool:
-    """Return whether to kill here; say so once."""
-    if not point or point != os.environ["KILL_POINT"]:
-        return False
-    with Path(os.environ["KILL_COUNT"]).open("ab") as file:
+def times(point: str, kills: int) -> list[int]:
+    """Return at which arrival at a point each of several processes is killed."""
+    # A commit has several files, and a file several writes.
+    step = {"before a file": 5, "in a file": 20}.get(point, 1)
+    return [2 + number % 3 * step for number in range(kills)]
+
+
+_first = threading.Lock()  # the process is killed once
+
+
+@dataclass(frozen=True, kw_only=True)
+class Orders:
+    """Who is killed: whoever comes to one of the `points` as the `at`-th, of all processes.
+
+    `folder` is where arrivals are counted and kills are logged. `whom` is "self"; or "driver": the
+    group of this session's first process, too; or "executor": the Java that has started this
+    process, too.
+    """
+
+    points: tuple[str, ...]
+    at: tuple[int, ...]
+    folder: str
+    whom: str = "self"
+
+    @property
+    def log(self) -> Path:
+        return Path(self.folder, "kills")
+
+    def killed(self) -> list[str]:
+        """Return the point of each kill."""
+        return self.log.read_text().splitlines() if self.log.exists() else []
+
+    def environment(self) -> Mapping[str, str]:
+        return {ORDERS: json.dumps(asdict(self))}
+
+    @staticmethod
+    def of_process() -> Orders | None:
+        found = os.environ.get(ORDERS)
+        return Orders(**json.loads(found)) if found else None
+
+    def kill(self, point: str) -> None:
+        _first.acquire()
+        with self.log.open("a") as file:
+            file.write(f"{point}\n")
+        if self.whom == "driver":
+            os.killpg(os.getsid(0), signal.SIGKILL)
+        elif self.whom == "executor":
+            next(each for each in psutil.Process().parents() if each.name() == "java").kill()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _is_due(point: str) -> Orders | None:
+    """Count the arrival at a point; return the orders if they say to kill."""
+    orders = Orders.of_process()
+    if orders is None or point not in orders.points:
+        return None
+    with Path(orders.folder, "arrivals").open("ab") as file:
         file.write(b".")
         file.flush()
-        return file.tell() == 2
+        return orders if file.tell() in orders.at else None
 
 
-def kill() -> None:
-    if driver := os.environ["KILL_DRIVER"]:
-        os.killpg(int(driver), signal.SIGKILL)
-    os.kill(os.getpid(), signal.SIGKILL)
+def reach(point: str) -> None:
+    if orders := _is_due(point):
+        orders.kill(point)
 
 
 @contextmanager
 def around(before: str, after: str = "") -> Iterator[None]:
     """Have two points: at the beginning and at the end of the block."""
-    if reach(before):
-        kill()
+    reach(before)
     yield
-    if reach(after):
-        kill()
+    reach(after)
 
 
-# --- landing --------------------------------------------------------------------------------------
+@contextmanager
+def during(point: str) -> Iterator[None]:
+    """Have a point at a random time within the block, by how long the last one took.
+
+    If the block is over sooner, the kill is logged as one after it.
+    """
+    orders = Orders.of_process()
+    took = Path(orders.folder if orders else "", "took")
+    if due := _is_due(point):
+        seconds = float(took.read_text()) if took.exists() else 0.0
+        threading.Timer(random.random() * seconds / 2, due.kill, [point]).start()
+    began = time.monotonic()
+    yield
+    if due:
+        due.kill(f"after it was {point}")
+    elif orders:
+        took.write_text(f"{time.monotonic() - began}")
 
 
 @dataclass
@@ -76,11 +139,13 @@ class Table:
         swap = self.inner.swap
 
         def killed(*arguments: Any) -> Any:
-            with around("before the swap", "after the swap"):
+            with around("before the swap", "after the swap"), during("in the swap"):
                 return swap(*arguments)
 
-        self.inner.swap = killed
-        with around("before the commit", "before the checkpoint"):
+        with (
+            around("before the commit", "before the checkpoint"),
+            mock.patch.object(self.inner, "swap", killed),
+        ):
             return self.inner.commit(staged)
 
     def discard(self, staged: Any) -> None:
@@ -93,63 +158,11 @@ class FileWriter:
     def __init__(self, inner: Any) -> None:
         self.path, self.field_ids = inner.path, inner.field_ids
         self.finish, self.discard = inner.finish, inner.discard
-        self._write = inner.write
+        self._inner = inner
 
     def write(self, data: Any) -> int:
-        if reach("in a file"):
-            self._write(memoryview(data)[: len(data) // 2])
-            kill()
-        return int(self._write(data))
-
-
-class Sink(sink.LakeSink):
-    @classmethod
-    def name(cls) -> str:
-        return "killed_lake"
-
-    def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802 - Spark's name
-        settings = super().streamWriter(schema, overwrite)._settings
-        return sink.StreamWriter(replace(settings, table=Table(settings.table)))
-
-
-class Reader(source.StreamReader):
-    def latestOffset(self, start: Any, limit: Any) -> Any:  # noqa: N802 - Spark's name
-        with around("between batches"):
-            return super().latestOffset(start, limit)
-
-
-# --- sending --------------------------------------------------------------------------------------
-
-
-class KilledProducer(Producer):
-    def begin_transaction(self) -> None:
-        with around("before a transaction"):
-            super().begin_transaction()
-
-    def flush(self, *arguments: Any) -> int:
-        remaining = super().flush(*arguments)
-        with around("while sending"):
-            return remaining
-
-    def commit_transaction(self, *arguments: Any) -> None:
-        with around("before its end", "after its end"):
-            super().commit_transaction(*arguments)
-
-
-class Writer(writer.StreamWriter):
-    def write(self, iterator: Any) -> Any:
-        writer.Producer = KilledProducer  # type: ignore[misc]
-        return super().write(iterator)
-
-
-class Source(source.KafkaSource):
-    @classmethod
-    def name(cls) -> str:
-        return "killed_kafka"
-
-    def streamReader(self, schema: Any) -> Any:  # noqa: N802 - Spark's name
-        reader = super().streamReader(schema)
-        return Reader(reader._options, reader._schema)
-
-    def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802 - Spark's name
-        return Writer(super().streamWriter(schema, overwrite)._options)
+        if orders := _is_due("in a file"):
+            self._inner.write(memoryview(data)[: len(data) // 2])
+            self._inner.file.flush()
+            orders.kill("in a file")
+        return int(self._inner.write(data))

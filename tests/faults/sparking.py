@@ -1,27 +1,34 @@
 """A process that is a Spark, and runs one stream until it has read what is in a topic.
 
-    sparking.py SOURCE SINK
+    sparking.py MASTER SOURCE SINK
 
 SOURCE and SINK are the options of its two sides as JSON; `format` is the classes' name in
-`killing`. `KILL_RETRIES` is how often Spark tries a task.
+`spark_classes_killed`.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 
-import killing
+import spark_classes_killed
 
 from columnar_kafka.local.spark import local_spark
 
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+CONFIG = {
+    "spark.driver.extraJavaOptions": QUICK,
+    "spark.executor.extraJavaOptions": QUICK,
+    # Of a cluster: executors are killed often.
+    "spark.task.maxFailures": "100",
+    "spark.deploy.maxExecutorRetries": "-1",
+}
 
-def main(source: str, sink: str) -> None:
+
+def main(master: str, source: str, sink: str) -> None:
     reading, writing = json.loads(source), json.loads(sink)
-    config = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-    with local_spark(master=f"local[2,{os.environ['KILL_RETRIES']}]", config=config) as spark:
-        for each in (killing.Source, killing.Sink):
+    with local_spark(master=master, config=CONFIG) as spark:
+        for each in (spark_classes_killed.Source, spark_classes_killed.Sink):
             spark.dataSource.register(each)
         frame = spark.readStream.format("killed_kafka").options(**reading).load()
         if "_kafka" in frame.columns:

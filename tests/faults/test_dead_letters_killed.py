@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from itertools import cycle, islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
@@ -17,22 +12,22 @@ import parquet_readers
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from ingesting import LETTER_POINTS, rules_for
+from ingesting import LETTER_POINTS, Job
 from lakes import GENERATIONS, DeltaLake, DirectoryLake, IcebergLake, rows
 from segments import numbered, numbers
 
 from columnar_kafka import Producer, native
-from columnar_kafka.ingest import Ingestor, IngestSettings, Rules, open_dead_letters
+from columnar_kafka.ingest import Rules, open_dead_letters
 from columnar_kafka.lake.model import SourceMessage
 from columnar_kafka.lake.stage import land
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from columnar_kafka.local import LocalKafka
 
 SCHEMA = pa.schema([pa.field("n", pa.int64(), nullable=False)])
-SCRIPT = Path(__file__).with_name("ingesting.py")
 KINDS = [DirectoryLake, DeltaLake, IcebergLake]
 COUNT = 300
 
@@ -59,18 +54,13 @@ def values(place: Path) -> list[int]:
 @pytest.mark.kafka
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_process_is_killed_at_every_point(kafka, topic, tmp_path, kind: Any) -> None:
-    name, root, place, sent = topic(), tmp_path / "lake", tmp_path / "dead", 0
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    name, lake, place, sent = topic(), kind(tmp_path / "lake"), tmp_path / "dead", 0
+    job = Job(lake=lake, servers=kafka.bootstrap_servers, topic=name, place=str(place))
     for point in LETTER_POINTS:
         send(kafka, name, range(sent, sent + 100))
         sent += 100
-        line = [kind.__name__, str(root), "null", kafka.bootstrap_servers, name, point, str(place)]
-        done = subprocess.run([sys.executable, SCRIPT, *line], env=env, check=False)
-        assert done.returncode == -signal.SIGKILL, point
-    lake = kind(root)
-    config = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": name}
-    settings = IngestSettings(partitions=(0,), stop_at_end=True, rules=rules_for(str(place)))
-    Ingestor(config, name, lake.table(), settings).run()
+        assert job.be_killed(point, 2, tmp_path / point) == point
+    job.run()
     assert rows(lake) == list(range(sent))
     assert values(place / name) == list(range(9, sent, 10))
 

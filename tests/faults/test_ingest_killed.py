@@ -2,61 +2,91 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
-import subprocess
 import sys
 import uuid
-from pathlib import Path
+from dataclasses import dataclass
 from subprocess import DEVNULL, Popen
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ingesting import POINTS
+from ingesting import POINTS, Job
+from killing import times
 from lakes import DeltaLake, DirectoryLake, IcebergLake, rows
-from sending import send
-from support import eventually
+from sending import check_numbered, send, send_numbered
+from support import by_profile, eventually
 
-from columnar_kafka.ingest import Ingestor, IngestSettings, verify_topic
+from columnar_kafka.ingest import verify_topic
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from columnar_kafka.local import LocalKafka
 
 pytestmark = pytest.mark.kafka
 
-SCRIPT = Path(__file__).with_name("ingesting.py")
+PARTITIONS = (0, 1, 2, 3)
+SEGMENTS = 200
 
 
+@dataclass(frozen=True)
+class Size:
+    """What a topic has, and how often the processes that ingest it are killed."""
+
+    rows: int
+    kills: int
+    roll_bytes: int  # of about five segments
+
+
+SIZE = by_profile(
+    Size(rows=4_000, kills=1, roll_bytes=6_000), Size(rows=500_000, kills=10, roll_bytes=90_000)
+)
+
+
+@pytest.fixture(scope="module")
+def filled(kafka: LocalKafka) -> str:
+    """Return the name of a topic with all rows."""
+    name = "killed-while-ingesting"
+    kafka.create_topic(name, len(PARTITIONS), {"retention.ms": "-1"})
+    send_numbered(kafka, name, SIZE.rows, segments=SEGMENTS)
+    return name
+
+
+@pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize(
     ("kind", "server"),
     [
-        *(
-            (kind, server)
-            for kind in (DirectoryLake, DeltaLake, IcebergLake)
-            for server in ("", "minio")
-        ),
+        *((kind, "") for kind in (DirectoryLake, DeltaLake, IcebergLake)),
+        *((kind, "minio") for kind in (DirectoryLake, DeltaLake, IcebergLake)),
         (IcebergLake, "iceberg_rest"),
     ],
 )
-def test_killed_at_every_point(kafka, topic, tmp_path, request, kind: Any, server: str) -> None:
-    name, root, sent = topic(), tmp_path / "lake", 0
-    bucket = request.getfixturevalue(server).place(uuid.uuid4().hex) if server else None
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    for point in POINTS:
-        send(kafka, name, range(sent, sent + 100))
-        sent += 100
-        place = [kind.__name__, str(root), json.dumps(bucket)]
-        line = [*place, kafka.bootstrap_servers, name, point]
-        done = subprocess.run([sys.executable, SCRIPT, *line], env=env, check=False)
-        assert done.returncode == -signal.SIGKILL, point
-    lake = kind(root, bucket)
-    config = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": name}
-    settings = IngestSettings(partitions=(0,), stop_at_end=True)
-    Ingestor(config, name, lake.table(), settings).run()
-    assert rows(lake) == list(range(sent))
-    report = verify_topic(config, name, lake.table())
-    assert (report.findings, report.rows) == ([], sent)
+def test_processes_are_killed_at_a_point(
+    kafka, filled, tmp_path, request, record_property, kind: Any, server: str, point: str
+) -> None:
+    """Every row lands, and once. The run is repeated if too many kills came after the point."""
+    config, hits = {"bootstrap.servers": kafka.bootstrap_servers}, 0
+    while hits < 0.8 * SIZE.kills:
+        name = uuid.uuid4().hex
+        bucket = request.getfixturevalue(server).place(name) if server else None
+        lake = kind(tmp_path / name, bucket)
+        job = Job(
+            lake=lake,
+            servers=kafka.bootstrap_servers,
+            topic=filled,
+            partitions=PARTITIONS,
+            roll_bytes=SIZE.roll_bytes,
+        )
+        killed = [
+            job.be_killed(point, at, tmp_path / f"{name}-{number}")
+            for number, at in enumerate(times(point, SIZE.kills))
+        ]
+        hits = killed.count(point)
+        record_property("killed", f"{hits} of {SIZE.kills} {point}")
+        job.run()
+        check_numbered(lake.read(), SIZE.rows, record_property)
+        report = verify_topic(config, filled, lake.table())
+        assert (report.findings, report.rows) == ([], SIZE.rows)
 
 
 def start(kafka: LocalKafka, topic: str, root: Path, log: Path) -> Popen[bytes]:
