@@ -91,9 +91,9 @@ class Landing:
         sent = pa.Table.from_pylist(data.load("flights").block(rows, fresh=False), self.schema)
         with tempfile.TemporaryDirectory() as root:
             self.timed(end, f"{root}/lake")
-            files = sorted(Path(root, "lake").rglob("[!._]*.parquet"))
             read = pa.concat_tables(
-                pq.read_table(each, columns=self.schema.names, partitioning=None) for each in files
+                pq.read_table(each, columns=self.schema.names, partitioning=None)
+                for each in _files(f"{root}/lake")
             )
         compare_tables(pa.concat_tables([sent] * times), read, f"{self.topic}, landed")
 
@@ -106,8 +106,16 @@ class Landing:
     def _measured(self, end: int) -> tuple[Cost, int]:
         with tempfile.TemporaryDirectory() as root:
             cost = self.timed(end, f"{root}/lake")
-            files = Path(root, "lake").rglob("[!._]*.parquet")
-            return cost, sum(pq.read_metadata(each).num_rows for each in files)
+            return cost, rows_in(f"{root}/lake")
+
+
+def rows_in(folder: str) -> int:
+    """Return how many rows have landed in a folder."""
+    return sum(pq.read_metadata(each).num_rows for each in _files(folder))
+
+
+def _files(folder: str) -> list[Path]:
+    return sorted(Path(folder).rglob("[!._]*.parquet"))
 
 
 class Ingesting(Landing):
@@ -195,10 +203,9 @@ class OnSpark(Landing):
 
     def __init__(self, encoding: str, servers: str, topic: str) -> None:
         super().__init__(servers, topic)
-        self._spark, self._encoding = Spark(self.avro), encoding
+        self._spark = Spark(self.avro, encoding)
 
     def land(self, end: int, folder: str) -> None:
         """Land messages in one file."""
         ending = {"endingOffsets": json.dumps({self.topic: {"0": end}})}
-        messages = self._spark.session.read.format("kafka").options(**self.source(0), **ending)
-        self._spark.rows(messages.load(), self._encoding).write.parquet(folder)
+        self._spark.batch(self.source(0) | ending, "").save(folder)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.avro.functions import from_avro, to_avro
 from pyspark.sql.functions import col, from_json, struct, to_json
 
+import spark_sink
 from columnar_kafka.local.java import jars, spark_kafka_jars
 from columnar_kafka.local.spark import local_spark
 from spark_sink.starting import is_late
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.readwriter import DataFrameReader, DataFrameWriter
+    from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 
     T = TypeVar("T")
 
@@ -34,8 +37,13 @@ _ATTEMPTS: Final = 5
 class Spark:
     """A Spark with its Kafka source and Avro. Its Java stays warm as long as this object."""
 
-    def __init__(self, avro: dict[str, Any]) -> None:
-        """Start it. `avro` is the schema of the rows."""
+    def __init__(self, avro: dict[str, Any], encoding: str) -> None:
+        """Start it.
+
+        Args:
+            avro: the schema of the rows.
+            encoding: "json", "avro", or else segments.
+        """
         found = jars(f"spark-avro-{_AVRO_VERSION}", _AVRO).glob("*.jar")
         config = {
             "spark.jars": ",".join(map(str, [*spark_kafka_jars(), *found])),
@@ -43,20 +51,47 @@ class Spark:
         }
         self._kept = ExitStack()
         self.session: SparkSession = self._kept.enter_context(local_spark(config=config))
-        self._avro = avro
+        self._avro, self._encoding = avro, encoding
+        self._is_ours = encoding not in ("json", "avro")
+        if self._is_ours:
+            spark_sink.register(self.session)
 
-    def rows(self, messages: DataFrame, encoding: str) -> DataFrame:
-        """Return the rows of messages: `encoding` is "json" or "avro"."""
-        return messages.select(self._decoded(encoding).alias("row")).select("row.*")
+    def stream(self, source: dict[str, str], verify: str) -> DataStreamWriter:
+        """Return a stream that lands messages; segments are verified so."""
+        frame = self._frame(self.session.readStream, source)
+        return frame.writeStream.format(self._sink).options(**self._landing(source, verify))
 
-    def messages(self, rows: DataFrame, encoding: str) -> DataFrame:
-        """Return messages of rows: `encoding` is "json" or "avro"."""
+    def batch(self, source: dict[str, str], verify: str) -> DataFrameWriter:
+        """Return a batch query that lands messages; segments are verified so."""
+        frame = self._frame(self.session.read, source)
+        writer = frame.write.format(self._sink).options(**self._landing(source, verify))
+        return writer.mode("append")
+
+    def messages(self, rows: DataFrame) -> DataFrame:
+        """Return messages of rows, which are not segments."""
         row = struct("*")
-        value = to_json(row) if encoding == "json" else to_avro(row, json.dumps(self._avro))
+        value = to_json(row) if self._encoding == "json" else to_avro(row, json.dumps(self._avro))
         return rows.select(value.alias("value"))
 
-    def _decoded(self, encoding: str) -> Column:
-        if encoding == "avro":
+    @property
+    def _sink(self) -> str:
+        return "columnar_lake" if self._is_ours else "parquet"
+
+    def _landing(self, source: dict[str, str], verify: str) -> dict[str, str]:
+        key = "kafka.bootstrap.servers"
+        return {key: source[key], "table.verify": verify} if self._is_ours else {}
+
+    def _frame(
+        self, reader: DataFrameReader | DataStreamReader, source: dict[str, str]
+    ) -> DataFrame:
+        """Return what is landed: ranges, or the rows of messages."""
+        if self._is_ours:
+            return reader.format("columnar_kafka").options(**source, mode="ranges").load()
+        messages = reader.format("kafka").options(**source).load()
+        return messages.select(self._decoded().alias("row")).select("row.*")
+
+    def _decoded(self) -> Column:
+        if self._encoding == "avro":
             return from_avro("value", json.dumps(self._avro))
         fields = [f"{each['name']} {_KINDS[each['type'][1]]}" for each in self._avro["fields"]]
         return from_json(col("value").cast("string"), ", ".join(fields))

@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import spark_sink
+from benchmarks import data
 from benchmarks.bare import Bare
 from benchmarks.child import Clock, tree_cpu
-from benchmarks.landing import Landing
+from benchmarks.landing import Landing, rows_in
 from benchmarks.sending import end_of
 from benchmarks.spark import Spark, unless_late
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from benchmarks.child import Cost
@@ -40,20 +41,18 @@ class Streaming(Landing):
             per_trigger: the most messages of a micro-batch; all of them without it.
         """
         super().__init__(servers, topic)
-        self._spark = Spark(self.avro)
-        spark_sink.register(self._spark.session)
-        self._encoding, self._end = encoding, end_of(servers, topic)
+        self._spark, self._verify = Spark(self.avro, encoding), encoding
+        self._end = end_of(servers, topic)
         self._limit = {} if per_trigger is None else {"maxOffsetsPerTrigger": str(per_trigger)}
 
     def land(self, end: int, folder: str) -> None:
         """Land so many messages."""
-        is_ours = self._encoding not in ("json", "avro")
-        frame = (
-            self._spark.session.readStream.format("columnar_kafka" if is_ours else "kafka")
-            .options(**self._source(end), **({"mode": "ranges"} if is_ours else {}))
-            .load()
-        )
-        run(self._ours(frame) if is_ours else self._theirs(frame), folder)
+        source = {**self.source(self._end - end), **self._limit}
+        run(self._spark.stream(source, self._verify), folder)
+
+    def batch(self, end: int) -> tuple[Cost, int]:
+        """Measure a batch query that lands so many messages; also return how many rows they are."""
+        return unless_late(partial(self._in_batch, end))
 
     def timed(self, end: int, folder: str) -> Cost:
         """Land so many messages in a new folder; return what it took."""
@@ -65,15 +64,39 @@ class Streaming(Landing):
 
         return unless_late(landed)
 
-    def _source(self, count: int) -> dict[str, str]:
-        return {**self.source(self._end - count), **self._limit}
+    def _in_batch(self, end: int) -> tuple[Cost, int]:
+        with tempfile.TemporaryDirectory() as root:
+            clock = Clock(tree_cpu)
+            self._spark.batch(self.source(self._end - end), self._verify).save(f"{root}/lake")
+            return clock.stop(), rows_in(f"{root}/lake")
 
-    def _ours(self, frame: DataFrame) -> DataStreamWriter:
-        options = {"kafka.bootstrap.servers": self.servers, "table.verify": self._encoding}
-        return frame.writeStream.format("columnar_lake").options(**options)
 
-    def _theirs(self, frame: DataFrame) -> DataStreamWriter:
-        return self._spark.rows(frame, self._encoding).writeStream.format("parquet")
+class Triggered:
+    """Streams of log lines with a `processingTime`, one at a time; Java stays warm between them."""
+
+    def __init__(self, encoding: str, servers: str) -> None:
+        """Start Spark. The arguments are as those of `Streaming`."""
+        self._spark, self._verify = Spark(data.load("log").avro, encoding), encoding
+        self._servers = servers
+        self._query: StreamingQuery
+        self._clock: Clock
+
+    def start(self, topic: str, folder: str, interval: str) -> None:
+        """Begin to land; return after the first trigger."""
+        source = {
+            "kafka.bootstrap.servers": self._servers,
+            "subscribe": topic,
+            "startingOffsets": "earliest",
+        }
+        writer = self._spark.stream(source, self._verify).options(**_places(folder))
+        self._query = spark_sink.start(writer.trigger(processingTime=interval), attempts=5)
+        self._clock = Clock(tree_cpu)
+
+    def stop(self) -> float:
+        """End; return the CPU in percent of a core."""
+        cost = self._clock.stop()
+        self._query.stop()
+        return 100 * cost.cpu / cost.wall
 
 
 class Empty:
@@ -81,7 +104,7 @@ class Empty:
 
     def __init__(self, language: str) -> None:
         """Start Spark; `language` is that of source and sink: "Java" or "Python"."""
-        self._spark = Spark({})
+        self._spark = Spark({}, "json")
         self._spark.session.dataSource.register(Bare)
         self._is_python = language == "Python"
 
@@ -108,9 +131,12 @@ class Empty:
 
 def run(writer: DataStreamWriter, folder: str) -> None:
     """Write a stream to a folder, with its checkpoint beside it, and wait for its end."""
-    place = {"path": folder, "checkpointLocation": f"{folder}-checkpoint"}
-    query = writer.options(**place).trigger(availableNow=True).start()
+    query = writer.options(**_places(folder)).trigger(availableNow=True).start()
     try:
         query.awaitTermination()
     finally:
         query.stop()
+
+
+def _places(folder: str) -> dict[str, str]:
+    return {"path": folder, "checkpointLocation": f"{folder}-checkpoint"}

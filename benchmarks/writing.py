@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-import spark_sink
 from benchmarks import data
 from benchmarks.child import Clock, tree_cpu
 from benchmarks.landing import arrow_schema
@@ -40,8 +39,7 @@ class Writing:
             times: how often.
         """
         flights = data.load("flights")
-        self._spark, self._encoding = Spark(flights.avro), encoding
-        spark_sink.register(self._spark.session)
+        self._spark, self._encoding = Spark(flights.avro, encoding), encoding
         self._servers = {"kafka.bootstrap.servers": servers}
         self._kept = tempfile.TemporaryDirectory()
         self._file = Path(self._kept.name, "rows.parquet")
@@ -59,6 +57,6 @@ class Writing:
             ours = rows.write.format("columnar_kafka").mode("append").options(**self._servers)
             ours.options(**_OURS).option("topic", topic).save()
         else:
-            theirs = self._spark.messages(rows, self._encoding).write.format("kafka")
+            theirs = self._spark.messages(rows).write.format("kafka")
             theirs.options(**self._servers, **_THEIRS).option("topic", topic).save()
         return clock.stop()

@@ -31,6 +31,7 @@ NAMES: Final = (
     "spark_landing",
     "spark_query",
     "spark_writer",
+    "spark_freshness",
     "stitch",
     "read_back",
     "freshness",
