@@ -47,6 +47,7 @@ class Spark:
         found = jars(f"spark-avro-{_AVRO_VERSION}", _AVRO).glob("*.jar")
         config = {
             "spark.jars": ",".join(map(str, [*spark_kafka_jars(), *found])),
+            "spark.python.daemon.module": "benchmarks.daemon",
             "spark.sql.parquet.compression.codec": "zstd",
         }
         self._kept = ExitStack()

@@ -142,6 +142,37 @@ def test_an_end_of_file_in_a_measured_process_is_told() -> None:
         child.close()
 
 
+DAEMON = """
+import os, signal, time
+from pyspark import daemon
+from benchmarks.daemon import main
+
+def manager():
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    if not (pid := os.fork()):
+        sum(range(5_000_000))
+        os._exit(0)
+    while True:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            break
+        time.sleep(0.01)
+    print(os.times().children_user > 0)
+
+daemon.manager = manager
+main()
+"""
+
+
+def test_the_cpu_of_workers_that_have_ended_is_not_lost() -> None:
+    """Spark's daemon ignores the end of its workers; without ours this prints False."""
+    found = subprocess.run(
+        [sys.executable, "-c", DAEMON], capture_output=True, text=True, check=True
+    )
+    assert found.stdout == "True\n"
+
+
 ROWS = pa.table({"id": [1, 2, 2], "name": ["a", None, "b"]})
 
 
