@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.avro.functions import from_avro, to_avro
@@ -47,9 +49,13 @@ class Spark:
         found = jars(f"spark-avro-{_AVRO_VERSION}", _AVRO).glob("*.jar")
         config = {
             "spark.jars": ",".join(map(str, [*spark_kafka_jars(), *found])),
-            "spark.python.daemon.module": "benchmarks.daemon",
             "spark.sql.parquet.compression.codec": "zstd",
         }
+        path = [
+            str(Path(__file__).parent / "worker_site"),
+            *filter(None, [os.getenv("PYTHONPATH")]),
+        ]
+        os.environ["PYTHONPATH"] = os.pathsep.join(path)
         self._kept = ExitStack()
         self.session: SparkSession = self._kept.enter_context(local_spark(config=config))
         self._avro, self._encoding = avro, encoding

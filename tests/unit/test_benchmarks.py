@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import os
 import pickle
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from benchmarks import questions
+from benchmarks import questions, worker_site
 from benchmarks.answer import CPU, WALL, Answer
 from benchmarks.child import Child, ChildError, Clock, Cost, tree_cpu
 from benchmarks.measured import (
@@ -144,33 +145,31 @@ def test_an_end_of_file_in_a_measured_process_is_told() -> None:
 
 DAEMON = """
 import os, signal, time
-from pyspark import daemon
-from benchmarks.daemon import main
-
-def manager():
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    if not (pid := os.fork()):
-        sum(range(5_000_000))
-        os._exit(0)
-    while True:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            break
-        time.sleep(0.01)
-    print(os.times().children_user > 0)
-
-daemon.manager = manager
-main()
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+if not (pid := os.fork()):
+    sum(range(5_000_000))
+    os._exit(0)
+while True:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        break
+    time.sleep(0.01)
+print(os.times().children_user > 0)
 """
 
 
-def test_the_cpu_of_workers_that_have_ended_is_not_lost() -> None:
-    """Spark's daemon ignores the end of its workers; without ours this prints False."""
+@pytest.mark.parametrize(("name", "is_counted"), [("pyspark.daemon", True), ("other", False)])
+def test_the_cpu_of_workers_that_have_ended_is_not_lost(name: str, is_counted: bool) -> None:
+    """Spark's daemon ignores the end of its workers, and so this one does."""
     found = subprocess.run(
-        [sys.executable, "-c", DAEMON], capture_output=True, text=True, check=True
+        [sys.executable, "-c", DAEMON, name],
+        env={**os.environ, "PYTHONPATH": str(Path(worker_site.__file__).parent)},
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    assert found.stdout == "True\n"
+    assert found.stdout == f"{is_counted}\n"
 
 
 ROWS = pa.table({"id": [1, 2, 2], "name": ["a", None, "b"]})
