@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 import tempfile
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -19,16 +19,13 @@ import pyarrow.json
 import pyarrow.parquet as pq
 import pyruhvro
 from confluent_kafka import Consumer, TopicPartition
-from pyspark.sql.avro.functions import from_avro
-from pyspark.sql.functions import col, from_json
 
 from benchmarks import data
 from benchmarks.child import Clock, tree_cpu
 from benchmarks.competitors.base import READ_AGAIN, connection, consume, consumer_config
 from benchmarks.measured import compare_tables
+from benchmarks.spark import Spark
 from columnar_kafka.ingest import Ingestor, IngestSettings, Rules, open_table
-from columnar_kafka.local.java import jars, spark_kafka_jars
-from columnar_kafka.local.spark import local_spark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,22 +36,21 @@ if TYPE_CHECKING:
 GROUP_ROWS: Final = 100_000
 """The rows of a row group that one process decodes and writes at once."""
 
-# The newest that the registry has; it was run on pyspark 4.3.
-_SPARK_AVRO_VERSION: Final = "4.1.1"
-_SPARK_AVRO: Final = f"""
-<dependency org="org.apache.spark" name="spark-avro_2.13" rev="{_SPARK_AVRO_VERSION}"
-            conf="default" transitive="false"/>
-"""
 _ARROW: Final = {"long": pa.int64(), "double": pa.float64(), "string": pa.string()}
 
 
+def arrow_schema(avro: dict[str, Any]) -> pa.Schema:
+    """Return the Arrow schema of flat rows, from their Avro schema."""
+    return pa.schema([(each["name"], _ARROW[each["type"][1]]) for each in avro["fields"]])
+
+
 class Landed(NamedTuple):
-    """The CPU seconds of landing a few rows, and the CPU and wall time in µs of each further one.
+    """What landing a few rows took, and the CPU and wall time in µs of each further one.
 
     So connecting, planning and committing are in the first figure only.
     """
 
-    few: float
+    few: Cost
     cpu: float
     wall: float
 
@@ -65,9 +61,7 @@ class Landing:
     def __init__(self, servers: str, topic: str) -> None:
         self.servers, self.topic = servers, topic
         self.avro = data.load("flights").avro
-        self.schema = pa.schema(
-            [(each["name"], _ARROW[each["type"][1]]) for each in self.avro["fields"]]
-        )
+        self.schema = arrow_schema(self.avro)
 
     def land(self, end: int, folder: str) -> None:
         """Land the messages before offset `end` in a new folder."""
@@ -77,26 +71,51 @@ class Landing:
         """Measure one round: the messages before the first of these offsets, and the second."""
         (few, few_rows), (many, many_rows) = map(self._measured, ends)
         more = (many_rows - few_rows) / 1e6
-        return Landed(few.cpu, (many.cpu - few.cpu) / more, (many.wall - few.wall) / more)
+        return Landed(few, (many.cpu - few.cpu) / more, (many.wall - few.wall) / more)
+
+    def source(self, start: int) -> dict[str, str]:
+        """Return the options of a source of Spark's that begins at an offset."""
+        return {
+            "kafka.bootstrap.servers": self.servers,
+            "subscribe": self.topic,
+            "startingOffsets": json.dumps({self.topic: {"0": start}}),
+        }
+
+    def costs(self, ends: tuple[int, int]) -> tuple[Cost, Cost]:
+        """Measure one round; return what landing the messages before each of these offsets took."""
+        (few, _), (many, _) = map(self._measured, ends)
+        return few, many
 
     def check(self, end: int, rows: int, times: int) -> None:
         """Compare what lands with the rows, which were sent so many times. Raises UnequalError."""
         sent = pa.Table.from_pylist(data.load("flights").block(rows, fresh=False), self.schema)
         with tempfile.TemporaryDirectory() as root:
-            self.land(end, f"{root}/lake")
-            files = sorted(Path(root, "lake").rglob("[!._]*.parquet"))
+            self.timed(end, f"{root}/lake")
             read = pa.concat_tables(
-                pq.read_table(each, columns=self.schema.names, partitioning=None) for each in files
+                pq.read_table(each, columns=self.schema.names, partitioning=None)
+                for each in _files(f"{root}/lake")
             )
         compare_tables(pa.concat_tables([sent] * times), read, f"{self.topic}, landed")
 
+    def timed(self, end: int, folder: str) -> Cost:
+        """Land the messages before offset `end` in a new folder; return what it took."""
+        clock = Clock(tree_cpu)
+        self.land(end, folder)
+        return clock.stop()
+
     def _measured(self, end: int) -> tuple[Cost, int]:
         with tempfile.TemporaryDirectory() as root:
-            clock = Clock(tree_cpu)
-            self.land(end, f"{root}/lake")
-            cost = clock.stop()
-            files = Path(root, "lake").rglob("[!._]*.parquet")
-            return cost, sum(pq.read_metadata(each).num_rows for each in files)
+            cost = self.timed(end, f"{root}/lake")
+            return cost, rows_in(f"{root}/lake")
+
+
+def rows_in(folder: str) -> int:
+    """Return how many rows have landed in a folder."""
+    return sum(pq.read_metadata(each).num_rows for each in _files(folder))
+
+
+def _files(folder: str) -> list[Path]:
+    return sorted(Path(folder).rglob("[!._]*.parquet"))
 
 
 class Ingesting(Landing):
@@ -182,32 +201,11 @@ _DECODERS: Final = {"fastavro": _fastavro, "pyarrow.json": _pyarrow_json, "pyruh
 class OnSpark(Landing):
     """A batch query of Spark's, whose Java stays warm between rounds."""
 
-    def __init__(self, function: str, servers: str, topic: str) -> None:
+    def __init__(self, encoding: str, servers: str, topic: str) -> None:
         super().__init__(servers, topic)
-        found = jars(f"spark-avro-{_SPARK_AVRO_VERSION}", _SPARK_AVRO).glob("*.jar")
-        config = {
-            "spark.jars": ",".join(map(str, [*spark_kafka_jars(), *found])),
-            "spark.sql.parquet.compression.codec": "zstd",
-        }
-        self._kept = ExitStack()  # until the process ends
-        self._spark = self._kept.enter_context(local_spark(config=config))
-        self._row = {"from_json": self._from_json, "from_avro": self._from_avro}[function]()
+        self._spark = Spark(self.avro, encoding)
 
     def land(self, end: int, folder: str) -> None:
         """Land messages in one file."""
-        source = {
-            "kafka.bootstrap.servers": self.servers,
-            "subscribe": self.topic,
-            "startingOffsets": json.dumps({self.topic: {"0": 0}}),
-            "endingOffsets": json.dumps({self.topic: {"0": end}}),
-        }
-        messages = self._spark.read.format("kafka").options(**source).load()
-        messages.select(self._row.alias("row")).select("row.*").write.parquet(folder)
-
-    def _from_json(self) -> Any:
-        kinds = {"long": "bigint", "double": "double", "string": "string"}
-        fields = [f"{each['name']} {kinds[each['type'][1]]}" for each in self.avro["fields"]]
-        return from_json(col("value").cast("string"), ", ".join(fields))
-
-    def _from_avro(self) -> Any:
-        return from_avro("value", json.dumps(self.avro))
+        ending = {"endingOffsets": json.dumps({self.topic: {"0": end}})}
+        self._spark.batch(self.source(0) | ending, "").save(folder)

@@ -109,11 +109,15 @@ def compare_tables(sent: pa.Table, read: pa.Table, where: str) -> None:
     """
     if sent.num_rows != read.num_rows:
         raise UnequalError(f"{where}: {sent.num_rows:,} records sent, {read.num_rows:,} read")
-    order = [(name, "ascending") for name in sent.column_names]
-    if not sent.sort_by(order).equals(
-        read.select(sent.column_names).cast(sent.schema).sort_by(order)
-    ):
+    read = read.select(sent.column_names).cast(sent.schema)
+    if not _distinct(sent).equals(_distinct(read)):
         raise UnequalError(f"{where}: the records read differ from those sent")
+
+
+def _distinct(rows: pa.Table) -> pa.Table:
+    """Return the rows that differ, in order, and how often each is there."""
+    found = rows.group_by(rows.column_names).aggregate([([], "count_all")])
+    return found.sort_by([(name, "ascending") for name in found.column_names])
 
 
 class Digest:

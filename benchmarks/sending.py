@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
 from confluent_kafka import TopicPartition
 
 from benchmarks import data
-from benchmarks.child import Clock, Cost
+from benchmarks.child import Child, Clock, Cost
 from benchmarks.competitors import competitor as make_competitor
 from benchmarks.competitors.base import SECONDS, consume, consumer_config
 from benchmarks.measured import Digest, UnequalError
+
+if TYPE_CHECKING:
+    from benchmarks.bench import Bench
 
 FLUSH_SECONDS = 120.0
 
@@ -123,6 +126,18 @@ class Sending:
         """Return what a round sends: the same rows, or fresh ones with the same values."""
         made = self.data.block(rows, fresh=True) if fresh else self.shared[:rows]
         return self.competitor.prepare(self.data.records(made) if full else made)
+
+
+def send_repeatedly(bench: Bench, who: str, dataset: str, topic: str, rows: int, times: int) -> int:
+    """Send the same rows so many times, in a child; return the offset after the last message."""
+    bench.say(f"sending, {who}")
+    child = Child(Sending, who, dataset, bench.servers, rows)
+    try:
+        for _ in range(times):
+            child.call("send", topic, False, False)
+    finally:
+        child.close()
+    return end_of(bench.servers, topic)
 
 
 def end_of(servers: str, topic: str) -> int:

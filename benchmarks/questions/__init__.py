@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from types import ModuleType
 
-_NAMES: Final = (
+NAMES: Final = (
     "produce",
     "objects",
     "size",
@@ -28,6 +28,10 @@ _NAMES: Final = (
     "passthrough",
     "shared_consumer",
     "ingest",
+    "spark_landing",
+    "spark_query",
+    "spark_writer",
+    "spark_freshness",
     "stitch",
     "read_back",
     "freshness",
@@ -37,4 +41,4 @@ _NAMES: Final = (
 
 def load() -> dict[str, ModuleType | Any]:
     """Return all questions by their names."""
-    return {name: import_module(f"{__name__}.{name}") for name in _NAMES}
+    return {name: import_module(f"{__name__}.{name}") for name in NAMES}

@@ -6,25 +6,28 @@ import os
 import tempfile
 import threading
 import time
-from itertools import cycle
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import pyarrow.parquet as pq
-from deltalake import DeltaTable
-
-from benchmarks import data
 from benchmarks.answer import OURS, Answer
 from benchmarks.child import Child, Children, Clock, tree_cpu
-from benchmarks.competitors import competitor as make_competitor
 from benchmarks.competitors.base import connection
 from benchmarks.measured import UnequalError
-from benchmarks.sending import FLUSH_SECONDS
+from benchmarks.watching import (
+    EVERY_SECONDS,
+    LAST,
+    P50,
+    P99,
+    PARTITIONS,
+    PATIENCE_SECONDS,
+    RATE,
+    ROUND_SECONDS,
+    SENT,
+    Producing,
+    Watching,
+)
 from columnar_kafka.ingest import Ingestor, IngestSettings, open_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from benchmarks.bench import Bench
 
 TITLE = "From produce to the table, s"
@@ -34,41 +37,10 @@ ABOUT = """20,000 log lines a second to ten partitions, a `columnar.linger.ms` o
 call of `produce` until another process, which lists the table every 20 ms, has found the file that
 has the row; each row counts. `%` is the CPU of `ingest` in percent of a core."""
 
-RATE: Final = 20_000
-PARTITIONS: Final = 10
-ROUND_SECONDS: Final = 20.0
 ROLL_SECONDS: Final = 5.0
 MORE_SECONDS: Final = 2.0
 FORMATS: Final = ("parquet", "delta")
-P50, P99, LAST, SHARE, SENT = "p50", "p99", "the last", "%", "records a second"
-_EVERY: Final = 0.02
-_BURST: Final = 20  # records a millisecond
-_PATIENCE_SECONDS: Final = 120.0
-
-
-class Producing:
-    """Sends at a rate; lives in a child."""
-
-    def __init__(self, servers: str, topic: str) -> None:
-        log = data.load("log")
-        self._rows, self._topic = log.block(1_000, fresh=False), topic
-        self._producer = make_competitor(OURS, log).producer(servers, [topic])
-
-    def send(self, count: int) -> float:
-        """Send `count` records with the time in each, and return how many it were a second."""
-        produce, poll = self._producer.produce, self._producer.poll
-        begin = time.monotonic()
-        for place, row in zip(range(count), cycle(self._rows), strict=False):
-            if place % _BURST == 0:
-                while (left := begin + place / RATE - time.monotonic()) > 0:
-                    poll(0)
-                    time.sleep(left)
-            at = time.monotonic_ns()
-            produce(self._topic, {**row, "at": at}, partition=place % PARTITIONS)
-        took = time.monotonic() - begin
-        if left := self._producer.flush(FLUSH_SECONDS):
-            raise UnequalError(f"{self._topic}: {left} records left")
-        return count / took
+SHARE: Final = "%"
 
 
 class Ingesting:
@@ -86,11 +58,11 @@ class Ingesting:
     def start(self) -> None:
         """Begin to land; return when the partitions are assigned."""
         self._thread.start()
-        end = time.monotonic() + _PATIENCE_SECONDS
+        end = time.monotonic() + PATIENCE_SECONDS
         while not self._ingestor.is_assigned:
             if time.monotonic() > end or not self._thread.is_alive():
                 raise TimeoutError("no partitions were assigned")
-            time.sleep(_EVERY)
+            time.sleep(EVERY_SECONDS)
         self._clock = Clock(tree_cpu)
 
     def stop(self) -> tuple[int, float]:
@@ -99,47 +71,6 @@ class Ingesting:
         self._ingestor.stop()
         self._thread.join()
         return self._ingestor.stats.rows, 100 * cost.cpu / cost.wall
-
-
-class Watching:
-    """Looks into a table until all rows are there; lives in a child."""
-
-    def watch(self, table_format: str, place: str, count: int) -> tuple[float, float, float]:
-        """Return the ages in s of the rows when they were found: median, 99th percentile, largest.
-
-        Raises:
-            TimeoutError: nothing new is found for two minutes, and rows are missing.
-            UnequalError: there are more rows.
-        """
-        files, took, known = _FILES[table_format], [], set[str]()
-        end = time.monotonic() + _PATIENCE_SECONDS
-        while len(took) < count:
-            found = set(files(place)) - known
-            now = time.monotonic_ns()
-            for path in found:
-                sent = pq.read_table(path, columns=["at"], partitioning=None)["at"]
-                took += [now - at for at in sent.to_pylist()]
-            known |= found
-            if found:
-                end = time.monotonic() + _PATIENCE_SECONDS
-            elif time.monotonic() > end:
-                raise TimeoutError(f"{place}: {len(took):,} rows of {count:,}")
-            time.sleep(_EVERY)
-        if len(took) != count:
-            raise UnequalError(f"{place}: {count:,} records sent, {len(took):,} read")
-        took.sort()
-        return took[count // 2] / 1e9, took[count * 99 // 100] / 1e9, took[-1] / 1e9
-
-
-def _directory_files(place: str) -> Iterable[str]:
-    return map(str, Path(place).rglob("[!._]*.parquet"))
-
-
-def _delta_files(place: str) -> Iterable[str]:
-    return DeltaTable(place).file_uris() if DeltaTable.is_deltatable(place) else ()
-
-
-_FILES: Final[dict[str, Any]] = {"parquet": _directory_files, "delta": _delta_files}
 
 
 def answer(bench: Bench) -> Answer:
@@ -163,7 +94,7 @@ def _round(bench: Bench, table_format: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as root:
         place = f"{root}/lake"
         start = {
-            "send": Child(Producing, bench.servers, topic),
+            "send": Child(Producing, OURS, bench.servers, topic),
             "ingest": Child(Ingesting, table_format, bench.servers, topic, place),
             "watch": Child(Watching),
         }

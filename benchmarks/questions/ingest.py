@@ -9,7 +9,7 @@ from benchmarks.answer import CPU, WALL, Answer
 from benchmarks.child import Child, Children
 from benchmarks.competitors import FASTAVRO, ORJSON, OURS
 from benchmarks.landing import Decoding, Ingesting, OnSpark
-from benchmarks.sending import Sending, end_of
+from benchmarks.sending import send_repeatedly
 
 if TYPE_CHECKING:
     from benchmarks.bench import Bench
@@ -33,8 +33,8 @@ HEADERS, PAGES, PURE = "ours, headers", "ours, pages", "ours, pages, pure"
 FROM_JSON, FROM_AVRO = "Spark from_json", "Spark from_avro"
 JSON: Final = "pyarrow.json"
 THEIRS: Final = {
-    FROM_JSON: (OnSpark, "from_json", ORJSON),
-    FROM_AVRO: (OnSpark, "from_avro", FASTAVRO),
+    FROM_JSON: (OnSpark, "json", ORJSON),
+    FROM_AVRO: (OnSpark, "avro", FASTAVRO),
     "fastavro": (Decoding, "fastavro", FASTAVRO),
     JSON: (Decoding, "pyarrow.json", ORJSON),
     "pyruhvro": (Decoding, "pyruhvro", FASTAVRO),
@@ -71,7 +71,7 @@ def answer(bench: Bench) -> Answer:
     for who, rounds in costs.items():
         found.add(CASE, who, CPU, [each.cpu for each in rounds])
         found.add(CASE, who, WALL, [each.wall for each in rounds])
-        found.add(CASE, who, FEW, [each.few * 1e3 for each in rounds])
+        found.add(CASE, who, FEW, [each.few.cpu * 1e3 for each in rounds])
     for us, targets in TARGETS.items():
         for them, target in targets.items():
             found.compare(CASE, them, CPU, at_least=target, us=us)
@@ -81,15 +81,8 @@ def answer(bench: Bench) -> Answer:
 
 def _fill(bench: Bench, who: str, topic: str, rows: int, times: int) -> tuple[int, int]:
     """Send the rows; return the offsets after the first 10,000 of them, and after all."""
-    bench.say(f"sending, {who}")
-    child = Child(Sending, who, CASE, bench.servers, rows)
-    try:
-        for _ in range(times):
-            child.call("send", topic, False, False)
-    finally:
-        child.close()
-    few = 1 if who == OURS else min(rows, data.load(CASE).segment_rows)
-    return few, end_of(bench.servers, topic)
+    end = send_repeatedly(bench, who, CASE, topic, rows, times)
+    return 1 if who == OURS else min(rows, data.load(CASE).segment_rows), end
 
 
 def _start(bench: Bench, topics: dict[str, str]) -> dict[str, Child]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import io
+import os
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from benchmarks import questions, worker_site
 from benchmarks.answer import CPU, WALL, Answer
 from benchmarks.child import Child, ChildError, Clock, Cost, tree_cpu
 from benchmarks.measured import (
@@ -157,6 +161,35 @@ def test_an_end_of_file_in_a_measured_process_is_told() -> None:
         child.close()
 
 
+DAEMON = """
+import os, signal, time
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+if not (pid := os.fork()):
+    sum(range(5_000_000))
+    os._exit(0)
+while True:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        break
+    time.sleep(0.01)
+print(os.times().children_user > 0)
+"""
+
+
+@pytest.mark.parametrize(("name", "is_counted"), [("pyspark.daemon", True), ("other", False)])
+def test_the_cpu_of_workers_that_have_ended_is_not_lost(name: str, is_counted: bool) -> None:
+    """Spark's daemon ignores the end of its workers, and so this one does."""
+    found = subprocess.run(
+        [sys.executable, "-c", DAEMON, name],
+        env={**os.environ, "PYTHONPATH": str(Path(worker_site.__file__).parent)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout == f"{is_counted}\n"
+
+
 ROWS = pa.table({"id": [1, 2, 2], "name": ["a", None, "b"]})
 
 
@@ -177,6 +210,35 @@ def test_equal_tables_in_another_order_and_with_more_columns_are_equal() -> None
 def test_unequal_tables_are_an_error(rows: list[int], text: str) -> None:
     with pytest.raises(UnequalError, match=text):
         compare_tables(ROWS, ROWS.take(rows), "t")
+
+
+def test_tables_whose_rows_are_there_more_or_less_often_differ() -> None:
+    with pytest.raises(UnequalError, match="t: the records read differ from those sent"):
+        compare_tables(ROWS.take([0, 0, 1]), ROWS.take([0, 1, 1]), "t")
+
+
+QUESTIONS = sorted(
+    each for each in Path(questions.__file__).parent.glob("*.py") if each.stem != "__init__"
+)
+
+
+def test_every_question_is_asked() -> None:
+    assert sorted(questions.NAMES) == [each.stem for each in QUESTIONS]
+
+
+@pytest.mark.parametrize("path", QUESTIONS, ids=lambda each: each.stem)
+def test_a_question_has_what_the_report_needs(path: Path) -> None:
+    """It is not imported: that takes Spark and duckdb."""
+    found: dict[str, object] = {}
+    for each in ast.parse(path.read_text()).body:
+        if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name):
+            found[each.targets[0].id] = getattr(each.value, "value", None)
+        elif isinstance(each, ast.FunctionDef) and each.name == "answer":
+            found["answer"] = [argument.arg for argument in each.args.args]
+    assert found["answer"] == ["bench"]
+    assert isinstance(found["IS_LONG"], bool)
+    for name in ("TITLE", "ABOUT"):
+        assert isinstance(found[name], str)
 
 
 def test_a_measured_process_does_not_import_what_other_questions_need() -> None:

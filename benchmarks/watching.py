@@ -1,0 +1,109 @@
+"""The measured processes that send at a rate, and that look for what was sent in a table."""
+
+from __future__ import annotations
+
+import json
+import time
+from itertools import cycle
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from benchmarks import data
+from benchmarks.competitors import competitor as make_competitor
+from benchmarks.measured import UnequalError
+from benchmarks.sending import FLUSH_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+P50, P99, LAST, SENT = "p50", "p99", "the last", "records a second"
+RATE: Final = 20_000
+PARTITIONS: Final = 10
+ROUND_SECONDS: Final = 20.0
+EVERY_SECONDS: Final = 0.02
+PATIENCE_SECONDS: Final = 120.0
+_BURST: Final = 20  # records a millisecond
+
+
+class Producing:
+    """Sends at a rate; lives in a child."""
+
+    def __init__(
+        self, competitor: str, servers: str, topic: str, linger_ms: float | None = None
+    ) -> None:
+        log = data.load("log")
+        self._rows, self._topic = log.block(1_000, fresh=False), topic
+        sender = make_competitor(competitor, log)
+        self._encode = sender.encode
+        self._producer = sender.producer(servers, [topic], linger_ms=linger_ms)
+
+    def send(self, count: int) -> float:
+        """Send `count` records with the time in each, and return how many it were a second."""
+        produce, poll, encode = self._producer.produce, self._producer.poll, self._encode
+        begin = time.monotonic()
+        for place, row in zip(range(count), cycle(self._rows), strict=False):
+            if place % _BURST == 0:
+                while (left := begin + place / RATE - time.monotonic()) > 0:
+                    poll(0)
+                    time.sleep(left)
+            at = time.monotonic_ns()
+            produce(self._topic, encode({**row, "at": at}), partition=place % PARTITIONS)
+        took = time.monotonic() - begin
+        if left := self._producer.flush(FLUSH_SECONDS):
+            raise UnequalError(f"{self._topic}: {left} records left")
+        return count / took
+
+
+class Watching:
+    """Looks into a table until all rows are there; lives in a child."""
+
+    def watch(self, table_format: str, place: str, count: int) -> tuple[float, float, float]:
+        """Return the ages in s of the rows when they were found: median, 99th percentile, largest.
+
+        Raises:
+            TimeoutError: nothing new is found for two minutes, and rows are missing.
+            UnequalError: there are more rows.
+        """
+        files, took, known = _FILES[table_format], [], set[str]()
+        end = time.monotonic() + PATIENCE_SECONDS
+        while len(took) < count:
+            found = set(files(place)) - known
+            now = time.monotonic_ns()
+            for path in found:
+                sent = pq.read_table(path, columns=["at"], partitioning=None)["at"]
+                took += [now - at for at in sent.to_pylist()]
+            known |= found
+            if found:
+                end = time.monotonic() + PATIENCE_SECONDS
+            elif time.monotonic() > end:
+                raise TimeoutError(f"{place}: {len(took):,} rows of {count:,}")
+            time.sleep(EVERY_SECONDS)
+        if len(took) != count:
+            raise UnequalError(f"{place}: {count:,} records sent, {len(took):,} read")
+        took.sort()
+        return took[count // 2] / 1e9, took[count * 99 // 100] / 1e9, took[-1] / 1e9
+
+
+def _directory_files(place: str) -> Iterable[str]:
+    return map(str, Path(place).rglob("[!._]*.parquet"))
+
+
+def _delta_files(place: str) -> Iterable[str]:
+    return DeltaTable(place).file_uris() if DeltaTable.is_deltatable(place) else ()
+
+
+def _spark_files(place: str) -> Iterator[str]:
+    """Yield what Spark's own readers see of the table of its sink of files."""
+    for log in Path(place, "_spark_metadata").glob("[0-9]*"):
+        for entry in log.read_text().splitlines()[1:]:
+            yield json.loads(entry)["path"].removeprefix("file://")
+
+
+_FILES: Final[dict[str, Any]] = {
+    "parquet": _directory_files,
+    "delta": _delta_files,
+    "spark": _spark_files,
+}
