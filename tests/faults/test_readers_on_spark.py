@@ -14,7 +14,7 @@ from columns_compared import difference
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from nesting import LEAVES, RandomRows
-from support import examples
+from support import by_profile, examples
 from typed_rows import rows_of, schema_of
 
 from columnar_kafka import native
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
-ROWS = 100_000
+ROWS = by_profile(2_000, 100_000)
+MOST_ROWS = by_profile(20_000, MAX_ROWS)
 LARGEST = 500_000_000
 ALL_IN_ONE_SEGMENT = {
     "columnar.encoding": "parquet",
@@ -165,7 +166,7 @@ def one_row() -> tuple[pa.Schema, list[Any]]:
 
 
 def most_rows() -> tuple[pa.Schema, list[Any]]:
-    rows = [{"f0": n * n, "f1": None if n % 10 == 0 else f"{n % 1000}"} for n in range(MAX_ROWS)]
+    rows = [{"f0": n * n, "f1": None if n % 10 == 0 else f"{n % 1000}"} for n in range(MOST_ROWS)]
     return columns(pa.int64(), pa.string()), rows
 
 
@@ -178,7 +179,7 @@ def many_columns() -> tuple[pa.Schema, list[Any]]:
 def dictionary_overflow() -> tuple[pa.Schema, list[Any]]:
     """Columns that begin with few values, and become too many for a dictionary."""
     rows = [{"f0": "a", "f1": 1.5}] * 4000
-    rows += [{"f0": f"{n * 7919 % 100_003:040}", "f1": n / 7} for n in range(ROWS)]
+    rows += [{"f0": f"{n * 7919 % 100_003:040}", "f1": n / 7} for n in range(100_000)]
     return columns(pa.string(), pa.float64()), rows
 
 
