@@ -82,7 +82,9 @@ def test_a_value_is_stored_as_pyarrow_stores_it(arrow: pa.DataType) -> None:
     @given(TYPES[arrow])
     @example(None)
     @example(0)
-    @example(decimal.Decimal(2000))  # of few decimals that a negative scale can hold
+    # Of the few decimals that a negative scale can hold, and of those that have no whole digit.
+    @example(decimal.Decimal(2000))
+    @example(decimal.Decimal("0.5"))
     def check(value: Any) -> None:
         batch = native.core.Batch(core, 9, 1 << 20)
         taken = batch.append((value, (value,)), None, 1, None, None, usage)
