@@ -189,8 +189,8 @@ class Segmenter:
             if count == _SMALL_SEGMENTS:
                 _log.warning(
                     "topic %r: the last %d segments had fewer than %d records each, and plain "
-                    "messages would be smaller: raise columnar.linger.ms, flush less often, or "
-                    "send fewer partitions' records from one producer",
+                    "messages would be smaller: raise columnar.linger.ms, flush less often, send "
+                    "fewer partitions' records from one producer, or set compression.type=zstd",
                     topic,
                     _SMALL_SEGMENTS,
                     _SMALL_ROWS,
