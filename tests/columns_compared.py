@@ -8,6 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
+from columnar_kafka.columns.layouts import as_lists
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -55,8 +57,7 @@ def _parts(column: pa.Array, path: str) -> Iterator[tuple[str, pa.Array]]:
     yield path + _IS_NULL, column.is_null()
     kind = column.type
     if types.is_map(kind):
-        pairs = pa.struct([("key", kind.key_type), ("value", kind.item_type)])
-        column = column.cast(pa.list_(pairs))
+        column = as_lists(column)
         kind = column.type
     if types.is_struct(kind):
         for field, child in zip(kind, column.flatten(), strict=True):
