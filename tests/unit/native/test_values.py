@@ -17,6 +17,7 @@ from support import examples
 from columnar_kafka import native
 from columnar_kafka.columns.columns_to_rows import to_rows
 from columnar_kafka.columns.native_format import row_format
+from columnar_kafka.columns.range_checks import DECIMAL_DIGITS
 from columnar_kafka.columns.rows_to_columns import RowColumns
 from columnar_kafka.errors import RowError
 from columnar_kafka.schema import RecordSchema
@@ -69,6 +70,15 @@ TYPES: dict[pa.DataType, st.SearchStrategy[Any]] = {
 }
 
 
+def is_long(value: Any, arrow: pa.DataType) -> bool:
+    """Whether a decimal has more digits than any of its type; pyarrow takes some that end in zeros.
+
+    The core leaves them to Python.
+    """
+    digits = value.as_tuple().digits if isinstance(value, decimal.Decimal) else ()
+    return pa.types.is_decimal(arrow) and len(digits) > DECIMAL_DIGITS[arrow.bit_width]
+
+
 @pytest.mark.parametrize("arrow", TYPES, ids=str)
 def test_a_value_is_stored_as_pyarrow_stores_it(arrow: pa.DataType) -> None:
     schema = RecordSchema.parse(pa.schema([("v", arrow), ("in", pa.struct([("v", arrow)]))]))
@@ -85,6 +95,7 @@ def test_a_value_is_stored_as_pyarrow_stores_it(arrow: pa.DataType) -> None:
     # Of the few decimals that a negative scale can hold, and of those that have no whole digit.
     @example(decimal.Decimal(2000))
     @example(decimal.Decimal("0.5"))
+    @example(decimal.Decimal("100000000000000000.0"))
     def check(value: Any) -> None:
         batch = native.core.Batch(core, 9, 1 << 20)
         taken = batch.append((value, (value,)), None, 1, None, None, usage)
@@ -101,7 +112,7 @@ def test_a_value_is_stored_as_pyarrow_stores_it(arrow: pa.DataType) -> None:
             found, expected = batch.seal().values(0, 1), to_rows(converted.batch)
             assert found == expected or repr(found) == repr(expected)  # NaN; UTC has two names
         else:
-            assert not is_good
+            assert not is_good or is_long(value, arrow)
 
     check()
     assert seen == {False, True}
