@@ -70,8 +70,8 @@ TYPES: dict[pa.DataType, st.SearchStrategy[Any]] = {
 }
 
 
-def is_long(value: Any, arrow: pa.DataType) -> bool:
-    """Whether a decimal has more digits than any of its type; pyarrow takes some that end in zeros.
+def has_more_digits(value: Any, arrow: pa.DataType) -> bool:
+    """Say whether a decimal has more than any of its type; pyarrow takes some that end in zeros.
 
     The core leaves them to Python.
     """
@@ -112,7 +112,7 @@ def test_a_value_is_stored_as_pyarrow_stores_it(arrow: pa.DataType) -> None:
             found, expected = batch.seal().values(0, 1), to_rows(converted.batch)
             assert found == expected or repr(found) == repr(expected)  # NaN; UTC has two names
         else:
-            assert not is_good or is_long(value, arrow)
+            assert not is_good or has_more_digits(value, arrow)
 
     check()
     assert seen == {False, True}
