@@ -72,14 +72,10 @@ def _of_row_groups(encoded: bytes) -> Counter[str]:
 def _fields(encoded: bytes) -> Iterator[tuple[int, bytes]]:
     cursor = Cursor(encoded)
     for field, kind in cursor.fields({}):
-        start = cursor.pos
-        cursor.skip(kind)
-        yield field, encoded[start : cursor.pos]
+        yield field, cursor.span(kind)
 
 
 def _structs(encoded: bytes) -> Iterator[bytes]:
     cursor = Cursor(encoded)
     for _ in range(cursor.struct_count()):
-        start = cursor.pos
-        cursor.skip(STRUCT)
-        yield encoded[start : cursor.pos]
+        yield cursor.span(STRUCT)

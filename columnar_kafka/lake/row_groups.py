@@ -224,10 +224,8 @@ def without_statistics(row_group: bytes, columns: Container[int]) -> bytes:
     cursor = Cursor(row_group)
 
     def column(number: int) -> bytes:
-        start = cursor.pos
         if number not in columns:
-            cursor.skip(STRUCT)
-            return cursor.buf[start : cursor.pos]
+            return cursor.span(STRUCT)
         return _edited(cursor, ColumnChunkField.META_DATA, meta_data)
 
     def meta_data() -> bytes:
@@ -247,13 +245,7 @@ def _edited(cursor: Cursor, changed: int, change: Callable[[], bytes]) -> bytes:
 
 
 def _fields(cursor: Cursor, changed: int = 0, change: Callable[[], bytes] = bytes) -> _Fields:
-    fields = []
-    for field_id, field_type in cursor.fields({}):
-        start = cursor.pos
-        if field_id == changed:
-            value = change()
-        else:
-            cursor.skip(field_type)
-            value = cursor.buf[start : cursor.pos]
-        fields.append((field_id, field_type, value))
-    return fields
+    return [
+        (field_id, field_type, change() if field_id == changed else cursor.span(field_type))
+        for field_id, field_type in cursor.fields({})
+    ]

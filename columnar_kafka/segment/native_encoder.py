@@ -58,10 +58,9 @@ def _schema_elements(footer: bytes) -> bytes:
     """Return a footer's list of schema elements, as it stands there."""
     cursor = Cursor(footer)
     for field, kind in cursor.fields({FileMetaDataField.SCHEMA: LIST}):
-        start = cursor.pos
-        cursor.skip(kind)
+        value = cursor.span(kind)
         if field == FileMetaDataField.SCHEMA:
-            return footer[start : cursor.pos]
+            return value
     raise ValueError("the footer has no schema")
 
 

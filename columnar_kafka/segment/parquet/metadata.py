@@ -233,7 +233,7 @@ def _walk_meta_data(cursor: Cursor) -> ColumnChunk:
     encodings = b"\0"
     for field_id, field_type in cursor.fields(_META_DATA):
         if field_id == ColumnMetaDataField.ENCODINGS:
-            encodings = cursor.span(LIST, known=b"")
+            encodings = cursor.span(LIST)
         elif field_id in _META_DATA:
             numbers[field_id] = cursor.i32() if field_type == I32 else cursor.integer()
         else:

@@ -129,7 +129,7 @@ class Cursor:
         if field_type not in (TRUE, FALSE):  # the type is the value
             self._skip(field_type, 0)
 
-    def span(self, field_type: int, known: bytes) -> bytes:
+    def span(self, field_type: int, known: bytes = b"") -> bytes:
         """Read a value as its encoded bytes; if it equals `known` it is not walked."""
         start = self.pos
         # A complete encoding is never the beginning of another one.
