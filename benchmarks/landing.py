@@ -24,7 +24,7 @@ from benchmarks import data
 from benchmarks.child import Clock, tree_cpu
 from benchmarks.competitors.base import READ_AGAIN, connection, consume, consumer_config
 from benchmarks.measured import compare_tables
-from benchmarks.spark import Spark
+from benchmarks.spark import Spark, source_options
 from columnar_kafka.ingest import Ingestor, IngestSettings, Rules, open_table
 
 if TYPE_CHECKING:
@@ -72,19 +72,6 @@ class Landing:
         (few, few_rows), (many, many_rows) = map(self._measured, ends)
         more = (many_rows - few_rows) / 1e6
         return Landed(few, (many.cpu - few.cpu) / more, (many.wall - few.wall) / more)
-
-    def source(self, start: int) -> dict[str, str]:
-        """Return the options of a source of Spark's that begins at an offset."""
-        return {
-            "kafka.bootstrap.servers": self.servers,
-            "subscribe": self.topic,
-            "startingOffsets": json.dumps({self.topic: {"0": start}}),
-        }
-
-    def costs(self, ends: tuple[int, int]) -> tuple[Cost, Cost]:
-        """Measure one round; return what landing the messages before each of these offsets took."""
-        (few, _), (many, _) = map(self._measured, ends)
-        return few, many
 
     def check(self, end: int, rows: int, times: int) -> None:
         """Compare what lands with the rows, which were sent so many times. Raises UnequalError."""
@@ -208,4 +195,4 @@ class OnSpark(Landing):
     def land(self, end: int, folder: str) -> None:
         """Land messages in one file."""
         ending = {"endingOffsets": json.dumps({self.topic: {"0": end}})}
-        self._spark.batch(self.source(0) | ending, "").save(folder)
+        self._spark.batch(source_options(self.servers, self.topic, 0) | ending, "").save(folder)

@@ -104,6 +104,16 @@ class Spark:
         return from_json(col("value").cast("string"), ", ".join(fields))
 
 
+def source_options(servers: str, topic: str, start: int | None = None) -> dict[str, str]:
+    """Return the options of a source, from an offset of its one partition or from the beginning."""
+    starting = "earliest" if start is None else json.dumps({topic: {"0": start}})
+    return {
+        "kafka.bootstrap.servers": servers,
+        "subscribe": topic,
+        "startingOffsets": starting,
+    }
+
+
 def unless_late(run: Callable[[], T]) -> T:
     """Run a query, and again if it ended because one of Spark's Python workers was late."""
     for left in reversed(range(_ATTEMPTS)):

@@ -14,7 +14,7 @@ from benchmarks.bare import Bare
 from benchmarks.child import Clock, tree_cpu
 from benchmarks.landing import Landing, rows_in
 from benchmarks.sending import end_of
-from benchmarks.spark import Spark, unless_late
+from benchmarks.spark import Spark, source_options, unless_late
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -47,8 +47,12 @@ class Streaming(Landing):
 
     def land(self, end: int, folder: str) -> None:
         """Land so many messages."""
-        source = {**self.source(self._end - end), **self._limit}
-        run(self._spark.stream(source, self._verify), folder)
+        run(self._spark.stream(self._source(end) | self._limit, self._verify), folder)
+
+    def costs(self, ends: tuple[int, int]) -> tuple[Cost, Cost]:
+        """Measure one round; return what landing so many messages, and so many, took."""
+        (few, _), (many, _) = map(self._measured, ends)
+        return few, many
 
     def batch(self, end: int) -> tuple[Cost, int]:
         """Measure a batch query that lands so many messages; also return how many rows they are."""
@@ -67,8 +71,11 @@ class Streaming(Landing):
     def _in_batch(self, end: int) -> tuple[Cost, int]:
         with tempfile.TemporaryDirectory() as root:
             clock = Clock(tree_cpu)
-            self._spark.batch(self.source(self._end - end), self._verify).save(f"{root}/lake")
+            self._spark.batch(self._source(end), self._verify).save(f"{root}/lake")
             return clock.stop(), rows_in(f"{root}/lake")
+
+    def _source(self, end: int) -> dict[str, str]:
+        return source_options(self.servers, self.topic, self._end - end)
 
 
 class Triggered:
@@ -83,11 +90,7 @@ class Triggered:
 
     def start(self, topic: str, folder: str, interval: str) -> None:
         """Begin to land; return after the first trigger."""
-        source = {
-            "kafka.bootstrap.servers": self._servers,
-            "subscribe": topic,
-            "startingOffsets": "earliest",
-        }
+        source = source_options(self._servers, topic)
         writer = self._spark.stream(source, self._verify).options(**_places(folder))
         self._query = spark_sink.start(writer.trigger(processingTime=interval), attempts=5)
         self._clock = Clock(tree_cpu)

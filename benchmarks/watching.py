@@ -1,4 +1,4 @@
-"""The measured processes that send at a rate, and that look for what was sent in a table."""
+"""How fresh a table is: processes that send at a rate, and that look for what was sent in it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from benchmarks import data
+from benchmarks.child import Child, Children
 from benchmarks.competitors import competitor as make_competitor
 from benchmarks.measured import UnequalError
 from benchmarks.sending import FLUSH_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-P50, P99, LAST, SENT = "p50", "p99", "the last", "records a second"
-RATE: Final = 20_000
+    from benchmarks.bench import Bench
+
+P50, P99, LAST, SHARE, SENT = METRICS = "p50", "p99", "the last", "%", "records a second"
+_RATE: Final = 20_000
 PARTITIONS: Final = 10
-ROUND_SECONDS: Final = 20.0
+_ROUND_SECONDS: Final = 20.0
 EVERY_SECONDS: Final = 0.02
 PATIENCE_SECONDS: Final = 120.0
 _BURST: Final = 20  # records a millisecond
@@ -46,7 +49,7 @@ class Producing:
         begin = time.monotonic()
         for place, row in zip(range(count), cycle(self._rows), strict=False):
             if place % _BURST == 0:
-                while (left := begin + place / RATE - time.monotonic()) > 0:
+                while (left := begin + place / _RATE - time.monotonic()) > 0:
                     poll(0)
                     time.sleep(left)
             at = time.monotonic_ns()
@@ -107,3 +110,40 @@ _FILES: Final[dict[str, Any]] = {
     "delta": _delta_files,
     "spark": _spark_files,
 }
+
+
+def records(bench: Bench) -> int:
+    """Return how many records a round sends."""
+    return int(_RATE * bench.seconds(_ROUND_SECONDS))
+
+
+def watched(
+    bench: Bench,
+    topic: str,
+    table: tuple[str, str],
+    land: Callable[[], object],
+    sender: str,
+    linger_ms: float | None = None,
+) -> dict[str, float]:
+    """Send a round's records to a topic, and watch a table; return all metrics but `SHARE`.
+
+    Args:
+        bench: the place.
+        topic: it has `PARTITIONS`.
+        table: its format, and where it is.
+        land: called before the first record is sent; returns while records land.
+        sender: the competitor that sends.
+        linger_ms: its linger; its default without it.
+    """
+    count = records(bench)
+    start = {
+        "send": Child(Producing, sender, bench.servers, topic, linger_ms),
+        "watch": Child(Watching),
+    }
+    with Children(start):
+        start["send"].wait()
+        land()
+        start["watch"].start_call("watch", *table, count)
+        sent = start["send"].call("send", count)
+        p50, p99, last = start["watch"].result()
+    return {P50: p50, P99: p99, LAST: last, SENT: sent}

@@ -6,6 +6,7 @@ import os
 import tempfile
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from benchmarks.answer import OURS, Answer
@@ -14,16 +15,13 @@ from benchmarks.competitors.base import connection
 from benchmarks.measured import UnequalError
 from benchmarks.watching import (
     EVERY_SECONDS,
-    LAST,
-    P50,
+    METRICS,
     P99,
     PARTITIONS,
     PATIENCE_SECONDS,
-    RATE,
-    ROUND_SECONDS,
-    SENT,
-    Producing,
-    Watching,
+    SHARE,
+    records,
+    watched,
 )
 from columnar_kafka.ingest import Ingestor, IngestSettings, open_table
 
@@ -40,7 +38,6 @@ has the row; each row counts. `%` is the CPU of `ingest` in percent of a core.""
 ROLL_SECONDS: Final = 5.0
 MORE_SECONDS: Final = 2.0
 FORMATS: Final = ("parquet", "delta")
-SHARE: Final = "%"
 
 
 class Ingesting:
@@ -82,7 +79,7 @@ def answer(bench: Bench) -> Answer:
             bench.say(f"{table_format}, round {number + 1}")
             values.append(_round(bench, table_format))
     for table_format, values in rounds.items():
-        for metric in (P50, P99, LAST, SHARE, SENT):
+        for metric in METRICS:
             found.add(table_format, OURS, metric, [each[metric] for each in values])
         p99 = found.values(table_format, OURS, P99)
         found.limit(f"{table_format}: p99", p99, ROLL_SECONDS + MORE_SECONDS, "s")
@@ -90,22 +87,15 @@ def answer(bench: Bench) -> Answer:
 
 
 def _round(bench: Bench, table_format: str) -> dict[str, float]:
-    topic, count = bench.topic(PARTITIONS), int(RATE * bench.seconds(ROUND_SECONDS))
+    topic, count = bench.topic(PARTITIONS), records(bench)
     with tempfile.TemporaryDirectory() as root:
         place = f"{root}/lake"
-        start = {
-            "send": Child(Producing, OURS, bench.servers, topic),
-            "ingest": Child(Ingesting, table_format, bench.servers, topic, place),
-            "watch": Child(Watching),
-        }
-        with Children(start):
-            start["send"].wait()
-            start["ingest"].call("start")
-            start["watch"].start_call("watch", table_format, place, count)
-            sent = start["send"].call("send", count)
-            p50, p99, last = start["watch"].result()
-            landed, share = start["ingest"].call("stop")
+        ingest = Child(Ingesting, table_format, bench.servers, topic, place)
+        with Children({"ingest": ingest}):
+            start = partial(ingest.call, "start")
+            found = watched(bench, topic, (table_format, place), start, OURS)
+            landed, share = ingest.call("stop")
     bench.drop(topic)
     if landed != count:
         raise UnequalError(f"{topic}: {count:,} records sent, {landed:,} landed")
-    return {P50: p50, P99: p99, LAST: last, SHARE: share, SENT: sent}
+    return found | {SHARE: share}

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import tempfile
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from benchmarks.answer import Answer
 from benchmarks.child import Child, Children
 from benchmarks.competitors import ORJSON, OURS
 from benchmarks.streaming import Triggered
-from benchmarks.watching import (
-    LAST,
-    P50,
-    P99,
-    PARTITIONS,
-    RATE,
-    ROUND_SECONDS,
-    SENT,
-    Producing,
-    Watching,
-)
+from benchmarks.watching import METRICS, P99, PARTITIONS, SHARE, watched
 
 if TYPE_CHECKING:
     from benchmarks.bench import Bench
@@ -41,7 +32,6 @@ WAYS: Final = {
     QUICK: ("pages", OURS, 100, "parquet"),
     FROM_JSON: ("json", ORJSON, None, "spark"),
 }
-SHARE: Final = "%"
 CASE: Final = "log"
 
 
@@ -59,7 +49,7 @@ def answer(bench: Bench) -> Answer:
                 bench.say(f"{who}, round {number}")
                 values.append(_round(bench, who, sparks[WAYS[who][0]]))
     for who, values in rounds.items():
-        for metric in (P50, P99, LAST, SHARE, SENT):
+        for metric in METRICS:
             found.add(CASE, who, metric, [each[metric] for each in values[1:]])
     found.compare(CASE, FROM_JSON, P99, at_least=1)
     found.compare(CASE, FROM_JSON, P99, at_least=1, us=QUICK)
@@ -68,18 +58,11 @@ def answer(bench: Bench) -> Answer:
 
 def _round(bench: Bench, who: str, spark: Child) -> dict[str, float]:
     _, sender, linger_ms, table = WAYS[who]
-    topic, count = bench.topic(PARTITIONS), int(RATE * bench.seconds(ROUND_SECONDS))
+    topic = bench.topic(PARTITIONS)
     with tempfile.TemporaryDirectory() as root:
-        start = {
-            "send": Child(Producing, sender, bench.servers, topic, linger_ms),
-            "watch": Child(Watching),
-        }
-        with Children(start):
-            start["send"].wait()
-            spark.call("start", topic, f"{root}/lake", TRIGGER)
-            start["watch"].start_call("watch", table, f"{root}/lake", count)
-            sent = start["send"].call("send", count)
-            p50, p99, last = start["watch"].result()
-            share = spark.call("stop")
+        place = f"{root}/lake"
+        start = partial(spark.call, "start", topic, place, TRIGGER)
+        found = watched(bench, topic, (table, place), start, sender, linger_ms)
+        share = spark.call("stop")
     bench.drop(topic)
-    return {P50: p50, P99: p99, LAST: last, SHARE: share, SENT: sent}
+    return found | {SHARE: share}
