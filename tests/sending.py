@@ -31,11 +31,17 @@ def send(kafka: LocalKafka, topic: str, numbers: range, **settings: Any) -> None
 def numbered(count: int) -> pa.Table:
     """Return rows of {n, text}, n from 0; the texts hardly compress."""
     texts = [f"{n * 0x9E3779B97F4A7C15 % 2**64:016x}" for n in range(count)]
-    return pa.table({"n": pa.array(range(count), pa.int64()), "text": texts})
+    return pa.table({"n": pa.array(range(count), pa.int64()), "text": pa.array(texts, pa.string())})
 
 
-def send_numbered(kafka: LocalKafka, topic: str, count: int, *, segments: int) -> None:
-    """Send rows of {n, text} in so many segments, a message a batch, as many to each partition."""
+def send_numbered(
+    kafka: LocalKafka, topic: str, count: int, *, partitions: int, segments: int
+) -> None:
+    """Make a topic with rows of {n, text} in so many segments, as many in each partition.
+
+    Each message is a batch. The rows stay, whatever their times are.
+    """
+    kafka.create_topic(topic, partitions, {"retention.ms": "-1"})
     config = {
         "bootstrap.servers": kafka.bootstrap_servers,
         "columnar.encoding": "parquet",
@@ -45,7 +51,6 @@ def send_numbered(kafka: LocalKafka, topic: str, count: int, *, segments: int) -
     rows = numbered(count)
     with Producer(config) as producer:
         producer.set_schema(topic, rows.schema)
-        partitions = len(producer.list_topics(topic, 60).topics[topic].partitions)
         size = count // partitions
         for each in range(partitions):
             producer.produce_arrow(topic, rows.slice(each * size, size), partition=each)

@@ -47,8 +47,7 @@ SIZE = by_profile(
 def filled(kafka: LocalKafka) -> str:
     """Return the name of a topic with all rows."""
     name = "killed-while-ingesting"
-    kafka.create_topic(name, len(PARTITIONS), {"retention.ms": "-1"})
-    send_numbered(kafka, name, SIZE.rows, segments=SEGMENTS)
+    send_numbered(kafka, name, SIZE.rows, partitions=len(PARTITIONS), segments=SEGMENTS)
     return name
 
 

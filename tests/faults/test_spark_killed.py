@@ -46,8 +46,7 @@ KINDS = [DirectoryLake, DeltaLake, IcebergLake]
 def filled(kafka: LocalKafka) -> str:
     """Return the name of a topic with all rows."""
     name = "killed-on-spark"
-    kafka.create_topic(name, PARTITIONS, {"retention.ms": "-1"})
-    send_numbered(kafka, name, ROWS, segments=SEGMENTS)
+    send_numbered(kafka, name, ROWS, partitions=PARTITIONS, segments=SEGMENTS)
     return name
 
 
