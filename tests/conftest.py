@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import signal
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psutil
@@ -41,6 +42,8 @@ for _name, _examples in (("short", 25), ("long", 300)):
     )
 settings.load_profile("short")
 
+# A shell has its background jobs ignore Ctrl-C, which tests send to the processes they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 collect_ignore = [] if native.enabled else ["unit/native", "unit/segment/test_native_encoder.py"]
 
