@@ -1,15 +1,19 @@
 """What the native core is profiled with: `native/profiled.py` runs it on an instrumented core.
 
-Every data set is produced in all four ways, and read in both, from librdkafka's mock cluster.
+Every data set is produced in all four ways to librdkafka's mock cluster, read in both, and landed.
 """
 
 from __future__ import annotations
 
+from tempfile import TemporaryDirectory
+
 from benchmarks import data
 from benchmarks.competitors import OURS
+from benchmarks.competitors.base import connection
 from benchmarks.reading import CONSUME, POLL, Reading
 from benchmarks.sending import Sending
 from columnar_kafka import native
+from columnar_kafka.ingest import Ingestor, IngestSettings, open_table
 from columnar_kafka.local import EmbeddedKafka
 
 ROWS = 30_000
@@ -32,10 +36,22 @@ def main() -> None:
                     sending.send(topic, fresh, full)
                     for way in (CONSUME, POLL):
                         reading.read(topic, way)
+                    land(kafka.bootstrap_servers, topic)
             small = f"{name}-small"
             kafka.create_topic(small)
             sending.connect(small, batch_rows=1, rows=SMALL_ROWS)
             sending.send(small, False, False)
+            land(kafka.bootstrap_servers, small)
+
+
+def land(servers: str, topic: str) -> None:
+    """Put a topic's segments into a directory, checked page by page and stitched."""
+    settings = IngestSettings(partitions=(0,), stop_at_end=True)
+    with TemporaryDirectory() as folder:
+        ingestor = Ingestor(connection(servers), topic, open_table("parquet", folder), settings)
+        ingestor.run()
+    if not ingestor.stats.rows:
+        raise RuntimeError(f"nothing of {topic} has landed")
 
 
 if __name__ == "__main__":
