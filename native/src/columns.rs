@@ -33,12 +33,15 @@ enum Node {
         /// The length of every list, where that is fixed.
         size: Option<usize>,
     },
-    Map {
-        rep: u8,
-        key: Box<Column>,
-        value: Box<Column>,
-    },
+    Map(Box<Map>),
     Struct(Box<Struct>),
+}
+
+struct Map {
+    /// The repetition level of all pairs but the first.
+    rep: u8,
+    key: Column,
+    value: Column,
 }
 
 struct Struct {
@@ -70,49 +73,7 @@ impl Column {
     /// `def` and `rep` are the levels of what holds this.
     fn nested(field: &Field, def: u8, rep: u8, is_top: bool, leaves: &mut Vec<Leaf>) -> Self {
         let def = def + u8::from(field.nullable);
-        let mut leaf = |kind, values| {
-            leaves.push(Leaf::new(values, def, rep, is_top));
-            Node::Leaf { kind, leaf: leaves.len() - 1 }
-        };
         let node = match &field.data_type {
-            Type::Bool => leaf(Kind::Physical, Values::Bool(Bits::default())),
-            Type::Int { least, most } => {
-                leaf(Kind::Int { least: *least, most: *most }, Values::I32(Vec::new()))
-            }
-            Type::Long => leaf(Kind::Physical, Values::I64(Vec::new())),
-            Type::UnsignedInt => leaf(Kind::UnsignedInt, Values::I32(Vec::new())),
-            Type::UnsignedLong => leaf(Kind::UnsignedLong, Values::I64(Vec::new())),
-            Type::Float => leaf(Kind::Physical, Values::F32(Vec::new())),
-            Type::Double => leaf(Kind::Physical, Values::F64(Vec::new())),
-            Type::Text { symbols } => leaf(
-                symbols.clone().map_or(Kind::Text, Kind::Symbol),
-                Values::Strings(Strings::new(true)),
-            ),
-            Type::Binary => leaf(Kind::Physical, Values::Strings(Strings::new(true))),
-            Type::Fixed { width } => {
-                leaf(Kind::Physical, Values::Fixed { width: *width, bytes: Vec::new() })
-            }
-            Type::Date => leaf(Kind::Date, Values::I32(Vec::new())),
-            Type::Timestamp { unit, has_zone } => {
-                leaf(Kind::Timestamp { unit: *unit, has_zone: *has_zone }, Values::I64(Vec::new()))
-            }
-            Type::ZonedTimestamp { unit, .. } => {
-                leaf(Kind::Timestamp { unit: *unit, has_zone: true }, Values::I64(Vec::new()))
-            }
-            Type::Time { unit } => {
-                let is_short = *unit == Unit::Milli;
-                let values =
-                    if is_short { Values::I32(Vec::new()) } else { Values::I64(Vec::new()) };
-                leaf(Kind::Time { unit: *unit }, values)
-            }
-            Type::Duration { unit } => {
-                leaf(Kind::Duration { unit: *unit }, Values::I64(Vec::new()))
-            }
-            Type::Decimal(decimals) => leaf(
-                Kind::Decimal(Box::new(decimals.clone())),
-                Values::Fixed { width: decimals.width, bytes: Vec::new() },
-            ),
-            Type::Half => leaf(Kind::Half, Values::Fixed { width: 2, bytes: Vec::new() }),
             Type::List(item) | Type::FixedList(item, _) => Node::List {
                 rep: rep + 1,
                 item: Box::new(Self::nested(item, def + 1, rep + 1, false, leaves)),
@@ -121,11 +82,11 @@ impl Column {
                     _ => None,
                 },
             },
-            Type::Map(key, value) => Node::Map {
+            Type::Map(key, value) => Node::Map(Box::new(Map {
                 rep: rep + 1,
-                key: Box::new(Self::nested(key, def + 1, rep + 1, false, leaves)),
-                value: Box::new(Self::nested(value, def + 1, rep + 1, false, leaves)),
-            },
+                key: Self::nested(key, def + 1, rep + 1, false, leaves),
+                value: Self::nested(value, def + 1, rep + 1, false, leaves),
+            })),
             Type::Struct(fields) => Node::Struct(Box::new(Struct {
                 template: Template::new(fields.iter().map(|field| &*field.name)),
                 fields: fields
@@ -133,6 +94,11 @@ impl Column {
                     .map(|field| Self::nested(field, def, rep, false, leaves))
                     .collect(),
             })),
+            leaf => {
+                let (kind, values) = leaf_parts(leaf);
+                leaves.push(Leaf::new(values, def, rep, is_top));
+                Node::Leaf { kind, leaf: leaves.len() - 1 }
+            }
         };
         Self { nullable: field.nullable, def, node }
     }
@@ -196,32 +162,7 @@ impl Column {
                 }
                 appending.nbytes += 16 * items.len();
             }
-            Node::Map { rep: item_rep, key, value: item } => {
-                let mut pairs = 0;
-                let mut append = |pair: (Ref<'_>, Ref<'_>), appending: &mut Appending| {
-                    let rep = if pairs == 0 { rep } else { *item_rep };
-                    pairs += 1;
-                    key.append(pair.0, rep, leaves, appending)?;
-                    item.append(pair.1, rep, leaves, appending)
-                };
-                if appending.plain {
-                    for pair in value.items().ok_or(NotTaken)? {
-                        let Some(&[key_value, item_value]) = pair.items() else {
-                            return Err(NotTaken);
-                        };
-                        append((key_value, item_value), appending)?;
-                    }
-                } else {
-                    for item in value.dict().ok_or(NotTaken)?.iter() {
-                        append((item.key, item.value), appending)?;
-                    }
-                }
-                if pairs == 0 {
-                    appending.nbytes +=
-                        key.append_absent(rep, def, leaves) + item.append_absent(rep, def, leaves);
-                }
-                appending.nbytes += 24 * pairs;
-            }
+            Node::Map(map) => map.append(value, rep, def, leaves, appending)?,
             Node::Struct(inner) => {
                 let Struct { template, fields } = &mut **inner;
                 if appending.plain {
@@ -242,12 +183,95 @@ impl Column {
                 2
             }
             Node::List { item, .. } => item.append_absent(rep, def, leaves),
-            Node::Map { key, value, .. } => {
-                key.append_absent(rep, def, leaves) + value.append_absent(rep, def, leaves)
-            }
+            Node::Map(map) => map.append_absent(rep, def, leaves),
             Node::Struct(inner) => {
                 inner.fields.iter().map(|field| field.append_absent(rep, def, leaves)).sum()
             }
+        }
+    }
+}
+
+impl Map {
+    #[inline]
+    fn append(
+        &mut self,
+        value: Ref<'_>,
+        rep: u8,
+        def: u8,
+        leaves: &mut [Leaf],
+        appending: &mut Appending,
+    ) -> Taken {
+        let mut pairs = 0;
+        let mut append = |pair: (Ref<'_>, Ref<'_>), appending: &mut Appending| {
+            let rep = if pairs == 0 { rep } else { self.rep };
+            pairs += 1;
+            self.key.append(pair.0, rep, leaves, appending)?;
+            self.value.append(pair.1, rep, leaves, appending)
+        };
+        if appending.plain {
+            for pair in value.items().ok_or(NotTaken)? {
+                let Some(&[key, value]) = pair.items() else {
+                    return Err(NotTaken);
+                };
+                append((key, value), appending)?;
+            }
+        } else {
+            for item in value.dict().ok_or(NotTaken)?.iter() {
+                append((item.key, item.value), appending)?;
+            }
+        }
+        if pairs == 0 {
+            appending.nbytes += self.append_absent(rep, def, leaves);
+        }
+        appending.nbytes += 24 * pairs;
+        Ok(())
+    }
+
+    /// Append nothing to all leaves; returns the bytes that this takes.
+    fn append_absent(&self, rep: u8, def: u8, leaves: &mut [Leaf]) -> usize {
+        self.key.append_absent(rep, def, leaves) + self.value.append_absent(rep, def, leaves)
+    }
+}
+
+/// What a leaf of this type takes, and where it keeps that.
+fn leaf_parts(data_type: &Type) -> (Kind, Values) {
+    match data_type {
+        Type::Bool => (Kind::Physical, Values::Bool(Bits::default())),
+        Type::Int { least, most } => {
+            (Kind::Int { least: *least, most: *most }, Values::I32(Vec::new()))
+        }
+        Type::Long => (Kind::Physical, Values::I64(Vec::new())),
+        Type::UnsignedInt => (Kind::UnsignedInt, Values::I32(Vec::new())),
+        Type::UnsignedLong => (Kind::UnsignedLong, Values::I64(Vec::new())),
+        Type::Float => (Kind::Physical, Values::F32(Vec::new())),
+        Type::Double => (Kind::Physical, Values::F64(Vec::new())),
+        Type::Text { symbols } => {
+            (symbols.clone().map_or(Kind::Text, Kind::Symbol), Values::Strings(Strings::new(true)))
+        }
+        Type::Binary => (Kind::Physical, Values::Strings(Strings::new(true))),
+        Type::Fixed { width } => {
+            (Kind::Physical, Values::Fixed { width: *width, bytes: Vec::new() })
+        }
+        Type::Date => (Kind::Date, Values::I32(Vec::new())),
+        Type::Timestamp { unit, has_zone } => {
+            (Kind::Timestamp { unit: *unit, has_zone: *has_zone }, Values::I64(Vec::new()))
+        }
+        Type::ZonedTimestamp { unit, .. } => {
+            (Kind::Timestamp { unit: *unit, has_zone: true }, Values::I64(Vec::new()))
+        }
+        Type::Time { unit } => {
+            let is_short = *unit == Unit::Milli;
+            let values = if is_short { Values::I32(Vec::new()) } else { Values::I64(Vec::new()) };
+            (Kind::Time { unit: *unit }, values)
+        }
+        Type::Duration { unit } => (Kind::Duration { unit: *unit }, Values::I64(Vec::new())),
+        Type::Decimal(decimals) => (
+            Kind::Decimal(Box::new(decimals.clone())),
+            Values::Fixed { width: decimals.width, bytes: Vec::new() },
+        ),
+        Type::Half => (Kind::Half, Values::Fixed { width: 2, bytes: Vec::new() }),
+        Type::List(_) | Type::FixedList(..) | Type::Map(..) | Type::Struct(_) => {
+            unreachable!("it has leaves, and is none")
         }
     }
 }

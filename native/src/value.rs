@@ -85,76 +85,67 @@ fn append_rare(
     appending: &mut Appending,
 ) -> bool {
     match (values, kind) {
-        (Values::I32(out), Kind::UnsignedInt) => match int_within(value, 0..=u32::MAX.into()) {
-            Some(number) => out.push(number as i32),
-            None => return false,
-        },
-        (Values::I32(out), Kind::Time { unit }) => match clock::time_of_day(value, *unit) {
-            Some(ticks) => out.push(ticks as i32),
-            None => return false,
-        },
-        (Values::I64(out), Kind::Time { unit }) => match clock::time_of_day(value, *unit) {
-            Some(ticks) => out.push(ticks),
-            None => return false,
-        },
-        (Values::I64(out), Kind::Duration { unit }) => match clock::duration(value, *unit) {
-            Some(ticks) => out.push(ticks),
-            None => return false,
-        },
-        (Values::I32(out), _) => match clock::days(value) {
-            Some(days) => out.push(days),
-            None => return false,
-        },
-        (Values::I64(out), Kind::UnsignedLong) => match value.unsigned() {
-            Some(number) => out.push(number as i64),
-            None => return false,
-        },
+        (Values::I32(out), Kind::UnsignedInt) => {
+            push(out, int_within(value, 0..=u32::MAX.into()).map(|number| number as i32))
+        }
+        (Values::I32(out), Kind::Time { unit }) => {
+            push(out, clock::time_of_day(value, *unit).map(|ticks| ticks as i32))
+        }
+        (Values::I32(out), _) => push(out, clock::days(value)),
+        (Values::I64(out), Kind::Time { unit }) => push(out, clock::time_of_day(value, *unit)),
+        (Values::I64(out), Kind::Duration { unit }) => push(out, clock::duration(value, *unit)),
+        (Values::I64(out), Kind::UnsignedLong) => {
+            push(out, value.unsigned().map(|number| number as i64))
+        }
         (Values::I64(out), Kind::Timestamp { unit, has_zone }) => {
-            match clock::ticks(value, *unit, *has_zone) {
-                Some(ticks) => out.push(ticks),
-                None => return false,
-            }
+            push(out, clock::ticks(value, *unit, *has_zone))
         }
-        (Values::F32(out), _) => {
-            let Some(number) = value.float().or_else(|| exact_float(value, 24)) else {
-                return false;
-            };
-            if number.is_finite() && !(number as f32).is_finite() {
-                return false;
-            }
-            out.push(number as f32);
-        }
+        (Values::F32(out), _) => push(out, short_float(value)),
         (Values::Strings(out), Kind::Symbol(symbols)) => {
-            let Some(text) = value.text() else { return false };
             let is_one = |utf8: &[u8]| {
                 symbols.binary_search_by(|symbol| symbol.as_bytes().cmp(utf8)).is_ok()
             };
-            match out.push_text(text, &mut appending.scratch, is_one) {
-                Some(nbytes) => appending.nbytes += nbytes,
-                None => return false,
-            }
+            let scratch = &mut appending.scratch;
+            let nbytes = value.text().and_then(|text| out.push_text(text, scratch, is_one));
+            count(appending, nbytes)
         }
-        (Values::Strings(out), _) => match value.bytes().and_then(|bytes| out.push_bytes(bytes)) {
-            Some(nbytes) => appending.nbytes += nbytes,
-            None => return false,
-        },
+        (Values::Strings(out), _) => {
+            count(appending, value.bytes().and_then(|bytes| out.push_bytes(bytes)))
+        }
         (Values::Fixed { bytes: out, .. }, Kind::Decimal(decimals)) => {
-            return value.number_text(|text| decimals.append(text, out)).unwrap_or(false);
+            value.number_text(|text| decimals.append(text, out)).unwrap_or(false)
         }
         (Values::Fixed { bytes: out, .. }, Kind::Half) => {
             let number = value.float().or_else(|| exact_float(value, 53));
-            match number.and_then(half::narrow) {
-                Some(bits) => out.extend_from_slice(&bits.to_le_bytes()),
-                None => return false,
-            }
+            let bits = number.and_then(half::narrow);
+            bits.map(|bits| out.extend_from_slice(&bits.to_le_bytes())).is_some()
         }
-        (Values::Fixed { width, bytes: out }, _) => match value.bytes() {
-            Some(bytes) if bytes.len() == *width => out.extend_from_slice(bytes),
-            _ => return false,
-        },
+        (Values::Fixed { width, bytes: out }, _) => {
+            let bytes = value.bytes().filter(|bytes| bytes.len() == *width);
+            bytes.map(|bytes| out.extend_from_slice(bytes)).is_some()
+        }
         _ => unreachable!("a leaf's kind goes with its values"),
     }
-    true
+}
+
+/// Append a number where there is one; says whether there is.
+#[inline(always)]
+fn push<T>(out: &mut Vec<T>, number: Option<T>) -> bool {
+    number.map(|number| out.push(number)).is_some()
+}
+
+/// Count the bytes of what was appended, if it was.
+#[inline(always)]
+fn count(appending: &mut Appending, nbytes: Option<usize>) -> bool {
+    nbytes.map(|nbytes| appending.nbytes += nbytes).is_some()
+}
+
+/// A float of 32 bits: rounded, but not to infinity.
+#[inline(always)]
+fn short_float(value: Ref<'_>) -> Option<f32> {
+    let number = value.float().or_else(|| exact_float(value, 24))?;
+    let short = number as f32;
+    (short.is_finite() || !number.is_finite()).then_some(short)
 }
 
 #[inline(always)]
