@@ -17,8 +17,9 @@ from columnar_kafka.lake.file_metadata import file_metadata
 from columnar_kafka.lake.model import StagedFile, StageResult, UnlandableError
 from columnar_kafka.lake.plan import Mode, Planner
 from columnar_kafka.lake.rewrite import Rewriter
+from columnar_kafka.lake.row_groups import StitchError
 from columnar_kafka.lake.rules import Rules
-from columnar_kafka.lake.stitch import Stitcher, StitchError
+from columnar_kafka.lake.stitch import Stitcher
 from columnar_kafka.segment.decoder import fingerprint_of
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     Buffer: TypeAlias = bytes | bytearray | memoryview | pa.Buffer
 
-__all__ = ["MAX_ROW_GROUPS", "StitchError", "Stitched", "Stitcher", "stitch"]
+__all__ = ["MAX_ROW_GROUPS", "Stitched", "Stitcher", "stitch"]
 
 MAX_ROW_GROUPS: Final = 32_767  # RowGroup.ordinal is an i16
 _MAX_ROWS: Final = (1 << 63) - 1

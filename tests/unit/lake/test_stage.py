@@ -20,9 +20,10 @@ from columnar_kafka.lake import stage as stage_module
 from columnar_kafka.lake.directory import ParquetDirectory
 from columnar_kafka.lake.model import Count, SourceMessage, StagedFile, StageResult, TopicGeneration
 from columnar_kafka.lake.plan import Layout, Mode, Planner
+from columnar_kafka.lake.row_groups import StitchError
 from columnar_kafka.lake.rules import Rules
 from columnar_kafka.lake.stage import stage
-from columnar_kafka.lake.stitch import Stitched, Stitcher, StitchError
+from columnar_kafka.lake.stitch import Stitched, Stitcher
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
