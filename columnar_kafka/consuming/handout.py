@@ -1,26 +1,15 @@
 """What is about to be handed out, and the one step in which that happens.
 
-**The rule about signals and threads.** CPython runs signal handlers (Ctrl-C raises in one) and
-changes threads at three places only: where a function written in Python begins, after a call of a
-function written in C, and where a loop begins again. All code of this room counts on it:
+Records wait in an iterator written in C. The last thing a call does is to take one from there and
+return it:
 
-* *Handing out is one step.* Records wait in an iterator written in C. The last thing a call does is
-  to take one from there and return it:
+    for message in ready.left:
+        return message
 
-      for message in ready.left:
-          return message
-
-  There is none of the three places between the taking and the user's own line. So a message is
-  either still here or the user's, whichever thread takes it and whatever raises. Several messages
-  are taken as one list, the only item of an iterator. The iterator also tells how many were taken;
-  whoever needs the positions that follow from it notes them later.
-* *All of it or nothing.* A change of state that must be whole is computed first. Then it is written
-  with assignments only; one call may follow, as the last step, of a function written in C that does
-  the rest. Comments mark these steps with "all or nothing".
-* *Undo first.* Whatever changes the order of messages first takes back what was made ready and
-  nobody has taken (`FetchBuffer.put_back`).
-
-`tests/unit/consuming/test_interrupted.py` raises at each of these places.
+No signal handler and no other thread runs between the taking and the user's own line, so a message
+is either still here or the user's. Several messages are taken as one list, the only item of an
+iterator. Why that is so, and the other rules for all code of this room: docs/design.md, "The rules
+about threads and signals". Comments mark the steps of its second rule with "all or nothing".
 """
 
 from __future__ import annotations
