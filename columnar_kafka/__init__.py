@@ -49,26 +49,30 @@ __all__ = [
 __version__ = "0.1.0"
 
 _MODULES = {
-    "consuming.consumer": ["Consumer"],
-    "consuming.lag": ["Lag"],
-    "consuming.share": ["ShareConsumer"],
-    "errors": [name for name in __all__ if name.endswith("Error")],
-    "message": ["Message"],
-    "producing.producer": ["Producer"],
-    "producing.report": ["ArrowReport"],
-    "segment.segment": ["Segment"],
-    "serializing": ["DeserializingConsumer", "SerializingProducer"],
+    "columnar_kafka.consuming.consumer": ["Consumer"],
+    "columnar_kafka.consuming.lag": ["Lag"],
+    "columnar_kafka.consuming.share": ["ShareConsumer"],
+    "columnar_kafka.errors": [name for name in __all__ if name.endswith("Error")],
+    "columnar_kafka.message": ["Message"],
+    "columnar_kafka.producing.producer": ["Producer"],
+    "columnar_kafka.producing.report": ["ArrowReport"],
+    "columnar_kafka.segment.segment": ["Segment"],
+    "columnar_kafka.serializing": ["DeserializingConsumer", "SerializingProducer"],
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
-_PUBLIC_MODULES = ("errors", "plain", "position")
+_PUBLIC_MODULES = {
+    "errors": "columnar_kafka.errors",
+    "plain": "columnar_kafka.plain",
+    "position": "columnar_kafka.position",
+}
 
 
 def __getattr__(name: str) -> object:
     if name in _PUBLIC_MODULES:
-        return import_module(f"columnar_kafka.{name}")
+        return import_module(_PUBLIC_MODULES[name])
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'columnar_kafka' has no attribute {name!r}")
-    value = getattr(import_module(f"columnar_kafka.{_MODULE_OF[name]}"), name)
+    value = getattr(import_module(_MODULE_OF[name]), name)
     globals()[name] = value
     return value
 

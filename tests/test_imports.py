@@ -1,21 +1,40 @@
 """The rooms and their allowed imports, of this project and of others; bounds on their sizes.
 
 A room is an entry of `columnar_kafka`, a folder or a file, or `spark_sink`. The tests read the
-source and import nothing. Imports for type checkers and inside functions count too.
+source and import nothing. Imports for type checkers and inside functions count too, and so does a
+string that is a module's name: it may be imported by that. Whoever imports a public name as users
+do (`from columnar_kafka import Consumer`: the demo, the commands, Spark's glue) imports `__init__`,
+and not the room that defines the name.
+
+The bound on functions is for Python; clippy holds that of the native core (`make core`).
 """
 
 from __future__ import annotations
 
 import ast
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
+
+import pytest
+from structure import (
+    PACKAGES,
+    ROOT,
+    Import,
+    Project,
+    functions,
+    imports,
+    imports_by_name,
+    length,
+    listed_of_others,
+    only_hands_on,
+    parts_of_names,
+    private_imports,
+    sources,
+    uses_import_module,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-ROOT = Path(__file__).parents[1]
-PACKAGES = ("columnar_kafka", "spark_sink")
 
 ROOMS = """
 native  errors  position  config  schema  columns  segment  lake  plain
@@ -90,6 +109,20 @@ FILES = {
 }
 """Within a room that is a folder, a file may import only the files before it."""
 
+LAZY = {"columns.compute", "consuming.lazy_assembly", "segment.pyarrow_parquet"}
+"""The modules that only hand on: what takes long to import comes when it is first used."""
+
+LATE = LAZY | {
+    "columnar_kafka",  # each public name: a process that lands loads no client
+    "ingest",  # also
+    "spark_sink",  # also, and a worker has ten seconds to start
+    "spark_sink.source",
+    "spark_sink.sink",
+    "lake.formats",  # a format's library may not be installed
+    "cli.demo",  # it brings pandas, Spark and matplotlib
+}
+"""The modules that import others by name, when they need them; docs/design.md lists them too."""
+
 ENTRIES = 25
 """The bound on the entries of `ls columnar_kafka`."""
 ARROWS = 90
@@ -139,30 +172,9 @@ EXTRAS = {
 """The modules that may import a package of an extra."""
 
 
-class Import(NamedTuple):
-    """One imported name: the module it comes from, and where."""
-
-    module: str
-    name: str
-    hidden: bool
-    line: int
-
-
 def full(short: str) -> str:
     """`position` is `columnar_kafka.position`; the packages themselves are as they are."""
     return short if short.split(".", maxsplit=1)[0] in PACKAGES else f"columnar_kafka.{short}"
-
-
-def sources() -> dict[str, str]:
-    """Return each module's source."""
-    found = {}
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py*")):  # and stubs
-            if path.suffix not in (".py", ".pyi"):
-                continue
-            parts = path.relative_to(ROOT).with_suffix("").parts
-            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path.read_text()
-    return found
 
 
 def ordered() -> Iterator[str]:
@@ -184,6 +196,10 @@ ORDER = list(ordered())
 PLACES = {module: place for place, module in enumerate(ORDER)}
 
 
+def is_package(module: str) -> bool:
+    return any(each.startswith(f"{module}.") for each in MODULES)
+
+
 def within(module: str, places: str) -> bool:
     """Whether a module is one of these, or inside one of these packages."""
     return any(
@@ -191,21 +207,10 @@ def within(module: str, places: str) -> bool:
     )
 
 
-def imports(tree: ast.AST, module: str = "", *, hidden: bool = False) -> Iterator[Import]:
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.Import):
-            for each in node.names:
-                yield Import(each.name, "", hidden, node.lineno)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{module}:{node.lineno}: a relative import"
-            for each in node.names:
-                yield Import(str(node.module), each.name, hidden, node.lineno)
-        elif not isinstance(node, ast.expr):
-            is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-            yield from imports(node, module, hidden=hidden or is_function)
-
-
-IMPORTS = {module: list(imports(tree, module)) for module, tree in TREES.items()}
+IMPORTS = {
+    module: [*imports(tree, module), *imports_by_name(tree, MODULES)]
+    for module, tree in TREES.items()
+}
 
 
 def first_party(found: Iterable[Import]) -> Iterator[tuple[str, Import]]:
@@ -234,60 +239,6 @@ def confluent(module: str) -> set[str]:
     return found
 
 
-def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
-
-
-def length(node: Any) -> int:
-    """Return how many lines a function has, its docstring among them."""
-    return int(node.end_lineno - node.lineno + 1)
-
-
-def only_hands_on(tree: ast.Module) -> bool:
-    """Whether a file consists of imports, its docstring and `__all__`."""
-    return not any(
-        isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Call)
-        or (isinstance(node, ast.AnnAssign | ast.Assign) and ast.unparse(node)[:7] != "__all__")
-        for node in ast.walk(tree)
-    )
-
-
-def defined(tree: ast.AST) -> set[str]:
-    """Return the names of the attributes that the classes of a file define."""
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef):
-            for each in node.body:
-                if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
-                    found.add(each.name)
-                elif isinstance(each, ast.Assign | ast.AnnAssign):
-                    found |= {name.id for name in ast.walk(each) if isinstance(name, ast.Name)}
-                    values = [text for text in ast.walk(each) if isinstance(text, ast.Constant)]
-                    found |= {str(text.value) for text in values}  # __slots__
-        elif (
-            isinstance(node, ast.Attribute)
-            and isinstance(node.ctx, ast.Store)
-            and ast.unparse(node.value) in {"self", "cls"}
-        ):
-            found.add(node.attr)
-    return found
-
-
-def private_of_others(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Yield each use of a private attribute that no class of the file defines, with its line.
-
-    Those in upper case are constants of confluent-kafka's, those of a named tuple are public.
-    """
-    own = defined(tree) | {"_asdict", "_fields", "_make", "_replace"}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and node.attr.startswith("_"):
-            name = node.attr
-            if not name.endswith("__") and not name.isupper() and name not in own:
-                yield node.lineno, ast.unparse(node)
-
-
 # --- the rooms ------------------------------------------------------------------------------------
 
 
@@ -304,6 +255,7 @@ def test_a_module_imports_only_what_stands_before_it() -> None:
         for module in MODULES
         for found, each in first_party(IMPORTS[module])
         if PLACES[found] >= PLACES[module]
+        and not (each.by_name and found == module)  # a module that runs as a process of its own
     ]
     assert wrong == []
 
@@ -322,7 +274,22 @@ def test_no_import_of_the_projects_own_is_hidden_in_a_function() -> None:
         f"{module}:{each.line} {found}"
         for module in MODULES
         for found, each in first_party(IMPORTS[module])
-        if each.hidden
+        if each.hidden and not each.by_name
+    ]
+    assert wrong == []
+
+
+def test_what_is_imported_by_name_is_listed_and_documented() -> None:
+    assert {each for each in MODULES if uses_import_module(TREES[each])} == set(map(full, LATE))
+    design = (ROOT / "docs/design.md").read_text()
+    assert [each for each in LATE if f"`{each.replace('.', '/')}`" not in design] == []
+
+
+def test_no_modules_name_is_put_together() -> None:
+    wrong = [
+        f"{module}:{line} {text}"
+        for module, tree in TREES.items()
+        for line, text in parts_of_names(tree, MODULES)
     ]
     assert wrong == []
 
@@ -363,53 +330,73 @@ def test_no_function_is_too_long() -> None:
 
 
 def test_only_a_packages_init_hands_on_what_others_define() -> None:
-    wrong = [
+    found = {
         module
         for module, tree in TREES.items()
-        if f"{module}." not in " ".join(MODULES) and only_hands_on(tree)
-    ]
-    assert wrong == []
+        if not is_package(module) and not module.endswith(".__main__") and only_hands_on(tree)
+    }
+    assert found == set(map(full, LAZY))
+
+
+def test_a_module_lists_what_it_defines_itself() -> None:
+    wrong = {
+        module: names
+        for module, tree in TREES.items()
+        if not is_package(module) and (names := listed_of_others(tree))
+    }
+    assert set(wrong) <= set(map(full, LAZY)), wrong
 
 
 # --- private attributes ---------------------------------------------------------------------------
 
-PRIVATE = {
-    "broker.client_classes": "_stock  _above_tracer",  # what our clients tell it about themselves
+OFFERED = {
+    "producing.producer.Producer": """
+        _stock  _connect  _choose_partitions  _flushes_at_exit  _buffer  _check_usable
+    """,
+    "consuming.consumer.Consumer": """
+        _stock  _connect  _returns_early  _settings  _needed  _arrow  _commits
+    """,
+    "message.SegmentMessage": "_context",
+    "testing.client.ClientOnMemory": "_closed_text  _connect_to  _memory",
+}
+"""The private attributes that a class offers to subclasses in other files, to use or to replace."""
+
+FOREIGN = {
+    "broker.client_classes": "_stock  _above_tracer  _seen_by  _self_wrapper",  # of any client
     "local.mock": "_exit",  # public, in `os`
     "local.spark": "_gateway  _jvm",  # PySpark has no other way to end its Java
-    # Subclasses, of what their base keeps for itself.
-    "aio.cancellable": "_feed  _commits  _needed  _arrow",
-    "serializing": """_key_serializer  _key_deserializer  _value_deserializer
-        _buffer  _settings  _check_usable""",
-    "testing.kafka": "_settings  _buffer",
+    "serializing": "_key_serializer  _key_deserializer  _value_deserializer",  # confluent-kafka's
 }
-"""The private attributes of others that a file may use."""
+"""The other private attributes that a file may use, though none of its classes has them."""
+
+PROJECT = Project(TREES, {full(each): names for each, names in OFFERED.items()})
 
 
-def test_nobody_touches_a_private_attribute_that_its_own_file_does_not_define() -> None:
-    """Not that of a base class either: a class whose methods stand in two files has two owners."""
-    allowed = {full(each): names for each, names in PRIVATE.items()}
+def test_nobody_touches_another_classs_private_attributes() -> None:
+    """Not in the same file either; a subclass may use what its base offers to subclasses."""
+    allowed = {full(each): names.split() for each, names in FOREIGN.items()}
     wrong = [
-        f"{module}:{line} {code}"
-        for module, tree in TREES.items()
-        for line, code in private_of_others(tree)
-        if code.rpartition(".")[2] not in allowed.get(module, "").split()
+        f"{module}:{use.line} {use.code}"
+        for module, use in PROJECT.private_of_others
+        if use.name not in allowed.get(module, ())
     ]
     assert wrong == []
 
 
 def test_every_exception_is_needed() -> None:
-    used = {
-        module: {code.rpartition(".")[2] for _, code in private_of_others(tree)}
-        for module, tree in TREES.items()
-    }
-    idle = [
-        f"{each}: {name}"
-        for each, names in PRIVATE.items()
-        for name in names.split()
-        if name not in used.get(full(each), ())
+    offered = {(full(each), name) for each, names in OFFERED.items() for name in names.split()}
+    assert offered - PROJECT.offers_in_use() == set()
+    foreign = {(full(each), name) for each, names in FOREIGN.items() for name in names.split()}
+    assert foreign - {(module, use.name) for module, use in PROJECT.private_of_others} == set()
+
+
+def test_no_private_name_is_imported() -> None:
+    wrong = [
+        f"{module}:{use.line} {use.code}"
+        for module in MODULES
+        for use in private_imports(IMPORTS[module], MODULES)
     ]
-    assert idle == []
+    assert wrong == []
 
 
 # --- confluent-kafka ------------------------------------------------------------------------------
@@ -497,25 +484,141 @@ def test_names_used_through_the_module_are_seen() -> None:
     assert "admin.AdminClient" in confluent("columnar_kafka.broker.confluent")
 
 
-PRIVATE_SAMPLE = """
-class Own:
-    __slots__ = ("_slot",)
-    def __init__(self, other):
-        self._mine = other._mine, other._slot, KafkaError._STATE, self._method
-        self._mine = other._theirs
-    def _method(self):
-        return super()._base(self._base)
+BY_NAME_SAMPLE = """
+import importlib
+import columnar_kafka
+TABLE = {"delta": "columnar_kafka.lake.delta"}
+FORMAT = "columnar_kafka"
+def late():
+    importlib.import_module("spark_sink")
+    __import__("pyspark")
+    return columnar_kafka.plain.Json, f"columnar_kafka.{TABLE}", "columnar_kafka.position"
+PATH = "columnar_kafka.cli:main"
 """
 
 
+def test_imports_without_a_statement_are_seen() -> None:
+    tree = ast.parse(BY_NAME_SAMPLE)
+    assert sorted(each.module for each in imports_by_name(tree, MODULES)) == [
+        "columnar_kafka.lake.delta",
+        "columnar_kafka.plain",
+        "columnar_kafka.position",
+        "pyspark",
+        "spark_sink",
+    ]
+    assert uses_import_module(tree)
+    assert uses_import_module(ast.parse("from importlib import import_module as load"))
+    assert not uses_import_module(ast.parse(SAMPLE))
+    assert [text for _, text in parts_of_names(tree, MODULES)] == [
+        "columnar_kafka.cli:main",
+        "columnar_kafka.",
+    ]
+    with pytest.raises(AssertionError, match="relative"):
+        list(imports_by_name(ast.parse('import_module(".feed", __package__)'), MODULES))
+
+
+PRIVATE_SAMPLES = {
+    "base": """
+class Base:
+    _offered = None
+    def __init__(self):
+        self._kept = 0
+    """,
+    "user": """
+import other
+from base import Base as Renamed
+
+class Own(Renamed):
+    __slots__ = ("_slot",)
+    _text = "_not_an_attribute"
+    def method(self, another, found):
+        self._mine = another._mine, self._slot, KafkaError._STATE, self._offered, found._asdict()
+        return self._kept, another._theirs, self._mine._slot, self._not_an_attribute
+
+class Beside:
+    def method(self, own):
+        return own._mine, getattr(own, "_mine"), vars(own)["_mine"], own.__dict__["_mine"]
+
+class Child(Own):
+    _kept = 1
+    def method(self):
+        return self._mine, super()._offered
+
+def make(one, other):
+    one._mine = other._slot
+
+def mix(one, other):
+    return one._mine, other._alone
+
+class Alone:
+    def _alone(self):
+        return attrgetter("_alone"), other._mine
+    """,
+}
+
+
 def test_private_attributes_of_others_are_seen() -> None:
-    found = [code for _, code in private_of_others(ast.parse(PRIVATE_SAMPLE))]
-    assert sorted(found) == ["other._theirs", "self._base", "super()._base"]
+    trees = {module: ast.parse(text) for module, text in PRIVATE_SAMPLES.items()}
+    project = Project(trees, {"base.Base": "_offered"})
+    assert sorted((use.line, use.code) for _, use in project.private_of_others) == [
+        (10, "another._theirs"),
+        (10, "self._kept"),
+        (10, "self._mine._slot"),
+        (10, "self._not_an_attribute"),
+        (14, "getattr(own, '_mine')"),
+        (14, "own.__dict__['_mine']"),
+        (14, "own._mine"),
+        (14, "vars(own)['_mine']"),
+        (25, "one._mine"),
+        (25, "other._alone"),
+        (29, "attrgetter('_alone')"),
+        (29, "other._mine"),
+    ]
+    assert project.offers_in_use() >= {("base.Base", "_offered")}
 
 
-def test_a_file_that_only_hands_on_is_seen() -> None:
-    assert only_hands_on(ast.parse('"""Names."""\nfrom a import b\n__all__ = ["b"]'))
-    assert not only_hands_on(ast.parse("LIMIT = 1"))
+def test_a_subclass_that_replaces_what_its_base_keeps_is_seen() -> None:
+    sub = "from base import Base\nclass Sub(Base):\n    _new = _kept = _offered = 0"
+    trees = {"base": ast.parse(PRIVATE_SAMPLES["base"]), "sub": ast.parse(sub)}
+    [(module, use)] = Project(trees, {"base.Base": "_offered"}).private_of_others
+    assert (module, use.code) == ("sub", "Sub._kept, which base.Base has")
+
+
+def test_imports_of_private_names_are_seen() -> None:
+    text = "from m import _a\nfrom m import b, __version__\nimport other._c\nfrom m import _d"
+    assert [each.name for each in private_imports(imports(ast.parse(text)), {"m", "m._d"})] == [
+        "_a",
+        "",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"""Names."""\nfrom a import b\n__all__ = ["b"]',
+        "from a import b\nB = b",
+        "import a\nB: type = a.b",
+        "from importlib import import_module\nB = import_module('a').b\nC = getattr(B, 'c')",
+        "import a\nprint(a)",
+        "def __getattr__(name): return getattr(import_module('a'), name)",
+        "try:\n    from a import b\nexcept ImportError:\n    from c import b",
+    ],
+)
+def test_a_file_that_only_hands_on_is_seen(text: str) -> None:
+    assert only_hands_on(ast.parse(text))
+
+
+@pytest.mark.parametrize(
+    "text", ["LIMIT = 1", "from a import b\nB = b()", "if a:\n    class B: pass", "def f(): pass"]
+)
+def test_a_file_with_something_of_its_own_does_not_only_hand_on(text: str) -> None:
+    assert not only_hands_on(ast.parse(text))
+
+
+def test_listed_names_that_are_only_imported_are_seen() -> None:
+    text = "from a import b, c\nimport d\nc = c.e\nclass F: pass\nd = d()\n"
+    text += "__all__ = ['F', 'b', 'c', 'd']"
+    assert listed_of_others(ast.parse(text)) == {"b", "c"}
 
 
 def test_a_functions_length_is_that_of_its_lines() -> None:

@@ -33,7 +33,7 @@ class CancellableConsumer(Consumer):
 
     def consume_until(self, cancelled: Cancelled, num_messages: int, timeout: float) -> list[Any]:
         """Return the result of `consume`, or the records there are when it is `cancelled`."""
-        if self._feed is None:
+        if not self._settings.unwraps:
             return self.consume(num_messages, min(timeout, STEP))
         # All at once: what a step had taken would be committed in the next one.
         self._cancelled = cancelled

@@ -14,7 +14,6 @@ from columnar_kafka.demo.lake import Lander
 from columnar_kafka.lake.directory import ParquetDirectory
 from columnar_kafka.lake.model import SourceMessage, TopicGeneration
 from columnar_kafka.lake.stage import land
-from columnar_kafka.segment.headers import parse_headers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -91,7 +90,7 @@ class _Landing:
             if (error := found.error()) is not None:
                 raise KafkaException(error)
             last = time.monotonic()
-            rows -= parse_headers(found.headers())[0].rows
+            rows -= int(dict(found.headers())["columnar.rows"])
             yield SourceMessage(
                 topic=found.topic(),
                 partition=found.partition(),

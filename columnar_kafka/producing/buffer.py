@@ -45,6 +45,9 @@ class Unbuffered:
     unusable: Exception | None = None
     formats: Mapping[str, TopicFormat] = MappingProxyType({})
 
+    def close(self) -> None:
+        """Do nothing: there is no thread."""
+
 
 class Buffer:
     """Wires the stages. Any thread may call it, but for `connect` and the transaction's methods.

@@ -68,6 +68,7 @@ class Producer(StockProducer):
 
     __slots__ = ("__dict__", "__weakref__", "_open_batches")  # which the native core looks up
     _open_batches: OpenBatches | None
+    _flushes_at_exit: ClassVar[bool] = True
 
     # What a subclass that does not call __init__ has: confluent-kafka's own errors.
     _settings = ProducerConfig.parse({})[0]
@@ -109,12 +110,11 @@ class Producer(StockProducer):
     def _start(self, buffer: Buffer, inner: dict[str, Any]) -> None:
         partitioner = self._choose_partitions(self._settings.partitioner)
         buffer.connect(self._settings, self._connect(inner), partitioner)
-        self._inner = inner
-        self._buffer = buffer
-        self._open_batches = buffer.open_batches
+        self._inner, self._buffer, self._open_batches = inner, buffer, buffer.open_batches
         self._shutdown = Shutdown(self, Producer, buffer, self._settings, inner)
         buffer.sender.start()
-        lifecycle.started(self, self._shutdown)
+        if self._flushes_at_exit:
+            lifecycle.started(self, self._shutdown)
 
     def _connect(self, inner: dict[str, Any]) -> ProducerBroker:
         """Return the Kafka that segments are sent to."""

@@ -52,6 +52,11 @@ class ClientOnMemory(Generic[Memory]):
         raise NotImplementedError
 
     @property
+    def is_open(self) -> bool:
+        """Whether there is a client in memory: it was not closed."""
+        return self._memory is not None
+
+    @property
     def memory(self) -> Memory:
         """The client in memory that replaces librdkafka; it has `fail_next` and the other faults.
 

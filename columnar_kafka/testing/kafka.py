@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any, Final
 
-from columnar_kafka import lifecycle
 from columnar_kafka.consuming.consumer import Consumer
 from columnar_kafka.consuming.feed import Feed
 from columnar_kafka.consuming.offset_store import OffsetStore
@@ -37,12 +36,11 @@ class FakeProducer(Producer, ProducerOnMemory):
     """
 
     _clients: weakref.WeakSet[FakeProducer]
+    _flushes_at_exit = False  # the exit must not wait for producers that a test has left open
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._clients.add(self)
-        if self._settings.encoding != "none":
-            lifecycle.ended(self)  # the exit must not wait for producers that a test has left open
 
     def _connect(self, inner: dict[str, Any]) -> ProducerBroker:
         return self.memory
@@ -52,14 +50,13 @@ class FakeProducer(Producer, ProducerOnMemory):
 
     def __del__(self) -> None:
         """Send outstanding records as a real producer does; held ones nobody can release now."""
-        if self._memory is not None and self._memory.holds:
-            self._drop()
+        if self.is_open and self.memory.holds:
+            self.abandon()
         super().__del__()
 
-    def _drop(self) -> None:
+    def abandon(self) -> None:
         """Stop the thread; buffered records are lost."""
-        if self._settings.encoding != "none":
-            self._buffer.close()
+        self._buffer.close()
         self._memory = None
 
 
@@ -141,15 +138,15 @@ class FakeKafka(MemoryKafka):
         with self.changed:
             self.held = False
             for each in list(self._producers):
-                if each._memory is not None:
-                    each._memory.release()
+                if each.is_open:
+                    each.memory.release()
 
     # --- the end --------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Stop the threads of producers that are still open; their buffered records are lost."""
         for each in list(self._producers):
-            each._drop()
+            each.abandon()
 
     def __enter__(self) -> Self:
         """Return this cluster."""
