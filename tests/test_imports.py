@@ -49,7 +49,7 @@ FILES = {
         commit  files  local_files  object_files  merging  commit_log  directory
         message_rows  dead_letters  rules  aside  stage  replay
         landed_rows  audit
-        reset  fences  delta_schema  delta_statistics  delta_partition  delta
+        reset  fences  arrow_types  delta_schema  delta_statistics  delta_partition  delta
         iceberg_schema  iceberg_files  iceberg_partition  iceberg_merging  iceberg_commit  iceberg
         formats
     """,
