@@ -70,7 +70,9 @@ FILES = {
         positions  assembly  lazy_assembly  consumer  share
     """,
     "ingest": "topic_id  settings  reader  ingestor  service  health  fencing  audit  __init__",
-    "aio": "inbox  poller  producer  callback  cancellable  undelivered  consumer  __init__",
+    "aio": """
+        threads  inbox  poller  producer  callback  cancellable  undelivered  consumer  __init__
+    """,
     "testing": """
         memory.log  memory.group  memory.cluster  memory.producer  memory.membership
         memory.consumer  memory
