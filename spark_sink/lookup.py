@@ -12,6 +12,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from columnar_kafka.errors import ColumnarError, ConfigError
 from columnar_kafka.ingest.topic_id import admin_client
+from spark_sink.options import check_isolation
 from spark_sink.planning import Offsets, TopicIds, lost
 from spark_sink.source_options import EARLIEST, LATEST
 
@@ -27,12 +28,6 @@ __all__ = ["Lookup"]
 T = TypeVar("T")
 
 _TIMEOUT: Final = 30.0
-_ISOLATION: Final = {
-    "read_committed": IsolationLevel.READ_COMMITTED,
-    "read_uncommitted": IsolationLevel.READ_UNCOMMITTED,
-}
-
-
 _FIRST: Final[OffsetSpec] = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _END: Final[OffsetSpec] = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
@@ -47,12 +42,8 @@ class Lookup:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         isolation = options.config.get("isolation.level", "read_committed")
-        if isolation not in _ISOLATION:
-            raise ConfigError(
-                f'option "kafka.isolation.level" is {isolation!r}: it must be '
-                f"{' or '.join(_ISOLATION)}"
-            )
-        self._isolation = _ISOLATION[isolation]
+        check_isolation("kafka.isolation.level", isolation)
+        self._isolation = IsolationLevel[isolation.upper()]
         self._clients = ExitStack()
         self._admin = self._clients.enter_context(admin_client(options.config))
 

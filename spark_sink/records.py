@@ -19,6 +19,7 @@ from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, check_growth
 from columnar_kafka.schema.families import family
 from columnar_kafka.segment.headers import is_segment
 from spark_sink import planning
+from spark_sink.columns import HEADER
 from spark_sink.lookup import Lookup
 from spark_sink.older_spark import arrow_schema
 from spark_sink.reading import read
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RecordRows", "newest_schema", "newest_segments", "user_columns"]
 
-_HEADER: Final = StructType().add("key", "string").add("value", "binary")
 _BATCH_ROWS: Final = 10_000
 _WINDOWS: Final = (1, 8, 64)
 """How many of a partition's last offsets are searched for a segment: each in turn until there is
@@ -242,7 +242,7 @@ def _with_kafka(schema: StructType, *, headers: bool) -> StructType:
     members = StructType().add("topic", "string").add("partition", "integer").add("offset", "long")
     members.add("key", "binary").add("timestamp", "timestamp")
     if headers:
-        members.add("headers", ArrayType(_HEADER))
+        members.add("headers", ArrayType(HEADER))
     return schema.add(KAFKA_COLUMN, members)
 
 

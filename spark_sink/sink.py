@@ -66,7 +66,6 @@ _OPTIONS: Final = (
     "table.topic.generation",
 )
 _NEEDED: Final = ("value", "topic", "partition", "offset", "headers")
-_ISOLATIONS: Final = ("read_committed", "read_uncommitted")
 _HINTS: Final = {
     "headers": ': .option("includeHeaders", "true")',
 }
@@ -351,12 +350,10 @@ def _client_config(
             ', "read_committed") on the source and .option("table.source.isolation", '
             '"read_committed") here; "read_uncommitted" lands them too'
         )
-    if isolation not in (None, *_ISOLATIONS):
-        raise ConfigError(
-            f'option "table.source.isolation" is {isolation!r}: it must be '
-            f"{' or '.join(_ISOLATIONS)}"
-        )
-    return config if isolation is None else {"isolation.level": isolation, **config}
+    if isolation is None:
+        return config
+    opts.check_isolation("table.source.isolation", isolation)
+    return {"isolation.level": isolation, **config}
 
 
 def _table_format(options: Mapping[str, str]) -> str:

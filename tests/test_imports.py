@@ -49,7 +49,7 @@ FILES = {
         commit  files  local_files  object_files  merging  commit_log  directory
         message_rows  dead_letters  rules  aside  stage  replay
         landed_rows  audit
-        reset  fences  delta_schema  delta_statistics  delta_partition  delta
+        reset  fences  arrow_types  delta_schema  delta_statistics  delta_partition  delta
         iceberg_schema  iceberg_files  iceberg_partition  iceberg_merging  iceberg_commit  iceberg
         formats
     """,
@@ -70,7 +70,9 @@ FILES = {
         positions  assembly  lazy_assembly  consumer  share
     """,
     "ingest": "topic_id  settings  reader  ingestor  service  health  fencing  audit  __init__",
-    "aio": "inbox  poller  producer  callback  cancellable  undelivered  consumer  __init__",
+    "aio": """
+        threads  inbox  poller  producer  callback  cancellable  undelivered  consumer  __init__
+    """,
     "testing": """
         memory.log  memory.group  memory.cluster  memory.producer  memory.membership
         memory.consumer  memory

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import math
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -16,6 +15,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from columnar_kafka.aio.callback import Callback
 from columnar_kafka.aio.cancellable import STEP, CancellableConsumer
 from columnar_kafka.aio.inbox import Inbox, for_threads
+from columnar_kafka.aio.threads import Threads, check_loop
 from columnar_kafka.aio.undelivered import Undelivered
 
 if TYPE_CHECKING:
@@ -75,12 +75,12 @@ class AIOConsumer:
         """
         self._loop = asyncio.get_running_loop()
         self._inbox = Inbox(self._loop)
-        self._owns_executor = executor is None
         if executor is None and max_workers < 1:
             raise ValueError("max_workers must be at least 1")
         conf = for_threads(dict(consumer_conf), self._inbox, _CALLBACKS, self._on_loop)
         self._consumer = self._consumer_class(conf)
-        self.executor = executor or ThreadPoolExecutor(max_workers, "columnar-kafka-aio")
+        self._threads = Threads(executor, max_workers)
+        self.executor = self._threads.executor
         self._turn = asyncio.Lock()  # held by the call that runs; later ones wait in order
         self._closing = False
         self._ending: asyncio.Future[None] | None = None
@@ -406,8 +406,7 @@ class AIOConsumer:
         try:
             await self._in_turn(self._consumer.close)
         finally:
-            if self._owns_executor:
-                self.executor.shutdown(wait=False)
+            self._threads.end(wait=False)
 
     # --- calls ----------------------------------------------------------------------------------
 
@@ -448,10 +447,7 @@ class AIOConsumer:
             self._loop.call_soon_threadsafe(self._turn.release)
 
     def _check_open(self) -> None:
-        if asyncio.get_running_loop() is not self._loop:
-            raise RuntimeError(
-                "this AIOConsumer belongs to another event loop: make one in each loop"
-            )
+        check_loop("AIOConsumer", self._loop)
         if self._closing:
             raise RuntimeError("Consumer closed")
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from columnar_kafka.lake.model import Fence, LandedFile, StagedFile, StageResult
 
-__all__ = ["CommitTarget", "Head", "commit", "commit_admission", "commit_fences"]
+__all__ = ["BaseTable", "CommitTarget", "Head", "commit", "commit_admission", "commit_fences"]
 
 _TRIES: Final = 100
 """A commit is tried again after another one came first; so many in a row mean a fault."""
@@ -104,6 +104,26 @@ class CommitTarget(Protocol[State]):
     def remove(self, files: Iterable[StagedFile]) -> None:
         """Remove staged files, except those that the table references. Raises nothing."""
         ...
+
+
+class BaseTable(CommitTarget[State]):
+    """What the `LakeTable` of every format does in the same way: it commits itself."""
+
+    def __init__(self, *, allow_gaps: bool) -> None:
+        """Let a range land that starts past the fence, with `allow_gaps`."""
+        self._allow_gaps = allow_gaps
+
+    def commit(self, staged: Iterable[StageResult]) -> CommitResult:
+        """See `LakeTable.commit`. Blocks for requests to the table."""
+        return commit(self, staged, allow_gaps=self._allow_gaps)
+
+    def discard(self, staged: Iterable[StageResult]) -> None:
+        """See `LakeTable.discard`."""
+        self.remove(file for each in staged for file in each.files)
+
+    def visible_path(self, file: StagedFile) -> str:
+        """See `CommitTarget.visible_path`: a file is staged where it will be seen."""
+        return file.path
 
 
 def commit(

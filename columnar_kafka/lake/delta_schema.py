@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.arrow_types import is_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -108,7 +109,7 @@ def _struct(fields: Iterable[pa.Field], path: str) -> Json:
 def _type(arrow: pa.DataType, path: str) -> str | Json:
     if pa.types.is_struct(arrow):
         return _struct(list(arrow), path)
-    if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
+    if is_list(arrow):
         item = arrow.value_field
         return {
             "type": "array",
@@ -197,7 +198,7 @@ def _widened(arrow: pa.DataType, table: Any) -> pa.DataType:
         return _wider(arrow, table)
     if pa.types.is_struct(arrow) and table["type"] == "struct":
         return pa.struct(widened(arrow, table))
-    if table["type"] == "array" and (pa.types.is_list(arrow) or pa.types.is_large_list(arrow)):
+    if table["type"] == "array" and is_list(arrow):
         item = arrow.value_field
         item = item.with_type(_widened(item.type, table["elementType"]))
         return pa.list_(item) if pa.types.is_list(arrow) else pa.large_list(item)

@@ -29,7 +29,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake.commit import Head, commit
+from columnar_kafka.lake.commit import BaseTable, Head
 from columnar_kafka.lake.commit_log import LOG_FOLDER, CommitLog
 from columnar_kafka.lake.files import check_staged
 from columnar_kafka.lake.local_files import LocalFiles
@@ -75,7 +75,7 @@ _LEFT_OVER: Final = 7 * 24 * 3600.0
 so late: it might name a file that is being removed."""
 
 
-class ParquetDirectory:
+class ParquetDirectory(BaseTable["LogEntry"]):
     """A `LakeTable` in a directory; see the text of this module."""
 
     def __init__(
@@ -96,10 +96,10 @@ class ParquetDirectory:
         Raises:
             LakeError: `root` is not a place in `files`.
         """
+        super().__init__(allow_gaps=allow_gaps)
         self._files: Files[Any] = files or LocalFiles()
         self.root: PurePath = self._files.root(root)
         self.late_requests = self._files.late_requests
-        self._allow_gaps = allow_gaps
         self._log = CommitLog(self.root, self._files)
 
     def __repr__(self) -> str:
@@ -125,7 +125,7 @@ class ParquetDirectory:
 
     def commit(self, staged: Iterable[StageResult]) -> CommitResult:
         """See `LakeTable.commit`. Blocks for the file system; may finish an earlier commit."""
-        result = commit(self, staged, allow_gaps=self._allow_gaps)
+        result = super().commit(staged)
         if result.files:
             self._remove_leftovers()
         return result
@@ -135,7 +135,7 @@ class ParquetDirectory:
         # Staged files of the newest entry have landed: they must reach their final names, or stay.
         with suppress(LakeError, OSError):
             self._roll_forward(self._log.newest())
-            self.remove(file for each in staged for file in each.files)
+            super().discard(staged)
 
     def compact(self, file_bytes: int) -> CompactResult:
         """Merge files of a partition that follow each other, up to `file_bytes` each.

@@ -9,6 +9,7 @@ from pyiceberg import types as ice
 from pyiceberg.transforms import IdentityTransform, TruncateTransform, parse_transform
 
 from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.arrow_types import FIELD_ID
 from columnar_kafka.lake.iceberg_schema import (
     check_fits,
     column_type,
@@ -92,7 +93,7 @@ def check_file(path: str, schema: pa.Schema, metadata: TableMetadata) -> None:
         LakeError: its columns' names or field ids are not the table's.
     """
     check_fits(schema, without_filled(metadata, schema))
-    has_ids = b"PARQUET:field_id" in (schema.field(0).metadata or {})
+    has_ids = FIELD_ID in (schema.field(0).metadata or {})
     if not has_ids and were_renamed(metadata):
         raise LakeError(
             f"{path} has no field ids, and would be read by its columns' names, which have changed "

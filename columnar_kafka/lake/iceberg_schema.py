@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyiceberg import types as ice
 
 from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.arrow_types import FIELD_ID, is_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -54,7 +55,6 @@ _PROMOTED: Final = {
     ("float", "double"),
 }
 _FORMAT_VERSIONS: Final = (1, 2)
-_FIELD_ID: Final = b"PARQUET:field_id"
 
 
 def new_columns(schema: pa.Schema) -> pa.Schema:
@@ -67,7 +67,7 @@ def new_columns(schema: pa.Schema) -> pa.Schema:
 
 
 def _nullable(field: pa.Field, path: str) -> pa.Field:
-    if _FIELD_ID in (field.metadata or {}):
+    if FIELD_ID in (field.metadata or {}):
         raise LakeError(f"column {path!r} has a field id of another table: write it without one")
     return pa.field(field.name, _nullable_type(field.type, path))
 
@@ -75,7 +75,7 @@ def _nullable(field: pa.Field, path: str) -> pa.Field:
 def _nullable_type(arrow: pa.DataType, path: str) -> pa.DataType:
     if pa.types.is_struct(arrow):
         return pa.struct([_nullable(each, f"{path}.{each.name}") for each in arrow])
-    if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
+    if is_list(arrow):
         return pa.list_(_nullable(arrow.value_field, f"{path}[]"))
     if pa.types.is_map(arrow):
         _nullable(arrow.key_field, f"{path}.key")
@@ -125,7 +125,7 @@ def check_fits(
 def _check_field(file: pa.Field, field: ice.NestedField, path: str, *, may_grow: bool) -> None:
     if field.required and file.nullable:
         raise LakeError(f"column {path!r} may be null in Kafka, and is required in the table")
-    field_id = (file.metadata or {}).get(_FIELD_ID)
+    field_id = (file.metadata or {}).get(FIELD_ID)
     if field_id is not None and int(field_id) != field.field_id:
         raise LakeError(
             f"column {path!r} of a staged file has the field id {int(field_id)}, and it is now "
@@ -134,9 +134,7 @@ def _check_field(file: pa.Field, field: ice.NestedField, path: str, *, may_grow:
     arrow, table = file.type, field.field_type
     if pa.types.is_struct(arrow) and isinstance(table, ice.StructType):
         check_fits(list(arrow), table, f"{path}.", may_grow=may_grow)
-    elif isinstance(table, ice.ListType) and (
-        pa.types.is_list(arrow) or pa.types.is_large_list(arrow)
-    ):
+    elif isinstance(table, ice.ListType) and is_list(arrow):
         _check_field(arrow.value_field, table.element_field, f"{path}[]", may_grow=may_grow)
     elif pa.types.is_map(arrow) and isinstance(table, ice.MapType):
         _check_field(arrow.key_field, table.key_field, f"{path}.key", may_grow=False)

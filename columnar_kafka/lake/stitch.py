@@ -21,14 +21,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from columnar_kafka.lake.parquet_footer import (
-    ARROW_SCHEMA,
     MAX_FOOTER,
     Footer,
     encode_footer,
     read_footer,
     with_field_ids,
 )
-from columnar_kafka.lake.row_groups import MAGIC, START, StitchError, without_statistics
+from columnar_kafka.lake.row_groups import START, StitchError, without_statistics
+from columnar_kafka.segment.parquet.field_ids import MAGIC
+from columnar_kafka.segment.parquet.metadata import ARROW_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
