@@ -47,7 +47,7 @@ def refuse_gaps(
 
 
 def _refuse_messages(config: Mapping[str, Any], fence: Fence, first: int) -> None:
-    place = f"{fence.topic}[{fence.partition}]"
+    place = fence.partition_address
     between = f"between the table's next offset {fence.next} and the stream's first {first}"
     remedy = (
         "Go on with the checkpoint that belongs to this table, or start a new one; or give them up "

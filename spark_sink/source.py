@@ -37,7 +37,7 @@ from spark_sink.older_spark import (
 )
 from spark_sink.planning import OffsetRange, Offsets
 from spark_sink.reading import gathered, message_batch, read
-from spark_sink.source_options import Mode, SourceOptions
+from spark_sink.source_options import Mode, SourceOptions, partition_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -212,7 +212,7 @@ class BatchReader(_RangeReader, DataSourceReader):
             for each, offset in end.next.items():
                 if offset < start.next.get(each, offset):
                     raise ConfigError(
-                        f"{each[0]}[{each[1]}]: the query starts at offset {start.next[each]} "
+                        f"{partition_name(each)}: the query starts at offset {start.next[each]} "
                         f'("{starting.option}") and ends before it, at {offset} ("{ending.option}")'
                     )
             return self._tasks(start, end, end, lookup)

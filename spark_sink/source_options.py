@@ -22,6 +22,7 @@ __all__ = [
     "Partition",
     "SourceOptions",
     "Subscription",
+    "partition_name",
 ]
 
 Partition = tuple[str, int]
@@ -67,6 +68,12 @@ _SECONDS: Final = {
     "h": 3600.0,
     "d": 86400.0,
 }
+
+
+def partition_name(partition: Partition) -> str:
+    """Return how errors name a partition: ``topic[partition]``."""
+    topic, number = partition
+    return f"{topic}[{number}]"
 
 
 class Mode(Enum):
@@ -119,7 +126,7 @@ class Boundary:
             ("has, but the query has not,", set(self.each) - set(partitions)),
         ):
             if names:
-                shown = ", ".join(f"{topic}[{number}]" for topic, number in sorted(names))
+                shown = ", ".join(map(partition_name, sorted(names)))
                 raise ConfigError(
                     f'option "{self.option}" {what} {shown}: it must have all partitions'
                     + ("" if self.by_time else ", with -2 for earliest and -1 for latest")

@@ -98,7 +98,7 @@ def _messages(consumer: StockConsumer, fence: Fence, first: int) -> Iterator[Sou
         found = consumer.poll(_TIMEOUT)
         if found is None:
             raise LakeError(
-                f"{fence.topic}[{fence.partition}]: nothing comes after offset {first - 1}, and "
+                f"{fence.partition_address}: nothing comes after offset {first - 1}, and "
                 f"{fence.next} is the table's next one"
             )
         error = found.error()

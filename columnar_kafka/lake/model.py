@@ -163,7 +163,7 @@ class SourcePartition:
         return f"kafka:{ids.cluster}:{ids.topic_id}:{self.partition}"
 
     def __str__(self) -> str:
-        return f"{self.topic}[{self.partition}]"
+        return position.partition_address(self.topic, self.partition)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +227,11 @@ class Fence:
     first: int
     next: int
     segment: str
+
+    @property
+    def partition_address(self) -> str:
+        """Whose fence it is, for errors."""
+        return position.partition_address(self.topic, self.partition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +306,7 @@ class StagedFile:
     table_partition: Partition | None = None
 
     def __str__(self) -> str:
-        return f"{self.topic}[{self.partition}] {self.first}-{self.last}"
+        return f"{position.partition_address(self.topic, self.partition)} {self.first}-{self.last}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

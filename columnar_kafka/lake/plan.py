@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from columnar_kafka import position
 from columnar_kafka.errors import LakeError, SegmentError
 from columnar_kafka.lake.model import (
     UNKNOWN_SEGMENT,
@@ -187,8 +188,9 @@ class _PartitionPlan:
                 raise LakeError(f"{message}: came twice, with different bytes")
             return None
         if at < len(self._offsets) and not self._starts[at]:
+            last = position.address(message.topic, message.partition, self._offsets[-1])
             raise LakeError(
-                f"{message}: came after {self.source}@{self._offsets[-1]}, too late for its file. "
+                f"{message}: came after {last}, too late for its file. "
                 "Keep the messages of a partition together and in order: with Spark, no "
                 "repartition before the sink, or repartition by topic and partition and "
                 "sortWithinPartitions by topic, partition and offset"
@@ -247,15 +249,16 @@ class _FenceOwners:
         topic = fence_topic(fence, topic)
         name = self._names.setdefault((topic, partition), fence)
         if name != fence:
+            where = position.partition_address(topic, partition)
             raise LakeError(
-                f"{topic}[{partition}]: the table holds {name}, and this is {fence}: the topic was "
+                f"{where}: the table holds {name}, and this is {fence}: the topic was "
                 "deleted and created again, or it is another cluster's. Land it under another path"
             )
         other = self._topics.setdefault(fence, topic)
         if other != topic:
+            where = position.partition_address(topic, partition)
             raise LakeError(
-                f"{topic}[{partition}]: {fence} belongs to topic {other}; every topic needs its "
-                "own topic id"
+                f"{where}: {fence} belongs to topic {other}; every topic needs its own topic id"
             )
 
 
