@@ -15,7 +15,7 @@ _MOST: Final = 4
 """The most clients of a kind that are kept, one for each configuration: queries come and go."""
 
 
-class Client(Protocol):
+class CachedClient(Protocol):
     """What can be closed."""
 
     def close(self) -> object:
@@ -24,7 +24,7 @@ class Client(Protocol):
 
 
 K = TypeVar("K", bound="Hashable")
-C = TypeVar("C", bound=Client)
+C = TypeVar("C", bound=CachedClient)
 
 
 @contextmanager

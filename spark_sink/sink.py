@@ -35,7 +35,7 @@ from columnar_kafka.lake.stage import stage
 from spark_sink import options as opts
 from spark_sink.columns import MESSAGE, RANGE
 from spark_sink.older_spark import DataSourceStreamArrowWriter
-from spark_sink.reporting import commit_line, report
+from spark_sink.reporting import commit_line, log_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -113,20 +113,20 @@ class LakeSink(DataSource):
         """Return the name for ``format``."""
         return "columnar_lake"
 
-    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> LakeBatchWriter:
         """Return the writer for a batch query.
 
         Raises:
             ConfigError: an option is missing, unknown or not allowed; a column is missing; or the
                 rows are not to be appended.
         """
-        return BatchWriter(self._settings(schema, overwrite))
+        return LakeBatchWriter(self._settings(schema, overwrite))
 
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: StructType, overwrite: bool
-    ) -> StreamWriter:
+    ) -> LakeStreamWriter:
         """Return the writer for a stream. Raises as `writer`."""
-        return StreamWriter(self._settings(schema, overwrite))
+        return LakeStreamWriter(self._settings(schema, overwrite))
 
     def _settings(self, schema: StructType, overwrite: bool) -> Settings:
         opts.refuse_unknown(self.options, _OPTIONS, opts.CATALOG, opts.STORAGE)
@@ -237,7 +237,7 @@ class _LakeWriter:
             raise
         result = land_staged(self._table, staged, settings.rules)
         ranges = [each for result in _results(messages) for each in result.ranges]
-        report(f"{what}: {commit_line(result, ranges)}")
+        log_line(f"{what}: {commit_line(result, ranges)}")
 
     def _give_up(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove the staged files, if a task has failed.
@@ -293,11 +293,11 @@ class _LakeWriter:
         return TopicGeneration(cluster, topic_id)
 
 
-class BatchWriter(_LakeWriter, DataSourceArrowWriter):
+class LakeBatchWriter(_LakeWriter, DataSourceArrowWriter):
     """Lands a batch query's rows; a `foreachBatch` makes one for each batch of its stream."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Land the staged files of all tasks together. Raises as `StreamWriter.commit`."""
+        """Land the staged files of all tasks together. Raises as `LakeStreamWriter.commit`."""
         self._land(messages, "batch query")
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -305,7 +305,7 @@ class BatchWriter(_LakeWriter, DataSourceArrowWriter):
         self._give_up(messages)
 
 
-class StreamWriter(_LakeWriter, DataSourceStreamArrowWriter):
+class LakeStreamWriter(_LakeWriter, DataSourceStreamArrowWriter):
     """Lands a stream's rows. Spark makes a new one for each batch."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803

@@ -18,8 +18,8 @@ __all__ = [
     "EARLIEST",
     "LATEST",
     "Boundary",
-    "Mode",
     "Partition",
+    "SourceMode",
     "SourceOptions",
     "Subscription",
     "partition_name",
@@ -76,7 +76,7 @@ def partition_name(partition: Partition) -> str:
     return f"{topic}[{number}]"
 
 
-class Mode(Enum):
+class SourceMode(Enum):
     """What a row is: a Kafka message, a record in a segment, or a range of offsets."""
 
     SEGMENTS = "segments"
@@ -138,7 +138,7 @@ class Boundary:
 class SourceOptions:
     """The options of one query, checked. Times are in seconds."""
 
-    mode: Mode
+    mode: SourceMode
     subscription: Subscription
     starting: Boundary
     ending: Boundary
@@ -182,7 +182,7 @@ class SourceOptions:
                 f"which is {most}"
             )
         return cls(
-            mode=Mode(_one_of(options, "mode", [each.value for each in Mode])),
+            mode=SourceMode(_one_of(options, "mode", [each.value for each in SourceMode])),
             subscription=_subscription(options),
             starting=_starting(options, streaming=streaming),
             ending=_ending(options),

@@ -36,7 +36,7 @@ from spark_sink.epochs import Epoch, EpochMarks
 from spark_sink.kept import lent
 from spark_sink.older_spark import DataSourceStreamArrowWriter, arrow_schema
 from spark_sink.records import newest_segments, user_columns
-from spark_sink.reporting import report
+from spark_sink.reporting import log_line
 from spark_sink.source_options import SourceOptions
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
-__all__ = ["BatchWriter", "StreamWriter", "WriterOptions"]
+__all__ = ["TopicBatchWriter", "TopicStreamWriter", "WriterOptions"]
 
 _log = logging.getLogger(__name__)
 
@@ -204,23 +204,23 @@ class _TaskWriter:
         raise NotImplementedError
 
 
-class BatchWriter(_TaskWriter, DataSourceArrowWriter):
+class TopicBatchWriter(_TaskWriter, DataSourceArrowWriter):
     """Writes a batch query's rows."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Log how many rows were sent."""
-        report(f"batch query: {_summary(messages)}")
+        log_line(f"batch query: {_summary(messages)}")
 
     def _task(self) -> tuple[Epoch, int]:
         return Epoch(self._options.run, 0), _context().partitionId()
 
 
-class StreamWriter(_TaskWriter, DataSourceStreamArrowWriter):
+class TopicStreamWriter(_TaskWriter, DataSourceStreamArrowWriter):
     """Writes a stream's rows."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Log how many rows were sent."""
-        report(f"batch {batchId}: {_summary(messages)}")
+        log_line(f"batch {batchId}: {_summary(messages)}")
 
     def _task(self) -> tuple[Epoch, int]:
         context = _context()

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from columnar_kafka.cli.options import (
+    AsJson,
     Catalog,
-    Json,
     Storage,
     TableFormat,
     TablePlace,
@@ -58,7 +58,7 @@ def show(
     catalog: Catalog = None,
     storage: Storage = None,
     topic: _Topic = None,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show how far each partition has landed, and whether anything keeps more from landing.
 
@@ -91,7 +91,7 @@ def reset(
     to: _To = None,
     force: _Force = False,
     yes: _Yes = False,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Move fences in a commit of their own, and have landing go on after a restore.
 

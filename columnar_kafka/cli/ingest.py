@@ -15,20 +15,20 @@ import typer
 
 from columnar_kafka import ConfigError
 from columnar_kafka.cli.options import (
+    AsJson,
     Catalog,
     ClientConfig,
     ClientKeys,
     ConfigFile,
     DeadLettersPlace,
-    Json,
     Plain,
     Servers,
     Storage,
     TableFormat,
     Verify,
-    client_config,
     landed,
     offsets,
+    read_client_config,
     rules,
     table_options,
     takes,
@@ -148,7 +148,7 @@ class IngestOptions:
         float, typer.Option(min=1, help="After so long with one message or commit, /health is 503.")
     ] = 300.0
     config: ConfigFile = None
-    as_json: Json = False
+    as_json: AsJson = False
 
 
 @takes(IngestOptions)
@@ -161,7 +161,7 @@ def ingest(options: IngestOptions) -> None:
     _check_several(options)
     settings = _settings(options)
     opening = _table_options(options)
-    keys = client_config(options.bootstrap_servers, options.client_file, options.client)
+    keys = read_client_config(options.bootstrap_servers, options.client_file, options.client)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     with failures(), ExitStack() as stack:
         service = IngestService(

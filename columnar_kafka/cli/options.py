@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from columnar_kafka.ingest import Rules
 
 __all__ = [
+    "AsJson",
     "Catalog",
     "ClientConfig",
     "ClientKeys",
     "ConfigFile",
     "DeadLettersPlace",
-    "Json",
     "Plain",
     "Servers",
     "Storage",
     "TableFormat",
     "TablePlace",
     "Verify",
-    "client_config",
     "landed",
     "offsets",
     "pairs",
+    "read_client_config",
     "rules",
     "table_options",
     "takes",
@@ -122,7 +122,7 @@ Storage = Annotated[
     list[str] | None,
     typer.Option(help="A key of the object store, such as aws_region=eu-central-1; repeats."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 
 
 Verify = Annotated[
@@ -164,7 +164,7 @@ def takes(options: type[Options]) -> Callable[[Callable[[Options], None]], Calla
     return decorate
 
 
-def client_config(servers: str, path: Path | None, keys: list[str] | None) -> dict[str, str]:
+def read_client_config(servers: str, path: Path | None, keys: list[str] | None) -> dict[str, str]:
     """Return the Kafka client's configuration; an option overrides the file."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines() if path else []

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from columnar_kafka.cli.options import (
+    AsJson,
     Catalog,
     ClientConfig,
     ClientKeys,
-    Json,
     Servers,
     Storage,
     TableFormat,
     TablePlace,
-    client_config,
+    read_client_config,
     table_options,
 )
 from columnar_kafka.cli.outcome import fail, failures
@@ -45,7 +45,7 @@ def verify(
     ] = None,
     client_file: ClientConfig = None,
     client: ClientKeys = None,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Prove that each committed message of a topic is in a table once, with equal values.
 
@@ -53,7 +53,7 @@ def verify(
     missing, twice or different, and names it.
     """
     options = table_options(table_format, catalog, storage)
-    config = client_config(bootstrap_servers, client_file, client)
+    config = read_client_config(bootstrap_servers, client_file, client)
     if table_format != "parquet":
         options["reland"] = True  # after a restore: up to the fences that it brought back
     with failures():

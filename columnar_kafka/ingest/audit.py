@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from columnar_kafka.broker.client_classes import StockConsumer
 from columnar_kafka.errors import LakeError
-from columnar_kafka.ingest.settings import client_config
+from columnar_kafka.ingest.settings import landing_config
 from columnar_kafka.ingest.topic_id import admin_client, generation
 from columnar_kafka.lake.audit import TopicAudit
 from columnar_kafka.lake.model import SourceMessage
@@ -56,7 +56,7 @@ def verify_topic(
     fences = {name: fence for name, fence in head.fences.items() if fence.topic == topic}
     if not fences:
         raise LakeError(f"{table}: has nothing of topic {topic!r}")
-    settings = client_config(config, topic, table)
+    settings = landing_config(config, topic, table)
     _check_generation(settings, topic, fences, topic_generation)
     audit = TopicAudit(topic, target.landed_files(head))
     letters = {} if dead_letters is None else dead_letters.taken({})

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaException
 from columnar_kafka.broker.client_classes import StockConsumer
 from columnar_kafka.errors import ConfigError, LakeError
 from columnar_kafka.ingest.reader import TopicReader
-from columnar_kafka.ingest.settings import IngestSettings, client_config
+from columnar_kafka.ingest.settings import IngestSettings, landing_config
 from columnar_kafka.ingest.topic_id import admin_client, generation
 from columnar_kafka.lake.aside import land_staged
 from columnar_kafka.lake.model import (
@@ -111,7 +111,7 @@ class Ingestor:
         Raises:
             ConfigError: a key of `config` contradicts what landing needs.
         """
-        self._config = client_config(config, topic, table)
+        self._config = landing_config(config, topic, table)
         self.topic = topic
         self._settings = settings or IngestSettings()
         self._landing = _Landing(topic, table, self._settings)

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
         CommitResult,
         Fence,
         FileWriter,
-        Partition,
+        PartitionValues,
         SourcePartition,
         StagedFile,
         StageResult,
@@ -151,7 +151,7 @@ class DeltaLakeTable:
         return Fitting(None if wider == schema else wider, columns)
 
     def create(
-        self, source: SourcePartition, first: int, schema: pa.Schema, partition: Partition
+        self, source: SourcePartition, first: int, schema: pa.Schema, partition: PartitionValues
     ) -> FileWriter:
         """See `LakeTable.create`."""
         # polars reads a partition's values from the path, not from the log.

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 __all__ = [
+    "JsonObject",
     "check_fits",
     "delta_schema",
     "grown",
@@ -25,7 +26,8 @@ __all__ = [
     "with_nullable_columns",
 ]
 
-Json = dict[str, Any]
+JsonObject = dict[str, Any]
+"""What Delta's log says of a schema or of one of its fields."""
 
 _NAMES: Final = {
     pa.bool_(): "boolean",
@@ -73,7 +75,7 @@ _USED: Final = re.compile(
 """Metadata of columns that a writer must act on."""
 
 
-def delta_schema(schema: pa.Schema) -> Json:
+def delta_schema(schema: pa.Schema) -> JsonObject:
     """Return an Arrow schema as Delta has it.
 
     Raises:
@@ -82,8 +84,8 @@ def delta_schema(schema: pa.Schema) -> Json:
     return _struct(schema, "")
 
 
-def _struct(fields: Iterable[pa.Field], path: str) -> Json:
-    found: list[Json] = []
+def _struct(fields: Iterable[pa.Field], path: str) -> JsonObject:
+    found: list[JsonObject] = []
     names: set[str] = set()
     for each in fields:
         place = f"{path}.{each.name}" if path else each.name
@@ -105,7 +107,7 @@ def _struct(fields: Iterable[pa.Field], path: str) -> Json:
     return {"type": "struct", "fields": found}
 
 
-def _type(arrow: pa.DataType, path: str) -> str | Json:
+def _type(arrow: pa.DataType, path: str) -> str | JsonObject:
     if pa.types.is_struct(arrow):
         return _struct(list(arrow), path)
     if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
@@ -137,7 +139,7 @@ def _primitive(arrow: pa.DataType) -> str | None:
     return _NAMES.get(arrow)
 
 
-def with_nullable_columns(schema: Json) -> Json:
+def with_nullable_columns(schema: JsonObject) -> JsonObject:
     """Return a schema in which everything may be null, so that later schemas may relax theirs."""
     changed = {"nullable": True, "containsNull": True, "valueContainsNull": True}
     return {
@@ -152,7 +154,7 @@ def _each_nullable(value: Any) -> Any:
     return [with_nullable_columns(each) for each in value] if isinstance(value, list) else value
 
 
-def grown(table: Json, file: Json) -> Json:
+def grown(table: JsonObject, file: JsonObject) -> JsonObject:
     """Return a table's schema with the columns that files have and it lacks, which may be null.
 
     They come last, in structs too. Whether the files fit is not checked.
@@ -172,7 +174,7 @@ def grown(table: Json, file: Json) -> Json:
     return {**table, "fields": list(columns.values())}
 
 
-def _grown(table: Json, file: Json, key: str = "type") -> Any:
+def _grown(table: JsonObject, file: JsonObject, key: str = "type") -> Any:
     """Return the type under a key of the table's schema with what the files' has more."""
     old, new = table[key], file[key]
     if isinstance(old, str) or isinstance(new, str) or old["type"] != new["type"]:
@@ -183,7 +185,7 @@ def _grown(table: Json, file: Json, key: str = "type") -> Any:
     return {**old, inner: _grown(old, new, inner)}
 
 
-def widened(fields: Iterable[pa.Field], table: Json) -> list[pa.Field]:
+def widened(fields: Iterable[pa.Field], table: JsonObject) -> list[pa.Field]:
     """Return columns with the types that a table has for them, where those are wider."""
     columns = {each["name"]: each["type"] for each in table["fields"]}
     return [
@@ -246,7 +248,7 @@ def check_fits(file: Any, table: Any, path: str = "") -> None:
         check_fits(file["valueType"], table["valueType"], f"{path}.value")
 
 
-def _check_struct(file: Json, table: Json, prefix: str) -> None:
+def _check_struct(file: JsonObject, table: JsonObject, prefix: str) -> None:
     columns = {each["name"]: each for each in table["fields"]}
     for each in file["fields"]:
         path = f"{prefix}{each['name']}"
@@ -274,7 +276,7 @@ def _name(delta: Any) -> str:
 
 
 def refuse_features(
-    features: Iterable[str], configuration: Mapping[str, str], schema: Json
+    features: Iterable[str], configuration: Mapping[str, str], schema: JsonObject
 ) -> None:
     """Refuse a table of which a plain append of files would be written wrong, or is not allowed.
 

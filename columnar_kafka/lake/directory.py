@@ -59,7 +59,7 @@ if TYPE_CHECKING:
         CommitResult,
         Fence,
         FileWriter,
-        Partition,
+        PartitionValues,
         SourcePartition,
         StagedFile,
         StageResult,
@@ -117,7 +117,7 @@ class ParquetDirectory:
         return Fitting()
 
     def create(
-        self, source: SourcePartition, first: int, schema: pa.Schema, partition: Partition
+        self, source: SourcePartition, first: int, schema: pa.Schema, partition: PartitionValues
     ) -> FileWriter:
         """See `LakeTable.create`."""
         path = self._staged_path()

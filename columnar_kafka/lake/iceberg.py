@@ -89,7 +89,7 @@ if TYPE_CHECKING:
         CommitResult,
         Fence,
         FileWriter,
-        Partition,
+        PartitionValues,
         SourcePartition,
         StagedFile,
         StageResult,
@@ -186,7 +186,7 @@ class IcebergTable:
         )
 
     def create(
-        self, source: SourcePartition, first: int, schema: pa.Schema, partition: Partition
+        self, source: SourcePartition, first: int, schema: pa.Schema, partition: PartitionValues
     ) -> FileWriter:
         """See `LakeTable.create`."""
         fitted = self._fitted  # another thread may forget it

@@ -56,8 +56,8 @@ __all__ = [
     "LandedFile",
     "MayHaveLandedError",
     "NotLandedError",
-    "Partition",
     "PartitionColumn",
+    "PartitionValues",
     "PlainMessageError",
     "ReadRange",
     "SourceMessage",
@@ -246,7 +246,7 @@ class ReadRange:
     next: int
 
 
-Partition = tuple[tuple[str, Any], ...]
+PartitionValues = tuple[tuple[str, Any], ...]
 """A partition of a table: the name and the value of each partition column."""
 
 
@@ -303,7 +303,7 @@ class StagedFile:
     digest: str
     path: str
     batch: str = ""
-    table_partition: Partition | None = None
+    table_partition: PartitionValues | None = None
 
     def __str__(self) -> str:
         return f"{position.partition_address(self.topic, self.partition)} {self.first}-{self.last}"
@@ -450,7 +450,7 @@ class LakeTable(Protocol):
         ...
 
     def create(
-        self, source: SourcePartition, first: int, schema: pa.Schema, partition: Partition
+        self, source: SourcePartition, first: int, schema: pa.Schema, partition: PartitionValues
     ) -> FileWriter:
         """Open a new file, visible to no reader, for segments of `schema` from offset `first` on.
 

@@ -17,7 +17,7 @@ from columnar_kafka.errors import LakeError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from columnar_kafka.lake.model import Partition, PartitionColumn, SourcePartition
+    from columnar_kafka.lake.model import PartitionColumn, PartitionValues, SourcePartition
     from columnar_kafka.segment.segment import Segment
 
 __all__ = [
@@ -94,7 +94,7 @@ def shared_partition(
     segment: Segment,
     source: SourcePartition,
     today: datetime.date,
-) -> Partition | None:
+) -> PartitionValues | None:
     """Return the partition of all rows of a segment; None if that takes decoding to tell.
 
     Raises:
@@ -124,7 +124,7 @@ def divide(
     table: pa.Table,
     source: SourcePartition,
     today: datetime.date,
-) -> Iterator[tuple[Partition, pa.Table]]:
+) -> Iterator[tuple[PartitionValues, pa.Table]]:
     """Yield each partition of a segment's rows, and these rows in their order.
 
     Raises:

@@ -10,7 +10,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 
 from columnar_kafka.errors import ConfigError
 from spark_sink import source_options
-from spark_sink.source_options import EARLIEST, LATEST, Mode, SourceOptions
+from spark_sink.source_options import EARLIEST, LATEST, SourceMode, SourceOptions
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 REQUIRED = SERVERS | {"subscribe": "t"}
@@ -177,7 +177,7 @@ def test_a_delay_is_given_as_spark_gives_it(text: str, seconds: float) -> None:
 
 def test_what_is_not_set_has_sparks_defaults() -> None:
     found: Any = parse()
-    assert (found.mode, found.headers, found.fail_on_data_loss) == (Mode.SEGMENTS, True, True)
+    assert (found.mode, found.headers, found.fail_on_data_loss) == (SourceMode.SEGMENTS, True, True)
     assert (found.max_offsets, found.min_offsets, found.max_delay) == (None, None, 900)
     assert (found.min_partitions, found.max_records, found.poll_timeout) == (None, None, 120)
     assert (found.retries, found.retry_interval) == (3, 0.01)
