@@ -22,7 +22,6 @@ from pyspark.sql.datasource import (
 
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.ingest.topic_id import admin_client, generation
-from columnar_kafka.lake.aside import discard_staged, land_staged
 from columnar_kafka.lake.formats import FORMATS, open_table, parse_rules
 from columnar_kafka.lake.model import (
     LakeTable,
@@ -31,6 +30,7 @@ from columnar_kafka.lake.model import (
     TopicGeneration,
 )
 from columnar_kafka.lake.plan import Layout, Mode, Planner
+from columnar_kafka.lake.set_aside import discard_staged, land_staged
 from columnar_kafka.lake.stage import stage
 from spark_sink import options as opts
 from spark_sink.columns import MESSAGE, RANGE

@@ -32,8 +32,8 @@ from columnar_kafka import Producer
 from columnar_kafka.errors import ConfigError, SchemaError
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, check_growth
 from spark_sink import options as opts
+from spark_sink.client_cache import cached_client
 from spark_sink.epochs import Epoch, EpochMarks
-from spark_sink.kept import lent
 from spark_sink.older_spark import DataSourceStreamArrowWriter, arrow_schema
 from spark_sink.records import newest_segments, user_columns
 from spark_sink.reporting import log_line
@@ -367,7 +367,7 @@ def _reading(config: Mapping[str, Any], topic: str) -> SourceOptions:
     return SourceOptions.parse(options, streaming=None)
 
 
-_kept: OrderedDict[tuple[Any, ...], _Sender] = OrderedDict()
+_cache: OrderedDict[tuple[Any, ...], _Sender] = OrderedDict()
 
 
 @contextmanager
@@ -378,5 +378,5 @@ def _producer(options: WriterOptions) -> Iterator[_Sender]:
         frozenset(options.config.items()),
         options.schema.serialize().to_pybytes(),
     )
-    with lent(_kept, key, lambda: _Sender(options)) as sender:
+    with cached_client(_cache, key, lambda: _Sender(options)) as sender:
         yield sender

@@ -204,7 +204,7 @@ class Poller:
         """Fetch again what an exception inside a poll destroyed, and catch up with rebalances.
 
         librdkafka's assignment is taken over. A partition whose buffered messages do not reach
-        librdkafka's position has lost some: librdkafka is sought back to them.
+        librdkafka's position has lost some: librdkafka seeks back to them.
         """
         buffer, starts = self._buffer, self._starts
         buffer.accept_arrived()

@@ -19,7 +19,6 @@ from columnar_kafka.errors import ConfigError, LakeError
 from columnar_kafka.ingest.reader import TopicReader
 from columnar_kafka.ingest.settings import IngestSettings, landing_config
 from columnar_kafka.ingest.topic_id import admin_client, generation
-from columnar_kafka.lake.aside import land_staged
 from columnar_kafka.lake.model import (
     CommitResult,
     MayHaveLandedError,
@@ -27,6 +26,7 @@ from columnar_kafka.lake.model import (
     TopicGeneration,
 )
 from columnar_kafka.lake.plan import Planner
+from columnar_kafka.lake.set_aside import land_staged
 from columnar_kafka.lake.stage import Stager
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ The other files of this room, in the order in which they may import each other:
     merging                          several landed files as one
     commit_log directory             a directory of Parquet files as a `LakeTable`
     message_rows dead_letters        messages that do not land, as rows of another table
-    rules aside                      which messages these are, and how they are committed
+    rules set_aside                  which messages these are, and how they are committed
     stage                            messages to staged files
     replay                           dead letters that land after all
     landed_rows audit                what is in a table, compared with the topic

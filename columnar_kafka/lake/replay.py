@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from columnar_kafka.errors import ConfigError
-from columnar_kafka.lake.aside import land_staged
 from columnar_kafka.lake.model import CommitResult, ReadRange
 from columnar_kafka.lake.plan import Planner
 from columnar_kafka.lake.rules import Rules
+from columnar_kafka.lake.set_aside import land_staged
 from columnar_kafka.lake.stage import Stager
 
 if TYPE_CHECKING:

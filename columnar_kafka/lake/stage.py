@@ -12,12 +12,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, cast
 
 from columnar_kafka.errors import LakeError, SegmentError
-from columnar_kafka.lake.aside import Aside, land_staged
 from columnar_kafka.lake.file_metadata import file_metadata
 from columnar_kafka.lake.model import StagedFile, StageResult, UnlandableError
 from columnar_kafka.lake.plan import Mode, Planner
 from columnar_kafka.lake.rewrite import Rewriter
 from columnar_kafka.lake.rules import Rules
+from columnar_kafka.lake.set_aside import SetAside, land_staged
 from columnar_kafka.lake.stitch import Stitcher, StitchError
 from columnar_kafka.segment.decoder import fingerprint_of
 
@@ -133,7 +133,7 @@ class Stager:
         self._writers: list[FileWriter] = []  # all: a failing attempt removes its files
         self._open: dict[SourcePartition, _Batch] = {}  # the longest waiting first
         self._staged: list[StagedFile] = []
-        self._aside = Aside(self._rules, planner.fences)
+        self._set_aside = SetAside(self._rules, planner.fences)
         self._fittings: dict[str, Fitting] = {}  # by the segments' schema
         self._rewriter = Rewriter(self._rules.straddle)
 
@@ -146,7 +146,7 @@ class Stager:
         try:
             placed = self._placed(message)
         except UnlandableError as error:
-            if not self._aside.take(self._planner.source(message), message, error):
+            if not self._set_aside.take(self._planner.source(message), message, error):
                 raise
             return
         if placed is not None:
@@ -156,7 +156,7 @@ class Stager:
         """Verify a message; return where it lands and as what, if it does."""
         if (placement := self._planner.place(message)) is None:
             return None
-        if self._aside.has(placement.source, message.offset):
+        if self._set_aside.has(placement.source, message.offset):
             return None
         if placement.starts_file and (ended := self._open.pop(placement.source, None)):
             self._staged += ended.finish()
@@ -194,7 +194,7 @@ class Stager:
         for batch in self._open.values():
             self._staged += batch.finish()
         return replace(
-            self._aside.finish(),
+            self._set_aside.finish(),
             files=tuple(self._staged),
             ranges=tuple(ranges),
             landed_before=self._planner.landed_before,
@@ -206,7 +206,7 @@ class Stager:
         """Remove all files. Raises nothing."""
         for writer in self._writers:
             writer.discard()
-        self._aside.discard()
+        self._set_aside.discard()
 
     def _fitting(self, segment: Segment) -> Fitting:
         name = segment.header.schema

@@ -1,4 +1,4 @@
-"""Clients that a worker of Spark's keeps from one task to the next."""
+"""Kafka clients that a worker of Spark's keeps from one task to the next."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from collections import OrderedDict
     from collections.abc import Callable, Hashable, Iterator
 
-__all__ = ["lent"]
+__all__ = ["cached_client"]
 
 _MOST: Final = 4
-"""The most clients of a kind that are kept, one for each configuration: queries come and go."""
+"""The most clients in one cache, which has one for each configuration: queries come and go."""
 
 
 class CachedClient(Protocol):
@@ -28,17 +28,17 @@ C = TypeVar("C", bound=CachedClient)
 
 
 @contextmanager
-def lent(kept: OrderedDict[K, C], key: K, make: Callable[[], C]) -> Iterator[C]:
-    """Lend the client of a key from those that are `kept`, or a new one; for one thread.
+def cached_client(cache: OrderedDict[K, C], key: K, make: Callable[[], C]) -> Iterator[C]:
+    """Lend the client that a cache has for a key, or else a new one; for one thread.
 
-    It is kept afterwards, unless an error occurs: then it is closed. Blocks where one is closed.
+    It is put back afterwards, unless an error occurs: then it is closed. Closing one blocks.
     """
-    client = kept.pop(key) if key in kept else make()
+    client = cache.pop(key) if key in cache else make()
     try:
         yield client
     except BaseException:  # also where the task needs no more rows
         client.close()
         raise
-    kept[key] = client
-    while len(kept) > _MOST:
-        kept.popitem(last=False)[1].close()
+    cache[key] = client
+    while len(cache) > _MOST:
+        cache.popitem(last=False)[1].close()

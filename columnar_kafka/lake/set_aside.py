@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     )
     from columnar_kafka.lake.rules import Rules
 
-__all__ = ["Aside", "discard_staged", "land_staged"]
+__all__ = ["SetAside", "discard_staged", "land_staged"]
 
 
-class Aside:
+class SetAside:
     """What one attempt sets aside. For one thread."""
 
     def __init__(self, rules: Rules, fences: Mapping[str, Fence]) -> None:
