@@ -57,7 +57,7 @@ def _refuse_messages(config: Mapping[str, Any], fence: Fence, first: int) -> Non
         low, found = _offsets(config, fence)
     except KafkaException as error:
         raise NotLandedError(
-            f"{place}: whether messages lie {between} is not known: {error}"
+            f"{place}: it is not known whether messages lie {between}: {error}"
         ) from error
     if low > fence.next:
         raise NotLandedError(

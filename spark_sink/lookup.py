@@ -107,8 +107,9 @@ class Lookup:
         if missing and boundary.unmatched == "error":
             shown = ", ".join(map(partition_name, sorted(missing)))
             raise ConfigError(
-                f'option "{boundary.option}": {shown} has no message so late. Choose an earlier '
-                'time, or .option("startingOffsetsByTimestampStrategy", "latest")'
+                f'option "{boundary.option}": there is no message at or after that time in '
+                f"{shown}. Choose an earlier time, or "
+                '.option("startingOffsetsByTimestampStrategy", "latest")'
             )
         return found | self._offsets(dict.fromkeys(missing, _END))
 

@@ -129,7 +129,7 @@ def following(
             lost(f"topic {topic!r} was deleted", fail=fail)
         elif start.ids[topic].differ(end.ids[topic]):
             lost(
-                f"topic {topic!r} was deleted and created again, or is another cluster's: "
+                f"topic {topic!r} was deleted and created again, or belongs to another cluster: "
                 f"{tuple(start.ids[topic])} before, {tuple(end.ids[topic])} now",
                 fail=fail,
             )
@@ -139,13 +139,14 @@ def following(
     for each, offset in found.items():
         if offset > 0:
             lost(
-                f"{partition_name(each)} is new, and its messages 0 to {offset - 1} are gone",
+                f"{partition_name(each)} is new, but its messages 0 to {offset - 1} are gone",
                 fail=fail,
             )
     for each, offset in end.next.items():
         if offset < known.get(each, offset):
             lost(
-                f"{partition_name(each)} ended at {known[each]} before, and at {offset} now",
+                f"{partition_name(each)} ended at offset {known[each]} before, and ends at "
+                f"{offset} now",
                 fail=fail,
             )
     for each in known.keys() - end.next.keys():

@@ -72,7 +72,7 @@ def stage_ranges(
 
     def lost(what: str) -> None:
         if not allow_gaps:
-            raise LakeError(f"{what}. Go on without them: table.gap=allow")
+            raise LakeError(f"{what}. To go on without them, set table.gap=allow")
 
     done: list[StageResult] = []
     try:

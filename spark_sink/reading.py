@@ -125,8 +125,8 @@ class _Assignment:
         place, following = offsets[:2], self._next[offsets[:2]]
         first, last = self._consumer.get_watermark_offsets(TopicPartition(*place), _TIMEOUT)
         self._lost(
-            f"{offsets}: offset {following} is not there: Kafka has {first} to {last - 1} "
-            "(deleted by retention? then consider a longer retention.ms)"
+            f"{offsets}: offset {following} does not exist: Kafka has {first} to {last - 1} "
+            "(deleted by retention? Then consider a longer retention.ms)"
         )
         if following < first < offsets.end:
             self._next[place] = first

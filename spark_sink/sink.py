@@ -347,9 +347,10 @@ def _client_config(
     if isolation is None and "topic_id" not in schema.names:
         raise ConfigError(
             "Spark's own kafka source delivers messages of aborted transactions unless it is told "
-            'not to, and its rows do not show which it was. Say it: .option("kafka.isolation.level"'
-            ', "read_committed") on the source and .option("table.source.isolation", '
-            '"read_committed") here; "read_uncommitted" lands them too'
+            "not to, and its rows do not show whether it was. Set "
+            '.option("kafka.isolation.level", "read_committed") on the source and '
+            '.option("table.source.isolation", "read_committed") here; '
+            '"read_uncommitted" lands them too'
         )
     if isolation not in (None, *_ISOLATIONS):
         raise ConfigError(
@@ -394,7 +395,7 @@ def _opening(options: Mapping[str, str]) -> dict[str, Any]:
     if catalog := opts.catalog(options):
         settings["catalog"] = catalog
     if bool(catalog) != (table_format == "iceberg"):
-        raise ConfigError(f'options "{opts.CATALOG}*" name the catalog of an iceberg table')
+        raise ConfigError(f'options "{opts.CATALOG}*" are for iceberg tables')
     return settings
 
 

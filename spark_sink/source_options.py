@@ -98,6 +98,10 @@ class Subscription:
         return topic not in _INTERNAL and re.fullmatch(pattern, topic) is not None
 
 
+def _names(partitions: Collection[Partition]) -> str:
+    return ", ".join(map(partition_name, sorted(partitions)))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boundary:
     """Where a query starts or ends: `everywhere`, or in `each` partition.
@@ -121,16 +125,16 @@ class Boundary:
         if self.each is None:
             assert self.everywhere is not None
             return dict.fromkeys(partitions, self.everywhere)
-        for what, names in (
-            ("lacks", set(partitions) - set(self.each)),
-            ("has, but the query has not,", set(self.each) - set(partitions)),
-        ):
-            if names:
-                shown = ", ".join(map(partition_name, sorted(names)))
-                raise ConfigError(
-                    f'option "{self.option}" {what} {shown}: it must have all partitions'
-                    + ("" if self.by_time else ", with -2 for earliest and -1 for latest")
-                )
+        missing, unknown = set(partitions) - set(self.each), set(self.each) - set(partitions)
+        if missing:
+            raise ConfigError(
+                f'option "{self.option}" lacks {_names(missing)}: it must name all partitions'
+                + ("" if self.by_time else ", with -2 for earliest and -1 for latest")
+            )
+        if unknown:
+            raise ConfigError(
+                f'option "{self.option}" names {_names(unknown)}, which the query does not read'
+            )
         return self.each
 
 
@@ -208,7 +212,7 @@ def _subscription(options: Mapping[str, str]) -> Subscription:
     if len(found) != 1:
         names = ", ".join(f'"{each}"' for each in found) or "none"
         raise ConfigError(
-            f'exactly one of "assign", "subscribe" and "subscribePattern" must be set: {names} is'
+            f'exactly one of "assign", "subscribe" and "subscribePattern" must be set, not {names}'
         )
     option = found[0]
     value = options[option].strip()
@@ -243,7 +247,7 @@ def _starting(options: Mapping[str, str], *, streaming: bool | None) -> Boundary
         return found
     boundary = _offsets(options, "startingOffsets", LATEST if streaming else EARLIEST)
     if streaming is False and _has(boundary, LATEST):
-        raise _refused(options, boundary.option, "earliest or offsets: a batch ends at the latest")
+        raise _refused(options, boundary.option, 'earliest or offsets: a batch ends at "latest"')
     return boundary
 
 
@@ -252,9 +256,7 @@ def _ending(options: Mapping[str, str]) -> Boundary:
         return found
     boundary = _offsets(options, "endingOffsets", LATEST)
     if _has(boundary, EARLIEST):
-        raise _refused(
-            options, boundary.option, "latest or offsets: a batch starts at the earliest"
-        )
+        raise _refused(options, boundary.option, 'latest or offsets: a batch starts at "earliest"')
     return boundary
 
 

@@ -97,7 +97,7 @@ class WriterOptions:
         _check_columns(schema, topic)
         rest = [each for each in schema if each.name not in _METADATA + _PLACE]
         if not rest:
-            raise ConfigError(f"no columns to send beside {', '.join(schema.names)}")
+            raise ConfigError(f"no columns to send besides {', '.join(schema.names)}")
         return cls(
             topic=topic,
             transactional_id=transactional_id,
@@ -119,16 +119,19 @@ def _check_columns(schema: StructType, topic: str | None) -> None:
     found = {each.name: each.dataType for each in schema}
     if KAFKA_COLUMN in found:
         raise ConfigError(
-            f"column {KAFKA_COLUMN!r} is the place of a record that was read: "
+            f"column {KAFKA_COLUMN!r} says where a record was read: "
             f'drop it, .drop("{KAFKA_COLUMN}"), or select its members as key, timestamp and headers'
         )
     if topic is None and "topic" not in found:
-        raise ConfigError('nothing names the topic: .option("topic", "flights"), or a column topic')
+        raise ConfigError(
+            'no topic is named: set .option("topic", "flights"), or add a column topic'
+        )
     for name, wanted in (("topic", StringType), ("partition", IntegerType)):
         if name in found and not isinstance(found[name], wanted):
             raise ConfigError(
                 f"column {name!r} is {found[name].simpleString()}: it must be "
-                f"{wanted().simpleString()}, for it says where rows go; rename a column of data"
+                f"{wanted().simpleString()}, because it says where rows go; rename it if it "
+                "holds data"
             )
 
 
@@ -321,7 +324,7 @@ class _Sender:
                 check_growth(RecordSchema(user_columns(segment)), RecordSchema(schema))
         except SchemaError as error:
             raise SchemaError(
-                f"the rows do not go with those of topic {topic!r}: {error.reason}"
+                f"the rows do not fit those of topic {topic!r}: {error.reason}"
             ) from error
         except KafkaException as error:
             # A topic that does not exist yet, or must not be read: the producer knows better.

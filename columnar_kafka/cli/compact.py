@@ -47,7 +47,7 @@ def compact(
     options = table_options(table_format, catalog, storage)
     if table_format == "parquet" and not offline:
         raise typer.BadParameter(
-            "whoever lists the directory meanwhile misses rows: stop the readers, and use it",
+            "readers that list the directory meanwhile would miss rows: stop them, and set it",
             param_hint="--offline",
         )
     with failures():

@@ -64,7 +64,7 @@ def _read_config(context: typer.Context, path: Path | None) -> Path | None:
     }
     if unknown := sorted(values.keys() - names.keys()):
         raise typer.BadParameter(
-            f"{path}: {unknown[0]!r} is no option; there are {', '.join(sorted(names))}",
+            f"{path}: {unknown[0]!r} is not an option; the options are {', '.join(sorted(names))}",
             param_hint="--config",
         )
     context.default_map = {names[key]: _as_option(value) for key, value in values.items()}
@@ -140,7 +140,7 @@ Plain = Annotated[
     str,
     typer.Option(
         metavar="stop|skip|dead-letter|table:PLACE",
-        help="What to do with messages that are no segments. PLACE: a table of their own, of the "
+        help="What to do with messages that are not segments. PLACE: a table of their own, of the "
         "same format.",
     ),
 ]
@@ -244,7 +244,7 @@ def offsets(text: str, option: str) -> dict[int, int]:
         partition, _, offset = part.partition(":")
         if not (partition.strip().isdecimal() and offset.strip().isdecimal()):
             raise typer.BadParameter(
-                f"{part!r} is not PARTITION:OFFSET, as in 0:100,1:250", param_hint=option
+                f"{part!r} is not PARTITION:OFFSET, such as 0:100,1:250", param_hint=option
             )
         found[int(partition)] = int(offset)
     return found

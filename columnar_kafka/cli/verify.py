@@ -69,16 +69,16 @@ def verify(
     else:
         _show(report)
     if report.findings:
-        fail(f"{len(report.findings)} findings: the table is not what the topic is")
+        fail(f"{len(report.findings)} findings: the table differs from the topic")
 
 
 def _show(report: AuditReport) -> None:
     typer.echo(
-        f"{report.messages:,} segments with {report.rows:,} rows are in the table once and equal, "
-        f"in {report.files:,} files"
+        f"{report.messages:,} segments with {report.rows:,} rows are in the table, once and with "
+        f"equal values, in {report.files:,} files"
     )
     if report.plain:
-        typer.echo(f"{report.plain:,} messages are no segments, and were not looked for")
+        typer.echo(f"{report.plain:,} messages are not segments, and were not looked for")
     if report.dead_letters:
         typer.echo(f"{report.dead_letters:,} messages are dead letters")
     for partition, (first, last) in report.expired.items():

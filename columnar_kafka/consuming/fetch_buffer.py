@@ -53,17 +53,17 @@ class FetchBuffer:
         self._offsets = offsets
         self._starts = starts
         self._turn = turn
-        self.ready = Ready()  # is handed out first
-        self.found: Found | None = None  # or else one call's, made of what follows
-        self.open: OpenSegment | None = None  # then the rest of a segment
-        self.buffered: deque[confluent_kafka.Message] = deque()  # and then these
-        self.nbytes = 0  # of what is buffered
-        self.arrived: deque[confluent_kafka.Message] = deque()  # of the poll that is under way
+        self.ready = Ready()  # handed out first
+        self.found: Found | None = None  # or else the result of one call, made of what follows
+        self.open: OpenSegment | None = None  # then the rest of this segment
+        self.buffered: deque[confluent_kafka.Message] = deque()  # then these messages
+        self.nbytes = 0  # of `buffered`
+        self.arrived: deque[confluent_kafka.Message] = deque()  # in the current poll
         self.generation = 0
-        self.paused: set[Partition] = set()  # by the user, until resumed, as in librdkafka
-        self.parked: dict[Partition, list[confluent_kafka.Message]] = {}  # buffered, but paused
+        self.paused: set[Partition] = set()  # by the user, until `resume`, as in librdkafka
+        self.parked: dict[Partition, list[confluent_kafka.Message]] = {}  # fetched, but paused
         self.to_refetch: dict[Partition, int] = {}  # the offsets from which to fetch again
-        self._ends: dict[Partition, int | None] = {}  # what was handed out at the end
+        self._ends: dict[Partition, int | None] = {}  # where the end was reported
 
     def __str__(self) -> str:
         current = "no segment" if self.open is None else "a segment"

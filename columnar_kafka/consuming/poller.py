@@ -94,7 +94,7 @@ class Poller:
         self._before_serving = before_serving
         self._is_closed = False
         self.is_interrupted = False  # an exception cut a poll short, or a rebalance's callback
-        self.was_interrupted = False  # so, ever
+        self.was_interrupted = False  # whether `is_interrupted` was ever true
         self._throttled: dict[Partition, TopicPartition] = {}  # paused here, not by the user
 
     def serve_soon(self) -> None:

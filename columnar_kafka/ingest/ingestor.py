@@ -186,7 +186,7 @@ class Ingestor:
             cluster, topic_id = generation(admin, self.topic)
             if topic_id is None:
                 raise ConfigError(
-                    f"topic {self.topic!r}: Kafka does not tell its id. Set topic_generation to "
+                    f"topic {self.topic!r}: Kafka does not report its id. Set topic_generation to "
                     "a text that you change when the topic is created again"
                 )
             return TopicGeneration(cluster, topic_id)

@@ -60,7 +60,7 @@ class IngestSettings:
         if isinstance(self.start, datetime) and self.start.tzinfo is None:
             raise ConfigError(f"start is {self.start}: it needs a time zone, as in {self.start}Z")
         if self.stop_at_end and self.end_offsets is not None:
-            raise ConfigError("stop_at_end and end_offsets contradict each other: name one")
+            raise ConfigError("stop_at_end and end_offsets contradict each other: set only one")
         if self.roll_bytes < 1 or self.roll_seconds <= 0:
             raise ConfigError("roll_bytes and roll_seconds must be positive")
         if self.partitions is not None and not self.partitions:

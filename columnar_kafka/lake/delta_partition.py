@@ -72,7 +72,8 @@ def new_columns(texts: Iterable[str]) -> tuple[str, ...]:
     for each in terms:
         if each.transform != "identity":
             raise LakeError(
-                f"partition {each.transform}({each.column}): Delta is partitioned by columns only"
+                f"partition {each.transform}({each.column}): a Delta table is partitioned by "
+                "columns only"
             )
     return tuple(each.column for each in terms)
 
@@ -90,7 +91,7 @@ def columns(
     for name in names:
         delta = types.get(name)
         if is_filled(name, schema) and delta != (filled := _filled_field(name)["type"]):
-            raise LakeError(f"partition column {name!r} has to be {filled} in the table")
+            raise LakeError(f"partition column {name!r} must be {filled} in the table")
         if delta is None:
             raise LakeError(f"partition column {name!r} does not exist")
         shown = delta if isinstance(delta, str) else str(delta["type"])

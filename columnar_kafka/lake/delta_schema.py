@@ -47,7 +47,7 @@ _WIDER: Final = (("byte", "short", "integer", "long"), ("float", "double"))
 """Types by width: one holds every value of those before it."""
 _BAD_NAME: Final = re.compile(r"[ ,;{}()\n\t=]")  # Delta's own rule
 _DECIMAL: Final = re.compile(r"decimal\(([0-9]+),([0-9]+)\)")
-_CASE: Final = "Delta's names differ in more than upper case"
+_CASE: Final = "Delta column names must differ in more than case"
 _UNITS: Final = ("ms", "us")
 
 _FEATURES: Final = frozenset(
@@ -91,7 +91,8 @@ def _struct(fields: Iterable[pa.Field], path: str) -> JsonObject:
         place = f"{path}.{each.name}" if path else each.name
         if _BAD_NAME.search(each.name) or not each.name:
             raise LakeError(
-                f"column {place!r}: a name in Delta has none of  ,;{{}}()=, tab, newline"
+                f"column {place!r}: Delta column names must not be empty, nor contain a space, a "
+                "tab, a newline or any of , ; { } ( ) ="
             )
         if each.name.lower() in names:
             raise LakeError(f"column {place!r}: {_CASE}")
@@ -125,7 +126,7 @@ def _type(arrow: pa.DataType, path: str) -> str | JsonObject:
             "valueContainsNull": arrow.item_field.nullable,
         }
     if (name := _primitive(arrow)) is None:
-        raise LakeError(f"column {path!r}: {arrow} has no equal in Delta")
+        raise LakeError(f"column {path!r}: Delta has no type for {arrow}")
     return name
 
 
@@ -254,21 +255,21 @@ def _check_struct(file: JsonObject, table: JsonObject, prefix: str) -> None:
         path = f"{prefix}{each['name']}"
         if (column := columns.pop(each["name"], None)) is None:
             raise LakeError(
-                f"column {path!r} is not in the table. Add it as {_name(each['type'])}, or let it "
-                "be added: table.growth=allow"
+                f"column {path!r} is not in the table. Add it as {_name(each['type'])}, or have it "
+                "added with table.growth=allow"
             )
         _check_null(each["nullable"], column["nullable"], path)
         check_fits(each["type"], column["type"], path)
     for name, column in columns.items():
         if not column["nullable"]:
             raise LakeError(
-                f"column {prefix + name!r} is missing in Kafka, and is NOT NULL in the table"
+                f"column {prefix + name!r} is missing in Kafka, but is NOT NULL in the table"
             )
 
 
 def _check_null(file: bool, table: bool, path: str) -> None:
     if file and not table:
-        raise LakeError(f"column {path!r} may be null in Kafka, and is NOT NULL in the table")
+        raise LakeError(f"column {path!r} may be null in Kafka, but is NOT NULL in the table")
 
 
 def _name(delta: Any) -> str:
@@ -296,7 +297,7 @@ def refuse_features(
     if refused:
         raise LakeError(
             f"files cannot be added to a Delta table with {', '.join(refused)}: land in a table "
-            "without, and copy from there"
+            "without them, and copy the rows from there"
         )
 
 

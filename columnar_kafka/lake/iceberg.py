@@ -152,7 +152,9 @@ class IcebergTable:
             ConfigError: a key of `storage` has no property.
         """
         if "." not in identifier:
-            raise LakeError(f"table {identifier!r}: name it with its namespace, as 'lake.flights'")
+            raise LakeError(
+                f"table {identifier!r}: name it with its namespace, such as 'lake.flights'"
+            )
         self._identifier = identifier
         self._catalog_properties = {**file_io_properties(storage or {}), **catalog}
         self._allow_gaps = allow_gaps
@@ -411,7 +413,9 @@ class IcebergTable:
             if found is not None and not self._has_to_grow(found, schema):
                 return found
             table = found or table
-        raise LakeError(f"{self._identifier}: columns cannot be added: others change it meanwhile")
+        raise LakeError(
+            f"{self._identifier}: columns cannot be added, because others keep changing the table"
+        )
 
     def _create_table(self, schema: pa.Schema) -> Table:
         with unlandable():

@@ -137,7 +137,7 @@ class TopicGeneration:
     def __post_init__(self) -> None:
         for name, value in (("cluster", self.cluster), ("topic", self.topic_id)):
             if not _ID.fullmatch(value):
-                raise LakeError(f"{name} id {value!r}: letters, digits and ._=+/- are allowed")
+                raise LakeError(f"{name} id {value!r}: only letters, digits and ._=+/- are allowed")
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,9 @@ def parse_terms(texts: Iterable[str]) -> tuple[PartitionTerm, ...]:
     for text in texts:
         match = _TERM.fullmatch(text.strip())
         if match is None or bool(match[1]) != bool(match[4]):
-            raise LakeError(f"partition {text!r}: it must be a column, or as day(column)")
+            raise LakeError(
+                f"partition {text!r}: it must be a column, or a transform such as day(column)"
+            )
         width = None if match[2] is None else int(match[2])
         terms.append(PartitionTerm(match[3].strip(), match[1] or "identity", width))
     return tuple(terms)
@@ -79,8 +81,8 @@ def check_same(wanted: Sequence[str], found: Sequence[str]) -> None:
     """
     if wanted and list(wanted) != list(found):
         raise LakeError(
-            f"the table is partitioned by {', '.join(found) or 'nothing'}, and not by "
-            f"{', '.join(wanted)}: leave table.partition.by out, or land in another table"
+            f"the table is partitioned by {', '.join(found) or 'nothing'}, not by "
+            f"{', '.join(wanted)}: leave out table.partition.by, or land in another table"
         )
 
 

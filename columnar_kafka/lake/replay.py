@@ -53,7 +53,7 @@ def replay(
     """
     rules = rules or Rules()
     if rules.dead_letters is not None and repr(rules.dead_letters) == repr(letters):
-        raise ConfigError(f"what still cannot land needs another place than {letters}")
+        raise ConfigError(f"messages that still cannot land need another place than {letters}")
     total = CommitResult()
     for source in letters.sources():
         batch = _Letters(table, rules, source, layout)

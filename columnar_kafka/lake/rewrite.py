@@ -67,7 +67,7 @@ class Rewriter:
         if len(parts) > 1 and self._straddle != "split":
             refused = UnlandableError if self._straddle == "dead-letter" else LakeError
             raise refused(
-                f"segment at {segment.address}: has rows of {len(parts)} partitions of the table; "
+                f"segment at {segment.address} has rows of {len(parts)} partitions of the table; "
                 "table.straddle=split would split it"
             )
         if len(parts) == 1 and fitting.cast_to is None:

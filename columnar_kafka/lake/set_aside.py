@@ -110,8 +110,9 @@ class SetAside:
         taken = self._taken.get(source.fence)
         if taken is not None and message.offset < taken.next:
             raise LakeError(
-                f"{reason}. An attempt before, which did not end, found that it can land, and set "
-                f"messages up to offset {taken.next - 1} aside: land with its settings first"
+                f"{reason}. An earlier, unfinished attempt accepted this message and set aside "
+                f"messages up to offset {taken.next - 1}. Run once with that attempt's settings "
+                "first"
             )
         self._letters.add(source, message, reason)
         return True

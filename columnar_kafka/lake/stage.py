@@ -382,7 +382,9 @@ class _OpenFile:
         if self.is_open:
             rows = self._stitcher.finish(self._metadata()).rows
             if rows != self._rows:
-                raise LakeError(f"{self._first.source}: {rows} rows stitched of {self._rows}")
+                raise LakeError(
+                    f"{self._first.source}: {rows} rows were stitched, not {self._rows}"
+                )
         nbytes = self._writer.finish()
         return _FinishedFile(self._writer.path, self._rows, nbytes, self._partition)
 

@@ -230,7 +230,8 @@ def test_a_batch_reads_between_times(
 def test_a_start_after_the_last_message_is_an_error(source: Source, topic: TopicFactory) -> None:
     name = topic()
     source.send(name, 4, start=10)
-    with pytest.raises(ConfigError, match=rf'"startingTimestamp": {name}\[0\] has no message so'):
+    match = rf'"startingTimestamp": there is no message at or after that time in {name}\[0\]'
+    with pytest.raises(ConfigError, match=match):
         source.rows(subscribe=name, startingTimestamp="99")
 
 
@@ -431,7 +432,9 @@ def test_deleted_messages_stop_the_query_or_are_skipped(
         [done] = admin.delete_records([TopicPartition(name, 0, 3)]).values()
         done.result(60)
         tasks = reader.partitions(start, end)
-        with pytest.raises(ColumnarError, match=rf"{name}\[0\]: offset 0 is not there: .* 3 to 4"):
+        with pytest.raises(
+            ColumnarError, match=rf"{name}\[0\]: offset 0 does not exist: .* 3 to 4"
+        ):
             read(reader, tasks)
     with source.stream(**options, failOnDataLoss="false") as reader:
         assert read(reader, reader.partitions(start, end)) == [(name, 0, 3), (name, 0, 4)]

@@ -86,7 +86,9 @@ def test_where_kafka_cannot_be_asked_about_gaps_the_staged_files_are_removed(
     result = TaskResult((staged(lake.table(), [5]),))
     config = {"bootstrap.servers": "localhost:1", "no.such.key": "1"}
     settings = Settings(table=lake.table(), layout=Layout(), rules=Rules(), config=config)
-    with pytest.raises(NotLandedError, match=r"t\[0\]: whether messages lie .*no\.such\.key"):
+    with pytest.raises(
+        NotLandedError, match=r"t\[0\]: it is not known whether messages lie .*no\.such\.key"
+    ):
         LakeStreamWriter(settings).commit([result], 0)
     assert files(lake) == 0
 
