@@ -14,7 +14,7 @@ from columnar_kafka.errors import ColumnarError, ConfigError
 from columnar_kafka.ingest.topic_id import admin_client
 from spark_sink.options import check_isolation
 from spark_sink.planning import Offsets, TopicIds, lost
-from spark_sink.source_options import EARLIEST, LATEST
+from spark_sink.source_options import EARLIEST, LATEST, partition_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -85,10 +85,9 @@ class Lookup:
         self, boundary: Boundary, partition: Partition, at: int, first: int, end: int
     ) -> int:
         if not first <= at <= end:
-            topic, number = partition
             lost(
-                f'option "{boundary.option}" has offset {at} for {topic}[{number}], which has '
-                f"offsets from {first} to {end}",
+                f'option "{boundary.option}" has offset {at} for {partition_name(partition)}, '
+                f"which has offsets from {first} to {end}",
                 fail=self._options.fail_on_data_loss,
             )
         return min(max(at, first), end)
@@ -97,10 +96,11 @@ class Lookup:
         found = self._offsets({each: OffsetSpec.for_timestamp(at) for each, at in times.items()})
         missing = [each for each, offset in found.items() if offset < 0]
         if missing and boundary.unmatched == "error":
-            shown = ", ".join(f"{topic}[{number}]" for topic, number in sorted(missing))
+            shown = ", ".join(map(partition_name, sorted(missing)))
             raise ConfigError(
-                f'option "{boundary.option}": {shown} has no message so late. Choose an earlier '
-                'time, or .option("startingOffsetsByTimestampStrategy", "latest")'
+                f'option "{boundary.option}": there is no message at or after that time in '
+                f"{shown}. Choose an earlier time, or "
+                '.option("startingOffsetsByTimestampStrategy", "latest")'
             )
         return found | self._offsets(dict.fromkeys(missing, _END))
 

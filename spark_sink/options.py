@@ -30,8 +30,8 @@ GROUP: Final = "spark-kafka-source"
 """A consumer must have a group. Ours never joins it: ACLs for this prefix match the name itself."""
 _ISOLATION_LEVELS: Final = ("read_committed", "read_uncommitted")
 _OWN_KEYS: Final = {
-    "auto.offset.reset": 'set "startingOffsets"; where a query stands is in its checkpoint',
-    "enable.auto.commit": "where a query stands is in its checkpoint",
+    "auto.offset.reset": 'set "startingOffsets"; a query keeps its offsets in its checkpoint',
+    "enable.auto.commit": "a query keeps its offsets in its checkpoint",
 }
 
 
@@ -59,7 +59,7 @@ def refuse_unknown(options: Mapping[str, str], known: Collection[str], *prefixes
     for key in options:
         if key.lower() not in lower and not key.lower().startswith((_PREFIX, *prefixes)):
             raise ConfigError(
-                f'option "{key}" does not exist; there are {", ".join(sorted(known))}, '
+                f'option "{key}" does not exist; the options are {", ".join(sorted(known))}, '
                 "and kafka.* for the Kafka client"
             )
 

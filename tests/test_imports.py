@@ -47,7 +47,7 @@ FILES = {
     "lake": """
         __init__  model  file_metadata  partition  plan  row_groups  parquet_footer  stitch  rewrite
         commit  files  local_files  object_files  merging  commit_log  directory
-        message_rows  dead_letters  rules  aside  stage  replay
+        message_rows  dead_letters  rules  set_aside  stage  replay
         landed_rows  audit
         reset  fences  arrow_types  delta_schema  delta_statistics  delta_partition  delta
         iceberg_schema  iceberg_files  iceberg_partition  iceberg_merging  iceberg_commit  iceberg
@@ -79,8 +79,9 @@ FILES = {
         client  producer  consumer  kafka  __init__
     """,
     "spark_sink": """
-        starting  java_keys  columns  older_spark  options  source_options  planning  lookup  kept
-        reading  records  reporting  epochs  writer  source  gaps  ranges  sink  __init__
+        starting  java_keys  columns  older_spark  options  source_options  planning  lookup
+        client_cache  reading  records  reporting  epochs  writer  source  gaps  ranges  sink
+        __init__
     """,
     "local": "base  guard  mock  process  java  broker  embedded  kafka  spark  __init__",
     "demo": """

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import pyarrow as pa
 from confluent_kafka import KafkaException, TopicPartition
 
-from columnar_kafka.aio.callback import Callback
+from columnar_kafka.aio.callback import CallbackRun
 from columnar_kafka.aio.cancellable import STEP, CancellableConsumer
 from columnar_kafka.aio.inbox import Inbox, for_threads
 from columnar_kafka.aio.threads import Threads, check_loop
@@ -396,7 +396,7 @@ class AIOConsumer:
             RuntimeError: it is closed already.
             Exception: what a callback raised.
         """
-        if Callback.of(self) is None:
+        if CallbackRun.of(self) is None:
             self._check_open()
         self._closing = True
         self._ending = asyncio.ensure_future(self._close())
@@ -412,12 +412,12 @@ class AIOConsumer:
 
     async def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run a function that may block in the executor, when it is its turn."""
-        if Callback.of(self) is None:  # a callback of `close` may still commit
+        if CallbackRun.of(self) is None:  # a callback of `close` may still commit
             self._check_open()
         return await self._in_turn(partial(function, *args, **kwargs))
 
     async def _in_turn(self, function: Callable[[], Any]) -> Any:
-        callback = Callback.of(self)
+        callback = CallbackRun.of(self)
         if callback is not None:
             found = await callback.call(function)
             self._undelivered.delivered()
@@ -455,7 +455,7 @@ class AIOConsumer:
 
     def _on_loop(self, callback: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function for librdkafka's thread that waits for `callback` on the loop."""
-        return lambda *args: Callback(self._loop, self).run(callback, *args)
+        return lambda *args: CallbackRun(self._loop, self).run(callback, *args)
 
 
 def _is_on_a_loop() -> bool:

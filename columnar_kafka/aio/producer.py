@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 
 from columnar_kafka import lifecycle
 from columnar_kafka.aio.inbox import Inbox, for_threads
-from columnar_kafka.aio.poller import STEP, Poller
+from columnar_kafka.aio.poller import STEP, ProducerPoller
 from columnar_kafka.aio.threads import Threads, check_loop
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.producing.producer import Producer
@@ -96,7 +96,7 @@ class AIOProducer:
         self._polled = 0
         self._closing = False
         self._calls: set[concurrent.futures.Future[Any]] = set()
-        self._poller = Poller(self._producer, self._inbox, self._loop.create_future())
+        self._poller = ProducerPoller(self._producer, self._inbox, self._loop.create_future())
 
     async def __aenter__(self) -> Self:
         """Return this producer."""

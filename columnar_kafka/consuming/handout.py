@@ -13,7 +13,7 @@ function written in C, and where a loop begins again. All code of this room coun
   There is none of the three places between the taking and the user's own line. So a message is
   either still here or the user's, whichever thread takes it and whatever raises. Several messages
   are taken as one list, the only item of an iterator. The iterator also tells how many were taken;
-  whoever needs the positions that follow from it notes them later.
+  whoever needs the positions that follow from it records them later (`FetchBuffer.note`).
 * *All of it or nothing.* A change of state that must be whole is computed first. Then it is written
   with assignments only; one call may follow, as the last step, of a function written in C that does
   the rest. Comments mark these steps with "all or nothing".
@@ -71,12 +71,12 @@ class Ready:
         "_at_once",
         "_upto",
         "_withdrawn",
+        "handled",
+        "handled_parts",
         "is_published",
         "left",
         "many",
         "messages",
-        "noted",
-        "noted_parts",
         "parts",
     )
 
@@ -85,8 +85,8 @@ class Ready:
         self.parts: list[Part] = []
         self.left: Iterator[Message] = iter(())
         self.many: Iterator[list[Message]] = iter(())
-        self.noted = 0  # messages that were taken, and that is noted
-        self.noted_parts = 0  # parts all of whose messages are noted
+        self.handled = 0  # messages that were taken, and that the offset store knows of
+        self.handled_parts = 0  # parts all of whose messages are handled
         self.is_published = False  # now, or once
         self._upto = 0  # messages that were taken, can be taken, or were withdrawn since
         self._at_once = 0  # how many of these are in `many`
@@ -132,7 +132,7 @@ class Ready:
 
 
 class Progress:
-    """What to note once something has been handed out."""
+    """What to record once something has been handed out."""
 
     __slots__ = ("after", "at", "ends", "epochs", "messages", "opened")
 
@@ -167,7 +167,7 @@ class Found:
         result: Any = None,
         error: KafkaException | None = None,
     ) -> None:
-        """`progress` is noted once the result was taken; None for an error that stays."""
+        """`progress` is recorded once the result was taken; None for an error that stays."""
         self.progress = progress
         self.result = result
         self._error = error

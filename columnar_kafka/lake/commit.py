@@ -182,7 +182,7 @@ def _decided(target: CommitTarget[State], attempt: Callable[[], Result | str]) -
             return result
         conflict = result
     raise NotLandedError(
-        f"{target}: nothing has landed in {_TRIES} tries; the last one: {conflict}"
+        f"{target}: nothing has landed in {_TRIES} attempts; the last one: {conflict}"
     )
 
 
@@ -250,14 +250,14 @@ def _swap(target: CommitTarget[State], head: Head[State], admission: Admission) 
         raise
     except Exception as error:  # noqa: BLE001 - as above
         raise MayHaveLandedError(
-            f"{target}: the commit may have been written ({cause or conflict}), and the table "
+            f"{target}: the commit may have been written ({cause or conflict}), but the table "
             f"cannot be read: {error}"
         ) from cause
     if landed or cause is None:
         return "" if landed else conflict
     if target.late_requests:
         raise MayHaveLandedError(
-            f"{target}: the commit is not there yet, and may still arrive: {cause}"
+            f"{target}: the commit is not in the table yet, but may still arrive: {cause}"
         ) from cause
     raise NotLandedError(f"{target}: nothing has landed: {cause}") from cause
 

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from columnar_kafka.lake.model import (
         Fence,
         FileWriter,
-        Partition,
+        PartitionValues,
         SourcePartition,
         StagedFile,
     )
@@ -149,7 +149,7 @@ class DeltaLakeTable(BaseTable["State"]):
         return Fitting(None if wider == schema else wider, columns)
 
     def create(
-        self, source: SourcePartition, first: int, schema: pa.Schema, partition: Partition
+        self, source: SourcePartition, first: int, schema: pa.Schema, partition: PartitionValues
     ) -> FileWriter:
         """See `LakeTable.create`."""
         # polars reads a partition's values from the path, not from the log.
@@ -270,7 +270,7 @@ class DeltaLakeTable(BaseTable["State"]):
             return []
         if "deletionVectors" in (table.protocol().writer_features or ()):
             raise LakeError(
-                f"{self}: rows may be deleted by deletion vectors, which cannot be read"
+                f"{self}: deletion vectors may have deleted rows, and they cannot be read"
             )
         actions = pa.table(table.get_add_actions(flatten=True))
         names = table.metadata().partition_columns
@@ -385,8 +385,8 @@ def _restored(entry: Mapping[str, Any]) -> int:
     version = entry["operationParameters"].get("version")
     if version is None or not str(version).isdecimal():
         raise LakeError(
-            f"version {entry['version']} restores a time, and which version that was is not said: "
-            "restore the table to a version, by number"
+            f"version {entry['version']} restores a point in time, and Delta does not record which "
+            "version that was: restore the table to a version number"
         )
     return int(version)
 

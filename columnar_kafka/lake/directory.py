@@ -59,7 +59,7 @@ if TYPE_CHECKING:
         CommitResult,
         Fence,
         FileWriter,
-        Partition,
+        PartitionValues,
         SourcePartition,
         StagedFile,
         StageResult,
@@ -117,7 +117,7 @@ class ParquetDirectory(BaseTable["LogEntry"]):
         return Fitting()
 
     def create(
-        self, source: SourcePartition, first: int, schema: pa.Schema, partition: Partition
+        self, source: SourcePartition, first: int, schema: pa.Schema, partition: PartitionValues
     ) -> FileWriter:
         """See `LakeTable.create`."""
         path = self._staged_path()
@@ -180,7 +180,7 @@ class ParquetDirectory(BaseTable["LogEntry"]):
         """
         for name in sorted(landed_before):
             if (fence := head.fences.get(name)) is None:
-                raise LakeError(f"{name} had landed, and the log has nothing of it now: {_BROKEN}")
+                raise LakeError(f"{name} had landed, but the log no longer has it: {_BROKEN}")
             tail = head.state.tails.get(name)
             if tail is None and fence.segment == UNKNOWN_SEGMENT:
                 continue  # all of it was set aside
@@ -192,7 +192,7 @@ class ParquetDirectory(BaseTable["LogEntry"]):
             check_staged(file, self._files.size(self.root / file.path))
             if (stray := self._unlogged(head.state, file)) is not None:
                 raise LakeError(
-                    f"{stray} exists and is not in the log: restore the log that it belongs to, "
+                    f"{stray} exists, but is not in the log: restore the log that it belongs to, "
                     "or move the file elsewhere"
                 )
 
@@ -209,7 +209,7 @@ class ParquetDirectory(BaseTable["LogEntry"]):
         if admission.lands:
             self._files.sync_folder(self.root / _STAGED)
         if not self._log.add(entry):
-            return f"entry {entry.sequence} of the log is another commit"
+            return f"another commit took entry {entry.sequence} of the log"
         self._show(entry)
         return ""
 
@@ -312,14 +312,14 @@ class ParquetDirectory(BaseTable["LogEntry"]):
             with suppress(FileNotFoundError):  # another process has just finished it
                 if not self._files.same(old, new):
                     raise LakeError(
-                        f"move {new} elsewhere: it is in the way of {old}, which landed with "
-                        f"commit {entry.sequence} of the log"
+                        f"{new} is in the way of {old}, which landed with commit "
+                        f"{entry.sequence} of the log: move it elsewhere"
                     ) from None
         except FileNotFoundError:
             if self._files.size(new) is None:
                 raise LakeError(
-                    f"{new} is gone, and {old} too, though commit {entry.sequence} of the log "
-                    f"has landed it: {_BROKEN}"
+                    f"{new} and {old} are gone, although commit {entry.sequence} of the log landed "
+                    f"that file: {_BROKEN}"
                 ) from None
 
     @property

@@ -88,7 +88,7 @@ if TYPE_CHECKING:
     from columnar_kafka.lake.model import (
         Fence,
         FileWriter,
-        Partition,
+        PartitionValues,
         SourcePartition,
         StagedFile,
     )
@@ -150,7 +150,9 @@ class IcebergTable(BaseTable["State"]):
             ConfigError: a key of `storage` has no property.
         """
         if "." not in identifier:
-            raise LakeError(f"table {identifier!r}: name it with its namespace, as 'lake.flights'")
+            raise LakeError(
+                f"table {identifier!r}: name it with its namespace, such as 'lake.flights'"
+            )
         super().__init__(allow_gaps=allow_gaps)
         self._identifier = identifier
         self._catalog_properties = {**file_io_properties(storage or {}), **catalog}
@@ -184,7 +186,7 @@ class IcebergTable(BaseTable["State"]):
         )
 
     def create(
-        self, source: SourcePartition, first: int, schema: pa.Schema, partition: Partition
+        self, source: SourcePartition, first: int, schema: pa.Schema, partition: PartitionValues
     ) -> FileWriter:
         """See `LakeTable.create`."""
         fitted = self._fitted  # another thread may forget it
@@ -397,7 +399,9 @@ class IcebergTable(BaseTable["State"]):
             if found is not None and not self._has_to_grow(found, schema):
                 return found
             table = found or table
-        raise LakeError(f"{self._identifier}: columns cannot be added: others change it meanwhile")
+        raise LakeError(
+            f"{self._identifier}: columns cannot be added, because others keep changing the table"
+        )
 
     def _create_table(self, schema: pa.Schema) -> Table:
         with unlandable():

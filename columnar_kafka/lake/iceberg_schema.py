@@ -81,7 +81,7 @@ def _nullable_type(arrow: pa.DataType, path: str) -> pa.DataType:
         _nullable(arrow.key_field, f"{path}.key")
         return pa.map_(arrow.key_type, _nullable(arrow.item_field, f"{path}.value"))
     if column_type(arrow) is None:
-        raise LakeError(f"column {path!r}: {arrow} has no equal in Iceberg")
+        raise LakeError(f"column {path!r}: Iceberg has no type for {arrow}")
     return arrow
 
 
@@ -112,24 +112,24 @@ def check_fits(
             _check_field(each, field, place, may_grow=may_grow)
         elif not may_grow:
             raise LakeError(
-                f"column {place!r} is not in the table. Add it, or let it be added: "
+                f"column {place!r} is not in the table. Add it, or have it added with "
                 "table.growth=allow"
             )
     for name, field in fields.items():
         if field.required:
             raise LakeError(
-                f"column {path + name!r} is missing in Kafka, and is required in the table"
+                f"column {path + name!r} is missing in Kafka, but is required in the table"
             )
 
 
 def _check_field(file: pa.Field, field: ice.NestedField, path: str, *, may_grow: bool) -> None:
     if field.required and file.nullable:
-        raise LakeError(f"column {path!r} may be null in Kafka, and is required in the table")
+        raise LakeError(f"column {path!r} may be null in Kafka, but is required in the table")
     field_id = (file.metadata or {}).get(FIELD_ID)
     if field_id is not None and int(field_id) != field.field_id:
         raise LakeError(
-            f"column {path!r} of a staged file has the field id {int(field_id)}, and it is now "
-            f"{field.field_id}: stage the input again"
+            f"column {path!r} of a staged file has field id {int(field_id)}, but the table's is "
+            f"now {field.field_id}: stage the input again"
         )
     arrow, table = file.type, field.field_type
     if pa.types.is_struct(arrow) and isinstance(table, ice.StructType):

@@ -121,7 +121,7 @@ def _read(encoded: bytes, body_end: int, shift: int, ordinal: int, first: Footer
     if not footer.schema:
         raise StitchError("the footer has no schema")
     if footer.rows != group_rows:
-        raise StitchError(f"{footer.rows} rows in the footer, {group_rows} in its row groups")
+        raise StitchError(f"{footer.rows} rows in the footer, but {group_rows} in its row groups")
     return footer
 
 

@@ -138,7 +138,7 @@ class IsolatedDecoder:
         try:
             return self._try(parts)
         except _LostError as error:
-            raise SegmentError(f"decoding it {error}, twice") from error
+            raise SegmentError(f"the decoding process {error} in both attempts") from error
 
     def _try(self, parts: Sequence[bytes | memoryview]) -> pa.Table:
         if self._child is None:
@@ -223,7 +223,9 @@ class _Child:
                 self._lost()
         except _LostError as error:
             self.end()
-            raise ColumnarError(f"columnar.decode=isolated: the decoder's start {error}") from error
+            raise ColumnarError(
+                f"columnar.decode=isolated: the decoding process {error} at its start"
+            ) from error
         except BaseException:
             self.end()
             raise
@@ -265,8 +267,8 @@ class _Child:
         while True:
             if (nbytes := self._resident_bytes()) > memory_bytes:
                 raise _LostError(
-                    f"took {nbytes} bytes of memory, more than {memory_bytes}: "
-                    "columnar.max.decoded.bytes and what an idle child takes"
+                    f"took {nbytes} bytes of memory, more than {memory_bytes} "
+                    "(columnar.max.decoded.bytes and what an idle process takes)"
                 )
             left = deadline - time.monotonic()
             if poll.poll(1000 * max(0.0, min(left, _WATCH_SECONDS))):
@@ -287,7 +289,7 @@ class _Child:
         self._process.kill()  # in case only the socket has ended
         code = self._process.wait()
         raise _LostError(
-            f"ended its process with {signal.Signals(-code).name if code < 0 else code}"
+            f"ended with {signal.Signals(-code).name if code < 0 else f'exit code {code}'}"
         )
 
     @classmethod
