@@ -218,7 +218,7 @@ class _Child:
         self._finish = weakref.finalize(self, _end, self._process, self._socket, self._owner)
         _Child._all.add(self)
         try:
-            self._wait(_START_SECONDS, memory_bytes=1 << 62)
+            self._wait(_START_SECONDS, f"{_START_SECONDS:g} s", memory_bytes=1 << 62)
             if self._socket.recv(1) != _READY:
                 self._lost()
         except _LostError as error:
@@ -248,7 +248,8 @@ class _Child:
             self._lost()
         finally:
             os.close(question)
-        self._wait(self._seconds, memory_bytes=self._memory_bytes)
+        limit = f"columnar.max.decode.ms={1000 * self._seconds:g}"
+        self._wait(self._seconds, limit, memory_bytes=self._memory_bytes)
         try:
             answer, descriptors, _, _ = socket.recv_fds(self._socket, 1 + _REASON_BYTES, 1)
         except OSError:
@@ -259,7 +260,7 @@ class _Child:
             self._lost()
         raise SegmentError(answer[1:].decode(errors="replace"))
 
-    def _wait(self, seconds: float, *, memory_bytes: int) -> None:
+    def _wait(self, seconds: float, limit: str, *, memory_bytes: int) -> None:
         """Wait for an answer or the end of the process, within these seconds and bytes."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
@@ -274,7 +275,7 @@ class _Child:
             if poll.poll(1000 * max(0.0, min(left, _WATCH_SECONDS))):
                 return
             if left <= 0:
-                raise _LostError(f"took more than columnar.max.decode.ms={1000 * seconds:g}")
+                raise _LostError(f"took more than {limit}")
 
     def _resident_bytes(self) -> int:
         try:

@@ -318,6 +318,15 @@ def test_an_interrupt_leaves_no_answer_behind(
     assert segment(GOOD, decoder).to_table().equals(TABLE)
 
 
+def test_a_process_that_does_not_start_in_time_is_named(
+    monkeypatch: pytest.MonkeyPatch, decoder: IsolatedDecoder
+) -> None:
+    """The start's limit is no option, so none is named."""
+    monkeypatch.setattr(isolated, "_START_SECONDS", 0.0)
+    with pytest.raises(ColumnarError, match="process took more than 0 s at its start$"):
+        segment(GOOD, decoder).verify()
+
+
 @pytest.mark.parametrize(
     ("code", "says"),
     [
