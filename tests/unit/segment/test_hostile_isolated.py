@@ -318,13 +318,11 @@ def test_an_interrupt_leaves_no_answer_behind(
     assert segment(GOOD, decoder).to_table().equals(TABLE)
 
 
-def test_a_process_that_does_not_start_in_time_is_named(
-    monkeypatch: pytest.MonkeyPatch, decoder: IsolatedDecoder
-) -> None:
-    """The start's limit is no option, so none is named."""
+def test_a_late_start_names_no_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None sets its limit."""
     monkeypatch.setattr(isolated, "_START_SECONDS", 0.0)
-    with pytest.raises(ColumnarError, match="process took more than 0 s at its start$"):
-        segment(GOOD, decoder).verify()
+    with pytest.raises(ColumnarError, match=r"process took more than 0 s at its start$"):
+        segment(GOOD, IsolatedDecoder()).verify()
 
 
 @pytest.mark.parametrize(
@@ -417,12 +415,12 @@ def test_nothing_is_left_when_the_parent_is_killed_while_it_waits() -> None:
         isolated._PROGRAM = {PROGRAM!r}
         decoder._limits = DecodeLimits(decode_seconds=0.01)
         wait = isolated._Child._wait
-        def told(self, seconds, *, memory_bytes):
+        def told(self, seconds, limit, *, memory_bytes):
             if self._process.pid in shown:
                 os.kill(os.getpid(), 9)  # the question is asked
             shown.add(self._process.pid)
             print(self._process.pid, flush=True)
-            wait(self, seconds, memory_bytes=memory_bytes)
+            wait(self, seconds, limit, memory_bytes=memory_bytes)
         shown = set()
         isolated._Child._wait = told
         segment(decoder, "bad: hold the interpreter's lock").to_table()
