@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from columnar_kafka import position
 
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 __all__ = [
     "GroupMetadata",
     "Partition",
+    "check_partitions",
+    "error_event_refused",
     "key_of",
+    "named_partitions",
     "to_kafka_offset",
     "to_kafka_offsets",
     "to_positions",
@@ -28,6 +31,47 @@ _LARGEST: Final = (1 << 63) - 1  # an offset that Kafka never had can be committ
 def key_of(partition: TopicPartition) -> Partition:
     """Return a partition's topic and number."""
     return partition.topic, partition.partition
+
+
+def check_partitions(partitions: Any) -> list[TopicPartition]:
+    """Return a list of partitions.
+
+    Raises:
+        TypeError: as confluent-kafka's, for anything else.
+    """
+    if not isinstance(partitions, list):
+        raise TypeError("requires list of TopicPartition")
+    if not all(isinstance(each, TopicPartition) for each in partitions):
+        raise TypeError("expected cimpl.TopicPartition")
+    return partitions
+
+
+def named_partitions(
+    message: Any, offsets: Any, after: Callable[[Any], TopicPartition]
+) -> list[TopicPartition] | None:
+    """Return the partitions that a commit or store names; None where it names none.
+
+    Args:
+        message: a message, or None.
+        offsets: a list of partitions, or None.
+        after: returns the partition of a message, with the offset after it.
+
+    Raises:
+        ValueError: both a message and offsets.
+        TypeError: not a list of partitions.
+        Exception: what `after` raises.
+    """
+    if message is not None:
+        if offsets is not None:
+            raise ValueError("message and offsets are mutually exclusive")
+        return [after(message)]
+    return None if offsets is None else check_partitions(offsets)
+
+
+def error_event_refused(error: KafkaError, action: str) -> KafkaException:
+    """Return confluent-kafka's error for a commit or store whose message is an error event."""
+    reason = f"Cannot {action} offsets for message with error: '{error.str()}'"
+    return KafkaException(KafkaError(KafkaError._INVALID_ARG, reason))
 
 
 def to_positions(partitions: Iterable[TopicPartition] | None) -> list[TopicPartition]:

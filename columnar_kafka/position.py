@@ -17,6 +17,7 @@ __all__ = [
     "address",
     "commit_metadata",
     "pack",
+    "partition_address",
     "resume",
     "start",
     "unpack",
@@ -39,9 +40,14 @@ class Unpacked(NamedTuple):
     left: int
 
 
+def partition_address(topic: str | None, partition: int | None) -> str:
+    """Return how errors and logs name a partition: ``topic[partition]``."""
+    return f"{topic}[{partition}]"
+
+
 def address(topic: str | None, partition: int | None, offset: int | None) -> str:
     """Return how errors and logs name a Kafka message: ``topic[partition]@offset``."""
-    return f"{topic}[{partition}]@{offset}"
+    return f"{partition_address(topic, partition)}@{offset}"
 
 
 def pack(offset: int, row: int = 0, rows: int = 1) -> int:

@@ -38,7 +38,7 @@ def register(spark: SparkSession) -> None:
     """
     if tuple(map(int, spark.version.split(".")[:2])) < _OLDEST:
         raise ConfigError(
-            "spark_sink needs Spark 4.0 or later: before, there are no data sources in Python; "
+            "spark_sink needs Spark 4.0 or later, the first with data sources in Python; "
             f"this is {spark.version}"
         )
     for name in _MODULE_OF:

@@ -6,7 +6,7 @@ from typing import Final
 
 from pyspark.sql.types import ArrayType, StructType
 
-_HEADER: Final = StructType().add("key", "string").add("value", "binary")
+HEADER: Final = StructType().add("key", "string").add("value", "binary")
 
 MESSAGE: Final = (
     StructType()
@@ -17,7 +17,7 @@ MESSAGE: Final = (
     .add("offset", "long")
     .add("timestamp", "timestamp")
     .add("timestampType", "integer")
-    .add("headers", ArrayType(_HEADER))
+    .add("headers", ArrayType(HEADER))
     # Ours alone: by these a sink notices that a topic was deleted and created again.
     .add("cluster_id", "string")
     .add("topic_id", "string")

@@ -45,9 +45,9 @@ class Epoch:
             return False
         if int(number) > self.number:
             raise ColumnarError(
-                f"epoch {number} of this query has been sent, and this is epoch {self.number} "
-                "again. If the checkpoint was restored, set another kafka.transactional.id: rows "
-                "that were sent after it are sent again"
+                f"this query has already sent epoch {number}, and this is epoch {self.number}. If "
+                "the checkpoint was restored, set another kafka.transactional.id: rows that were "
+                "sent after that checkpoint are then sent again"
             )
         return True
 

@@ -47,7 +47,7 @@ def refuse_gaps(
 
 
 def _refuse_messages(config: Mapping[str, Any], fence: Fence, first: int) -> None:
-    place = f"{fence.topic}[{fence.partition}]"
+    place = fence.partition_address
     between = f"between the table's next offset {fence.next} and the stream's first {first}"
     remedy = (
         "Go on with the checkpoint that belongs to this table, or start a new one; or give them up "
@@ -57,7 +57,7 @@ def _refuse_messages(config: Mapping[str, Any], fence: Fence, first: int) -> Non
         low, found = _offsets(config, fence)
     except KafkaException as error:
         raise NotLandedError(
-            f"{place}: whether messages lie {between} is not known: {error}"
+            f"{place}: it is not known whether messages lie {between}: {error}"
         ) from error
     if low > fence.next:
         raise NotLandedError(

@@ -39,7 +39,7 @@ _JAVA_ONLY: Final = {
     "send.buffer.bytes": "set kafka.socket.send.buffer.bytes",
     "default.api.timeout.ms": "set kafka.socket.timeout.ms",
     "partitioner.class": "set kafka.partitioner",
-    "max.block.ms": "leave it out: a full buffer is waited for",
+    "max.block.ms": "leave it out: the writer waits while the buffer is full",
 }
 
 

@@ -12,8 +12,9 @@ from confluent_kafka.admin import OffsetSpec
 
 from columnar_kafka.errors import ColumnarError, ConfigError
 from columnar_kafka.ingest.topic_id import admin_client
+from spark_sink.options import check_isolation
 from spark_sink.planning import Offsets, TopicIds, lost
-from spark_sink.source_options import EARLIEST, LATEST
+from spark_sink.source_options import EARLIEST, LATEST, partition_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -27,12 +28,6 @@ __all__ = ["Lookup"]
 T = TypeVar("T")
 
 _TIMEOUT: Final = 30.0
-_ISOLATION: Final = {
-    "read_committed": IsolationLevel.READ_COMMITTED,
-    "read_uncommitted": IsolationLevel.READ_UNCOMMITTED,
-}
-
-
 _FIRST: Final[OffsetSpec] = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _END: Final[OffsetSpec] = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
@@ -47,12 +42,8 @@ class Lookup:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         isolation = options.config.get("isolation.level", "read_committed")
-        if isolation not in _ISOLATION:
-            raise ConfigError(
-                f'option "kafka.isolation.level" is {isolation!r}: it must be '
-                f"{' or '.join(_ISOLATION)}"
-            )
-        self._isolation = _ISOLATION[isolation]
+        check_isolation("kafka.isolation.level", isolation)
+        self._isolation = IsolationLevel[isolation.upper()]
         self._clients = ExitStack()
         self._admin = self._clients.enter_context(admin_client(options.config))
 
@@ -94,10 +85,9 @@ class Lookup:
         self, boundary: Boundary, partition: Partition, at: int, first: int, end: int
     ) -> int:
         if not first <= at <= end:
-            topic, number = partition
             lost(
-                f'option "{boundary.option}" has offset {at} for {topic}[{number}], which has '
-                f"offsets from {first} to {end}",
+                f'option "{boundary.option}" has offset {at} for {partition_name(partition)}, '
+                f"which has offsets from {first} to {end}",
                 fail=self._options.fail_on_data_loss,
             )
         return min(max(at, first), end)
@@ -106,10 +96,11 @@ class Lookup:
         found = self._offsets({each: OffsetSpec.for_timestamp(at) for each, at in times.items()})
         missing = [each for each, offset in found.items() if offset < 0]
         if missing and boundary.unmatched == "error":
-            shown = ", ".join(f"{topic}[{number}]" for topic, number in sorted(missing))
+            shown = ", ".join(map(partition_name, sorted(missing)))
             raise ConfigError(
-                f'option "{boundary.option}": {shown} has no message so late. Choose an earlier '
-                'time, or .option("startingOffsetsByTimestampStrategy", "latest")'
+                f'option "{boundary.option}": there is no message at or after that time in '
+                f"{shown}. Choose an earlier time, or "
+                '.option("startingOffsetsByTimestampStrategy", "latest")'
             )
         return found | self._offsets(dict.fromkeys(missing, _END))
 

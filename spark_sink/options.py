@@ -15,6 +15,7 @@ __all__ = [
     "GROUP",
     "STORAGE",
     "catalog",
+    "check_isolation",
     "client_config",
     "consumer_config",
     "refuse_unknown",
@@ -27,9 +28,10 @@ CATALOG: Final = "table.catalog."
 STORAGE: Final = "table.storage."
 GROUP: Final = "spark-kafka-source"
 """A consumer must have a group. Ours never joins it: ACLs for this prefix match the name itself."""
+_ISOLATION_LEVELS: Final = ("read_committed", "read_uncommitted")
 _OWN_KEYS: Final = {
-    "auto.offset.reset": 'set "startingOffsets"; where a query stands is in its checkpoint',
-    "enable.auto.commit": "where a query stands is in its checkpoint",
+    "auto.offset.reset": 'set "startingOffsets"; a query keeps its offsets in its checkpoint',
+    "enable.auto.commit": "a query keeps its offsets in its checkpoint",
 }
 
 
@@ -57,7 +59,7 @@ def refuse_unknown(options: Mapping[str, str], known: Collection[str], *prefixes
     for key in options:
         if key.lower() not in lower and not key.lower().startswith((_PREFIX, *prefixes)):
             raise ConfigError(
-                f'option "{key}" does not exist; there are {", ".join(sorted(known))}, '
+                f'option "{key}" does not exist; the options are {", ".join(sorted(known))}, '
                 "and kafka.* for the Kafka client"
             )
 
@@ -84,6 +86,18 @@ def consumer_config(options: Mapping[str, str]) -> dict[str, Any]:
         if key in config:
             raise ConfigError(f'option "kafka.{key}" cannot be set: {hint}')
     return config
+
+
+def check_isolation(key: str, level: str) -> None:
+    """Check the value of an option that is an isolation level.
+
+    Raises:
+        ConfigError: there is no such level.
+    """
+    if level not in _ISOLATION_LEVELS:
+        raise ConfigError(
+            f'option "{key}" is {level!r}: it must be {" or ".join(_ISOLATION_LEVELS)}'
+        )
 
 
 def catalog(options: Mapping[str, str]) -> dict[str, str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from confluent_kafka import KafkaError
 
 from columnar_kafka.errors import ColumnarError
+from spark_sink.source_options import partition_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -89,7 +90,7 @@ class OffsetRange(NamedTuple):
     latest: int
 
     def __str__(self) -> str:
-        return f"{self.topic}[{self.partition}]"
+        return partition_name((self.topic, self.partition))
 
 
 def lost(what: str, *, fail: bool) -> None:
@@ -128,7 +129,7 @@ def following(
             lost(f"topic {topic!r} was deleted", fail=fail)
         elif start.ids[topic].differ(end.ids[topic]):
             lost(
-                f"topic {topic!r} was deleted and created again, or is another cluster's: "
+                f"topic {topic!r} was deleted and created again, or belongs to another cluster: "
                 f"{tuple(start.ids[topic])} before, {tuple(end.ids[topic])} now",
                 fail=fail,
             )
@@ -137,13 +138,20 @@ def following(
     found = dict(earliest(new)) if new else {}
     for each, offset in found.items():
         if offset > 0:
-            lost(f"{_name(each)} is new, and its messages 0 to {offset - 1} are gone", fail=fail)
+            lost(
+                f"{partition_name(each)} is new, but its messages 0 to {offset - 1} are gone",
+                fail=fail,
+            )
     for each, offset in end.next.items():
         if offset < known.get(each, offset):
-            lost(f"{_name(each)} ended at {known[each]} before, and at {offset} now", fail=fail)
+            lost(
+                f"{partition_name(each)} ended at offset {known[each]} before, and ends at "
+                f"{offset} now",
+                fail=fail,
+            )
     for each in known.keys() - end.next.keys():
         if each[0] in end.ids:
-            lost(f"{_name(each)} is gone", fail=fail)
+            lost(f"{partition_name(each)} is gone", fail=fail)
     return {each: known[each] if each in known else found[each] for each in end.next}
 
 
@@ -214,7 +222,3 @@ def _cut(each: OffsetRange, parts: int) -> list[OffsetRange]:
     size = each.end - each.start
     places = [each.start + size * part // parts for part in range(parts + 1)]
     return [each._replace(start=start, end=end) for start, end in pairwise(places) if end > start]
-
-
-def _name(partition: Partition) -> str:
-    return f"{partition[0]}[{partition[1]}]"

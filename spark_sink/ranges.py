@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.ingest.reader import source_message
-from columnar_kafka.lake.aside import discard_staged
 from columnar_kafka.lake.model import ReadRange, SourcePartition
 from columnar_kafka.lake.plan import Planner
+from columnar_kafka.lake.set_aside import discard_staged
 from columnar_kafka.lake.stage import stage
 from spark_sink.planning import OffsetRange
 from spark_sink.reading import read
@@ -72,7 +72,7 @@ def stage_ranges(
 
     def lost(what: str) -> None:
         if not allow_gaps:
-            raise LakeError(f"{what}. Go on without them: table.gap=allow")
+            raise LakeError(f"{what}. To go on without them, set table.gap=allow")
 
     done: list[StageResult] = []
     try:

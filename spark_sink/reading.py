@@ -10,7 +10,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from columnar_kafka.broker.client_classes import StockConsumer
-from spark_sink.kept import lent
+from spark_sink.client_cache import cached_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -28,7 +28,7 @@ _AT_ONCE: Final = 100
 _TIMEOUT: Final = 30.0
 _EVENTS: Final = (KafkaError._AUTO_OFFSET_RESET, KafkaError._PARTITION_EOF)
 
-_kept: OrderedDict[frozenset[tuple[str, Any]], StockConsumer] = OrderedDict()
+_cache: OrderedDict[frozenset[tuple[str, Any]], StockConsumer] = OrderedDict()
 
 
 def read(
@@ -125,8 +125,8 @@ class _Assignment:
         place, following = offsets[:2], self._next[offsets[:2]]
         first, last = self._consumer.get_watermark_offsets(TopicPartition(*place), _TIMEOUT)
         self._lost(
-            f"{offsets}: offset {following} is not there: Kafka has {first} to {last - 1} "
-            "(deleted by retention? then consider a longer retention.ms)"
+            f"{offsets}: offset {following} does not exist: Kafka has {first} to {last - 1} "
+            "(deleted by retention? Then consider a longer retention.ms)"
         )
         if following < first < offsets.end:
             self._next[place] = first
@@ -150,7 +150,9 @@ def _consumer(config: Mapping[str, Any]) -> Iterator[StockConsumer]:
         "enable.auto.commit": False,
         "enable.partition.eof": True,
     }
-    with lent(_kept, frozenset(config.items()), lambda: StockConsumer(client)) as consumer:
+    with cached_client(
+        _cache, frozenset(config.items()), lambda: StockConsumer(client)
+    ) as consumer:
         yield consumer
         consumer.unassign()
 

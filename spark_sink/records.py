@@ -19,6 +19,7 @@ from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, check_growth
 from columnar_kafka.schema.families import family
 from columnar_kafka.segment.headers import is_segment
 from spark_sink import planning
+from spark_sink.columns import HEADER
 from spark_sink.lookup import Lookup
 from spark_sink.older_spark import arrow_schema
 from spark_sink.reading import read
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RecordRows", "newest_schema", "newest_segments", "user_columns"]
 
-_HEADER: Final = StructType().add("key", "string").add("value", "binary")
 _BATCH_ROWS: Final = 10_000
 _WINDOWS: Final = (1, 8, 64)
 """How many of a partition's last offsets are searched for a segment: each in turn until there is
@@ -78,8 +78,8 @@ def newest_schema(options: SourceOptions) -> StructType:
     found = newest_segments(options)
     if not found:
         raise ConfigError(
-            'option "mode" is records, and there is no segment whose columns the query could have: '
-            'name them, .schema("carrier STRING, delay INT")'
+            'option "mode" is records, but there is no segment to take the columns from: name '
+            'them, .schema("carrier STRING, delay INT")'
         )
     widest = None
     for segment in found:
@@ -88,7 +88,7 @@ def newest_schema(options: SourceOptions) -> StructType:
             widest = schema
         elif differences := _differences(schema, widest):
             raise ConfigError(
-                f"segment at {segment.address} does not go with other segments of the query: "
+                f"segment at {segment.address} does not fit the other segments of the query: "
                 f"{differences}. Read these topics in queries of their own"
             )
     return _with_kafka(
@@ -132,7 +132,7 @@ class RecordRows:
         self._checked: set[str] = set()
         for each in _kafka_members(self._schema):
             if each not in _MEMBERS:
-                raise ConfigError(f"no member {each!r} in _kafka; there are {', '.join(_MEMBERS)}")
+                raise ConfigError(f"_kafka has no member {each!r}; it has {', '.join(_MEMBERS)}")
 
     def batches(self, messages: Sequence[Message]) -> Iterator[pa.RecordBatch]:
         """Yield the records of messages, up to 10,000 at a time.
@@ -145,8 +145,8 @@ class RecordRows:
             segment = _segment(message)
             if segment is None:
                 raise SegmentError(
-                    f"{source_message(message)}: is a plain message, and mode records reads "
-                    'segments only. Use .option("mode", "segments")'
+                    f"{source_message(message)} is a plain message, and mode records reads only "
+                    'segments. Use .option("mode", "segments")'
                 )
             yield from self._rows(segment).to_batches(_BATCH_ROWS)
 
@@ -170,8 +170,9 @@ class RecordRows:
             return
         if differences := _differences(spark_columns(segment), self._columns):
             raise SchemaError(
-                f"segment at {segment.address} has columns that the query has not: {differences}. "
-                "Nothing of it was read. Start the query again: it begins with the newest columns"
+                f"segment at {segment.address} has columns that the query does not have: "
+                f"{differences}. Nothing of the segment was read. Start the query again: it begins "
+                "with the newest columns"
             )
         self._checked.add(segment.header.schema)
 
@@ -180,7 +181,7 @@ class RecordRows:
             return cast_to_grown(one_array(column), to.type)
         except pa.ArrowInvalid as error:
             raise SchemaError(
-                f"segment at {segment.address}: a value of column {to.name!r} is no {to.type}: "
+                f"segment at {segment.address}: a value of column {to.name!r} is not {to.type}: "
                 f"{error}"
             ) from error
 
@@ -213,7 +214,7 @@ def _spark_type(arrow: pa.DataType, path: str) -> pa.DataType:
         return pa.decimal128(arrow.precision, arrow.scale)
     if kind in ("decimal", "time"):
         raise ConfigError(
-            f"column {path!r} is {arrow}, which Spark does not have: read the topic in mode "
+            f"column {path!r} is {arrow}, a type that Spark does not have: read the topic in mode "
             "segments, or land it and read the files"
         )
     return arrow
@@ -242,7 +243,7 @@ def _with_kafka(schema: StructType, *, headers: bool) -> StructType:
     members = StructType().add("topic", "string").add("partition", "integer").add("offset", "long")
     members.add("key", "binary").add("timestamp", "timestamp")
     if headers:
-        members.add("headers", ArrayType(_HEADER))
+        members.add("headers", ArrayType(HEADER))
     return schema.add(KAFKA_COLUMN, members)
 
 

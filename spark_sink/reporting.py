@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from columnar_kafka.lake.model import CommitResult
     from spark_sink.planning import OffsetRange
 
-__all__ = ["commit_line", "report"]
+__all__ = ["commit_line", "log_line"]
 
 _log = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ _FORMAT: Final = "%(asctime)s INFO spark_sink: %(message)s"
 _TIME: Final = "%y/%m/%d %H:%M:%S"
 
 
-def report(line: str) -> None:
+def log_line(line: str) -> None:
     """Log a line: on stderr, as Spark does, unless the process has a handler of its own."""
     _log.setLevel(logging.INFO)
     if not _log.hasHandlers():

@@ -22,7 +22,6 @@ from pyspark.sql.datasource import (
 
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.ingest.topic_id import admin_client, generation
-from columnar_kafka.lake.aside import discard_staged, land_staged
 from columnar_kafka.lake.formats import FORMATS, open_table, parse_rules
 from columnar_kafka.lake.model import (
     LakeTable,
@@ -31,11 +30,12 @@ from columnar_kafka.lake.model import (
     TopicGeneration,
 )
 from columnar_kafka.lake.plan import Layout, Mode, Planner
+from columnar_kafka.lake.set_aside import discard_staged, land_staged
 from columnar_kafka.lake.stage import stage
 from spark_sink import options as opts
 from spark_sink.columns import MESSAGE, RANGE
 from spark_sink.older_spark import DataSourceStreamArrowWriter
-from spark_sink.reporting import commit_line, report
+from spark_sink.reporting import commit_line, log_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -66,7 +66,6 @@ _OPTIONS: Final = (
     "table.topic.generation",
 )
 _NEEDED: Final = ("value", "topic", "partition", "offset", "headers")
-_ISOLATIONS: Final = ("read_committed", "read_uncommitted")
 _HINTS: Final = {
     "headers": ': .option("includeHeaders", "true")',
 }
@@ -113,20 +112,20 @@ class LakeSink(DataSource):
         """Return the name for ``format``."""
         return "columnar_lake"
 
-    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> LakeBatchWriter:
         """Return the writer for a batch query.
 
         Raises:
             ConfigError: an option is missing, unknown or not allowed; a column is missing; or the
                 rows are not to be appended.
         """
-        return BatchWriter(self._settings(schema, overwrite))
+        return LakeBatchWriter(self._settings(schema, overwrite))
 
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: StructType, overwrite: bool
-    ) -> StreamWriter:
+    ) -> LakeStreamWriter:
         """Return the writer for a stream. Raises as `writer`."""
-        return StreamWriter(self._settings(schema, overwrite))
+        return LakeStreamWriter(self._settings(schema, overwrite))
 
     def _settings(self, schema: StructType, overwrite: bool) -> Settings:
         opts.refuse_unknown(self.options, _OPTIONS, opts.CATALOG, opts.STORAGE)
@@ -237,7 +236,7 @@ class _LakeWriter:
             raise
         result = land_staged(self._table, staged, settings.rules)
         ranges = [each for result in _results(messages) for each in result.ranges]
-        report(f"{what}: {commit_line(result, ranges)}")
+        log_line(f"{what}: {commit_line(result, ranges)}")
 
     def _give_up(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove the staged files, if a task has failed.
@@ -293,11 +292,11 @@ class _LakeWriter:
         return TopicGeneration(cluster, topic_id)
 
 
-class BatchWriter(_LakeWriter, DataSourceArrowWriter):
+class LakeBatchWriter(_LakeWriter, DataSourceArrowWriter):
     """Lands a batch query's rows; a `foreachBatch` makes one for each batch of its stream."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Land the staged files of all tasks together. Raises as `StreamWriter.commit`."""
+        """Land the staged files of all tasks together. Raises as `LakeStreamWriter.commit`."""
         self._land(messages, "batch query")
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -305,7 +304,7 @@ class BatchWriter(_LakeWriter, DataSourceArrowWriter):
         self._give_up(messages)
 
 
-class StreamWriter(_LakeWriter, DataSourceStreamArrowWriter):
+class LakeStreamWriter(_LakeWriter, DataSourceStreamArrowWriter):
     """Lands a stream's rows. Spark makes a new one for each batch."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
@@ -347,16 +346,15 @@ def _client_config(
     if isolation is None and "topic_id" not in schema.names:
         raise ConfigError(
             "Spark's own kafka source delivers messages of aborted transactions unless it is told "
-            'not to, and its rows do not show which it was. Say it: .option("kafka.isolation.level"'
-            ', "read_committed") on the source and .option("table.source.isolation", '
-            '"read_committed") here; "read_uncommitted" lands them too'
+            "not to, and its rows do not show whether it was. Set "
+            '.option("kafka.isolation.level", "read_committed") on the source and '
+            '.option("table.source.isolation", "read_committed") here; '
+            '"read_uncommitted" lands them too'
         )
-    if isolation not in (None, *_ISOLATIONS):
-        raise ConfigError(
-            f'option "table.source.isolation" is {isolation!r}: it must be '
-            f"{' or '.join(_ISOLATIONS)}"
-        )
-    return config if isolation is None else {"isolation.level": isolation, **config}
+    if isolation is None:
+        return config
+    opts.check_isolation("table.source.isolation", isolation)
+    return {"isolation.level": isolation, **config}
 
 
 def _table_format(options: Mapping[str, str]) -> str:
@@ -394,7 +392,7 @@ def _opening(options: Mapping[str, str]) -> dict[str, Any]:
     if catalog := opts.catalog(options):
         settings["catalog"] = catalog
     if bool(catalog) != (table_format == "iceberg"):
-        raise ConfigError(f'options "{opts.CATALOG}*" name the catalog of an iceberg table')
+        raise ConfigError(f'options "{opts.CATALOG}*" are for iceberg tables')
     return settings
 
 

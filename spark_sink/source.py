@@ -37,14 +37,14 @@ from spark_sink.older_spark import (
 )
 from spark_sink.planning import OffsetRange, Offsets
 from spark_sink.reading import gathered, message_batch, read
-from spark_sink.source_options import Mode, SourceOptions
+from spark_sink.source_options import SourceMode, SourceOptions, partition_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql.streaming.datasource import ReadLimit
 
-    from spark_sink.writer import BatchWriter, StreamWriter
+    from spark_sink.writer import TopicBatchWriter, TopicStreamWriter
 
 __all__ = ["KafkaSource"]
 
@@ -68,7 +68,7 @@ class KafkaSource(DataSource):
                 segment says what the columns are.
         """
         options = SourceOptions.parse(self.options, streaming=None)
-        if options.mode is Mode.RECORDS:
+        if options.mode is SourceMode.RECORDS:
             newest: StructType = _records().newest_schema(options)
             return newest
         return _columns(options)
@@ -89,7 +89,7 @@ class KafkaSource(DataSource):
             _refuse_limits(self.options)
         return StreamReader(options, _checked(options, schema))
 
-    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> TopicBatchWriter:
         """Return the writer for a batch query.
 
         Raises:
@@ -98,16 +98,16 @@ class KafkaSource(DataSource):
         """
         module = _writers()
         options = module.WriterOptions.parse(self.options, schema, overwrite=overwrite)
-        batch_writer: BatchWriter = module.BatchWriter(options)
+        batch_writer: TopicBatchWriter = module.TopicBatchWriter(options)
         return batch_writer
 
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: StructType, overwrite: bool
-    ) -> StreamWriter:
+    ) -> TopicStreamWriter:
         """Return the writer for a stream. Raises as `writer`."""
         module = _writers()
         options = module.WriterOptions.parse(self.options, schema, overwrite=overwrite)
-        stream_writer: StreamWriter = module.StreamWriter(options)
+        stream_writer: TopicStreamWriter = module.TopicStreamWriter(options)
         return stream_writer
 
 
@@ -117,13 +117,13 @@ def _writers() -> Any:
 
 
 def _columns(options: SourceOptions) -> StructType:
-    if options.mode is Mode.RANGES:
+    if options.mode is SourceMode.RANGES:
         return RANGE
     return StructType([each for each in MESSAGE if options.headers or each.name != "headers"])
 
 
 def _checked(options: SourceOptions, schema: StructType) -> StructType:
-    if options.mode is not Mode.RECORDS and schema.names != _columns(options).names:
+    if options.mode is not SourceMode.RECORDS and schema.names != _columns(options).names:
         raise ConfigError(
             f"the columns of mode {options.mode.value} are fixed: leave out .schema(…)"
         )
@@ -166,12 +166,14 @@ class _RangeReader:
             return
         offsets = OffsetRange(*partition.value)
         schema = arrow_schema(self._schema)
-        if self._options.mode is Mode.RANGES:
+        if self._options.mode is SourceMode.RANGES:
             rows = {name: [value] for name, value in offsets._asdict().items()}
             yield pa.RecordBatch.from_pydict(rows, schema=schema)
             return
         records = (
-            _records().RecordRows(self._schema) if self._options.mode is Mode.RECORDS else None
+            _records().RecordRows(self._schema)
+            if self._options.mode is SourceMode.RECORDS
+            else None
         )
         found = read(
             [offsets],
@@ -212,7 +214,7 @@ class BatchReader(_RangeReader, DataSourceReader):
             for each, offset in end.next.items():
                 if offset < start.next.get(each, offset):
                     raise ConfigError(
-                        f"{each[0]}[{each[1]}]: the query starts at offset {start.next[each]} "
+                        f"{partition_name(each)}: the query starts at offset {start.next[each]} "
                         f'("{starting.option}") and ends before it, at {offset} ("{ending.option}")'
                     )
             return self._tasks(start, end, end, lookup)

@@ -18,10 +18,11 @@ __all__ = [
     "EARLIEST",
     "LATEST",
     "Boundary",
-    "Mode",
     "Partition",
+    "SourceMode",
     "SourceOptions",
     "Subscription",
+    "partition_name",
 ]
 
 Partition = tuple[str, int]
@@ -69,7 +70,13 @@ _SECONDS: Final = {
 }
 
 
-class Mode(Enum):
+def partition_name(partition: Partition) -> str:
+    """Return how errors name a partition: ``topic[partition]``."""
+    topic, number = partition
+    return f"{topic}[{number}]"
+
+
+class SourceMode(Enum):
     """What a row is: a Kafka message, a record in a segment, or a range of offsets."""
 
     SEGMENTS = "segments"
@@ -89,6 +96,10 @@ class Subscription:
         """Whether the whole name of a topic matches the pattern; Kafka's own topics do not."""
         pattern = self.pattern or ""
         return topic not in _INTERNAL and re.fullmatch(pattern, topic) is not None
+
+
+def _names(partitions: Collection[Partition]) -> str:
+    return ", ".join(map(partition_name, sorted(partitions)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,16 +125,16 @@ class Boundary:
         if self.each is None:
             assert self.everywhere is not None
             return dict.fromkeys(partitions, self.everywhere)
-        for what, names in (
-            ("lacks", set(partitions) - set(self.each)),
-            ("has, but the query has not,", set(self.each) - set(partitions)),
-        ):
-            if names:
-                shown = ", ".join(f"{topic}[{number}]" for topic, number in sorted(names))
-                raise ConfigError(
-                    f'option "{self.option}" {what} {shown}: it must have all partitions'
-                    + ("" if self.by_time else ", with -2 for earliest and -1 for latest")
-                )
+        missing, unknown = set(partitions) - set(self.each), set(self.each) - set(partitions)
+        if missing:
+            raise ConfigError(
+                f'option "{self.option}" lacks {_names(missing)}: it must name all partitions'
+                + ("" if self.by_time else ", with -2 for earliest and -1 for latest")
+            )
+        if unknown:
+            raise ConfigError(
+                f'option "{self.option}" names {_names(unknown)}, which the query does not read'
+            )
         return self.each
 
 
@@ -131,7 +142,7 @@ class Boundary:
 class SourceOptions:
     """The options of one query, checked. Times are in seconds."""
 
-    mode: Mode
+    mode: SourceMode
     subscription: Subscription
     starting: Boundary
     ending: Boundary
@@ -175,7 +186,7 @@ class SourceOptions:
                 f"which is {most}"
             )
         return cls(
-            mode=Mode(_one_of(options, "mode", [each.value for each in Mode])),
+            mode=SourceMode(_one_of(options, "mode", [each.value for each in SourceMode])),
             subscription=_subscription(options),
             starting=_starting(options, streaming=streaming),
             ending=_ending(options),
@@ -201,7 +212,7 @@ def _subscription(options: Mapping[str, str]) -> Subscription:
     if len(found) != 1:
         names = ", ".join(f'"{each}"' for each in found) or "none"
         raise ConfigError(
-            f'exactly one of "assign", "subscribe" and "subscribePattern" must be set: {names} is'
+            f'exactly one of "assign", "subscribe" and "subscribePattern" must be set, not {names}'
         )
     option = found[0]
     value = options[option].strip()
@@ -236,7 +247,7 @@ def _starting(options: Mapping[str, str], *, streaming: bool | None) -> Boundary
         return found
     boundary = _offsets(options, "startingOffsets", LATEST if streaming else EARLIEST)
     if streaming is False and _has(boundary, LATEST):
-        raise _refused(options, boundary.option, "earliest or offsets: a batch ends at the latest")
+        raise _refused(options, boundary.option, 'earliest or offsets: a batch ends at "latest"')
     return boundary
 
 
@@ -245,9 +256,7 @@ def _ending(options: Mapping[str, str]) -> Boundary:
         return found
     boundary = _offsets(options, "endingOffsets", LATEST)
     if _has(boundary, EARLIEST):
-        raise _refused(
-            options, boundary.option, "latest or offsets: a batch starts at the earliest"
-        )
+        raise _refused(options, boundary.option, 'latest or offsets: a batch starts at "earliest"')
     return boundary
 
 

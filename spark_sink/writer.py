@@ -32,11 +32,11 @@ from columnar_kafka import Producer
 from columnar_kafka.errors import ConfigError, SchemaError
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, check_growth
 from spark_sink import options as opts
+from spark_sink.client_cache import cached_client
 from spark_sink.epochs import Epoch, EpochMarks
-from spark_sink.kept import lent
 from spark_sink.older_spark import DataSourceStreamArrowWriter, arrow_schema
 from spark_sink.records import newest_segments, user_columns
-from spark_sink.reporting import report
+from spark_sink.reporting import log_line
 from spark_sink.source_options import SourceOptions
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
-__all__ = ["BatchWriter", "StreamWriter", "WriterOptions"]
+__all__ = ["TopicBatchWriter", "TopicStreamWriter", "WriterOptions"]
 
 _log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class WriterOptions:
         _check_columns(schema, topic)
         rest = [each for each in schema if each.name not in _METADATA + _PLACE]
         if not rest:
-            raise ConfigError(f"no columns to send beside {', '.join(schema.names)}")
+            raise ConfigError(f"no columns to send besides {', '.join(schema.names)}")
         return cls(
             topic=topic,
             transactional_id=transactional_id,
@@ -119,16 +119,19 @@ def _check_columns(schema: StructType, topic: str | None) -> None:
     found = {each.name: each.dataType for each in schema}
     if KAFKA_COLUMN in found:
         raise ConfigError(
-            f"column {KAFKA_COLUMN!r} is the place of a record that was read: "
+            f"column {KAFKA_COLUMN!r} says where a record was read: "
             f'drop it, .drop("{KAFKA_COLUMN}"), or select its members as key, timestamp and headers'
         )
     if topic is None and "topic" not in found:
-        raise ConfigError('nothing names the topic: .option("topic", "flights"), or a column topic')
+        raise ConfigError(
+            'no topic is named: set .option("topic", "flights"), or add a column topic'
+        )
     for name, wanted in (("topic", StringType), ("partition", IntegerType)):
         if name in found and not isinstance(found[name], wanted):
             raise ConfigError(
                 f"column {name!r} is {found[name].simpleString()}: it must be "
-                f"{wanted().simpleString()}, for it says where rows go; rename a column of data"
+                f"{wanted().simpleString()}, because it says where rows go; rename it if it "
+                "holds data"
             )
 
 
@@ -204,23 +207,23 @@ class _TaskWriter:
         raise NotImplementedError
 
 
-class BatchWriter(_TaskWriter, DataSourceArrowWriter):
+class TopicBatchWriter(_TaskWriter, DataSourceArrowWriter):
     """Writes a batch query's rows."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Log how many rows were sent."""
-        report(f"batch query: {_summary(messages)}")
+        log_line(f"batch query: {_summary(messages)}")
 
     def _task(self) -> tuple[Epoch, int]:
         return Epoch(self._options.run, 0), _context().partitionId()
 
 
-class StreamWriter(_TaskWriter, DataSourceStreamArrowWriter):
+class TopicStreamWriter(_TaskWriter, DataSourceStreamArrowWriter):
     """Writes a stream's rows."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Log how many rows were sent."""
-        report(f"batch {batchId}: {_summary(messages)}")
+        log_line(f"batch {batchId}: {_summary(messages)}")
 
     def _task(self) -> tuple[Epoch, int]:
         context = _context()
@@ -321,7 +324,7 @@ class _Sender:
                 check_growth(RecordSchema(user_columns(segment)), RecordSchema(schema))
         except SchemaError as error:
             raise SchemaError(
-                f"the rows do not go with those of topic {topic!r}: {error.reason}"
+                f"the rows do not fit those of topic {topic!r}: {error.reason}"
             ) from error
         except KafkaException as error:
             # A topic that does not exist yet, or must not be read: the producer knows better.
@@ -367,7 +370,7 @@ def _reading(config: Mapping[str, Any], topic: str) -> SourceOptions:
     return SourceOptions.parse(options, streaming=None)
 
 
-_kept: OrderedDict[tuple[Any, ...], _Sender] = OrderedDict()
+_cache: OrderedDict[tuple[Any, ...], _Sender] = OrderedDict()
 
 
 @contextmanager
@@ -378,5 +381,5 @@ def _producer(options: WriterOptions) -> Iterator[_Sender]:
         frozenset(options.config.items()),
         options.schema.serialize().to_pybytes(),
     )
-    with lent(_kept, key, lambda: _Sender(options)) as sender:
+    with cached_client(_cache, key, lambda: _Sender(options)) as sender:
         yield sender

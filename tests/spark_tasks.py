@@ -56,7 +56,7 @@ class Query:
 
 def close_kept_clients() -> None:
     """Close the clients that a worker keeps for its next task."""
-    for kept in (writer._kept, reading._kept):
+    for kept in (writer._cache, reading._cache):
         while kept:
             kept.popitem()[1].close()
 

@@ -66,9 +66,9 @@ FILES = {
     "lake": """
         __init__  model  file_metadata  partition  plan  row_groups  parquet_footer  stitch  rewrite
         commit  files  local_files  object_files  merging  commit_log  directory
-        message_rows  dead_letters  rules  aside  stage  replay
+        message_rows  dead_letters  rules  set_aside  stage  replay
         landed_rows  audit
-        reset  fences  delta_schema  delta_statistics  delta_partition  delta
+        reset  fences  arrow_types  delta_schema  delta_statistics  delta_partition  delta
         iceberg_schema  iceberg_files  iceberg_partition  iceberg_merging  iceberg_commit  iceberg
         formats
     """,
@@ -89,15 +89,18 @@ FILES = {
         positions  assembly  lazy_assembly  consumer  share
     """,
     "ingest": "topic_id  settings  reader  ingestor  service  health  fencing  audit  __init__",
-    "aio": "inbox  poller  producer  callback  cancellable  undelivered  consumer  __init__",
+    "aio": """
+        threads  inbox  poller  producer  callback  cancellable  undelivered  consumer  __init__
+    """,
     "testing": """
         memory.log  memory.group  memory.cluster  memory.producer  memory.membership
         memory.consumer  memory
         client  producer  consumer  kafka  __init__
     """,
     "spark_sink": """
-        starting  java_keys  columns  older_spark  options  source_options  planning  lookup  kept
-        reading  records  reporting  epochs  writer  source  gaps  ranges  sink  __init__
+        starting  java_keys  columns  older_spark  options  source_options  planning  lookup
+        client_cache  reading  records  reporting  epochs  writer  source  gaps  ranges  sink
+        __init__
     """,
     "local": "base  guard  mock  process  java  broker  embedded  kafka  spark  __init__",
     "demo": """

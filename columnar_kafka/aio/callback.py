@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Callback"]
+__all__ = ["CallbackRun"]
 
 _LOOK: Final = 0.1
 """How late, in seconds, a thread that waits for a loop notices that this was closed."""
 
-_current: ContextVar[Callback | None] = ContextVar("_current", default=None)
+_current: ContextVar[CallbackRun | None] = ContextVar("_current", default=None)
 
 
-class Callback:
+class CallbackRun:
     """One run of a user's callback, sync or async, for a thread that needs its result.
 
     What the callback calls of its client has to be done while the callback runs, and by that very
@@ -35,7 +35,7 @@ class Callback:
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
 
     @staticmethod
-    def of(owner: object) -> Callback | None:
+    def of(owner: object) -> CallbackRun | None:
         """Return the callback of this client that the current task is part of, if it still runs."""
         found = _current.get()
         return found if found is not None and found._open and found._owner is owner else None

@@ -6,16 +6,16 @@ import asyncio
 import contextlib
 import math
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
 from confluent_kafka import KafkaException, TopicPartition
 
-from columnar_kafka.aio.callback import Callback
+from columnar_kafka.aio.callback import CallbackRun
 from columnar_kafka.aio.cancellable import STEP, CancellableConsumer
 from columnar_kafka.aio.inbox import Inbox, for_threads
+from columnar_kafka.aio.threads import Threads, check_loop
 from columnar_kafka.aio.undelivered import Undelivered
 
 if TYPE_CHECKING:
@@ -75,12 +75,12 @@ class AIOConsumer:
         """
         self._loop = asyncio.get_running_loop()
         self._inbox = Inbox(self._loop)
-        self._owns_executor = executor is None
         if executor is None and max_workers < 1:
             raise ValueError("max_workers must be at least 1")
         conf = for_threads(dict(consumer_conf), self._inbox, _CALLBACKS, self._on_loop)
         self._consumer = self._consumer_class(conf)
-        self.executor = executor or ThreadPoolExecutor(max_workers, "columnar-kafka-aio")
+        self._threads = Threads(executor, max_workers)
+        self.executor = self._threads.executor
         self._turn = asyncio.Lock()  # held by the call that runs; later ones wait in order
         self._closing = False
         self._ending: asyncio.Future[None] | None = None
@@ -396,7 +396,7 @@ class AIOConsumer:
             RuntimeError: it is closed already.
             Exception: what a callback raised.
         """
-        if Callback.of(self) is None:
+        if CallbackRun.of(self) is None:
             self._check_open()
         self._closing = True
         self._ending = asyncio.ensure_future(self._close())
@@ -406,19 +406,18 @@ class AIOConsumer:
         try:
             await self._in_turn(self._consumer.close)
         finally:
-            if self._owns_executor:
-                self.executor.shutdown(wait=False)
+            self._threads.end(wait=False)
 
     # --- calls ----------------------------------------------------------------------------------
 
     async def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run a function that may block in the executor, when it is its turn."""
-        if Callback.of(self) is None:  # a callback of `close` may still commit
+        if CallbackRun.of(self) is None:  # a callback of `close` may still commit
             self._check_open()
         return await self._in_turn(partial(function, *args, **kwargs))
 
     async def _in_turn(self, function: Callable[[], Any]) -> Any:
-        callback = Callback.of(self)
+        callback = CallbackRun.of(self)
         if callback is not None:
             found = await callback.call(function)
             self._undelivered.delivered()
@@ -448,10 +447,7 @@ class AIOConsumer:
             self._loop.call_soon_threadsafe(self._turn.release)
 
     def _check_open(self) -> None:
-        if asyncio.get_running_loop() is not self._loop:
-            raise RuntimeError(
-                "this AIOConsumer belongs to another event loop: make one in each loop"
-            )
+        check_loop("AIOConsumer", self._loop)
         if self._closing:
             raise RuntimeError("Consumer closed")
 
@@ -459,7 +455,7 @@ class AIOConsumer:
 
     def _on_loop(self, callback: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function for librdkafka's thread that waits for `callback` on the loop."""
-        return lambda *args: Callback(self._loop, self).run(callback, *args)
+        return lambda *args: CallbackRun(self._loop, self).run(callback, *args)
 
 
 def _is_on_a_loop() -> bool:

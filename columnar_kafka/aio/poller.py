@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from columnar_kafka.aio.inbox import Inbox
     from columnar_kafka.producing.producer import Producer
 
-__all__ = ["STEP", "Poller"]
+__all__ = ["STEP", "ProducerPoller"]
 
 STEP: Final = 0.1
 """How long, in seconds, one poll is, and so how late at most the end is noticed."""
@@ -23,7 +23,7 @@ STEP: Final = 0.1
 _log = logging.getLogger(__name__)
 
 
-class Poller:
+class ProducerPoller:
     """The thread that polls a producer, and ends it.
 
     It knows nothing of its AIOProducer, so that one can be dropped.

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-
-# The pool itself: at interpreter exit, the first use of it is too late to import it.
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -15,7 +12,8 @@ from confluent_kafka import KafkaException
 
 from columnar_kafka import lifecycle
 from columnar_kafka.aio.inbox import Inbox, for_threads
-from columnar_kafka.aio.poller import STEP, Poller
+from columnar_kafka.aio.poller import STEP, ProducerPoller
+from columnar_kafka.aio.threads import Threads, check_loop
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.producing.producer import Producer
 
@@ -88,8 +86,8 @@ class AIOProducer:
         if buffer_timeout is not None:
             conf.setdefault("columnar.linger.ms", buffer_timeout * 1000)
         self._on_delivery = conf.pop("on_delivery", None)
-        self._owns_executor = executor is None
-        self.executor = executor or ThreadPoolExecutor(max_workers, "columnar-kafka-aio")
+        self._threads = Threads(executor, max_workers)
+        self.executor = self._threads.executor
         self._producer = self._producer_class(
             for_threads(conf, self._inbox, _CALLBACKS, self._inbox.wrap)
         )
@@ -98,7 +96,7 @@ class AIOProducer:
         self._polled = 0
         self._closing = False
         self._calls: set[concurrent.futures.Future[Any]] = set()
-        self._poller = Poller(self._producer, self._inbox, self._loop.create_future())
+        self._poller = ProducerPoller(self._producer, self._inbox, self._loop.create_future())
 
     async def __aenter__(self) -> Self:
         """Return this producer."""
@@ -339,7 +337,7 @@ class AIOProducer:
             RuntimeError: called on another event loop.
             Exception: what `Producer.close` raised; all has ended then too.
         """
-        self._check_loop()
+        check_loop("AIOProducer", self._loop)
         self._closing = True
         self._poller.close(self._calls)
         ended = self._poller.ended
@@ -351,8 +349,7 @@ class AIOProducer:
         await self._inbox.callbacks_ended()
         # Both have nothing left to do.
         self._poller.join()
-        if self._owns_executor:
-            self.executor.shutdown()
+        self._threads.end(wait=True)
         ended.result()
 
     async def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -367,15 +364,9 @@ class AIOProducer:
             await self._inbox.settle()
 
     def _check_open(self) -> None:
-        self._check_loop()
+        check_loop("AIOProducer", self._loop)
         if self._closing:
             raise RuntimeError("Producer has been closed")
-
-    def _check_loop(self) -> None:
-        if asyncio.get_running_loop() is not self._loop:
-            raise RuntimeError(
-                "this AIOProducer belongs to another event loop: make one in each loop"
-            )
 
 
 async def _wait_for(waiting: Coroutine[Any, Any, Any], seconds: float | None) -> None:

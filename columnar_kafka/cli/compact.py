@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from columnar_kafka.cli.options import (
+    AsJson,
     Catalog,
-    Json,
     Storage,
     TableFormat,
     TablePlace,
@@ -37,7 +37,7 @@ def compact(
             "--offline", help="Nobody reads the directory meanwhile; a parquet table needs it."
         ),
     ] = False,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Merge the small files of a table into larger ones; others may land in it meanwhile.
 
@@ -47,7 +47,7 @@ def compact(
     options = table_options(table_format, catalog, storage)
     if table_format == "parquet" and not offline:
         raise typer.BadParameter(
-            "whoever lists the directory meanwhile misses rows: stop the readers, and use it",
+            "readers that list the directory meanwhile would miss rows: stop them, and set it",
             param_hint="--offline",
         )
     with failures():

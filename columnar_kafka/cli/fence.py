@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from columnar_kafka.cli.options import (
+    AsJson,
     Catalog,
-    Json,
     Storage,
     TableFormat,
     TablePlace,
@@ -58,7 +58,7 @@ def show(
     catalog: Catalog = None,
     storage: Storage = None,
     topic: _Topic = None,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show how far each partition has landed, and whether anything keeps more from landing.
 
@@ -66,15 +66,15 @@ def show(
     """
     with failures():
         found = _open(table, table_format, catalog, storage).read()
-    shown = _described(found, topic)
     if as_json:
-        typer.echo(json.dumps(shown))
+        typer.echo(json.dumps(_described(found, topic)))
     else:
         typer.echo(f"version {found.version}" if found.fences else "nothing has landed")
-        for each in shown["fences"]:
+        for name in _selected(found, topic):
+            where = found.fences[name].partition_address
             typer.echo(
-                "{topic}[{partition}]  from {first}, next {next}, last segment {segment}, "
-                "topic id {topic_id}, cluster {cluster}".format(**each)
+                "{where}  from {first}, next {next}, last segment {segment}, "
+                "topic id {topic_id}, cluster {cluster}".format(where=where, **_fields(found, name))
             )
     if found.problem:
         fail(found.problem)
@@ -91,7 +91,7 @@ def reset(
     to: _To = None,
     force: _Force = False,
     yes: _Yes = False,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Move fences in a commit of their own, and have landing go on after a restore.
 
@@ -110,7 +110,7 @@ def reset(
         after = opened.reset(moves, force=force, dry=True)
         for name, fence in after.items():
             typer.echo(
-                _move(f"{fence.topic}[{fence.partition}]", before.fences[name].next, fence.next),
+                _move(fence.partition_address, before.fences[name].next, fence.next),
                 err=True,
             )
         if not yes:
@@ -144,11 +144,16 @@ def _move(place: str, before: int, after: int) -> str:
     return f"{place}  {before}: stays"
 
 
+def _selected(found: TableFences, topic: str | None) -> list[str]:
+    names = [name for name, fence in found.fences.items() if topic in (None, fence.topic)]
+    return sorted(names, key=lambda name: (found.fences[name].topic, found.fences[name].partition))
+
+
+def _fields(found: TableFences, name: str) -> dict[str, Any]:
+    _, cluster, topic_id, _ = name.split(":")
+    return {**asdict(found.fences[name]), "topic_id": topic_id, "cluster": cluster}
+
+
 def _described(found: TableFences, topic: str | None) -> Mapping[str, Any]:
-    fences = []
-    for name, fence in found.fences.items():
-        _, cluster, topic_id, _ = name.split(":")
-        if topic in (None, fence.topic):
-            fences.append({**asdict(fence), "topic_id": topic_id, "cluster": cluster})
-    fences.sort(key=lambda each: (each["topic"], each["partition"]))
+    fences = [_fields(found, name) for name in _selected(found, topic)]
     return {"version": found.version, "problem": found.problem or None, "fences": fences}

@@ -15,20 +15,20 @@ import typer
 
 from columnar_kafka import ConfigError
 from columnar_kafka.cli.options import (
+    AsJson,
     Catalog,
     ClientConfig,
     ClientKeys,
     ConfigFile,
     DeadLettersPlace,
-    Json,
     Plain,
     Servers,
     Storage,
     TableFormat,
     Verify,
-    client_config,
     landed,
     offsets,
+    read_client_config,
     rules,
     table_options,
     takes,
@@ -91,8 +91,8 @@ class IngestOptions:
     start: Annotated[
         str,
         typer.Option(
-            help="Where to begin with partitions of which the table has nothing: earliest, latest, "
-            "a time such as 2026-01-31T12:00:00Z, or offsets such as 0:100,1:250."
+            help="Where to begin with partitions that the table does not have yet: earliest, "
+            "latest, a time such as 2026-01-31T12:00:00Z, or offsets such as 0:100,1:250."
         ),
     ] = "earliest"
     roll_bytes: Annotated[
@@ -118,12 +118,14 @@ class IngestOptions:
     growth: Annotated[
         Literal["allow", "refuse"] | None,
         typer.Option(
-            help="Whether to add columns to the table; by default, if it was created here."
+            help="Whether to add columns to the table; by default only if a landing created it."
         ),
     ] = None
     partition_by: Annotated[
         list[str] | None,
-        typer.Option(help="A partition column of a new table, or such as day(column); repeats."),
+        typer.Option(
+            help="A partition column of a new table, or a transform such as day(column); repeats."
+        ),
     ] = None
     straddle: Annotated[
         Literal["split", "stop", "dead-letter"],
@@ -132,7 +134,7 @@ class IngestOptions:
     topic_generation: Annotated[
         str | None,
         typer.Option(
-            help="A text instead of the topic's id: another one when it is created again."
+            help="A text in place of the topic's id; change it when the topic is created again."
         ),
     ] = None
     client_file: ClientConfig = None
@@ -145,10 +147,13 @@ class IngestOptions:
         ),
     ] = None
     health_seconds: Annotated[
-        float, typer.Option(min=1, help="After so long with one message or commit, /health is 503.")
+        float,
+        typer.Option(
+            min=1, help="/health answers 503 when one message or commit takes longer than this."
+        ),
     ] = 300.0
     config: ConfigFile = None
-    as_json: Json = False
+    as_json: AsJson = False
 
 
 @takes(IngestOptions)
@@ -161,7 +166,7 @@ def ingest(options: IngestOptions) -> None:
     _check_several(options)
     settings = _settings(options)
     opening = _table_options(options)
-    keys = client_config(options.bootstrap_servers, options.client_file, options.client)
+    keys = read_client_config(options.bootstrap_servers, options.client_file, options.client)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     with failures(), ExitStack() as stack:
         service = IngestService(
@@ -245,11 +250,12 @@ def _check_several(options: IngestOptions) -> None:
         return
     if "{topic}" not in options.to:
         raise typer.BadParameter(
-            "several topics need a table each: name it with {topic}", param_hint="--to"
+            "several topics need a table each: put {topic} in its name", param_hint="--to"
         )
     if options.dead_letters is not None and "{topic}" not in options.dead_letters:
         raise typer.BadParameter(  # `replay` would land them all in one table
-            "each table needs a place: name it with {topic}", param_hint="--dead-letters"
+            "each table needs a place of its own: put {topic} in its name",
+            param_hint="--dead-letters",
         )
     for value, option in (
         (options.partition, "--partition"),
@@ -257,7 +263,7 @@ def _check_several(options: IngestOptions) -> None:
         (_OFFSETS.fullmatch(options.start), "--start"),
     ):
         if value:
-            raise typer.BadParameter("partitions are those of one topic", param_hint=option)
+            raise typer.BadParameter("only for a single topic", param_hint=option)
 
 
 def _start(text: str) -> Start:
@@ -269,8 +275,8 @@ def _start(text: str) -> Start:
         return datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text))  # Python 3.10 knows no Z
     except ValueError:
         raise typer.BadParameter(
-            f"{text!r} is not earliest, latest, a time as 2026-01-31T12:00:00Z, or offsets as "
-            "0:100,1:250",
+            f"{text!r} is not earliest, latest, a time such as 2026-01-31T12:00:00Z, or offsets "
+            "such as 0:100,1:250",
             param_hint="--start",
         ) from None
 

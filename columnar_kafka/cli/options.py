@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from columnar_kafka.ingest import Rules
 
 __all__ = [
+    "AsJson",
     "Catalog",
     "ClientConfig",
     "ClientKeys",
     "ConfigFile",
     "DeadLettersPlace",
-    "Json",
     "Plain",
     "Servers",
     "Storage",
     "TableFormat",
     "TablePlace",
     "Verify",
-    "client_config",
     "landed",
     "offsets",
     "pairs",
+    "read_client_config",
     "rules",
     "table_options",
     "takes",
@@ -64,7 +64,7 @@ def _read_config(context: typer.Context, path: Path | None) -> Path | None:
     }
     if unknown := sorted(values.keys() - names.keys()):
         raise typer.BadParameter(
-            f"{path}: {unknown[0]!r} is no option; there are {', '.join(sorted(names))}",
+            f"{path}: {unknown[0]!r} is not an option; the options are {', '.join(sorted(names))}",
             param_hint="--config",
         )
     context.default_map = {names[key]: _as_option(value) for key, value in values.items()}
@@ -122,7 +122,7 @@ Storage = Annotated[
     list[str] | None,
     typer.Option(help="A key of the object store, such as aws_region=eu-central-1; repeats."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 
 
 Verify = Annotated[
@@ -140,7 +140,7 @@ Plain = Annotated[
     str,
     typer.Option(
         metavar="stop|skip|dead-letter|table:PLACE",
-        help="What to do with messages that are no segments. PLACE: a table of their own, of the "
+        help="What to do with messages that are not segments. PLACE: a table of their own, of the "
         "same format.",
     ),
 ]
@@ -164,7 +164,7 @@ def takes(options: type[Options]) -> Callable[[Callable[[Options], None]], Calla
     return decorate
 
 
-def client_config(servers: str, path: Path | None, keys: list[str] | None) -> dict[str, str]:
+def read_client_config(servers: str, path: Path | None, keys: list[str] | None) -> dict[str, str]:
     """Return the Kafka client's configuration; an option overrides the file."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines() if path else []
@@ -244,7 +244,7 @@ def offsets(text: str, option: str) -> dict[int, int]:
         partition, _, offset = part.partition(":")
         if not (partition.strip().isdecimal() and offset.strip().isdecimal()):
             raise typer.BadParameter(
-                f"{part!r} is not PARTITION:OFFSET, as in 0:100,1:250", param_hint=option
+                f"{part!r} is not PARTITION:OFFSET, such as 0:100,1:250", param_hint=option
             )
         found[int(partition)] = int(offset)
     return found

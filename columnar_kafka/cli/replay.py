@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from columnar_kafka.cli.options import (
+    AsJson,
     Catalog,
     DeadLettersPlace,
-    Json,
     Plain,
     Storage,
     TableFormat,
@@ -41,7 +41,7 @@ def replay(
     verify: Verify = "pages",
     dead_letters: DeadLettersPlace = None,
     plain: Plain = "stop",
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Land dead letters that can land now, each once.
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from columnar_kafka.cli.options import (
+    AsJson,
     Catalog,
     ClientConfig,
     ClientKeys,
-    Json,
     Servers,
     Storage,
     TableFormat,
     TablePlace,
-    client_config,
+    read_client_config,
     table_options,
 )
 from columnar_kafka.cli.outcome import fail, failures
@@ -45,7 +45,7 @@ def verify(
     ] = None,
     client_file: ClientConfig = None,
     client: ClientKeys = None,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Prove that each committed message of a topic is in a table once, with equal values.
 
@@ -53,7 +53,7 @@ def verify(
     missing, twice or different, and names it.
     """
     options = table_options(table_format, catalog, storage)
-    config = client_config(bootstrap_servers, client_file, client)
+    config = read_client_config(bootstrap_servers, client_file, client)
     if table_format != "parquet":
         options["reland"] = True  # after a restore: up to the fences that it brought back
     with failures():
@@ -69,16 +69,16 @@ def verify(
     else:
         _show(report)
     if report.findings:
-        fail(f"{len(report.findings)} findings: the table is not what the topic is")
+        fail(f"{len(report.findings)} findings: the table differs from the topic")
 
 
 def _show(report: AuditReport) -> None:
     typer.echo(
-        f"{report.messages:,} segments with {report.rows:,} rows are in the table once and equal, "
-        f"in {report.files:,} files"
+        f"{report.messages:,} segments with {report.rows:,} rows are in the table, once and with "
+        f"equal values, in {report.files:,} files"
     )
     if report.plain:
-        typer.echo(f"{report.plain:,} messages are no segments, and were not looked for")
+        typer.echo(f"{report.plain:,} messages are not segments, and were not looked for")
     if report.dead_letters:
         typer.echo(f"{report.dead_letters:,} messages are dead letters")
     for partition, (first, last) in report.expired.items():

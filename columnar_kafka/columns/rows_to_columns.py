@@ -31,7 +31,7 @@ CHUNK_ROWS: Final = 1024
 
 _ROW_BYTES: Final = 256  # a record's own objects: the tuple of values, its place in the lists
 
-Row = tuple[Any, ...]
+RowValues = tuple[Any, ...]
 
 
 class RowColumns:
@@ -46,14 +46,14 @@ class RowColumns:
         row = pa.struct(list(schema.arrow))
         self._take = compiled(row, "", schema, self._take_unusual, element, _ROW_BYTES)
 
-    def take(self, row: Any) -> tuple[Row, int]:
+    def take(self, row: Any) -> tuple[RowValues, int]:
         """See `Columns.take`."""
         return self._take(row if type(row) is dict else self._as_dict(row))
 
     def _as_dict(self, row: Any) -> dict[str, Any]:
         return dict(zip(self._names, self._values(row), strict=True))
 
-    def _take_unusual(self, row: dict[str, Any]) -> tuple[Row, int]:
+    def _take_unusual(self, row: dict[str, Any]) -> tuple[RowValues, int]:
         """Copy a row in which something needs a careful look."""
         values, nbytes = [], _ROW_BYTES
         for copy, value in zip(self._elements, self._values(row), strict=True):
@@ -62,7 +62,7 @@ class RowColumns:
             nbytes += more
         return tuple(values), nbytes
 
-    def _values(self, row: Any) -> Row:
+    def _values(self, row: Any) -> RowValues:
         values = self._reader.values(row)
         if values is None:
             raise TypeError(f"a row must be {ROW_TYPES}, not {type(row).__name__}")
@@ -72,7 +72,7 @@ class RowColumns:
         """See `Columns.builder`."""
         return RowColumnsBuilder(self)
 
-    def convert(self, rows: Sequence[Row]) -> Converted:
+    def convert(self, rows: Sequence[RowValues]) -> Converted:
         """Return the columns of `rows`, without the rows that do not fit: each is rejected alone.
 
         Args:
@@ -90,7 +90,7 @@ class RowColumns:
         }
         return Converted(pa.RecordBatch.from_arrays(arrays, schema=self.schema), rejected)
 
-    def _arrays(self, rows: Sequence[Row]) -> tuple[list[pa.Array], dict[int, RowError]]:
+    def _arrays(self, rows: Sequence[RowValues]) -> tuple[list[pa.Array], dict[int, RowError]]:
         """Return the columns of `rows`, or the errors of some rows that do not fit, by index."""
         columns = list(zip(*rows, strict=True)) or [()] * len(self._names)
         arrays = []
@@ -113,7 +113,7 @@ class RowColumnsBuilder:
 
     def __init__(self, columns: RowColumns) -> None:
         self._columns = columns
-        self._rows: list[Row] = []
+        self._rows: list[RowValues] = []
         self.append = self._rows.append
         self.capacity = CHUNK_ROWS
 

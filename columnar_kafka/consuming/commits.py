@@ -12,7 +12,14 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPar
 
 from columnar_kafka.errors import SegmentError
 from columnar_kafka.message import Message
-from columnar_kafka.offsets import Partition, key_of, to_kafka_offsets, to_positions
+from columnar_kafka.offsets import (
+    Partition,
+    error_event_refused,
+    key_of,
+    named_partitions,
+    to_kafka_offsets,
+    to_positions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -74,7 +81,7 @@ class Commits:
         asynchronous: bool = True,
     ) -> list[TopicPartition] | None:
         """See `Consumer.commit`."""
-        places = _places("commit", message, offsets)
+        places = named_partitions(message, offsets, partial(_after, action="commit"))
         commit = partial(self._commit_places, places, asynchronous=asynchronous)
         done = self._feed.run_alone(commit)
         if asynchronous:
@@ -94,7 +101,7 @@ class Commits:
         self, message: Any = None, offsets: list[TopicPartition] | None = None
     ) -> None:
         """See `Consumer.store_offsets`."""
-        places = _places("store", message, offsets)
+        places = named_partitions(message, offsets, partial(_after, action="store"))
         if places is None:
             raise ValueError("expected either message or offsets")
         # librdkafka knows what may be stored, and never commits what it stores here.
@@ -194,27 +201,6 @@ class Commits:
         ]
 
 
-def _places(
-    action: str, message: Any, offsets: list[TopicPartition] | None
-) -> list[TopicPartition] | None:
-    """Return the positions that a commit or store names; None for none.
-
-    Raises:
-        ValueError: both a message and offsets.
-        TypeError: not a message of this package, or not a list of TopicPartition.
-        KafkaException: the message is an error event.
-    """
-    if message is not None:
-        if offsets is not None:
-            raise ValueError("message and offsets are mutually exclusive")
-        return [_after(message, action)]
-    if offsets is not None and not isinstance(offsets, list):
-        raise TypeError("requires list of TopicPartition")
-    if not all(isinstance(each, TopicPartition) for each in offsets or ()):
-        raise TypeError("expected cimpl.TopicPartition")
-    return offsets
-
-
 def _after(message: Any, action: str) -> TopicPartition:
     """Return the position after a record, or after a segment that could not be read."""
     if not isinstance(message, Message):
@@ -224,12 +210,7 @@ def _after(message: Any, action: str) -> TopicPartition:
         )
     error = message.error()
     if error is not None and error.code() != SegmentError.code:
-        raise KafkaException(
-            KafkaError(
-                KafkaError._INVALID_ARG,
-                f"Cannot {action} offsets for message with error: '{error.str()}'",
-            )
-        )
+        raise error_event_refused(error, action)
     topic, partition = message.topic(), message.partition()
     if topic is None or partition is None:
         raise ValueError("the message has no partition, and so no position")

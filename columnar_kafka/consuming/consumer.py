@@ -403,7 +403,7 @@ class Consumer(StockConsumer):
         """Return how much is still to be read of these partitions, by default of all assigned.
 
         Asks Kafka for the high watermarks; serves no callbacks. A partition of which nothing was
-        handed out counts from where it was assigned or sought, else from the group's commit, or 0.
+        handed out counts from its assigned or seeked position, else from the group's commit, or 0.
 
         Raises:
             KafkaException: as confluent-kafka; ``_TIMED_OUT`` after `timeout` seconds in all.

@@ -136,7 +136,7 @@ class Feed:
         self.poller.ask_committed(keys)
 
     def seek(self, partition: TopicPartition) -> None:
-        """Go on at another position of an assigned partition. librdkafka was sought already."""
+        """Go on at another position of an assigned partition. librdkafka has seeked already."""
         with self.lock:
             key, at = key_of(partition), partition.offset
             self.buffer.drop(key)

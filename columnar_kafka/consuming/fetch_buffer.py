@@ -53,17 +53,17 @@ class FetchBuffer:
         self._offsets = offsets
         self._starts = starts
         self._turn = turn
-        self.ready = Ready()  # is handed out first
-        self.found: Found | None = None  # or else one call's, made of what follows
-        self.open: OpenSegment | None = None  # then the rest of a segment
-        self.buffered: deque[confluent_kafka.Message] = deque()  # and then these
-        self.nbytes = 0  # of what is buffered
-        self.arrived: deque[confluent_kafka.Message] = deque()  # of the poll that is under way
+        self.ready = Ready()  # handed out first
+        self.found: Found | None = None  # or else the result of one call, made of what follows
+        self.open: OpenSegment | None = None  # then the rest of this segment
+        self.buffered: deque[confluent_kafka.Message] = deque()  # then these messages
+        self.nbytes = 0  # of `buffered`
+        self.arrived: deque[confluent_kafka.Message] = deque()  # in the current poll
         self.generation = 0
-        self.paused: set[Partition] = set()  # by the user, until resumed, as in librdkafka
-        self.parked: dict[Partition, list[confluent_kafka.Message]] = {}  # buffered, but paused
+        self.paused: set[Partition] = set()  # by the user, until `resume`, as in librdkafka
+        self.parked: dict[Partition, list[confluent_kafka.Message]] = {}  # fetched, but paused
         self.to_refetch: dict[Partition, int] = {}  # the offsets from which to fetch again
-        self._ends: dict[Partition, int | None] = {}  # what was handed out at the end
+        self._ends: dict[Partition, int | None] = {}  # where the end was reported
 
     def __str__(self) -> str:
         current = "no segment" if self.open is None else "a segment"
@@ -165,7 +165,7 @@ class FetchBuffer:
         self._replace(list(self.buffered), self.parked, self.open)
 
     def refetched(self, key: Partition) -> None:
-        """Note that librdkafka was sought back, to fetch a partition again."""
+        """Note that librdkafka has seeked back, to fetch a partition again."""
         del self.to_refetch[key]
 
     def _without(
@@ -241,25 +241,25 @@ class FetchBuffer:
         ready.withdraw()
         self.note()
         self.found = None
-        left = ready.parts[ready.noted_parts :]
+        left = ready.parts[ready.handled_parts :]
         if not left:
             self.ready = Ready()
             return
         first = left[0]
         sources = [first.source] if first.opened is None else []
         sources += [each.source for last, each in pairwise(left) if each.source is not last.source]
-        at = first.at + ready.noted - first.begin
+        at = first.at + ready.handled - first.begin
         self._replace([*sources, *self.buffered], self.parked, first.opened, at=at)
 
     # --- what was handed out --------------------------------------------------------------------
 
     def note(self) -> None:
-        """Note what has been handed out since: what is left tells, see `handout`."""
+        """Record what has been handed out since: what is left tells, see `handout`."""
         if self.found is not None and self.found.is_taken:
             self._note_found(self.found)
         ready = self.ready
-        taken, parts = ready.count_taken(), ready.noted_parts
-        if taken == ready.noted:
+        taken, parts = ready.count_taken(), ready.handled_parts
+        if taken == ready.handled:
             return
         progress = Progress(None)
         for part in islice(ready.parts, parts, None):
@@ -274,7 +274,7 @@ class FetchBuffer:
         # All or nothing: `hand_out` ends in assignments, and so does this.
         self._offsets.hand_out(progress.after, progress.epochs)
         self._ends |= progress.ends
-        ready.noted, ready.noted_parts = taken, parts
+        ready.handled, ready.handled_parts = taken, parts
 
     def _note_found(self, found: Found) -> None:
         progress = found.progress
@@ -306,7 +306,7 @@ class FetchBuffer:
         self._ends |= progress.ends
 
     def pass_first(self, source: confluent_kafka.Message) -> Progress:
-        """Return what to note once the open segment, or else the first message, is passed whole."""
+        """Return what to record after the whole open segment, or else the first message."""
         progress = Progress(None)
         progress.messages = 0 if self.open is not None else 1
         if source.error() is None:
@@ -325,7 +325,7 @@ class FetchBuffer:
 
     def waiting(self) -> list[confluent_kafka.Message]:
         """Return the messages that are not handed out, or not all of their records."""
-        sources = [each.source for each in self.ready.parts[self.ready.noted_parts :]]
+        sources = [each.source for each in self.ready.parts[self.ready.handled_parts :]]
         if self.open is not None:
             sources.append(self.open.source)
         sources = [each for n, each in enumerate(sources) if not n or each is not sources[n - 1]]

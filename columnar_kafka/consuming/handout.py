@@ -60,12 +60,12 @@ class Ready:
         "_at_once",
         "_upto",
         "_withdrawn",
+        "handled",
+        "handled_parts",
         "is_published",
         "left",
         "many",
         "messages",
-        "noted",
-        "noted_parts",
         "parts",
     )
 
@@ -74,8 +74,8 @@ class Ready:
         self.parts: list[Part] = []
         self.left: Iterator[Message] = iter(())
         self.many: Iterator[list[Message]] = iter(())
-        self.noted = 0  # messages that were taken, and that is noted
-        self.noted_parts = 0  # parts all of whose messages are noted
+        self.handled = 0  # messages that were taken, and that the offset store knows of
+        self.handled_parts = 0  # parts all of whose messages are handled
         self.is_published = False  # now, or once
         self._upto = 0  # messages that were taken, can be taken, or were withdrawn since
         self._at_once = 0  # how many of these are in `many`
@@ -121,7 +121,7 @@ class Ready:
 
 
 class Progress:
-    """What to note once something has been handed out."""
+    """What to record once something has been handed out."""
 
     __slots__ = ("after", "at", "ends", "epochs", "messages", "opened")
 
@@ -156,7 +156,7 @@ class Found:
         result: Any = None,
         error: KafkaException | None = None,
     ) -> None:
-        """`progress` is noted once the result was taken; None for an error that stays."""
+        """`progress` is recorded once the result was taken; None for an error that stays."""
         self.progress = progress
         self.result = result
         self._error = error

@@ -71,5 +71,5 @@ def is_partition_end(message: confluent_kafka.Message) -> bool:
 
 
 def has_offset(message: confluent_kafka.Message) -> bool:
-    """Say whether this has its turn in a partition's order: a message does, and the end does."""
+    """Say whether this has a place in a partition's order: a message, or the event of its end."""
     return message.error() is None or is_partition_end(message)

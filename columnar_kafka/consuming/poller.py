@@ -94,7 +94,7 @@ class Poller:
         self._before_serving = before_serving
         self._is_closed = False
         self.is_interrupted = False  # an exception cut a poll short, or a rebalance's callback
-        self.was_interrupted = False  # so, ever
+        self.was_interrupted = False  # whether `is_interrupted` was ever true
         self._throttled: dict[Partition, TopicPartition] = {}  # paused here, not by the user
 
     def serve_soon(self) -> None:
@@ -204,7 +204,7 @@ class Poller:
         """Fetch again what an exception inside a poll destroyed, and catch up with rebalances.
 
         librdkafka's assignment is taken over. A partition whose buffered messages do not reach
-        librdkafka's position has lost some: librdkafka is sought back to them.
+        librdkafka's position has lost some: librdkafka seeks back to them.
         """
         buffer, starts = self._buffer, self._starts
         buffer.accept_arrived()

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from columnar_kafka.broker.client_classes import StockConsumer
 from columnar_kafka.errors import LakeError
-from columnar_kafka.ingest.settings import client_config
+from columnar_kafka.ingest.settings import landing_config
 from columnar_kafka.ingest.topic_id import admin_client, generation
 from columnar_kafka.lake.audit import TopicAudit
 from columnar_kafka.lake.model import SourceMessage
@@ -55,8 +55,8 @@ def verify_topic(
     head = target.head()
     fences = {name: fence for name, fence in head.fences.items() if fence.topic == topic}
     if not fences:
-        raise LakeError(f"{table}: has nothing of topic {topic!r}")
-    settings = client_config(config, topic, table)
+        raise LakeError(f"{table} has nothing of topic {topic!r}")
+    settings = landing_config(config, topic, table)
     _check_generation(settings, topic, fences, topic_generation)
     audit = TopicAudit(topic, target.landed_files(head))
     letters = {} if dead_letters is None else dead_letters.taken({})
@@ -84,8 +84,8 @@ def _check_generation(
     for fence in fences:
         if not fence.startswith(f"kafka:{ids}:"):
             raise LakeError(
-                f"the table has {fence}, and topic {topic!r} is {ids}: it was deleted and created "
-                "again, or is another cluster's, and cannot be compared"
+                f"the table has {fence}, but topic {topic!r} is {ids}: it was deleted and created "
+                "again, or belongs to another cluster, so it cannot be compared"
             )
 
 
@@ -98,8 +98,8 @@ def _messages(consumer: StockConsumer, fence: Fence, first: int) -> Iterator[Sou
         found = consumer.poll(_TIMEOUT)
         if found is None:
             raise LakeError(
-                f"{fence.topic}[{fence.partition}]: nothing comes after offset {first - 1}, and "
-                f"{fence.next} is the table's next one"
+                f"{fence.partition_address}: no message comes after offset {first - 1}, but "
+                f"the table's next offset is {fence.next}"
             )
         error = found.error()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:

@@ -75,7 +75,7 @@ def _answer(service: IngestService, path: str, late_seconds: float) -> tuple[int
         }
         is_well &= seconds <= late_seconds and (each.is_assigned or path != "/ready")
     if path not in ("/health", "/ready"):
-        return 404, {"error": "there are /health and /ready"}
+        return 404, {"error": "the paths are /health and /ready"}
     return 200 if is_well else 503, {"topics": topics}
 
 

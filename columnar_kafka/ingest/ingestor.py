@@ -17,9 +17,8 @@ from confluent_kafka import KafkaException
 from columnar_kafka.broker.client_classes import StockConsumer
 from columnar_kafka.errors import ConfigError, LakeError
 from columnar_kafka.ingest.reader import TopicReader
-from columnar_kafka.ingest.settings import IngestSettings, client_config
+from columnar_kafka.ingest.settings import IngestSettings, landing_config
 from columnar_kafka.ingest.topic_id import admin_client, generation
-from columnar_kafka.lake.aside import land_staged
 from columnar_kafka.lake.model import (
     CommitResult,
     MayHaveLandedError,
@@ -27,6 +26,7 @@ from columnar_kafka.lake.model import (
     TopicGeneration,
 )
 from columnar_kafka.lake.plan import Planner
+from columnar_kafka.lake.set_aside import land_staged
 from columnar_kafka.lake.stage import Stager
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Ingestor:
         Raises:
             ConfigError: a key of `config` contradicts what landing needs.
         """
-        self._config = client_config(config, topic, table)
+        self._config = landing_config(config, topic, table)
         self.topic = topic
         self._settings = settings or IngestSettings()
         self._landing = _Landing(topic, table, self._settings)
@@ -186,7 +186,7 @@ class Ingestor:
             cluster, topic_id = generation(admin, self.topic)
             if topic_id is None:
                 raise ConfigError(
-                    f"topic {self.topic!r}: Kafka does not tell its id. Set topic_generation to "
+                    f"topic {self.topic!r}: Kafka does not report its id. Set topic_generation to "
                     "a text that you change when the topic is created again"
                 )
             return TopicGeneration(cluster, topic_id)

@@ -169,7 +169,7 @@ class TopicReader:
             if not self._settings.allow_gaps:
                 raise LakeError(
                     f"{source}: Kafka has deleted the messages from offset {first} to {low - 1} "
-                    "before they landed (retention?). Go on without them with table.gap=allow"
+                    "before they landed (retention?). To go on without them, set table.gap=allow"
                 )
             first = low
         return _Progress(source, first, first, end)

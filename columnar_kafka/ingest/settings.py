@@ -15,7 +15,7 @@ from columnar_kafka.lake.rules import Rules
 if TYPE_CHECKING:
     from columnar_kafka.lake.model import LakeTable
 
-__all__ = ["IngestSettings", "Start", "client_config"]
+__all__ = ["IngestSettings", "Start", "landing_config"]
 
 Start: TypeAlias = Literal["earliest", "latest"] | datetime | Mapping[int, int]
 """An end of the topic, a time, or an offset for each partition."""
@@ -60,7 +60,7 @@ class IngestSettings:
         if isinstance(self.start, datetime) and self.start.tzinfo is None:
             raise ConfigError(f"start is {self.start}: it needs a time zone, as in {self.start}Z")
         if self.stop_at_end and self.end_offsets is not None:
-            raise ConfigError("stop_at_end and end_offsets contradict each other: name one")
+            raise ConfigError("stop_at_end and end_offsets contradict each other: set only one")
         if self.roll_bytes < 1 or self.roll_seconds <= 0:
             raise ConfigError("roll_bytes and roll_seconds must be positive")
         if self.partitions is not None and not self.partitions:
@@ -72,7 +72,7 @@ class IngestSettings:
         return self.stop_at_end or self.end_offsets is not None
 
 
-def client_config(config: Mapping[str, Any], topic: str, table: LakeTable) -> dict[str, Any]:
+def landing_config(config: Mapping[str, Any], topic: str, table: LakeTable) -> dict[str, Any]:
     """Return the consumer's configuration, by default with a group of this topic and table.
 
     In one group for two tables each table would get a part of the topic.

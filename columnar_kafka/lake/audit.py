@@ -146,7 +146,7 @@ class TopicAudit:
                 self._find("past the fence", "the table has no fence of this partition", claim)
         if is_alone and not self.report.expired:
             for segment, file in self._by_id.left():
-                reason = f"no message of the topic is segment {segment}"
+                reason = f"segment {segment} is not a message of the topic"
                 self._find("not committed", reason, file=file)
         return self.report
 
@@ -178,13 +178,13 @@ class TopicAudit:
         disjoint = []
         for claim in ordered:
             if claim.first >= fence.next:
-                reason = f"the fence is {fence.next}: these offsets would land again"
+                reason = f"the fence ends before {fence.next}: these offsets would land again"
                 self._find("past the fence", reason, claim)
             elif claim.first < end:
                 try:
                     self._by_id.add(claim.file)
                 except _UNREADABLE as error:
-                    self._find("not provable", f"another file has its offsets; {error}", claim)
+                    self._find("not provable", f"another file has the same offsets; {error}", claim)
             else:
                 end = claim.last + 1
                 disjoint.append(claim)
@@ -211,7 +211,9 @@ class TopicAudit:
             return
         if wrong is not None:
             place = replace(claim, first=wrong.kafka_offset)
-            self._find("different", "the values from there on are not the messages'", place)
+            self._find(
+                "different", "the values from that offset on differ from the messages'", place
+            )
             return
         for each in segments:
             if self._by_id.has(each.id):
@@ -224,7 +226,7 @@ class TopicAudit:
         """Say which messages a file has too few or too many rows of; return those to compare."""
         if counts is None:
             sent = sum(each.rows for each in segments)
-            self._find("different", f"{claim.rows} rows, and the messages have {sent}", claim)
+            self._find("different", f"{claim.rows} rows, but the messages have {sent}", claim)
             return []
         whole = []
         for each in segments:
@@ -234,10 +236,10 @@ class TopicAudit:
             elif not found:
                 self._compare_rows(each)
             else:
-                reason = f"{found} rows, and the message has {each.rows}"
+                reason = f"{found} rows, but the message has {each.rows}"
                 self._note("twice" if found > each.rows else "missing", reason, each)
         for name, rows in counts.items():
-            reason = f"{rows} rows of segment {name}, which no committed message is"
+            reason = f"{rows} rows of segment {name}, which is not a committed message"
             self._find("not committed", reason, claim)
         # With others in between they cannot be compared in order.
         return whole if sum(each.rows for each in whole) == claim.rows else []
@@ -245,7 +247,7 @@ class TopicAudit:
     def _compare_rows(self, segment: Segment) -> None:
         """Compare a segment that no file has by its offset with rows of its id."""
         if not self._by_id.has(segment.id):
-            self._lack(segment.partition, segment.kafka_offset, "in no file")
+            self._lack(segment.partition, segment.kafka_offset, "it is in no file")
             return
         try:
             reason = self._by_id.compare(segment)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from columnar_kafka.lake.model import Fence, LandedFile, StagedFile, StageResult
 
-__all__ = ["CommitTarget", "Head", "commit", "commit_admission", "commit_fences"]
+__all__ = ["BaseTable", "CommitTarget", "Head", "commit", "commit_admission", "commit_fences"]
 
 _TRIES: Final = 100
 """A commit is tried again after another one came first; so many in a row mean a fault."""
@@ -106,6 +106,26 @@ class CommitTarget(Protocol[State]):
         ...
 
 
+class BaseTable(CommitTarget[State]):
+    """What the `LakeTable` of every format does in the same way: it commits itself."""
+
+    def __init__(self, *, allow_gaps: bool) -> None:
+        """Let a range land that starts past the fence, with `allow_gaps`."""
+        self._allow_gaps = allow_gaps
+
+    def commit(self, staged: Iterable[StageResult]) -> CommitResult:
+        """See `LakeTable.commit`. Blocks for requests to the table."""
+        return commit(self, staged, allow_gaps=self._allow_gaps)
+
+    def discard(self, staged: Iterable[StageResult]) -> None:
+        """See `LakeTable.discard`."""
+        self.remove(file for each in staged for file in each.files)
+
+    def visible_path(self, file: StagedFile) -> str:
+        """See `CommitTarget.visible_path`: a file is staged where it will be seen."""
+        return file.path
+
+
 def commit(
     target: CommitTarget[State], staged: Iterable[StageResult], *, allow_gaps: bool = False
 ) -> CommitResult:
@@ -162,7 +182,7 @@ def _decided(target: CommitTarget[State], attempt: Callable[[], Result | str]) -
             return result
         conflict = result
     raise NotLandedError(
-        f"{target}: nothing has landed in {_TRIES} tries; the last one: {conflict}"
+        f"{target}: nothing has landed in {_TRIES} attempts; the last one: {conflict}"
     )
 
 
@@ -230,14 +250,14 @@ def _swap(target: CommitTarget[State], head: Head[State], admission: Admission) 
         raise
     except Exception as error:  # noqa: BLE001 - as above
         raise MayHaveLandedError(
-            f"{target}: the commit may have been written ({cause or conflict}), and the table "
+            f"{target}: the commit may have been written ({cause or conflict}), but the table "
             f"cannot be read: {error}"
         ) from cause
     if landed or cause is None:
         return "" if landed else conflict
     if target.late_requests:
         raise MayHaveLandedError(
-            f"{target}: the commit is not there yet, and may still arrive: {cause}"
+            f"{target}: the commit is not in the table yet, but may still arrive: {cause}"
         ) from cause
     raise NotLandedError(f"{target}: nothing has landed: {cause}") from cause
 

@@ -83,8 +83,8 @@ class DeadLetters:
         for name in self.table.fences():
             if _origin(name) != _origin(source.fence):
                 raise LakeError(
-                    f"{self}: it has dead letters of another source, {name}: use another place for "
-                    f"those of {source.fence}"
+                    f"{self} already has dead letters of another source, {name}: use another place "
+                    f"for those of {source.fence}"
                 )
 
     def commit(self, staged: Iterable[StageResult]) -> None:
@@ -99,7 +99,9 @@ class DeadLetters:
             return
         result = self.table.commit(files)
         if result.landed_before.messages:
-            raise NotLandedError(f"{self}: another process has set messages aside: stage again")
+            raise NotLandedError(
+                f"{self}: another process has set messages aside meanwhile: stage the input again"
+            )
 
     def sources(self) -> list[SourcePartition]:
         """Return the partitions that have dead letters here, as sources of a replay.

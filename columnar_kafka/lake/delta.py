@@ -25,7 +25,7 @@ from deltalake.transaction import AddAction
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake import delta_partition
-from columnar_kafka.lake.commit import Head, commit
+from columnar_kafka.lake.commit import BaseTable, Head
 from columnar_kafka.lake.delta_schema import (
     check_fits,
     delta_schema,
@@ -61,13 +61,11 @@ if TYPE_CHECKING:
 
     from columnar_kafka.lake.files import Files
     from columnar_kafka.lake.model import (
-        CommitResult,
         Fence,
         FileWriter,
-        Partition,
+        PartitionValues,
         SourcePartition,
         StagedFile,
-        StageResult,
     )
     from columnar_kafka.lake.plan import Admission
 
@@ -80,7 +78,7 @@ _INDEXED: Final = "delta.dataSkippingNumIndexedCols"
 _INDEXED_DEFAULT: Final = "32"  # Delta's own
 
 
-class DeltaLakeTable:
+class DeltaLakeTable(BaseTable["State"]):
     """A `LakeTable` of Delta's format; see the text of this module."""
 
     def __init__(
@@ -108,12 +106,12 @@ class DeltaLakeTable:
         Raises:
             LakeError: `root` is not a place in `files`, or has one of ``%#?``.
         """
+        super().__init__(allow_gaps=allow_gaps)
         self._files: Files[Any] = files or LocalFiles()
         self.root: PurePath = self._files.root(root)
         self.late_requests = self._files.late_requests
         self._uri = plain_uri(self._files.uri(self.root))
         self._options = dict(self._files.options or {})
-        self._allow_gaps = allow_gaps
         self._reland = reland
         self._growth = growth
         self._partition_by = delta_partition.new_columns(partition_by)
@@ -151,21 +149,13 @@ class DeltaLakeTable:
         return Fitting(None if wider == schema else wider, columns)
 
     def create(
-        self, source: SourcePartition, first: int, schema: pa.Schema, partition: Partition
+        self, source: SourcePartition, first: int, schema: pa.Schema, partition: PartitionValues
     ) -> FileWriter:
         """See `LakeTable.create`."""
         # polars reads a partition's values from the path, not from the log.
         folder = delta_partition.folder(partition) or visible_folder(source.topic)
         path = f"{folder}/{unique_name(source.partition, first)}"
         return self._files.writer(path, self.root / path)
-
-    def commit(self, staged: Iterable[StageResult]) -> CommitResult:
-        """See `LakeTable.commit`. Blocks for the files."""
-        return commit(self, staged, allow_gaps=self._allow_gaps)
-
-    def discard(self, staged: Iterable[StageResult]) -> None:
-        """See `LakeTable.discard`."""
-        self.remove(file for each in staged for file in each.files)
 
     def compact(self, file_bytes: int) -> CompactResult:
         """Merge small files to files of up to `file_bytes`. Others may land and read meanwhile.
@@ -280,7 +270,7 @@ class DeltaLakeTable:
             return []
         if "deletionVectors" in (table.protocol().writer_features or ()):
             raise LakeError(
-                f"{self}: rows may be deleted by deletion vectors, which cannot be read"
+                f"{self}: deletion vectors may have deleted rows, and they cannot be read"
             )
         actions = pa.table(table.get_add_actions(flatten=True))
         names = table.metadata().partition_columns
@@ -292,10 +282,6 @@ class DeltaLakeTable:
             )
             for row in range(actions.num_rows)
         ]
-
-    def visible_path(self, file: StagedFile) -> str:
-        """See `CommitTarget.visible_path`."""
-        return file.path
 
     def remove(self, files: Iterable[StagedFile]) -> None:
         """See `CommitTarget.remove`."""
@@ -399,8 +385,8 @@ def _restored(entry: Mapping[str, Any]) -> int:
     version = entry["operationParameters"].get("version")
     if version is None or not str(version).isdecimal():
         raise LakeError(
-            f"version {entry['version']} restores a time, and which version that was is not said: "
-            "restore the table to a version, by number"
+            f"version {entry['version']} restores a point in time, and Delta does not record which "
+            "version that was: restore the table to a version number"
         )
     return int(version)
 

@@ -13,14 +13,14 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake.delta_schema import delta_schema
+from columnar_kafka.lake.delta_schema import JsonObject, delta_schema
 from columnar_kafka.lake.model import PartitionColumn
 from columnar_kafka.lake.partition import FILLED, is_filled, parse_terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from columnar_kafka.lake.model import Partition
+    from columnar_kafka.lake.model import PartitionValues
 
 __all__ = [
     "columns",
@@ -29,8 +29,6 @@ __all__ = [
     "with_filled",
     "without_filled",
 ]
-
-Json = dict[str, Any]
 
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _EPOCH: Final = datetime.date(1970, 1, 1).toordinal()
@@ -74,12 +72,15 @@ def new_columns(texts: Iterable[str]) -> tuple[str, ...]:
     for each in terms:
         if each.transform != "identity":
             raise LakeError(
-                f"partition {each.transform}({each.column}): Delta is partitioned by columns only"
+                f"partition {each.transform}({each.column}): a Delta table is partitioned by "
+                "columns only"
             )
     return tuple(each.column for each in terms)
 
 
-def columns(table: Json, names: Iterable[str], schema: pa.Schema) -> tuple[PartitionColumn, ...]:
+def columns(
+    table: JsonObject, names: Iterable[str], schema: pa.Schema
+) -> tuple[PartitionColumn, ...]:
     """Return the partition columns of a table, for segments of a schema.
 
     Raises:
@@ -90,7 +91,7 @@ def columns(table: Json, names: Iterable[str], schema: pa.Schema) -> tuple[Parti
     for name in names:
         delta = types.get(name)
         if is_filled(name, schema) and delta != (filled := _filled_field(name)["type"]):
-            raise LakeError(f"partition column {name!r} has to be {filled} in the table")
+            raise LakeError(f"partition column {name!r} must be {filled} in the table")
         if delta is None:
             raise LakeError(f"partition column {name!r} does not exist")
         shown = delta if isinstance(delta, str) else str(delta["type"])
@@ -101,18 +102,18 @@ def columns(table: Json, names: Iterable[str], schema: pa.Schema) -> tuple[Parti
     return tuple(found)
 
 
-def with_filled(table: Json, schema: pa.Schema, names: Iterable[str]) -> Json:
+def with_filled(table: JsonObject, schema: pa.Schema, names: Iterable[str]) -> JsonObject:
     """Return a new table's schema with the partition columns that segments do not have."""
     more = [_filled_field(name) for name in names if is_filled(name, schema)]
     return {**table, "fields": [*table["fields"], *more]}
 
 
-def _filled_field(name: str) -> Json:
-    field: Json = delta_schema(pa.schema([(name, FILLED[name])]))["fields"][0]
+def _filled_field(name: str) -> JsonObject:
+    field: JsonObject = delta_schema(pa.schema([(name, FILLED[name])]))["fields"][0]
     return field
 
 
-def without_filled(table: Json, schema: pa.Schema, names: Collection[str]) -> Json:
+def without_filled(table: JsonObject, schema: pa.Schema, names: Collection[str]) -> JsonObject:
     """Return a table's schema without the partition columns that segments need not have."""
     fields = [
         each
@@ -122,7 +123,7 @@ def without_filled(table: Json, schema: pa.Schema, names: Collection[str]) -> Js
     return {**table, "fields": fields}
 
 
-def folder(partition: Partition) -> str:
+def folder(partition: PartitionValues) -> str:
     """Return the folder of a partition's files, as Hive names it; empty for no partition."""
     return "/".join(
         f"{_quoted(name)}={_NULL if value is None else _quoted(value)}" for name, value in partition

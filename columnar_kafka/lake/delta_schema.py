@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.arrow_types import is_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 __all__ = [
+    "JsonObject",
     "check_fits",
     "delta_schema",
     "grown",
@@ -25,7 +27,8 @@ __all__ = [
     "with_nullable_columns",
 ]
 
-Json = dict[str, Any]
+JsonObject = dict[str, Any]
+"""What Delta's log says of a schema or of one of its fields."""
 
 _NAMES: Final = {
     pa.bool_(): "boolean",
@@ -45,7 +48,7 @@ _WIDER: Final = (("byte", "short", "integer", "long"), ("float", "double"))
 """Types by width: one holds every value of those before it."""
 _BAD_NAME: Final = re.compile(r"[ ,;{}()\n\t=]")  # Delta's own rule
 _DECIMAL: Final = re.compile(r"decimal\(([0-9]+),([0-9]+)\)")
-_CASE: Final = "Delta's names differ in more than upper case"
+_CASE: Final = "Delta column names must differ in more than case"
 _UNITS: Final = ("ms", "us")
 
 _FEATURES: Final = frozenset(
@@ -73,7 +76,7 @@ _USED: Final = re.compile(
 """Metadata of columns that a writer must act on."""
 
 
-def delta_schema(schema: pa.Schema) -> Json:
+def delta_schema(schema: pa.Schema) -> JsonObject:
     """Return an Arrow schema as Delta has it.
 
     Raises:
@@ -82,14 +85,15 @@ def delta_schema(schema: pa.Schema) -> Json:
     return _struct(schema, "")
 
 
-def _struct(fields: Iterable[pa.Field], path: str) -> Json:
-    found: list[Json] = []
+def _struct(fields: Iterable[pa.Field], path: str) -> JsonObject:
+    found: list[JsonObject] = []
     names: set[str] = set()
     for each in fields:
         place = f"{path}.{each.name}" if path else each.name
         if _BAD_NAME.search(each.name) or not each.name:
             raise LakeError(
-                f"column {place!r}: a name in Delta has none of  ,;{{}}()=, tab, newline"
+                f"column {place!r}: Delta column names must not be empty, nor contain a space, a "
+                "tab, a newline or any of , ; { } ( ) ="
             )
         if each.name.lower() in names:
             raise LakeError(f"column {place!r}: {_CASE}")
@@ -105,10 +109,10 @@ def _struct(fields: Iterable[pa.Field], path: str) -> Json:
     return {"type": "struct", "fields": found}
 
 
-def _type(arrow: pa.DataType, path: str) -> str | Json:
+def _type(arrow: pa.DataType, path: str) -> str | JsonObject:
     if pa.types.is_struct(arrow):
         return _struct(list(arrow), path)
-    if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
+    if is_list(arrow):
         item = arrow.value_field
         return {
             "type": "array",
@@ -123,7 +127,7 @@ def _type(arrow: pa.DataType, path: str) -> str | Json:
             "valueContainsNull": arrow.item_field.nullable,
         }
     if (name := _primitive(arrow)) is None:
-        raise LakeError(f"column {path!r}: {arrow} has no equal in Delta")
+        raise LakeError(f"column {path!r}: Delta has no type for {arrow}")
     return name
 
 
@@ -137,7 +141,7 @@ def _primitive(arrow: pa.DataType) -> str | None:
     return _NAMES.get(arrow)
 
 
-def with_nullable_columns(schema: Json) -> Json:
+def with_nullable_columns(schema: JsonObject) -> JsonObject:
     """Return a schema in which everything may be null, so that later schemas may relax theirs."""
     changed = {"nullable": True, "containsNull": True, "valueContainsNull": True}
     return {
@@ -152,7 +156,7 @@ def _each_nullable(value: Any) -> Any:
     return [with_nullable_columns(each) for each in value] if isinstance(value, list) else value
 
 
-def grown(table: Json, file: Json) -> Json:
+def grown(table: JsonObject, file: JsonObject) -> JsonObject:
     """Return a table's schema with the columns that files have and it lacks, which may be null.
 
     They come last, in structs too. Whether the files fit is not checked.
@@ -172,7 +176,7 @@ def grown(table: Json, file: Json) -> Json:
     return {**table, "fields": list(columns.values())}
 
 
-def _grown(table: Json, file: Json, key: str = "type") -> Any:
+def _grown(table: JsonObject, file: JsonObject, key: str = "type") -> Any:
     """Return the type under a key of the table's schema with what the files' has more."""
     old, new = table[key], file[key]
     if isinstance(old, str) or isinstance(new, str) or old["type"] != new["type"]:
@@ -183,7 +187,7 @@ def _grown(table: Json, file: Json, key: str = "type") -> Any:
     return {**old, inner: _grown(old, new, inner)}
 
 
-def widened(fields: Iterable[pa.Field], table: Json) -> list[pa.Field]:
+def widened(fields: Iterable[pa.Field], table: JsonObject) -> list[pa.Field]:
     """Return columns with the types that a table has for them, where those are wider."""
     columns = {each["name"]: each["type"] for each in table["fields"]}
     return [
@@ -197,7 +201,7 @@ def _widened(arrow: pa.DataType, table: Any) -> pa.DataType:
         return _wider(arrow, table)
     if pa.types.is_struct(arrow) and table["type"] == "struct":
         return pa.struct(widened(arrow, table))
-    if table["type"] == "array" and (pa.types.is_list(arrow) or pa.types.is_large_list(arrow)):
+    if table["type"] == "array" and is_list(arrow):
         item = arrow.value_field
         item = item.with_type(_widened(item.type, table["elementType"]))
         return pa.list_(item) if pa.types.is_list(arrow) else pa.large_list(item)
@@ -246,27 +250,27 @@ def check_fits(file: Any, table: Any, path: str = "") -> None:
         check_fits(file["valueType"], table["valueType"], f"{path}.value")
 
 
-def _check_struct(file: Json, table: Json, prefix: str) -> None:
+def _check_struct(file: JsonObject, table: JsonObject, prefix: str) -> None:
     columns = {each["name"]: each for each in table["fields"]}
     for each in file["fields"]:
         path = f"{prefix}{each['name']}"
         if (column := columns.pop(each["name"], None)) is None:
             raise LakeError(
-                f"column {path!r} is not in the table. Add it as {_name(each['type'])}, or let it "
-                "be added: table.growth=allow"
+                f"column {path!r} is not in the table. Add it as {_name(each['type'])}, or have it "
+                "added with table.growth=allow"
             )
         _check_null(each["nullable"], column["nullable"], path)
         check_fits(each["type"], column["type"], path)
     for name, column in columns.items():
         if not column["nullable"]:
             raise LakeError(
-                f"column {prefix + name!r} is missing in Kafka, and is NOT NULL in the table"
+                f"column {prefix + name!r} is missing in Kafka, but is NOT NULL in the table"
             )
 
 
 def _check_null(file: bool, table: bool, path: str) -> None:
     if file and not table:
-        raise LakeError(f"column {path!r} may be null in Kafka, and is NOT NULL in the table")
+        raise LakeError(f"column {path!r} may be null in Kafka, but is NOT NULL in the table")
 
 
 def _name(delta: Any) -> str:
@@ -274,7 +278,7 @@ def _name(delta: Any) -> str:
 
 
 def refuse_features(
-    features: Iterable[str], configuration: Mapping[str, str], schema: Json
+    features: Iterable[str], configuration: Mapping[str, str], schema: JsonObject
 ) -> None:
     """Refuse a table of which a plain append of files would be written wrong, or is not allowed.
 
@@ -294,7 +298,7 @@ def refuse_features(
     if refused:
         raise LakeError(
             f"files cannot be added to a Delta table with {', '.join(refused)}: land in a table "
-            "without, and copy from there"
+            "without them, and copy the rows from there"
         )
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from columnar_kafka.lake.arrow_types import is_list
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -62,7 +64,7 @@ def _leaves(fields: Iterable[pa.Field], path: Path) -> Iterator[Path | None]:
 def _leaves_of(arrow: pa.DataType, path: Path) -> Iterator[Path | None]:
     if pa.types.is_struct(arrow):
         yield from _leaves(list(arrow), path)
-    elif pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
+    elif is_list(arrow):
         yield from (None for _ in _leaves_of(arrow.value_type, path))
     elif pa.types.is_map(arrow):
         for each in (arrow.key_type, arrow.item_type):

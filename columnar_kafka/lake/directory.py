@@ -29,7 +29,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake.commit import Head, commit
+from columnar_kafka.lake.commit import BaseTable, Head
 from columnar_kafka.lake.commit_log import LOG_FOLDER, CommitLog
 from columnar_kafka.lake.files import check_staged
 from columnar_kafka.lake.local_files import LocalFiles
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
         CommitResult,
         Fence,
         FileWriter,
-        Partition,
+        PartitionValues,
         SourcePartition,
         StagedFile,
         StageResult,
@@ -75,7 +75,7 @@ _LEFT_OVER: Final = 7 * 24 * 3600.0
 so late: it might name a file that is being removed."""
 
 
-class ParquetDirectory:
+class ParquetDirectory(BaseTable["LogEntry"]):
     """A `LakeTable` in a directory; see the text of this module."""
 
     def __init__(
@@ -96,10 +96,10 @@ class ParquetDirectory:
         Raises:
             LakeError: `root` is not a place in `files`.
         """
+        super().__init__(allow_gaps=allow_gaps)
         self._files: Files[Any] = files or LocalFiles()
         self.root: PurePath = self._files.root(root)
         self.late_requests = self._files.late_requests
-        self._allow_gaps = allow_gaps
         self._log = CommitLog(self.root, self._files)
 
     def __repr__(self) -> str:
@@ -117,7 +117,7 @@ class ParquetDirectory:
         return Fitting()
 
     def create(
-        self, source: SourcePartition, first: int, schema: pa.Schema, partition: Partition
+        self, source: SourcePartition, first: int, schema: pa.Schema, partition: PartitionValues
     ) -> FileWriter:
         """See `LakeTable.create`."""
         path = self._staged_path()
@@ -125,7 +125,7 @@ class ParquetDirectory:
 
     def commit(self, staged: Iterable[StageResult]) -> CommitResult:
         """See `LakeTable.commit`. Blocks for the file system; may finish an earlier commit."""
-        result = commit(self, staged, allow_gaps=self._allow_gaps)
+        result = super().commit(staged)
         if result.files:
             self._remove_leftovers()
         return result
@@ -135,7 +135,7 @@ class ParquetDirectory:
         # Staged files of the newest entry have landed: they must reach their final names, or stay.
         with suppress(LakeError, OSError):
             self._roll_forward(self._log.newest())
-            self.remove(file for each in staged for file in each.files)
+            super().discard(staged)
 
     def compact(self, file_bytes: int) -> CompactResult:
         """Merge files of a partition that follow each other, up to `file_bytes` each.
@@ -180,7 +180,7 @@ class ParquetDirectory:
         """
         for name in sorted(landed_before):
             if (fence := head.fences.get(name)) is None:
-                raise LakeError(f"{name} had landed, and the log has nothing of it now: {_BROKEN}")
+                raise LakeError(f"{name} had landed, but the log no longer has it: {_BROKEN}")
             tail = head.state.tails.get(name)
             if tail is None and fence.segment == UNKNOWN_SEGMENT:
                 continue  # all of it was set aside
@@ -192,7 +192,7 @@ class ParquetDirectory:
             check_staged(file, self._files.size(self.root / file.path))
             if (stray := self._unlogged(head.state, file)) is not None:
                 raise LakeError(
-                    f"{stray} exists and is not in the log: restore the log that it belongs to, "
+                    f"{stray} exists, but is not in the log: restore the log that it belongs to, "
                     "or move the file elsewhere"
                 )
 
@@ -209,7 +209,7 @@ class ParquetDirectory:
         if admission.lands:
             self._files.sync_folder(self.root / _STAGED)
         if not self._log.add(entry):
-            return f"entry {entry.sequence} of the log is another commit"
+            return f"another commit took entry {entry.sequence} of the log"
         self._show(entry)
         return ""
 
@@ -312,14 +312,14 @@ class ParquetDirectory:
             with suppress(FileNotFoundError):  # another process has just finished it
                 if not self._files.same(old, new):
                     raise LakeError(
-                        f"move {new} elsewhere: it is in the way of {old}, which landed with "
-                        f"commit {entry.sequence} of the log"
+                        f"{new} is in the way of {old}, which landed with commit "
+                        f"{entry.sequence} of the log: move it elsewhere"
                     ) from None
         except FileNotFoundError:
             if self._files.size(new) is None:
                 raise LakeError(
-                    f"{new} is gone, and {old} too, though commit {entry.sequence} of the log "
-                    f"has landed it: {_BROKEN}"
+                    f"{new} and {old} are gone, although commit {entry.sequence} of the log landed "
+                    f"that file: {_BROKEN}"
                 ) from None
 
     @property

@@ -86,19 +86,20 @@ def check_witness(
         return found or CommitRecord()
     if found is None and not is_whole:
         raise LakeError(
-            f"{witness} commits have landed, but the history that held their fences was expired. "
+            f"{witness} commits have landed, but the history that held their fences has expired. "
             "Land under another path, or restore the expired history"
         )
     if witness < sequence:
         raise LakeError(
-            f"the history holds commit {sequence}, but the newest one is said to be {witness}: "
-            "someone has changed the table's own record of it"
+            f"the history has commit {sequence}, but the table's own record says that {witness} is "
+            "the newest one: someone has changed that record"
         )
     if not reland:
         raise LakeError(
-            f"the table was restored: {witness} commits had landed, and {sequence} are left. What "
-            "was undone would land again; if it shall, set table.after.restore=reland. If not, or "
-            "not all of it, move the fences with `columnar-kafka fence reset`"
+            f"the table was restored: {witness} commits had landed, and {sequence} are left. "
+            "Landing would bring the undone rows back. To allow that, set "
+            "table.after.restore=reland; otherwise move the fences with "
+            "`columnar-kafka fence reset`"
         )
     return CommitRecord(sequence=witness, fences=found.fences if found else {})
 

@@ -162,5 +162,5 @@ def plain_uri(uri: str) -> str:
         LakeError: it has a character that means something in a URI.
     """
     if found := re.search(r"[%#?]", uri):
-        raise LakeError(f"path {uri!r}: {found[0]} cannot be in the path of a table here")
+        raise LakeError(f"path {uri!r}: a table's path must not contain {found[0]!r}")
     return uri

@@ -44,7 +44,7 @@ def open_table(
     """
     if table_format not in FORMATS:
         raise ConfigError(
-            f"table format {table_format!r} does not exist; there are {', '.join(FORMATS)}"
+            f"table format {table_format!r} does not exist; the formats are {', '.join(FORMATS)}"
         )
     module, name = FORMATS[table_format]
     found = _imported(module, table_format, f"table format {table_format!r}")
@@ -54,7 +54,7 @@ def open_table(
         stores = _imported("columnar_kafka.lake.object_files", "stores", f"a table at {place}")
         options["files"] = stores.ObjectFiles(place, storage or {})
     elif storage:
-        raise ConfigError(f"storage {min(storage)}: {place!r} is in no object store")
+        raise ConfigError(f"storage {min(storage)}: {place!r} is not in an object store")
     table: LakeTable = getattr(found, name)(place, **options)
     return table
 
@@ -96,7 +96,7 @@ def parse_rules(
     """
     kind, _, place = plain.partition(":")
     if kind == "table" and not place:
-        raise ConfigError("plain is table: name the table, as table:PLACE")
+        raise ConfigError("plain is table: name the table, as in table:PLACE")
     letters = None if dead_letters is None else open_dead_letters(dead_letters, storage=storage)
     is_table = kind == "table"
     options.pop("partition_by", None)

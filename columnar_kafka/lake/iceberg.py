@@ -29,7 +29,7 @@ from pyiceberg.exceptions import (
 )
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake.commit import Head, commit
+from columnar_kafka.lake.commit import BaseTable, Head
 from columnar_kafka.lake.fences import (
     ATTEMPT,
     CREATED,
@@ -86,13 +86,11 @@ if TYPE_CHECKING:
 
     from columnar_kafka.lake.merging import Run
     from columnar_kafka.lake.model import (
-        CommitResult,
         Fence,
         FileWriter,
-        Partition,
+        PartitionValues,
         SourcePartition,
         StagedFile,
-        StageResult,
     )
     from columnar_kafka.lake.plan import Admission
 
@@ -114,7 +112,7 @@ _NEW: Final = {
 _TRIES: Final = 10  # to change a schema that others change at the same time
 
 
-class IcebergTable:
+class IcebergTable(BaseTable["State"]):
     """A `LakeTable` of Iceberg's format; see the text of this module."""
 
     late_requests = True  # a catalog answers over a network
@@ -152,10 +150,12 @@ class IcebergTable:
             ConfigError: a key of `storage` has no property.
         """
         if "." not in identifier:
-            raise LakeError(f"table {identifier!r}: name it with its namespace, as 'lake.flights'")
+            raise LakeError(
+                f"table {identifier!r}: name it with its namespace, such as 'lake.flights'"
+            )
+        super().__init__(allow_gaps=allow_gaps)
         self._identifier = identifier
         self._catalog_properties = {**file_io_properties(storage or {}), **catalog}
-        self._allow_gaps = allow_gaps
         self._reland = reland
         self._growth = growth
         self._partition_by = parse_terms(partition_by)
@@ -186,7 +186,7 @@ class IcebergTable:
         )
 
     def create(
-        self, source: SourcePartition, first: int, schema: pa.Schema, partition: Partition
+        self, source: SourcePartition, first: int, schema: pa.Schema, partition: PartitionValues
     ) -> FileWriter:
         """See `LakeTable.create`."""
         fitted = self._fitted  # another thread may forget it
@@ -194,14 +194,6 @@ class IcebergTable:
         path = f"data/{visible_folder(source.topic)}/{unique_name(source.partition, first)}"
         files, root = self._place(table)
         return files.writer(path, root / path, field_ids(table.schema().as_struct()))
-
-    def commit(self, staged: Iterable[StageResult]) -> CommitResult:
-        """See `LakeTable.commit`. Blocks for the catalog and the file system."""
-        return commit(self, staged, allow_gaps=self._allow_gaps)
-
-    def discard(self, staged: Iterable[StageResult]) -> None:
-        """See `LakeTable.discard`."""
-        self.remove(file for each in staged for file in each.files)
 
     def compact(self, file_bytes: int) -> CompactResult:
         """Merge files of a partition that follow each other, up to `file_bytes` each.
@@ -332,10 +324,6 @@ class IcebergTable:
         table, _ = head.state
         return [_landed(table, each) for each in current_files(table).values()]
 
-    def visible_path(self, file: StagedFile) -> str:
-        """See `CommitTarget.visible_path`."""
-        return file.path
-
     def remove(self, files: Iterable[StagedFile]) -> None:
         """See `CommitTarget.remove`."""
         files = list(files)
@@ -411,7 +399,9 @@ class IcebergTable:
             if found is not None and not self._has_to_grow(found, schema):
                 return found
             table = found or table
-        raise LakeError(f"{self._identifier}: columns cannot be added: others change it meanwhile")
+        raise LakeError(
+            f"{self._identifier}: columns cannot be added, because others keep changing the table"
+        )
 
     def _create_table(self, schema: pa.Schema) -> Table:
         with unlandable():

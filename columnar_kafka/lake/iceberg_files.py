@@ -41,8 +41,8 @@ def file_io_properties(storage: Mapping[str, str]) -> dict[str, str]:
     """
     if unknown := [key for key in storage if key.lower() not in _PROPERTIES]:
         raise ConfigError(
-            f"storage {unknown[0]}: for Iceberg there are {', '.join(_PROPERTIES)}; set others as "
-            "properties of the catalog, as pyiceberg names them"
+            f"storage {unknown[0]}: the keys for Iceberg are {', '.join(_PROPERTIES)}; set others "
+            "as properties of the catalog, by pyiceberg's names"
         )
     names = {key: _PROPERTIES[key.lower()] for key in storage}
     return {name: storage[key] for key, name in names.items() if name is not None}

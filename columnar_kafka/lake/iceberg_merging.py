@@ -33,7 +33,7 @@ def current_files(table: Any) -> dict[str, Any]:
     tasks = [] if table is None else list(table.scan().plan_files())
     if any(task.delete_files for task in tasks):
         raise LakeError(
-            f"{'.'.join(table.name())}: rows are deleted by delete files, which cannot be read"
+            f"{'.'.join(table.name())}: delete files have deleted rows, and they cannot be read"
         )
     return {task.file.file_path: task.file for task in tasks}
 

@@ -9,6 +9,7 @@ from pyiceberg import types as ice
 from pyiceberg.transforms import IdentityTransform, TruncateTransform, parse_transform
 
 from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.arrow_types import FIELD_ID
 from columnar_kafka.lake.iceberg_schema import (
     check_fits,
     column_type,
@@ -74,14 +75,14 @@ def _column(
     path = paths[field.source_id]
     shown = f"partition {field.name!r}, {transform} of {'.'.join(path)!r}"
     if str(transform).partition("[")[0] not in _TRANSFORMS:
-        raise LakeError(f"{shown}: only {', '.join(_TRANSFORMS)} can be told from files")
+        raise LakeError(f"{shown}: only {', '.join(_TRANSFORMS)} are supported")
     if not isinstance(kind, _TYPES) or not transform.can_transform(kind):
         raise LakeError(f"{shown}: its type {kind} is not supported")
     if is_filled(path[0], schema):
         if not isinstance(transform, IdentityTransform):
             raise LakeError(f"{shown}: {_UNSEEN}")
         if column_type(FILLED[path[0]]) != kind:
-            raise LakeError(f"{shown}: it has to be {column_type(FILLED[path[0]])} in the table")
+            raise LakeError(f"{shown}: it must be {column_type(FILLED[path[0]])} in the table")
     return PartitionColumn(str(field), path, transform.transform(kind))
 
 
@@ -92,11 +93,11 @@ def check_file(path: str, schema: pa.Schema, metadata: TableMetadata) -> None:
         LakeError: its columns' names or field ids are not the table's.
     """
     check_fits(schema, without_filled(metadata, schema))
-    has_ids = b"PARQUET:field_id" in (schema.field(0).metadata or {})
+    has_ids = FIELD_ID in (schema.field(0).metadata or {})
     if not has_ids and were_renamed(metadata):
         raise LakeError(
-            f"{path} has no field ids, and would be read by its columns' names, which have changed "
-            "in this table: land with table.layout=stitched"
+            f"{path} has no field ids, so readers would go by column names, which have changed in "
+            "this table: land with table.layout=stitched"
         )
 
 
@@ -150,8 +151,8 @@ def check_terms(terms: Iterable[PartitionTerm], columns: pa.Schema, segments: pa
             each.transform == "truncate"
         ):
             raise LakeError(
-                f"partition {each.transform}({each.column}): there are {', '.join(_TRANSFORMS)}, "
-                "and truncate has a width"
+                f"partition {each.transform}({each.column}): the transforms are "
+                f"{', '.join(_TRANSFORMS)}, and truncate has a width"
             )
         if is_filled(each.column, segments) and each.transform != "identity":
             raise LakeError(f"partition {each.transform}({each.column}): {_UNSEEN}")

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyiceberg import types as ice
 
 from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.arrow_types import FIELD_ID, is_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -54,7 +55,6 @@ _PROMOTED: Final = {
     ("float", "double"),
 }
 _FORMAT_VERSIONS: Final = (1, 2)
-_FIELD_ID: Final = b"PARQUET:field_id"
 
 
 def new_columns(schema: pa.Schema) -> pa.Schema:
@@ -67,7 +67,7 @@ def new_columns(schema: pa.Schema) -> pa.Schema:
 
 
 def _nullable(field: pa.Field, path: str) -> pa.Field:
-    if _FIELD_ID in (field.metadata or {}):
+    if FIELD_ID in (field.metadata or {}):
         raise LakeError(f"column {path!r} has a field id of another table: write it without one")
     return pa.field(field.name, _nullable_type(field.type, path))
 
@@ -75,13 +75,13 @@ def _nullable(field: pa.Field, path: str) -> pa.Field:
 def _nullable_type(arrow: pa.DataType, path: str) -> pa.DataType:
     if pa.types.is_struct(arrow):
         return pa.struct([_nullable(each, f"{path}.{each.name}") for each in arrow])
-    if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
+    if is_list(arrow):
         return pa.list_(_nullable(arrow.value_field, f"{path}[]"))
     if pa.types.is_map(arrow):
         _nullable(arrow.key_field, f"{path}.key")
         return pa.map_(arrow.key_type, _nullable(arrow.item_field, f"{path}.value"))
     if column_type(arrow) is None:
-        raise LakeError(f"column {path!r}: {arrow} has no equal in Iceberg")
+        raise LakeError(f"column {path!r}: Iceberg has no type for {arrow}")
     return arrow
 
 
@@ -112,31 +112,29 @@ def check_fits(
             _check_field(each, field, place, may_grow=may_grow)
         elif not may_grow:
             raise LakeError(
-                f"column {place!r} is not in the table. Add it, or let it be added: "
+                f"column {place!r} is not in the table. Add it, or have it added with "
                 "table.growth=allow"
             )
     for name, field in fields.items():
         if field.required:
             raise LakeError(
-                f"column {path + name!r} is missing in Kafka, and is required in the table"
+                f"column {path + name!r} is missing in Kafka, but is required in the table"
             )
 
 
 def _check_field(file: pa.Field, field: ice.NestedField, path: str, *, may_grow: bool) -> None:
     if field.required and file.nullable:
-        raise LakeError(f"column {path!r} may be null in Kafka, and is required in the table")
-    field_id = (file.metadata or {}).get(_FIELD_ID)
+        raise LakeError(f"column {path!r} may be null in Kafka, but is required in the table")
+    field_id = (file.metadata or {}).get(FIELD_ID)
     if field_id is not None and int(field_id) != field.field_id:
         raise LakeError(
-            f"column {path!r} of a staged file has the field id {int(field_id)}, and it is now "
-            f"{field.field_id}: stage the input again"
+            f"column {path!r} of a staged file has field id {int(field_id)}, but the table's is "
+            f"now {field.field_id}: stage the input again"
         )
     arrow, table = file.type, field.field_type
     if pa.types.is_struct(arrow) and isinstance(table, ice.StructType):
         check_fits(list(arrow), table, f"{path}.", may_grow=may_grow)
-    elif isinstance(table, ice.ListType) and (
-        pa.types.is_list(arrow) or pa.types.is_large_list(arrow)
-    ):
+    elif isinstance(table, ice.ListType) and is_list(arrow):
         _check_field(arrow.value_field, table.element_field, f"{path}[]", may_grow=may_grow)
     elif pa.types.is_map(arrow) and isinstance(table, ice.MapType):
         _check_field(arrow.key_field, table.key_field, f"{path}.key", may_grow=False)

@@ -108,8 +108,8 @@ class RowsById:
         counts = rows_by_segment(file.read())
         if counts is None:
             raise LakeError(
-                "another program has written it, and its rows have no ids "
-                f"({_SEGMENT}, {_ROW}): the producers' columnar.metadata lacks id"
+                "another program wrote it, and its rows have no ids "
+                f"({_SEGMENT}, {_ROW}): the producers' columnar.metadata did not include id"
             )
         for name in counts:
             self._files[name].append(file)
@@ -130,7 +130,7 @@ class RowsById:
             promote_options="permissive",  # the columns may be in another order
         )
         if found.num_rows != segment.rows:
-            return f"{found.num_rows} rows, and the message has {segment.rows}"
+            return f"{found.num_rows} rows, but the message has {segment.rows}"
         if len(self._files[segment.id]) > 1:
             found = _sorted(found)
         return "" if equal(found, segment.to_table()) else "the values differ from the message's"

@@ -174,7 +174,7 @@ def local_path(root: str | os.PathLike[str]) -> Path:
     path = re.sub(r"^file:(//(localhost)?(?=/[^/]))?", "", os.fspath(root))
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:|//|$", path):
         raise LakeError(
-            f"path {os.fspath(root)!r}: only paths of this machine, and URLs of object stores "
-            "(s3://, gs://, az://), are supported"
+            f"path {os.fspath(root)!r}: only local paths and URLs of object stores (s3://, "
+            "gs://, az://) are supported"
         )
     return Path(os.path.abspath(path))  # noqa: PTH100 - executors may have another working directory; keep links

@@ -96,7 +96,7 @@ class MessageWriter:
         rows = [_row(message) | {"reason": reason} for message, reason in messages]
         fitting = self._table.fit(self._columns)
         if fitting.partitioning:
-            raise LakeError(f"{self._table}: messages do not land in a table with partitions")
+            raise LakeError(f"{self._table}: messages cannot land in a partitioned table")
         sink = pa.BufferOutputStream()
         columns = fitting.cast_to or self._columns
         pq.write_table(pa.Table.from_pylist(rows, columns), sink, compression="zstd")

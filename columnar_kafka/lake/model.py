@@ -13,7 +13,7 @@ The other files of this room, in the order in which they may import each other:
     merging                          several landed files as one
     commit_log directory             a directory of Parquet files as a `LakeTable`
     message_rows dead_letters        messages that do not land, as rows of another table
-    rules aside                      which messages these are, and how they are committed
+    rules set_aside                  which messages these are, and how they are committed
     stage                            messages to staged files
     replay                           dead letters that land after all
     landed_rows audit                what is in a table, compared with the topic
@@ -56,8 +56,8 @@ __all__ = [
     "LandedFile",
     "MayHaveLandedError",
     "NotLandedError",
-    "Partition",
     "PartitionColumn",
+    "PartitionValues",
     "PlainMessageError",
     "ReadRange",
     "SourceMessage",
@@ -137,7 +137,7 @@ class TopicGeneration:
     def __post_init__(self) -> None:
         for name, value in (("cluster", self.cluster), ("topic", self.topic_id)):
             if not _ID.fullmatch(value):
-                raise LakeError(f"{name} id {value!r}: letters, digits and ._=+/- are allowed")
+                raise LakeError(f"{name} id {value!r}: only letters, digits and ._=+/- are allowed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class SourcePartition:
         return f"kafka:{ids.cluster}:{ids.topic_id}:{self.partition}"
 
     def __str__(self) -> str:
-        return f"{self.topic}[{self.partition}]"
+        return position.partition_address(self.topic, self.partition)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +228,11 @@ class Fence:
     next: int
     segment: str
 
+    @property
+    def partition_address(self) -> str:
+        """Whose fence it is, for errors."""
+        return position.partition_address(self.topic, self.partition)
+
 
 @dataclass(frozen=True, slots=True)
 class ReadRange:
@@ -241,7 +246,7 @@ class ReadRange:
     next: int
 
 
-Partition = tuple[tuple[str, Any], ...]
+PartitionValues = tuple[tuple[str, Any], ...]
 """A partition of a table: the name and the value of each partition column."""
 
 
@@ -298,10 +303,10 @@ class StagedFile:
     digest: str
     path: str
     batch: str = ""
-    table_partition: Partition | None = None
+    table_partition: PartitionValues | None = None
 
     def __str__(self) -> str:
-        return f"{self.topic}[{self.partition}] {self.first}-{self.last}"
+        return f"{position.partition_address(self.topic, self.partition)} {self.first}-{self.last}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -445,7 +450,7 @@ class LakeTable(Protocol):
         ...
 
     def create(
-        self, source: SourcePartition, first: int, schema: pa.Schema, partition: Partition
+        self, source: SourcePartition, first: int, schema: pa.Schema, partition: PartitionValues
     ) -> FileWriter:
         """Open a new file, visible to no reader, for segments of `schema` from offset `first` on.
 

@@ -182,8 +182,8 @@ class ObjectFiles:
                 obstore.delete(self._store, path)
         if not self._refuses_taken_names:
             raise NotLandedError(
-                f"{self._url}: the store creates an object whose name is taken, so a directory "
-                "cannot be kept there: it must support If-None-Match"
+                f"{self._url}: the store does not support If-None-Match, since it created an "
+                "object whose name was taken: a directory cannot be kept there"
             )
 
     def _list(self, folder: PurePosixPath, after: str = "") -> list[tuple[str, float]]:

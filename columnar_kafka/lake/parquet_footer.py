@@ -14,14 +14,17 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from columnar_kafka.errors import LakeError, SchemaError
-from columnar_kafka.lake.row_groups import MAGIC, START, RowGroupCopier, StitchError
+from columnar_kafka.lake.row_groups import START, RowGroupCopier, StitchError
 from columnar_kafka.segment.decoder import fingerprint_of
 from columnar_kafka.segment.parquet import thrift
 from columnar_kafka.segment.parquet.field_ids import (
+    MAGIC,
+    TAIL,
     FileMetaDataField,
     KeyValueField,
     SchemaElementField,
 )
+from columnar_kafka.segment.parquet.metadata import ARROW_SCHEMA
 from columnar_kafka.segment.parquet.native_footer import copy_footer
 from columnar_kafka.segment.parquet.thrift import I32, LIST, STRUCT, Cursor, ThriftError
 
@@ -29,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 __all__ = [
-    "ARROW_SCHEMA",
     "MAX_FOOTER",
     "Footer",
     "encode_footer",
@@ -38,9 +40,7 @@ __all__ = [
 ]
 
 MAX_FOOTER: Final = 16_000_000  # bytes; readers have limits, the lowest known is Dremio's 16 MiB
-ARROW_SCHEMA: Final = b"ARROW:schema"
 _ENCRYPTED: Final = b"PARE"
-_TAIL: Final = 8  # bytes: the footer's length and the magic
 _SPARK_LEGACY: Final = b"org.apache.spark.legacy"  # …DateTime and …INT96
 # Readers choose work-arounds for the bugs of old writers by `created_by`, and a file has only one:
 # files of different writers stay apart. Releases of Arrow without such bugs count as one writer.
@@ -97,7 +97,7 @@ def read_footer(data: memoryview, *, at: int, ordinal: int, first: Footer | None
         StitchError: the file is damaged or encrypted, or must not be put behind the first one.
     """
     body_end, shift = _body_end(data), at - START
-    encoded = bytes(data[body_end:-_TAIL])
+    encoded = bytes(data[body_end:-TAIL])
     copied = copy_footer(encoded, body_end=body_end, shift=shift, ordinal=ordinal)
     if copied is None:
         footer = _read(encoded, body_end, shift, ordinal, first)
@@ -121,7 +121,7 @@ def _read(encoded: bytes, body_end: int, shift: int, ordinal: int, first: Footer
     if not footer.schema:
         raise StitchError("the footer has no schema")
     if footer.rows != group_rows:
-        raise StitchError(f"{footer.rows} rows in the footer, {group_rows} in its row groups")
+        raise StitchError(f"{footer.rows} rows in the footer, but {group_rows} in its row groups")
     return footer
 
 
@@ -298,12 +298,12 @@ def _read_element(cursor: Cursor) -> tuple[list[tuple[int, int, bytes]], str, in
 def _body_end(data: memoryview) -> int:
     """Return where the footer begins."""
     head, tail = bytes(data[:START]), bytes(data[-START:])
-    if len(data) < START + _TAIL or tail not in (MAGIC, _ENCRYPTED):
+    if len(data) < START + TAIL or tail not in (MAGIC, _ENCRYPTED):
         raise StitchError("not a complete Parquet file")
     if _ENCRYPTED in (head, tail):
         raise StitchError("a file with an encrypted footer")
-    size = int.from_bytes(data[-_TAIL:-START], "little")
-    end = len(data) - _TAIL - size
+    size = int.from_bytes(data[-TAIL:-START], "little")
+    end = len(data) - TAIL - size
     if head != MAGIC or end < START or size > MAX_FOOTER:
         raise StitchError(f"not a Parquet file: {len(data)} bytes with a footer of {size}")
     return end

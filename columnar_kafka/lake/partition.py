@@ -17,7 +17,7 @@ from columnar_kafka.errors import LakeError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from columnar_kafka.lake.model import Partition, PartitionColumn, SourcePartition
+    from columnar_kafka.lake.model import PartitionColumn, PartitionValues, SourcePartition
     from columnar_kafka.segment.segment import Segment
 
 __all__ = [
@@ -65,7 +65,9 @@ def parse_terms(texts: Iterable[str]) -> tuple[PartitionTerm, ...]:
     for text in texts:
         match = _TERM.fullmatch(text.strip())
         if match is None or bool(match[1]) != bool(match[4]):
-            raise LakeError(f"partition {text!r}: it must be a column, or as day(column)")
+            raise LakeError(
+                f"partition {text!r}: it must be a column, or a transform such as day(column)"
+            )
         width = None if match[2] is None else int(match[2])
         terms.append(PartitionTerm(match[3].strip(), match[1] or "identity", width))
     return tuple(terms)
@@ -79,8 +81,8 @@ def check_same(wanted: Sequence[str], found: Sequence[str]) -> None:
     """
     if wanted and list(wanted) != list(found):
         raise LakeError(
-            f"the table is partitioned by {', '.join(found) or 'nothing'}, and not by "
-            f"{', '.join(wanted)}: leave table.partition.by out, or land in another table"
+            f"the table is partitioned by {', '.join(found) or 'nothing'}, not by "
+            f"{', '.join(wanted)}: leave out table.partition.by, or land in another table"
         )
 
 
@@ -94,7 +96,7 @@ def shared_partition(
     segment: Segment,
     source: SourcePartition,
     today: datetime.date,
-) -> Partition | None:
+) -> PartitionValues | None:
     """Return the partition of all rows of a segment; None if that takes decoding to tell.
 
     Raises:
@@ -124,7 +126,7 @@ def divide(
     table: pa.Table,
     source: SourcePartition,
     today: datetime.date,
-) -> Iterator[tuple[Partition, pa.Table]]:
+) -> Iterator[tuple[PartitionValues, pa.Table]]:
     """Yield each partition of a segment's rows, and these rows in their order.
 
     Raises:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from columnar_kafka import position
 from columnar_kafka.errors import LakeError, SegmentError
 from columnar_kafka.lake.model import (
     UNKNOWN_SEGMENT,
@@ -149,7 +150,7 @@ class Planner:
                 UNKNOWN_SEGMENT,
             ):
                 raise LakeError(
-                    f"{message}: is segment {header.segment}, but {fence.segment} has landed from "
+                    f"{message} is segment {header.segment}, but {fence.segment} has landed from "
                     "that offset: the topic was rewritten. Land it under another path"
                 )
         before = self.landed_before.get(source.fence, Count())
@@ -184,14 +185,15 @@ class _PartitionPlan:
         number = int.from_bytes(digest[:8], "little")
         if at < len(self._offsets) and self._offsets[at] == message.offset:
             if self._digests[at] != number:
-                raise LakeError(f"{message}: came twice, with different bytes")
+                raise LakeError(f"{message} came twice, with different bytes")
             return None
         if at < len(self._offsets) and not self._starts[at]:
+            last = position.address(message.topic, message.partition, self._offsets[-1])
             raise LakeError(
-                f"{message}: came after {self.source}@{self._offsets[-1]}, too late for its file. "
-                "Keep the messages of a partition together and in order: with Spark, no "
-                "repartition before the sink, or repartition by topic and partition and "
-                "sortWithinPartitions by topic, partition and offset"
+                f"{message} came after {last}, too late for its file. Keep the messages of a "
+                "partition together and in order: with Spark, do not repartition before the sink, "
+                "or repartition by topic and partition, and then sortWithinPartitions by topic, "
+                "partition and offset"
             )
         follows = at > 0 and self._offsets[at - 1] == self._last
         starts_file = not (follows and self._has_room(header, nbytes, layout))
@@ -218,7 +220,7 @@ def _read(message: SourceMessage) -> tuple[SegmentHeader, bytes]:
     """Return a segment's header, and a digest that identifies the segment."""
     if not is_segment(message.headers):
         raise PlainMessageError(
-            f"{message}: is a plain message; only segments can land (see table.plain)"
+            f"{message} is a plain message; only segments can land (see table.plain)"
         )
     try:
         header, crc32 = parse_headers(message.headers)
@@ -247,15 +249,16 @@ class _FenceOwners:
         topic = fence_topic(fence, topic)
         name = self._names.setdefault((topic, partition), fence)
         if name != fence:
+            where = position.partition_address(topic, partition)
             raise LakeError(
-                f"{topic}[{partition}]: the table holds {name}, and this is {fence}: the topic was "
-                "deleted and created again, or it is another cluster's. Land it under another path"
+                f"{where}: the table has {name}, but this is {fence}: the topic was deleted and "
+                "created again, or belongs to another cluster. Land it under another path"
             )
         other = self._topics.setdefault(fence, topic)
         if other != topic:
+            where = position.partition_address(topic, partition)
             raise LakeError(
-                f"{topic}[{partition}]: {fence} belongs to topic {other}; every topic needs its "
-                "own topic id"
+                f"{where}: {fence} belongs to topic {other}; every topic needs its own topic id"
             )
 
 
@@ -346,9 +349,9 @@ def _moved_by_ranges(
             fence = _unlanded(each)
         elif each.first > fence.next and not allow_gaps:
             raise NotLandedError(
-                f"{source}: was read from offset {each.first}, but the table's next offset is "
-                f"{fence.next}: what lies between would never land. Read from {fence.next}, or "
-                "give it up with table.gap=allow"
+                f"{source} was read from offset {each.first}, but the table's next offset is "
+                f"{fence.next}: the messages in between would never land. Read from {fence.next}, "
+                "or give them up with table.gap=allow"
             )
         moved[name] = replace(fence, next=max(fence.next, each.next))
     return moved
@@ -373,7 +376,7 @@ def _repeats(file: StagedFile, previous: StagedFile | None) -> bool:
         return True
     raise NotLandedError(
         f"{previous} and {file} overlap: the messages of a partition were spread over tasks. "
-        "Keep them together and in order: with Spark, no repartition before the sink"
+        "Keep them together and in order: with Spark, do not repartition before the sink"
     )
 
 
@@ -386,7 +389,8 @@ def _has_landed(file: StagedFile, fences: Mapping[str, Fence], owners: _FenceOwn
         raise NotLandedError(f"{file}: {_below(fence)}")
     if file.last >= fence.next:
         raise NotLandedError(
-            f"{file}: up to offset {fence.next - 1} has landed meanwhile: stage the input again"
+            f"{file}: the offsets up to {fence.next - 1} have landed meanwhile: stage the input "
+            "again"
         )
     return True
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from columnar_kafka.errors import ConfigError
-from columnar_kafka.lake.aside import land_staged
 from columnar_kafka.lake.model import CommitResult, ReadRange
 from columnar_kafka.lake.plan import Planner
 from columnar_kafka.lake.rules import Rules
+from columnar_kafka.lake.set_aside import land_staged
 from columnar_kafka.lake.stage import Stager
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def replay(
     """
     rules = rules or Rules()
     if rules.dead_letters is not None and repr(rules.dead_letters) == repr(letters):
-        raise ConfigError(f"what still cannot land needs another place than {letters}")
+        raise ConfigError(f"messages that still cannot land need another place than {letters}")
     total = CommitResult()
     for source in letters.sources():
         batch = _Letters(table, rules, source, layout)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from columnar_kafka import position
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.model import UNKNOWN_SEGMENT
 
@@ -30,17 +31,17 @@ def moved_fences(
     moved = dict(fences)
     names = {(each.topic, each.partition): name for name, each in fences.items()}
     for (topic, partition), offset in offsets.items():
-        place = f"{topic}[{partition}]"
+        where = position.partition_address(topic, partition)
         if (topic, partition) not in names:
             raise LakeError(
-                f"{place}: the table has nothing of it. Where it begins is what the first landing "
-                "is told (ingest --start)"
+                f"{where}: the table has no rows of this partition; the first landing decides "
+                "where it starts (`ingest --start`)"
             )
         name = names[topic, partition]
         fence = fences[name]
         if offset < fence.next and not force:
             raise LakeError(
-                f"{place}: offsets {offset} to {fence.next - 1} have landed, and their rows would "
+                f"{where}: offsets {offset} to {fence.next - 1} have landed, and their rows would "
                 "be in the table twice. Remove these rows, or restore the table, and then use "
                 "--force"
             )

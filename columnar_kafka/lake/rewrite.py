@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from columnar_kafka.lake.model import Fitting, Partition, SourcePartition
+    from columnar_kafka.lake.model import Fitting, PartitionValues, SourcePartition
     from columnar_kafka.lake.partition import Straddle
     from columnar_kafka.segment.segment import Segment
 
-__all__ = ["Part", "Rewriter"]
+__all__ = ["Rewriter", "SegmentPart"]
 
 _COMPRESSION: Final = "zstd"
 
 
-class Part(NamedTuple):
+class SegmentPart(NamedTuple):
     """Those rows of a segment that belong to one partition of the table, as a Parquet file."""
 
-    partition: Partition
+    partition: PartitionValues
     data: Any
     rows: int
     is_rewritten: bool
@@ -42,7 +42,7 @@ class Rewriter:
 
     def parts(
         self, segment: Segment, fitting: Fitting, source: SourcePartition, today: datetime.date
-    ) -> list[Part]:
+    ) -> list[SegmentPart]:
         """Return a segment as it came, if its types fit and its rows are of one partition.
 
         Otherwise it is decoded, cast, split, and encoded anew.
@@ -54,7 +54,7 @@ class Rewriter:
         try:
             partition = shared_partition(fitting.partitioning, segment, source, today)
             if partition is not None and fitting.cast_to is None:
-                return [Part(partition, segment.bytes, segment.rows, is_rewritten=False)]
+                return [SegmentPart(partition, segment.bytes, segment.rows, is_rewritten=False)]
             table = segment.to_table()
             if partition is None:
                 parts = list(divide(fitting.partitioning, table, source, today))
@@ -67,14 +67,16 @@ class Rewriter:
         if len(parts) > 1 and self._straddle != "split":
             refused = UnlandableError if self._straddle == "dead-letter" else LakeError
             raise refused(
-                f"segment at {segment.address}: has rows of {len(parts)} partitions of the table; "
+                f"segment at {segment.address} has rows of {len(parts)} partitions of the table; "
                 "table.straddle=split would split it"
             )
         if len(parts) == 1 and fitting.cast_to is None:
-            return [Part(parts[0][0], segment.bytes, segment.rows, is_rewritten=False)]
+            return [SegmentPart(parts[0][0], segment.bytes, segment.rows, is_rewritten=False)]
         self.segments += 1
         return [
-            Part(each, self._encode(segment, rows, fitting), rows.num_rows, is_rewritten=True)
+            SegmentPart(
+                each, self._encode(segment, rows, fitting), rows.num_rows, is_rewritten=True
+            )
             for each, rows in parts
         ]
 

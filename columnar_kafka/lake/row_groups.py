@@ -11,6 +11,7 @@ from columnar_kafka.errors import LakeError
 from columnar_kafka.segment.parquet import thrift
 from columnar_kafka.segment.parquet.arrow_patterns import ARROW_COLUMN_CHUNK
 from columnar_kafka.segment.parquet.field_ids import (
+    MAGIC,
     ColumnChunkField,
     ColumnMetaDataField,
     RowGroupField,
@@ -21,9 +22,8 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Container
 
-__all__ = ["MAGIC", "START", "RowGroupCopier", "StitchError", "without_statistics"]
+__all__ = ["START", "RowGroupCopier", "StitchError", "without_statistics"]
 
-MAGIC: Final = b"PAR1"
 START: Final = len(MAGIC)  # where every body begins
 
 # The Thrift types of the fields that are read. Those after LAST are cut off.

@@ -51,4 +51,4 @@ class Rules:
             if value == "dead-letter" and self.dead_letters is None:
                 raise ConfigError(f"{name} is dead-letter: it needs a place for dead letters")
         if (self.plain == "table") is (self.plain_table is None):
-            raise ConfigError("plain=table and the plain messages' table need each other")
+            raise ConfigError("plain=table and a table of plain messages must be set together")

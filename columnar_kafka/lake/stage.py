@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, cast
 
 from columnar_kafka.errors import LakeError, SegmentError
-from columnar_kafka.lake.aside import Aside, land_staged
 from columnar_kafka.lake.file_metadata import file_metadata
 from columnar_kafka.lake.model import StagedFile, StageResult, UnlandableError
 from columnar_kafka.lake.plan import Mode, Planner
 from columnar_kafka.lake.rewrite import Rewriter
 from columnar_kafka.lake.row_groups import StitchError
 from columnar_kafka.lake.rules import Rules
+from columnar_kafka.lake.set_aside import SetAside, land_staged
 from columnar_kafka.lake.stitch import Stitcher
 from columnar_kafka.segment.decoder import fingerprint_of
 
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
         FileWriter,
         Fitting,
         LakeTable,
-        Partition,
+        PartitionValues,
         ReadRange,
         SourceMessage,
         SourcePartition,
         TopicGeneration,
     )
     from columnar_kafka.lake.plan import Layout, Placement
-    from columnar_kafka.lake.rewrite import Part
+    from columnar_kafka.lake.rewrite import SegmentPart
     from columnar_kafka.segment.segment import Segment
 
 __all__ = ["MAX_OPEN", "Stager", "land", "stage"]
@@ -134,7 +134,7 @@ class Stager:
         self._writers: list[FileWriter] = []  # all: a failing attempt removes its files
         self._open: dict[SourcePartition, _Batch] = {}  # the longest waiting first
         self._staged: list[StagedFile] = []
-        self._aside = Aside(self._rules, planner.fences)
+        self._set_aside = SetAside(self._rules, planner.fences)
         self._fittings: dict[str, Fitting] = {}  # by the segments' schema
         self._rewriter = Rewriter(self._rules.straddle)
 
@@ -147,7 +147,7 @@ class Stager:
         try:
             placed = self._placed(message)
         except UnlandableError as error:
-            if not self._aside.take(self._planner.source(message), message, error):
+            if not self._set_aside.take(self._planner.source(message), message, error):
                 raise
             return
         if placed is not None:
@@ -157,7 +157,7 @@ class Stager:
         """Verify a message; return where it lands and as what, if it does."""
         if (placement := self._planner.place(message)) is None:
             return None
-        if self._aside.has(placement.source, message.offset):
+        if self._set_aside.has(placement.source, message.offset):
             return None
         if placement.starts_file and (ended := self._open.pop(placement.source, None)):
             self._staged += ended.finish()
@@ -171,7 +171,7 @@ class Stager:
         placement: Placement,
         schema: pa.Schema,
         fitting: Fitting,
-        parts: Sequence[Part],
+        parts: Sequence[SegmentPart],
         may_share: bool,
     ) -> None:
         batch = self._open.pop(placement.source, None)
@@ -195,7 +195,7 @@ class Stager:
         for batch in self._open.values():
             self._staged += batch.finish()
         return replace(
-            self._aside.finish(),
+            self._set_aside.finish(),
             files=tuple(self._staged),
             ranges=tuple(ranges),
             landed_before=self._planner.landed_before,
@@ -207,7 +207,7 @@ class Stager:
         """Remove all files. Raises nothing."""
         for writer in self._writers:
             writer.discard()
-        self._aside.discard()
+        self._set_aside.discard()
 
     def _fitting(self, segment: Segment) -> Fitting:
         name = segment.header.schema
@@ -223,10 +223,12 @@ class Stager:
             else:
                 batch.finish_oldest()
 
-    def _opener(self, schema: pa.Schema) -> Callable[[_Batch, Placement, Partition], FileWriter]:
+    def _opener(
+        self, schema: pa.Schema
+    ) -> Callable[[_Batch, Placement, PartitionValues], FileWriter]:
         """Return what opens files for a batch with segments of a schema."""
 
-        def create(batch: _Batch, placement: Placement, partition: Partition) -> FileWriter:
+        def create(batch: _Batch, placement: Placement, partition: PartitionValues) -> FileWriter:
             self._make_room(batch)
             writer = self._table.create(placement.source, placement.offset, schema, partition)
             self._writers.append(writer)
@@ -241,7 +243,7 @@ class _Placed(NamedTuple):
     placement: Placement
     schema: pa.Schema
     fitting: Fitting
-    parts: Sequence[Part]
+    parts: Sequence[SegmentPart]
     may_share: bool
 
 
@@ -253,7 +255,7 @@ class _Batch:
 
     def __init__(
         self,
-        create: Callable[[_Batch, Placement, Partition], FileWriter],
+        create: Callable[[_Batch, Placement, PartitionValues], FileWriter],
         unstated: frozenset[int],
         *,
         stitch: bool,
@@ -263,7 +265,7 @@ class _Batch:
         self._stitch = stitch
         self._messages = 0
         self._digest = hashlib.sha256()
-        self._open: dict[Partition, _OpenFile] = {}  # the longest waiting first
+        self._open: dict[PartitionValues, _OpenFile] = {}  # the longest waiting first
         self._finished: list[_FinishedFile] = []
         self._first: Placement
         self._last: Placement
@@ -277,7 +279,7 @@ class _Batch:
         """The number of files that are being written."""
         return len(self._open)
 
-    def append(self, placement: Placement, parts: Sequence[Part]) -> bool:
+    def append(self, placement: Placement, parts: Sequence[SegmentPart]) -> bool:
         """Append a segment; return False if it needs a batch of its own, nothing written."""
         for part in parts:
             file = self._open.pop(part.partition, None)
@@ -337,7 +339,7 @@ class _FinishedFile(NamedTuple):
     path: str
     rows: int
     nbytes: int
-    partition: Partition
+    partition: PartitionValues
 
 
 class _OpenFile:
@@ -347,7 +349,7 @@ class _OpenFile:
         self,
         writer: FileWriter,
         placement: Placement,
-        part: Part,
+        part: SegmentPart,
         unstated: frozenset[int],
         *,
         stitch: bool,
@@ -367,7 +369,7 @@ class _OpenFile:
             writer.write(part.data)
             self._count(placement, part)
 
-    def append(self, placement: Placement, part: Part) -> bool:
+    def append(self, placement: Placement, part: SegmentPart) -> bool:
         """Stitch a part to those before it; return False if it cannot be, nothing written."""
         try:
             self._stitcher.append(part.data)
@@ -381,11 +383,13 @@ class _OpenFile:
         if self.is_open:
             rows = self._stitcher.finish(self._metadata()).rows
             if rows != self._rows:
-                raise LakeError(f"{self._first.source}: {rows} rows stitched of {self._rows}")
+                raise LakeError(
+                    f"{self._first.source}: {rows} rows were stitched, not {self._rows}"
+                )
         nbytes = self._writer.finish()
         return _FinishedFile(self._writer.path, self._rows, nbytes, self._partition)
 
-    def _count(self, placement: Placement, part: Part) -> None:
+    def _count(self, placement: Placement, part: SegmentPart) -> None:
         self._last = placement
         self._messages += 1
         self._rows += part.rows

@@ -21,14 +21,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from columnar_kafka.lake.parquet_footer import (
-    ARROW_SCHEMA,
     MAX_FOOTER,
     Footer,
     encode_footer,
     read_footer,
     with_field_ids,
 )
-from columnar_kafka.lake.row_groups import MAGIC, START, StitchError, without_statistics
+from columnar_kafka.lake.row_groups import START, StitchError, without_statistics
+from columnar_kafka.segment.parquet.field_ids import MAGIC
+from columnar_kafka.segment.parquet.metadata import ARROW_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    Buffer: TypeAlias = bytes | bytearray | memoryview | pa.Buffer
+    BytesLike: TypeAlias = bytes | bytearray | memoryview | pa.Buffer
 
 __all__ = ["MAX_ROW_GROUPS", "Stitched", "Stitcher", "stitch"]
 
@@ -94,7 +95,7 @@ class Stitcher:
         """The size in bytes if the file were finished now, without schema and metadata."""
         return self._written + self._row_groups_nbytes
 
-    def append(self, data: Buffer) -> None:
+    def append(self, data: BytesLike) -> None:
         """Append the row groups of a complete Parquet file, except those without rows.
 
         When this returns, the body has been passed to the sink in one call; `data` is not kept.
@@ -179,7 +180,7 @@ def _pairs(first: Footer, metadata: Mapping[str, str]) -> list[tuple[bytes, byte
     return own + [(key.encode(), value.encode()) for key, value in metadata.items()]
 
 
-def stitch(files: Iterable[Buffer], sink: BinaryIO, *, metadata: Mapping[str, str]) -> Stitched:
+def stitch(files: Iterable[BytesLike], sink: BinaryIO, *, metadata: Mapping[str, str]) -> Stitched:
     """Write one Parquet file with the row groups of all `files`, in order; see `Stitcher`.
 
     Raises:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError
 
+from columnar_kafka import position
 from columnar_kafka.columns import kafka_column
 from columnar_kafka.columns.kafka_column import RecordHeaders
 from columnar_kafka.producing.in_flight import FailedRecord
@@ -104,7 +105,7 @@ class Batch:
         self.chunks = [Chunk(topic_format, partition, accepted_at)]
 
     def __repr__(self) -> str:
-        where = f"{self.topic_format.topic}[{self.partition}]"
+        where = position.partition_address(self.topic_format.topic, self.partition)
         return f"<Batch {where}: {self.rows} rows, {self.taken_bytes} bytes>"
 
     @property

@@ -18,6 +18,7 @@ from columnar_kafka.columns import compute as pc
 from columnar_kafka.columns.layouts import as_lists, map_entries, one_array, take
 from columnar_kafka.columns.older_arrow import VERSION, arange, with_fields
 from columnar_kafka.schema.families import family
+from columnar_kafka.segment.parquet.field_ids import MAGIC
 from columnar_kafka.segment.parquet.metadata import arrow_schemas
 from columnar_kafka.segment.parquet.thrift import encode_binary
 
@@ -33,7 +34,6 @@ __all__ = [
     "younger_types",
 ]
 
-_MAGIC: Final = b"PAR1"
 _WRITES_HIDDEN_ITEMS: Final = VERSION >= (25, 0)
 _RESTORES_MAPS: Final = VERSION >= (24, 0)
 _READS_NULL_FIXED_LISTS: Final = VERSION >= (26, 0)
@@ -90,7 +90,7 @@ def file_with_lists(footer: bytes) -> bytes:
     for encoded in arrow_schemas(footer):
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(encoded)))
         footer = _declaring(footer, encoded, _schema_without_sizes(schema))
-    return _MAGIC + _ending(footer)
+    return MAGIC + _ending(footer)
 
 
 def _declaring(footer: bytes, encoded: bytes, schema: pa.Schema) -> bytes:
@@ -100,7 +100,7 @@ def _declaring(footer: bytes, encoded: bytes, schema: pa.Schema) -> bytes:
 
 
 def _ending(footer: bytes) -> bytes:
-    return b"".join([footer, len(footer).to_bytes(4, "little"), _MAGIC])
+    return b"".join([footer, len(footer).to_bytes(4, "little"), MAGIC])
 
 
 def with_declared_types(table: pa.Table, schema: pa.Schema) -> pa.Table:

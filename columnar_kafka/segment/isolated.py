@@ -138,7 +138,7 @@ class IsolatedDecoder:
         try:
             return self._try(parts)
         except _LostError as error:
-            raise SegmentError(f"decoding it {error}, twice") from error
+            raise SegmentError(f"the decoding process {error} in both attempts") from error
 
     def _try(self, parts: Sequence[bytes | memoryview]) -> pa.Table:
         if self._child is None:
@@ -218,12 +218,14 @@ class _Child:
         self._finish = weakref.finalize(self, _end, self._process, self._socket, self._owner)
         _Child._all.add(self)
         try:
-            self._wait(_START_SECONDS, memory_bytes=1 << 62)
+            self._wait(_START_SECONDS, f"{_START_SECONDS:g} s", memory_bytes=1 << 62)
             if self._socket.recv(1) != _READY:
                 self._lost()
         except _LostError as error:
             self.end()
-            raise ColumnarError(f"columnar.decode=isolated: the decoder's start {error}") from error
+            raise ColumnarError(
+                f"columnar.decode=isolated: the decoding process {error} at its start"
+            ) from error
         except BaseException:
             self.end()
             raise
@@ -246,7 +248,8 @@ class _Child:
             self._lost()
         finally:
             os.close(question)
-        self._wait(self._seconds, memory_bytes=self._memory_bytes)
+        limit = f"columnar.max.decode.ms={1000 * self._seconds:g}"
+        self._wait(self._seconds, limit, memory_bytes=self._memory_bytes)
         try:
             answer, descriptors, _, _ = socket.recv_fds(self._socket, 1 + _REASON_BYTES, 1)
         except OSError:
@@ -257,7 +260,7 @@ class _Child:
             self._lost()
         raise SegmentError(answer[1:].decode(errors="replace"))
 
-    def _wait(self, seconds: float, *, memory_bytes: int) -> None:
+    def _wait(self, seconds: float, limit: str, *, memory_bytes: int) -> None:
         """Wait for an answer or the end of the process, within these seconds and bytes."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
@@ -265,14 +268,14 @@ class _Child:
         while True:
             if (nbytes := self._resident_bytes()) > memory_bytes:
                 raise _LostError(
-                    f"took {nbytes} bytes of memory, more than {memory_bytes}: "
-                    "columnar.max.decoded.bytes and what an idle child takes"
+                    f"took {nbytes} bytes of memory, more than {memory_bytes} "
+                    "(columnar.max.decoded.bytes and what an idle process takes)"
                 )
             left = deadline - time.monotonic()
             if poll.poll(1000 * max(0.0, min(left, _WATCH_SECONDS))):
                 return
             if left <= 0:
-                raise _LostError(f"took more than columnar.max.decode.ms={1000 * seconds:g}")
+                raise _LostError(f"took more than {limit}")
 
     def _resident_bytes(self) -> int:
         try:
@@ -287,7 +290,7 @@ class _Child:
         self._process.kill()  # in case only the socket has ended
         code = self._process.wait()
         raise _LostError(
-            f"ended its process with {signal.Signals(-code).name if code < 0 else code}"
+            f"ended with {signal.Signals(-code).name if code < 0 else f'exit code {code}'}"
         )
 
     @classmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import partial
 from operator import index
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +18,7 @@ from confluent_kafka import (
 
 from columnar_kafka.broker.client_classes import StockConsumer
 from columnar_kafka.deadline import deadline_after, seconds_left
+from columnar_kafka.offsets import check_partitions, error_event_refused, named_partitions
 from columnar_kafka.testing.client import ClientOnMemory, number, setting
 from columnar_kafka.testing.memory import MemoryConsumer
 
@@ -112,7 +114,7 @@ class ConsumerOnMemory(ClientOnMemory[MemoryConsumer], StockConsumer):
 
     def assign(self, partitions: list[TopicPartition]) -> None:
         """See confluent-kafka."""
-        self.memory.assign(_checked(partitions))
+        self.memory.assign(check_partitions(partitions))
 
     def unassign(self) -> None:
         """See confluent-kafka."""
@@ -120,11 +122,11 @@ class ConsumerOnMemory(ClientOnMemory[MemoryConsumer], StockConsumer):
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
         """See confluent-kafka."""
-        self.memory.incremental_assign(_checked(partitions))
+        self.memory.incremental_assign(check_partitions(partitions))
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         """See confluent-kafka."""
-        self.memory.incremental_unassign(_checked(partitions))
+        self.memory.incremental_unassign(check_partitions(partitions))
 
     def assignment(self) -> list[TopicPartition]:
         """See confluent-kafka."""
@@ -132,15 +134,15 @@ class ConsumerOnMemory(ClientOnMemory[MemoryConsumer], StockConsumer):
 
     def pause(self, partitions: list[TopicPartition]) -> None:
         """See confluent-kafka."""
-        self.memory.pause(_checked(partitions))
+        self.memory.pause(check_partitions(partitions))
 
     def resume(self, partitions: list[TopicPartition]) -> None:
         """See confluent-kafka."""
-        self.memory.resume(_checked(partitions))
+        self.memory.resume(check_partitions(partitions))
 
     def seek(self, partition: TopicPartition) -> None:
         """See confluent-kafka."""
-        [one] = _checked([partition])
+        [one] = check_partitions([partition])
         self.memory.seek(one)
 
     def memberid(self) -> Any:
@@ -155,13 +157,13 @@ class ConsumerOnMemory(ClientOnMemory[MemoryConsumer], StockConsumer):
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         """See confluent-kafka."""
-        return self.memory.position(_checked(partitions))
+        return self.memory.position(check_partitions(partitions))
 
     def committed(
         self, partitions: list[TopicPartition], timeout: float = -1
     ) -> list[TopicPartition]:
         """See confluent-kafka."""
-        return self.memory.committed(_checked(partitions), timeout)
+        return self.memory.committed(check_partitions(partitions), timeout)
 
     def commit(  # type: ignore[override]
         self,
@@ -171,7 +173,7 @@ class ConsumerOnMemory(ClientOnMemory[MemoryConsumer], StockConsumer):
     ) -> list[TopicPartition] | None:
         """See confluent-kafka."""
         memory = self.memory
-        wanted = _after(message, offsets, "commit")
+        wanted = named_partitions(message, offsets, partial(_after, action="commit"))
         if wanted is not None:
             return memory.commit(wanted, asynchronous=asynchronous)
         return memory.commit_stored(asynchronous=asynchronous)
@@ -181,7 +183,7 @@ class ConsumerOnMemory(ClientOnMemory[MemoryConsumer], StockConsumer):
     ) -> None:
         """See confluent-kafka."""
         memory = self.memory
-        wanted = _after(message, offsets, "store")
+        wanted = named_partitions(message, offsets, partial(_after, action="store"))
         if wanted is None:
             raise ValueError("expected either message or offsets")
         memory.store(wanted)
@@ -190,14 +192,14 @@ class ConsumerOnMemory(ClientOnMemory[MemoryConsumer], StockConsumer):
         self, partition: TopicPartition, timeout: float = -1, cached: bool = False
     ) -> tuple[int, int]:
         """See confluent-kafka; cached offsets are never out of date."""
-        [one] = _checked([partition])
+        [one] = check_partitions([partition])
         return self.memory.watermarks(one)
 
     def offsets_for_times(
         self, partitions: list[TopicPartition], timeout: float = -1
     ) -> list[TopicPartition]:
         """See confluent-kafka."""
-        return self.memory.offsets_for_times(_checked(partitions))
+        return self.memory.offsets_for_times(check_partitions(partitions))
 
     def __exit__(self, *exc: object) -> None:
         """Close it."""
@@ -216,28 +218,14 @@ def _invalid(reason: str) -> KafkaException:
     return KafkaException(KafkaError(KafkaError._INVALID_ARG, reason))
 
 
-def _checked(partitions: Any) -> list[TopicPartition]:
-    if not isinstance(partitions, list):
-        raise TypeError("requires list of TopicPartition")
-    if not all(isinstance(each, TopicPartition) for each in partitions):
-        raise TypeError("expected cimpl.TopicPartition")
-    return partitions
-
-
-def _after(message: Any, offsets: Any, what: str) -> list[TopicPartition] | None:
-    """Return the offsets that a commit is about; None where it names none."""
-    if message is not None and offsets is not None:
-        raise ValueError("message and offsets are mutually exclusive")
-    if offsets is not None:
-        return _checked(offsets)
-    if message is None:
-        return None
+def _after(message: Any, action: str) -> TopicPartition:
+    """Return the offset after a message."""
     if type(message) is not Message:  # confluent-kafka refuses subclasses
         raise TypeError("expected confluent_kafka.cimpl.Message")
     error = message.error()
     if error is not None:
-        raise _invalid(f"Cannot {what} offsets for message with error: '{error.str()}'")
+        raise error_event_refused(error, action)
     topic, partition, offset = message.topic(), message.partition(), message.offset()
     assert topic is not None
     assert partition is not None
-    return [TopicPartition(topic, partition, (OFFSET_INVALID if offset is None else offset) + 1)]
+    return TopicPartition(topic, partition, (OFFSET_INVALID if offset is None else offset) + 1)

@@ -20,7 +20,7 @@ class Sink(sink.LakeSink):
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802 - Spark's name
         settings = super().streamWriter(schema, overwrite)._settings
-        return sink.StreamWriter(replace(settings, table=Table(settings.table)))
+        return sink.LakeStreamWriter(replace(settings, table=Table(settings.table)))
 
 
 class Reader(source.StreamReader):
@@ -44,7 +44,7 @@ class KilledProducer(Producer):
             super().commit_transaction(*arguments)
 
 
-class Writer(writer.StreamWriter):
+class Writer(writer.TopicStreamWriter):
     def write(self, iterator: Any) -> Any:
         writer.Producer = KilledProducer  # type: ignore[misc]
         return super().write(iterator)

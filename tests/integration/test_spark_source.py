@@ -230,7 +230,8 @@ def test_a_batch_reads_between_times(
 def test_a_start_after_the_last_message_is_an_error(source: Source, topic: TopicFactory) -> None:
     name = topic()
     source.send(name, 4, start=10)
-    with pytest.raises(ConfigError, match=rf'"startingTimestamp": {name}\[0\] has no message so'):
+    match = rf'"startingTimestamp": there is no message at or after that time in {name}\[0\]'
+    with pytest.raises(ConfigError, match=match):
         source.rows(subscribe=name, startingTimestamp="99")
 
 
@@ -431,7 +432,9 @@ def test_deleted_messages_stop_the_query_or_are_skipped(
         [done] = admin.delete_records([TopicPartition(name, 0, 3)]).values()
         done.result(60)
         tasks = reader.partitions(start, end)
-        with pytest.raises(ColumnarError, match=rf"{name}\[0\]: offset 0 is not there: .* 3 to 4"):
+        with pytest.raises(
+            ColumnarError, match=rf"{name}\[0\]: offset 0 does not exist: .* 3 to 4"
+        ):
             read(reader, tasks)
     with source.stream(**options, failOnDataLoss="false") as reader:
         assert read(reader, reader.partitions(start, end)) == [(name, 0, 3), (name, 0, 4)]
@@ -497,13 +500,13 @@ def test_a_worker_keeps_its_consumers_but_not_all_of_them(
     name = topic()
     source.send(name, 2)
     source.rows(subscribe=name)
-    [first] = reading._kept.values()
+    [first] = reading._cache.values()
     source.rows(subscribe=name)
-    assert list(reading._kept.values()) == [first]
+    assert list(reading._cache.values()) == [first]
     for n in range(5):
         source.rows(subscribe=name, kafka_client_id=f"{n}")
-    assert len(reading._kept) == 4
-    assert first not in reading._kept.values()
+    assert len(reading._cache) == 4
+    assert first not in reading._cache.values()
 
 
 def test_a_task_waits_for_messages_as_long_as_the_option_says_and_drops_its_consumer(
@@ -516,4 +519,4 @@ def test_a_task_waits_for_messages_as_long_as_the_option_says_and_drops_its_cons
     too_far = type(task)((*task.value[:3], 9, *task.value[4:]))
     with pytest.raises(KafkaException, match=rf"{name}\[0\]: no message for 0\.2 s"):
         read(reader, [too_far])
-    assert not reading._kept
+    assert not reading._cache

@@ -107,26 +107,26 @@ def test_batches_become_one_segment_and_settings_are_the_producers(kafka, topic)
 
 def test_a_task_without_rows_sends_nothing(kafka) -> None:
     assert write(kafka, pa.table({"n": pa.array([], pa.int64())}), topic="nowhere") == 0
-    assert not writer._kept
+    assert not writer._cache
 
 
 def test_a_worker_keeps_its_producer_until_an_error(kafka, topic) -> None:
     name = topic()
     write(kafka, pa.table({"n": [1]}), topic=name)
-    [first] = writer._kept.values()
+    [first] = writer._cache.values()
     write(kafka, pa.table({"n": [2]}), topic=name)
-    assert list(writer._kept.values()) == [first]
+    assert list(writer._cache.values()) == [first]
     bad = pa.table({"n": [3], "headers": pa.array([[None]], PAIRS)})
     with pytest.raises(RowError, match="null among its headers"):
         write(kafka, bad, topic=name)
-    assert not writer._kept
+    assert not writer._cache
 
 
 def test_rows_must_have_grown_from_those_that_the_topic_has(kafka, topic) -> None:
     name = topic()
     write(kafka, pa.table({"n": pa.array([1], pa.int32())}), topic=name)
     write(kafka, pa.table({"n": [2], "more": ["a"]}), topic=name)
-    with pytest.raises(SchemaError, match=f"do not go with those of topic '{name}': field 'more'"):
+    with pytest.raises(SchemaError, match=f"do not fit those of topic '{name}': field 'more'"):
         write(kafka, pa.table({"n": [3]}), topic=name)
     with pytest.raises(SchemaError, match=f"topic '{name}': field 'n' was int64 or null"):
         write(kafka, pa.table({"n": ["3"], "more": ["b"]}), topic=name)
@@ -138,7 +138,7 @@ def test_what_could_not_be_stored_fails_the_task(kafka, topic) -> None:
     rows = pa.table({"text": [bytes(range(256)) * 10], "topic": [name]})
     with pytest.raises(KafkaException, match=f"rows of topic '{name}' were not stored"):
         write(kafka, rows)
-    assert not writer._kept
+    assert not writer._cache
     with pytest.raises(KafkaException, match="_UNKNOWN_PARTITION"):
         write(kafka, pa.table({"n": [1], "partition": pa.array([7], pa.int32())}), topic=topic())
 
@@ -236,7 +236,7 @@ def test_of_two_tries_at_the_same_time_one_commits(stream: Stream) -> None:
 
 def test_an_epoch_before_the_last_one_is_refused(stream: Stream) -> None:
     stream.write([1], epoch=5)
-    with pytest.raises(ColumnarError, match="epoch 5 of this query has been sent, and this is ep"):
+    with pytest.raises(ColumnarError, match="this query has already sent epoch 5, and this is ep"):
         stream.write([1], epoch=4)
     assert stream.rows() == [1]
 
@@ -247,7 +247,7 @@ def test_a_batch_query_is_a_run_of_its_own(kafka, topic, monkeypatch) -> None:
     options = {"topic": name, "kafka.transactional.id": name}
     rows = pa.table({"n": [1]})
     assert [write(kafka, rows, **options) for _ in range(2)] == [1, 1]
-    assert not writer._kept
+    assert not writer._cache
     assert [value["n"] for value, *_ in read(kafka, name, 2)] == [1, 1]
 
 
@@ -257,11 +257,15 @@ FRAME = StructType().add("n", "long")
 @pytest.mark.parametrize(
     ("frame", "options", "message"),
     [
-        (FRAME, {}, 'nothing names the topic: .option("topic"'),
-        (FRAME, {"topic": "t", "path": "/x"}, '"path" does not exist; there are checkpointLoc'),
+        (FRAME, {}, 'no topic is named: set .option("topic"'),
+        (
+            FRAME,
+            {"topic": "t", "path": "/x"},
+            '"path" does not exist; the options are checkpointLoc',
+        ),
         (FRAME, {"topic": "t", "kafka.bootstrap.servers": ""}, '"kafka.bootstrap.servers" is miss'),
         (FRAME, {"topic": "t", "kafka.value.serializer": "x"}, "rows are sent as segments"),
-        (StructType().add("key", "string"), {"topic": "t"}, "no columns to send beside key"),
+        (StructType().add("key", "string"), {"topic": "t"}, "no columns to send besides key"),
         (
             StructType().add("n", "long").add("partition", "string"),
             {"topic": "t"},
@@ -270,7 +274,7 @@ FRAME = StructType().add("n", "long")
         (
             StructType().add("n", "long").add("_kafka", StructType().add("offset", "long")),
             {"topic": "t"},
-            "column '_kafka' is the place of a record that was read",
+            "column '_kafka' says where a record was read",
         ),
     ],
 )

@@ -231,7 +231,7 @@ def test_what_cannot_land_ends_with_1_and_is_named(topic: FakeKafka, tmp_path: P
         sender.produce("t", b"plain")
     result = invoke(*INGEST, str(tmp_path), "--stop-at-end")
     assert result.exit_code == 1
-    assert "t[0]@3: is a plain message" in result.output
+    assert "t[0]@3 is a plain message" in result.output
 
 
 @pytest.mark.usefixtures("topic")
@@ -289,7 +289,7 @@ def test_the_documented_configurations_name_options(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [("topics = 1", "'topics' is no option"), ("=", "Invalid statement"), ("gap = 'x'", "gap")],
+    [("topics = 1", "'topics' is not an option"), ("=", "Invalid statement"), ("gap = 'x'", "gap")],
 )
 def test_a_file_that_is_wrong_is_a_usage_error(tmp_path: Path, text: str, why: str) -> None:
     file = tmp_path / "ingest.toml"
@@ -426,7 +426,9 @@ def test_what_landed_is_verified(tmp_path: Path) -> None:
     place = ("--bootstrap-servers", "h:1", "--topic", "t")
     assert invoke(*INGEST, str(tmp_path), "--stop-at-end", "--roll-bytes", "1").exit_code == 0
     result = invoke("verify", str(tmp_path), *place)
-    assert result.stdout == ("3 segments with 5 rows are in the table once and equal, in 3 files\n")
+    assert result.stdout == (
+        "3 segments with 5 rows are in the table, once and with equal values, in 3 files\n"
+    )
     assert result.exit_code == 0
     file = min(tmp_path.glob("t/*.parquet"))
     file.unlink()
@@ -437,14 +439,14 @@ def test_what_landed_is_verified(tmp_path: Path) -> None:
     assert (gone["kind"], gone["file"]) == ("not provable", f"t/{file.name}")
     assert missing == {
         "kind": "missing",
-        "reason": "in no file",
+        "reason": "it is in no file",
         "partition": 0,
         "first": 0,
         "last": 0,
         "file": "",
     }
     result = invoke("verify", str(tmp_path), *place)
-    assert "missing: partition 0 offsets 0 to 0 : in no file" in result.stderr
+    assert "missing: partition 0 offsets 0 to 0 : it is in no file" in result.stderr
 
 
 @pytest.mark.usefixtures("topic")
@@ -464,7 +466,7 @@ def test_a_directory_is_compacted_while_nobody_reads_it(tmp_path: Path) -> None:
     lake = DirectoryLake(tmp_path / "lake")
     put(lake.table(), range(3), file_segments=1)
     result = invoke("compact", str(lake.root))
-    assert (result.exit_code, "stop the readers" in result.output) == (2, True)
+    assert (result.exit_code, "stop them" in result.output) == (2, True)
     result = invoke("compact", str(lake.root), "--offline", "--json")
     assert json.loads(result.stdout) == {"files_before": 3, "files": 1}
     assert invoke("compact", str(lake.root), "--offline").stdout == "1 files before, 1 now\n"
@@ -518,7 +520,7 @@ def test_dead_letters_are_replayed(topic: FakeKafka, tmp_path: Path) -> None:
     replay = ("replay", dead, "--to", lake)
     stopped = invoke(*replay)
     assert stopped.exit_code == 1
-    assert "t[0]@3: is a plain message" in stopped.output
+    assert "t[0]@3 is a plain message" in stopped.output
     assert invoke(*replay, "--plain", "skip").stdout == (
         "0 rows landed in 0 files, 1 plain messages skipped\n"
     )

@@ -23,6 +23,11 @@ def rows(draw: st.DrawFn) -> tuple[int, int, int]:
     return draw(offsets), draw(st.integers(0, count - 1)), count
 
 
+def test_a_partition_and_a_message_are_named_alike() -> None:
+    assert position.partition_address("t", 3) == "t[3]"
+    assert position.address("t", 3, 5) == "t[3]@5"
+
+
 @pytest.mark.parametrize(
     ("offset", "row", "count", "expected"),
     [

@@ -366,7 +366,7 @@ class TableFeed:
     # --- what is handed out ---------------------------------------------------------------------
 
     def _pass(self, slices: list[_Slice]) -> Progress:
-        """Return what to note once a table of these slices has been handed out."""
+        """Return what to record once a table of these slices has been handed out."""
         progress = Progress(self._buffer.open)
         for each in slices:
             for key, after in each.after.items():

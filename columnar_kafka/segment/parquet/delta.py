@@ -14,6 +14,7 @@ from columnar_kafka.columns import compute as pc
 from columnar_kafka.segment import pyarrow_parquet as pq
 from columnar_kafka.segment.parquet import thrift
 from columnar_kafka.segment.parquet.field_ids import (
+    MAGIC,
     ColumnChunkField,
     ColumnMetaDataField,
     DataPageHeaderField,
@@ -101,7 +102,6 @@ def _skip_blocks(stream: Cursor, block: int, miniblocks: int, left: int) -> None
 
 # --- a Parquet file around packed integers, for Arrow to decode -----------------------------------
 
-_MAGIC: Final = b"PAR1"
 _NAME: Final = thrift.encode_binary(b"n")
 
 
@@ -136,7 +136,7 @@ def _decode(lengths: Sequence[PackedIntegers]) -> pa.ChunkedArray:
             field.ROW_GROUPS: thrift.encode_list(STRUCT, [row_group]),
         }
     )
-    file = _MAGIC + pages + footer + len(footer).to_bytes(4, "little") + _MAGIC
+    file = MAGIC + pages + footer + len(footer).to_bytes(4, "little") + MAGIC
     return pq.ParquetFile(pa.BufferReader(file)).read(use_threads=False).column(0)
 
 
@@ -176,7 +176,7 @@ def _row_group(values: bytes, nbytes: bytes) -> bytes:
             meta.NUM_VALUES: values,
             meta.TOTAL_UNCOMPRESSED_SIZE: nbytes,
             meta.TOTAL_COMPRESSED_SIZE: nbytes,
-            meta.DATA_PAGE_OFFSET: encode_integer(len(_MAGIC)),
+            meta.DATA_PAGE_OFFSET: encode_integer(len(MAGIC)),
         }
     )
     column = chunk.encode({chunk.FILE_OFFSET: encode_integer(0), chunk.META_DATA: meta_data})

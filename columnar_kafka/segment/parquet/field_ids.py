@@ -1,4 +1,4 @@
-"""The numbers of parquet.thrift: field ids with their Thrift types, and the values of enums.
+"""What the format fixes: its magic, and parquet.thrift's field ids, Thrift types and enums.
 
 Names are parquet.thrift's, in upper case. Only structs that are read or written here are listed.
 """
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CODECS",
+    "MAGIC",
+    "TAIL",
     "ColumnChunkField",
     "ColumnMetaDataField",
     "ColumnOrderField",
@@ -31,6 +33,11 @@ __all__ = [
     "SchemaElementField",
     "StatisticsField",
 ]
+
+MAGIC: Final = b"PAR1"
+"""What a file begins and ends with."""
+TAIL: Final = 8
+"""The size of what follows the footer: its length, and the magic."""
 
 
 class _Struct:

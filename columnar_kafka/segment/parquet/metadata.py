@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 __all__ = [
+    "ARROW_SCHEMA",
     "ColumnChunk",
     "RowGroup",
     "arrow_schemas",
@@ -148,8 +149,9 @@ def _read_num_children(cursor: Cursor) -> int:
     return count
 
 
-_ARROW_SCHEMA: Final = b"ARROW:schema"
-_ARROW_SCHEMA_PAIR: Final = re.compile(rb"\x18\x0c%s\x18" % _ARROW_SCHEMA)
+ARROW_SCHEMA: Final = b"ARROW:schema"
+"""The key of the metadata that say which Arrow types the columns have."""
+_ARROW_SCHEMA_PAIR: Final = re.compile(rb"\x18\x0c%s\x18" % ARROW_SCHEMA)
 """The key and the head of the value, as every known writer has them."""
 
 
@@ -160,9 +162,9 @@ def arrow_schemas(footer: bytes) -> list[bytes]:
         ThriftError, IndexError: the footer is damaged.
     """
     starts = [match.end() for match in _ARROW_SCHEMA_PAIR.finditer(footer)]
-    if footer.count(_ARROW_SCHEMA) == len(starts):
+    if footer.count(ARROW_SCHEMA) == len(starts):
         return [Cursor(footer, start).binary() for start in starts]
-    return [value for key, value in _key_values(footer) if key == _ARROW_SCHEMA]
+    return [value for key, value in _key_values(footer) if key == ARROW_SCHEMA]
 
 
 def _key_values(footer: bytes) -> Iterator[tuple[bytes, bytes]]:

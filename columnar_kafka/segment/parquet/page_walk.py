@@ -20,7 +20,7 @@ from columnar_kafka.errors import SegmentError
 from columnar_kafka.schema.canonical import children
 from columnar_kafka.schema.flatbuffer import described_bytes, messages
 from columnar_kafka.segment.parquet import delta, metadata
-from columnar_kafka.segment.parquet.field_ids import CODECS, Encoding, PageType
+from columnar_kafka.segment.parquet.field_ids import CODECS, MAGIC, TAIL, Encoding, PageType
 from columnar_kafka.segment.parquet.page_header import read_page_header
 from columnar_kafka.segment.parquet.thrift import Cursor, ThriftError
 
@@ -45,8 +45,6 @@ __all__ = [
 ]
 
 _MAX_DEPTH: Final = 100
-_MAGIC: Final = b"PAR1"
-_TAIL: Final = 8  # bytes: the footer's length and the magic
 
 _DATA_PAGES: Final = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
 _DICTIONARY_INDICES: Final = (Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY)
@@ -135,7 +133,7 @@ def walk(data: bytes, file: pq.ParquetFile, limits: DecodeLimits) -> DecodedSize
     leaves = [leaf for column_type in file.schema_arrow.types for leaf in _leaves_of(column_type)]
     schemas = [file.metadata.schema.column(i) for i in range(file.metadata.num_columns)]
     footer = footer_bytes(data)
-    body = _Body(data, len(data) - _TAIL - len(footer), limits)
+    body = _Body(data, len(data) - TAIL - len(footer), limits)
     try:
         for row_group in metadata.row_groups(footer):
             body.add_row_group(row_group, leaves, schemas)
@@ -146,11 +144,11 @@ def walk(data: bytes, file: pq.ParquetFile, limits: DecodeLimits) -> DecodedSize
 
 def footer_bytes(data: bytes) -> bytes:
     """Return the encoded footer of a complete file."""
-    return data[-_TAIL - _footer_size(data) : -_TAIL]
+    return data[-TAIL - _footer_size(data) : -TAIL]
 
 
 def _footer_size(data: bytes) -> int:
-    return int.from_bytes(data[-_TAIL:-4], "little") if data[-4:] == _MAGIC else 0
+    return int.from_bytes(data[-TAIL:-4], "little") if data[-4:] == MAGIC else 0
 
 
 def check_decoded(what: str, nbytes: int, limits: DecodeLimits) -> None:
@@ -165,7 +163,7 @@ class _Body:
 
     def __init__(self, data: bytes, end: int, limits: DecodeLimits) -> None:
         self._data = data
-        self._position, self._end = len(_MAGIC), end
+        self._position, self._end = len(MAGIC), end
         self._limits = limits
         self._rows = 0
         self._kept_nbytes = 0  # in the decoded columns

@@ -3,6 +3,9 @@
 //! The rules are those of `lake/parquet_footer.py` and `lake/row_groups.py`. What these refuse, and
 //! what no known writer writes, is given up. Python reads that footer then, and makes the error.
 
+use super::field_ids::{
+    column_chunk, column_meta_data, file_meta_data, key_value, row_group, schema_element,
+};
 use super::format::MAGIC;
 use super::read::thrift::{BINARY, Cursor, I16, I32, I64, LIST, STRUCT};
 use super::read::{GaveUp, Read, ensure};
@@ -49,13 +52,13 @@ pub fn copy_footer(footer: &[u8], to: Move) -> Read<CopiedFooter<'_>> {
     Cursor::new(footer, 0, footer.len()).structure(|fields, id, field| {
         let start = fields.at;
         match (id, field) {
-            (1, I32) => copied.version = fields.i64()?,
-            (2, LIST) => {
+            (file_meta_data::VERSION, I32) => copied.version = fields.i64()?,
+            (file_meta_data::SCHEMA, LIST) => {
                 copied.columns = count_leaves(fields)?;
                 copied.schema = &footer[start..fields.at];
             }
-            (3, I64) => rows = Some(fields.i64()?),
-            (4, LIST) => {
+            (file_meta_data::NUM_ROWS, I64) => rows = Some(fields.i64()?),
+            (file_meta_data::ROW_GROUPS, LIST) => {
                 for _ in 0..fields.list(STRUCT)? {
                     let number = ordinal + copied.row_groups.len() as i64;
                     let (rows, row_group) = copier.row_group(fields, copied.columns, number)?;
@@ -65,7 +68,7 @@ pub fn copy_footer(footer: &[u8], to: Move) -> Read<CopiedFooter<'_>> {
                     group_rows = group_rows.checked_add(rows).ok_or(GaveUp)?;
                 }
             }
-            (5, LIST) => {
+            (file_meta_data::KEY_VALUE_METADATA, LIST) => {
                 for _ in 0..fields.list(STRUCT)? {
                     let (key, value) = read_pair(fields)?;
                     ensure(!key.starts_with(SPARK_LEGACY))?;
@@ -74,12 +77,13 @@ pub fn copy_footer(footer: &[u8], to: Move) -> Read<CopiedFooter<'_>> {
                     }
                 }
             }
-            (6, BINARY) => copied.created_by = fields.binary()?,
-            (7, LIST) => {
+            (file_meta_data::CREATED_BY, BINARY) => copied.created_by = fields.binary()?,
+            (file_meta_data::COLUMN_ORDERS, LIST) => {
                 fields.skip(LIST)?;
                 copied.column_orders = &footer[start..fields.at];
             }
-            (1..=9, _) => return Err(GaveUp), // of another type; or 8 and 9, which are encryption's
+            // Of another type, or encryption's.
+            (file_meta_data::VERSION..=file_meta_data::LAST, _) => return Err(GaveUp),
             _ => fields.skip(field)?,
         }
         Ok(())
@@ -95,11 +99,11 @@ fn count_leaves(cursor: &mut Cursor<'_>) -> Read<usize> {
     for element in 0..cursor.list(STRUCT)? {
         let mut children = 0;
         cursor.structure(|fields, id, field| match (id, field) {
-            (5, I32) => {
+            (schema_element::NUM_CHILDREN, I32) => {
                 children = fields.i64()?;
                 Ok(())
             }
-            (5, _) => Err(GaveUp),
+            (schema_element::NUM_CHILDREN, _) => Err(GaveUp),
             _ => fields.skip(field),
         })?;
         leaves += usize::from(element > 0 && children == 0);
@@ -112,9 +116,9 @@ fn read_pair<'d>(cursor: &mut Cursor<'d>) -> Read<(&'d [u8], &'d [u8])> {
     let (mut key, mut value) = (&[][..], &[][..]);
     cursor.structure(|fields, id, field| {
         match (id, field) {
-            (1, BINARY) => key = fields.binary()?,
-            (2, BINARY) => value = fields.binary()?,
-            (1 | 2, _) => return Err(GaveUp),
+            (key_value::KEY, BINARY) => key = fields.binary()?,
+            (key_value::VALUE, BINARY) => value = fields.binary()?,
+            (key_value::KEY | key_value::VALUE, _) => return Err(GaveUp),
             _ => fields.skip(field)?,
         }
         Ok(())
@@ -147,21 +151,26 @@ impl Copier<'_> {
         let (mut rows, mut offset, mut kept) = (-1, START, cursor.at);
         cursor.structure(|fields, id, field| {
             match (id, field) {
-                (1, LIST) => {
+                (row_group::COLUMNS, LIST) => {
                     ensure(fields.list(STRUCT)? == columns)?;
                     (0..columns).try_for_each(|_| self.chunk(fields))?;
                 }
-                (3, I64) => rows = fields.i64()?,
-                (5, I64) => offset = self.shift(fields, false)?,
-                (6, I64) => {
+                (row_group::NUM_ROWS, I64) => rows = fields.i64()?,
+                (row_group::FILE_OFFSET, I64) => offset = self.shift(fields, false)?,
+                (row_group::TOTAL_COMPRESSED_SIZE, I64) => {
                     let size = fields.i64()?;
                     self.check_within(offset, size);
                 }
-                (7, I16) => self.replace(fields, ordinal)?,
-                (1 | 3 | 5..=7, _) => return Err(GaveUp),
+                (row_group::ORDINAL, I16) => self.replace(fields, ordinal)?,
+                (
+                    row_group::COLUMNS
+                    | row_group::NUM_ROWS
+                    | row_group::FILE_OFFSET..=row_group::ORDINAL,
+                    _,
+                ) => return Err(GaveUp),
                 _ => fields.skip(field)?,
             }
-            if id <= 7 {
+            if id <= row_group::LAST {
                 kept = fields.at;
             }
             Ok(())
@@ -176,16 +185,21 @@ impl Copier<'_> {
         let (mut has_meta_data, mut kept) = (false, cursor.at);
         cursor.structure(|fields, id, field| {
             match (id, field) {
-                (2, I64) => self.replace(fields, 0)?,
-                (3, STRUCT) => {
+                (column_chunk::FILE_OFFSET, I64) => self.replace(fields, 0)?,
+                (column_chunk::META_DATA, STRUCT) => {
                     self.meta_data(fields)?;
                     has_meta_data = true;
                 }
                 // Of another type; in another file; encrypted.
-                (1..=3 | 8 | 9, _) => return Err(GaveUp),
+                (
+                    column_chunk::FILE_PATH..=column_chunk::META_DATA
+                    | column_chunk::CRYPTO_METADATA
+                    | column_chunk::ENCRYPTED_COLUMN_METADATA,
+                    _,
+                ) => return Err(GaveUp),
                 _ => fields.skip(field)?, // the page indexes
             }
-            if id <= 3 {
+            if id <= column_chunk::META_DATA {
                 kept = fields.at;
             }
             Ok(())
@@ -195,22 +209,28 @@ impl Copier<'_> {
     }
 
     fn meta_data(&mut self, cursor: &mut Cursor<'_>) -> Read<()> {
+        use column_meta_data::*;
         let (mut size, mut start, mut kept) = (-1, 0, cursor.at);
         cursor.structure(|fields, id, field| {
             match (id, field) {
-                (7, I64) => size = fields.i64()?,
-                (9, I64) => start = self.shift(fields, false)?,
-                (11, I64) => match self.shift(fields, true)? {
+                (TOTAL_COMPRESSED_SIZE, I64) => size = fields.i64()?,
+                (DATA_PAGE_OFFSET, I64) => start = self.shift(fields, false)?,
+                (DICTIONARY_PAGE_OFFSET, I64) => match self.shift(fields, true)? {
                     0 => {}
                     dictionary => start = start.min(dictionary),
                 },
-                (10 | 14, I64) => {
+                (INDEX_PAGE_OFFSET | BLOOM_FILTER_OFFSET, I64) => {
                     self.shift(fields, true)?;
                 }
-                (7 | 9..=11 | 14, _) => return Err(GaveUp),
+                (
+                    TOTAL_COMPRESSED_SIZE
+                    | DATA_PAGE_OFFSET..=DICTIONARY_PAGE_OFFSET
+                    | BLOOM_FILTER_OFFSET,
+                    _,
+                ) => return Err(GaveUp),
                 _ => fields.skip(field)?,
             }
-            if id <= 17 {
+            if id <= column_meta_data::LAST {
                 kept = fields.at;
             }
             Ok(())
@@ -280,35 +300,43 @@ mod tests {
     fn footer(rows: i64, page: i64) -> Vec<u8> {
         let mut out = Vec::new();
         Struct::append(&mut out, |file| {
-            file.i32(1, 2);
-            file.encoded_list(2, SCHEMA);
-            file.i64(3, 10 + rows);
-            file.structs(4, &[(10, 4), (rows, page)], |group, &(rows, page)| {
-                put_row_group(group, rows, page);
-            });
-            file.structs(5, &[b"owner".as_slice(), ARROW_SCHEMA], |pair, key| {
-                pair.binary(1, key);
-                pair.binary(2, b"arrow");
-            });
-            file.binary(6, b"somebody");
-            file.encoded_list(7, ORDERS);
+            file.i32(file_meta_data::VERSION, 2);
+            file.encoded_list(file_meta_data::SCHEMA, SCHEMA);
+            file.i64(file_meta_data::NUM_ROWS, 10 + rows);
+            file.structs(
+                file_meta_data::ROW_GROUPS,
+                &[(10, 4), (rows, page)],
+                |group, &(rows, page)| {
+                    put_row_group(group, rows, page);
+                },
+            );
+            file.structs(
+                file_meta_data::KEY_VALUE_METADATA,
+                &[b"owner".as_slice(), ARROW_SCHEMA],
+                |pair, key| {
+                    pair.binary(key_value::KEY, key);
+                    pair.binary(key_value::VALUE, b"arrow");
+                },
+            );
+            file.binary(file_meta_data::CREATED_BY, b"somebody");
+            file.encoded_list(file_meta_data::COLUMN_ORDERS, ORDERS);
         });
         out
     }
 
     fn put_row_group(group: &mut Struct<'_>, rows: i64, page: i64) {
-        group.structs(1, &[()], |chunk, ()| {
-            chunk.i64(2, 0);
-            chunk.structure(3, |meta_data| {
-                meta_data.binaries(3, &["n"]);
-                meta_data.i64(7, 300);
-                meta_data.i64(9, page + 100);
-                meta_data.i64(11, page);
+        group.structs(row_group::COLUMNS, &[()], |chunk, ()| {
+            chunk.i64(column_chunk::FILE_OFFSET, 0);
+            chunk.structure(column_chunk::META_DATA, |meta_data| {
+                meta_data.binaries(column_meta_data::PATH_IN_SCHEMA, &["n"]);
+                meta_data.i64(column_meta_data::TOTAL_COMPRESSED_SIZE, 300);
+                meta_data.i64(column_meta_data::DATA_PAGE_OFFSET, page + 100);
+                meta_data.i64(column_meta_data::DICTIONARY_PAGE_OFFSET, page);
             });
         });
-        group.i64(3, rows);
-        group.i64(5, page);
-        group.i64(6, 300);
+        group.i64(row_group::NUM_ROWS, rows);
+        group.i64(row_group::FILE_OFFSET, page);
+        group.i64(row_group::TOTAL_COMPRESSED_SIZE, 300);
     }
 
     fn row_group(rows: i64, page: i64) -> Vec<u8> {

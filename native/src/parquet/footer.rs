@@ -1,7 +1,11 @@
 //! A file's footer.
 
 use super::column::Bounds;
-use super::format::{Encoding, PageType, PhysicalType};
+use super::field_ids::{
+    column_chunk, column_meta_data, column_order, file_meta_data, key_value, page_encoding_stats,
+    row_group, statistics,
+};
+use super::format::{Encoding, MAGIC, PageType, PhysicalType};
 use super::page::Placed;
 use super::thrift::Struct;
 
@@ -36,69 +40,83 @@ pub struct File<'a> {
 /// Append the footer of a file with one row group.
 pub fn put_footer(file: &File<'_>, chunks: &[ColumnChunk<'_>], out: &mut Vec<u8>) {
     Struct::append(out, |footer| {
-        footer.i32(1, VERSION);
-        footer.encoded_list(2, file.schema);
-        footer.i64(3, file.rows);
-        footer.structs(4, &[()], |row_group, ()| put_row_group(row_group, file.rows, chunks));
-        footer.structs(5, file.key_values, |pair, (key, value)| {
-            pair.binary(1, key);
-            pair.binary(2, value);
+        footer.i32(file_meta_data::VERSION, VERSION);
+        footer.encoded_list(file_meta_data::SCHEMA, file.schema);
+        footer.i64(file_meta_data::NUM_ROWS, file.rows);
+        footer.structs(file_meta_data::ROW_GROUPS, &[()], |fields, ()| {
+            put_row_group(fields, file.rows, chunks);
         });
-        footer.binary(6, file.created_by.as_bytes());
+        footer.structs(
+            file_meta_data::KEY_VALUE_METADATA,
+            file.key_values,
+            |pair, (key, value)| {
+                pair.binary(key_value::KEY, key);
+                pair.binary(key_value::VALUE, value);
+            },
+        );
+        footer.binary(file_meta_data::CREATED_BY, file.created_by.as_bytes());
         // That of its type: without it, the statistics would be taken for unordered.
-        footer.structs(7, chunks, |order, _| order.structure(1, |_| ()));
+        footer.structs(file_meta_data::COLUMN_ORDERS, chunks, |order, _| {
+            order.structure(column_order::TYPE_ORDER, |_| ());
+        });
     });
 }
 
-fn put_row_group(row_group: &mut Struct<'_>, rows: i64, chunks: &[ColumnChunk<'_>]) {
-    row_group.structs(1, chunks, |fields, chunk| {
-        fields.i64(2, 0); // where its metadata are besides the footer: nowhere
-        fields.structure(3, |meta_data| put_meta_data(meta_data, chunk));
+fn put_row_group(fields: &mut Struct<'_>, rows: i64, chunks: &[ColumnChunk<'_>]) {
+    fields.structs(row_group::COLUMNS, chunks, |fields, chunk| {
+        fields.i64(column_chunk::FILE_OFFSET, 0); // of metadata outside the footer: none
+        fields.structure(column_chunk::META_DATA, |fields| put_meta_data(fields, chunk));
     });
     let total = |size: fn(&Placed) -> i64| chunks.iter().map(|chunk| size(&chunk.placed)).sum();
-    row_group.i64(2, total(|placed| placed.encoded_size));
-    row_group.i64(3, rows);
+    fields.i64(row_group::TOTAL_BYTE_SIZE, total(|placed| placed.encoded_size));
+    fields.i64(row_group::NUM_ROWS, rows);
     let first = chunks.first().map(|chunk| &chunk.placed);
-    row_group
-        .i64(5, first.map_or(4, |placed| placed.dictionary_offset.unwrap_or(placed.data_offset)));
-    row_group.i64(6, total(|placed| placed.compressed_size));
+    let offset = first.map_or(MAGIC.len() as i64, |placed| {
+        placed.dictionary_offset.unwrap_or(placed.data_offset)
+    });
+    fields.i64(row_group::FILE_OFFSET, offset);
+    fields.i64(row_group::TOTAL_COMPRESSED_SIZE, total(|placed| placed.compressed_size));
 }
 
-fn put_meta_data(meta_data: &mut Struct<'_>, chunk: &ColumnChunk<'_>) {
+fn put_meta_data(fields: &mut Struct<'_>, chunk: &ColumnChunk<'_>) {
     let placed = &chunk.placed;
     let (plain, rle, data) = (Encoding::Plain as i32, Encoding::Rle as i32, chunk.encoding as i32);
-    meta_data.i32(1, chunk.physical_type as i32);
+    fields.i32(column_meta_data::TYPE, chunk.physical_type as i32);
     match placed.dictionary_offset {
-        Some(_) => meta_data.i32s(2, &[plain, rle, data]),
-        None => meta_data.i32s(2, &[data, rle]),
+        Some(_) => fields.i32s(column_meta_data::ENCODINGS, &[plain, rle, data]),
+        None => fields.i32s(column_meta_data::ENCODINGS, &[data, rle]),
     }
-    meta_data.binaries(3, chunk.path);
-    meta_data.i32(4, placed.codec as i32);
-    meta_data.i64(5, chunk.slots);
-    meta_data.i64(6, placed.encoded_size);
-    meta_data.i64(7, placed.compressed_size);
-    meta_data.i64(9, placed.data_offset);
+    fields.binaries(column_meta_data::PATH_IN_SCHEMA, chunk.path);
+    fields.i32(column_meta_data::CODEC, placed.codec as i32);
+    fields.i64(column_meta_data::NUM_VALUES, chunk.slots);
+    fields.i64(column_meta_data::TOTAL_UNCOMPRESSED_SIZE, placed.encoded_size);
+    fields.i64(column_meta_data::TOTAL_COMPRESSED_SIZE, placed.compressed_size);
+    fields.i64(column_meta_data::DATA_PAGE_OFFSET, placed.data_offset);
     if let Some(offset) = placed.dictionary_offset {
-        meta_data.i64(11, offset);
+        fields.i64(column_meta_data::DICTIONARY_PAGE_OFFSET, offset);
     }
     if let Some(statistics) = &chunk.statistics {
-        meta_data.structure(12, |fields| put_statistics(fields, statistics));
+        fields.structure(column_meta_data::STATISTICS, |fields| put_statistics(fields, statistics));
     }
     if placed.dictionary_offset.is_some() {
         // By these, readers know that no page lacks the dictionary.
         let pages = [(PageType::Dictionary, plain, 1), (PageType::Data, data, placed.data_pages)];
-        meta_data.structs(13, &pages, |fields, &(page_type, encoding, count)| {
-            fields.i32(1, page_type as i32);
-            fields.i32(2, encoding);
-            fields.i32(3, count);
-        });
+        fields.structs(
+            column_meta_data::ENCODING_STATS,
+            &pages,
+            |fields, &(page_type, encoding, count)| {
+                fields.i32(page_encoding_stats::PAGE_TYPE, page_type as i32);
+                fields.i32(page_encoding_stats::ENCODING, encoding);
+                fields.i32(page_encoding_stats::COUNT, count);
+            },
+        );
     }
 }
 
-fn put_statistics(fields: &mut Struct<'_>, statistics: &Statistics) {
-    fields.i64(3, statistics.nulls);
-    if let Some(bounds) = &statistics.bounds {
-        fields.binary(5, &bounds.max);
-        fields.binary(6, &bounds.min);
+fn put_statistics(fields: &mut Struct<'_>, found: &Statistics) {
+    fields.i64(statistics::NULL_COUNT, found.nulls);
+    if let Some(bounds) = &found.bounds {
+        fields.binary(statistics::MAX_VALUE, &bounds.max);
+        fields.binary(statistics::MIN_VALUE, &bounds.min);
     }
 }

@@ -1,4 +1,5 @@
-//! What writer and reader need of the format: its magic, and numbers of `parquet.thrift`.
+//! What writer and reader need of the format: its magic, and the enums of `parquet.thrift`. Its field
+//! ids are in `field_ids`.
 
 /// What a file begins and ends with.
 pub const MAGIC: &[u8; 4] = b"PAR1";

@@ -18,6 +18,7 @@ mod compression;
 mod copy;
 mod delta;
 mod dictionary;
+mod field_ids;
 mod footer;
 mod format;
 mod levels;

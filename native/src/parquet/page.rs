@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::Error;
 use super::compression::Compressor;
+use super::field_ids::{data_page_header, dictionary_page_header, page_header};
 use super::format::{Codec, Encoding, PageType};
 use super::thrift::Struct;
 
@@ -140,21 +141,24 @@ impl Page {
         let size = i32::try_from(bytes.len()).map_err(|_| Error::TooLarge)?;
         let crc32 = crc32fast::hash(bytes);
         Struct::append(file, |header| {
-            header.i32(1, self.page_type as i32);
-            header.i32(2, self.encoded.len() as i32); // checked when it was added
-            header.i32(3, size);
-            header.i32(4, crc32 as i32);
+            header.i32(page_header::TYPE, self.page_type as i32);
+            // Its length was checked when it was added.
+            header.i32(page_header::UNCOMPRESSED_PAGE_SIZE, self.encoded.len() as i32);
+            header.i32(page_header::COMPRESSED_PAGE_SIZE, size);
+            header.i32(page_header::CRC, crc32 as i32);
             match self.page_type {
-                PageType::Data => header.structure(5, |data| {
-                    data.i32(1, self.count);
-                    data.i32(2, self.encoding as i32);
-                    data.i32(3, Encoding::Rle as i32);
-                    data.i32(4, Encoding::Rle as i32);
+                PageType::Data => header.structure(page_header::DATA_PAGE_HEADER, |data| {
+                    data.i32(data_page_header::NUM_VALUES, self.count);
+                    data.i32(data_page_header::ENCODING, self.encoding as i32);
+                    data.i32(data_page_header::DEFINITION_LEVEL_ENCODING, Encoding::Rle as i32);
+                    data.i32(data_page_header::REPETITION_LEVEL_ENCODING, Encoding::Rle as i32);
                 }),
-                PageType::Dictionary => header.structure(7, |dictionary| {
-                    dictionary.i32(1, self.count);
-                    dictionary.i32(2, self.encoding as i32);
-                }),
+                PageType::Dictionary => {
+                    header.structure(page_header::DICTIONARY_PAGE_HEADER, |dictionary| {
+                        dictionary.i32(dictionary_page_header::NUM_VALUES, self.count);
+                        dictionary.i32(dictionary_page_header::ENCODING, self.encoding as i32);
+                    })
+                }
             }
         });
         Ok(())

@@ -14,6 +14,7 @@ use parquet::file::reader::FileReader;
 use parquet::file::serialized_reader::SerializedFileReader;
 
 use super::column::Order;
+use super::field_ids::schema_element;
 use super::thrift::Struct;
 use super::{Compression, LeafPlan, Source, Writer};
 use crate::leaf::{Bits, Leaf, Levels, Values};
@@ -214,17 +215,17 @@ impl Shape {
         Struct::append(&mut encoded, |list| {
             list.structs(1, &elements, |fields, &(name, repetition, is_leaf)| {
                 if is_leaf {
-                    fields.i32(1, self.physical_type());
+                    fields.i32(schema_element::TYPE, self.physical_type());
                     if self.physical == Physical::Fixed {
-                        fields.i32(2, self.width as i32);
+                        fields.i32(schema_element::TYPE_LENGTH, self.width as i32);
                     }
                 }
                 if let Some(repetition) = repetition {
-                    fields.i32(3, repetition);
+                    fields.i32(schema_element::REPETITION_TYPE, repetition);
                 }
-                fields.binary(4, name.as_bytes());
+                fields.binary(schema_element::NAME, name.as_bytes());
                 if !is_leaf {
-                    fields.i32(5, 1);
+                    fields.i32(schema_element::NUM_CHILDREN, 1);
                 }
             });
         });

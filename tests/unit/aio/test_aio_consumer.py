@@ -19,7 +19,7 @@ from support import run_coroutine
 
 from columnar_kafka import Consumer
 from columnar_kafka.aio import AIOConsumer
-from columnar_kafka.aio.callback import Callback
+from columnar_kafka.aio.callback import CallbackRun
 from columnar_kafka.aio.cancellable import CancellableConsumer
 from columnar_kafka.aio.inbox import LoopLogger
 from columnar_kafka.errors import ConfigError, SegmentError
@@ -746,7 +746,7 @@ def test_a_thread_does_not_wait_for_a_loop_that_is_closed() -> None:
     loop = asyncio.new_event_loop()
     never = loop.create_future()
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        waiting = pool.submit(Callback(loop, None).run, lambda: never)
+        waiting = pool.submit(CallbackRun(loop, None).run, lambda: never)
         while not waiting.running():
             pass
         loop.run_until_complete(asyncio.sleep(0.01))
@@ -757,7 +757,7 @@ def test_a_thread_does_not_wait_for_a_loop_that_is_closed() -> None:
         with pytest.raises(RuntimeError, match="event loop is closed"):
             waiting.result(20)
         with pytest.raises(RuntimeError, match="closed"):
-            pool.submit(Callback(loop, None).run, print).result(20)
+            pool.submit(CallbackRun(loop, None).run, print).result(20)
 
 
 # --- the end --------------------------------------------------------------------------------------

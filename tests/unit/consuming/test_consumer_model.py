@@ -43,7 +43,7 @@ class Place:
 
     cursor: int  # the index of the next entry
     resolved: bool = False  # whether it knows what the group has committed
-    taken: bool = False  # since it came, or was sought
+    taken: bool = False  # since it came, or the last seek
     moved: int | None = None  # what the next commit is of
     known: int = -1  # what is committed, as far as the member knows
     opened: set[int] = field(default_factory=set)  # the first entries of segments it has opened

@@ -1,4 +1,4 @@
-"""The feed: every record once and in order, whatever is sought, paused, revoked or raised."""
+"""The feed: every record once and in order, whatever is seeked, paused, revoked or raised."""
 
 from __future__ import annotations
 

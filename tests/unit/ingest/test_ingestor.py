@@ -271,7 +271,7 @@ def test_a_plain_message_stops_it_and_is_named(kafka: FakeKafka, lake: Directory
     send(kafka, range(2))
     with kafka.Producer(CONFIG) as producer:
         producer.produce("t", b"plain")
-    with pytest.raises(LakeError, match=r"t\[0\]@1: is a plain message"):
+    with pytest.raises(LakeError, match=r"t\[0\]@1 is a plain message"):
         ingest(lake.table())
     assert [path for path in lake.root.rglob("*") if path.is_file()] == []
 
@@ -329,7 +329,7 @@ def test_a_topic_without_an_id_needs_a_name(
     lake: DirectoryLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ingestor, "generation", lambda *_: ("cluster", None))
-    with pytest.raises(ConfigError, match=r"Kafka does not tell its id\. Set topic_generation"):
+    with pytest.raises(ConfigError, match=r"Kafka does not report its id\. Set topic_generation"):
         ingest(lake.table(), topic_generation=None)
 
 
@@ -427,7 +427,7 @@ def test_the_loser_of_two_on_one_partition_says_so(kafka: FakeKafka, lake: Direc
     table.create = overtaken
     size = sum(len(each.value()) for each in kafka.messages("t"))
     service = to_the_end(table, stop_at_end=False, roll_bytes=size + 1)
-    with pytest.raises(NotLandedError, match="has landed meanwhile: stage the input again"):
+    with pytest.raises(NotLandedError, match="have landed meanwhile: stage the input again"):
         service.run()
     assert rows(lake) == list(range(4))
     assert list(lake.root.glob("_columnar/staged/*")) == []

@@ -71,7 +71,7 @@ def test_one_that_was_not_committed_is_named(directory: DirectoryLake) -> None:
     put(directory.table(), [0, 1, 2])
     report = audit(directory, segments([0, 2]))
     assert found(report) == [("not committed", 0, 2)]
-    assert "3 rows of segment p-1, which no committed message is" in report.findings[0].reason
+    assert "3 rows of segment p-1, which is not a committed message" in report.findings[0].reason
 
 
 def test_a_verbatim_file_of_an_aborted_message_is_named(directory: DirectoryLake) -> None:
@@ -185,7 +185,7 @@ def test_a_compacted_table_is_proven_by_the_ids_of_its_rows(tmp_path: Path) -> N
     other = segment(pa.table({"n": pa.array([10, 11, 13])}), offset=1, number=1)
     report = audit(lake, [numbered(0), other, *segments(range(3, 7))])
     assert found(report) == [("different", 1, 1), ("not committed", None, None)]
-    assert "no message of the topic is segment p-2" in report.findings[1].reason
+    assert "segment p-2 is not a message of the topic" in report.findings[1].reason
 
 
 def test_rows_that_another_program_has_deleted_are_found(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_rows_that_another_program_has_deleted_are_found(tmp_path: Path) -> None
     table.delete("n = 11")
     report = audit(lake, segments(range(3)))
     assert found(report) == [("different", 1, 1)]
-    assert "2 rows, and the message has 3" in report.findings[0].reason
+    assert "2 rows, but the message has 3" in report.findings[0].reason
 
 
 def test_nothing_is_proven_where_rows_may_be_deleted_by_deletion_vectors(tmp_path: Path) -> None:

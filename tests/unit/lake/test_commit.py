@@ -159,7 +159,9 @@ def test_a_lost_request_has_not_landed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_request_that_may_come_late_may_have_landed(monkeypatch: pytest.MonkeyPatch) -> None:
     table = Table(late_requests=True)
     monkeypatch.setattr(table, "swap", fails)
-    with pytest.raises(MayHaveLandedError, match="not there yet, and may still arrive: no answer"):
+    with pytest.raises(
+        MayHaveLandedError, match="not in the table yet, but may still arrive: no answer"
+    ):
         commit(table, [result(file(0, 3))])
 
 
@@ -225,6 +227,6 @@ def test_where_others_always_come_first_it_gives_up(monkeypatch: pytest.MonkeyPa
     table = Table()
     monkeypatch.setattr(table, "swap", lambda *_: "conflict with 7")
     with pytest.raises(
-        NotLandedError, match="nothing has landed in 3 tries; the last one: conflict with 7"
+        NotLandedError, match="nothing has landed in 3 attempts; the last one: conflict with 7"
     ):
         commit(table, [result(file(0, 3))])

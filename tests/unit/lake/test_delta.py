@@ -153,7 +153,7 @@ def test_a_restore_to_a_time_cannot_be_followed(lake: DeltaLake) -> None:
     put(lake.table(), [2])
     at = datetime.datetime.fromtimestamp(landed / 1000, datetime.timezone.utc)
     DeltaTable(str(lake.root)).restore(at)
-    with pytest.raises(LakeError, match=r"version 3 restores a time.*by number"):
+    with pytest.raises(LakeError, match=r"version 3 restores a point in time.*to a version number"):
         lake.table(reland=True).fences()
 
 
@@ -200,7 +200,7 @@ def test_an_expired_history_is_noticed(lake: DeltaLake) -> None:
     DeltaTable(str(lake.root)).create_checkpoint()
     for path in sorted((lake.root / "_delta_log").glob("*.json"))[:2]:
         path.unlink()
-    with pytest.raises(LakeError, match=r"1 commits have landed, but the history .* was expired"):
+    with pytest.raises(LakeError, match=r"1 commits have landed, but the history .* has expired"):
         lake.table().fences()
 
 
@@ -213,7 +213,9 @@ def test_a_record_that_cannot_be_read_is_an_error() -> None:
 
 
 def test_a_witness_behind_the_history_is_an_error() -> None:
-    with pytest.raises(LakeError, match="holds commit 3, but the newest one is said to be 2"):
+    with pytest.raises(
+        LakeError, match="has commit 3, but the table's own record says that 2 is the newest"
+    ):
         check_witness(CommitRecord(sequence=3), 2, is_whole=True, reland=True)
 
 
@@ -255,8 +257,8 @@ def test_every_type_of_delta_lands_and_reads_equal(lake: DeltaLake) -> None:
 @pytest.mark.parametrize(
     ("column", "match"),
     [
-        (pa.array([1], pa.uint32()), "column 'x': uint32 has no equal in Delta"),
-        (pa.array([1], pa.timestamp("ns")), r"column 'x': timestamp\[ns\] has no equal in Delta"),
+        (pa.array([1], pa.uint32()), "column 'x': Delta has no type for uint32"),
+        (pa.array([1], pa.timestamp("ns")), r"column 'x': Delta has no type for timestamp\[ns\]"),
         (pa.array([{"y": [1]}], pa.struct([("y", pa.list_(pa.uint8()))])), r"column 'x\.y\[\]'"),
     ],
 )
@@ -270,7 +272,9 @@ def test_a_type_that_delta_lacks_is_refused_before_anything_is_written(
 
 @pytest.mark.parametrize(("first", "second"), [("a b", "c"), ("ab", "AB")])
 def test_a_name_that_delta_lacks_is_refused(first: str, second: str) -> None:
-    with pytest.raises(LakeError, match=r"name in Delta|upper case"):
+    with pytest.raises(
+        LakeError, match=r"Delta column names must not be empty, nor|in more than case"
+    ):
         delta_schema(pa.schema([(first, pa.int64()), (second, pa.int64())]))
 
 
@@ -301,8 +305,8 @@ def test_a_table_that_stood_before_takes_what_fits(lake: DeltaLake) -> None:
     ("changed", "match"),
     [
         ({"type": "integer"}, "column 'n': long in Kafka, integer in the table"),
-        ({"name": "more", "nullable": False}, "column 'more' is missing in Kafka, and is NOT NULL"),
-        ({"nullable": False}, "column 'n' may be null in Kafka, and is NOT NULL"),
+        ({"name": "more", "nullable": False}, "column 'more' is missing in Kafka, but is NOT NULL"),
+        ({"nullable": False}, "column 'n' may be null in Kafka, but is NOT NULL"),
         ({"metadata": {"delta.invariants": "{}"}}, r"delta\.invariants of column 'n'"),
         (
             {"metadata": {"delta.generationExpression": "1"}},
@@ -361,7 +365,9 @@ def test_a_table_that_a_plain_append_would_spoil_is_refused(
 def test_a_real_table_with_a_constraint_is_refused(lake: DeltaLake) -> None:
     existing(lake)
     DeltaTable(str(lake.root)).alter.add_constraint({"positive": "n > 0"})
-    with pytest.raises(LakeError, match=r"delta\.constraints\.positive: land in a table without"):
+    with pytest.raises(
+        LakeError, match=r"delta\.constraints\.positive: land in a table without them"
+    ):
         put(lake.table(), [0])
 
 

@@ -299,7 +299,9 @@ def test_a_column_that_was_widened_since_a_file_was_staged_is_refused(delta: Del
 
 def test_names_that_differ_in_upper_case_are_no_growth_of_delta(delta: DeltaLake) -> None:
     put(delta, 0, pa.table({"n": [1]}))
-    with pytest.raises(LakeError, match="column 'N': the table has 'n', and Delta's names"):
+    with pytest.raises(
+        LakeError, match="column 'N': the table has 'n', and Delta column names must differ in more"
+    ):
         put(delta, 1, pa.table({"N": [1]}))
 
 

@@ -277,7 +277,7 @@ def test_rows_under_delete_files_are_refused(
         return found
 
     monkeypatch.setattr(table, "_load", with_deletes)
-    with pytest.raises(LakeError, match=r"lake\.t: rows are deleted by delete files"):
+    with pytest.raises(LakeError, match=r"lake\.t: delete files have deleted rows"):
         table.compact(LARGE)
 
 

@@ -57,7 +57,7 @@ def test_what_was_staged_before_it_is_not_landed_over_it(lake: Any) -> None:
     table = lake.table()
     late = staged(table, [2, 3])
     reset(lake.table(), 3)
-    with pytest.raises(NotLandedError, match="has landed meanwhile"):
+    with pytest.raises(NotLandedError, match="have landed meanwhile"):
         table.commit([late])
     assert rows(lake) == numbers([0, 1])
 
@@ -85,7 +85,7 @@ def test_below_the_first_offset_the_table_begins_there() -> None:
 
 
 def test_a_partition_that_never_landed_has_no_fence_to_move() -> None:
-    with pytest.raises(LakeError, match=r"t\[0\]: the table has nothing of it"):
+    with pytest.raises(LakeError, match=r"t\[0\]: the table has no rows of this partition"):
         moved_fences({}, {T: 3})
 
 

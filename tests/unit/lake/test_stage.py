@@ -161,7 +161,7 @@ def test_a_segment_without_a_value_fails_the_attempt(table: ParquetDirectory) ->
 
 def test_a_plain_message_fails_the_attempt(table: ParquetDirectory) -> None:
     plain = SourceMessage(topic="t", partition=0, offset=8, headers=None, value=b"{}")
-    with pytest.raises(LakeError, match=r"t\[0\]@8: is a plain message; only segments can land"):
+    with pytest.raises(LakeError, match=r"t\[0\]@8 is a plain message; only segments can land"):
         staged(table, [*segments([0, 1]), plain])
     assert left(table) == []
 
@@ -223,7 +223,7 @@ def test_a_stitched_file_that_lacks_rows_fails_the_attempt(
             return replace(super().finish(metadata), rows=2)
 
     monkeypatch.setattr(stage_module, "Stitcher", Forgetful)
-    with pytest.raises(LakeError, match=r"t\[0\]: 2 rows stitched of 6"):
+    with pytest.raises(LakeError, match=r"t\[0\]: 2 rows were stitched, not 6"):
         staged(table, segments([0, 1]))
     assert left(table) == []
 

@@ -385,7 +385,7 @@ ONE = (STRUCT, thrift.STOP)
         ("meta", {"f14": (I64, thrift.encode_integer(1 << 30))}, "within the file's body"),
         ("group", {"f5": (I64, thrift.encode_integer(1 << 30))}, "within the file's body"),
         ("group", {"f6": (I64, thrift.encode_integer(1 << 30))}, "within the file's body"),
-        ("group", {"f3": (I64, thrift.encode_integer(7))}, "1000 rows in the footer, 7 in"),
+        ("group", {"f3": (I64, thrift.encode_integer(7))}, "1000 rows in the footer, but 7 in"),
         ("group", {"f3": (I64, thrift.encode_integer(-1))}, "-1 rows"),
         ("group", {"f1": (LIST, b"\x0c")}, "0 columns, where the schema has 5"),
         ("file", {"f2": None}, "the schema has 0"),

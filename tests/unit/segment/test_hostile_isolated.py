@@ -260,10 +260,10 @@ def test_a_child_that_somebody_stopped_is_replaced(decoder: IsolatedDecoder) -> 
 @pytest.mark.parametrize(
     ("harm", "says"),
     [
-        ("abort", "decoding it ended its process with SIGABRT, twice"),
-        ("segfault", "decoding it ended its process with SIGSEGV, twice"),
-        ("exit", "decoding it ended its process with 3, twice"),
-        ("disconnect", "decoding it ended its process with SIGKILL, twice"),
+        ("abort", "the decoding process ended with SIGABRT in both attempts"),
+        ("segfault", "the decoding process ended with SIGSEGV in both attempts"),
+        ("exit", "the decoding process ended with exit code 3 in both attempts"),
+        ("disconnect", "the decoding process ended with SIGKILL in both attempts"),
     ],
 )
 def test_a_crash_is_the_error_of_that_segment_alone(
@@ -281,7 +281,8 @@ def test_a_hang_is_the_error_of_that_segment_alone(
     monkeypatch.setattr(isolated, "_PROGRAM", PROGRAM)
     made = IsolatedDecoder(DecodeLimits(decode_seconds=0.1))
     assert (
-        refusal(bad(harm), made) == "decoding it took more than columnar.max.decode.ms=100, twice"
+        refusal(bad(harm), made)
+        == "the decoding process took more than columnar.max.decode.ms=100 in both attempts"
     )
     made._limits = DecodeLimits()  # a busy machine may need more than that
     assert segment(GOOD, made).to_table().equals(TABLE)
@@ -293,8 +294,8 @@ def test_a_child_that_grows_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     made = IsolatedDecoder(DecodeLimits(decode_seconds=100.0), memory_bytes=400 << 20)
     assert segment(GOOD, made).to_table().equals(TABLE)
     says = refusal(bad("grow"), made)
-    assert says.startswith("decoding it took ")
-    assert "more than 419430400: columnar.max.decoded.bytes and what an idle child" in says
+    assert says.startswith("the decoding process took ")
+    assert "more than 419430400 (columnar.max.decoded.bytes and what an idle" in says
     assert segment(GOOD, made).to_table().equals(TABLE)
     made.close()
 
@@ -317,11 +318,18 @@ def test_an_interrupt_leaves_no_answer_behind(
     assert segment(GOOD, decoder).to_table().equals(TABLE)
 
 
+def test_a_late_start_names_no_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None sets its limit."""
+    monkeypatch.setattr(isolated, "_START_SECONDS", 0.0)
+    with pytest.raises(ColumnarError, match=r"process took more than 0 s at its start$"):
+        segment(GOOD, IsolatedDecoder()).verify()
+
+
 @pytest.mark.parametrize(
     ("code", "says"),
     [
-        ("raise SystemExit(7)", "the decoder's start ended its process with 7"),
-        ("import nothing_of_this_name", "the decoder's start ended its process with 1"),
+        ("raise SystemExit(7)", "the decoding process ended with exit code 7 at its start"),
+        ("import nothing_of_this_name", "the decoding process ended with exit code 1 at its start"),
     ],
 )
 def test_a_child_that_cannot_start_is_no_segments_error(
@@ -407,12 +415,12 @@ def test_nothing_is_left_when_the_parent_is_killed_while_it_waits() -> None:
         isolated._PROGRAM = {PROGRAM!r}
         decoder._limits = DecodeLimits(decode_seconds=0.01)
         wait = isolated._Child._wait
-        def told(self, seconds, *, memory_bytes):
+        def told(self, seconds, limit, *, memory_bytes):
             if self._process.pid in shown:
                 os.kill(os.getpid(), 9)  # the question is asked
             shown.add(self._process.pid)
             print(self._process.pid, flush=True)
-            wait(self, seconds, memory_bytes=memory_bytes)
+            wait(self, seconds, limit, memory_bytes=memory_bytes)
         shown = set()
         isolated._Child._wait = told
         segment(decoder, "bad: hold the interpreter's lock").to_table()

@@ -76,7 +76,12 @@ def test_a_batch_starts_where_the_last_one_ended_and_new_partitions_at_their_fir
             {("t", 0): 0},
         ),
         (offsets(t=[3, 1]), offsets(t=[3]), r"t\[1\] is gone", {("t", 0): 3}),
-        (offsets(t=[3]), offsets(t=[2]), r"t\[0\] ended at 3 before, and at 2 now", {("t", 0): 3}),
+        (
+            offsets(t=[3]),
+            offsets(t=[2]),
+            r"t\[0\] ended at offset 3 before, and ends at 2 now",
+            {("t", 0): 3},
+        ),
     ],
 )
 def test_messages_that_may_be_lost_stop_the_query_or_are_logged(
@@ -94,7 +99,7 @@ def test_messages_that_may_be_lost_stop_the_query_or_are_logged(
 
 
 def test_a_new_partition_whose_first_messages_are_gone_may_have_lost_some() -> None:
-    with pytest.raises(ColumnarError, match=r"t\[1\] is new, and its messages 0 to 3 are gone"):
+    with pytest.raises(ColumnarError, match=r"t\[1\] is new, but its messages 0 to 3 are gone"):
         following(offsets(t=[1]), offsets(t=[1, 9]), lambda new: dict.fromkeys(new, 4), fail=True)
 
 

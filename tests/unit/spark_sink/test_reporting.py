@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from columnar_kafka.lake.model import CommitResult, Count
 from spark_sink.planning import OffsetRange
-from spark_sink.reporting import commit_line, report
+from spark_sink.reporting import commit_line, log_line
 
 if TYPE_CHECKING:
     import pytest
@@ -36,9 +36,10 @@ def test_what_did_not_land_again_is_said_where_there_is_any() -> None:
 
 def test_a_process_without_a_handler_writes_to_stderr(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        report("batch 1: one")
+        log_line("batch 1: one")
     assert caplog.messages == ["batch 1: one"]
-    code = "from spark_sink.reporting import report; report('batch 1: one'); report('batch 2: two')"
+    calls = "log_line('batch 1: one'); log_line('batch 2: two')"
+    code = f"from spark_sink.reporting import log_line; {calls}"
     found = run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert [line[17:] for line in found.stderr.splitlines()] == [
         " INFO spark_sink: batch 1: one",

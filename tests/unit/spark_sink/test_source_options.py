@@ -10,7 +10,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 
 from columnar_kafka.errors import ConfigError
 from spark_sink import source_options
-from spark_sink.source_options import EARLIEST, LATEST, Mode, SourceOptions
+from spark_sink.source_options import EARLIEST, LATEST, SourceMode, SourceOptions
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 REQUIRED = SERVERS | {"subscribe": "t"}
@@ -32,9 +32,9 @@ def topics(**options: str) -> SourceOptions:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "exactly one of .* must be set: none is"),
-        ({"subscribe": "t", "assign": '{"t": [0]}'}, 'must be set: "assign", "subscribe" is'),
-        ({"subscribe": " "}, "none is"),
+        ({}, "exactly one of .* must be set, not none"),
+        ({"subscribe": "t", "assign": '{"t": [0]}'}, 'must be set, not "assign", "subscribe"'),
+        ({"subscribe": " "}, "must be set, not none"),
         ({"subscribePattern": "("}, '"subscribePattern" is .*, which Python cannot read'),
         ({"assign": "t"}, '"assign" is .t.: it must be JSON|it must be'),
         ({"assign": '{"t": 0}'}, '"assign" is .*: it must be JSON such as'),
@@ -97,7 +97,7 @@ def test_topics_are_a_list_a_pattern_or_partitions() -> None:
         (
             True,
             {"startOffsets": "earliest"},
-            '"startoffsets" does not exist; there are assign, end',
+            '"startoffsets" does not exist; the options are assign, end',
         ),
         (True, {"kafka.auto.offset.reset": "earliest"}, 'cannot be set: set "startingOffsets"'),
         (True, {"kafka.enable.auto.commit": "true"}, '"kafka.enable.auto.commit" cannot be set'),
@@ -164,7 +164,7 @@ def test_offsets_must_be_of_all_partitions_and_of_no_other() -> None:
     assert boundary.values([("t", 0), ("t", 2)]) == {("t", 0): 3, ("t", 2): EARLIEST}
     with pytest.raises(ConfigError, match=r'"startingOffsets" lacks t\[1\]: .*-2 for earliest'):
         boundary.values([("t", 0), ("t", 1), ("t", 2)])
-    with pytest.raises(ConfigError, match=r"has, but the query has not, t\[2\]"):
+    with pytest.raises(ConfigError, match=r"names t\[2\], which the query does not read"):
         boundary.values([("t", 0)])
 
 
@@ -177,7 +177,7 @@ def test_a_delay_is_given_as_spark_gives_it(text: str, seconds: float) -> None:
 
 def test_what_is_not_set_has_sparks_defaults() -> None:
     found: Any = parse()
-    assert (found.mode, found.headers, found.fail_on_data_loss) == (Mode.SEGMENTS, True, True)
+    assert (found.mode, found.headers, found.fail_on_data_loss) == (SourceMode.SEGMENTS, True, True)
     assert (found.max_offsets, found.min_offsets, found.max_delay) == (None, None, 900)
     assert (found.min_partitions, found.max_records, found.poll_timeout) == (None, None, 120)
     assert (found.retries, found.retry_interval) == (3, 0.01)

@@ -73,7 +73,9 @@ def test_a_query_that_fails_otherwise_is_not_started_again() -> None:
 
 def test_a_spark_that_is_too_old_is_refused_with_the_reason() -> None:
     old: Any = SimpleNamespace(version="3.5.1")
-    with pytest.raises(ConfigError, match=r"4\.0 or later: .* no data sources.*; this is 3\.5\.1"):
+    with pytest.raises(
+        ConfigError, match=r"4\.0 or later, the first with data sources in Python; this is 3\.5\.1"
+    ):
         spark_sink.register(old)
 
 

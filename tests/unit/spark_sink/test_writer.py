@@ -19,7 +19,7 @@ from columnar_kafka.lake.plan import Layout, Planner
 from columnar_kafka.lake.rules import Rules
 from columnar_kafka.lake.stage import stage
 from spark_sink import gaps
-from spark_sink.sink import Settings, StreamWriter, TaskResult
+from spark_sink.sink import LakeStreamWriter, Settings, TaskResult
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,8 +30,8 @@ def lake(tmp_path: Path) -> DirectoryLake:
     return DirectoryLake(tmp_path / "lake")
 
 
-def writer(table: Any) -> StreamWriter:
-    return StreamWriter(Settings(table=table, layout=Layout(), rules=Rules(), config={}))
+def writer(table: Any) -> LakeStreamWriter:
+    return LakeStreamWriter(Settings(table=table, layout=Layout(), rules=Rules(), config={}))
 
 
 def files(lake: DirectoryLake) -> int:
@@ -86,8 +86,10 @@ def test_where_kafka_cannot_be_asked_about_gaps_the_staged_files_are_removed(
     result = TaskResult((staged(lake.table(), [5]),))
     config = {"bootstrap.servers": "localhost:1", "no.such.key": "1"}
     settings = Settings(table=lake.table(), layout=Layout(), rules=Rules(), config=config)
-    with pytest.raises(NotLandedError, match=r"t\[0\]: whether messages lie .*no\.such\.key"):
-        StreamWriter(settings).commit([result], 0)
+    with pytest.raises(
+        NotLandedError, match=r"t\[0\]: it is not known whether messages lie .*no\.such\.key"
+    ):
+        LakeStreamWriter(settings).commit([result], 0)
     assert files(lake) == 0
 
 
@@ -124,7 +126,7 @@ def test_where_the_table_cannot_be_read_any_more_the_staged_files_are_removed(
     config = {"bootstrap.servers": "localhost:1"}
     settings = Settings(table=table, layout=Layout(), rules=Rules(), config=config)
     with pytest.raises(LakeError, match="the log cannot be read"):
-        StreamWriter(settings).commit([result], 0)
+        LakeStreamWriter(settings).commit([result], 0)
     assert files(lake) == 0
 
 
@@ -136,7 +138,7 @@ def test_a_task_sets_aside_what_cannot_land_and_the_driver_commits_it_first(
     )
     rules = Rules(dead_letters=open_dead_letters(str(tmp_path / "dead")), plain="dead-letter")
     settings = Settings(table=lake.table(), layout=Layout(), rules=rules, config={}, generation="g")
-    sink = StreamWriter(pickle.loads(pickle.dumps(settings)))
+    sink = LakeStreamWriter(pickle.loads(pickle.dumps(settings)))
     sink.commit([sink.write(iter([rows_of([numbered(0), plain, numbered(2)])]))], 0)
     assert rows(lake) == numbers([0, 2])
     [letter] = pq.read_table(tmp_path / "dead" / "t").to_pylist()

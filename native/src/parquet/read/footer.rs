@@ -2,7 +2,11 @@
 
 use super::thrift::{BINARY, Cursor, FALSE, I16, I32, I64, LIST, STRUCT, TRUE};
 use super::{GaveUp, Read, ensure};
-use crate::parquet::format::MAGIC;
+use crate::parquet::field_ids::{
+    column_chunk, column_meta_data, column_order, file_meta_data, key_value, page_encoding_stats,
+    row_group, size_statistics, statistics,
+};
+use crate::parquet::format::{MAGIC, PhysicalType};
 
 /// The footer's length and the magic.
 const TAIL: usize = 8;
@@ -71,37 +75,37 @@ fn read_footer(cursor: &mut Cursor<'_>, file: &[u8]) -> Read<Footer> {
     let (mut version, mut elements, mut rows, mut group) = (None, None, None, None);
     let (mut pairs, mut created_by, mut orders) = (Vec::new(), &[][..], None);
     cursor.structure(|fields, id, field| match (id, field) {
-        (1, I32) => {
+        (file_meta_data::VERSION, I32) => {
             version = Some(fields.i32()?);
             Ok(())
         }
-        (2, LIST) => {
+        (file_meta_data::SCHEMA, LIST) => {
             let start = fields.at;
             fields.skip(LIST)?;
             elements = Some(&file[start..fields.at]);
             Ok(())
         }
-        (3, I64) => {
+        (file_meta_data::NUM_ROWS, I64) => {
             rows = Some(fields.count()?);
             Ok(())
         }
-        (4, LIST) => {
+        (file_meta_data::ROW_GROUPS, LIST) => {
             ensure(fields.list(STRUCT)? == 1)?;
             group = Some(read_row_group(fields)?);
             Ok(())
         }
-        (5, LIST) => {
+        (file_meta_data::KEY_VALUE_METADATA, LIST) => {
             let count = fields.list(STRUCT)?;
             (0..count).try_for_each(|_| {
                 pairs.push(read_pair(fields)?);
                 Ok(())
             })
         }
-        (6, BINARY) => {
+        (file_meta_data::CREATED_BY, BINARY) => {
             created_by = fields.binary()?;
             Ok(())
         }
-        (7, LIST) => {
+        (file_meta_data::COLUMN_ORDERS, LIST) => {
             let count = fields.list(STRUCT)?;
             orders = Some(count);
             (0..count).try_for_each(|_| read_order(fields))
@@ -149,8 +153,8 @@ fn read_pair<'d>(cursor: &mut Cursor<'d>) -> Read<(&'d [u8], &'d [u8])> {
     cursor.structure(|fields, id, field| {
         ensure(field == BINARY)?;
         match id {
-            1 => key = Some(fields.binary()?),
-            2 => value = Some(fields.binary()?),
+            key_value::KEY => key = Some(fields.binary()?),
+            key_value::VALUE => value = Some(fields.binary()?),
             _ => return Err(GaveUp),
         }
         Ok(())
@@ -162,7 +166,7 @@ fn read_pair<'d>(cursor: &mut Cursor<'d>) -> Read<(&'d [u8], &'d [u8])> {
 fn read_order(cursor: &mut Cursor<'_>) -> Read<()> {
     let mut members = 0;
     cursor.structure(|fields, id, field| {
-        ensure((id, field) == (1, STRUCT))?;
+        ensure((id, field) == (column_order::TYPE_ORDER, STRUCT))?;
         members += 1;
         fields.structure(|_, _, _| Err(GaveUp))
     })?;
@@ -172,23 +176,23 @@ fn read_order(cursor: &mut Cursor<'_>) -> Read<()> {
 fn read_row_group(cursor: &mut Cursor<'_>) -> Read<(usize, Vec<ColumnChunk>)> {
     let (mut rows, mut chunks, mut has_size) = (None, Vec::new(), false);
     cursor.structure(|fields, id, field| match (id, field) {
-        (1, LIST) => {
+        (row_group::COLUMNS, LIST) => {
             let count = fields.list(STRUCT)?;
             (0..count).try_for_each(|_| {
                 chunks.push(read_chunk(fields)?);
                 Ok(())
             })
         }
-        (2, I64) => {
+        (row_group::TOTAL_BYTE_SIZE, I64) => {
             has_size = true;
             fields.skip(I64)
         }
-        (3, I64) => {
+        (row_group::NUM_ROWS, I64) => {
             rows = Some(fields.count()?);
             Ok(())
         }
-        (5 | 6, I64) => fields.skip(I64),
-        (7, I16) => fields.skip(I16),
+        (row_group::FILE_OFFSET | row_group::TOTAL_COMPRESSED_SIZE, I64) => fields.skip(I64),
+        (row_group::ORDINAL, I16) => fields.skip(I16),
         _ => Err(GaveUp),
     })?;
     ensure(has_size)?;
@@ -198,11 +202,11 @@ fn read_row_group(cursor: &mut Cursor<'_>) -> Read<(usize, Vec<ColumnChunk>)> {
 fn read_chunk(cursor: &mut Cursor<'_>) -> Read<ColumnChunk> {
     let (mut has_offset, mut chunk) = (false, None);
     cursor.structure(|fields, id, field| match (id, field) {
-        (2, I64) => {
+        (column_chunk::FILE_OFFSET, I64) => {
             has_offset = true;
             fields.skip(I64)
         }
-        (3, STRUCT) => {
+        (column_chunk::META_DATA, STRUCT) => {
             chunk = Some(read_meta_data(fields)?);
             Ok(())
         }
@@ -231,28 +235,32 @@ fn read_meta_data(cursor: &mut Cursor<'_>) -> Read<ColumnChunk> {
     let mut found = MetaData::default();
     cursor.structure(|fields, id, field| {
         match (id, field) {
-            (1, I32) => found.physical_type = Some(fields.i32()?),
-            (2, LIST) => found.encodings = Some(read_encodings(fields)?),
-            (3, LIST) => {
+            (column_meta_data::TYPE, I32) => found.physical_type = Some(fields.i32()?),
+            (column_meta_data::ENCODINGS, LIST) => found.encodings = Some(read_encodings(fields)?),
+            (column_meta_data::PATH_IN_SCHEMA, LIST) => {
                 let names = fields.list(BINARY)?;
                 (0..names).try_for_each(|_| fields.binary().map(drop))?;
                 found.has_path = true;
             }
-            (4, I32) => found.codec = Some(fields.i32()?),
-            (5, I64) => found.values = Some(fields.count()?),
-            (6, I64) => {
+            (column_meta_data::CODEC, I32) => found.codec = Some(fields.i32()?),
+            (column_meta_data::NUM_VALUES, I64) => found.values = Some(fields.count()?),
+            (column_meta_data::TOTAL_UNCOMPRESSED_SIZE, I64) => {
                 fields.count()?;
                 found.has_uncompressed_size = true;
             }
-            (7, I64) => found.size = Some(fields.count()?),
-            (9, I64) => found.data = Some(fields.count()?),
-            (11, I64) => found.dictionary = Some(fields.count()?),
-            (12, STRUCT) => found.bounds = read_statistics(fields)?,
-            (13, LIST) => {
+            (column_meta_data::TOTAL_COMPRESSED_SIZE, I64) => found.size = Some(fields.count()?),
+            (column_meta_data::DATA_PAGE_OFFSET, I64) => found.data = Some(fields.count()?),
+            (column_meta_data::DICTIONARY_PAGE_OFFSET, I64) => {
+                found.dictionary = Some(fields.count()?);
+            }
+            (column_meta_data::STATISTICS, STRUCT) => {
+                read_statistics(fields, |size| found.bounds.push(size))?;
+            }
+            (column_meta_data::ENCODING_STATS, LIST) => {
                 let count = fields.list(STRUCT)?;
                 (0..count).try_for_each(|_| read_page_count(fields))?;
             }
-            (16, STRUCT) => found.histograms = read_sizes(fields)?,
+            (column_meta_data::SIZE_STATISTICS, STRUCT) => found.histograms = read_sizes(fields)?,
             _ => return Err(GaveUp),
         }
         Ok(())
@@ -279,10 +287,15 @@ fn read_meta_data(cursor: &mut Cursor<'_>) -> Read<ColumnChunk> {
 
 /// The bytes of a value of a type of fixed size.
 fn width(physical_type: i32) -> Option<usize> {
+    const BOOLEAN: i32 = PhysicalType::Boolean as i32;
+    const INT32: i32 = PhysicalType::Int32 as i32;
+    const INT64: i32 = PhysicalType::Int64 as i32;
+    const FLOAT: i32 = PhysicalType::Float as i32;
+    const DOUBLE: i32 = PhysicalType::Double as i32;
     match physical_type {
-        0 => Some(1),     // BOOLEAN
-        1 | 4 => Some(4), // INT32, FLOAT
-        2 | 5 => Some(8), // INT64, DOUBLE
+        BOOLEAN => Some(1),
+        INT32 | FLOAT => Some(4),
+        INT64 | DOUBLE => Some(8),
         _ => None,
     }
 }
@@ -295,7 +308,7 @@ fn read_page_count(cursor: &mut Cursor<'_>) -> Read<()> {
         ensure(id == members && field == I32)?;
         fields.i32().map(drop)
     })?;
-    ensure(members == 3)
+    ensure(members == page_encoding_stats::COUNT)
 }
 
 fn read_encodings(cursor: &mut Cursor<'_>) -> Read<u32> {
@@ -308,29 +321,32 @@ fn read_encodings(cursor: &mut Cursor<'_>) -> Read<u32> {
     Ok(encodings)
 }
 
-/// Return the sizes of the bounds.
-fn read_statistics(cursor: &mut Cursor<'_>) -> Read<Vec<usize>> {
-    let mut bounds = Vec::new();
+/// Read the statistics of a column chunk or page; `bound` gets the size of each bound.
+pub fn read_statistics(cursor: &mut Cursor<'_>, mut bound: impl FnMut(usize)) -> Read<()> {
+    use statistics::*;
     cursor.structure(|fields, id, field| match (id, field) {
-        (3 | 4, I64) => fields.count().map(drop),
-        (1 | 2 | 5 | 6, BINARY) => {
-            bounds.push(fields.binary()?.len());
+        (NULL_COUNT | DISTINCT_COUNT, I64) => fields.count().map(drop),
+        (DEPRECATED_MAX | DEPRECATED_MIN | MAX_VALUE | MIN_VALUE, BINARY) => {
+            bound(fields.binary()?.len());
             Ok(())
         }
-        (7 | 8, TRUE | FALSE) => Ok(()),
+        (IS_MAX_VALUE_EXACT | IS_MIN_VALUE_EXACT, TRUE | FALSE) => Ok(()),
         _ => Err(GaveUp),
-    })?;
-    Ok(bounds)
+    })
 }
 
 /// Return the lengths of the histograms of repetition and definition levels.
 fn read_sizes(cursor: &mut Cursor<'_>) -> Read<[Option<usize>; 2]> {
     let mut histograms = [None; 2];
     cursor.structure(|fields, id, field| match (id, field) {
-        (1, I64) => fields.count().map(drop),
-        (2 | 3, LIST) => {
+        (size_statistics::UNENCODED_BYTE_ARRAY_DATA_BYTES, I64) => fields.count().map(drop),
+        (
+            size_statistics::REPETITION_LEVEL_HISTOGRAM
+            | size_statistics::DEFINITION_LEVEL_HISTOGRAM,
+            LIST,
+        ) => {
             let count = fields.list(I64)?;
-            histograms[usize::from(id - 2)] = Some(count);
+            histograms[usize::from(id - size_statistics::REPETITION_LEVEL_HISTOGRAM)] = Some(count);
             (0..count).try_for_each(|_| fields.count().map(drop))
         }
         _ => Err(GaveUp),

@@ -1,8 +1,9 @@
 //! The pages of a column chunk: headers, checksums, decompression.
 
-use super::footer::ColumnChunk;
-use super::thrift::{BINARY, Cursor, FALSE, I32, I64, STRUCT, TRUE};
+use super::footer::{ColumnChunk, read_statistics};
+use super::thrift::{Cursor, FALSE, I32, STRUCT, TRUE};
 use super::{Budget, GaveUp, Read, ensure};
+use crate::parquet::field_ids::{data_page_header, dictionary_page_header, page_header};
 use crate::parquet::format::{Codec, Encoding, PageType};
 
 /// What a page holds, before it is decompressed.
@@ -31,14 +32,14 @@ impl<'d> Page<'d> {
         let mut description = None;
         cursor.structure(|fields, id, field| {
             match (id, field) {
-                (1, I32) => page_type = Some(fields.i32()?),
-                (2, I32) => size = Some(fields.count32()?),
-                (3, I32) => stored = Some(fields.count32()?),
-                (4, I32) => crc32 = Some(fields.i32()? as u32),
-                (5, STRUCT) if description.is_none() => {
+                (page_header::TYPE, I32) => page_type = Some(fields.i32()?),
+                (page_header::UNCOMPRESSED_PAGE_SIZE, I32) => size = Some(fields.count32()?),
+                (page_header::COMPRESSED_PAGE_SIZE, I32) => stored = Some(fields.count32()?),
+                (page_header::CRC, I32) => crc32 = Some(fields.i32()? as u32),
+                (page_header::DATA_PAGE_HEADER, STRUCT) if description.is_none() => {
                     description = Some((PageType::Data, read_data_header(fields)?));
                 }
-                (7, STRUCT) if description.is_none() => {
+                (page_header::DICTIONARY_PAGE_HEADER, STRUCT) if description.is_none() => {
                     description = Some((PageType::Dictionary, read_dictionary_header(fields)?));
                 }
                 _ => return Err(GaveUp),
@@ -103,15 +104,11 @@ fn read_data_header(cursor: &mut Cursor<'_>) -> Read<(usize, i32)> {
     let (mut values, mut encoding, mut levels) = (None, None, [None; 2]);
     cursor.structure(|fields, id, field| {
         match (id, field) {
-            (1, I32) => values = Some(fields.count32()?),
-            (2, I32) => encoding = Some(fields.i32()?),
-            (3 | 4, I32) => levels[usize::from(id - 3)] = Some(fields.i32()?),
-            (5, STRUCT) => fields.structure(|statistics, id, field| match (id, field) {
-                (3 | 4, I64) => statistics.count().map(drop),
-                (1 | 2 | 5 | 6, BINARY) => statistics.binary().map(drop),
-                (7 | 8, TRUE | FALSE) => Ok(()),
-                _ => Err(GaveUp),
-            })?,
+            (data_page_header::NUM_VALUES, I32) => values = Some(fields.count32()?),
+            (data_page_header::ENCODING, I32) => encoding = Some(fields.i32()?),
+            (data_page_header::DEFINITION_LEVEL_ENCODING, I32) => levels[0] = Some(fields.i32()?),
+            (data_page_header::REPETITION_LEVEL_ENCODING, I32) => levels[1] = Some(fields.i32()?),
+            (data_page_header::STATISTICS, STRUCT) => read_statistics(fields, |_| ())?,
             _ => return Err(GaveUp),
         }
         Ok(())
@@ -124,9 +121,9 @@ fn read_dictionary_header(cursor: &mut Cursor<'_>) -> Read<(usize, i32)> {
     let (mut values, mut encoding) = (None, None);
     cursor.structure(|fields, id, field| {
         match (id, field) {
-            (1, I32) => values = Some(fields.count32()?),
-            (2, I32) => encoding = Some(fields.i32()?),
-            (3, TRUE | FALSE) => {}
+            (dictionary_page_header::NUM_VALUES, I32) => values = Some(fields.count32()?),
+            (dictionary_page_header::ENCODING, I32) => encoding = Some(fields.i32()?),
+            (dictionary_page_header::IS_SORTED, TRUE | FALSE) => {}
             _ => return Err(GaveUp),
         }
         Ok(())

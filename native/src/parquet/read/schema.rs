@@ -3,6 +3,7 @@
 use super::thrift::{BINARY, Cursor, I32, STRUCT};
 use super::{GaveUp, Read, ensure};
 use crate::decimal::Decimals;
+use crate::parquet::field_ids::schema_element;
 use crate::parquet::format::PhysicalType;
 use crate::schema::{Field, Type, Unit};
 
@@ -120,11 +121,11 @@ fn read_element<'d>(cursor: &mut Cursor<'d>) -> Read<Element<'d>> {
         Element { physical_type: None, length: 0, repetition: REQUIRED, name: &[], children: 0 };
     cursor.structure(|fields, id, field| {
         match (id, field) {
-            (1, I32) => element.physical_type = Some(fields.i32()?),
-            (2, I32) => element.length = fields.i32()?,
-            (3, I32) => element.repetition = fields.i32()?,
-            (4, BINARY) => element.name = fields.binary()?,
-            (5, I32) => element.children = fields.count32()?,
+            (schema_element::TYPE, I32) => element.physical_type = Some(fields.i32()?),
+            (schema_element::TYPE_LENGTH, I32) => element.length = fields.i32()?,
+            (schema_element::REPETITION_TYPE, I32) => element.repetition = fields.i32()?,
+            (schema_element::NAME, BINARY) => element.name = fields.binary()?,
+            (schema_element::NUM_CHILDREN, I32) => element.children = fields.count32()?,
             _ => fields.skip(field)?, // what pyarrow has made types of
         }
         Ok(())

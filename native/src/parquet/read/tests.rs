@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::leaf::{Bits, Levels, Values};
+use crate::parquet::field_ids::schema_element;
 use crate::parquet::thrift::Struct;
 use crate::parquet::{Compression, LeafPlan, Order, Source, Writer};
 use crate::schema::{Field, Type};
@@ -22,12 +23,12 @@ fn encoded(elements: &[Element]) -> Vec<u8> {
     Struct::append(&mut out, |fields| {
         fields.structs(1, elements, |element, (name, physical_type, repetition, children)| {
             if let Some(physical_type) = physical_type {
-                element.i32(1, *physical_type);
+                element.i32(schema_element::TYPE, *physical_type);
             }
-            element.i32(3, *repetition);
-            element.binary(4, name.as_bytes());
+            element.i32(schema_element::REPETITION_TYPE, *repetition);
+            element.binary(schema_element::NAME, name.as_bytes());
             if *children > 0 {
-                element.i32(5, *children);
+                element.i32(schema_element::NUM_CHILDREN, *children);
             }
         });
     });

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     )
     from columnar_kafka.lake.rules import Rules
 
-__all__ = ["Aside", "discard_staged", "land_staged"]
+__all__ = ["SetAside", "discard_staged", "land_staged"]
 
 
-class Aside:
+class SetAside:
     """What one attempt sets aside. For one thread."""
 
     def __init__(self, rules: Rules, fences: Mapping[str, Fence]) -> None:
@@ -110,8 +110,9 @@ class Aside:
         taken = self._taken.get(source.fence)
         if taken is not None and message.offset < taken.next:
             raise LakeError(
-                f"{reason}. An attempt before, which did not end, found that it can land, and set "
-                f"messages up to offset {taken.next - 1} aside: land with its settings first"
+                f"{reason}. An earlier, unfinished attempt accepted this message and set aside "
+                f"messages up to offset {taken.next - 1}. Run once with that attempt's settings "
+                "first"
             )
         self._letters.add(source, message, reason)
         return True
