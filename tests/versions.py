@@ -62,7 +62,7 @@ TESTS = {
     ],
 }
 # The demo and the command line need the packages of the demo, and these and the sink need Spark.
-LEFT_OUT = ["tests/unit/demo", "tests/unit/test_cli.py", "tests/unit/spark_sink"]
+LEFT_OUT = ["tests/unit/demo", "tests/unit/cli", "tests/unit/spark_sink"]
 LEFT_OUT += ["tests/unit/test_benchmarks.py"]  # as do the benchmarks
 TOOLS = ["--group", "dev", "deltalake", "obstore", "pandas>=2.2,<3", "platformdirs", "polars"]
 TOOLS += ["pyruhvro"]
