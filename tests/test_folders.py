@@ -1,4 +1,4 @@
-"""Where tests are: `tests/unit/` has a folder for each room of `columnar_kafka` that is a folder."""
+"""`tests/unit/` mirrors `columnar_kafka`: it has a folder for each room that is a folder."""
 
 from __future__ import annotations
 

@@ -10,13 +10,12 @@ import json
 import os
 import subprocess
 import sys
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pytest
-from lakes import GENERATIONS, DeltaLake, DirectoryLake, IcebergLake
+from lakes import FIRST, GENERATIONS, GROWN, NARROW, WIDE, DeltaLake, DirectoryLake, IcebergLake
 from segments import segment
 
 from columnar_kafka.lake.stage import land
@@ -54,28 +53,6 @@ def texts(n: list[int], c: list[str | None]) -> pa.Table:
 
 
 TEXTS: list[str | None] = ["DE /%=", "ü", "a#b?c", "x y", "a:b", None, "null", "../..", "."]
-NARROW = pa.table(
-    {
-        "n": pa.array([1], pa.int32()),
-        "f": pa.array([1.5], pa.float32()),
-        "d": pa.array([Decimal("1.25")], pa.decimal128(5, 2)),
-        "s": pa.array([{"a": 1}], pa.struct([("a", pa.int32())])),
-        "list": pa.array([[1]], pa.list_(pa.int32())),
-    }
-)
-WIDE = pa.table(
-    {
-        "n": [2],
-        "f": [1e300],
-        "d": pa.array([Decimal("123456789.25")], pa.decimal128(20, 2)),
-        "s": [{"a": 1 << 40}],
-        "list": [[1 << 40]],
-    }
-)
-FIRST = pa.table({"n": [1], "s": [{"a": 1}], "list": [[{"x": 1}]]})
-GROWN = pa.table(
-    {"more": ["t"], "n": [2], "s": [{"b": [True], "a": 2}], "list": [[{"x": 2, "y": 2.5}]]}
-)
 TYPES = pa.table(
     {
         "n": [1, 2, 3],

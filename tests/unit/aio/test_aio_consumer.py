@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import inspect
-import logging
 import random
 import threading
 from typing import TYPE_CHECKING, Any
@@ -129,37 +128,6 @@ def test_its_constructor_has_the_arguments_of_confluent_kafkas() -> None:
     assert [(each.name, each.default) for each in ours.values()] == [
         (each.name, changed.get(each.name, each.default)) for each in stock.values()
     ]
-
-
-def test_it_is_made_inside_a_loop() -> None:
-    with pytest.raises(RuntimeError, match="no running event loop"):
-        AIOConsumer(NOWHERE)
-
-
-@pytest.mark.parametrize(
-    ("setting", "match"),
-    [
-        ({"oauth_cb": asyncio.sleep}, "oauth_cb must not be async"),
-        ({"columnar.encodin": "parquet"}, "no such key"),
-    ],
-)
-def test_settings_that_it_cannot_work_with_are_refused(setting: Any, match: str) -> None:
-    async def main() -> None:
-        with pytest.raises(ConfigError, match=match):
-            AIOConsumer(NOWHERE | setting)
-
-    run_coroutine(main)
-
-
-def test_the_configuration_it_was_given_is_not_changed() -> None:
-    given = NOWHERE | {"error_cb": print, "on_commit": print, "logger": logging.getLogger("x")}
-
-    async def main() -> None:
-        copy = dict(given)
-        async with AIOConsumer(given):
-            assert given == copy
-
-    run_coroutine(main)
 
 
 KINDS: dict[str, tuple[Any, dict[str, Any]]] = {

@@ -19,7 +19,7 @@ from support import run_coroutine
 
 from columnar_kafka.aio import AIOProducer
 from columnar_kafka.aio.producer import _PAUSE
-from columnar_kafka.errors import ConfigError, RowError, SchemaError
+from columnar_kafka.errors import RowError, SchemaError
 from columnar_kafka.position import pack
 
 if TYPE_CHECKING:
@@ -82,38 +82,6 @@ def test_it_has_the_arguments_of_producers_produce_arrow() -> None:
     assert [(each.name, each.default) for each in ours.values()] == [
         (each.name, each.default) for each in inspect.signature(wrapped).parameters.values()
     ]
-
-
-def test_it_is_made_inside_a_loop() -> None:
-    with pytest.raises(RuntimeError, match="no running event loop"):
-        AIOProducer(NOWHERE)
-
-
-@pytest.mark.parametrize(
-    ("setting", "match"),
-    [
-        ({"delivery.report.only.error": True}, "delivery.report.only.error=true"),
-        ({"oauth_cb": asyncio.sleep}, "oauth_cb must not be async"),
-        ({"columnar.encodin": "parquet"}, "no such key"),
-    ],
-)
-def test_settings_that_it_cannot_work_with_are_refused(setting: Any, match: str) -> None:
-    async def main() -> None:
-        with pytest.raises(ConfigError, match=match):
-            AIOProducer(NOWHERE | setting)
-
-    run_coroutine(main)
-
-
-def test_the_configuration_it_was_given_is_not_changed() -> None:
-    given = {"error_cb": print, "on_delivery": print, "logger": logging.getLogger("x")} | NOWHERE
-
-    async def main() -> None:
-        copy = dict(given)
-        async with AIOProducer(given):
-            assert given == copy
-
-    run_coroutine(main)
 
 
 # --- futures --------------------------------------------------------------------------------------
