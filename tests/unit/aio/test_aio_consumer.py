@@ -715,9 +715,8 @@ def test_a_thread_does_not_wait_for_a_loop_that_is_closed() -> None:
     never = loop.create_future()
     with concurrent.futures.ThreadPoolExecutor() as pool:
         waiting = pool.submit(Callback(loop, None).run, lambda: never)
-        while not waiting.running():
-            pass
-        loop.run_until_complete(asyncio.sleep(0.01))
+        while not asyncio.all_tasks(loop):
+            loop.run_until_complete(asyncio.sleep(0))
         for task in asyncio.all_tasks(loop):
             task.get_coro().close()  # type: ignore[union-attr]
             task._log_destroy_pending = False  # type: ignore[attr-defined]
@@ -810,10 +809,16 @@ def test_a_program_may_end_while_a_poll_waits(make: Any) -> None:
     """Its loop cancels the poll; the thread is not waited for longer than a step."""
 
     async def main() -> Any:
-        consumer = make()
+        loop, waits = asyncio.get_running_loop(), asyncio.Event()
+
+        def poll(inner: Any, *args: Any) -> Any:
+            loop.call_soon_threadsafe(waits.set)
+            return super(type(inner), inner).poll(*args)
+
+        consumer = make({"poll": poll})
         await consumer.subscribe(["t"])
         left.append(asyncio.create_task(consumer.poll()))
-        await asyncio.sleep(0.05)
+        await waits.wait()
         return consumer
 
     left: list[asyncio.Task[Any]] = []

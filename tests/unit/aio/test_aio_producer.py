@@ -371,11 +371,13 @@ def test_a_delivery_callback_runs_on_the_loop_before_the_future_is_done(
 def test_an_async_delivery_callback_has_ended_when_close_returns(make: Any) -> None:
     seen: list[Any] = []
 
-    async def report(error: Any, message: Any) -> None:
-        await asyncio.sleep(0.01)
-        seen.append((error, message.value()))
-
     async def main() -> None:
+        async def report(error: Any, message: Any) -> None:
+            await asyncio.wait({producer._poller.ended})
+            for _ in range(100):  # turns of the loop; a `close` that waits for nobody takes a few
+                await asyncio.sleep(0)
+            seen.append((error, message.value()))
+
         async with make() as producer:
             await producer.set_schema("t", SCHEMA)
             await producer.produce("t", {"n": 1}, on_delivery=report)
