@@ -17,9 +17,9 @@ import pyarrow as pa
 import pytest
 from lakes import FIRST, GENERATIONS, GROWN, NARROW, WIDE, DeltaLake, DirectoryLake, IcebergLake
 from segments import segment
+from support import require_java
 
 from columnar_kafka.lake.stage import land
-from columnar_kafka.local import JavaMissingError, find_java
 from columnar_kafka.local.java import jars, once
 
 if TYPE_CHECKING:
@@ -166,10 +166,7 @@ def install(folder: Path) -> None:
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What Spark reads from all tables."""
-    try:
-        find_java()
-    except JavaMissingError as error:
-        pytest.skip(str(error))
+    require_java()
     root = tmp_path_factory.mktemp("tables")
     asked = {
         name: (*landed(root / f"table{number}", kind, case), case.condition)
@@ -188,7 +185,8 @@ def plain(value: Any) -> Any:
 @pytest.mark.parametrize("name", TABLES)
 def test_spark_reads_what_was_sent(answers: Any, name: str) -> None:
     _, case = TABLES[name]
-    rows = pa.concat_tables(case.tables, promote_options="permissive").to_pylist()
+    table = pa.concat_tables(case.tables, promote_options="permissive")
+    rows = table.to_pylist(maps_as_pydicts="strict")
     filled = {key: value for key, value in FILLED.items() if key in case.partition_by}
     sent = json.dumps([{**row, **filled} for row in rows if case.matches(row)], default=plain)
     assert sorted(answers[name], key=str_of) == sorted(json.loads(sent), key=str_of)
