@@ -92,7 +92,7 @@ third-parties: install  ## tracers and frameworks around our clients, each in an
 	$(BIN)/pip install --quiet uv
 	$(BIN)/python tests/third_parties/run.py
 
-versions: install  ## the tests with the oldest and newest Python, pyarrow, confluent-kafka, fastavro
+versions: install  ## the tests with the oldest and newest Python and packages
 	$(BIN)/pip install --quiet uv
 	$(BIN)/python tests/versions.py
 
