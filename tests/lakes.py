@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import uuid
 from contextlib import closing, contextmanager
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -39,6 +41,60 @@ if TYPE_CHECKING:
 
 GENERATIONS = {"t": TopicGeneration("cluster", "id")}
 FENCE = "kafka:cluster:id:0"
+
+FIRST = pa.table({"n": [1], "s": [{"a": 1}], "list": [[{"x": 1}]]})
+GROWN = pa.table(
+    {
+        "more": ["text"],
+        "n": [2],
+        "s": [{"b": [True], "a": 2}],
+        "list": [[{"x": 2, "y": 2.5}]],
+    }
+)
+"""Segments before and after columns were added to the schema."""
+NARROW = pa.table(
+    {
+        "n": pa.array([1], pa.int32()),
+        "f": pa.array([1.5], pa.float32()),
+        "d": pa.array([Decimal("1.25")], pa.decimal128(5, 2)),
+        "s": pa.array([{"a": 1}], pa.struct([("a", pa.int32())])),
+        "list": pa.array([[1]], pa.list_(pa.int32())),
+        "map": pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int32())),
+    }
+)
+WIDE = pa.table(
+    {
+        "n": [2],
+        "f": [1e300],
+        "d": pa.array([Decimal("123456789.25")], pa.decimal128(20, 2)),
+        "s": [{"a": 1 << 40}],
+        "list": [[1 << 40]],
+        "map": pa.array([[("k", 1 << 40)]], pa.map_(pa.string(), pa.int64())),
+    }
+)
+"""Segments before and after types became wider."""
+
+
+def every_type(**more: pa.Array) -> pa.Table:
+    """Return two rows, the second of nulls, with the types of every table, and more columns."""
+    when = datetime.datetime(2024, 1, 2, 3, 4, 5, 678901, tzinfo=datetime.timezone.utc)
+    columns = {
+        "flag": pa.array([True, None]),
+        "small": pa.array([1, None], pa.int8()),
+        "int": pa.array([1, None], pa.int32()),
+        "float": pa.array([1.5, None], pa.float32()),
+        "double": pa.array([1.5, None]),
+        "text": pa.array(["a", None], pa.large_string()),
+        "bytes": pa.array([b"a", None]),
+        "day": pa.array([when.date(), None]),
+        "time": pa.array([when, None], pa.timestamp("us", "UTC")),
+        "local": pa.array([when, None], pa.timestamp("us")),
+        "money": pa.array([Decimal("1.25"), None], pa.decimal128(10, 2)),
+        "list": pa.array([[1], None], pa.list_(pa.int64())),
+        "map": pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int64())),
+        "nested": pa.array([{"a": {"b": [{"c": 1}]}}, None]),
+    }
+    return pa.table(columns | more)
 
 
 def targets() -> list[Any]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from columnar_kafka.columns import kafka_column
-from columnar_kafka.lake.model import SourceMessage
+from columnar_kafka.lake.model import SourceMessage, StagedFile
 from columnar_kafka.schema import fingerprint
 from columnar_kafka.segment.encoder import ParquetEncoder
 from columnar_kafka.segment.headers import SegmentHeader
@@ -20,6 +21,18 @@ ROWS = 3
 """The number of records in a segment of `segments`; row `r` at offset `o` has n = o * 10 + r."""
 
 _encoder = ParquetEncoder("zstd")
+
+
+def header_of(table: pa.Table, **changed: Any) -> SegmentHeader:
+    """Return the header of a segment that has these columns only, unless it is to be wrong."""
+    header = SegmentHeader(
+        rows=table.num_rows,
+        segment="p-0",
+        schema=fingerprint(table.schema),
+        timestamp_min=0,
+        timestamp_max=9,
+    )
+    return header._replace(**changed)
 
 
 def segment(
@@ -50,6 +63,25 @@ def segment(
         headers=header.headers(value),
         value=value,
     )
+
+
+def staged_file(fence: str, first: int, last: int, /, **changed: Any) -> StagedFile:
+    """Return what is known of a file that has these offsets of partition 0 of "t"."""
+    file = StagedFile(
+        fence=fence,
+        topic="t",
+        partition=0,
+        first=first,
+        last=last,
+        messages=last - first + 1,
+        rows=10,
+        nbytes=100,
+        segment=f"p-{last}",
+        schema="s",
+        digest="d",
+        path=f"{first}-{last}",
+    )
+    return replace(file, **changed)
 
 
 @cache

@@ -10,6 +10,8 @@ import pyarrow as pa
 from columnar_kafka import Producer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from columnar_kafka.local import LocalKafka
 
 SCHEMA = pa.schema([pa.field("n", pa.int64(), nullable=False), ("text", pa.string())])
@@ -26,6 +28,27 @@ def send(kafka: LocalKafka, topic: str, numbers: range, **settings: Any) -> None
         producer.set_schema(topic, SCHEMA)
         for n in numbers:
             producer.produce(topic, {"n": n, "text": f"text {n}"}, key=f"{n}")
+
+
+def send_in_transactions(kafka: LocalKafka, topic: str, numbers: range) -> Iterator[int]:
+    """Send each row of {n, text} in a transaction, and yield n after it; abort if n is odd."""
+    config = {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "columnar.encoding": "parquet",
+        "transactional.id": topic,
+    }
+    with Producer(config) as producer:
+        producer.set_schema(topic, SCHEMA)
+        producer.init_transactions()
+        for n in numbers:
+            producer.begin_transaction()
+            producer.produce(topic, {"n": n, "text": None})
+            producer.flush()
+            if n % 2:
+                producer.abort_transaction()
+            else:
+                producer.commit_transaction()
+            yield n
 
 
 def numbered(count: int) -> pa.Table:

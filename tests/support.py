@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -18,6 +19,7 @@ from confluent_kafka.admin import (
 from hypothesis import settings
 
 from columnar_kafka.errors import ConfigError
+from columnar_kafka.local import JavaMissingError, find_java
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
@@ -100,6 +102,21 @@ def run_coroutine(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     result = asyncio.run(watched())
     assert errors == []
     return result
+
+
+def require_java() -> None:
+    """Without Java a test fails in CI, and is visibly skipped elsewhere."""
+    try:
+        find_java()
+    except JavaMissingError as error:
+        missing(str(error))
+
+
+def missing(what: str) -> None:
+    """Fail in CI, and skip elsewhere."""
+    if os.environ.get("CI"):
+        pytest.fail(what, pytrace=False)
+    pytest.skip(what)
 
 
 def has_ended(pid: int) -> bool:

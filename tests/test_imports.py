@@ -123,6 +123,7 @@ LATE = LAZY | {
     "spark_sink.sink",
     "lake.formats",  # a format's library may not be installed
     "cli.demo",  # it brings pandas, Spark and matplotlib
+    "local.java",  # the embedded Kafka does without what the others need
 }
 """The modules that import others by name, when they need them; docs/design.md lists them too."""
 

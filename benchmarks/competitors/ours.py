@@ -11,26 +11,26 @@ import columnar_kafka
 from benchmarks.competitors.base import (
     CHUNK,
     SECONDS,
+    Direct,
     Stock,
     connection,
     consume,
     consumer_config,
-    when_room,
 )
 from columnar_kafka import position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
-    from benchmarks.data import Record, Row
+    from benchmarks.data import Row
 
 _PARQUET = {"columnar.encoding": "parquet"}
 _TABLE_ROWS = 100_000
 
 
-class Ours(Stock):
+class Ours(Direct, Stock):
     """The defaults, but for the rows of a segment: those of the data set."""
 
     settings: ClassVar[dict[str, Any]] = {}
@@ -57,28 +57,6 @@ class Ours(Stock):
             producer.set_schema(topic, json.dumps(self.data.avro))
             producer.list_topics(topic, SECONDS)
         return producer
-
-    def send(self, producer: Any, topic: str, rows: Iterable[Any]) -> None:
-        """Produce every row, with nothing but its value."""
-        produce = producer.produce
-        for row in rows:
-            try:
-                produce(topic, row)
-            except BufferError:
-                when_room(producer, topic, row)
-
-    def send_full(
-        self, producer: Any, topic: str, records: Iterable[Record], report: Callable[..., Any]
-    ) -> None:
-        """Produce every record with its key, headers and time, and a callback each."""
-        produce = producer.produce
-        for value, key, headers, timestamp in records:
-            try:
-                produce(
-                    topic, value, key=key, headers=headers, timestamp=timestamp, on_delivery=report
-                )
-            except BufferError:
-                when_room(producer, topic, value, key, headers, timestamp, report)
 
     def consumer(self, servers: str, config: dict[str, Any] | None = None) -> Any:
         """Return a consumer without an assignment."""

@@ -16,10 +16,9 @@ import sys
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import platformdirs
 
 from columnar_kafka.local.process import GuardedProcess, tail
 
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
 OLDEST_JAVA = 17
 KAFKA_VERSION = "4.3.1"
+_INSTALL = "is not installed: pip install 'columnar-kafka[local]'"
 _IVY_SECONDS = 240.0
 _IVY_TRIES = 2  # a second try goes on from what the first one fetched
 
@@ -131,10 +131,20 @@ def spark_kafka_jars() -> list[Path]:
 
 
 def cache_directory() -> Path:
-    """Where fetched and prepared files are kept between runs; may not exist yet."""
-    return Path(
-        os.environ.get("COLUMNAR_KAFKA_CACHE") or platformdirs.user_cache_dir("columnar-kafka")
-    ).absolute()
+    """Where fetched and prepared files are kept between runs; may not exist yet.
+
+    Raises:
+        JarsMissingError: nothing tells where the user's cache is.
+    """
+    return Path(os.environ.get("COLUMNAR_KAFKA_CACHE") or _user_cache()).absolute()
+
+
+def _user_cache() -> str:
+    try:  # not with this module: the embedded Kafka needs no cache
+        platformdirs = import_module("platformdirs")
+    except ModuleNotFoundError as error:
+        raise JarsMissingError(f"platformdirs, which knows the cache folder, {_INSTALL}") from error
+    return str(platformdirs.user_cache_dir("columnar-kafka"))
 
 
 def once(name: str, make: Callable[[Path], None]) -> Path:
@@ -229,6 +239,4 @@ def _ivy_jar() -> Path:
     for folder in (spec and spec.submodule_search_locations) or ():
         for jar in sorted(Path(folder, "jars").glob("ivy-*.jar")):
             return jar
-    raise JarsMissingError(
-        "pyspark, which carries the Ivy jar, is not installed: pip install 'columnar-kafka[spark]'"
-    )
+    raise JarsMissingError(f"pyspark, which carries the Ivy jar, {_INSTALL}")

@@ -46,9 +46,6 @@ SCHEMA = pa.schema([pa.field("n", pa.int64(), nullable=False)])
 @pytest.fixture(scope="module")
 def secured() -> Iterator[tuple[LocalKafka, str]]:
     """A Kafka with a second listener for users, and that listener's address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
     properties = local_kafka.node_properties
 
     def with_users(*arguments: Any, **keywords: Any) -> dict[str, str]:
@@ -57,7 +54,11 @@ def secured() -> Iterator[tuple[LocalKafka, str]]:
             found[name] += f",SASL_PLAINTEXT://{address}"
         return found
 
-    with pytest.MonkeyPatch.context() as patch:
+    with socket.socket() as kept, pytest.MonkeyPatch.context() as patch:
+        # Bound to the end, with SO_REUSEADDR: the broker may listen on it too, and nobody else.
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{kept.getsockname()[1]}"
         patch.setattr(local_kafka, "node_properties", with_users)
         with LocalKafka(config=AUTHORIZER) as kafka:
             yield kafka, address

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 from subprocess import PIPE, Popen
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
+import psutil
 import pyarrow as pa
 import pytest
 from lakes import DeltaLake, rows
@@ -35,6 +35,12 @@ def run(*arguments: str) -> Any:
     )
 
 
+def listening(pid: int) -> int:
+    """Return the port on which a process listens, or 0."""
+    found = psutil.Process(pid).net_connections("tcp")
+    return next((each.laddr.port for each in found if each.status == psutil.CONN_LISTEN), 0)
+
+
 def answer(port: int, path: str) -> Any:
     """Return what a probe gets; nothing if it is an error."""
     try:
@@ -46,9 +52,6 @@ def answer(port: int, path: str) -> Any:
 
 def test_two_topics_from_start_to_term(kafka, topic, tmp_path: Path) -> None:
     names = [topic(2), topic(1)]
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     config = tmp_path / "ingest.toml"
     config.write_text(
         f"""
@@ -57,12 +60,13 @@ def test_two_topics_from_start_to_term(kafka, topic, tmp_path: Path) -> None:
         to = "{tmp_path}/{{topic}}"
         format = "delta"
         roll-seconds = 0.2
-        health = "127.0.0.1:{port}"
+        health = "127.0.0.1:0"
         json = true
         """
     )
     settings = {"bootstrap.servers": kafka.bootstrap_servers, "columnar.encoding": "parquet"}
     with Popen([*COMMAND, "ingest", "--config", str(config)], stdout=PIPE) as process:
+        port = eventually(lambda: listening(process.pid))
         eventually(lambda: answer(port, "/ready"))
         with Producer(settings) as producer:
             for name in names:

@@ -11,9 +11,7 @@ import pytest
 from landing import lander, numbers
 from pyiceberg.catalog import load_catalog
 from pyspark.errors import StreamingQueryException
-from sending import SCHEMA, send
-
-from columnar_kafka import Producer
+from sending import send, send_in_transactions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,25 +78,10 @@ def test_verbatim_files_are_the_bytes_that_were_sent(kafka, land, topic, tmp_pat
 
 def test_aborted_records_do_not_land(spark, kafka, land, topic, tmp_path) -> None:
     name = topic()
-    config = {
-        "bootstrap.servers": kafka.bootstrap_servers,
-        "columnar.encoding": "parquet",
-        "transactional.id": name,
-    }
-    with Producer(config) as producer:
-        producer.set_schema(name, SCHEMA)
-        producer.init_transactions()
-        for n in range(6):
-            producer.begin_transaction()
-            producer.produce(name, {"n": n, "text": None})
-            producer.flush()
-            if n % 2:
-                producer.abort_transaction()
-            else:
-                producer.commit_transaction()
-            if n in (0, 3):
-                # The next batch begins behind the markers, and behind what was aborted.
-                land(name, **{"kafka.bootstrap.servers": kafka.bootstrap_servers})
+    for n in send_in_transactions(kafka, name, range(6)):
+        if n in (0, 3):
+            # The next batch begins behind the markers, and behind what was aborted.
+            land(name, **{"kafka.bootstrap.servers": kafka.bootstrap_servers})
     land(name, **{"kafka.bootstrap.servers": kafka.bootstrap_servers})
     assert numbers(spark, tmp_path, name) == [0, 2, 4]
 

@@ -100,8 +100,13 @@ class Stream:
         return Orders(points=points, at=at, folder=str(folder), whom=whom)
 
     def _start(self, offsets: int, orders: Orders | None) -> int:
-        """Start a Spark, and return its exit code."""
-        environment = {"PYTHONPATH": os.pathsep.join([str(SCRIPT.parent), *sys.path])}
+        """Start a Spark, and return its exit code; a killed one leaves its files in the folder."""
+        temporary = self._folder / "temporary"
+        temporary.mkdir(exist_ok=True)
+        environment = {
+            "PYTHONPATH": os.pathsep.join([str(SCRIPT.parent), *sys.path]),
+            "TMPDIR": str(temporary),
+        }
         environment |= orders.environment() if orders else {}
         master = "local[2,1]"
         if orders and orders.whom == "executor":

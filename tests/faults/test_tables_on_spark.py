@@ -10,17 +10,16 @@ import json
 import os
 import subprocess
 import sys
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pytest
-from lakes import GENERATIONS, DeltaLake, DirectoryLake, IcebergLake
+from lakes import FIRST, GENERATIONS, GROWN, NARROW, WIDE, DeltaLake, DirectoryLake, IcebergLake
 from segments import segment
+from support import require_java
 
 from columnar_kafka.lake.stage import land
-from columnar_kafka.local import JavaMissingError, find_java
 from columnar_kafka.local.java import jars, once
 
 if TYPE_CHECKING:
@@ -54,28 +53,6 @@ def texts(n: list[int], c: list[str | None]) -> pa.Table:
 
 
 TEXTS: list[str | None] = ["DE /%=", "ü", "a#b?c", "x y", "a:b", None, "null", "../..", "."]
-NARROW = pa.table(
-    {
-        "n": pa.array([1], pa.int32()),
-        "f": pa.array([1.5], pa.float32()),
-        "d": pa.array([Decimal("1.25")], pa.decimal128(5, 2)),
-        "s": pa.array([{"a": 1}], pa.struct([("a", pa.int32())])),
-        "list": pa.array([[1]], pa.list_(pa.int32())),
-    }
-)
-WIDE = pa.table(
-    {
-        "n": [2],
-        "f": [1e300],
-        "d": pa.array([Decimal("123456789.25")], pa.decimal128(20, 2)),
-        "s": [{"a": 1 << 40}],
-        "list": [[1 << 40]],
-    }
-)
-FIRST = pa.table({"n": [1], "s": [{"a": 1}], "list": [[{"x": 1}]]})
-GROWN = pa.table(
-    {"more": ["t"], "n": [2], "s": [{"b": [True], "a": 2}], "list": [[{"x": 2, "y": 2.5}]]}
-)
 TYPES = pa.table(
     {
         "n": [1, 2, 3],
@@ -189,10 +166,7 @@ def install(folder: Path) -> None:
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What Spark reads from all tables."""
-    try:
-        find_java()
-    except JavaMissingError as error:
-        pytest.skip(str(error))
+    require_java()
     root = tmp_path_factory.mktemp("tables")
     asked = {
         name: (*landed(root / f"table{number}", kind, case), case.condition)
@@ -211,7 +185,8 @@ def plain(value: Any) -> Any:
 @pytest.mark.parametrize("name", TABLES)
 def test_spark_reads_what_was_sent(answers: Any, name: str) -> None:
     _, case = TABLES[name]
-    rows = pa.concat_tables(case.tables, promote_options="permissive").to_pylist()
+    table = pa.concat_tables(case.tables, promote_options="permissive")
+    rows = table.to_pylist(maps_as_pydicts="strict")
     filled = {key: value for key, value in FILLED.items() if key in case.partition_by}
     sent = json.dumps([{**row, **filled} for row in rows if case.matches(row)], default=plain)
     assert sorted(answers[name], key=str_of) == sorted(json.loads(sent), key=str_of)

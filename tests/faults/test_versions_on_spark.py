@@ -12,9 +12,8 @@ from pathlib import Path
 from sysconfig import get_path
 
 import pytest
-from support import spark_home
+from support import require_java, spark_home
 
-from columnar_kafka.local import JavaMissingError, find_java
 from columnar_kafka.local.java import once
 
 pytestmark = pytest.mark.timeout(3600)
@@ -48,10 +47,7 @@ def pyspark(release: str, folder: Path) -> dict[str, str]:
 def test_the_same_tests_pass_with_another_spark_and_on_a_cluster(
     tmp_path: Path, release: str, master: str
 ) -> None:
-    try:
-        find_java()
-    except JavaMissingError as error:
-        pytest.skip(str(error))
+    require_java()
     variables = pyspark(release, tmp_path)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *TESTS]
     ended = subprocess.run(

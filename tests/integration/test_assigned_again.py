@@ -28,7 +28,8 @@ PARTITIONS = 50
 MESSAGES = 10
 ROUNDS = 2
 LATE = {Api.LIST_OFFSETS: 0.1, Api.OFFSET_FETCH: 0.02, Api.OFFSET_COMMIT: 0.02}
-RESTARTS = 1.5  # seconds after which librdkafka has asked again for where to begin
+RESTARTS = 1.5
+"""Seconds after which librdkafka has asked again for where to begin; nothing tells that it has."""
 
 
 def by_hand(consumer: Consumer, partitions: list[TopicPartition]) -> None:

@@ -212,7 +212,7 @@ def test_the_first_segment_may_take_longer_than_kafka_may(embedded: EmbeddedKafk
     code = """
         from columnar_kafka.producing.segmenter import Segmenter
         encode = Segmenter.encode
-        def slow(*args):
+        def slow(*args):  # the time that it takes is what is tested
             time.sleep(3 * lifecycle._GRACE)
             return encode(*args)
         Segmenter.encode = slow

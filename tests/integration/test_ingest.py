@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka.admin import AdminClient
 from lakes import DeltaLake, DirectoryLake, IcebergLake, rows
-from sending import SCHEMA, send
+from sending import send, send_in_transactions
 from support import eventually
 
-from columnar_kafka import LakeError, Producer
+from columnar_kafka import LakeError
 from columnar_kafka.ingest import Ingestor, IngestSettings, verify_topic
 
 if TYPE_CHECKING:
@@ -65,23 +65,8 @@ def test_a_process_that_is_terminated_lands_what_it_has_read(kafka, topic, tmp_p
 
 def test_aborted_records_do_not_land_and_the_fence_passes_them(kafka, topic, tmp_path) -> None:
     name, lake = topic(), DirectoryLake(tmp_path / "lake")
-    config = {
-        "bootstrap.servers": kafka.bootstrap_servers,
-        "columnar.encoding": "parquet",
-        "transactional.id": name,
-    }
-    with Producer(config) as producer:
-        producer.set_schema(name, SCHEMA)
-        producer.init_transactions()
-        for n in range(4):
-            producer.begin_transaction()
-            producer.produce(name, {"n": n, "text": None})
-            producer.flush()
-            if n % 2:
-                producer.abort_transaction()
-            else:
-                producer.commit_transaction()
-            ingest(kafka, name, lake, partitions=(0,))
+    for _ in send_in_transactions(kafka, name, range(4)):
+        ingest(kafka, name, lake, partitions=(0,))
     assert rows(lake) == [0, 2]
     config = {"bootstrap.servers": kafka.bootstrap_servers}
     report = verify_topic(config, name, lake.table())

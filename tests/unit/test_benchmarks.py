@@ -9,6 +9,7 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 import pyarrow as pa
@@ -29,6 +30,9 @@ from benchmarks.measured import (
 )
 from benchmarks.segment_parts import parts
 from columnar_kafka import native
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 SENT = [
     ({"id": 1, "name": "a"}, b"key", [("trace", b"x")], 5),
@@ -115,8 +119,17 @@ def test_costs_are_per_record_and_compared_round_by_round() -> None:
     assert Answer.from_json(answer.to_json()) == answer
 
 
+def difference(read: Iterable[object]) -> str:
+    """Return how records differ from those sent, or nothing."""
+    try:
+        Digest(SENT).compare(Digest(read), "t")
+    except UnequalError as error:
+        return str(error)
+    return ""
+
+
 def test_equal_records_in_another_order_are_equal() -> None:
-    Digest(SENT).compare(Digest(reversed(SENT)), "t")
+    assert difference(reversed(SENT)) == ""
 
 
 @pytest.mark.parametrize(
@@ -131,8 +144,7 @@ def test_equal_records_in_another_order_are_equal() -> None:
     ids=["one missing", "one twice", "one for another", "another key", "a field missing"],
 )
 def test_unequal_records_are_an_error(read: list[object], text: str) -> None:
-    with pytest.raises(UnequalError, match=text):
-        Digest(SENT).compare(Digest(read), "t")
+    assert difference(read) == text
 
 
 def test_the_parts_of_a_segment_are_its_bytes() -> None:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import datetime
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import arrow_types
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from columnar_kafka.columns.columns_to_rows import to_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 TEXT_TO_NUMBER = pa.map_(pa.string(), pa.int8())
 AWKWARD = [
@@ -56,20 +54,13 @@ def test_maps_are_dicts_inside_of_maps_too() -> None:
     assert to_rows(pa.RecordBatch.from_arrays(arrays, schema=schema)) == rows
 
 
-NESTED: dict[str, tuple[Callable[[pa.DataType], pa.DataType], Callable[[Any], Any]]] = {
-    "alone": (lambda kind: kind, lambda value: value),
-    "struct": (lambda kind: pa.struct([("a", kind)]), lambda value: {"a": value}),
-    "list": (pa.list_, lambda value: [value]),
-    "large list": (pa.large_list, lambda value: [value]),
-    "fixed-size list": (lambda kind: pa.list_(kind, 1), lambda value: [value]),
-    "map": (lambda kind: pa.map_(pa.string(), kind), lambda value: {"k": value}),
+NESTED = arrow_types.NESTED | {
     "key": (lambda kind: pa.map_(kind, pa.int8()), lambda value: {value: 1}),
     "struct in lists": (
         lambda kind: pa.list_(pa.struct([("a", pa.list_(kind))])),
         lambda value: [{"a": [value]}],
     ),
 }
-"""How a type is nested, and how a value of it."""
 FIRST = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 TIMES: list[tuple[pa.DataType, int, Any]] = [
     *((pa.timestamp(unit, "UTC"), 0, FIRST) for unit in ("s", "ms", "us", "ns")),

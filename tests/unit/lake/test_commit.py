@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from segments import staged_file
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake import commit as commit_module
@@ -28,21 +29,8 @@ if TYPE_CHECKING:
 SOURCE = SourcePartition(TopicGeneration("cluster", "id"), "t", 0)
 
 
-def file(first: int, last: int, *, path: str = "") -> StagedFile:
-    return StagedFile(
-        fence=SOURCE.fence,
-        topic="t",
-        partition=0,
-        first=first,
-        last=last,
-        messages=last - first + 1,
-        rows=10,
-        nbytes=100,
-        segment=f"p-{last}",
-        schema="s",
-        digest="d",
-        path=path or f"{first}-{last}",
-    )
+def file(first: int, last: int, **changed: Any) -> StagedFile:
+    return staged_file(SOURCE.fence, first, last, **changed)
 
 
 def result(*files: StagedFile, ranges: tuple[ReadRange, ...] = ()) -> StageResult:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,6 +19,7 @@ from lakes import (
     IcebergLake,
     QuickFiles,
     audit,
+    every_type,
     lake_at,
     put,
     rows,
@@ -265,23 +264,7 @@ def test_it_can_be_merged_again(lake: DirectoryLake) -> None:
 
 
 def test_values_of_every_type_stay_equal(each: Any) -> None:
-    when = datetime.datetime(2024, 1, 2, 3, 4, 5, 678901, tzinfo=datetime.timezone.utc)
-    data = pa.table(
-        {
-            "flag": pa.array([True, None]),
-            "small": pa.array([1, None], pa.int8()),
-            "float": pa.array([float("nan"), None], pa.float32()),
-            "text": pa.array(["a", None], pa.large_string()),
-            "bytes": pa.array([b"a", None]),
-            "day": pa.array([when.date(), None]),
-            "time": pa.array([when, None], pa.timestamp("us", "UTC")),
-            "local": pa.array([when, None], pa.timestamp("us")),
-            "money": pa.array([Decimal("1.25"), None], pa.decimal128(10, 2)),
-            "list": pa.array([[1], None], pa.list_(pa.int64())),
-            "map": pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int64())),
-            "nested": pa.array([{"a": {"b": [{"c": 1}]}}, None]),
-        }
-    )
+    data = every_type(nan=pa.array([float("nan"), None], pa.float32()))
     messages = [segment(data, offset=at, number=at) for at in range(3)]
     for message in messages:
         land([message], table=each.table(), generations=GENERATIONS)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Field, Schema, write_deltalake
-from lakes import FENCE, GENERATIONS, DeltaLake, by_polars, put, rows, staged
+from lakes import FENCE, GENERATIONS, DeltaLake, by_polars, every_type, put, rows, staged
 from segments import numbers, segment, segments
 
 from columnar_kafka.errors import LakeError
@@ -228,26 +228,10 @@ def land_table(lake: DeltaLake, data: pa.Table, *, offset: int = 0, **options: A
 
 
 def test_every_type_of_delta_lands_and_reads_equal(lake: DeltaLake) -> None:
-    when = datetime.datetime(2024, 1, 2, 3, 4, 5, 678901, tzinfo=datetime.timezone.utc)
-    data = pa.table(
-        {
-            "flag": pa.array([True, None]),
-            "small": pa.array([1, None], pa.int8()),
-            "short": pa.array([1, None], pa.int16()),
-            "int": pa.array([1, None], pa.int32()),
-            "float": pa.array([1.5, None], pa.float32()),
-            "double": pa.array([1.5, None]),
-            "text": pa.array(["a", None], pa.large_string()),
-            "bytes": pa.array([b"a", None]),
-            "day": pa.array([when.date(), None]),
-            "time": pa.array([when, None], pa.timestamp("us", "UTC")),
-            "zone": pa.array([when, None], pa.timestamp("us", "Europe/Berlin")),
-            "local": pa.array([when, None], pa.timestamp("us")),
-            "money": pa.array([Decimal("1.25"), None], pa.decimal128(10, 2)),
-            "list": pa.array([[1], None], pa.list_(pa.int64())),
-            "map": pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int64())),
-            "nested": pa.array([{"a": {"b": [{"c": 1}]}}, None]),
-        }
+    moment = datetime.datetime(2024, 1, 2, 3, 4, 5, 678901, tzinfo=datetime.timezone.utc)
+    data = every_type(
+        short=pa.array([1, None], pa.int16()),
+        zone=pa.array([moment, None], pa.timestamp("us", "Europe/Berlin")),
     )
     land_table(lake, data)
     found = lake.read().drop_columns("_kafka")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -15,7 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Schema, write_deltalake
 from lakes import (
+    FIRST,
     GENERATIONS,
+    GROWN,
+    NARROW,
+    WIDE,
     DeltaLake,
     DirectoryLake,
     IcebergLake,
@@ -68,15 +71,6 @@ def read(lake: Any) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["n"])
 
 
-FIRST = pa.table({"n": [1], "s": [{"a": 1}], "list": [[{"x": 1}]]})
-GROWN = pa.table(
-    {
-        "more": ["text"],
-        "n": [2],
-        "s": [{"b": [True], "a": 2}],
-        "list": [[{"x": 2, "y": 2.5}]],
-    }
-)
 BOTH = [
     {"n": 1, "s": {"a": 1, "b": None}, "list": [{"x": 1, "y": None}], "more": None},
     {"n": 2, "s": {"a": 2, "b": [True]}, "list": [{"x": 2, "y": 2.5}], "more": "text"},
@@ -196,27 +190,6 @@ def test_what_is_no_growth_is_refused(lake: Any, column: pa.Array, match: str) -
 
 
 # --- wider types ----------------------------------------------------------------------------------
-
-NARROW = pa.table(
-    {
-        "n": pa.array([1], pa.int32()),
-        "f": pa.array([1.5], pa.float32()),
-        "d": pa.array([Decimal("1.25")], pa.decimal128(5, 2)),
-        "s": pa.array([{"a": 1}], pa.struct([("a", pa.int32())])),
-        "list": pa.array([[1]], pa.list_(pa.int32())),
-        "map": pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int32())),
-    }
-)
-WIDE = pa.table(
-    {
-        "n": [2],
-        "f": [1e300],
-        "d": pa.array([Decimal("123456789.25")], pa.decimal128(20, 2)),
-        "s": [{"a": 1 << 40}],
-        "list": [[1 << 40]],
-        "map": pa.array([[("k", 1 << 40)]], pa.map_(pa.string(), pa.int64())),
-    }
-)
 
 
 def test_iceberg_widens_its_columns_and_takes_narrow_files(iceberg: IcebergLake) -> None:

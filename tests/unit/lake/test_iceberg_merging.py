@@ -325,7 +325,8 @@ def test_pyiceberg_looks_for_the_merged_files_in_every_manifest(
     def set_late(self: Any, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
         if name == "partition_fields":
-            time.sleep(0.01)  # another thread comes in between
+            # Another thread comes in between. If none does, the test finds less, and passes.
+            time.sleep(0.01)
 
     monkeypatch.setattr(_ManifestEvalVisitor, "__setattr__", set_late)
     assert lake.table().compact(LARGE).files == files + 1

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from segments import ROWS, numbered, segment, segments
+from segments import ROWS, numbered, segment, segments, staged_file
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.model import (
@@ -209,22 +209,8 @@ def test_names_no_topic_can_have_are_refused(bad: str) -> None:
 # --- the commit ---------------------------------------------------------------------------------
 
 
-def file(first: int, last: int, *, digest: str = "d", **changed: Any) -> StagedFile:
-    plain = StagedFile(
-        fence=FENCE,
-        topic="t",
-        partition=0,
-        first=first,
-        last=last,
-        messages=last - first + 1,
-        rows=10,
-        nbytes=100,
-        segment=f"p-{last}",
-        schema="s",
-        digest=digest,
-        path=f"{first}-{last}",
-    )
-    return replace(plain, **changed)
+def file(first: int, last: int, **changed: Any) -> StagedFile:
+    return staged_file(FENCE, first, last, **changed)
 
 
 def test_files_land_in_the_order_of_offsets_and_move_the_fence() -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib.metadata
 import multiprocessing
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from columnar_kafka.local import JavaMissingError, find_java, java
+from columnar_kafka.local import JarsMissingError, JavaMissingError, find_java, java, kafka_jars
 from columnar_kafka.local.java import cache_directory, once
 
 if TYPE_CHECKING:
@@ -63,6 +64,21 @@ def test_path_is_used_where_java_home_is_too_old(
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
     fake_java(tmp_path / "home", "11.0.2")
     assert find_java().executable == on_path
+
+
+@pytest.mark.parametrize(
+    ("package", "cache"), [("platformdirs", ""), ("pyspark", "cache")], ids=["folder", "Ivy"]
+)
+def test_a_missing_package_is_named_with_its_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, cache: str
+) -> None:
+    fake_java(tmp_path, "17.0.1")
+    monkeypatch.setenv("COLUMNAR_KAFKA_CACHE", cache and str(tmp_path / cache))
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(
+        JarsMissingError, match=rf"^{package}, .*: pip install 'columnar-kafka\[local\]'$"
+    ):
+        kafka_jars()
 
 
 def test_a_failed_making_leaves_nothing_and_is_tried_again() -> None:

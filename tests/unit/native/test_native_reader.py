@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nesting import RandomRows, SentSegment
+from segments import header_of
 from support import examples
 
 from columnar_kafka import SegmentError
@@ -32,7 +33,7 @@ from columnar_kafka.schema import fingerprint
 from columnar_kafka.segment.declared_types import with_sizes
 from columnar_kafka.segment.decoder import InlineDecoder
 from columnar_kafka.segment.encoder import ParquetEncoder
-from columnar_kafka.segment.headers import SegmentHeader, parse_headers
+from columnar_kafka.segment.headers import parse_headers
 from columnar_kafka.segment.segment import Segment, record_slices
 from columnar_kafka.testing import FakeKafka
 
@@ -85,13 +86,7 @@ def assert_equal(headers: Any, value: bytes, *, natively: bool = True) -> None:
 
 def encoded(table: pa.Table, encoder: Any = None, **footer: str) -> tuple[Headers, bytes]:
     """Return a segment with these columns and no metadata of records."""
-    header = SegmentHeader(
-        rows=table.num_rows,
-        segment="p-0",
-        schema=fingerprint(table.schema),
-        timestamp_min=0,
-        timestamp_max=7,
-    )
+    header = header_of(table)
     batch = table.combine_chunks().to_batches()[0]
     value = (encoder or ParquetEncoder("zstd")).encode(batch, header.footer() | footer)
     value = value.to_pybytes() if isinstance(value, pa.Buffer) else value

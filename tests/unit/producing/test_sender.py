@@ -457,7 +457,7 @@ def test_every_wait_for_progress_ends_however_many_threads_wait() -> None:
             thread.start()
         for _ in range(50):
             signal.set()
-            time.sleep(0.00002)
+            time.sleep(0.00002)  # about where the others look again: a race, whose result is one
         done.set()
         for thread in waits:
             thread.join(60)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from arrow_types import needs, storable, to_pylist
+from segments import header_of
 from support import is_long
 
 from columnar_kafka import Segment, SegmentError
@@ -78,14 +79,7 @@ def received(header: SegmentHeader, value: bytes, crc32: int | None = None) -> S
 
 def forged(table: pa.Table, **changed: Any) -> Segment:
     """A segment whose file is not made by us, and says what its headers say."""
-    header = SegmentHeader(
-        rows=table.num_rows,
-        segment="p-0",
-        schema=fingerprint(table.schema),
-        timestamp_min=0,
-        timestamp_max=9,
-    )
-    header = header._replace(**changed)
+    header = header_of(table, **changed)
     return received(header, parquet(table, header.footer()))
 
 
@@ -199,13 +193,7 @@ def test_a_member_of_the_kafka_column_alone() -> None:
 
 def test_a_file_of_several_row_groups_is_one_segment() -> None:
     table = pa.table({"n": range(10)})
-    header = SegmentHeader(
-        rows=10,
-        segment="p-0",
-        schema=fingerprint(table.schema),
-        timestamp_min=0,
-        timestamp_max=9,
-    )
+    header = header_of(table)
     out = io.BytesIO()
     with pq.ParquetWriter(out, table.schema, write_page_checksum=True) as writer:
         writer.write_table(table, row_group_size=3)
@@ -238,13 +226,7 @@ def test_text_that_repeats_is_one_object_for_many_records() -> None:
         for group in groups
     ]
     table = pa.concat_tables(tables)
-    header = SegmentHeader(
-        rows=table.num_rows,
-        segment="p-0",
-        schema=fingerprint(table.schema),
-        timestamp_min=0,
-        timestamp_max=9,
-    )
+    header = header_of(table)
     value = parquet(table, header.footer(), row_group_size=6000)
     values = [each.value for each in received(header, value).records(1)]
     assert [each["unique"] for each in values] == (unique * 2)[1:]

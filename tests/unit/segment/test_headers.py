@@ -279,23 +279,33 @@ def test_no_headers_at_all_are_refused_not_guessed() -> None:
 FOOTER = {key.encode(): value for key, value in GOOD.items() if key != "columnar.crc32"}
 
 
+def disagreement(footer: dict[bytes, bytes]) -> str:
+    """Return what is wrong with a footer, or nothing."""
+    try:
+        HEADER.check_footer(footer)
+    except SegmentError as error:
+        return error.reason
+    return ""
+
+
 def test_a_footer_that_agrees_is_accepted_with_whatever_else_it_holds() -> None:
-    HEADER.check_footer(FOOTER | {b"ARROW:schema": b"x", b"columnar.hint": b"y", b"owner": b"z"})
+    others = {b"ARROW:schema": b"x", b"columnar.hint": b"y", b"owner": b"z"}
+    assert disagreement(FOOTER | others) == ""
 
 
 @pytest.mark.parametrize("key", FOOTER)
 def test_a_footer_that_disagrees_names_the_key_and_both_texts(key: bytes) -> None:
-    with pytest.raises(SegmentError) as raised:
-        HEADER.check_footer(FOOTER | {key: b"other"})
     name, ours = key.decode(), FOOTER[key].decode()
-    assert raised.value.reason == f"{name} is {ours} in the headers and b'other' in the file"
+    assert (
+        disagreement(FOOTER | {key: b"other"})
+        == f"{name} is {ours} in the headers and b'other' in the file"
+    )
 
 
 @pytest.mark.parametrize("key", FOOTER)
 def test_a_footer_that_lacks_a_key_is_refused(key: bytes) -> None:
-    with pytest.raises(SegmentError) as raised:
-        HEADER.check_footer({k: v for k, v in FOOTER.items() if k != key})
-    assert raised.value.reason.endswith(" in the headers and missing in the file")
+    footer = {k: v for k, v in FOOTER.items() if k != key}
+    assert disagreement(footer).endswith(" in the headers and missing in the file")
 
 
 @pytest.mark.parametrize("footer", [None, {}])

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from arrow_types import optional, to_pylist
+from arrow_types import NESTED, optional, to_pylist
 from confluent_kafka import TopicPartition
 from hostile import Sent, sent
 
@@ -47,15 +47,6 @@ CLAIMS: Final[dict[str, tuple[pa.DataType, Any, pa.DataType]]] = {
 """The type of a column, a value of it, and the type that the footer claims for it."""
 
 MAPS: Final = pa.map_(pa.string(), pa.int64())
-NESTED: Final[dict[str, tuple[Callable[[pa.DataType], pa.DataType], Callable[[Any], Any]]]] = {
-    "alone": (lambda kind: kind, lambda value: value),
-    "struct": (lambda kind: pa.struct([("a", kind)]), lambda value: {"a": value}),
-    "list": (pa.list_, lambda value: [value]),
-    "large list": (pa.large_list, lambda value: [value]),
-    "fixed-size list": (lambda kind: pa.list_(kind, 1), lambda value: [value]),
-    "map": (lambda kind: pa.map_(pa.string(), kind), lambda value: {"k": value}),
-}
-"""How to nest a type, and how to nest a value of it."""
 
 
 def segment(case: Sent) -> Segment:

@@ -78,7 +78,8 @@ def test_a_bad_option_is_named(options: dict[str, str], message: str) -> None:
 
 def test_what_spark_adds_to_a_streams_options_is_taken() -> None:
     options = {"path": "/lake", "checkpointLocation": "/checkpoint", "queryName": "land"}
-    spark_sink.LakeSink(options).streamWriter(SCHEMA, overwrite=False)
+    writer = spark_sink.LakeSink(options).streamWriter(SCHEMA, overwrite=False)
+    assert str(writer._settings.table.root) == "/lake"
 
 
 def test_what_straddles_can_be_a_dead_letter() -> None:

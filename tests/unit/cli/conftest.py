@@ -1,0 +1,33 @@
+"""What the tests of several commands share."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from columnar_kafka.ingest import audit, ingestor
+from columnar_kafka.testing import FakeKafka
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def topic(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKafka]:
+    """Five rows in three segments."""
+    handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    with FakeKafka() as kafka:
+        monkeypatch.setattr(ingestor, "StockConsumer", kafka.Consumer)
+        monkeypatch.setattr(audit, "StockConsumer", kafka.Consumer)
+        for each in ingestor, audit:
+            monkeypatch.setattr(each, "generation", lambda *_: ("cluster", "id"))
+        with kafka.Producer({"columnar.encoding": "parquet", "columnar.segment.rows": 2}) as sender:
+            sender.set_schema("t", pa.schema([("n", pa.int64())]))
+            for n in range(5):
+                sender.produce("t", {"n": n})
+        yield kafka
+    for each, handler in handlers.items():
+        signal.signal(each, handler)
