@@ -391,8 +391,10 @@ def _opening(options: Mapping[str, str]) -> dict[str, Any]:
                 raise ConfigError(f'option "{key}" is for delta and iceberg tables')
     if catalog := opts.catalog(options):
         settings["catalog"] = catalog
-    if bool(catalog) != (table_format == "iceberg"):
+    if catalog and table_format != "iceberg":
         raise ConfigError(f'options "{opts.CATALOG}*" are for iceberg tables')
+    if table_format == "iceberg" and not catalog:
+        raise ConfigError(f'an iceberg table needs options "{opts.CATALOG}*": see docs/lake.md')
     return settings
 
 

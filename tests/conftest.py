@@ -36,6 +36,7 @@ _numbers = itertools.count(1)
 for _name, _examples in (("short", 25), ("long", 300)):
     settings.register_profile(
         _name,
+        parent=settings.get_profile("default"),  # or in CI each run tries the same examples
         max_examples=_examples,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow],

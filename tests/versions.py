@@ -57,7 +57,7 @@ TESTS = {
         *("tests/unit/segment/test_decoder.py", "tests/unit/segment/test_encoder.py"),
         *("tests/unit/segment/test_segment_format.py", "tests/unit/test_serializing.py"),
         *("tests/unit/segment/test_hostile_pages.py", "tests/unit/segment/test_hostile_types.py"),
-        "tests/unit/lake/test_stitch.py",
+        *("tests/unit/lake/test_stitch.py", "tests/unit/plain"),
         *("tests/unit/consuming/arrow", "tests/unit/test_evolution.py"),
     ],
 }

@@ -34,8 +34,8 @@ def moved_fences(
         where = position.partition_address(topic, partition)
         if (topic, partition) not in names:
             raise LakeError(
-                f"{where}: the table has no rows of this partition; the first landing decides "
-                "where it starts (`ingest --start`)"
+                f"{where}: nothing of this partition has landed; the first landing decides where "
+                "it starts (`ingest --start`)"
             )
         name = names[topic, partition]
         fence = fences[name]

@@ -59,7 +59,7 @@ class JavaMissingError(RuntimeError):
 
 
 class JarsMissingError(RuntimeError):
-    """The jars could not be fetched; the message ends with what Ivy said."""
+    """The jars cannot be fetched; the message says what Ivy said, or what is not installed."""
 
 
 @dataclass(frozen=True)

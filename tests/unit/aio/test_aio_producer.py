@@ -515,9 +515,9 @@ def test_what_blocks_runs_in_the_executor(make: Any, name: str) -> None:
             producer = make({wrapped: method})
             producer.executor, executors = executor, producer.executor
             executors.shutdown()
-            producer._owns_executor = False
             await getattr(producer, name)(*BLOCKING[name])
             await producer.close()
+            assert executor.submit(int).result() == 0
 
     run_coroutine(main)
     thread, args = called[0]

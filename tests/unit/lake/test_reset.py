@@ -85,7 +85,7 @@ def test_below_the_first_offset_the_table_begins_there() -> None:
 
 
 def test_a_partition_that_never_landed_has_no_fence_to_move() -> None:
-    with pytest.raises(LakeError, match=r"t\[0\]: the table has no rows of this partition"):
+    with pytest.raises(LakeError, match=r"t\[0\]: nothing of this partition has landed"):
         moved_fences({}, {T: 3})
 
 

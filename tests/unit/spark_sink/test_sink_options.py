@@ -60,8 +60,8 @@ SCHEMA = columns(*NEEDED, *IDS)
             {"table.format": "iceberg", "path": "t", "table.catalog.type": "sql"},
             "table 't': name it with its namespace",
         ),
-        ({"table.format": "iceberg"}, r'"table\.catalog\.\*" are for iceberg tables'),
-        ({"table.catalog.type": "sql"}, r'"table\.catalog\.\*" are for iceberg'),
+        ({"table.format": "iceberg"}, r'an iceberg table needs options "table\.catalog\.\*"'),
+        ({"table.catalog.type": "sql"}, r'"table\.catalog\.\*" are for iceberg tables'),
         (
             {"table.storage.aws_region": "x"},
             "storage aws_region: '/lake' is not in an object store",
