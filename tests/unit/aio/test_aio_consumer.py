@@ -547,7 +547,8 @@ def test_a_callback_may_call_its_consumer_with_one_worker_only(kafka: FakeKafka,
         for each in partitions:
             each.offset = pack(1, 0, 2)
         await consumer.assign(partitions)
-        await asyncio.gather(consumer.pause(partitions), consumer.assignment())
+        _, found = await asyncio.gather(consumer.pause(partitions), consumer.assignment())
+        assert found == partitions
         await consumer.resume(partitions)
 
     async def main() -> None:

@@ -318,6 +318,12 @@ def test_small_segments_are_fetched_and_made_ready_together() -> None:
     assert one.numbers() == [*range(16, 40)]
 
 
+def test_plain_messages_are_made_ready_together() -> None:
+    one, sent = reader_of_plain(5)
+    assert one.numbers(1) == sent[:1]
+    assert one.feed.buffer.ready.count_left() == 4
+
+
 def test_large_segments_are_fetched_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(poller, "SMALL_BYTES", 100)
     one = reader()
@@ -1310,6 +1316,16 @@ def test_a_segment_read_to_its_end_is_not_handed_out_again() -> None:
     one = reader(threes(2))
     assert one.numbers(3) == [0, 1, 2]
     assert one.feed.segment(1).kafka_offset == 1
+
+
+def test_callbacks_run_while_segments_are_buffered() -> None:
+    one, ran = reader(), []
+    assert one.feed.segment(0.5) is not None
+    assert one.feed.buffer.buffered
+    one.broker.callbacks.append(lambda: ran.append(True))
+    one.clock.now += 60
+    assert one.feed.segment(0.5) is not None
+    assert ran == [True]
 
 
 def test_a_plain_message_is_refused_and_stays_for_poll() -> None:

@@ -24,7 +24,7 @@ from lakes import (
 )
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import CommitFailedException, ForbiddenError
 from pyiceberg.types import IntegerType, LongType, StringType
 from segments import ROWS, numbers, segment
 
@@ -386,6 +386,19 @@ def test_a_table_that_others_change_all_the_time_does_not_grow(
 
     monkeypatch.setattr(SqlCatalog, "commit_table", overtaken)
     with pytest.raises(LakeError, match=r"lake\.t: columns cannot be added, because others keep"):
+        land_table(lake, pa.table({"n": [1], "more": ["x"]}), offset=1)
+
+
+def test_a_table_that_may_not_be_changed_does_not_grow(
+    lake: IcebergLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land_table(lake, pa.table({"n": [0]}))
+
+    def forbidden(*_: Any) -> Any:
+        raise ForbiddenError("no")
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", forbidden)
+    with pytest.raises(LakeError, match=r"^lake\.t cannot be changed: ForbiddenError\('no'\)"):
         land_table(lake, pa.table({"n": [1], "more": ["x"]}), offset=1)
 
 

@@ -327,6 +327,12 @@ def test_files_of_another_partition_do_not_say_what_was_set_aside_last(last: int
     assert (found[other].next, found[other].segment) == behind
 
 
+def test_the_fence_moves_past_a_first_message_that_was_set_aside_alone() -> None:
+    other = "kafka:cluster:id:1"
+    found = admit([file(5, 9)], {}, set_aside=[read(0, 1, partition=1)]).fences
+    assert (found[other].next, found[other].segment) == (1, UNKNOWN_SEGMENT)
+
+
 def test_an_empty_range_moves_the_fence_that_is_there() -> None:
     assert admit([], fence(2, 5), ranges=[read(5, 8)]).fences[FENCE].next == 8
 

@@ -179,8 +179,10 @@ def test_what_each_type_takes_is_counted(
     plain = {"use_dictionary": False, "compression": "none", "write_page_checksum": True}
     pq.write_table(pa.table({"c": column}), sink, **plain | options)
     file = pq.ParquetFile(sink)
-    size = walk(sink.getvalue(), file, DecodeLimits())
+    size = walk(sink.getvalue(), file, DecodeLimits(decoded_bytes=nbytes))
     assert (size.nbytes, size.parallel_nbytes) == (nbytes, nbytes)  # one column: no other beside it
+    with pytest.raises(SegmentError, match=rf"has {nbytes} bytes; columnar.max.decoded.bytes is"):
+        walk(sink.getvalue(), file, DecodeLimits(decoded_bytes=nbytes - 1))
 
 
 def test_the_bytes_of_an_arrow_schema_are_all_base64() -> None:
@@ -371,6 +373,17 @@ def test_a_page_is_compressed_unless_it_says_not(compression: str, encoding: str
     of = changed(of, without_is_compressed)
     assert pq.read_table(pa.BufferReader(of.value)).equals(TEXTS)
     assert segment(of).to_table().equals(TEXTS)
+
+
+def test_levels_that_are_longer_than_their_page_are_refused() -> None:
+    of = sent(
+        pa.table({"s": ["a", "b"]}),
+        data_page_version="2.0",
+        use_dictionary=False,
+        column_encoding={"s": "DELTA_BYTE_ARRAY"},
+    )
+    too_long = changed(of, put(1 << 20, 8, 5))
+    assert "bytes whose levels have 1048576" in refusal(too_long)
 
 
 @pytest.mark.parametrize("compression", ["none", "snappy", "zstd"])

@@ -9,6 +9,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 import spark_sink
 from columnar_kafka.errors import ConfigError, LakeError
+from columnar_kafka.lake.plan import Mode
 from spark_sink.columns import MESSAGE as MESSAGE_COLUMNS
 from spark_sink.columns import RANGE as RANGE_COLUMNS
 
@@ -80,6 +81,13 @@ def test_what_spark_adds_to_a_streams_options_is_taken() -> None:
     options = {"path": "/lake", "checkpointLocation": "/checkpoint", "queryName": "land"}
     writer = spark_sink.LakeSink(options).streamWriter(SCHEMA, overwrite=False)
     assert str(writer._settings.table.root) == "/lake"
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_each_layout_can_be_named(mode: Mode) -> None:
+    options = {"path": "/lake", "table.layout": mode.name.lower()}
+    writer = spark_sink.LakeSink(options).streamWriter(SCHEMA, overwrite=False)
+    assert writer._settings.layout.mode is mode
 
 
 def test_what_straddles_can_be_a_dead_letter() -> None:
