@@ -319,9 +319,9 @@ def test_small_segments_are_fetched_and_made_ready_together() -> None:
 
 
 def test_plain_messages_are_made_ready_together() -> None:
-    one, sent = reader_of_plain(5)
+    one, sent = reader_of_plain(40)
     assert one.numbers(1) == sent[:1]
-    assert one.feed.buffer.ready.count_left() == 4
+    assert one.feed.buffer.ready.count_left() == 39
 
 
 def test_large_segments_are_fetched_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
