@@ -90,6 +90,17 @@ def test_chunks_are_the_decoded_columns_themselves(kafka, monkeypatch) -> None:
     assert chunk.to_pylist() == list(range(10, 30))
 
 
+def test_rows_before_a_damaged_segment_come_without_waiting(kafka, monkeypatch) -> None:
+    """Enough rows are buffered, and they cannot go together: more would not help."""
+    put(kafka, numbers(0))
+    put(kafka, numbers(3), damage=True)
+    consumer = assigned_consumer(kafka, at=position.pack(0, 2, 3))
+    poll, waits = consumer.memory.poll, []
+    monkeypatch.setattr(consumer.memory, "poll", lambda wait: waits.append(wait) or poll(wait))
+    assert consumer.consume_arrow(6, 30)["n"].to_pylist() == [2]
+    assert set(waits) == {0}
+
+
 def test_records_and_tables_take_turns(kafka) -> None:
     put(kafka, numbers(0, 6))
     put(kafka, numbers(6, 6))
