@@ -113,6 +113,16 @@ def test_records_and_tables_take_turns(kafka) -> None:
     assert next_position(consumer) == position.start(2)
 
 
+def test_a_table_has_what_librdkafka_was_kept_from_fetching(kafka, monkeypatch) -> None:
+    for start in (0, 3, 6):
+        put(kafka, numbers(start))
+    consumer = assigned_consumer(kafka)
+    with monkeypatch.context() as patch:
+        patch.setattr(fetch_buffer, "MOST_BYTES", 1)
+        assert consumer.poll(0).value() == {"n": 0}
+    assert consumer.consume_arrow(8, 1)["n"].to_pylist() == list(range(1, 9))
+
+
 def test_what_is_too_much_to_wait_while_it_is_paused_is_fetched_again(kafka, monkeypatch) -> None:
     put(kafka, numbers(0, 6))
     put(kafka, numbers(6, 6))
