@@ -656,7 +656,8 @@ def test_on_commit_is_told_on_the_loop(kafka: FakeKafka, make: Any) -> None:
     run_coroutine(main)
 
 
-def test_the_logger_is_used_on_the_loop(make: Any) -> None:
+@pytest.mark.parametrize(("name", "arguments"), [("poll", (0,)), ("assignment", ())])
+def test_the_logger_is_used_on_the_loop(make: Any, name: str, arguments: tuple[int, ...]) -> None:
     class Logger:
         def log(self, *args: Any) -> None:
             told.append((args, threading.get_ident()))
@@ -667,7 +668,7 @@ def test_the_logger_is_used_on_the_loop(make: Any) -> None:
         async with make(logger=Logger()) as consumer:
             logger = LoopLogger(consumer._inbox, Logger())
             await asyncio.to_thread(logger.log, 4, "text")
-            await consumer.poll(0)
+            await getattr(consumer, name)(*arguments)
             await asyncio.sleep(0)
             assert told == [((4, "text"), threading.get_ident())]
 
