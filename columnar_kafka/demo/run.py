@@ -80,6 +80,7 @@ def _begin(cluster: servers.Cluster, screen: Screen, rows: int | None) -> Story:
         screen=screen,
         results=Results(broker=cluster.name, environment=environment(cluster)),
         topic=cluster.topic("flights", PARTITIONS),
+        partitions=PARTITIONS,
         expected=records.make(first),
         more=records.make(table.slice(0, MORE_ROWS), first_row=first.num_rows),
     )
@@ -95,7 +96,7 @@ def read_back(story: Story) -> None:
     with story.screen.progress("reading back", expected.num_rows) as advance:
         try:
             found = consume.read_back(
-                story.cluster.bootstrap_servers, story.topic, PARTITIONS, advance=advance
+                story.cluster.bootstrap_servers, story.topic, story.partitions, advance=advance
             )
             seconds, comparison = clock(), compare.compare(expected, found)
         except records.UnexpectedError as error:

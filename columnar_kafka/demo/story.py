@@ -25,6 +25,7 @@ class Story:
     screen: Screen
     results: Results
     topic: str
+    partitions: int
     expected: pa.Table
     more: pa.Table
 

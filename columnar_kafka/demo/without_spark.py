@@ -26,8 +26,12 @@ def running(story: Story, root: Path) -> Iterator[lake.Lander]:
     """An ingestor that lands the story's topic; it ends with the block."""
     servers = {"bootstrap.servers": story.cluster.bootstrap_servers}
     table = open_table("parquet", str(root / "lake"))
-    # This topic was made for this run. Named so, because not every broker knows topic ids.
-    settings = IngestSettings(roll_seconds=_ROLL_SECONDS, topic_generation=story.topic)
+    settings = IngestSettings(
+        partitions=tuple(range(story.partitions)),  # no group, which takes seconds to join
+        roll_seconds=_ROLL_SECONDS,
+        # This topic was made for this run. Named so, because not every broker knows topic ids.
+        topic_generation=story.topic,
+    )
     ingestor = Ingestor(servers, story.topic, table, settings)
     folder = root / "lake" / story.topic
     with ThreadPoolExecutor(1, "ingest") as executor:
