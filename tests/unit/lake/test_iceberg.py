@@ -376,29 +376,26 @@ def test_a_table_is_changed_by_catalogs_that_are_not_closed(
     assert used == [False] * 4  # created, landed, grown, landed
 
 
-def test_a_table_that_others_change_all_the_time_does_not_grow(
-    lake: IcebergLake, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (
+            CommitFailedException("the table has changed"),
+            r"lake\.t: columns cannot be added, because others keep",
+        ),
+        (ForbiddenError("no"), r"^lake\.t cannot be changed: ForbiddenError\('no'\)"),
+    ],
+)
+def test_a_table_that_cannot_be_changed_does_not_grow(
+    lake: IcebergLake, monkeypatch: pytest.MonkeyPatch, error: Exception, says: str
 ) -> None:
     land_table(lake, pa.table({"n": [0]}))
 
-    def overtaken(*_: Any) -> Any:
-        raise CommitFailedException("the table has changed")
+    def refused(*_: Any) -> Any:
+        raise error
 
-    monkeypatch.setattr(SqlCatalog, "commit_table", overtaken)
-    with pytest.raises(LakeError, match=r"lake\.t: columns cannot be added, because others keep"):
-        land_table(lake, pa.table({"n": [1], "more": ["x"]}), offset=1)
-
-
-def test_a_table_that_may_not_be_changed_does_not_grow(
-    lake: IcebergLake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    land_table(lake, pa.table({"n": [0]}))
-
-    def forbidden(*_: Any) -> Any:
-        raise ForbiddenError("no")
-
-    monkeypatch.setattr(SqlCatalog, "commit_table", forbidden)
-    with pytest.raises(LakeError, match=r"^lake\.t cannot be changed: ForbiddenError\('no'\)"):
+    monkeypatch.setattr(SqlCatalog, "commit_table", refused)
+    with pytest.raises(LakeError, match=says):
         land_table(lake, pa.table({"n": [1], "more": ["x"]}), offset=1)
 
 
