@@ -137,9 +137,9 @@ class Node:
             self._process.close()
 
     def suspend(self) -> None:
-        """Freeze it (SIGSTOP): connections stay open, nothing answers."""
+        """Freeze it (SIGSTOP), and block until it is: connections stay open, nothing answers."""
         if self._process is not None:
-            self._process.signal(signal.SIGSTOP)
+            self._process.suspend()
 
     def resume(self) -> None:
         """Let a suspended node go on."""

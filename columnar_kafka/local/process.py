@@ -71,6 +71,17 @@ class GuardedProcess:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
+    def suspend(self) -> None:
+        """SIGSTOP the command, and block until it has stopped, where /proc says so (Linux).
+
+        The kernel tells one of its threads, which tells the others when it gets to run.
+        """
+        self.signal(signal.SIGSTOP)
+        stat = Path(f"/proc/{self.pid}/stat")
+        with suppress(OSError):  # no /proc, or the command has ended
+            while self.running and stat.read_text().rpartition(")")[2][1] != "T":
+                time.sleep(0.001)
+
     def wait(self, timeout: float) -> int:
         """Wait for the command's end; its exit code, or 128 + the number of its signal.
 

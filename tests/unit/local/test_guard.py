@@ -30,6 +30,11 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print("deaf", flush=True)
 time.sleep(600)
 """
+BUSY_THREADS = """
+import threading, zlib
+for _ in range(4):
+    threading.Thread(target=lambda: [zlib.crc32(bytes(1 << 20)) for _ in iter(int, 1)]).start()
+"""
 START_ANOTHER = """
 import subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
@@ -103,6 +108,19 @@ def test_a_suspended_command_is_ended_too(guarded: Start) -> None:
     close_stdin(process)
     assert process.wait(60) == 128 + signal.SIGKILL
     assert has_ended(child.pid)
+
+
+def test_a_command_has_stopped_when_suspend_returns(tmp_path: Path) -> None:
+    """Also if the kernel has to wait for one of many busy threads."""
+    process = GuardedProcess([*PYTHON, BUSY_THREADS], log=tmp_path / "log")
+    try:
+        for _ in range(50):
+            process.suspend()
+            assert psutil.Process(process.pid).status() == psutil.STATUS_STOPPED
+            process.signal(signal.SIGCONT)
+    finally:
+        process.close()
+    process.suspend()  # nothing happens to one that has ended
 
 
 def test_what_the_command_started_ends_with_it(guarded: Start) -> None:
