@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
     from columnar_kafka.native import _core as core
-    from columnar_kafka.producing.record_block import Callback
     from columnar_kafka.producing.report import ReportContext
     from columnar_kafka.producing.topic_format import TopicFormat
     from columnar_kafka.segment.headers import SegmentHeader
@@ -75,11 +74,6 @@ class NativeBlock:
     def __len__(self) -> int:
         return len(self._records)
 
-    @property
-    def nbytes(self) -> int:
-        """What the block holds in memory."""
-        return self._records.nbytes
-
     def slice(self, start: int, stop: int) -> NativeBlock:
         """Return the records from `start` to `stop`, not copied."""
         return NativeBlock(self._records.slice(start, stop))
@@ -92,10 +86,6 @@ class NativeBlock:
             rows = self._records.values(start, min(start + _REPORT_ROWS, len(self)))
             self._window = (start, rows)
         return rows[row - start]
-
-    def callback(self, row: int) -> Callback:
-        """Return one record's callback."""
-        return self._records.callback(row)
 
     def reports(
         self, message: type, context: ReportContext, error: KafkaError | None

@@ -11,6 +11,7 @@ from columnar_kafka import native, position
 from columnar_kafka.message import plain_message
 from columnar_kafka.producing.in_flight import CallPart, FailedRecord, PlainMessage
 from columnar_kafka.producing.native_batch import NativeBlock
+from columnar_kafka.producing.record_block import RecordBlock
 from columnar_kafka.producing.report import ArrowReport, OneRow, Report, report, report_context
 
 if TYPE_CHECKING:
@@ -119,8 +120,22 @@ class _SegmentOutcome(Outcome):
     def is_silent(self) -> bool:
         return self._block.is_silent
 
+
+class _RecordsOutcome(_SegmentOutcome):
+    """The records of a segment that Python has encoded."""
+
+    def __init__(
+        self,
+        segment: EncodedSegment,
+        block: RecordBlock,
+        error: KafkaError | None,
+        source: confluent_kafka.Message | None,
+    ) -> None:
+        super().__init__(segment, error, source)
+        self._records = block
+
     def callback(self, index: int) -> Callback:
-        return self._block.callback(index)
+        return self._records.callback(index)
 
     def report(self, index: int) -> tuple[KafkaError | None, Any]:
         return self.error, report(self._context, index)
@@ -198,7 +213,8 @@ def outcome_of(
         if isinstance(message.block, NativeBlock):
             return _NativeOutcome(message, message.block, error, source)
         if message.call is None:
-            return _SegmentOutcome(message, error, source)
+            assert isinstance(message.block, RecordBlock)
+            return _RecordsOutcome(message, message.block, error, source)
         count = len(message.block)
         offset = source.offset() if source is not None and error is None else None
         last = None if offset is None else position.pack(offset, count - 1, count)

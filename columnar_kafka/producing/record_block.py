@@ -37,11 +37,6 @@ class Block(Protocol):
     def __len__(self) -> int: ...
 
     @property
-    def nbytes(self) -> int:
-        """What they hold in memory."""
-        ...
-
-    @property
     def is_silent(self) -> bool:
         """Whether no record has a callback."""
         ...
@@ -56,10 +51,6 @@ class Block(Protocol):
 
     def encode(self, topic_format: TopicFormat, header: SegmentHeader) -> Any:
         """Return the records as a segment's bytes."""
-        ...
-
-    def callback(self, row: int) -> Callback:
-        """Return one record's callback."""
         ...
 
     def value(self, row: int) -> dict[str, Any]:

@@ -93,10 +93,6 @@ impl Callbacks {
         self.runs[run].1.as_ref().map(Owned::borrow)
     }
 
-    fn nbytes(&self) -> usize {
-        24 * self.runs.len()
-    }
-
     fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.runs
             .iter()
@@ -375,15 +371,6 @@ impl Block {
         self.records.callbacks.visit(&visit)
     }
 
-    /// The memory of the records, in bytes.
-    #[getter]
-    fn nbytes(&self) -> usize {
-        let records = &self.records;
-        let leaves = records.leaves.iter().map(Leaf::nbytes).sum::<usize>();
-        let all = leaves + records.callbacks.nbytes();
-        (all as u128 * self.rows.len() as u128 / records.rows.max(1) as u128) as usize
-    }
-
     /// The records from `start` to `stop`, not copied.
     fn slice(&self, start: usize, stop: usize) -> PyResult<Self> {
         if start > stop || stop > self.rows.len() {
@@ -439,12 +426,6 @@ impl Block {
     #[getter]
     fn is_silent(&self) -> bool {
         self.records.callbacks.runs.iter().all(|(_, callback)| callback.is_none())
-    }
-
-    /// The callback of a record, or None.
-    fn callback<'py>(&self, py: Python<'py>, row: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
-        self.row(row)?;
-        Ok(self.callback_of(row).map(|callback| callback.to_owned().into_bound(py)))
     }
 
     /// The earliest and the latest time of a record.
