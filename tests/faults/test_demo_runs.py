@@ -1,4 +1,4 @@
-"""`columnar-kafka demo` with a Spark of its own, with differences, and ended early."""
+"""`columnar-kafka demo` with a Spark of its own, and ended early."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from demos import RUN, starting_demos
+from demos import starting_demos
 from support import eventually
 
 if TYPE_CHECKING:
@@ -18,19 +18,6 @@ if TYPE_CHECKING:
     from demos import Start
 
     from columnar_kafka.local import LocalKafka
-
-# The consumer reads a record less, and polars sees one twice.
-TAMPER = """
-import pyarrow as pa
-from columnar_kafka.demo import consume, lake
-consumed, polars_sees = consume.read_back, lake.by_polars
-def less(*args, **kwargs):
-    return consumed(*args, **kwargs).slice(1)
-def twice(folder):
-    seen = polars_sees(folder)
-    return pa.concat_tables([seen, seen.slice(0, 1)])
-consume.read_back, lake.by_polars = less, twice
-"""
 
 
 @pytest.fixture
@@ -53,16 +40,6 @@ def test_on_the_users_kafka_a_stream_goes_on_and_no_topic_is_left(
         eventually(
             lambda: not [name for name in admin.list_topics().topics if "kafka-demo" in name]
         )
-
-
-def test_differences_are_named_and_end_with_1(start: Start, tmp_path: Path) -> None:
-    demo = start("--rows", "300", java=False, code=TAMPER + RUN)
-    assert demo.end() == 1
-    assert "Different: read back as records, seen by polars" in demo.output
-    assert "missing 1x: year=2013" in demo.output
-    assert "not expected 1x: year=2013" in demo.output
-    assert "something differs" in (tmp_path / "demo-report.html").read_text()
-    assert demo.leaves_nothing()
 
 
 @pytest.mark.kafka

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from demos import RUN, starting_demos
+from support import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,12 +15,27 @@ if TYPE_CHECKING:
 
     from demos import Start
 
+    from columnar_kafka.local import LocalKafka
 
 FAIL = """
 from columnar_kafka.demo import consume
 def fail(*args, **kwargs):
     raise RuntimeError("no way\\n\\nbut this")
 consume.read_back = fail
+"""
+
+
+# The consumer reads a record less, and polars sees one twice.
+TAMPER = """
+import pyarrow as pa
+from columnar_kafka.demo import consume, lake
+consumed, polars_sees = consume.read_back, lake.by_polars
+def less(*args, **kwargs):
+    return consumed(*args, **kwargs).slice(1)
+def twice(folder):
+    seen = polars_sees(folder)
+    return pa.concat_tables([seen, seen.slice(0, 1)])
+consume.read_back, lake.by_polars = less, twice
 """
 
 
@@ -37,6 +54,31 @@ def test_without_java_everything_is_equal_and_nothing_is_left(start: Start, tmp_
     assert str(tmp_path / "demo-report.html") in demo.output
     assert "every comparison equal" in (tmp_path / "demo-report.html").read_text()
     assert demo.leaves_nothing()
+
+
+def test_differences_are_named_and_end_with_1(start: Start, tmp_path: Path) -> None:
+    demo = start("--rows", "300", java=False, code=TAMPER + RUN)
+    assert demo.end() == 1
+    assert "Different: read back as records, seen by polars" in demo.output
+    assert "missing 1x: year=2013" in demo.output
+    assert "not expected 1x: year=2013" in demo.output
+    assert "something differs" in (tmp_path / "demo-report.html").read_text()
+    assert demo.leaves_nothing()
+
+
+@pytest.mark.kafka
+def test_on_the_users_kafka_no_topic_is_left(start: Start, kafka: LocalKafka) -> None:
+    servers = kafka.bootstrap_servers
+    demo = start("--bootstrap-servers", servers, "--rows", "300", java=False)
+    assert demo.end() == 0, demo.output
+    assert "your Kafka" in demo.output
+    assert "Every comparison was equal." in demo.output
+    assert not demo.seen  # it has no servers
+    assert not list((demo.folder / "temporary").iterdir())
+    with AdminClient({"bootstrap.servers": servers}) as admin:
+        eventually(
+            lambda: not [name for name in admin.list_topics().topics if "kafka-demo" in name]
+        )
 
 
 def test_a_failure_is_said_and_cleaned_up(start: Start) -> None:

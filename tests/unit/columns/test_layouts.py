@@ -9,7 +9,7 @@ import pytest
 from arrow_types import optional
 
 from columnar_kafka.columns import older_arrow
-from columnar_kafka.columns.layouts import cast_to_grown, fill_hidden_nulls
+from columnar_kafka.columns.layouts import cast_to_grown, fill_hidden_nulls, map_entries
 
 
 def required(name: str, kind: pa.DataType) -> pa.Field:
@@ -179,3 +179,9 @@ def test_a_required_null_that_is_not_hidden_stays() -> None:
 )
 def test_an_array_with_nothing_to_fill_is_returned_itself(array: pa.Array) -> None:
     assert fill_hidden_nulls(array, pa.field("c", array.type)) is array
+
+
+def test_structs_whose_key_is_null_become_no_map() -> None:
+    """pyarrow up to 25 ends the process."""
+    with pytest.raises(pa.ArrowInvalid, match="a key of a map is null"):
+        map_entries(pa.array([{"key": "a", "value": 1}, {"key": None, "value": 2}]))

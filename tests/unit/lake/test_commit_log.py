@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from lakes import QuickFiles
 
+from columnar_kafka.errors import LakeError
 from columnar_kafka.lake import commit_log
 from columnar_kafka.lake.commit_log import LOG_FOLDER, CommitLog, LogEntry
 
@@ -62,6 +63,22 @@ def test_the_newest_entry_is_found_though_older_ones_are_gone(tmp_path: Path, go
     for number in gone:
         (tmp_path / LOG_FOLDER / f"{number:020}.json").unlink()
     assert CommitLog(tmp_path, StoreFiles()).newest().sequence == 60
+
+
+def test_a_log_that_has_become_shorter_is_an_older_copy(tmp_path: Path) -> None:
+    grown(tmp_path, 60)
+    log = CommitLog(tmp_path, StoreFiles())
+    assert log.newest().sequence == 60
+    for number in range(31, 61):
+        (tmp_path / LOG_FOLDER / f"{number:020}.json").unlink()
+    assert log.newest().sequence == 30
+
+
+def test_a_table_whose_log_has_a_gap_has_no_files(tmp_path: Path) -> None:
+    grown(tmp_path, 3)
+    (tmp_path / LOG_FOLDER / f"{2:020}.json").unlink()
+    with pytest.raises(LakeError, match=rf"{2:020}\.json is gone"):
+        CommitLog(tmp_path, StoreFiles()).files(3)
 
 
 def test_drafts_are_looked_for_behind_the_newest_entry(tmp_path: Path) -> None:

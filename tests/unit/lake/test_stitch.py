@@ -315,8 +315,9 @@ def test_a_dictionary_position_of_zero_means_none(zero: bytes) -> None:
     assert read(result).equals(pa.concat_tables([FLAT, FLAT]))
 
 
-def test_the_deprecated_file_offset_becomes_zero() -> None:
-    data = edited(parquet(FLAT), struct="chunk", f2=(I64, thrift.encode_integer(1 << 40)))
+@pytest.mark.parametrize("offset", [4, 1 << 40])
+def test_the_deprecated_file_offset_becomes_zero(offset: int) -> None:
+    data = edited(parquet(FLAT), struct="chunk", f2=(I64, thrift.encode_integer(offset)))
     assert stitched(data) == stitched(parquet(FLAT))
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from columnar_kafka.local import LocalKafka
 from columnar_kafka.local.kafka import _answers, _replication
 
 if TYPE_CHECKING:
@@ -53,3 +54,12 @@ def test_a_topic_is_ready_once_every_leader_answers() -> None:
     assert _answers(admin, "t", 2)
     admin = Admin(None, KafkaError.NOT_LEADER_FOR_PARTITION)
     assert not _answers(admin, "t", 2)
+
+
+def test_what_only_a_started_one_has_is_refused_before() -> None:
+    with pytest.raises(ValueError, match="nodes must be at least 1, not 0"):
+        LocalKafka(nodes=0)
+    kafka = LocalKafka()
+    for ask in (lambda: kafka.bootstrap_servers, lambda: kafka.directory):
+        with pytest.raises(RuntimeError, match="this LocalKafka is not started"):
+            ask()

@@ -180,6 +180,9 @@ def test_it_says_whether_it_is_on_and_why_not() -> None:
     assert (native.enabled, native.reason) == (True, None)
     code = "from columnar_kafka import native; print(native.enabled, native.reason)"
     assert run(code, COLUMNAR_KAFKA_NATIVE="0") == "False COLUMNAR_KAFKA_NATIVE=0"
+    with pytest.raises(subprocess.CalledProcessError) as raised:
+        run("from columnar_kafka import native; native.core", COLUMNAR_KAFKA_NATIVE="0")
+    assert "AttributeError: the native core is off: COLUMNAR_KAFKA_NATIVE=0" in raised.value.stderr
     missing = "import sys; sys.modules['columnar_kafka.native._core'] = None; "
     found = run(missing + code, COLUMNAR_KAFKA_NATIVE="")
     assert found.startswith("False this installation has no native core for this platform (")

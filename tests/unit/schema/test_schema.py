@@ -496,6 +496,31 @@ def test_schemas_that_differ_have_fingerprints_that_differ(other: pa.Schema) -> 
     assert fingerprint(other) != fingerprint(pa.schema([("n", pa.int64())]))
 
 
+class Registered(pa.ExtensionType):  # type: ignore[misc]
+    """An extension type, which Arrow serializes as its storage type with metadata."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.int64(), "tests.registered")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b"1"
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage_type: pa.DataType, serialized: bytes) -> Registered:
+        return cls()
+
+
+def test_an_extension_type_is_not_taken_for_its_storage_type_with_metadata() -> None:
+    metadata = {"ARROW:extension:metadata": "1", "ARROW:extension:name": "tests.registered"}
+    stored = pa.schema([pa.field("n", pa.int64(), metadata=metadata)])
+    extension = pa.schema([("n", Registered())])
+    assert stored.serialize() == extension.serialize()
+    for _ in range(2):
+        assert fingerprint(stored) != fingerprint(pa.schema([("n", pa.int64())]))
+        with pytest.raises(SchemaError, match=r"extension<tests\.registered<Registered>>"):
+            fingerprint(extension)
+
+
 def test_the_order_of_metadata_does_not_matter() -> None:
     one_way = pa.schema([("n", pa.int64())], metadata={"a": "1", "b": "2"})
     other_way = pa.schema([("n", pa.int64())], metadata={"b": "2", "a": "1"})
