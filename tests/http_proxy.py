@@ -1,4 +1,6 @@
-"""A proxy in front of an HTTP server that keeps an answer back: the server did what was asked.
+"""A proxy in front of an HTTP server that keeps an answer back, or is slow.
+
+Where an answer is kept back, the server did what was asked.
 
 It is a process of its own: some libraries hold the GIL while they wait for an answer.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import time
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from subprocess import PIPE, Popen
@@ -16,17 +19,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["AnswersLost"]
+__all__ = ["HttpProxy"]
 
 
-class AnswersLost:
-    """Serves at `endpoint` while a `with` block lasts."""
+class HttpProxy:
+    """Serves at `endpoint` while a `with` block lasts, and takes so many bytes a second."""
 
-    def __init__(self, endpoint: str) -> None:
+    def __init__(self, endpoint: str, bytes_per_second: float = float("inf")) -> None:
         self._address = endpoint.removeprefix("http://")
+        self._speed = bytes_per_second
 
     def __enter__(self) -> Self:
-        line = [sys.executable, __file__, self._address]
+        line = [sys.executable, __file__, self._address, str(self._speed)]
         self._process = Popen(line, stdin=PIPE, stdout=PIPE, text=True)
         self.endpoint = f"http://127.0.0.1:{self._answer()}"
         return self
@@ -54,13 +58,16 @@ class _Handler(BaseHTTPRequestHandler):
     """Hands on requests to `address`."""
 
     protocol_version = "HTTP/1.1"
-    address = ""
-    lock = threading.Lock()
+    address, speed = "", 0.0
+    lock, slow = threading.Lock(), threading.Lock()
     requests = lost = 0
     method, path_part, after = "", "", -1
 
     def forward(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        size = int(self.headers.get("Content-Length", 0))
+        with self.slow:  # as through one wire
+            time.sleep(size / self.speed)
+            body = self.rfile.read(size)
         server = HTTPConnection(self.address)
         server.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
         for name, value in self.headers.items():
@@ -97,8 +104,8 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
 
-def main(address: str) -> None:
-    _Handler.address = address
+def main(address: str, speed: str) -> None:
+    _Handler.address, _Handler.speed = address, float(speed)
     with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()

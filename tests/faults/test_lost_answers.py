@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from http_proxy import AnswersLost
+from http_proxy import HttpProxy
 from lakes import DeltaLake, DirectoryLake, IcebergLake, put, rows
 from segments import numbers
 
@@ -35,7 +35,7 @@ class Lossy:
         self._kind, _, self._field, self.commit = TARGETS[target]
         self._server = server
         self._folder = folder
-        self.proxy = AnswersLost(getattr(server.place("any"), self._field))
+        self.proxy = HttpProxy(getattr(server.place("any"), self._field))
 
     def lake(self, name: str) -> Any:
         return self._kind(self._folder, self._server.place(name))

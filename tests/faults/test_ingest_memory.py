@@ -1,0 +1,199 @@
+"""`columnar-kafka ingest` takes no more memory when more comes than its object store takes."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import sys
+import threading
+import time
+import uuid
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from subprocess import PIPE, Popen
+from typing import TYPE_CHECKING, Any
+
+import confluent_kafka
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import TopicPartition
+from http_proxy import HttpProxy
+from lakes import DirectoryLake
+from support import by_profile, eventually
+
+from columnar_kafka import Producer
+from columnar_kafka.local import LocalKafka
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from typing_extensions import Self
+
+pytestmark = pytest.mark.kafka
+
+PARTITIONS = range(50)
+ROWS = 8_000  # random numbers: 64 KB
+MOST = 512e6  # bytes, over the interpreter
+GROWTH = 1.1  # of the second half's peak over the first's
+COMMAND = (sys.executable, "-m", "columnar_kafka.cli", "ingest")
+
+
+@dataclass(frozen=True)
+class Size:
+    """What is sent, in bytes, and how fast the object store takes it: half as fast as it comes."""
+
+    sent: int
+    store_speed: float
+    behind: int  # no more waits in the topic
+    retention: int  # of a partition
+
+
+SIZE = by_profile(
+    Size(sent=200_000_000, store_speed=40e6, behind=50_000_000, retention=1 << 21),
+    Size(sent=10_000_000_000, store_speed=40e6, behind=1_000_000_000, retention=40 << 20),
+)
+
+
+@pytest.fixture
+def small_kafka() -> Iterator[LocalKafka]:
+    """Yield a Kafka that removes what is over a topic's retention soon."""
+    with LocalKafka(config={"log.retention.check.interval.ms": "1000"}) as kafka:
+        yield kafka
+
+
+class Memory(threading.Thread):
+    """The resident bytes of a process, by the second since the start, until it ends."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+        self._process = psutil.Process(pid)
+
+    def run(self) -> None:
+        while True:
+            try:
+                self.sizes.append(self._process.memory_info().rss)
+            except (psutil.NoSuchProcess, psutil.ZombieProcess):
+                return
+            time.sleep(0.02)
+
+
+def bare_interpreter() -> int:
+    """Return the resident bytes of a Python that has imported nothing."""
+    with Popen([sys.executable, "-c", "print(flush=True); input()"], stdin=PIPE, stdout=PIPE) as it:
+        assert it.stdout is not None
+        it.stdout.readline()
+        size: int = psutil.Process(it.pid).memory_info().rss
+        it.communicate()
+    return size
+
+
+def one_segment(kafka: LocalKafka) -> tuple[bytes, list[tuple[str, bytes]]]:
+    """Return a segment's value and headers."""
+    kafka.create_topic("one", 1)
+    numbers = np.random.default_rng(0).integers(1 << 62, size=ROWS)
+    servers = {"bootstrap.servers": kafka.bootstrap_servers}
+    with Producer({"columnar.encoding": "parquet", **servers}) as producer:
+        producer.set_schema("one", pa.schema([("n", pa.int64())]))
+        producer.produce_arrow("one", pa.table({"n": numbers}))
+    with closing(confluent_kafka.Consumer({"group.id": "one", **servers})) as consumer:
+        consumer.assign([TopicPartition("one", 0, 0)])
+        message = consumer.poll(30)
+    return message.value(), message.headers()
+
+
+class Sender:
+    """Sends a segment again and again, twice as fast as it lands, until enough waits to land."""
+
+    def __init__(self, servers: str, topic: str) -> None:
+        config = {"bootstrap.servers": servers, "batch.num.messages": 1}
+        self._producer = confluent_kafka.Producer({"linger.ms": 0, **config})
+        self._consumer = confluent_kafka.Consumer({"bootstrap.servers": servers, "group.id": topic})
+        self._topic = topic
+        self.bursts = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._producer.close()
+        self._consumer.close()
+
+    def send(self, value: bytes, headers: Any, count: int) -> None:
+        room, landed, began, sent = SIZE.behind // len(value), 0, time.monotonic(), 0
+        for number, partition in zip(range(count), itertools.cycle(PARTITIONS), strict=False):
+            if number - landed >= room:  # most of it lands before the next burst begins
+                self.bursts += 1
+                self._producer.flush()
+                landed = eventually(partial(self.landed, number - room // 4), seconds=600)
+                began, sent = time.monotonic(), 0
+            self._producer.produce(self._topic, value, headers=headers, partition=partition)
+            self._producer.poll(0)
+            sent += len(value)
+            time.sleep(max(0.0, began + sent / (2 * SIZE.store_speed) - time.monotonic()))
+        assert self._producer.flush() == 0
+
+    def landed(self, least: int) -> int:
+        """Return how many messages are in the table, by the group's commits; 0 if too few."""
+        asked = [TopicPartition(self._topic, each) for each in PARTITIONS]
+        count = sum(max(0, each.offset) for each in self._consumer.committed(asked))
+        return count if count >= least else 0
+
+    def deleted(self) -> int:
+        """Return how many messages retention has deleted."""
+        ends = (TopicPartition(self._topic, each) for each in PARTITIONS)
+        return sum(self._consumer.get_watermark_offsets(each, 30)[0] for each in ends)
+
+
+def landed_rows(lake: DirectoryLake) -> int:
+    """Return how many rows are in the table, by its files."""
+    files = lake.filesystem()
+    landed = [each for each in lake.data_files() if not each.startswith("_")]
+    return sum(pq.read_metadata(each, filesystem=files).num_rows for each in landed)
+
+
+def test_memory_stays_while_more_comes_than_the_store_takes(
+    small_kafka: LocalKafka, minio: Any, tmp_path: Path, record_property
+) -> None:
+    value, headers = one_segment(small_kafka)
+    count = SIZE.sent // len(value)
+    topic, lake = uuid.uuid4().hex, DirectoryLake(tmp_path, minio.place(uuid.uuid4().hex))
+    small = {"segment.bytes": str(1 << 20), "file.delete.delay.ms": "100"}
+    small_kafka.create_topic(
+        topic, len(PARTITIONS), {"retention.bytes": str(SIZE.retention), **small}
+    )
+    interpreter = bare_interpreter()
+    with HttpProxy(lake.bucket.endpoint, SIZE.store_speed) as proxy:
+        keys = lake.bucket._replace(endpoint=proxy.endpoint).storage.items()
+        line = ["--bootstrap-servers", small_kafka.bootstrap_servers, "--topic", topic]
+        line += ["--to", str(lake.bucket), "-X", f"group.id={topic}", "--roll-seconds", "5"]
+        line += [text for pair in keys for text in ("--storage", "=".join(pair))]
+        with Sender(small_kafka.bootstrap_servers, topic) as sender:
+            with Popen([*COMMAND, *line]) as process:
+                memory = Memory(process.pid)
+                memory.start()
+                try:
+                    sender.send(value, headers, count)
+                    eventually(partial(sender.landed, count))
+                finally:
+                    process.send_signal(signal.SIGTERM)
+            memory.join()
+            deleted = sender.deleted()
+    assert process.returncode == 0
+    half = len(memory.sizes) // 2
+    peaks = [max(each) - interpreter for each in (memory.sizes[:half], memory.sizes[half:])]
+    record_property("MB in the halves", [round(each / 1e6) for each in peaks])
+    record_property("MB of the interpreter", round(interpreter / 1e6))
+    record_property("bursts", sender.bursts)
+    record_property("MB that retention deleted", deleted * len(value) // 10**6)
+    assert landed_rows(lake) == count * ROWS
+    assert sum(fence.next for fence in lake.table().fences().values()) == count
+    assert sender.bursts > 1
+    assert deleted > 0
+    assert max(peaks) <= MOST
+    assert peaks[1] <= GROWTH * peaks[0]
