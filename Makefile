@@ -19,9 +19,9 @@ COMBINED := $(addprefix tests/integration/test_, \
 PURE := tests/golden tests/unit/producing/test_producer_surface.py \
 	$(wildcard tests/conformance/test_producer*.py)
 # Minutes each: hundreds of kills, restarts and rebalances, a million records, every metadata, 200
-# answers of a store that are lost.
+# answers of a store that are lost, queries on a busy machine.
 SOAKS := brokers_fail consumer_killed consumer_metadata deep_nesting lost_answers producer_killed \
-	rebalances spark_killed threads unclosed_while_rebalancing
+	rebalances spark_killed spark_starts threads unclosed_while_rebalancing
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo check format test core integration faults faults-short mutants third-parties \

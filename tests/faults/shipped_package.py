@@ -32,7 +32,8 @@ def main(servers: str, topic: str, lake: str, package: str | None = None) -> Non
         spark.stop()
 
 
-def land(spark: Any, servers: str, topic: str, lake: str) -> None:
+def land(spark: Any, servers: str, topic: str, lake: str, *, attempts: int = 12) -> None:
+    """Land what is in a topic, by a query that is started again if a worker is late."""
     spark_sink.register(spark)
     options = {"kafka.bootstrap.servers": servers, "mode": "ranges", "subscribe": topic}
     source = spark.readStream.format("columnar_kafka").options(**options)
@@ -40,7 +41,8 @@ def land(spark: Any, servers: str, topic: str, lake: str) -> None:
     writer = rows.writeStream.format("columnar_lake").options(path=lake)
     writer = writer.option("kafka.bootstrap.servers", servers)
     writer = writer.option("checkpointLocation", f"{lake}-checkpoint")
-    spark_sink.start(writer.trigger(availableNow=True), attempts=12).awaitTermination()
+    writer = writer.trigger(availableNow=True)
+    spark_sink.start(writer, attempts=attempts).awaitTermination()
 
 
 def places(batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
