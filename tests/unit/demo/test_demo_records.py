@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Message
 
-from columnar_kafka.demo import flights, records
+from columnar_kafka.demo import flights, lake, records
 from columnar_kafka.demo.compare import compare
 from columnar_kafka.schema import RecordSchema
 
@@ -155,3 +155,9 @@ def test_the_avro_schema_describes_the_flights(made: pa.Table) -> None:
     assert RecordSchema.parse(text).arrow.names == flights.SCHEMA.names
     rows = [each.value for part in records.iterate(made) for each in part]
     assert fastavro.validation.validate_many(rows, json.loads(text), strict=True)
+
+
+def test_a_table_without_its_positions_differs_in_every_record(made: pa.Table) -> None:
+    found = lake.check(made, made.select(flights.SCHEMA.names))
+    assert (found.missing, found.unexpected) == (made.num_rows, made.num_rows)
+    assert "the lake's columns are" in found.examples[0]

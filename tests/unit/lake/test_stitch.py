@@ -318,7 +318,7 @@ def test_a_dictionary_position_of_zero_means_none(zero: bytes) -> None:
 @pytest.mark.parametrize("offset", [4, 1 << 40])
 def test_the_deprecated_file_offset_becomes_zero(offset: int) -> None:
     data = edited(parquet(FLAT), struct="chunk", f2=(I64, thrift.encode_integer(offset)))
-    assert stitched(data) == stitched(parquet(FLAT))
+    assert outcome(data) == outcome(parquet(FLAT))
 
 
 @pytest.mark.parametrize("struct", ["file", "group", "chunk", "meta"])

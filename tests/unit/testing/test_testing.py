@@ -685,7 +685,8 @@ def test_an_unknown_setting_is_refused_and_servers_are_not_looked_at(fake: FakeK
         "sasl.mechanisms": "PLAIN",
         "ssl.ca.location": "/no/such/file",
     }
-    fake.Producer(config).close()
+    with fake.Producer(config) as producer:
+        producer.set_sasl_credentials("user", "password")
     fake.Consumer({"group.id": "g", **config}).close()
 
 
