@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import psutil
+from confluent_kafka.admin import AdminClient
 from support import eventually, has_ended
 
 if TYPE_CHECKING:
@@ -94,3 +95,11 @@ def starting_demos(tmp_path: Path) -> Iterator[Start]:
             if demo.process.poll() is None:
                 os.killpg(demo.process.pid, signal.SIGKILL)
             demo.process.communicate()
+
+
+def leaves_no_topic(servers: str) -> None:
+    """Wait until no topic of a demo is left on a cluster."""
+    with AdminClient({"bootstrap.servers": servers}) as admin:
+        eventually(
+            lambda: not [name for name in admin.list_topics().topics if "kafka-demo" in name]
+        )

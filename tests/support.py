@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -78,6 +80,17 @@ def eventually(condition: Callable[[], T], *, seconds: float = 120.0) -> T:
         assert time.monotonic() < deadline, f"not within {seconds} s: {condition}"
         time.sleep(0.02)
     return answer
+
+
+def interpreter_bytes() -> int:
+    """Return the resident bytes of a Python that has imported nothing."""
+    command = [sys.executable, "-c", "print(flush=True); input()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        found: int = psutil.Process(process.pid).memory_info().rss
+        process.communicate(b"\n")
+    return found
 
 
 def set_config(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from confluent_kafka import KafkaError
 
@@ -11,7 +11,7 @@ from columnar_kafka import native, position
 from columnar_kafka.message import plain_message
 from columnar_kafka.producing.in_flight import CallPart, FailedRecord, PlainMessage
 from columnar_kafka.producing.native_batch import NativeBlock
-from columnar_kafka.producing.record_block import RecordBlock
+from columnar_kafka.producing.record_block import Block, RecordBlock
 from columnar_kafka.producing.report import ArrowReport, OneRow, Report, report, report_context
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from columnar_kafka.producing.record_block import Callback
 
 __all__ = ["ABANDONED", "CallOutcome", "Outcome", "outcome_of", "outcome_of_failed"]
+
+_Block = TypeVar("_Block", bound=Block)
 
 _NOT_REJECTED: Final = (
     KafkaError._PURGE_QUEUE,
@@ -93,20 +95,21 @@ class Outcome:
         raise NotImplementedError
 
 
-class _SegmentOutcome(Outcome):
+class _SegmentOutcome(Outcome, Generic[_Block]):
     """The records of a segment that was acknowledged or has failed."""
 
     def __init__(
         self,
         segment: EncodedSegment,
+        block: _Block,
         error: KafkaError | None,
         source: confluent_kafka.Message | None,
     ) -> None:
         super().__init__(len(segment.block), segment.charged_bytes, error)
-        self._block = segment.block
+        self._block = block
         offset = source.offset() if source is not None and error is None else None
         self._context = report_context(
-            segment.block,
+            block,
             topic=segment.topic,
             partition=segment.partition,
             offset=offset,
@@ -121,27 +124,17 @@ class _SegmentOutcome(Outcome):
         return self._block.is_silent
 
 
-class _RecordsOutcome(_SegmentOutcome):
+class _RecordsOutcome(_SegmentOutcome[RecordBlock]):
     """The records of a segment that Python has encoded."""
 
-    def __init__(
-        self,
-        segment: EncodedSegment,
-        block: RecordBlock,
-        error: KafkaError | None,
-        source: confluent_kafka.Message | None,
-    ) -> None:
-        super().__init__(segment, error, source)
-        self._records = block
-
     def callback(self, index: int) -> Callback:
-        return self._records.callback(index)
+        return self._block.callback(index)
 
     def report(self, index: int) -> tuple[KafkaError | None, Any]:
         return self.error, report(self._context, index)
 
 
-class _NativeOutcome(_SegmentOutcome):
+class _NativeOutcome(_SegmentOutcome[NativeBlock]):
     """The records of a segment that the native core has encoded: it runs their reports."""
 
     def __init__(
@@ -151,7 +144,7 @@ class _NativeOutcome(_SegmentOutcome):
         error: KafkaError | None,
         source: confluent_kafka.Message | None,
     ) -> None:
-        super().__init__(segment, error, source)
+        super().__init__(segment, block, error, source)
         self._reports = block.reports(Report, self._context, error)
 
     def run(self, abandoned: Abandoned, *, quiet: bool) -> None:

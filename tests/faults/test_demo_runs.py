@@ -7,9 +7,7 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from demos import starting_demos
-from support import eventually
+from demos import leaves_no_topic, starting_demos
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,10 +34,7 @@ def test_on_the_users_kafka_a_stream_goes_on_and_no_topic_is_left(
     assert demo.end() == 0, demo.output
     assert "seen by spark.read.parquet: 4,000 records" in demo.output
     assert demo.leaves_nothing()
-    with AdminClient({"bootstrap.servers": servers}) as admin:
-        eventually(
-            lambda: not [name for name in admin.list_topics().topics if "kafka-demo" in name]
-        )
+    leaves_no_topic(servers)
 
 
 @pytest.mark.kafka

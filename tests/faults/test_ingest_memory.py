@@ -8,10 +8,9 @@ import sys
 import threading
 import time
 import uuid
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from subprocess import PIPE, Popen
+from subprocess import Popen
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
@@ -23,9 +22,9 @@ import pytest
 from confluent_kafka import TopicPartition
 from http_proxy import HttpProxy
 from lakes import DirectoryLake
-from support import by_profile, eventually
+from segments import segment
+from support import by_profile, eventually, interpreter_bytes
 
-from columnar_kafka import Producer
 from columnar_kafka.local import LocalKafka
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def small_kafka() -> Iterator[LocalKafka]:
 
 
 class Memory(threading.Thread):
-    """The resident bytes of a process, by the second since the start, until it ends."""
+    """The resident bytes of a process, often looked at until it ends."""
 
     def __init__(self, pid: int) -> None:
         super().__init__()
@@ -81,30 +80,6 @@ class Memory(threading.Thread):
             except (psutil.NoSuchProcess, psutil.ZombieProcess):
                 return
             time.sleep(0.02)
-
-
-def bare_interpreter() -> int:
-    """Return the resident bytes of a Python that has imported nothing."""
-    with Popen([sys.executable, "-c", "print(flush=True); input()"], stdin=PIPE, stdout=PIPE) as it:
-        assert it.stdout is not None
-        it.stdout.readline()
-        size: int = psutil.Process(it.pid).memory_info().rss
-        it.communicate()
-    return size
-
-
-def one_segment(kafka: LocalKafka) -> tuple[bytes, list[tuple[str, bytes]]]:
-    """Return a segment's value and headers."""
-    kafka.create_topic("one", 1)
-    numbers = np.random.default_rng(0).integers(1 << 62, size=ROWS)
-    servers = {"bootstrap.servers": kafka.bootstrap_servers}
-    with Producer({"columnar.encoding": "parquet", **servers}) as producer:
-        producer.set_schema("one", pa.schema([("n", pa.int64())]))
-        producer.produce_arrow("one", pa.table({"n": numbers}))
-    with closing(confluent_kafka.Consumer({"group.id": "one", **servers})) as consumer:
-        consumer.assign([TopicPartition("one", 0, 0)])
-        message = consumer.poll(30)
-    return message.value(), message.headers()
 
 
 class Sender:
@@ -160,14 +135,16 @@ def landed_rows(lake: DirectoryLake) -> int:
 def test_memory_stays_while_more_comes_than_the_store_takes(
     small_kafka: LocalKafka, minio: Any, tmp_path: Path, record_property
 ) -> None:
-    value, headers = one_segment(small_kafka)
+    numbers = np.random.default_rng(0).integers(1 << 62, size=ROWS)
+    sent = segment(pa.table({"n": numbers}))
+    value, headers = bytes(sent.value or b""), list(sent.headers)
     count = SIZE.sent // len(value)
     topic, lake = uuid.uuid4().hex, DirectoryLake(tmp_path, minio.place(uuid.uuid4().hex))
     small = {"segment.bytes": str(1 << 20), "file.delete.delay.ms": "100"}
     small_kafka.create_topic(
         topic, len(PARTITIONS), {"retention.bytes": str(SIZE.retention), **small}
     )
-    interpreter = bare_interpreter()
+    interpreter = interpreter_bytes()
     with HttpProxy(lake.bucket.endpoint, SIZE.store_speed) as proxy:
         keys = lake.bucket._replace(endpoint=proxy.endpoint).storage.items()
         line = ["--bootstrap-servers", small_kafka.bootstrap_servers, "--topic", topic]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 import threading
 from collections import Counter
 from contextlib import contextmanager, suppress
@@ -18,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import TopicPartition
 from segments import segment
-from support import by_profile, eventually
+from support import by_profile, eventually, interpreter_bytes
 
 import spark_sink
 from columnar_kafka.local import LocalKafka
@@ -199,17 +197,6 @@ class Memory:
         return max(self._java.memory_info().rss, *self.below("java").values(), 0)
 
 
-def interpreter() -> int:
-    """Return the resident bytes of an interpreter that does nothing."""
-    command = [sys.executable, "-c", "print(flush=True); input()"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout
-        process.stdout.readline()
-        found: int = psutil.Process(process.pid).memory_info().rss
-        process.communicate(b"\n")
-    return found
-
-
 def kept(kafka: LocalKafka) -> int:
     """Return how many bytes the topic has on disk, files about to be deleted too."""
     found = 0
@@ -260,7 +247,7 @@ def test_workers_memory_stays_flat_and_each_segment_lands_once_on_spark(
         finally:
             stream.stop()
         eventually(lambda: forgotten(forgetful))
-    bare = interpreter()
+    bare = interpreter_bytes()
     halves = memory.samples[:half], memory.samples[half:]
     first, second = (max(max(each.values(), default=0) for each in some) - bare for some in halves)
     figures = {

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from demos import RUN, starting_demos
-from support import eventually
+from demos import RUN, leaves_no_topic, starting_demos
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,10 +73,7 @@ def test_on_the_users_kafka_no_topic_is_left(start: Start, kafka: LocalKafka) ->
     assert "Every comparison was equal." in demo.output
     assert not demo.seen  # it has no servers
     assert not list((demo.folder / "temporary").iterdir())
-    with AdminClient({"bootstrap.servers": servers}) as admin:
-        eventually(
-            lambda: not [name for name in admin.list_topics().topics if "kafka-demo" in name]
-        )
+    leaves_no_topic(servers)
 
 
 def test_a_failure_is_said_and_cleaned_up(start: Start) -> None:
