@@ -114,7 +114,7 @@ def _of_polars(arrow: pa.DataType) -> pa.DataType:
         return pa.timestamp(arrow.unit, _POLARS_ZONES.get(arrow.tz, arrow.tz))
     if types.is_fixed_size_binary(arrow):
         return pa.binary()
-    return _decimal(arrow, "precision|unreachable code")  # it panics
+    return _decimal(arrow, "precision|unreachable code|can't decode Decimal128")  # by nesting
 
 
 _POLARS_ZONES: Final = {"+02:00": "Etc/GMT-2"}

@@ -111,6 +111,7 @@ def test_every_type_in_every_nesting(
 @settings(max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 2**32))
 @example(200)  # decimals of more than 38 digits in a struct, which polars refuses in other words
+@example(2306)  # and of 256 bits under a list, in others again
 def test_random_nestings(every_reader: dict[str, Reader], tmp_path: Path, seed: int) -> None:
     source = RandomRows(seed)
     check(source.schema, source.rows, every_reader, tmp_path)
