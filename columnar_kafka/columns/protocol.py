@@ -29,8 +29,6 @@ class Converted(NamedTuple):
 class Builder(Protocol):
     """Collects rows and turns them into columns once. Not thread-safe."""
 
-    def __len__(self) -> int: ...
-
     @property
     def capacity(self) -> int:
         """The number of rows after which to `finish` this builder and start a new one."""

@@ -117,9 +117,6 @@ class RowColumnsBuilder:
         self.append = self._rows.append
         self.capacity = CHUNK_ROWS
 
-    def __len__(self) -> int:
-        return len(self._rows)
-
     def finish(self) -> Converted:
         """See `Builder.finish`."""
         return self._columns.convert(self._rows)

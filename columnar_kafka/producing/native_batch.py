@@ -56,8 +56,7 @@ class NativeBatch:
 
     def seal(self) -> None:
         """Take no more records from now on."""
-        if self.block is None:
-            self.block = NativeBlock(self.records.seal())
+        self.block = NativeBlock(self.records.seal())
 
 
 class NativeBlock:

@@ -57,9 +57,6 @@ class Shutdown:
         producer = self._producer()
         return 0 if producer is None else len(producer)
 
-    def __bool__(self) -> bool:
-        return True
-
     @property
     def working(self) -> bool:
         """See `lifecycle.Client`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from confluent_kafka import KafkaError
@@ -47,9 +48,9 @@ class ClientOnMemory(Generic[Memory]):
         stock.close()
         self._memory = self._connect_to(self._kafka, config)
 
+    @abstractmethod
     def _connect_to(self, kafka: MemoryKafka, config: Mapping[str, Any]) -> Memory:
         """Return the client in memory, for a configuration that librdkafka has checked."""
-        raise NotImplementedError
 
     @property
     def is_open(self) -> bool:

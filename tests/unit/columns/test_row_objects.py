@@ -143,6 +143,19 @@ def test_a_dataclass_field_that_was_never_set_is_missing() -> None:
 
 
 @dataclasses.dataclass
+class HalfInSlots:
+    """A field that has no slot, where objects have no `__dict__`: it is never set."""
+
+    __slots__ = ("x",)
+    x: int
+    y: int = dataclasses.field(init=False)
+
+
+def test_a_field_without_a_place_is_missing() -> None:
+    assert stored(DataRow(name="a", at=HalfInSlots(1)))["at"] == {"x": 1, "y": 5}
+
+
+@dataclasses.dataclass
 class More:
     x: int = 1
     y: int = 2

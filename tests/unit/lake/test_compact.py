@@ -214,6 +214,21 @@ def test_files_are_merged_up_to_a_size_and_within_a_partition(lake: DirectoryLak
     assert lake.table().compact(size) == CompactResult(files_before=4, files=4)
 
 
+def test_a_name_that_is_taken_is_left_alone(lake: DirectoryLake, tmp_path: Path) -> None:
+    """Dead letters that were replayed may have it."""
+    put(lake.table(), range(2), file_segments=1)
+    other = DirectoryLake(tmp_path / "other")
+    put(other.table(), range(2), file_segments=1)
+    other.table().compact(LARGE)
+    [merged] = names(other)
+    taken = lake.root / "t" / merged
+    taken.write_bytes(b"theirs")
+    before = names(lake)
+    assert lake.table().compact(LARGE) == CompactResult(files_before=2, files=2)
+    assert names(lake) == before
+    assert taken.read_bytes() == b"theirs"
+
+
 def test_a_log_that_lacks_a_file_that_was_merged_is_an_error(lake: DirectoryLake) -> None:
     put(lake.table(), range(2))
     put(lake.table(), range(2, 4))

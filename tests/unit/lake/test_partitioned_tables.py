@@ -32,6 +32,7 @@ from columnar_kafka.lake.replay import replay
 from columnar_kafka.lake.reset import moved_fences
 from columnar_kafka.lake.rules import Rules
 from columnar_kafka.lake.stage import Stager, land
+from columnar_kafka.lake.stitch import Stitcher, StitchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -196,6 +197,25 @@ def test_nothing_of_a_batch_lands_if_a_part_of_it_is_gone(lake: Any) -> None:
     (lake.root / attempt.files[1].path).unlink()
     with pytest.raises(LakeError, match="gone or cut short: stage the input again"):
         lake.table(partition_by=["c"]).commit([attempt])
+
+
+def test_a_segment_that_cannot_be_stitched_ends_the_file_of_its_partition_alone(
+    lake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = [table([n], [c]) for n, c in enumerate(["DE", "US", "DE", "US", "DE"])]
+    encrypted = messages(*tables)[2].value
+
+    class Picky(Stitcher):
+        def append(self, data: Any) -> None:
+            if bytes(data) == encrypted:
+                raise StitchError("an encrypted column")
+            super().append(data)
+
+    monkeypatch.setattr(staging, "Stitcher", Picky)
+    put(lake, *tables, partition_by=["c"])
+    assert read(lake, "n", "c") == [(0, "DE"), (1, "US"), (2, "DE"), (3, "US"), (4, "DE")]
+    assert encrypted in [path.read_bytes() for path in data_files(lake)]
+    assert len(data_files(lake)) == 4
 
 
 def test_verbatim_segments_stay_as_they_are_unless_they_are_split(lake: Any) -> None:

@@ -165,6 +165,48 @@ def test_the_first_record_of_a_batch_does_not_leave_the_core_either(
     assert (len(slow), headers) == (1, [b"2", b"2", b"2"])
 
 
+def test_a_segment_of_one_record_is_sent_at_once() -> None:
+    """The record that opens a batch may fill it, whether Python or the core has opened it."""
+    kafka = FakeKafka()
+    kafka.create_topic("t", 1)
+    config = {"columnar.encoding": "parquet", "columnar.segment.rows": 1}
+    with kafka.Producer(config | {"columnar.linger.ms": 60_000}) as producer:
+        producer.set_schema("t", pa.schema([("n", pa.int64())]))
+        for n in range(3):
+            producer.produce("t", {"n": n})
+        eventually(lambda: len(kafka.messages("t")) == 3)
+
+
+def test_ctrl_c_while_a_batch_is_opened_takes_no_record_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    open_batch, interrupted = Buffer._open_batch, []
+
+    def interrupt(self: Buffer, *arguments: Any) -> Any:
+        opened = open_batch(self, *arguments)
+        if producer_has_begun and not interrupted:
+            interrupted.append(opened)
+            raise KeyboardInterrupt
+        return opened
+
+    monkeypatch.setattr(Buffer, "_open_batch", interrupt)
+    producer_has_begun = False
+    kafka = FakeKafka()
+    kafka.create_topic("t", 1)
+    config = {"columnar.encoding": "parquet", "columnar.segment.rows": 2}
+    with kafka.Producer(config | {"columnar.linger.ms": 60_000}) as producer:
+        producer.set_schema("t", pa.schema([("n", pa.int64())]))
+        for n in range(2):
+            producer.produce("t", {"n": n})
+        producer_has_begun = True
+        with pytest.raises(KeyboardInterrupt):
+            producer.produce("t", {"n": 2})
+        for n in range(3, 6):
+            producer.produce("t", {"n": n})
+    assert len(interrupted) == 1
+    assert [each.value()["n"] for each in kafka.records("t")] == [0, 1, 3, 4, 5]
+
+
 def run(code: str, **variables: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -336,6 +336,31 @@ def test_an_unknown_topic_is_asked_for_once_a_second() -> None:
     assert asked == [["t"], [], [], ["t"], [], ["t"]]
 
 
+def test_a_topic_is_missing_since_it_was_first_looked_for() -> None:
+    """Looking again in vain does not renew the time in which it may be created."""
+    pipeline = Pipeline(partitions=None, propagation=30.0)
+    pipeline.produce({"n": 1})
+    pipeline.run(0.0)
+    unknown = KafkaError(KafkaError._UNKNOWN_TOPIC)
+    for now in (0.0, 29.0):
+        pipeline.accumulator.topic_unusable("t", unknown, now)
+    pipeline.run(29.5)
+    pipeline.poll()
+    assert pipeline.reports == []
+    pipeline.run(30.5)
+    pipeline.poll()
+    assert [each.error for each in pipeline.reports] == [KafkaError._UNKNOWN_TOPIC]
+
+
+def test_what_is_sealed_is_looked_at_at_once() -> None:
+    pipeline = Pipeline()
+    pipeline.numbers(1)
+    pipeline.run(0.0)
+    assert pipeline.accumulator.next_look(0.0) == 1.0
+    pipeline.accumulator.seal_all()
+    assert pipeline.accumulator.next_look(0.0) == 0.0
+
+
 def test_what_waited_is_sent_in_order_once_the_partitions_are_known() -> None:
     pipeline = Pipeline(partitions=None)
     pipeline.numbers(0, 1)

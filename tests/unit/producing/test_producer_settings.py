@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError
 from support import setting_error
 
+from columnar_kafka import Producer
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.producing.settings import ProducerConfig
 
@@ -227,3 +229,12 @@ def test_records_must_not_time_out_while_their_segment_fills() -> None:
         ProducerConfig.parse(config)
     assert ProducerConfig.parse(config | {"message.timeout.ms": 1001})[0].message_timeout == 1.001
     assert ProducerConfig.parse({**config, "columnar.encoding": "none"})[0].message_timeout == 1
+
+
+def test_a_number_that_librdkafka_alone_can_read_is_refused() -> None:
+    """It reads as far as it goes: 5000ms as 5000, and 0.5s as 0.5."""
+    confluent_kafka.Producer({"linger.ms": "0.5s"}).close()
+    with pytest.raises(
+        ConfigError, match=r"^linger\.ms='0\.5s': must be a number from 0 to 900000"
+    ):
+        Producer({"linger.ms": "0.5s", "columnar.encoding": "parquet"})

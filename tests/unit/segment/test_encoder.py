@@ -10,8 +10,13 @@ import pytest
 
 from columnar_kafka.columns.kafka_column import KafkaColumn
 from columnar_kafka.config import METADATA_MEMBERS
+from columnar_kafka.errors import SchemaError
 from columnar_kafka.schema import canonical
-from columnar_kafka.segment.encoder import ParquetEncoder, needs_arrow_schema
+from columnar_kafka.segment.encoder import (
+    ParquetEncoder,
+    check_can_be_written,
+    needs_arrow_schema,
+)
 
 N = 5000
 RANDOM = random.Random(7)
@@ -143,3 +148,11 @@ def test_an_encoder_that_gets_another_schema_asks_again_what_has_to_be_stored() 
     for kind, keys in ((pa.int64(), {b"own"}), (pa.duration("s"), {b"own", b"ARROW:schema"})):
         value = encoder.encode(pa.record_batch({"n": pa.array([1], kind)}), {"own": "x"})
         assert pq.read_metadata(pa.BufferReader(value)).metadata.keys() == keys
+
+
+def test_a_type_that_pyarrow_cannot_write_is_refused_before_a_row_is_taken() -> None:
+    spans = pa.schema([("span", pa.month_day_nano_interval())])
+    with pytest.raises(
+        SchemaError, match=rf"^pyarrow {pa.__version__} cannot write it: .*interval"
+    ):
+        check_can_be_written(spans)

@@ -13,7 +13,7 @@ import hostile
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hostile import MIB, File, Sent, changed, field, sent
+from hostile import MIB, File, Sent, changed, emit, field, sent
 from support import examples
 
 from columnar_kafka import Segment, SegmentError
@@ -23,7 +23,7 @@ from columnar_kafka.lake.stitch import stitch
 from columnar_kafka.segment.decoder import InlineDecoder
 from columnar_kafka.segment.parquet import metadata, page_header
 from columnar_kafka.segment.parquet.page_walk import walk
-from columnar_kafka.segment.parquet.thrift import BINARY, FALSE, I32, LIST, STOP, Cursor
+from columnar_kafka.segment.parquet.thrift import BINARY, FALSE, I32, LIST, STOP, STRUCT, Cursor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -607,3 +607,14 @@ def test_a_topic_full_of_damage_is_a_stream_of_reports_among_good_records() -> N
         assert counts == {**counts, "neighbours": cases + 1}, name
         assert "wrong" not in counts, name
     assert outcome["bombs"]["reported"] == len(hostile.BOMBS)
+
+
+def test_an_arrow_schema_is_found_among_fields_that_parquet_does_not_know() -> None:
+    """A writer of the future may describe each entry, with the key's name in its own words."""
+    footer = File.load(sent(pa.table({"n": [1]})).value).footer
+    pairs = field(footer, 5)[2][1]
+    [arrow] = [each for each in pairs if field(each, 1)[2] == b"ARROW:schema"]
+    described = [[1, BINARY, b"k"], [2, BINARY, b"v"], [9, BINARY, b"not the ARROW:schema"]]
+    pairs.insert(0, described)
+    arrow.append([9, STRUCT, described])
+    assert metadata.arrow_schemas(emit(footer)) == [field(arrow, 2)[2]]

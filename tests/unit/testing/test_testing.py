@@ -814,6 +814,18 @@ def test_what_is_held_is_neither_there_nor_reported(fake: FakeKafka) -> None:
     assert numbers(fake) == [1, 2]
 
 
+def test_a_producer_that_is_dropped_loses_what_is_held(fake: FakeKafka) -> None:
+    """Nobody can release it any more for this producer, whose end would wait for ever."""
+    fake.create_topic("t")
+    fake.hold()
+    producer = fake.Producer(PARQUET)
+    producer.set_schema("t", SCHEMA)
+    producer.produce("t", {"n": 1})
+    del producer
+    fake.release()
+    assert numbers(fake) == []
+
+
 def test_a_failed_record_makes_its_transaction_abort(fake: FakeKafka) -> None:
     with fake.Producer({"transactional.id": "x"}) as producer:
         producer.init_transactions()
