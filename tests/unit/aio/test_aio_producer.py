@@ -730,6 +730,43 @@ def test_a_flush_that_is_under_way_ends_with_close(
     run_coroutine(main)
 
 
+def test_a_flush_lasts_until_all_is_sent(
+    kafka: FakeKafka, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks anew, a slice of its time after the other."""
+    asked: list[float] = []
+
+    def flush(self: Any, timeout: float) -> int:
+        asked.append(timeout)
+        if len(asked) == 3:
+            kafka.release()
+        return int(type(self).__mro__[1].flush(self, timeout))
+
+    monkeypatch.setattr("columnar_kafka.aio.producer._SLICE", 0.01)
+
+    async def main() -> None:
+        async with make({"flush": flush}) as producer:
+            await producer.set_schema("t", SCHEMA)
+            kafka.hold()
+            future = await producer.produce("t", {"n": 1})
+            assert await producer.flush() == 0
+            assert len(asked) >= 3
+            assert future.result().value() == {"n": 1}
+
+    run_coroutine(main)
+
+
+def test_a_poll_counts_the_reports_that_came_before_it(make: Any) -> None:
+    async def main() -> None:
+        async with make() as producer:
+            await producer.set_schema("t", SCHEMA)
+            await (await producer.produce("t", {"n": 1}))
+            await (await producer.produce("t", {"n": 2}))
+            assert [await producer.poll(60), await producer.poll(0)] == [2, 0]
+
+    run_coroutine(main)
+
+
 def test_who_waits_for_room_when_it_is_closed_is_told(kafka: FakeKafka, make: Any) -> None:
     async def main() -> None:
         producer = make(queue__buffering__max__messages=1)
