@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 TITLE = "Size against rows, bytes a record"
 IS_LONG = False
 ABOUT = """The bytes of the broker's log. The compared batches are librdkafka's own, with zstd,
-and have as many rows as the segments. Sizes do not vary, so each is measured once. *Full* has a
-key, a header and a time. The targets are geometric means over the sets, and for each set what it
-was before the native core. They are for our defaults. With `compression.type=zstd`, which the
-others have, librdkafka compresses whole messages: headers, footers, a key that is also a column."""
+and have as many rows as the segments. Each is measured once: only those of the smallest segments
+vary, with how many share a batch of librdkafka's. *Full* has a key, a header and a time. The
+targets are geometric means over the sets, and for each set what it was before the native core. They
+are for our defaults. With `compression.type=zstd`, which the others have, librdkafka compresses
+whole messages: headers, footers, a key that is also a column."""
 
 WAYS: Final = (OURS, OURS_IN_ZSTD)
 WHO: Final = (*WAYS, ORJSON, FASTAVRO)
