@@ -369,6 +369,7 @@ FOREIGN = {
     "broker.client_classes": "_stock  _above_tracer  _seen_by  _self_wrapper",  # of any client
     "local.mock": "_exit",  # public, in `os`
     "local.spark": "_gateway  _jvm",  # PySpark has no other way to end its Java
+    "segment.native_decoder": "_import_from_c",  # pyarrow: the public way copies the schema, too
     "serializing": "_key_serializer  _key_deserializer  _value_deserializer",  # confluent-kafka's
 }
 """The other private attributes that a file may use, though none of its classes has them."""

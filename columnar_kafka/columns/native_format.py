@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -13,10 +13,10 @@ from columnar_kafka.schema.families import family
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from columnar_kafka.native._core import Described, RowFormat
+    from columnar_kafka.native._core import ArrayLayout, Described, RowFormat
     from columnar_kafka.schema import RecordSchema
 
-__all__ = ["native_columns", "row_format"]
+__all__ = ["chosen_columns", "layout", "native_columns", "row_format"]
 
 _LEAVES: Final = {
     pa.bool_(): "bool",
@@ -33,6 +33,8 @@ _LEAVES: Final = {
     pa.float64(): "float64",
     pa.date32(): "date32",
 }
+
+_OFFSETS: Final = {pa.string(): 32, pa.binary(): 32, pa.large_string(): 64, pa.large_binary(): 64}
 
 
 class _Unsupported(Exception):  # noqa: N818 - nobody else sees it
@@ -113,3 +115,68 @@ def _timestamp(arrow: pa.TimestampType) -> tuple[str, Any]:
         return "zoned_timestamp", (arrow.unit, pa.lib.string_to_tzinfo(arrow.tz))
     except Exception:  # noqa: BLE001 - from any module that knows time zones
         raise _Unsupported from None
+
+
+# --- the same columns as Arrow has them -----------------------------------------------------------
+
+
+class ChosenColumn(NamedTuple):
+    """The number of a column, the numbers of its members that are read, None for all; the rest."""
+
+    number: int
+    members: list[int] | None
+    field: pa.Field
+
+
+def chosen_columns(schema: pa.Schema, names: Collection[str] | None) -> list[ChosenColumn] | None:
+    """Return which columns, or members of them, Arrow's reader returns for these names.
+
+    They are in the schema's order. The result is None for names that are Arrow's to judge: of other
+    nested values, none at all, or such as might mean two columns, for one has a point in its name.
+    """
+    if names is None:
+        return [ChosenColumn(number, None, field) for number, field in enumerate(schema)]
+    if not names or any("." in name for name in schema.names):
+        return None
+    wanted: dict[str, set[str]] = {}
+    for name in names:
+        top, _, member = name.partition(".")
+        wanted.setdefault(top, set()).add(member)
+    chosen = []
+    for number, field in enumerate(schema):
+        if (members := wanted.get(field.name)) is None:
+            continue
+        if "" in members:
+            chosen.append(ChosenColumn(number, None, field))
+            continue
+        found = list(field.type) if pa.types.is_struct(field.type) else []
+        numbers = [index for index, each in enumerate(found) if each.name in members]
+        if len(numbers) < len(members) or any("." in each.name for each in found):
+            return None
+        kept = field.with_type(pa.struct([found[index] for index in numbers]))
+        chosen.append(ChosenColumn(number, numbers, kept))
+    return chosen if len(chosen) == len(wanted) else None
+
+
+def layout(arrow: pa.DataType) -> ArrayLayout | None:
+    """Return what else the native core must know of a type to make arrays of it.
+
+    That are the bits of a number or of an offset, or 0, and the same of the types inside. The
+    result is None if it makes no such arrays. A map's children are its keys and its values.
+    """
+    if pa.types.is_map(arrow):
+        bits, inner = 32, [arrow.key_type, arrow.item_type]
+    elif pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
+        bits, inner = 64 if pa.types.is_large_list(arrow) else 32, [arrow.value_type]
+    elif pa.types.is_fixed_size_list(arrow):
+        bits, inner = 0, [arrow.value_type]
+    elif pa.types.is_struct(arrow):
+        bits, inner = 0, [each.type for each in arrow]
+    elif family(arrow) in ("string", "binary"):
+        bits, inner = _OFFSETS.get(arrow, 0), []
+        if not bits and not pa.types.is_fixed_size_binary(arrow):
+            return None  # views
+    else:
+        bits, inner = arrow.bit_width, []
+    children = [layout(each) for each in inner]
+    return None if None in children else (bits, children)

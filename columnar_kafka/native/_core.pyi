@@ -1,9 +1,11 @@
 # The native core's types; the sources are in `native/`.
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from typing_extensions import Self
+
+_Table = TypeVar("_Table")
 
 # A field: its name, whether it may be null, the name of its type, details, and its children.
 Described: TypeAlias = tuple[str, bool, str, Any, tuple[Described, ...]]
@@ -90,8 +92,23 @@ class File:
         self, schema: FileSchema, start: int, max_values: int, max_bytes: int
     ) -> RecordReader | None: ...
     def check(self, schema: FileSchema, max_values: int, max_bytes: int) -> bool: ...
+    def table(
+        self,
+        schema: TableSchema,
+        imported: Callable[[int], _Table],
+        max_values: int,
+        max_bytes: int,
+    ) -> _Table | None: ...
 
 class FileSchema: ...
+
+# Bits of numbers or offsets, or 0, and the same of what is inside.
+ArrayLayout: TypeAlias = tuple[int, Sequence[Any]]
+
+class TableSchema:
+    def __new__(
+        cls, schema: FileSchema, columns: Sequence[tuple[int, list[int] | None, ArrayLayout]]
+    ) -> Self: ...
 
 # Version, schema, leaf columns, rows, row groups, Arrow schema, writer, and column orders.
 CopiedFooter: TypeAlias = tuple[int, bytes, int, int, list[bytes], bytes | None, bytes, bytes]

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from columnar_kafka.native._core import RecordReader
+    from columnar_kafka.segment.native_decoder import KnownFile
     from columnar_kafka.segment.parquet.page_walk import DecodedSize
     from columnar_kafka.segment.parquet.statistics import Bounds, ColumnPath
 
@@ -156,8 +157,7 @@ class InlineDecoder:
         Raises:
             SegmentError: bytes and headers disagree, or a limit is exceeded.
         """
-        with _as_segment_errors():
-            return _InlineFile(raw, self._limits)
+        return _InlineFile(raw, self._limits, self._native)
 
     def read_records(
         self, raw: RawSegment, start: int, opened: Callable[[], SegmentFile]
@@ -169,14 +169,51 @@ class InlineDecoder:
         """
         if self._native is None:
             return None
-        return self._native.read(*raw, start=start, schema=lambda: opened().schema)
+        known = self._native.open(*raw, schema=lambda: opened().schema)
+        return None if known is None else known.records(start)
 
     def close(self) -> None:
         """Do nothing: there is nothing to release."""
 
 
 class _InlineFile:
-    """A `SegmentFile` decoded in this process."""
+    """A `SegmentFile` decoded in this process: by the native core, or by Arrow."""
+
+    def __init__(
+        self, raw: RawSegment, limits: DecodeLimits, core: NativeDecoder | None = None
+    ) -> None:
+        self._raw = raw
+        self._limits = limits
+        self._opened: _ArrowFile | None = None
+        self._known: KnownFile | None = None
+        if core is not None:
+            self._known = core.open(*raw, schema=lambda: self._by_arrow().schema)
+        self.schema = self._known.schema if self._known else self._by_arrow().schema
+
+    def statistics(self, columns: Collection[str]) -> dict[ColumnPath, Bounds]:
+        return bounds(footer_bytes(bytes(self._raw.value)), self.schema, columns)
+
+    def read(self, columns: Sequence[str] | None, *, encoded: bool = False) -> pa.Table:
+        """Decode natively what the core knows; the rest, and what it may not judge, by Arrow."""
+        if self._known is not None and not encoded:
+            table = self._known.table(columns)
+            if table is not None:
+                return table
+        return self._by_arrow().read(columns, encoded=encoded)
+
+    def check(self, *, decode: bool) -> None:
+        self._by_arrow().check(decode=decode)
+
+    def _by_arrow(self) -> _ArrowFile:
+        """Open the file with Arrow, which takes longer than a small one takes to decode."""
+        if self._opened is None:
+            with _as_segment_errors():
+                self._opened = _ArrowFile(self._raw, self._limits)
+        return self._opened
+
+
+class _ArrowFile:
+    """A file decoded by Arrow."""
 
     def __init__(self, raw: RawSegment, limits: DecodeLimits) -> None:
         header, crc32, value = raw
@@ -209,9 +246,6 @@ class _InlineFile:
                 f"and the columns have the fingerprint {actual}"
             )
 
-    def statistics(self, columns: Collection[str]) -> dict[ColumnPath, Bounds]:
-        return bounds(footer_bytes(self._data), self.schema, columns)
-
     def _parquet_file(self, **options: Any) -> pq.ParquetFile:
         source = pa.BufferReader(self._data)
         return pq.ParquetFile(source, page_checksum_verification=True, **options)
@@ -226,6 +260,7 @@ class _InlineFile:
             else:
                 table = self._file.read(columns=names, use_threads=self._fits(size))
                 table.validate(full=True)
+                table = table.replace_schema_metadata(self.schema.metadata)
                 table = fill_hidden_nulls_in_table(table)
             self._check_rows(table.num_rows)
             return table
@@ -269,7 +304,9 @@ class _InlineFile:
         ]
         for table in tables:
             table.validate(full=True)
-        schema = self.schema if names is None else projected(self.schema, tables[0].schema)
+        schema = self.schema
+        if names is not None:
+            schema = projected(schema, tables[0].schema).with_metadata(schema.metadata)
         if self._needs_help:
             tables = [with_declared_types(table, schema) for table in tables]
         _check_expanded(tables, size.nbytes, self._limits)

@@ -1,4 +1,4 @@
-"""Segments to records by the native core, which reads what our own producers write."""
+"""Segments to records and tables by the native core, which reads what our own producers write."""
 
 from __future__ import annotations
 
@@ -7,38 +7,107 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from columnar_kafka import native
-from columnar_kafka.columns.native_format import native_columns
+from columnar_kafka.columns.native_format import chosen_columns, layout, native_columns
 from columnar_kafka.errors import SchemaError, SegmentError
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Sequence
 
     from columnar_kafka.config import DecodeLimits
-    from columnar_kafka.native._core import File, FileSchema, RecordMaker, RecordReader
+    from columnar_kafka.native._core import (
+        File,
+        FileSchema,
+        RecordMaker,
+        RecordReader,
+        TableSchema,
+    )
     from columnar_kafka.segment.headers import SegmentHeader
 
-__all__ = ["NativeDecoder", "record_maker"]
+__all__ = ["KnownFile", "NativeDecoder", "record_maker"]
 
 _CACHE_BYTES: Final = 16 << 20
+_TABLES: Final = 100
 
 
-class _Known(NamedTuple):
+class _Table(NamedTuple):
+    """Some columns of a schema: as the core reads them, and as Arrow has them."""
+
+    core: TableSchema
+    arrow: pa.Schema
+
+
+class _Known:
     """A schema that Arrow has read before; `schema` is None where the core lacks a type."""
 
-    fingerprint: str
-    schema: FileSchema | None
+    def __init__(self, fingerprint: str, arrow: pa.Schema, schema: FileSchema | None) -> None:
+        self.fingerprint = fingerprint
+        self.arrow = arrow
+        self.schema = schema
+        self._tables: dict[tuple[str, ...] | None, _Table | None] = {}
+
+    def table(self, names: Sequence[str] | None) -> _Table | None:
+        """Return some columns or all; None if the core cannot read them as columns."""
+        key = None if names is None else tuple(names)
+        if key not in self._tables:
+            if len(self._tables) >= _TABLES:
+                self._tables.clear()
+            self._tables[key] = self._make_table(key)
+        return self._tables[key]
+
+    def _make_table(self, names: Collection[str] | None) -> _Table | None:
+        chosen = chosen_columns(self.arrow, names)
+        if self.schema is None or chosen is None:
+            return None
+        columns = []
+        for number, members, field in chosen:
+            if (found := layout(field.type)) is None:
+                return None
+            columns.append((number, members, found))
+        arrow = pa.schema([each.field for each in chosen], metadata=self.arrow.metadata)
+        return _Table(native.core.TableSchema(self.schema, columns), arrow)
 
 
-class _KnownFile(NamedTuple):
-    """A file of such a schema."""
+class KnownFile:
+    """A file of a schema that Arrow has read before. For any thread."""
 
-    file: File
-    schema: FileSchema
+    def __init__(self, file: File, known: _Known, limits: DecodeLimits) -> None:
+        self._file = file
+        self._known = known
+        self._limits = limits
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns."""
+        return self._known.arrow
+
+    def records(self, start: int) -> RecordReader | None:
+        """Return the records from row `start` on; None if Arrow has to read them."""
+        assert self._known.schema is not None
+        limits = self._limits
+        return self._file.read(self._known.schema, start, limits.values, limits.decoded_bytes)
+
+    def table(self, columns: Sequence[str] | None) -> pa.Table | None:
+        """Return all rows, in one chunk, as `SegmentFile.read`; None if Arrow has to read them."""
+        if (table := self._known.table(columns)) is None:
+            return None
+
+        def imported(address: int) -> pa.RecordBatch:
+            return pa.RecordBatch._import_from_c(address, table.arrow)
+
+        limits = self._limits
+        batch = self._file.table(table.core, imported, limits.values, limits.decoded_bytes)
+        return None if batch is None else pa.Table.from_batches([batch])
+
+    def check(self) -> bool:
+        """Return whether each value could be read; if not, Arrow has to judge the file."""
+        assert self._known.schema is not None
+        limits = self._limits
+        return self._file.check(self._known.schema, limits.values, limits.decoded_bytes)
 
 
 class NativeDecoder:
-    """Reads records without Arrow, once Arrow has read the schema of a segment like them.
+    """Reads without Arrow, once Arrow has read the schema of a segment like them.
 
     It refuses no segment. One that is damaged, exceeds a limit or is merely unusual is left to
     Arrow. For any thread.
@@ -49,53 +118,21 @@ class NativeDecoder:
         self._known: dict[bytes, _Known] = {}  # by the part of the footer that tells the schema
         self._known_bytes = 0
 
-    def read(
-        self,
-        header: SegmentHeader,
-        crc32: int,
-        value: Any,
-        *,
-        start: int,
-        schema: Callable[[], pa.Schema],
-    ) -> RecordReader | None:
-        """Check a segment as Arrow's decoder would, and return its records from row `start` on.
+    def open(
+        self, header: SegmentHeader, crc32: int, value: Any, *, schema: Callable[[], pa.Schema]
+    ) -> KnownFile | None:
+        """Open a file whose columns the core reads, and compare it with its headers.
 
-        The result is None if Arrow has to read it. Decoding needs no GIL.
+        That checks all that Arrow's decoder checks when it opens a file. The result is None if
+        Arrow has to read it.
 
         Args:
             header: what the message's headers say.
             crc32: the value's checksum, as the headers say.
             value: the segment's bytes.
-            start: the first row.
             schema: opens the file with Arrow, checks it, and returns its columns. What it raises is
                 raised here.
         """
-        if (known := self._known_file(header, crc32, value, schema)) is None:
-            return None
-        limits = self._limits
-        return known.file.read(known.schema, start, limits.values, limits.decoded_bytes)
-
-    def check(
-        self,
-        header: SegmentHeader,
-        crc32: int,
-        value: Any,
-        *,
-        schema: Callable[[], pa.Schema],
-    ) -> bool:
-        """Return whether a segment was decoded, and has passed every check that `read` makes.
-
-        If not, Arrow has to judge it. Arguments and errors are those of `read`.
-        """
-        if (known := self._known_file(header, crc32, value, schema)) is None:
-            return False
-        limits = self._limits
-        return known.file.check(known.schema, limits.values, limits.decoded_bytes)
-
-    def _known_file(
-        self, header: SegmentHeader, crc32: int, value: Any, schema: Callable[[], pa.Schema]
-    ) -> _KnownFile | None:
-        """Open a file whose columns the core reads, and compare it with its headers."""
         limits = self._limits
         data = value if type(value) is bytes else bytes(value)
         file = native.core.File.open(data, crc32, limits.footer_bytes)
@@ -105,17 +142,20 @@ class NativeDecoder:
             header.check_footer(dict(file.metadata))
         except SegmentError:
             return None
-        known = self._known.get(file.key)
-        if known is None:
+        key = file.key
+        if (known := self._known.get(key)) is None:
             found = schema()
             columns = native_columns(found) if _is_storable(found) else None
-            known = _Known(header.schema, None if columns is None else file.schema(columns))
-            self._remember(file.key, known)
+            read = None if columns is None else file.schema(columns)
+            known = _Known(header.schema, found, read)
+            self._remember(key, known)
         if known.schema is None or known.fingerprint != header.schema:
             return None
-        return _KnownFile(file, known.schema)
+        return KnownFile(file, known, limits)
 
     def _remember(self, key: bytes, known: _Known) -> None:
+        if key in self._known:
+            return
         if self._known_bytes + len(key) > _CACHE_BYTES:
             self._known, self._known_bytes = {}, 0
         self._known[key] = known

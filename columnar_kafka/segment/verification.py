@@ -53,8 +53,10 @@ def verify(raw: RawSegment, how: Verification, opened: Callable[[], SegmentFile]
         opened().schema  # noqa: B018 - reading the property checks
         return True
     core, arrow = _decoders(os.getpid())
-    if core is not None and core.check(*raw, schema=lambda: opened().schema):
-        return True
+    if core is not None:
+        known = core.open(*raw, schema=lambda: opened().schema)
+        if known is not None and known.check():
+            return True
     opened().schema  # noqa: B018 - as above
     arrow.open(raw).check(decode=how == "decode" or core is not None)
     return how == "pages" or core is None

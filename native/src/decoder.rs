@@ -6,11 +6,13 @@ use std::vec::IntoIter;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyList};
 
+use crate::arrow::c_data::ArrowArray;
 use crate::leaf::Leaf;
 use crate::objects::{ColumnReader, RowReader};
 use crate::parquet::read::{Budget, Footer, GaveUp, Read, Schema, check_leaves, read_leaves};
 use crate::py::{NoCollection, Owned};
 use crate::schema::{Field, Type};
+use crate::tables::TableSchema;
 
 /// The column of the records' metadata, which comes last.
 const KAFKA_COLUMN: &str = "_kafka";
@@ -92,6 +94,34 @@ impl File {
     /// Arrow has to judge the file.
     fn check(&self, py: Python<'_>, schema: &FileSchema, max_values: u64, max_bytes: u64) -> bool {
         self.detached(py, schema, max_values, max_bytes, check_leaves).is_some()
+    }
+
+    /// Check the file and decode some columns, without the GIL. Return what `imported` makes of the
+    /// address of a `struct ArrowArray`, from which it may take the columns, as the fields of one
+    /// array. None if Arrow has to judge the file.
+    fn table<'py>(
+        &self,
+        py: Python<'py>,
+        schema: &TableSchema,
+        imported: &Bound<'py, PyAny>,
+        max_values: u64,
+        max_bytes: u64,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let data = self.data.bind(py).as_bytes();
+        let of_file = schema.file_schema().get();
+        let columns = py.detach(|| {
+            let budget = Budget::new(max_bytes);
+            guarded(|| schema.read(data, &self.footer, &of_file.0, max_values, budget))
+        });
+        let Some(columns) = columns else { return Ok(None) };
+        let mut columns = ArrowArray::new(columns);
+        imported.call1((&raw mut columns as usize,)).map(Some)
+    }
+}
+
+impl FileSchema {
+    pub fn schema(&self) -> &Schema {
+        &self.0
     }
 }
 

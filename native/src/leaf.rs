@@ -10,6 +10,21 @@ pub struct Bits {
 }
 
 impl Bits {
+    pub fn with_capacity(bits: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bits.div_ceil(8)), len: 0 }
+    }
+
+    /// The first `len` bits of these bytes, which are just enough.
+    pub fn from_bytes(bytes: Vec<u8>, len: usize) -> Self {
+        let mut bits = Self { len: 8 * bytes.len(), bytes };
+        bits.truncate(len);
+        bits
+    }
+
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
     #[inline(always)]
     pub fn push(&mut self, bit: bool) {
         let place = self.len % 8;

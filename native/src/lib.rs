@@ -1,5 +1,6 @@
 //! The native core of columnar-kafka: rows to columns, columns to Parquet, and back.
 
+mod arrow;
 mod batch;
 mod clock;
 mod columns;
@@ -27,6 +28,7 @@ mod row;
 mod row_format;
 mod schema;
 mod strings;
+mod tables;
 mod text;
 mod usage;
 mod value;
@@ -55,6 +57,8 @@ mod _core {
     use crate::reports::{Abandoned, Reports};
     #[pymodule_export]
     use crate::row_format::RowFormat;
+    #[pymodule_export]
+    use crate::tables::TableSchema;
     #[pymodule_export]
     use crate::usage::Usage;
 

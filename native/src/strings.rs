@@ -42,6 +42,11 @@ impl Strings {
         Self { heap, ends, indices, ..Self::default() }
     }
 
+    /// What `from_parts` takes.
+    pub fn into_parts(self) -> (Vec<u8>, Vec<u32>, Option<Vec<u32>>) {
+        (self.heap, self.ends, self.indices)
+    }
+
     /// How many values there are.
     #[inline(always)]
     pub fn len(&self) -> usize {

@@ -24,6 +24,7 @@ from columnar_kafka.errors import RowError
 from columnar_kafka.producing.buffer import Buffer
 from columnar_kafka.producing.native_batch import NativeBlock
 from columnar_kafka.schema import RecordSchema
+from columnar_kafka.segment import decoder
 from columnar_kafka.testing import FakeKafka
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ def test_usual_records_never_leave_the_core(
     """Python opens one batch, encodes nothing, and decodes nothing."""
     slow: list[Any] = []
     monkeypatch.delattr(Segment, "_slices_of_table")
+    monkeypatch.delattr(decoder._ArrowFile, "read")
     accept_row = Buffer.accept_row
 
     def accept(*arguments: Any) -> None:
@@ -134,6 +136,8 @@ def test_usual_records_never_leave_the_core(
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
         found: list[Any] = []
         eventually(lambda: found.extend(consumer.consume(ROWS, 0.1)) or len(found) >= ROWS)
+        consumer.seek(TopicPartition(topic, 0, OFFSET_BEGINNING))
+        assert consumer.consume_arrow(ROWS, 10).num_rows == ROWS
     assert [message.value() for message in found] == rows
     if has_parts:
         assert [message.key() for message in found] == [b"k%d" % (n % 10) for n in range(ROWS)]

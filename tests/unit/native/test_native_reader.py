@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nesting import RandomRows, SentSegment
+from same_tables import assert_same_tables
 from segments import header_of
 from support import examples
 
@@ -82,6 +83,7 @@ def assert_equal(headers: Any, value: bytes, *, natively: bool = True) -> None:
     assert read(headers, value, decoder) == expected
     assert read(headers, value, decoder) == expected
     assert decoder.native == 2 * natively
+    assert assert_same_tables(headers, value) >= natively
 
 
 def encoded(table: pa.Table, encoder: Any = None, **footer: str) -> tuple[Headers, bytes]:
@@ -119,6 +121,7 @@ def test_random_types_by_pyarrow(seed: int) -> None:
     assert read(sent.headers, sent.value, decoder, 101) == read(
         sent.headers, sent.value, ByArrow(), 101
     )
+    assert_same_tables(sent.headers, sent.value)
 
 
 @settings(max_examples=examples(100))
@@ -131,6 +134,7 @@ def test_random_types_by_the_producer(seed: int) -> None:
     for headers, value in produced(source.schema, rows, **config):
         decoder = Decoder()
         assert read(headers, value, decoder) == read(headers, value, ByArrow())
+        assert_same_tables(headers, value)
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in GOLDEN.glob("*.parquet")))
@@ -385,6 +389,7 @@ def test_no_limit_is_wider_than_arrows(seed: int) -> None:
     found = read(sent.headers, sent.value, decoder)
     if decoder.native:
         assert found == read(sent.headers, sent.value, ByArrow(limits))
+        assert_same_tables(sent.headers, sent.value, limits=limits)
 
 
 def test_a_map_with_a_key_twice() -> None:
@@ -466,4 +471,5 @@ def assert_equal_or_left(original: hostile.Sent, cases: Iterator[hostile.Sent]) 
         found = read(case.headers(), case.value, decoder)
         if decoder.native > before:
             assert found == read(case.headers(), case.value, arrow)
+            assert_same_tables(case.headers(), case.value)
     assert read(original.headers(), original.value, decoder) == expected

@@ -83,7 +83,7 @@ from columnar_kafka.segment import decoder, isolated
 decode = decoder._InlineFile.read
 def read(self, columns):
     for name, harm in {HARMS!r}.items():
-        if b"bad: " + name.encode() in self._data:
+        if b"bad: " + name.encode() in bytes(self._raw.value):
             exec(harm)
     return decode(self, columns)
 decoder._InlineFile.read = read

@@ -25,18 +25,7 @@ pub fn read(
     budget: &mut Budget,
     decompressor: &mut Decompressor,
 ) -> Read<Leaf> {
-    ensure(chunk.physical_type == shape.physical_type as i32)?;
-    ensure(rows > 0 && u32::try_from(chunk.values).is_ok())?;
-    for (levels, most) in chunk.histograms.iter().zip([shape.max_rep(), shape.max_def]) {
-        ensure(matches!(levels, None | Some(0)) || *levels == Some(usize::from(most) + 1))?;
-    }
-    let depth = u64::from(shape.max_rep());
-    ensure(if depth > 0 { chunk.values >= rows } else { chunk.values == rows })?;
-    let sized = shape.sized.unwrap_or_default();
-    let value = VALUE + LIST_VALUE * depth + shape.arrow_width.max(8);
-    let value = value.saturating_add(sized.per_value);
-    budget.take(chunk.values.checked_mul(value).ok_or(GaveUp)?)?;
-    budget.take(rows.checked_mul(LIST_ROW.saturating_add(sized.per_row)).ok_or(GaveUp)?)?;
+    check(chunk, shape, rows, budget)?;
     let count = chunk.values as usize;
     let mut builder = Builder::new(shape, count);
     let mut levels = LevelReader::new(shape, count);
@@ -63,6 +52,43 @@ pub fn read(
     let levels = levels.finish(rows)?;
     let (max_def, max_rep) = (shape.max_def, shape.max_rep());
     Ok(Leaf { values, levels, max_def, max_rep, rows: rows as usize })
+}
+
+/// Check a column chunk as `read` does before it decompresses anything, and take as much.
+pub fn skip(
+    file: &[u8],
+    chunk: &ColumnChunk,
+    shape: &LeafShape,
+    rows: u64,
+    budget: &mut Budget,
+) -> Read<()> {
+    check(chunk, shape, rows, budget)?;
+    let (mut at, mut values) = (chunk.start, 0);
+    while at < chunk.end {
+        let is_first = at == chunk.start;
+        let page = Page::read(file, chunk, &mut at)?;
+        let is_dictionary = page.page_type == PageType::Dictionary;
+        ensure(is_dictionary == (is_first && chunk.has_dictionary))?;
+        values += if is_dictionary { 0 } else { page.values as u64 };
+        page.take_memory(budget)?;
+    }
+    ensure(values == chunk.values)
+}
+
+/// Compare what the footer says of a column chunk with its leaf, and take memory for the values.
+fn check(chunk: &ColumnChunk, shape: &LeafShape, rows: u64, budget: &mut Budget) -> Read<()> {
+    ensure(chunk.physical_type == shape.physical_type as i32)?;
+    ensure(rows > 0 && u32::try_from(chunk.values).is_ok())?;
+    for (levels, most) in chunk.histograms.iter().zip([shape.max_rep(), shape.max_def]) {
+        ensure(matches!(levels, None | Some(0)) || *levels == Some(usize::from(most) + 1))?;
+    }
+    let depth = u64::from(shape.max_rep());
+    ensure(if depth > 0 { chunk.values >= rows } else { chunk.values == rows })?;
+    let sized = shape.sized.unwrap_or_default();
+    let value = VALUE + LIST_VALUE * depth + shape.arrow_width.max(8);
+    let value = value.saturating_add(sized.per_value);
+    budget.take(chunk.values.checked_mul(value).ok_or(GaveUp)?)?;
+    budget.take(rows.checked_mul(LIST_ROW.saturating_add(sized.per_row)).ok_or(GaveUp)?)
 }
 
 /// Reads the levels of a leaf's pages.
@@ -113,17 +139,15 @@ impl<'s> LevelReader<'s> {
     /// Check that the levels are those of so many rows.
     fn finish(self, rows: u64) -> Read<Levels> {
         if let Levels::Nested { def, rep: Some(rep) } = &self.levels {
-            let (mut found, mut last) = (0, 0);
+            // What goes on with a list comes after one that has elements, and is one.
+            let least = [&[0], &*self.shape.element_defs].concat();
+            let (mut found, mut last, mut are_good) = (0, 0, true);
             for (&def, &rep) in def.iter().zip(rep) {
-                if rep == 0 {
-                    found += 1;
-                } else {
-                    // It goes on with a list that has elements, and is one.
-                    let element = self.shape.element_defs[usize::from(rep) - 1];
-                    ensure(def >= element && last >= element)?;
-                }
+                found += u64::from(rep == 0);
+                are_good &= def.min(last) >= least[usize::from(rep)];
                 last = def;
             }
+            ensure(are_good)?;
             ensure(found == rows)?;
         }
         Ok(self.levels)

@@ -25,6 +25,9 @@ pub use footer::Footer;
 pub use schema::Schema;
 
 use crate::leaf::Leaf;
+use crate::schema::Field;
+use footer::ColumnChunk;
+use schema::LeafShape;
 
 /// The file is not read here: Arrow has to judge it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,7 +36,7 @@ pub struct GaveUp;
 pub type Read<T> = Result<T, GaveUp>;
 
 /// Return an error unless a condition holds.
-pub(super) fn ensure(condition: bool) -> Read<()> {
+pub fn ensure(condition: bool) -> Read<()> {
     if condition { Ok(()) } else { Err(GaveUp) }
 }
 
@@ -66,8 +69,11 @@ pub fn read_leaves(
     max_values: u64,
     budget: Budget,
 ) -> Read<Vec<Leaf>> {
+    let mut reader = LeafReader::new(file, footer, schema, max_values, budget)?;
     let mut all = Vec::with_capacity(schema.leaves.len());
-    read_fields(file, footer, schema, max_values, budget, |leaves| all.extend(leaves))?;
+    for (field, leaves) in schema.columns() {
+        all.extend(reader.read(field, leaves, Keys::Differ)?);
+    }
     Ok(all)
 }
 
@@ -80,30 +86,85 @@ pub fn check_leaves(
     max_values: u64,
     budget: Budget,
 ) -> Read<()> {
-    read_fields(file, footer, schema, max_values, budget, drop)
+    let mut reader = LeafReader::new(file, footer, schema, max_values, budget)?;
+    schema.columns().try_for_each(|(field, leaves)| {
+        reader.read(field, leaves, Keys::Differ)?;
+        Ok(())
+    })
 }
 
-/// Read the leaves of one field after the other, and hand them to `take`.
-fn read_fields(
-    file: &[u8],
-    footer: &Footer,
-    schema: &Schema,
+/// What is known of the keys of a map.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Keys {
+    /// No map has one twice: it can be a dict.
+    Differ,
+    Any,
+}
+
+/// Reads the leaves of a file, field by field, in order.
+pub struct LeafReader<'f> {
+    file: &'f [u8],
+    footer: &'f Footer,
+    schema: &'f Schema,
     max_values: u64,
-    mut budget: Budget,
-    mut take: impl FnMut(Vec<Leaf>),
-) -> Read<()> {
-    ensure(footer.chunks.len() == schema.leaves.len())?;
-    let mut decompressor = page::Decompressor::default();
-    let mut columns = footer.chunks.iter().zip(&schema.leaves);
-    for (field, &count) in schema.fields.iter().zip(&schema.leaf_counts) {
-        let mut leaves = Vec::with_capacity(count);
-        for (chunk, shape) in columns.by_ref().take(count) {
-            ensure(chunk.values <= max_values)?;
-            let rows = footer.rows;
-            leaves.push(chunk::read(file, chunk, shape, rows, &mut budget, &mut decompressor)?);
-        }
-        structure::check(field, &leaves)?;
-        take(leaves);
+    budget: Budget,
+    decompressor: page::Decompressor,
+    /// The leaf after the last one that was read.
+    next: usize,
+}
+
+impl<'f> LeafReader<'f> {
+    pub fn new(
+        file: &'f [u8],
+        footer: &'f Footer,
+        schema: &'f Schema,
+        max_values: u64,
+        budget: Budget,
+    ) -> Read<Self> {
+        ensure(footer.chunks.len() == schema.leaves.len())?;
+        let decompressor = page::Decompressor::default();
+        Ok(Self { file, footer, schema, max_values, budget, decompressor, next: 0 })
     }
-    Ok(())
+
+    /// Read these leaves, which are all that a field has. Those before them are passed over.
+    pub fn read(
+        &mut self,
+        field: &Field,
+        leaves: impl ExactSizeIterator<Item = usize>,
+        keys: Keys,
+    ) -> Read<Vec<Leaf>> {
+        let mut read = Vec::with_capacity(leaves.len());
+        for leaf in leaves {
+            self.skip_to(leaf)?;
+            let (chunk, shape) = self.leaf()?;
+            let rows = self.footer.rows;
+            let (budget, decompressor) = (&mut self.budget, &mut self.decompressor);
+            read.push(chunk::read(self.file, chunk, shape, rows, budget, decompressor)?);
+            self.next += 1;
+        }
+        structure::check(field, &read, keys)?;
+        Ok(read)
+    }
+
+    /// Pass over the leaves that are left.
+    pub fn finish(mut self) -> Read<()> {
+        self.skip_to(self.schema.leaves.len())
+    }
+
+    /// A file that exceeds a limit does so whatever is read of it.
+    fn skip_to(&mut self, leaf: usize) -> Read<()> {
+        while self.next < leaf {
+            let (chunk, shape) = self.leaf()?;
+            chunk::skip(self.file, chunk, shape, self.footer.rows, &mut self.budget)?;
+            self.next += 1;
+        }
+        Ok(())
+    }
+
+    fn leaf(&self) -> Read<(&'f ColumnChunk, &'f LeafShape)> {
+        let chunk = self.footer.chunks.get(self.next).ok_or(GaveUp)?;
+        let shape = self.schema.leaves.get(self.next).ok_or(GaveUp)?;
+        ensure(chunk.values <= self.max_values)?;
+        Ok((chunk, shape))
+    }
 }

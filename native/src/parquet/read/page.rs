@@ -55,6 +55,11 @@ impl<'d> Page<'d> {
         Ok(Self { page_type: described, values, encoding, size: size.ok_or(GaveUp)?, bytes })
     }
 
+    /// Take what it needs while it is decoded, and as part of the column.
+    pub fn take_memory(&self, budget: &mut Budget) -> Read<()> {
+        budget.take(2 * self.size as u64)
+    }
+
     /// Its bytes, decompressed.
     pub fn decompressed<'b>(
         &self,
@@ -65,7 +70,7 @@ impl<'d> Page<'d> {
     where
         'd: 'b,
     {
-        budget.take(2 * self.size as u64)?; // while it is decoded, and as part of the column
+        self.take_memory(budget)?;
         if codec == Codec::Uncompressed as i32 {
             ensure(self.bytes.len() == self.size)?;
             return Ok(self.bytes);

@@ -1,5 +1,7 @@
 //! What a file's leaves hold: Parquet's own description, which must be that of the columns.
 
+use std::ops::Range;
+
 use super::thrift::{BINARY, Cursor, I32, STRUCT};
 use super::{GaveUp, Read, ensure};
 use crate::decimal::Decimals;
@@ -113,6 +115,16 @@ impl Schema {
         }
         ensure(elements.next().is_none())?;
         Ok(Self { fields, leaves, leaf_counts })
+    }
+
+    /// The fields, and the numbers of each one's leaves.
+    pub fn columns(&self) -> impl Iterator<Item = (&Field, Range<usize>)> {
+        let mut start = 0;
+        self.fields.iter().zip(&self.leaf_counts).map(move |(field, count)| {
+            let leaves = start..start + count;
+            start = leaves.end;
+            (field, leaves)
+        })
     }
 }
 

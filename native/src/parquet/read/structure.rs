@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::hash::Hash;
 use std::ops::Range;
 
-use super::{GaveUp, Read, ensure};
+use super::{GaveUp, Keys, Read, ensure};
 use crate::leaf::{Leaf, Levels, Values};
 use crate::schema::{Field, Type};
 
@@ -12,37 +12,45 @@ use crate::schema::{Field, Type};
 const FEW_KEYS: usize = 16;
 
 /// Check the leaves of a field, which come in order.
-pub fn check(field: &Field, leaves: &[Leaf]) -> Read<()> {
-    check_field(field, 0, 0, leaves).map(drop)
+pub fn check(field: &Field, leaves: &[Leaf], keys: Keys) -> Read<()> {
+    Check { keys }.field(field, 0, 0, leaves).map(drop)
 }
 
-/// Check the first leaves, which are a field's; return how many these are. `def` and `rep` are the
-/// levels of what the field is in.
-fn check_field(field: &Field, def: u8, rep: u8, leaves: &[Leaf]) -> Read<usize> {
-    let def = def + u8::from(field.nullable);
-    match &field.data_type {
-        Type::Struct(fields) => {
-            let mut count = 0;
-            for field in fields {
-                let added = check_field(field, def, rep, &leaves[count..])?;
-                ensure(count == 0 || agree(&leaves[0], &leaves[count], def, rep))?;
-                count += added;
+struct Check {
+    keys: Keys,
+}
+
+impl Check {
+    /// Check the first leaves, which are a field's; return how many these are. `def` and `rep` are the
+    /// levels of what the field is in.
+    fn field(&self, field: &Field, def: u8, rep: u8, leaves: &[Leaf]) -> Read<usize> {
+        let def = def + u8::from(field.nullable);
+        match &field.data_type {
+            Type::Struct(fields) => {
+                let mut count = 0;
+                for field in fields {
+                    let added = self.field(field, def, rep, &leaves[count..])?;
+                    ensure(count == 0 || agree(&leaves[0], &leaves[count], def, rep))?;
+                    count += added;
+                }
+                Ok(count)
             }
-            Ok(count)
+            Type::List(item) => self.field(item, def + 1, rep + 1, leaves),
+            Type::FixedList(item, size) => {
+                check_sizes(&leaves[0], def, rep + 1, *size)?;
+                self.field(item, def + 1, rep + 1, leaves)
+            }
+            Type::Map(key, value) => {
+                let keys = self.field(key, def + 1, rep + 1, leaves)?;
+                let values = self.field(value, def + 1, rep + 1, &leaves[keys..])?;
+                ensure(keys == 1 && agree(&leaves[0], &leaves[keys], def + 1, rep + 1))?;
+                if self.keys == Keys::Differ {
+                    check_keys(&leaves[0], rep + 1)?;
+                }
+                Ok(keys + values)
+            }
+            _ => Ok(1),
         }
-        Type::List(item) => check_field(item, def + 1, rep + 1, leaves),
-        Type::FixedList(item, size) => {
-            check_sizes(&leaves[0], def, rep + 1, *size)?;
-            check_field(item, def + 1, rep + 1, leaves)
-        }
-        Type::Map(key, value) => {
-            let keys = check_field(key, def + 1, rep + 1, leaves)?;
-            let values = check_field(value, def + 1, rep + 1, &leaves[keys..])?;
-            ensure(keys == 1 && agree(&leaves[0], &leaves[keys], def + 1, rep + 1))?;
-            check_keys(&leaves[0], rep + 1)?;
-            Ok(keys + values)
-        }
-        _ => Ok(1),
     }
 }
 

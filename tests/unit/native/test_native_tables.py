@@ -1,0 +1,178 @@
+"""The native core makes tables of segments, or leaves them to Arrow: the tables are Arrow's."""
+
+from __future__ import annotations
+
+import random
+import resource
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nesting import RandomRows, SentSegment
+from same_tables import assert_same_tables
+from segments import header_of
+from support import examples
+
+from columnar_kafka import SegmentError
+from columnar_kafka.segment import decoder
+from columnar_kafka.segment.decoder import InlineDecoder
+from columnar_kafka.segment.encoder import ParquetEncoder
+from columnar_kafka.segment.segment import Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def segment(table: pa.Table, own: InlineDecoder | None = None) -> Segment:
+    header = header_of(table)
+    batch = table.combine_chunks().to_batches()[0]
+    value = ParquetEncoder("zstd").encode(batch, header.footer()).to_pybytes()
+    headers = header.headers(value)
+    return Segment(topic="t", partition=0, offset=0, headers=headers, value=value, decoder=own)
+
+
+def is_same(table: pa.Table, columns: list[str] | None = None) -> bool:
+    """Compare what is read of a segment with these columns; return whether it is read natively."""
+    found = segment(table)
+    headers = [(key, value) for key, value in header_of(table).headers(bytes(found.bytes))]
+    return assert_same_tables(headers, bytes(found.bytes), columns)
+
+
+def names_in(schema: pa.Schema) -> Iterable[str]:
+    for field in schema:
+        yield field.name
+        if pa.types.is_struct(field.type):
+            yield from (f"{field.name}.{member.name}" for member in field.type)
+
+
+@settings(max_examples=examples(100))
+@given(st.integers(0, 2**32))
+def test_some_columns_and_members(seed: int) -> None:
+    source = RandomRows(seed)
+    sent = SentSegment(source)
+    names = list(names_in(source.schema))
+    for _ in range(4):
+        columns = source.rng.sample(names, source.rng.randint(1, len(names)))
+        assert_same_tables(sent.headers, sent.value, columns)
+
+
+STRUCTS = pa.table(
+    {
+        "n": [1, 2],
+        "s": pa.array(
+            [{"a": 1, "b": [{"c": "x"}], "d": None}, None],
+            pa.struct({"a": pa.int64(), "b": pa.list_(pa.struct({"c": pa.string()})), "d": "bool"}),
+        ),
+        "last": ["y", None],
+    }
+)
+
+
+@pytest.mark.parametrize(
+    "columns", [["last", "n"], ["s.a"], ["s.d", "s.b", "n"], ["s.b", "s"], ["n", "n"]]
+)
+def test_columns_in_any_order(columns: list[str]) -> None:
+    assert is_same(STRUCTS, columns)
+
+
+@pytest.mark.parametrize("columns", [["s.b.list.element.c"], ["s.x"], ["x"], []])
+def test_what_only_arrow_can_name(columns: list[str]) -> None:
+    assert not is_same(STRUCTS, columns)
+
+
+def test_names_with_points_are_left_to_arrow() -> None:
+    table = pa.table({"s": pa.array([{"a": 1}], pa.struct({"a": pa.int64()})), "s.a": [2]})
+    assert not is_same(table, ["s.a"])
+    assert is_same(table)
+
+
+@pytest.mark.parametrize(
+    "arrow",
+    [
+        pa.binary(),
+        pa.large_binary(),
+        pa.large_list(pa.large_string()),
+        pa.map_(pa.string(), pa.list_(pa.int8(), 2)),
+        pa.list_(pa.list_(pa.struct({"a": pa.float16(), "b": pa.list_(pa.bool_())})), 3),
+        pa.list_(pa.map_(pa.int16(), pa.decimal256(50, 3))),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", ["null", "empty"])
+def test_nothing_but_nulls_or_empty_values(arrow: pa.DataType, kind: str) -> None:
+    values = [None] * 20 if kind == "null" else [_empty(arrow)] * 20
+    assert is_same(pa.table({"a": pa.array(values, arrow)}))
+
+
+def _empty(arrow: pa.DataType) -> Any:
+    if pa.types.is_fixed_size_list(arrow):
+        return [[]] * arrow.list_size
+    return [] if pa.types.is_nested(arrow) else b""
+
+
+def test_required_values_below_a_null_are_zeros() -> None:
+    fields = [
+        pa.field("n", pa.int32(), nullable=False),
+        pa.field("s", pa.string(), nullable=False),
+        pa.field("l", pa.list_(pa.int64()), nullable=False),
+    ]
+    rows = [{"n": 7, "s": "x", "l": [1]}, None]
+    table = pa.table({"r": pa.array(rows, pa.struct(fields))})
+    assert is_same(table)
+    found = segment(table).to_table()["r"].chunk(0)
+    members = [found.field(index).to_pylist() for index in range(3)]
+    assert members == [[7, 0], ["x", ""], [[1], []]]
+
+
+def test_a_map_with_a_key_twice_is_a_column_though_no_dict() -> None:
+    maps = pa.array([[("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int64()))
+    assert is_same(pa.table({"m": maps}))
+
+
+def test_a_file_of_a_known_schema_is_not_opened_by_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = InlineDecoder()
+    tables = [pa.table({"n": [n], "s": ["x"]}) for n in range(3)]
+    assert segment(tables[0], own).to_table().equals(tables[0])
+    monkeypatch.setattr(decoder, "_ArrowFile", None)
+    again = segment(tables[1], own)
+    assert (again.schema, again.to_table(["s"])) == (tables[1].schema, tables[1].select(["s"]))
+    assert again.verify()
+    assert segment(tables[2], own).to_table().equals(tables[2])
+
+
+def test_damage_in_a_column_that_is_not_read_is_found_by_the_checksum() -> None:
+    own = InlineDecoder()
+    found = segment(pa.table({"n": [1], "s": ["x"]}), own)
+    found.to_table()
+    damaged = bytearray(found.bytes)
+    damaged[len(damaged) // 4] ^= 1
+    other = Segment(
+        topic="t",
+        partition=0,
+        offset=0,
+        headers=found.header.headers(bytes(found.bytes)),
+        value=bytes(damaged),
+        decoder=own,
+    )
+    with pytest.raises(SegmentError, match="crc32"):
+        other.to_table(["n"])
+
+
+def test_columns_outlive_their_table_and_their_segment() -> None:
+    texts = [f"text {n % 50}" for n in range(5000)]
+    column = segment(pa.table({"s": texts, "n": range(5000)})).to_table()["s"].slice(4000)
+    segment(pa.table({"s": texts[::-1]})).to_table()
+    assert column.to_pylist() == texts[4000:]
+
+
+def test_the_memory_of_tables_is_freed() -> None:
+    rng = random.Random(1)
+    found = segment(pa.table({"n": [rng.getrandbits(60) for _ in range(300_000)]}))
+    found.to_table()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(100):
+        assert found.to_table().nbytes > 2_000_000
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert after - before < 120_000  # KiB; together they take 230 MiB
