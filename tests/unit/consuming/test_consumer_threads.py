@@ -195,6 +195,37 @@ def test_a_thread_that_waits_for_its_turn_sleeps_and_has_one_wakeup_however_ofte
     turn.run(lambda: run_all(ask))
 
 
+def test_a_thread_that_waits_for_its_turn_is_woken_by_its_end() -> None:
+    turn = Turn(threading.RLock(), time.monotonic)
+    wakeups: list[threading.Lock | None] = []
+    turn.run(lambda: run_all(lambda: wakeups.append(turn.run(lambda: None))))
+    [wakeup] = wakeups
+    assert wakeup is not None
+    assert not wakeup.locked()
+
+
+def test_a_thread_that_is_interrupted_while_it_waits_to_be_first_holds_nobody_up() -> None:
+    def interrupt() -> float:
+        raise KeyboardInterrupt
+
+    turn = Turn(threading.RLock(), clock=interrupt)
+    wakeups: list[threading.Lock | None] = []
+
+    def go_first() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            turn.run_first(lambda: None)
+
+    def have_the_turn() -> None:
+        run_all(lambda: wakeups.append(turn.run(lambda: None)))
+        run_all(go_first)
+        [wakeup] = wakeups
+        assert wakeup is not None
+        assert not wakeup.locked()
+
+    turn.run(have_the_turn)
+    assert turn.run(lambda: None) is None
+
+
 def test_threads_that_wait_for_ever_learn_that_another_has_closed_the_consumer() -> None:
     kafka = FakeKafka()
     kafka.create_topic("t", 1)

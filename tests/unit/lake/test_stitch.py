@@ -812,3 +812,14 @@ def test_a_column_without_a_field_id_is_refused() -> None:
     stitcher.append(parquet(pa.table({"n": [1], "m": [2]})))
     with pytest.raises(LakeError, match="column 'm' has no field id in the table"):
         stitcher.finish({})
+
+
+def test_the_tables_field_ids_replace_those_of_the_segments() -> None:
+    theirs = pa.schema([pa.field("n", pa.int64(), metadata={"PARQUET:field_id": "7"})])
+    out = io.BytesIO()
+    stitcher = Stitcher(out, field_ids={("n",): 1})
+    stitcher.append(parquet(pa.table({"n": [1]}, schema=theirs)))
+    stitcher.finish({})
+    found = pq.ParquetFile(out)
+    assert found.schema_arrow.field("n").metadata[b"PARQUET:field_id"] == b"1"
+    assert found.read()["n"].to_pylist() == [1]
