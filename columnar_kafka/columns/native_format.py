@@ -158,11 +158,11 @@ def chosen_columns(schema: pa.Schema, names: Collection[str] | None) -> list[Cho
     return chosen if len(chosen) == len(wanted) else None
 
 
-def layout(arrow: pa.DataType) -> ArrayLayout | None:
+def layout(arrow: pa.DataType) -> ArrayLayout:
     """Return what else the native core must know of a type to make arrays of it.
 
-    That are the bits of a number or of an offset, or 0, and the same of the types inside. The
-    result is None if it makes no such arrays. A map's children are its keys and its values.
+    It is the number of bits of a value or of an offset, or 0, and the same of the types inside. A
+    map's children are its keys and its values.
     """
     if pa.types.is_map(arrow):
         bits, inner = 32, [arrow.key_type, arrow.item_type]
@@ -174,9 +174,6 @@ def layout(arrow: pa.DataType) -> ArrayLayout | None:
         bits, inner = 0, [each.type for each in arrow]
     elif family(arrow) in ("string", "binary"):
         bits, inner = _OFFSETS.get(arrow, 0), []
-        if not bits and not pa.types.is_fixed_size_binary(arrow):
-            return None  # views
     else:
         bits, inner = arrow.bit_width, []
-    children = [layout(each) for each in inner]
-    return None if None in children else (bits, children)
+    return bits, [layout(each) for each in inner]

@@ -59,11 +59,7 @@ class _Known:
         chosen = chosen_columns(self.arrow, names)
         if self.schema is None or chosen is None:
             return None
-        columns = []
-        for number, members, field in chosen:
-            if (found := layout(field.type)) is None:
-                return None
-            columns.append((number, members, found))
+        columns = [(number, members, layout(field.type)) for number, members, field in chosen]
         arrow = pa.schema([each.field for each in chosen], metadata=self.arrow.metadata)
         return _Table(native.core.TableSchema(self.schema, columns), arrow)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import random
-import resource
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,6 +23,8 @@ from columnar_kafka.segment.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+resource = pytest.importorskip("resource", reason="Windows has none")
 
 
 def segment(table: pa.Table, own: InlineDecoder | None = None) -> Segment:
@@ -158,6 +160,17 @@ def test_damage_in_a_column_that_is_not_read_is_found_by_the_checksum() -> None:
     )
     with pytest.raises(SegmentError, match="crc32"):
         other.to_table(["n"])
+
+
+def test_any_number_of_choices_of_columns() -> None:
+    """Those that were made are remembered, up to a bound."""
+    table = pa.table({name: [ord(name)] for name in "abcdefg"})
+    own = InlineDecoder()
+    choices = [list(c) for n in range(1, 8) for c in itertools.combinations("abcdefg", n)]
+    assert len(choices) > 100
+    for columns in choices:
+        found = segment(table, own).to_table(columns)
+        assert found == table.select(columns)
 
 
 def test_columns_outlive_their_table_and_their_segment() -> None:
