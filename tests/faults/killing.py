@@ -27,9 +27,11 @@ ORDERS = "TEST_KILL_ORDERS"
 
 def times(point: str, kills: int) -> list[int]:
     """Return at which arrival at a point each of several processes is killed."""
-    # A commit has several files, and a file several writes.
+    # A commit has several files, and a file several writes. The first swap takes longer than the
+    # next, and by the one before it a kill within a swap is timed.
     step = {"before a file": 5, "in a file": 20}.get(point, 1)
-    return [2 + number % 3 * step for number in range(kills)]
+    first = 3 if point == "in the swap" else 2
+    return [first + number % 3 * step for number in range(kills)]
 
 
 _first = threading.Lock()  # the process is killed once
@@ -65,15 +67,18 @@ class Orders:
         found = os.environ.get(ORDERS)
         return Orders(**json.loads(found)) if found else None
 
-    def kill(self, point: str) -> None:
-        _first.acquire()
+    def log_kill(self, point: str) -> None:
         with self.log.open("a") as file:
             file.write(f"{point}\n")
+
+    def kill(self, process: int) -> None:
+        """Kill a process, which has come to a point, and whoever else is meant."""
         if self.whom == "driver":
-            os.killpg(os.getsid(0), signal.SIGKILL)
+            os.killpg(os.getsid(process), signal.SIGKILL)
         elif self.whom == "executor":
-            next(each for each in psutil.Process().parents() if each.name() == "java").kill()
-        os.kill(os.getpid(), signal.SIGKILL)
+            parents = psutil.Process(process).parents()
+            next(each for each in parents if each.name() == "java").kill()
+        os.kill(process, signal.SIGKILL)
 
 
 def _is_due(point: str) -> Orders | None:
@@ -89,7 +94,22 @@ def _is_due(point: str) -> Orders | None:
 
 def reach(point: str) -> None:
     if orders := _is_due(point):
-        orders.kill(point)
+        _first.acquire()
+        orders.log_kill(point)
+        orders.kill(os.getpid())
+
+
+def _kill_later(orders: Orders, point: str, seconds: float) -> int:
+    """Have a process of its own kill this one: what runs meanwhile may hold the GIL."""
+    victim = os.getpid()
+    if killer := os.fork():
+        return killer
+    try:
+        time.sleep(seconds)
+        orders.log_kill(point)
+        orders.kill(victim)
+    finally:
+        os._exit(0)
 
 
 @contextmanager
@@ -108,13 +128,18 @@ def during(point: str) -> Iterator[None]:
     """
     orders = Orders.of_process()
     took = Path(orders.folder if orders else "", "took")
+    killer = 0
     if due := _is_due(point):
         seconds = float(took.read_text()) if took.exists() else 0.0
-        threading.Timer(random.random() * seconds / 2, due.kill, [point]).start()
+        killer = _kill_later(due, point, random.random() * seconds / 2)
     began = time.monotonic()
     yield
     if due:
-        due.kill(f"after it was {point}")
+        os.kill(killer, signal.SIGKILL)
+        os.waitpid(killer, 0)
+        if not due.killed():
+            due.log_kill(f"after it was {point}")
+        due.kill(os.getpid())
     elif orders:
         took.write_text(f"{time.monotonic() - began}")
 
