@@ -94,9 +94,13 @@ def _is_due(point: str) -> Orders | None:
 
 def reach(point: str) -> None:
     if orders := _is_due(point):
-        _first.acquire()
-        orders.log_kill(point)
-        orders.kill(os.getpid())
+        _end(orders, point)
+
+
+def _end(orders: Orders, point: str) -> None:
+    _first.acquire()
+    orders.log_kill(point)
+    orders.kill(os.getpid())
 
 
 def _kill_later(orders: Orders, point: str, seconds: float) -> int:
@@ -189,5 +193,5 @@ class FileWriter:
         if orders := _is_due("in a file"):
             self._inner.write(memoryview(data)[: len(data) // 2])
             self._inner.file.flush()
-            orders.kill("in a file")
+            _end(orders, "in a file")
         return int(self._inner.write(data))
