@@ -409,7 +409,7 @@ class IcebergTable(BaseTable["State"]):
         check_terms(self._partition_by, columns, schema)
         try:
             with closing(self._catalog()) as catalog:
-                catalog.create_namespace_if_not_exists(self._identifier.rpartition(".")[0])
+                _create_namespace(catalog, self._identifier.rpartition(".")[0])
                 with (
                     # Another process has just created it, before we asked or since.
                     suppress(TableAlreadyExistsError, CommitFailedException),
@@ -422,6 +422,15 @@ class IcebergTable(BaseTable["State"]):
                 return catalog.load_table(self._identifier)
         except Exception as error:
             raise LakeError(f"{self._identifier} cannot be created: {error!r}") from error
+
+
+def _create_namespace(catalog: Catalog, name: str) -> None:
+    """Create a namespace if there is none; pyiceberg's look and its creation are two steps."""
+    try:
+        catalog.create_namespace_if_not_exists(name)
+    except Exception:
+        if not catalog.namespace_exists(name):  # nor has another process just created it
+            raise
 
 
 def _landed(table: Any, file: Any) -> LandedFile:

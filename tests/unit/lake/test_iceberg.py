@@ -503,3 +503,29 @@ def test_what_cannot_be_looked_up_is_not_removed_and_raises_nothing(tmp_path: Pa
     table._load = Unreadable
     table.discard([attempt])
     assert len(lake.data_files()) == 1
+
+
+def test_a_namespace_that_another_has_just_created_is_no_error(
+    lake: IcebergLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks of one Spark job begin a table together."""
+    create = SqlCatalog.create_namespace
+
+    def create_second(self: SqlCatalog, *arguments: Any) -> None:
+        create(self, *arguments)
+        raise RuntimeError("UNIQUE constraint failed")  # of SQLite's, after pyiceberg's look
+
+    monkeypatch.setattr(SqlCatalog, "create_namespace", create_second)
+    put(lake.table(), range(1))
+    assert lake.read().num_rows == ROWS
+
+
+def test_a_namespace_that_cannot_be_created_is_an_error(
+    lake: IcebergLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise ForbiddenError("no")
+
+    monkeypatch.setattr(SqlCatalog, "create_namespace", refuse)
+    with pytest.raises(LakeError, match="cannot be created: ForbiddenError"):
+        put(lake.table(), range(1))
