@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -28,14 +28,15 @@ class Demo:
     process: subprocess.Popen[str]
     folder: Path
     output: str = ""
-    seen: set[int] = field(default_factory=set)
+    seen: dict[int, str] = field(default_factory=dict)  # their commands
 
     def look(self) -> None:
-        try:
+        children = []
+        with suppress(psutil.NoSuchProcess):
             children = psutil.Process(self.process.pid).children(recursive=True)
-        except psutil.NoSuchProcess:
-            return
-        self.seen |= {each.pid for each in children}
+        for each in children:
+            with suppress(psutil.NoSuchProcess):
+                self.seen[each.pid] = " ".join(each.cmdline())
 
     def wait_for(self, text: str) -> None:
         assert self.process.stdout is not None
@@ -54,6 +55,9 @@ class Demo:
         for line in self.process.stdout:
             self.output += line
             self.look()
+
+    def had_a_broker(self) -> bool:
+        return any("mock.py" in each or "kafka.Kafka" in each for each in self.seen.values())
 
     def leaves_nothing(self) -> bool:
         eventually(lambda: all(map(has_ended, self.seen)))

@@ -40,12 +40,12 @@ STEPS = 5  # lines that the copy writes for one transaction, at least
 # What it knows of its progress is what the group has committed. A quarter of the transactions is
 # aborted: their records are marked, and are sent again by the next one.
 COPY = """
-    import os, random, sys
+    import os, random, signal, sys
     import pyarrow as pa
     from confluent_kafka import TopicPartition
     from columnar_kafka import Consumer, Producer
     from columnar_kafka.position import unpack
-    servers, source, target, steps, rows, begin, seed = sys.argv[1:]
+    servers, source, target, steps, rows, begin, seed, killed_after, enough = sys.argv[1:]
     chance = random.Random(int(seed))
     common = {"bootstrap.servers": servers, "columnar.encoding": "parquet", "log_level": 0}
     producer = Producer(common | {"transactional.id": target, "columnar.segment.rows": 100})
@@ -62,9 +62,14 @@ COPY = """
     else:
         consumer.subscribe([source])
     out = os.open(steps, os.O_WRONLY | os.O_APPEND)
+    taken = 0
 
     def note(step):
+        global taken
         os.write(out, step.encode() + b"\\n")
+        taken += 1
+        if step == killed_after and taken >= int(enough):
+            os.kill(os.getpid(), signal.SIGKILL)
 
     if any(each.offset >= 0 and unpack(each.offset).left for each in next_ones):
         note("started inside a segment")
@@ -212,30 +217,24 @@ def fill(servers: str, topic: str) -> dict[bytes, list[int]]:
 
 
 def copy_and_kill(arguments: list[str], steps: Path, watch: Watch) -> list[str]:
-    """Run the copy until it ends by itself, killed on the way; return its last steps."""
+    """Run the copy, which kills itself on the way, until it ends; return its last steps."""
     chance = random.Random(3)
     last_steps = []
     total = STEPS * ROWS // A_TRANSACTION
     for run in range(KILLS + 1):
+        step = KILLED_AFTER[run] if run < KILLS else "never"
+        enough = chance.randint(total // 8, total // 4)
         process = subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(COPY), *arguments, str(run)]
+            [sys.executable, "-c", textwrap.dedent(COPY), *arguments, str(run), step, str(enough)]
         )
         try:
-            if run == KILLS:
-                assert process.wait(600) == 0
-                return last_steps
-            step = KILLED_AFTER[run]
-            enough = len(lines(steps)) + chance.randint(total // 8, total // 4)
-            eventually(
-                lambda enough=enough, step=step, process=process: (
-                    (len(now := lines(steps)) >= enough and now[-1] == step)
-                    or process.poll() is not None
-                ),
-                seconds=300,
-            )
+            ended = process.wait(600)
         finally:
             process.kill()
-        assert process.wait() == -signal.SIGKILL
+        if run == KILLS:
+            assert ended == 0
+            return last_steps
+        assert ended == -signal.SIGKILL
         assert watch.error is None
         last_steps.append(lines(steps)[-1])
     raise AssertionError("unreachable")

@@ -51,6 +51,7 @@ def test_without_java_everything_is_equal_and_nothing_is_left(start: Start, tmp_
     assert "1,300 records, equal" in demo.output  # the 1,000 that came later
     assert str(tmp_path / "demo-report.html") in demo.output
     assert "every comparison equal" in (tmp_path / "demo-report.html").read_text()
+    assert demo.had_a_broker()
     assert demo.leaves_nothing()
 
 
@@ -71,7 +72,7 @@ def test_on_the_users_kafka_no_topic_is_left(start: Start, kafka: LocalKafka) ->
     assert demo.end() == 0, demo.output
     assert "your Kafka" in demo.output
     assert "Every comparison was equal." in demo.output
-    assert not demo.seen  # it has no servers
+    assert not demo.had_a_broker()
     assert not list((demo.folder / "temporary").iterdir())
     leaves_no_topic(servers)
 
