@@ -21,7 +21,12 @@ from build import built_module
 CRATE = Path(__file__).parent
 ROOT = CRATE.parent
 TARGET = f"{platform.machine()}-unknown-linux-gnu"
-TESTS = ("tests/unit/native", "tests/unit/segment/test_native_encoder.py")
+TESTS = (
+    "tests/unit/native",
+    "tests/unit/segment/test_native_encoder.py",
+    # The sanitizer keeps what is freed, to see who uses it afterwards.
+    "--deselect=tests/unit/native/test_native_tables.py::test_the_memory_of_tables_is_freed",
+)
 
 
 def text(*command: str) -> str:
