@@ -1,12 +1,11 @@
 """Run the tests with the versions that people have: `make versions`, or some lines of the matrix.
 
 `python tests/versions.py 3.10 18` runs the lines with one of these texts. Each line has an
-environment of its own in `.versions`, with a wheel in it: the newest versions get the one with the
-native core, where cargo is, the others the pure one. First, while nothing else is there,
-the README's snippets for the base package run on librdkafka's mock cluster, and the import is
-timed. Then come the tests. uv finds the interpreters (on the path, or pyenv's) or downloads them; a
-line of `MAY_LACK` whose interpreter cannot be had is "untested". The log of each line is beside its
-environment.
+environment of its own in `.versions` for each of its wheels: the one with the native core, where
+cargo is, and the pure one. First, while nothing else is there, the README's snippets for the base
+package run on librdkafka's mock cluster, and the import is timed. Then come the tests. uv finds the
+interpreters (on the path, or pyenv's) or downloads them; a line of `MAY_LACK` whose interpreter
+cannot be had is "untested". The log of each line is beside its environment.
 """
 
 from __future__ import annotations
@@ -26,25 +25,25 @@ from typing import NamedTuple
 from wheels import build
 
 MATRIX = """
-Python  versions  tests
-3.10    oldest    all
-3.10    newest    all
-3.11    oldest    all
-3.11    newest    all
-3.12    oldest    all
-3.12    newest    all
-3.13    oldest    all
-3.13    newest    all
-3.14    newest    all
+Python  versions  wheels  tests
+3.10    oldest    native,pure  all
+3.10    newest    native       all
+3.11    oldest    native,pure  all
+3.11    newest    native       all
+3.12    oldest    native,pure  all
+3.12    newest    native       all
+3.13    oldest    native,pure  all
+3.13    newest    native       all
+3.14    newest    native       all
 
-3.12    pyarrow==18.1.*  confluent-kafka==2.13.2  segments
-3.12    pyarrow==19.0.*  confluent-kafka==2.14.0  segments
-3.12    pyarrow==20.*    confluent-kafka==2.14.2  segments
-3.12    pyarrow==21.*    confluent-kafka==2.15.0  segments
-3.12    pyarrow==22.*    confluent-kafka==2.15.1  segments
-3.12    pyarrow==23.*    segments
-3.12    pyarrow==24.*    segments
-3.12    pyarrow==25.*    segments
+3.12    pyarrow==18.1.*  confluent-kafka==2.13.2  native,pure  segments
+3.12    pyarrow==19.0.*  confluent-kafka==2.14.0  native,pure  segments
+3.12    pyarrow==20.*    confluent-kafka==2.14.2  native,pure  segments
+3.12    pyarrow==21.*    confluent-kafka==2.15.0  native,pure  segments
+3.12    pyarrow==22.*    confluent-kafka==2.15.1  native,pure  segments
+3.12    pyarrow==23.*    native,pure  segments
+3.12    pyarrow==24.*    native,pure  segments
+3.12    pyarrow==25.*    native,pure  segments
 """
 """Of the releases in the ranges of the project that have a wheel for a Python."""
 
@@ -58,7 +57,7 @@ TESTS = {
         *("tests/unit/segment/test_segment_format.py", "tests/unit/test_serializing.py"),
         *("tests/unit/segment/test_hostile_pages.py", "tests/unit/segment/test_hostile_types.py"),
         *("tests/unit/lake/test_stitch.py", "tests/unit/plain"),
-        *("tests/unit/consuming/arrow", "tests/unit/test_evolution.py"),
+        *("tests/unit/consuming/arrow", "tests/unit/test_evolution.py", "tests/unit/native"),
     ],
 }
 # These need the packages of the demo, or Spark.
@@ -75,20 +74,17 @@ FOLDER = ROOT / ".versions"
 
 
 class Line(NamedTuple):
-    """A line of the matrix."""
+    """A line of the matrix with one of its wheels."""
 
     python: str
     versions: list[str]
+    wheel: str
     tests: str
 
     @property
     def name(self) -> str:
-        return "-".join([self.python, *self.versions]).replace("==", "-").replace("*", "x")
-
-    @property
-    def wheel(self) -> str:
-        """Which kind of wheel is tested."""
-        return "native" if self.versions == ["newest"] and shutil.which("cargo") else "pure"
+        parts = [self.python, *self.versions, self.wheel]
+        return "-".join(parts).replace("==", "-").replace("*", "x")
 
     @property
     def resolution(self) -> list[str]:
@@ -116,7 +112,11 @@ def main(arguments: list[str]) -> int:
     from columnar_kafka.local.java import kafka_jars  # noqa: PLC0415 - not in a line's environment
 
     rows = [row.split() for row in MATRIX.strip().splitlines()[1:] if row]
-    lines = [Line(first, versions, last) for first, *versions, last in rows]
+    lines = [
+        Line(python, versions, wheel, tests)
+        for python, *versions, wheels, tests in rows
+        for wheel in (wheels.split(",") if shutil.which("cargo") else ["pure"])
+    ]
     if arguments:
         lines = [line for line in lines if any(each in line.name for each in arguments)]
     kafka_jars()  # pyspark, which fetches them, is not there either

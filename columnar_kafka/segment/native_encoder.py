@@ -10,7 +10,6 @@ from columnar_kafka import native
 from columnar_kafka.schema import KAFKA_COLUMN
 from columnar_kafka.schema.families import family
 from columnar_kafka.segment import pyarrow_parquet as pq
-from columnar_kafka.segment.declared_types import cannot_be_written
 from columnar_kafka.segment.encoder import leaf_columns, needs_arrow_schema
 from columnar_kafka.segment.parquet.field_ids import FileMetaDataField
 from columnar_kafka.segment.parquet.page_walk import footer_bytes
@@ -27,14 +26,14 @@ _COMPRESSIONS: Final = ("none", "snappy", "lz4", "zstd")
 
 
 def native_encoder(schema: pa.Schema, kafka: KafkaColumn, compression: str) -> Encoder | None:
-    """Return an encoder of segments with this schema; None where the core cannot write them.
+    """Return an encoder of segments with this schema; None for a compression it does not have.
 
     Args:
         schema: the segments', with the column `_kafka`.
         kafka: that column.
         compression: the name of ``columnar.encoding.compression``.
     """
-    if compression not in _COMPRESSIONS or cannot_be_written(schema):
+    if compression not in _COMPRESSIONS:
         return None
     empty = pa.BufferOutputStream()
     with pq.ParquetWriter(empty, schema, store_schema=needs_arrow_schema(schema)):

@@ -30,7 +30,7 @@ pub fn days(value: Ref<'_>) -> Option<i32> {
     }
 }
 
-/// A datetime of one of Python's own zones, or without a zone, or its number of units since 1970.
+/// A datetime of one of Python's own zones, of `pytz.utc`, or without one; or its units since 1970.
 ///
 /// A naive one in a column with a zone is UTC. Other classes of zones are Python's to ask.
 pub fn ticks(value: Ref<'_>, unit: Unit, has_zone: bool) -> Option<i64> {
@@ -126,6 +126,32 @@ fn in_units(seconds: i64, micros: i32, unit: Unit) -> Option<i64> {
 /// `ZoneInfo("UTC")`, of which there is mostly one: pyarrow's times have it.
 static ZONE_INFO_UTC: OnceLock<Owned> = OnceLock::new();
 
+/// `pytz.utc`, which times have from pandas and from pyarrow where they use pytz.
+static PYTZ_UTC: OnceLock<Owned> = OnceLock::new();
+
+/// Whether a zone is `pytz.utc`, of which there is one.
+///
+/// # Safety
+/// The GIL is held.
+unsafe fn is_pytz_utc(zone: *mut ffi::PyObject) -> bool {
+    // SAFETY: by the contract; new references, or null. A module's attribute is in its dictionary.
+    let known = unsafe {
+        let Some(name) = Owned::steal(ffi::PyUnicode_FromString(c"pytz".as_ptr())) else {
+            ffi::PyErr_Clear();
+            return false;
+        };
+        let module = Owned::steal(ffi::PyImport_GetModule(name.as_ptr()));
+        let attribute =
+            |module: Owned| ffi::PyObject_GetAttrString(module.as_ptr(), c"utc".as_ptr());
+        let known = module.and_then(|module| Owned::steal(attribute(module)));
+        ffi::PyErr_Clear();
+        known
+    };
+    let Some(known) = known.filter(|known| known.as_ptr() == zone) else { return false };
+    let _ = PYTZ_UTC.set(known);
+    true
+}
+
 /// Whether a `ZoneInfo` has the key "UTC".
 ///
 /// # Safety
@@ -170,7 +196,7 @@ unsafe fn utc_offset(
     }
 }
 
-/// What a time is ahead of UTC, in microseconds; None if its zone is of another class than Python's.
+/// What a time is ahead of UTC, in microseconds; None if its zone is neither of Python's classes nor `pytz.utc`.
 ///
 /// # Safety
 /// `time` is a datetime and `zone` its zone. The GIL is held.
@@ -185,13 +211,14 @@ unsafe fn offset(
         if zone == utc {
             return Some(0);
         }
-        if ZONE_INFO_UTC.get().is_some_and(|known| known.as_ptr() == zone) {
+        let is = |utc: &OnceLock<Owned>| utc.get().is_some_and(|known| known.as_ptr() == zone);
+        if is(&ZONE_INFO_UTC) || is(&PYTZ_UTC) {
             return Some(0);
         }
         let class = ffi::Py_TYPE(zone);
         let is_zone_info = CStr::from_ptr((*class).tp_name) == c"zoneinfo.ZoneInfo";
         if class != ffi::Py_TYPE(utc) && !is_zone_info {
-            return None;
+            return is_pytz_utc(zone).then_some(0);
         }
         // A key alone says nothing: `ZoneInfo.from_file` takes any.
         let is_utc = || utc_offset(api, zone, ffi::Py_None()) == Some(0);

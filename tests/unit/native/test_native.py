@@ -7,6 +7,7 @@ import gc
 import os
 import subprocess
 import sys
+import types
 import zoneinfo
 from typing import TYPE_CHECKING, Any
 
@@ -275,6 +276,35 @@ def test_a_time_is_what_pyarrow_makes_of_it(time: dt.datetime, unit: str) -> Non
         expected = RowColumns(schema).convert([values]).batch
         assert taken
         assert batch.seal().values(0, 1) == to_rows(expected)
+
+
+class PytzUTC(dt.tzinfo):
+    """What `pytz.utc` is."""
+
+    def utcoffset(self, _: dt.datetime | None) -> dt.timedelta:
+        return dt.timedelta(0)
+
+
+def test_pytz_has_one_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other zones in Python are left to Python."""
+    core = row_format(RecordSchema.parse(pa.schema([("t", pa.timestamp("us", "UTC"))])))
+    assert core is not None
+    batch, usage = native.core.Batch(core, 9, 1 << 20), native.core.Usage(1 << 20)
+    time = dt.datetime(2026, 1, 1, tzinfo=PytzUTC())
+
+    def is_taken(time: dt.datetime) -> bool:
+        return batch.append((time,), None, 1, None, None, usage)
+
+    monkeypatch.delitem(sys.modules, "pytz", raising=False)
+    assert not is_taken(time)
+    monkeypatch.setitem(sys.modules, "pytz", types.ModuleType("pytz"))
+    assert not is_taken(time)
+    monkeypatch.setattr(sys.modules["pytz"], "utc", time.tzinfo, raising=False)
+    assert is_taken(time)
+    assert is_taken(time)
+    assert not is_taken(time.replace(tzinfo=PytzUTC()))
+    expected = time.replace(tzinfo=dt.timezone.utc)
+    assert batch.seal().values(0, 2) == [{"t": expected}] * 2
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="it runs between instructions only")

@@ -23,12 +23,14 @@ from segments import header_of
 from support import examples
 
 from columnar_kafka import SegmentError
+from columnar_kafka.columns import older_arrow
 from columnar_kafka.columns.kafka_column import (
     KafkaColumn,
     header_array,
     key_array,
     timestamp_array,
 )
+from columnar_kafka.columns.older_arrow import VERSION
 from columnar_kafka.config import METADATA_MEMBERS, DecodeLimits
 from columnar_kafka.schema import fingerprint
 from columnar_kafka.segment.declared_types import with_sizes
@@ -142,8 +144,9 @@ def test_the_golden_segments(name: str) -> None:
     meaning = json.loads((GOLDEN / f"{name}.json").read_text(encoding="ascii"))
     headers = [(key, text.encode()) for key, text in meaning["headers"]]
     value = (GOLDEN / f"{name}.parquet").read_bytes()
-    # These are compressed with gzip.
-    assert_equal(headers, value, natively=name not in ("compression-gzip", "all-null"))
+    # Two are compressed with gzip, and one has decimals that an older pyarrow does not know.
+    left = ["compression-gzip", "all-null", *(["arrow"] if VERSION < (19, 0) else [])]
+    assert_equal(headers, value, natively=name not in left)
 
 
 TYPES: dict[str, tuple[pa.DataType, list[Any]]] = {
@@ -187,8 +190,8 @@ TYPES: dict[str, tuple[pa.DataType, list[Any]]] = {
 def test_values_at_the_ends_of_each_type(name: str, rows: int) -> None:
     arrow, values = TYPES[name]
     rng = random.Random(1)
-    some = pa.array([rng.choice(values) for _ in range(rows)], arrow)
-    lists = pa.array(
+    some = older_arrow.array([rng.choice(values) for _ in range(rows)], arrow)
+    lists = older_arrow.array(
         [rng.choices(values, k=rng.randint(0, 3)) for _ in range(rows)], pa.list_(arrow)
     )
     structs = pa.StructArray.from_arrays([some], fields=[pa.field("s", arrow)])
