@@ -155,25 +155,29 @@ class ReadPlan:
         self, columns: Mapping[str, Any], members: Mapping[str, pa.Array], rows: int
     ) -> Any:
         """Return one table of the columns and of the members of `_kafka` that were read."""
-        fields = list(self._fields)
         arrays = [
             pa.nulls(rows, each.type) if each.name in self._absent else columns[each.name]
-            for each in fields
+            for each in self._fields
         ]
         if self.members:
-            kafka = self._kafka(self.members, members, rows)
-            fields.append(pa.field(KAFKA_COLUMN, kafka.type, nullable=False))
-            arrays.append(kafka)
-        return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+            parts = [
+                pa.nulls(rows, each.type) if _MEMBER + each.name in self._absent
+                else members[each.name]
+                for each in self._member_fields
+            ]  # fmt: skip
+            arrays.append(pa.StructArray.from_arrays(parts, fields=self._member_fields))
+        return pa.Table.from_arrays(arrays, schema=self._assembled)
 
-    def _kafka(self, names: Sequence[str], parts: Mapping[str, pa.Array], rows: int) -> pa.Array:
-        kind = self.schema.field(KAFKA_COLUMN).type
-        fields = [kind.field(each) for each in names]
-        arrays = [
-            pa.nulls(rows, each.type) if _MEMBER + each.name in self._absent else parts[each.name]
-            for each in fields
-        ]
-        return pa.StructArray.from_arrays(arrays, fields=fields)
+    @cached_property
+    def _member_fields(self) -> list[pa.Field]:
+        kafka = self.schema.field(KAFKA_COLUMN).type
+        return [kafka.field(each) for each in self.members]
+
+    @cached_property
+    def _assembled(self) -> pa.Schema:
+        """The schema of an assembled table."""
+        kafka = pa.field(KAFKA_COLUMN, pa.struct(self._member_fields), nullable=False)
+        return pa.schema([*self._fields, kafka] if self.members else self._fields)
 
     def matching(self, table: pa.Table, most: int) -> tuple[pa.Array, int]:
         """Return the indices of up to `most` rows that match, and how many were examined."""
@@ -198,8 +202,9 @@ class ReadPlan:
             kafka = one_array(table[KAFKA_COLUMN])
             table = table.drop_columns(KAFKA_COLUMN)
             if self._output_members:
-                parts = {each: kafka.field(each) for each in self._output_members}
-                made = self._kafka(self._output_members, parts, table.num_rows)
+                fields = [kafka.type.field(each) for each in self._output_members]
+                parts = [kafka.field(each) for each in self._output_members]
+                made = pa.StructArray.from_arrays(parts, fields=fields)
                 table = table.append_column(pa.field(KAFKA_COLUMN, made.type, nullable=False), made)
         return table.select(self._names)
 

@@ -46,6 +46,9 @@ TOPIC: Final = "columnar.topic"
 _PLAIN: Final = (pa.field("timestamp", TIMESTAMP), pa.field("headers", HEADERS), *LOCATION_FIELDS)
 
 
+_SHARED_ROWS: Final = 20_000
+"""Of longer segments, columns of one value take memory of their own."""
+
 _SHOWN: Final = 10
 """The most differing fields that an error names."""
 
@@ -108,8 +111,8 @@ class _SegmentColumns:
         first = segment.offset + start
         self._columns: dict[str, Any] = {}
         self._members: dict[str, pa.Array] = {
-            "topic": pa.repeat(segment.topic, rows),
-            "partition": pa.repeat(pa.scalar(segment.partition, pa.int32()), rows),
+            "topic": _repeated(segment.topic, pa.string(), rows),
+            "partition": _repeated(segment.partition, pa.int32(), rows),
             "offset": arange(first, first + rows),
         }
 
@@ -123,6 +126,18 @@ class _SegmentColumns:
                 kafka = one_array(kafka)
                 self._members |= {each.name: kafka.field(each.name) for each in kafka.type}
         return plan.assemble(self._columns, self._members, self._rows)
+
+
+def _repeated(value: Any, arrow: pa.DataType, rows: int) -> pa.Array:
+    """Return an array of one value; those of a few thousand rows share their memory."""
+    if rows > _SHARED_ROWS:
+        return pa.repeat(pa.scalar(value, arrow), rows)
+    return _shared(value, arrow, 1 << (rows - 1).bit_length()).slice(0, rows)
+
+
+@lru_cache(maxsize=64)
+def _shared(value: Any, arrow: pa.DataType, rows: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, arrow), rows)
 
 
 @lru_cache(maxsize=100)

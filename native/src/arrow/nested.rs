@@ -114,6 +114,9 @@ fn slots(leaf: &Leaf, above: Above, def: u8) -> Slots {
         Levels::Flat { nulls } if def > 0 => Slots::without(leaf.rows, nulls),
         Levels::Required | Levels::Flat { .. } => Slots::all(leaf.rows),
         Levels::Nested { def: defs, rep: None } => Slots::of_levels(defs, def),
+        Levels::Nested { def: defs, rep: Some(_) } if greatest(defs) < above.base => {
+            Slots::all(0) // no list has elements
+        }
         Levels::Nested { def: defs, rep: Some(reps) } => {
             let (mut own, mut count) = (vec![0; defs.len()], 0);
             for (&level, &rep) in defs.iter().zip(reps) {
@@ -128,6 +131,10 @@ fn slots(leaf: &Leaf, above: Above, def: u8) -> Slots {
 /// The slots of lists or maps, and where each begins, and the last one ends.
 fn lists(leaf: &Leaf, above: Above, def: u8, bits: usize) -> Read<(Slots, Buffer)> {
     let Levels::Nested { def: defs, rep: Some(reps) } = &leaf.levels else { return Err(GaveUp) };
+    if greatest(defs) <= def && above.rep == 0 {
+        // No list has elements, so each level is that of one of them.
+        return Ok((Slots::of_levels(defs, def), values::offsets(vec![0; defs.len() + 1], bits)?));
+    }
     let (mut own, mut count) = (vec![0; defs.len()], 0);
     let mut starts = vec![0; defs.len() + 1];
     let mut elements = 0u32; // a chunk has at most 2^32 - 1 slots
@@ -140,6 +147,10 @@ fn lists(leaf: &Leaf, above: Above, def: u8, bits: usize) -> Read<(Slots, Buffer
     starts[count] = elements;
     starts.truncate(count + 1);
     Ok((Slots::of_levels(&own[..count], def), values::offsets(starts, bits)?))
+}
+
+fn greatest(levels: &[u8]) -> u8 {
+    levels.iter().fold(0, |greatest, &level| level.max(greatest))
 }
 
 /// Give the lists of one size that are null, or below a null, as many elements as the others have.

@@ -1,7 +1,7 @@
 //! A column chunk to a leaf.
 
 use super::footer::ColumnChunk;
-use super::packing::{Run, hybrid, unpack};
+use super::packing::{Run, hybrid, unpack_blocks};
 use super::page::{Decompressor, Page};
 use super::schema::LeafShape;
 use super::values::{Builder, PLAIN};
@@ -138,7 +138,11 @@ impl<'s> LevelReader<'s> {
 
     /// Check that the levels are those of so many rows.
     fn finish(self, rows: u64) -> Read<Levels> {
-        if let Levels::Nested { def, rep: Some(rep) } = &self.levels {
+        if let Levels::Nested { rep: Some(rep), .. } = &self.levels
+            && rep.iter().all(|&level| level == 0)
+        {
+            ensure(rep.len() as u64 == rows)?;
+        } else if let Levels::Nested { def, rep: Some(rep) } = &self.levels {
             // What goes on with a list comes after one that has elements, and is one.
             let least = [&[0], &*self.shape.element_defs].concat();
             let (mut found, mut last, mut are_good) = (0, 0, true);
@@ -172,11 +176,12 @@ fn read_levels(runs: &[u8], most: u8, count: usize, out: &mut Vec<u8>) -> Read<(
         }
         Run::Packed(packed, length) => {
             let mut greatest = 0;
-            unpack(packed, width, length, |level| {
-                greatest = greatest.max(level);
-                out.push(level as u8);
+            unpack_blocks(packed, width, length, |block| {
+                greatest = block.iter().fold(greatest, |greatest, &level| level.max(greatest));
+                out.extend(block.iter().map(|&level| level as u8));
+                Ok(())
             })?;
-            ensure(greatest <= u64::from(most))
+            ensure(greatest <= u32::from(most))
         }
     })
 }

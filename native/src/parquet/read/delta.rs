@@ -1,6 +1,6 @@
 //! DELTA_BINARY_PACKED.
 
-use super::packing::unpack;
+use super::packing::{unpack, unpack_blocks};
 use super::thrift::Cursor;
 use super::{GaveUp, Read, ensure};
 
@@ -68,10 +68,19 @@ pub fn integers<I: Integer>(data: &[u8], count: usize, out: &mut Vec<I>) -> Read
             let end = cursor.at + size / 8 * width;
             ensure(end <= data.len())?;
             let values = left.min(size);
-            unpack(&data[cursor.at..], width, values, |offset| {
-                value = value.plus(least.wrapping_add(offset as i64));
-                out.push(value);
-            })?;
+            let mut next = |offset: i64| {
+                value = value.plus(least.wrapping_add(offset));
+                value
+            };
+            let packed = &data[cursor.at..end];
+            if width > 32 {
+                unpack(packed, width, values, |offset| out.push(next(offset as i64)))?;
+            } else {
+                unpack_blocks(packed, width, values, |block| {
+                    out.extend(block.iter().map(|&offset| next(offset.into())));
+                    Ok(())
+                })?;
+            }
             left -= values;
             cursor.at = end;
         }

@@ -113,6 +113,12 @@ pub struct LeafReader<'f> {
     next: usize,
 }
 
+impl Drop for LeafReader<'_> {
+    fn drop(&mut self) {
+        std::mem::take(&mut self.decompressor).give_back();
+    }
+}
+
 impl<'f> LeafReader<'f> {
     pub fn new(
         file: &'f [u8],
@@ -122,7 +128,7 @@ impl<'f> LeafReader<'f> {
         budget: Budget,
     ) -> Read<Self> {
         ensure(footer.chunks.len() == schema.leaves.len())?;
-        let decompressor = page::Decompressor::default();
+        let decompressor = page::Decompressor::take();
         Ok(Self { file, footer, schema, max_values, budget, decompressor, next: 0 })
     }
 

@@ -5,14 +5,68 @@ use super::{GaveUp, Read, ensure};
 /// The most bits of a packed integer that one unaligned word is sure to hold.
 const WORD_BITS: usize = 57;
 
-/// Read `count` integers of `width` bits, at most 64, the first in the lowest bits.
+/// How many integers `unpack_blocks` reads at once.
+const BLOCK: usize = 32;
+
+type Block = [u32; BLOCK];
+
+/// Read `count` integers of `width` bits, at most 32, the first in the lowest bits; `each` gets them
+/// some at a time.
+pub fn unpack_blocks(
+    data: &[u8],
+    width: usize,
+    count: usize,
+    mut each: impl FnMut(&[u32]) -> Read<()>,
+) -> Read<()> {
+    let unpack_block = BLOCKS.get(width).ok_or(GaveUp)?;
+    let nbytes = count.checked_mul(width).ok_or(GaveUp)?.div_ceil(8);
+    let data = data.get(..nbytes).ok_or(GaveUp)?;
+    let mut block = [0; BLOCK];
+    let whole = count / BLOCK;
+    for number in 0..whole {
+        unpack_block(&data[4 * width * number..], &mut block);
+        each(&block)?;
+    }
+    let left = count % BLOCK;
+    if left > 0 {
+        let rest = &data[4 * width * whole..];
+        let mut padded = [0; 4 * BLOCK];
+        padded[..rest.len()].copy_from_slice(rest);
+        unpack_block(&padded, &mut block);
+        each(&block[..left])?;
+    }
+    Ok(())
+}
+
+macro_rules! blocks {
+    ($($width:literal)*) => { [|_, block| *block = [0; BLOCK], $(unpack_block::<$width>),*] };
+}
+
+/// Unpack a block, by its integers' width.
+static BLOCKS: [fn(&[u8], &mut Block); 33] = blocks!(
+    1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32
+);
+
+/// The compiler knows all shifts: the width is one of this function's constants.
+fn unpack_block<const WIDTH: usize>(data: &[u8], block: &mut Block) {
+    let (words, _) = data[..4 * WIDTH].as_chunks::<4>();
+    let word = |index: usize| u32::from_le_bytes(words[index]);
+    for (index, value) in block.iter_mut().enumerate() {
+        let (first, shift) = (index * WIDTH / 32, index * WIDTH % 32);
+        let mut bits = word(first) >> shift;
+        if shift + WIDTH > 32 {
+            bits |= word(first + 1) << (32 - shift);
+        }
+        *value = bits & (u32::MAX >> (32 - WIDTH));
+    }
+}
+
+/// Read `count` integers of `width` bits, 1 to 64, the first in the lowest bits.
 #[inline(always)]
 pub fn unpack(data: &[u8], width: usize, count: usize, mut each: impl FnMut(u64)) -> Read<()> {
     let nbytes = count.checked_mul(width).ok_or(GaveUp)?.div_ceil(8);
-    ensure(width <= 64 && nbytes <= data.len())?;
+    ensure((1..=64).contains(&width) && nbytes <= data.len())?;
     match width {
-        0 => (0..count).for_each(|_| each(0)),
-        8 => data[..count].iter().for_each(|&byte| each(u64::from(byte))),
         1 => {
             for (index, &byte) in data[..nbytes].iter().enumerate() {
                 for bit in 0..8.min(count - 8 * index) {
@@ -108,6 +162,15 @@ mod tests {
     use super::*;
     use crate::parquet::packing::{Runs, hybrid as put_hybrid, pack};
 
+    fn unblocked(data: &[u8], width: usize, count: usize) -> Read<Vec<u64>> {
+        let mut found = Vec::new();
+        unpack_blocks(data, width, count, |block| {
+            found.extend(block.iter().map(|&value| u64::from(value)));
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
     #[test]
     fn packed_integers_of_all_widths_are_read() {
         for width in 1..=64 {
@@ -123,9 +186,17 @@ mod tests {
                 assert_eq!(found, values, "{width} {count}");
                 let short = unpack(&out[..nbytes - 1], width, values.len(), |_| ());
                 assert_eq!(short, Err(GaveUp));
+                let blocks = unblocked(&out[..nbytes], width, values.len());
+                let is_narrow = width <= 32;
+                assert_eq!(blocks, if is_narrow { Ok(values) } else { Err(GaveUp) });
+                let short = unblocked(&out[..nbytes - 1], width, count as usize);
+                assert_eq!(short, Err(GaveUp));
             }
         }
+        assert_eq!(unpack(&[], 0, 0, |_| ()), Err(GaveUp));
         assert_eq!(unpack(&[], 65, 0, |_| ()), Err(GaveUp));
+        assert_eq!(unblocked(&[], 0, 40), Ok(vec![0; 40]));
+        assert_eq!(unblocked(&[], 32, usize::MAX), Err(GaveUp));
         assert_eq!(unpack(&[], 64, usize::MAX, |_| ()), Err(GaveUp));
     }
 
@@ -136,9 +207,10 @@ mod tests {
                 found.resize(found.len() + count, value);
                 Ok(())
             }
-            Run::Packed(data, count) => {
-                unpack(data, width, count, |value| found.push(value as u32))
-            }
+            Run::Packed(data, count) => unpack_blocks(data, width, count, |block| {
+                found.extend_from_slice(block);
+                Ok(())
+            }),
         })?;
         Ok(found)
     }

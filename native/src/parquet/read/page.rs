@@ -1,5 +1,7 @@
 //! The pages of a column chunk: headers, checksums, decompression.
 
+use std::cell::Cell;
+
 use super::footer::{ColumnChunk, read_statistics};
 use super::thrift::{Cursor, FALSE, I32, STRUCT, TRUE};
 use super::{Budget, GaveUp, Read, ensure};
@@ -15,7 +17,7 @@ pub struct Page<'d> {
     bytes: &'d [u8],
 }
 
-/// Decompresses pages into one buffer.
+/// Decompresses pages into one buffer. A thread keeps one: new memory costs more than small pages.
 #[derive(Default)]
 pub struct Decompressor {
     buffer: Vec<u8>,
@@ -79,7 +81,27 @@ impl<'d> Page<'d> {
     }
 }
 
+/// The most bytes of the buffer that a thread keeps.
+const KEPT: usize = 1 << 20;
+
+thread_local! {
+    static IDLE: Cell<Option<Decompressor>> = const { Cell::new(None) };
+}
+
 impl Decompressor {
+    /// The thread's own, or a new one where that is in use.
+    pub fn take() -> Self {
+        IDLE.take().unwrap_or_default()
+    }
+
+    /// Let the thread use it again.
+    pub fn give_back(mut self) {
+        if self.buffer.capacity() > KEPT {
+            self.buffer = Vec::new();
+        }
+        IDLE.set(Some(self));
+    }
+
     fn decompress(&mut self, codec: i32, bytes: &[u8], size: usize) -> Read<&[u8]> {
         if self.buffer.len() < size {
             self.buffer.resize(size, 0);

@@ -3,7 +3,9 @@
 use std::ops::Range;
 
 use super::delta;
-use super::values::{DELTA_BYTE_ARRAY, DELTA_LENGTH_BYTE_ARRAY, PLAIN, RLE_DICTIONARY, indices};
+use super::values::{
+    DELTA_BYTE_ARRAY, DELTA_LENGTH_BYTE_ARRAY, Indices, PLAIN, RLE_DICTIONARY, indices,
+};
 use super::{Budget, GaveUp, Read, ensure};
 use crate::strings::Strings;
 
@@ -50,9 +52,9 @@ impl ByteStrings {
             }
             RLE_DICTIONARY => {
                 let values = self.indices.as_mut().ok_or(GaveUp)?;
-                return indices(data, count, self.entries, |index, times| match times {
-                    1 => values.push(index as u32),
-                    _ => values.resize(values.len() + times, index as u32),
+                return indices(data, count, self.entries, |some| match some {
+                    Indices::Each(block) => values.extend_from_slice(block),
+                    Indices::Equal(index, times) => values.resize(values.len() + times, index),
                 });
             }
             _ => return Err(GaveUp),

@@ -62,6 +62,9 @@ fn agree(a: &Leaf, b: &Leaf, def: u8, rep: u8) -> bool {
             a.iter().map(|&level| level.min(def)).eq(b.iter().map(|&level| level.min(def)))
         }
         (Levels::Nested { def: a, rep: a_rep }, Levels::Nested { def: b, rep: b_rep }) => {
+            if a == b && a_rep == b_rep {
+                return true;
+            }
             let levels = |defs: &[u8], reps: &Option<Vec<u8>>| {
                 let reps = reps.clone().unwrap_or_else(|| vec![0; defs.len()]);
                 let slots: Vec<(u8, u8)> = (defs.iter().map(|&level| level.min(def)))

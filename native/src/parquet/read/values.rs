@@ -1,7 +1,7 @@
 //! Pages to values, without nulls.
 
 use super::delta;
-use super::packing::{Run, hybrid, unpack};
+use super::packing::{Run, hybrid, unpack, unpack_blocks};
 use super::schema::{Allowed, LeafShape};
 use super::strings::ByteStrings;
 use super::{Budget, GaveUp, Read, ensure};
@@ -95,13 +95,13 @@ impl Builder {
             Self::Bool(bits) => Values::Bool(bits),
             Self::I32(numbers) => {
                 if let Allowed::Int(least, most) = shape.allowed {
-                    ensure(numbers.values.iter().all(|value| (least..=most).contains(value)))?;
+                    ensure(are_all(&numbers.values, |value| (least..=most).contains(&value)))?;
                 }
                 Values::I32(numbers.values)
             }
             Self::I64(numbers) => {
                 if let Allowed::Long(least, most) = shape.allowed {
-                    ensure(numbers.values.iter().all(|value| (least..=most).contains(value)))?;
+                    ensure(are_all(&numbers.values, |value| (least..=most).contains(&value)))?;
                 }
                 Values::I64(numbers.values)
             }
@@ -120,12 +120,19 @@ impl Builder {
     }
 }
 
-/// Read the indices of `count` values; `each` gets them, or one and how often it comes in turn.
+/// Some of the indices of values, in turn.
+pub enum Indices<'a> {
+    Each(&'a [u32]),
+    /// One, and how often it comes.
+    Equal(u32, usize),
+}
+
+/// Read the indices of `count` values, each of which has an entry.
 pub fn indices(
     data: &[u8],
     count: usize,
     entries: usize,
-    mut each: impl FnMut(usize, usize),
+    mut each: impl FnMut(Indices<'_>),
 ) -> Read<()> {
     let Some((&width, runs)) = data.split_first() else {
         return ensure(count == 0);
@@ -135,17 +142,15 @@ pub fn indices(
     hybrid(runs, width, count, |run| match run {
         Run::Equal(index, length) => {
             ensure((index as usize) < entries)?;
-            each(index as usize, length);
+            each(Indices::Equal(index, length));
             Ok(())
         }
-        Run::Packed(packed, length) => {
-            let mut greatest = 0;
-            unpack(packed, width, length, |index| {
-                greatest = greatest.max(index);
-                each((index as usize).min(entries - 1), 1);
-            })?;
-            ensure((greatest as usize) < entries)
-        }
+        Run::Packed(packed, length) => unpack_blocks(packed, width, length, |block| {
+            let greatest = block.iter().fold(0, |greatest, &index| index.max(greatest));
+            ensure((greatest as usize) < entries)?;
+            each(Indices::Each(block));
+            Ok(())
+        }),
     })
 }
 
@@ -170,6 +175,11 @@ fn read_booleans(bits: &mut Bits, encoding: i32, data: &[u8], count: usize) -> R
         }
         _ => Err(GaveUp),
     }
+}
+
+/// Whether something is so of all values; it looks at all of them, for that is quicker.
+fn are_all<N: Copy>(values: &[N], is_so: impl Fn(N) -> bool) -> bool {
+    values.iter().fold(true, |so_far, &value| so_far & is_so(value))
 }
 
 pub trait Number: Copy {
@@ -215,9 +225,13 @@ impl<N: Number> Numbers<N> {
             PLAIN => N::read_all(data, count, values),
             RLE_DICTIONARY => {
                 let entries = self.dictionary.as_ref().ok_or(GaveUp)?;
-                indices(data, count, entries.len(), |index, times| match times {
-                    1 => values.push(entries[index]),
-                    _ => values.resize(values.len() + times, entries[index]),
+                indices(data, count, entries.len(), |some| match some {
+                    Indices::Each(block) => {
+                        values.extend(block.iter().map(|&index| entries[index as usize]));
+                    }
+                    Indices::Equal(index, times) => {
+                        values.resize(values.len() + times, entries[index as usize]);
+                    }
                 })
             }
             _ => Err(GaveUp),
@@ -248,9 +262,14 @@ impl FixedBytes {
             }
             RLE_DICTIONARY => {
                 let entries = self.dictionary.as_ref().ok_or(GaveUp)?;
-                indices(data, count, entries.len() / width, |index, times| {
-                    let entry = &entries[index * width..][..width];
-                    (0..times).for_each(|_| values.extend_from_slice(entry));
+                let entry = |index: u32| &entries[index as usize * width..][..width];
+                indices(data, count, entries.len() / width, |some| match some {
+                    Indices::Each(block) => {
+                        block.iter().for_each(|&index| values.extend_from_slice(entry(index)));
+                    }
+                    Indices::Equal(index, times) => {
+                        (0..times).for_each(|_| values.extend_from_slice(entry(index)));
+                    }
                 })
             }
             _ => Err(GaveUp),
