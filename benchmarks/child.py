@@ -32,11 +32,15 @@ class ChildError(Exception):
 
 @dataclass(frozen=True)
 class Cost:
-    """What one round took, in seconds: CPU of the process, CPU of the calling thread, wall."""
+    """What one round took, in seconds: CPU of the process, CPU of the calling thread, wall.
+
+    `began` is when, by the monotonic clock.
+    """
 
     cpu: float
     thread: float
     wall: float
+    began: float = 0.0
 
 
 def tree_cpu() -> float:
@@ -61,6 +65,7 @@ class Clock:
         gc.freeze()
         self._cpu = cpu
         self._began = cpu(), time.thread_time(), time.perf_counter()
+        self._at = time.monotonic()
         self._thread: float | None = None
 
     def calls_end(self) -> None:
@@ -72,7 +77,7 @@ class Clock:
         cpu, wall = self._cpu() - self._began[0], time.perf_counter() - self._began[2]
         thread = time.thread_time() - self._began[1] if self._thread is None else self._thread
         gc.unfreeze()
-        return Cost(cpu, thread, wall)
+        return Cost(cpu, thread, wall, self._at)
 
 
 class Child:

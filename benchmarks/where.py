@@ -107,7 +107,7 @@ def measure(child: Child, call: tuple[object, ...]) -> tuple[Counter[tuple[str, 
         with recording(child.pid, file):
             while sum(each.cpu for each in costs) < SECONDS:
                 cost = child.call(*call)
-                windows.append((time.monotonic() - cost.wall, time.monotonic()))
+                windows.append((cost.began, cost.began + cost.wall))
                 costs.append(cost)
         found = Counter(
             (each.thread, each.place)
