@@ -136,19 +136,21 @@ def samples(file: Path) -> Iterator[Sample]:
     fields = "comm,pid,tid,time,ip,sym,dso"
     command = ["perf", "script", "--ns", "--input", str(file), "--fields", fields]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    for line in printed.splitlines():
-        if found := _LINE.fullmatch(line):
-            name, pid, tid, at, symbol, library = found.groups()
-            thread = "the calling thread" if tid == pid else name
-            yield Sample(thread, place(symbol, Path(library).name), float(at))
+    yield from filter(None, map(parsed, printed.splitlines()))
+
+
+def parsed(line: str) -> Sample | None:
+    """Return what a line of `perf script` says; None if that is no sample."""
+    found = _LINE.fullmatch(line)
+    if found is None:
+        return None
+    name, pid, tid, at, symbol, library = found.groups()
+    thread = "the calling thread" if tid == pid else name
+    return Sample(thread, place(symbol, Path(library).name), float(at))
 
 
 def place(symbol: str, library: str) -> str:
-    """Return what a function belongs to: a module of the core, or a library.
-
-    >>> place("<_core::batch::Batch>::append", "_core.cpython-311-x86_64-linux-gnu.so")
-    'core: batch'
-    """
+    """Return what a function belongs to: a module of the core, or a library."""
     if _ZSTD.match(symbol):
         return "zstd"
     if library.startswith("_core"):

@@ -29,6 +29,7 @@ from benchmarks.measured import (
     ratios,
 )
 from benchmarks.segment_parts import parts
+from benchmarks.where import Sample, parsed
 from columnar_kafka import native
 
 if TYPE_CHECKING:
@@ -145,6 +146,30 @@ def test_equal_records_in_another_order_are_equal() -> None:
 )
 def test_unequal_records_are_an_error(read: list[object], text: str) -> None:
     assert difference(read) == text
+
+
+@pytest.mark.parametrize(
+    ("line", "sample"),
+    [
+        (
+            "python 7/7 90005.745852: 158044 _PyDict_New (/usr/lib/libpython3.11.so.1.0)",
+            Sample("the calling thread", "libpython3", 90005.745852),
+        ),
+        (
+            "rdk:broker1 7/9 1.5:  ffff81 [unknown] ([kernel.kallsyms])",
+            Sample("rdk:broker1", "kernel", 1.5),
+        ),
+        (
+            "python 7/8 1.5: b03e4 _core::parquet::read::Numbers<N>::page (/a b/_core.abi.so)",
+            Sample("python", "core: parquet::read", 1.5),
+        ),
+        ("python 7/8 1.5: 1 ZSTD_compress (/_core.abi.so)", Sample("python", "zstd", 1.5)),
+        ("python 7/8 1.5: 1 crc32 (/_core.abi.so)", Sample("python", "core: libraries", 1.5)),
+        ("# a comment", None),
+    ],
+)
+def test_a_sample_says_which_thread_was_where(line: str, sample: Sample | None) -> None:
+    assert parsed(line) == sample
 
 
 def test_the_parts_of_a_segment_are_its_bytes() -> None:
