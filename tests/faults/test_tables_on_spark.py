@@ -15,8 +15,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pytest
-from lakes import FIRST, GENERATIONS, GROWN, NARROW, WIDE, DeltaLake, DirectoryLake, IcebergLake
-from segments import segment
+from lakes import (
+    FIRST,
+    GENERATIONS,
+    GROWN,
+    NARROW,
+    WIDE,
+    DeltaLake,
+    DirectoryLake,
+    IcebergLake,
+    audit,
+    put,
+    rows,
+)
+from segments import numbers, segment, segments
 from support import require_java
 
 from columnar_kafka.lake.stage import land
@@ -33,6 +45,7 @@ JARS = """
 <dependency org="org.apache.iceberg" name="iceberg-spark-runtime-4.0_2.13" rev="1.10.1"
  transitive="false" conf="default"/>
 """
+SQLITE = '<dependency org="org.xerial" name="sqlite-jdbc" rev="3.50.3.0" conf="default"/>'
 
 
 class Case(NamedTuple):
@@ -145,15 +158,16 @@ def landed(root: Path, kind: Any, case: Case) -> tuple[str, str]:
     return ("delta", f"{root}") if kind is DeltaLake else ("parquet", f"{root}/t")
 
 
-def spark(root: Path, asked: dict[str, Any]) -> Any:
-    """Ask Spark for the rows of tables."""
+def spark(root: Path, script: str, asked: Any) -> Any:
+    """Return what a script on Spark answers."""
     packages = once(PYSPARK.replace("==", "-"), install)
-    found = ",".join(map(str, sorted(jars("spark-4.0-tables", JARS).glob("*.jar"))))
+    folders = [jars("spark-4.0-tables", JARS), jars("sqlite-jdbc-3.50.3.0", SQLITE)]
+    found = ",".join(sorted(str(each) for folder in folders for each in folder.glob("*.jar")))
     question, answer = root / "asked.json", root / "answers.json"
     question.write_text(json.dumps(asked))
-    script = Path(__file__).with_name("read_on_spark.py")
+    script = str(Path(__file__).with_name(script))
     variables = {"PYTHONPATH": str(packages), "TZ": "UTC", "SPARK_HOME": str(packages / "pyspark")}
-    command = [sys.executable, str(script), str(question), str(answer), found]
+    command = [sys.executable, script, str(question), str(answer), found]
     subprocess.run(command, env={**os.environ, **variables}, check=True, timeout=900)
     return json.loads(answer.read_text())
 
@@ -172,7 +186,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Any:
         name: (*landed(root / f"table{number}", kind, case), case.condition)
         for number, (name, (kind, case)) in enumerate(TABLES.items())
     }
-    return spark(root, asked)
+    return spark(root, "read_on_spark.py", asked)
 
 
 def plain(value: Any) -> Any:
@@ -194,3 +208,37 @@ def test_spark_reads_what_was_sent(answers: Any, name: str) -> None:
 
 def str_of(row: dict[str, Any]) -> str:
     return json.dumps(row, sort_keys=True)
+
+
+def test_an_iceberg_table_that_spark_maintains_keeps_its_fence(tmp_path: Path) -> None:
+    """Its compaction is a snapshot without a fence, and then all of ours expire."""
+    require_java()
+    lake = IcebergLake(tmp_path / "lake")
+    for offset in range(3):
+        put(lake.table(), [offset])
+    fences = lake.table().fences()
+    later = "older_than => TIMESTAMP '2100-01-01 00:00:00', retain_last => 1"
+    compacted, *_ = spark(
+        tmp_path,
+        "maintain_on_spark.py",
+        {
+            "catalog": {
+                "catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
+                "uri": lake.catalog["uri"].replace("sqlite:///", "jdbc:sqlite:"),
+                "warehouse": lake.catalog["warehouse"],
+                "jdbc.init-catalog-tables": "false",
+            },
+            "calls": [
+                "rewrite_data_files(table => 'lake.t', options => map('min-input-files', '2'))",
+                "rewrite_manifests('lake.t')",
+                f"expire_snapshots(table => 'lake.t', {later})",
+            ],
+        },
+    )
+    assert (compacted[0]["rewritten_data_files_count"], len(lake.data_files())) == (3, 1)
+    assert len(lake.load().snapshots()) == 1
+    assert lake.table().fences() == fences
+    result = put(lake.table(), range(4))
+    assert (result.landed_before.messages, result.landed.messages) == (3, 1)
+    assert rows(lake) == numbers(range(4))
+    assert audit(lake, segments(range(4))).findings == []
