@@ -177,9 +177,8 @@ class Segment:
         With `columns` only these are decoded, and the table has them in this order; a member of a
         struct is named as in ``_kafka.key``. The table is valid: text is UTF-8, and lists end where
         their offsets say. Required values under a null are zeros, empty texts and empty lists, not
-        nulls, which pyarrow could not cast. With the native core, decoding takes 10 ms for 100,000
-        rows of 19 columns, without the GIL. Otherwise it takes 20 ms: the calling thread waits for
-        Arrow's threads, which decode columns in parallel.
+        nulls, which pyarrow could not cast. The native core decodes in the calling thread, without
+        the GIL. Otherwise that thread waits for Arrow's, which decode columns in parallel.
 
         Raises:
             SegmentError: the bytes are not what the headers say, or cannot be decoded.
