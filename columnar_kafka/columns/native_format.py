@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import sys
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -45,6 +47,9 @@ def row_format(schema: RecordSchema) -> RowFormat | None:
     """Return the native core's columns; None if it is off, or does not know one of the types."""
     if not native.enabled:
         return None
+    utc = getattr(sys.modules.get("pytz"), "utc", None)
+    if isinstance(utc, datetime.tzinfo):
+        native.core.learn_utc(utc)
     columns = native_columns(schema.arrow, schema.symbols)
     return None if columns is None else native.core.RowFormat(columns)
 

@@ -1,5 +1,6 @@
 # The native core's types; the sources are in `native/`.
 
+import datetime
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
@@ -170,4 +171,5 @@ class OpenBatches:
 Layout: TypeAlias = tuple[list[str], list[Any], list[Any]]
 
 def learn_class(cls: type, judge: Callable[[type], Layout | None]) -> None: ...
+def learn_utc(zone: datetime.tzinfo) -> None: ...
 def produce_method(cls: type, slot: str, fallback: Callable[..., None]) -> Any: ...

@@ -264,8 +264,8 @@ class Accumulator:
             self._seal(*max(opened, key=lambda each: each[1].taken_bytes))
 
     def _seal(self, topic: _Topic, batch: OpenBatch) -> None:
+        batch.seal()  # first: what it raises must not lose the batch
         del topic.open[batch.partition]
-        batch.seal()
         self._sealed.append(batch)
         if topic.sticky == batch.partition:
             topic.sticky = None

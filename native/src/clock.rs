@@ -129,27 +129,12 @@ static ZONE_INFO_UTC: OnceLock<Owned> = OnceLock::new();
 /// `pytz.utc`, which times have from pandas and from pyarrow where they use pytz.
 static PYTZ_UTC: OnceLock<Owned> = OnceLock::new();
 
-/// Whether a zone is `pytz.utc`, of which there is one.
+/// Take times of a zone, which is `pytz.utc`, for UTC; the first one stays.
 ///
-/// # Safety
-/// The GIL is held.
-unsafe fn is_pytz_utc(zone: *mut ffi::PyObject) -> bool {
-    // SAFETY: by the contract; new references, or null. A module's attribute is in its dictionary.
-    let known = unsafe {
-        let Some(name) = Owned::steal(ffi::PyUnicode_FromString(c"pytz".as_ptr())) else {
-            ffi::PyErr_Clear();
-            return false;
-        };
-        let module = Owned::steal(ffi::PyImport_GetModule(name.as_ptr()));
-        let attribute =
-            |module: Owned| ffi::PyObject_GetAttrString(module.as_ptr(), c"utc".as_ptr());
-        let known = module.and_then(|module| Owned::steal(attribute(module)));
-        ffi::PyErr_Clear();
-        known
-    };
-    let Some(known) = known.filter(|known| known.as_ptr() == zone) else { return false };
-    let _ = PYTZ_UTC.set(known);
-    true
+/// A row cannot find it: to ask for a module may run Python's code, and wait for another thread.
+#[pyfunction]
+pub fn learn_utc(zone: Bound<'_, PyAny>) {
+    let _ = PYTZ_UTC.set(Owned::of(zone));
 }
 
 /// Whether a `ZoneInfo` has the key "UTC".
@@ -218,7 +203,7 @@ unsafe fn offset(
         let class = ffi::Py_TYPE(zone);
         let is_zone_info = CStr::from_ptr((*class).tp_name) == c"zoneinfo.ZoneInfo";
         if class != ffi::Py_TYPE(utc) && !is_zone_info {
-            return is_pytz_utc(zone).then_some(0);
+            return None;
         }
         // A key alone says nothing: `ZoneInfo.from_file` takes any.
         let is_utc = || utc_offset(api, zone, ffi::Py_None()) == Some(0);

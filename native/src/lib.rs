@@ -40,6 +40,8 @@ mod _core {
     #[pymodule_export]
     use crate::batch::{Batch, Block};
     #[pymodule_export]
+    use crate::clock::learn_utc;
+    #[pymodule_export]
     use crate::copier::copy_footer;
     #[pymodule_export]
     use crate::decoder::{File, FileSchema, RecordReader};

@@ -111,8 +111,8 @@ class _SegmentColumns:
         first = segment.offset + start
         self._columns: dict[str, Any] = {}
         self._members: dict[str, pa.Array] = {
-            "topic": _repeated(segment.topic, pa.string(), rows),
-            "partition": _repeated(segment.partition, pa.int32(), rows),
+            "topic": _shared(_topics, segment.topic, pa.string(), rows),
+            "partition": _shared(_partitions, segment.partition, pa.int32(), rows),
             "offset": arange(first, first + rows),
         }
 
@@ -129,15 +129,18 @@ class _SegmentColumns:
 
 
 def _repeated(value: Any, arrow: pa.DataType, rows: int) -> pa.Array:
-    """Return an array of one value; those of a few thousand rows share their memory."""
-    if rows > _SHARED_ROWS:
-        return pa.repeat(pa.scalar(value, arrow), rows)
-    return _shared(value, arrow, 1 << (rows - 1).bit_length()).slice(0, rows)
-
-
-@lru_cache(maxsize=64)
-def _shared(value: Any, arrow: pa.DataType, rows: int) -> pa.Array:
     return pa.repeat(pa.scalar(value, arrow), rows)
+
+
+_topics = lru_cache(maxsize=4)(_repeated)
+_partitions = lru_cache(maxsize=64)(_repeated)
+
+
+def _shared(make: Callable[..., pa.Array], value: Any, arrow: pa.DataType, rows: int) -> pa.Array:
+    """Return an array of one value; those of up to a few thousand rows share their memory."""
+    if rows > _SHARED_ROWS:
+        return _repeated(value, arrow, rows)
+    return make(value, arrow, 1 << (rows - 1).bit_length()).slice(0, rows)
 
 
 @lru_cache(maxsize=100)

@@ -43,6 +43,20 @@ def test_the_number_of_rows_seals() -> None:
     assert pipeline.segments() == [rows(0, 1, 2), rows(3, 4, 5)]
 
 
+def test_a_batch_that_cannot_be_sealed_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = Pipeline()
+    pipeline.numbers(1, 2)
+    pipeline.run()
+    with monkeypatch.context() as patch:
+        (batch,) = pipeline.accumulator._topics["t"].open.values()
+        patch.setattr(type(batch), "seal", lambda _: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            pipeline.accumulator.seal_all()
+    pipeline.accumulator.seal_all()
+    pipeline.run()
+    assert pipeline.segments() == [rows(1, 2)]
+
+
 def test_the_age_of_the_first_record_seals_however_young_the_others() -> None:
     pipeline = Pipeline(linger=1.0)
     for i in range(10):
