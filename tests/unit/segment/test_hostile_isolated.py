@@ -69,7 +69,7 @@ HARMS = {
     "abort": "os.abort()",
     "segfault": "ctypes.string_at(0)",
     "exit": "os._exit(3)",
-    "disconnect": "os.closerange(3, 100); time.sleep(1000)",
+    "disconnect": "os.closerange(3, 1 << 16); time.sleep(1000)",
     "sleep": "time.sleep(1000)",
     "hold the interpreter's lock": (
         "signal.pthread_sigmask(0, range(1, 64)); ctypes.PyDLL(None).sleep(1000)"
