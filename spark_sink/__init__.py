@@ -10,22 +10,23 @@ reads does not import the sink.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from columnar_kafka.errors import ConfigError
 from spark_sink.starting import start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.datasource import DataSource
 
+    from spark_sink.hadoop_keys import storage_options
     from spark_sink.sink import LakeSink
     from spark_sink.source import KafkaSource
 
-__all__ = ["KafkaSource", "LakeSink", "register", "start"]
+__all__ = ["KafkaSource", "LakeSink", "register", "start", "storage_options"]
 
 _OLDEST = (4, 0)
-_MODULE_OF = {"KafkaSource": "spark_sink.source", "LakeSink": "spark_sink.sink"}
+_SOURCES = {"KafkaSource": "spark_sink.source", "LakeSink": "spark_sink.sink"}
+_MODULE_OF = {**_SOURCES, "storage_options": "spark_sink.hadoop_keys"}
 
 
 def register(spark: SparkSession) -> None:
@@ -41,12 +42,11 @@ def register(spark: SparkSession) -> None:
             "spark_sink needs Spark 4.0 or later, the first with data sources in Python; "
             f"this is {spark.version}"
         )
-    for name in _MODULE_OF:
+    for name in _SOURCES:
         spark.dataSource.register(__getattr__(name))
 
 
-def __getattr__(name: str) -> type[DataSource]:
+def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'spark_sink' has no attribute {name!r}")
-    data_source: type[DataSource] = getattr(import_module(_MODULE_OF[name]), name)
-    return data_source
+    return getattr(import_module(_MODULE_OF[name]), name)

@@ -157,7 +157,7 @@ class DirectoryLake(Lake):
 
     def spark_options(self) -> dict[str, str]:
         """Return the options by which Spark's sink finds the table."""
-        return {"path": str(self.root), "table.format": "parquet"}
+        return {"path": str(self.bucket or self.root), "table.format": "parquet"}
 
     def table(self, **options: Any) -> Any:
         return ParquetDirectory(self.bucket or self.root, **{**self.options(), **options})
@@ -173,7 +173,7 @@ class DeltaLake(Lake):
 
     def spark_options(self) -> dict[str, str]:
         """Return the options by which Spark's sink finds the table."""
-        return {"path": str(self.root), "table.format": "delta"}
+        return {"path": str(self.bucket or self.root), "table.format": "delta"}
 
     def table(self, **options: Any) -> Any:
         return DeltaLakeTable(self.bucket or self.root, **{**self.options(), **options})

@@ -98,9 +98,9 @@ FILES = {
         client  producer  consumer  kafka  __init__
     """,
     "spark_sink": """
-        starting  java_keys  columns  older_spark  options  source_options  planning  lookup
-        client_cache  reading  records  reporting  epochs  writer  source  gaps  ranges  sink
-        __init__
+        starting  java_keys  columns  older_spark  options  hadoop_keys  source_options  planning
+        lookup  client_cache  reading  records  reporting  epochs  writer  source  gaps  ranges
+        sink  __init__
     """,
     "local": "base  guard  mock  process  java  broker  embedded  kafka  spark  __init__",
     "demo": """
