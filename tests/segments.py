@@ -36,7 +36,13 @@ def header_of(table: pa.Table, **changed: Any) -> SegmentHeader:
 
 
 def segment(
-    table: pa.Table, *, topic: str = "t", partition: int = 0, offset: int = 0, number: int = 0
+    table: pa.Table,
+    *,
+    topic: str = "t",
+    partition: int = 0,
+    offset: int = 0,
+    number: int = 0,
+    encoder: ParquetEncoder = _encoder,
 ) -> SourceMessage:
     """Return a segment with the columns of `table` and the id "p-<number>"."""
     column = kafka_column.KafkaColumn(["id", "timestamp"])
@@ -55,7 +61,7 @@ def segment(
         timestamp_min=0,
         timestamp_max=rows - 1,
     )
-    value = _encoder.encode(batch, header.footer()).to_pybytes()
+    value = encoder.encode(batch, header.footer()).to_pybytes()
     return SourceMessage(
         topic=topic,
         partition=partition,

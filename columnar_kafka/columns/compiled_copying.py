@@ -134,14 +134,15 @@ class _Source:
 
     def _present(self, field: pa.Field, path: str, x: str, depth: int) -> tuple[str, int]:
         arrow = field.type
-        special = path in self._schema.symbols or path in self._schema.uuids
+        rules = self._schema
+        special = path in rules.symbols or path in rules.uuids or path in rules.coerce
         unusual = None if special else _unusual(arrow, x)
         if unusual is not None:
             self.write(depth, f"if {unusual}: return other(v)")
             if family(arrow) in ("string", "binary"):
                 self.write(depth, f"n += len({x})")
             return x, 0
-        if pa.types.is_nested(arrow) and has_distinct_keys(arrow):
+        if pa.types.is_nested(arrow) and has_distinct_keys(arrow) and not special:
             return self.nested(arrow, path, x, depth)
         copy, result, more = self._name(), self._name(), self._name()
         self.names[copy] = self._element(field, path, self._schema)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
@@ -87,9 +87,12 @@ def element(field: pa.Field, path: str, schema: RecordSchema) -> Copy:
     inner = copier(field, path, schema)
     surely_fits = range_checks.surely_fits(field.type)
     convert = converter(field.type)
+    coerce = schema.coerce.get(path)
 
     def copy(value: Any) -> tuple[Any, int]:
         nbytes = VALUE_BYTES
+        if coerce is not None and value is not None:
+            value = _coerced(value, coerce, path)
         if inner is not None and value is not None:
             value, more = inner(value)
             nbytes += more
@@ -108,6 +111,16 @@ def element(field: pa.Field, path: str, schema: RecordSchema) -> Copy:
         return value, nbytes
 
     return copy
+
+
+def _coerced(value: Any, coerce: Callable[[Any], Any], path: str) -> Any:
+    try:
+        return coerce(value)
+    except Exception as error:
+        raise RowError(
+            f"field {path!r} is {show(value)}, which {coerce!r} does not take: "
+            f"{type(error).__name__}: {error}"
+        ) from error
 
 
 def _collect(copies: Iterable[tuple[Any, int]]) -> tuple[list[Any], int]:

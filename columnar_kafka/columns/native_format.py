@@ -44,8 +44,8 @@ class _Unsupported(Exception):  # noqa: N818 - nobody else sees it
 
 
 def row_format(schema: RecordSchema) -> RowFormat | None:
-    """Return the native core's columns; None if it is off, or does not know one of the types."""
-    if not native.enabled:
+    """Return the native core's columns; None if it is off, or does not know what they need."""
+    if not native.enabled or schema.coerce:
         return None
     utc = getattr(sys.modules.get("pytz"), "utc", None)
     if isinstance(utc, datetime.tzinfo):

@@ -239,7 +239,7 @@ class DeltaLakeTable(BaseTable["State"]):
                         dict(file.table_partition or ()),
                         now,
                         True,
-                        file_statistics(footer, columns),
+                        file_statistics(footer, 0 if file.is_encrypted else columns),
                     )
                     for file, footer in footers.items()
                 ],

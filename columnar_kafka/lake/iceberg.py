@@ -299,14 +299,8 @@ class IcebergTable(BaseTable["State"]):
             if replaced:
                 old = [file for path, file in current_files(table).items() if path in replaced]
                 replace_data_files(transaction, old, admission.lands, uris, footers, properties)
-            elif table.spec().fields:
-                add_data_files(transaction, admission.lands, uris, footers, properties)
             else:
-                transaction.add_files(
-                    uris,
-                    snapshot_properties=properties,
-                    check_duplicate_files=False,  # the fences do that
-                )
+                add_data_files(transaction, admission.lands, uris, footers, properties)
             try:
                 transaction.commit_transaction()
             except ConflictError as error:

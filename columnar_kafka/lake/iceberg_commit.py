@@ -19,6 +19,7 @@ from pyiceberg.table import TableProperties
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.typedef import Record
+from pyiceberg.utils.properties import property_as_bool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -84,10 +85,17 @@ def add_data_files(
 ) -> None:
     """Add files with their partitions in a snapshot with these properties.
 
-    pyiceberg's `add_files` would guess the partition, and knows nothing of columns that files lack.
+    pyiceberg's `add_files` would guess the partition, read the footers once more, and end the
+    process at one with encrypted columns.
     """
     found = list(_data_files(transaction, files, uris, footers))
-    with transaction.update_snapshot(snapshot_properties=properties).fast_append() as append:
+    update = transaction.update_snapshot(snapshot_properties=properties)
+    merges = property_as_bool(
+        transaction.table_metadata.properties,
+        TableProperties.MANIFEST_MERGE_ENABLED,
+        TableProperties.MANIFEST_MERGE_ENABLED_DEFAULT,
+    )
+    with update.merge_append() if merges else update.fast_append() as append:
         for each in found:
             append.append_data_file(each)
 
@@ -125,11 +133,13 @@ def _data_files(
         mapping: Any = schema.name_mapping.model_dump_json()
         transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
     for file, uri, footer in zip(files, uris, footers, strict=True):
-        statistics = data_file_statistics_from_parquet_metadata(
-            footer,
-            stats_columns=compute_statistics_plan(schema, metadata.properties),
-            parquet_column_mapping=parquet_path_to_id_mapping(schema),
-        )
+        statistics: dict[str, Any] = {"record_count": footer.num_rows}
+        if not file.is_encrypted:
+            statistics = data_file_statistics_from_parquet_metadata(
+                footer,
+                stats_columns=compute_statistics_plan(schema, metadata.properties),
+                parquet_column_mapping=parquet_path_to_id_mapping(schema),
+            ).to_serialized_dict()
         yield DataFile.from_args(
             content=DataFileContent.DATA,
             file_path=uri,
@@ -140,5 +150,5 @@ def _data_files(
             spec_id=metadata.default_spec_id,
             equality_ids=None,
             key_metadata=None,
-            **statistics.to_serialized_dict(),
+            **statistics,
         )

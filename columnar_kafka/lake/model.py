@@ -286,7 +286,8 @@ class StagedFile:
     attempt lies between them, but those of other partitions of the table that have the same
     `batch`: these land together or not at all. `segment` is the id of the last segment. `path` is
     relative to the table. `digest` is equal for two files, or batches, of the same messages,
-    whatever their layout. In a batch the first file counts all `messages`.
+    whatever their layout. In a batch the first file counts all `messages`. If it `is_encrypted` in
+    part, its footer says so, and pyarrow ends the process that asks it for statistics.
     All values are plain, since a staged file is pickled and written as JSON.
     """
 
@@ -304,6 +305,7 @@ class StagedFile:
     path: str
     batch: str = ""
     table_partition: PartitionValues | None = None
+    is_encrypted: bool = False
 
     def __str__(self) -> str:
         return f"{position.partition_address(self.topic, self.partition)} {self.first}-{self.last}"

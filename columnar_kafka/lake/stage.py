@@ -21,6 +21,8 @@ from columnar_kafka.lake.rules import Rules
 from columnar_kafka.lake.set_aside import SetAside, land_staged
 from columnar_kafka.lake.stitch import Stitcher
 from columnar_kafka.segment.decoder import fingerprint_of
+from columnar_kafka.segment.parquet.metadata import has_encrypted_columns
+from columnar_kafka.segment.parquet.page_walk import footer_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -328,6 +330,7 @@ class _Batch:
                 path=file.path,
                 batch=batch,
                 table_partition=file.partition or None,
+                is_encrypted=file.is_encrypted,
             )
             for number, file in enumerate(files)
         ]
@@ -340,6 +343,7 @@ class _FinishedFile(NamedTuple):
     rows: int
     nbytes: int
     partition: PartitionValues
+    is_encrypted: bool
 
 
 class _OpenFile:
@@ -361,12 +365,14 @@ class _OpenFile:
             self._schema = fingerprint_of(part.data)
         self._first = self._last = placement
         self._messages = self._rows = 0
+        self._is_encrypted = False
         sink = cast("BinaryIO", writer)  # only writes
         self._stitcher = Stitcher(sink, writer.field_ids, unstated)
         # What is encoded anew is stitched in any case: its bytes are not those that were sent.
         self.is_open = (stitch or part.is_rewritten) and self.append(placement, part)
         if not self.is_open:  # verbatim: the layout, or a segment that cannot be stitched
             writer.write(part.data)
+            self._is_encrypted = has_encrypted_columns(footer_bytes(bytes(part.data)))
             self._count(placement, part)
 
     def append(self, placement: Placement, part: SegmentPart) -> bool:
@@ -387,7 +393,9 @@ class _OpenFile:
                     f"{self._first.source}: {rows} rows were stitched, not {self._rows}"
                 )
         nbytes = self._writer.finish()
-        return _FinishedFile(self._writer.path, self._rows, nbytes, self._partition)
+        return _FinishedFile(
+            self._writer.path, self._rows, nbytes, self._partition, self._is_encrypted
+        )
 
     def _count(self, placement: Placement, part: SegmentPart) -> None:
         self._last = placement

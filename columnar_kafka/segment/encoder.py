@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pyarrow as pa
 
@@ -17,7 +17,7 @@ from columnar_kafka.segment import pyarrow_parquet as pq
 from columnar_kafka.segment.declared_types import cannot_be_written, with_sizes, without_sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 __all__ = [
     "Encoder",
@@ -60,8 +60,15 @@ class ParquetEncoder:
     Page checksums are on: without them four of five flipped bits decode as wrong rows.
     """
 
-    def __init__(self, compression: str) -> None:
+    def __init__(self, compression: str, *, encryption: Callable[[], Any] | None = None) -> None:
+        """Start without any choice.
+
+        Args:
+            compression: the name of ``columnar.encoding.compression``.
+            encryption: makes pyarrow's ``FileEncryptionProperties``; each file needs its own.
+        """
         self._compression = compression
+        self._encryption = encryption
         self._choices: dict[str, str] = {}
         self._learned_rows = 0
         self._schema: pa.Schema | None = None
@@ -71,17 +78,27 @@ class ParquetEncoder:
         """See `Encoder.encode`."""
         if batch.schema != self._schema or batch.num_rows >= 8 * self._learned_rows:
             self._learn(batch)
-        return self._write(batch, self._choices, footer)
+        keys = self._encryption and self._encryption()
+        return self._write(batch, self._choices, footer, keys)
 
     def _write(
-        self, batch: pa.RecordBatch, choices: Mapping[str, str], footer: Mapping[str, str]
+        self,
+        batch: pa.RecordBatch,
+        choices: Mapping[str, str],
+        footer: Mapping[str, str],
+        keys: Any = None,
     ) -> pa.Buffer:
-        if not cannot_be_written(batch.schema):
-            return self._write_columns(batch, choices, footer)
-        return with_sizes(self._write_columns(without_sizes(batch), choices, footer), batch.schema)
+        if keys is not None or not cannot_be_written(batch.schema):  # a footer may be signed
+            return self._write_columns(batch, choices, footer, keys)
+        written = self._write_columns(without_sizes(batch), choices, footer, keys)
+        return with_sizes(written, batch.schema)
 
     def _write_columns(
-        self, batch: pa.RecordBatch, choices: Mapping[str, str], footer: Mapping[str, str]
+        self,
+        batch: pa.RecordBatch,
+        choices: Mapping[str, str],
+        footer: Mapping[str, str],
+        keys: Any,
     ) -> pa.Buffer:
         sink = pa.BufferOutputStream(pa.system_memory_pool())  # as `RecordBlock.concat`
         long = {
@@ -97,6 +114,7 @@ class ParquetEncoder:
             write_statistics=[p for p in choices if p not in long and _wants_statistics(p)],
             write_page_checksum=True,
             store_schema=self._store_schema,
+            encryption_properties=keys,
             **_PAGES,
         ) as writer:
             writer.write_batch(batch, row_group_size=max(1, batch.num_rows))

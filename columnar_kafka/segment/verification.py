@@ -11,6 +11,8 @@ The native core decodes every value in less time than Arrow scans pages. So wher
 ``pages`` is as strict as ``decode``. What the core does not read is up to Arrow, and so is
 everything where there is no core. Arrow is C++ that reads foreign bytes: it does so in a child
 process, where the system has what that needs (see `isolated`).
+
+Pages of encrypted columns can only be taken as they are: ``pages`` does, and ``decode`` does not.
 """
 
 from __future__ import annotations
@@ -21,9 +23,12 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from columnar_kafka import native
 from columnar_kafka.config import DecodeLimits
+from columnar_kafka.errors import SegmentError
 from columnar_kafka.segment.decoder import InlineDecoder
 from columnar_kafka.segment.isolated import IsolatedDecoder
 from columnar_kafka.segment.native_decoder import NativeDecoder
+from columnar_kafka.segment.parquet.metadata import has_encrypted_columns
+from columnar_kafka.segment.parquet.page_walk import footer_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +63,14 @@ def verify(raw: RawSegment, how: Verification, opened: Callable[[], SegmentFile]
         if known is not None and known.check():
             return True
     opened().schema  # noqa: B018 - as above
-    arrow.open(raw).check(decode=how == "decode" or core is not None)
+    try:
+        arrow.open(raw).check(decode=how == "decode" or core is not None)
+    except SegmentError:
+        if not has_encrypted_columns(footer_bytes(bytes(raw.value))):
+            raise
+        if how == "decode":
+            raise SegmentError("has encrypted columns, which cannot be decoded") from None
+        return False
     return how == "pages" or core is None
 
 

@@ -30,6 +30,7 @@ __all__ = [
     "ColumnChunk",
     "RowGroup",
     "arrow_schemas",
+    "has_encrypted_columns",
     "read_row_groups",
     "row_groups",
     "schema_depth",
@@ -39,6 +40,7 @@ __all__ = [
 _FILE: Final = FileMetaDataField.types(FileMetaDataField.SCHEMA, FileMetaDataField.ROW_GROUPS)
 _SCHEMA: Final = FileMetaDataField.types(FileMetaDataField.SCHEMA)
 _NUM_CHILDREN: Final = SchemaElementField.types(SchemaElementField.NUM_CHILDREN)
+_ENCRYPTION: Final = FileMetaDataField.types(FileMetaDataField.ENCRYPTION_ALGORITHM)
 _KEY_VALUES: Final = FileMetaDataField.types(FileMetaDataField.KEY_VALUE_METADATA)
 _ROW_GROUP: Final = RowGroupField.types(RowGroupField.COLUMNS, RowGroupField.NUM_ROWS)
 _CHUNK: Final = ColumnChunkField.types(ColumnChunkField.META_DATA)
@@ -147,6 +149,19 @@ def _read_num_children(cursor: Cursor) -> int:
         else:
             cursor.skip(field_type)
     return count
+
+
+def has_encrypted_columns(footer: bytes) -> bool:
+    """Return whether a footer, itself not encrypted, says that columns are. Raises nothing."""
+    cursor = Cursor(footer)
+    try:
+        for field_id, field_type in cursor.fields(_ENCRYPTION):
+            if field_id == FileMetaDataField.ENCRYPTION_ALGORITHM:
+                return True
+            cursor.skip(field_type)
+    except (ThriftError, IndexError):
+        pass
+    return False
 
 
 ARROW_SCHEMA: Final = b"ARROW:schema"

@@ -243,6 +243,22 @@ def test_a_table_that_stood_before_takes_what_fits(lake: IcebergLake) -> None:
     assert lake.read()["more"].null_count == 2 * ROWS
 
 
+@pytest.mark.parametrize(("merges", "manifests"), [("false", 3), ("true", 1)])
+def test_manifests_are_merged_if_the_table_says_so(
+    lake: IcebergLake, merges: str, manifests: int
+) -> None:
+    existing(lake, pa.schema([("n", pa.int64())]))
+    with lake.opened() as table, table.transaction() as change:
+        change.set_properties(
+            {"commit.manifest-merge.enabled": merges, "commit.manifest.min-count-to-merge": "2"}
+        )
+    for offset in range(3):
+        put(lake.table(), range(offset + 1))
+    table = lake.load()
+    assert len(table.current_snapshot().manifests(table.io)) == manifests
+    assert rows(lake) == numbers(range(3))
+
+
 def test_a_table_that_others_create_at_the_same_time_is_theirs(
     lake: IcebergLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
