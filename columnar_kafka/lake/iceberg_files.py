@@ -6,6 +6,7 @@ table. `FileIO` overwrites silently: names must be unique.
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,6 +37,8 @@ _PROPERTIES: Final = {
 def file_io_properties(storage: Mapping[str, str]) -> dict[str, str]:
     """Return pyiceberg's properties for the keys of an object store.
 
+    What is left out comes from the environment: the endpoint here, the others where S3 is asked.
+
     Raises:
         ConfigError: pyiceberg has none for a key.
     """
@@ -45,7 +48,10 @@ def file_io_properties(storage: Mapping[str, str]) -> dict[str, str]:
             "as properties of the catalog, by pyiceberg's names"
         )
     names = {key: _PROPERTIES[key.lower()] for key in storage}
-    return {name: storage[key] for key, name in names.items() if name is not None}
+    found = {name: storage[key] for key, name in names.items() if name is not None}
+    if endpoint := os.environ.get("AWS_ENDPOINT_URL"):
+        found.setdefault("s3.endpoint", endpoint)
+    return found
 
 
 class TableFiles:

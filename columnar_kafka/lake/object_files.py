@@ -8,6 +8,7 @@ and a lifecycle rule of the bucket removes them.
 
 from __future__ import annotations
 
+import os
 import uuid
 from contextlib import contextmanager, suppress
 from pathlib import PurePosixPath
@@ -29,7 +30,6 @@ from columnar_kafka.lake.files import StagedWriter
 from columnar_kafka.lake.model import NotLandedError
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterator, Mapping
 
     from columnar_kafka.lake.model import FileWriter
@@ -76,6 +76,8 @@ class ObjectFiles:
         if self._url.startswith("s3"):
             # By parts, which S3 completes only if there is no object of that name.
             config.setdefault("aws_copy_if_not_exists", "multipart")
+            if allows := os.environ.get("AWS_ALLOW_HTTP"):  # obstore overlooks it
+                client.setdefault("allow_http", allows)
         try:
             self._store: Any = from_url(self._url, config=config, client_options=client)
         except UnknownConfigurationKeyError as error:

@@ -11,6 +11,7 @@ from columnar_kafka.errors import ConfigError, LakeError
 from columnar_kafka.lake.delta import DeltaLakeTable
 from columnar_kafka.lake.directory import ParquetDirectory
 from columnar_kafka.lake.formats import open_table, parse_rules
+from columnar_kafka.lake.iceberg_files import file_io_properties
 from columnar_kafka.lake.message_rows import PLAIN_MESSAGES
 
 if TYPE_CHECKING:
@@ -60,6 +61,15 @@ def test_keys_of_an_object_store_are_refused_for_a_path_and_where_pyiceberg_has_
         ConfigError, match="storage google_service_account: the keys for Iceberg are"
     ):
         open_table("iceberg", "l.t", catalog={}, storage={"google_service_account": "x"})
+
+
+def test_the_endpoint_of_icebergs_files_may_come_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://store:9000")
+    assert file_io_properties({}) == {"s3.endpoint": "http://store:9000"}
+    other = "http://other:9000"
+    assert file_io_properties({"aws_endpoint_url": other}) == {"s3.endpoint": other}
 
 
 def test_a_missing_object_store_library_is_named_with_its_extra(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,17 @@ from columnar_kafka.lake.object_files import ObjectFiles
 if TYPE_CHECKING:
     from pathlib import Path
 
+
+class EmptyStore(BaseHTTPRequestHandler):
+    """A store without TLS, and without objects."""
+
+    def do_HEAD(self) -> None:
+        self.send_error(404)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
 ONE, OTHER = PurePosixPath("a/one"), PurePosixPath("b/other")
 
 
@@ -36,6 +49,21 @@ def write(files: ObjectFiles, path: PurePosixPath, *parts: bytes) -> Any:
     for part in parts:
         assert writer.write(part) == len(part)
     return writer
+
+
+def test_all_that_is_needed_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    with HTTPServer(("127.0.0.1", 0), EmptyStore) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        for name, value in {
+            "ACCESS_KEY_ID": "user",
+            "SECRET_ACCESS_KEY": "password",
+            "REGION": "us-east-1",
+            "ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
+            "ALLOW_HTTP": "true",
+        }.items():
+            monkeypatch.setenv(f"AWS_{name}", value)
+        assert ObjectFiles("s3://bucket/lake", {}).size(ONE) is None
+        server.shutdown()
 
 
 def test_a_file_appears_when_it_is_finished(files: ObjectFiles) -> None:
