@@ -57,8 +57,8 @@ def every_reader(spark: Any) -> Iterator[dict[str, Reader]]:
 def check(schema: pa.Schema, rows: list[Any], all_readers: dict[str, Reader], folder: Path) -> None:
     """Write rows with and without the native core, and read both files with every reader."""
     schema = normalise(schema)
-    expected = pa.Table.from_pylist(rows, schema)
-    for path in written(schema, rows, folder):
+    for path, part in written(schema, rows, folder):
+        expected = pa.Table.from_pylist(part, schema)
         for name, reader in all_readers.items():
             if refusal := next(filter(None, map(reader.refusal, schema.types)), None):
                 with pytest.raises(BaseException, match=refusal):
@@ -68,18 +68,25 @@ def check(schema: pa.Schema, rows: list[Any], all_readers: dict[str, Reader], fo
                 assert difference(expected, found, reader.as_read) is None, (name, path.stem)
 
 
-def written(schema: pa.Schema, rows: list[Any], folder: Path) -> Iterator[Path]:
-    """Yield a file of each encoder."""
+def written(schema: pa.Schema, rows: list[Any], folder: Path) -> Iterator[tuple[Path, list[Any]]]:
+    """Yield the files of each encoder, with the rows of each file."""
     for encoder in ("native", "pure") if native.enabled else ("pure",):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(native, "enabled", encoder == "native")
-            path = folder / f"{encoder}.parquet"
-            path.write_bytes(produced(schema, rows))
-            yield path
+            start = 0
+            for number, (data, count) in enumerate(produced(schema, rows)):
+                path = folder / f"{encoder}-{number}.parquet"
+                path.write_bytes(data)
+                yield path, rows[start : start + count]
+                start += count
+            assert start == len(rows)
 
 
-def produced(schema: pa.Schema, rows: list[Any]) -> bytes:
-    """Return the one segment that a producer makes of rows."""
+def produced(schema: pa.Schema, rows: list[Any]) -> list[tuple[bytes, int]]:
+    """Return the segments that a producer makes of rows, and the rows in each.
+
+    It is one, but for rows that take more memory than a batch of Python's may.
+    """
     kafka = FakeKafka()
     kafka.create_topic("t", 1, max_message_bytes=LARGEST)
     with kafka.Producer(ALL_IN_ONE_SEGMENT) as producer:
@@ -88,8 +95,10 @@ def produced(schema: pa.Schema, rows: list[Any]) -> bytes:
             key = None if number % 3 else b"%d" % number
             headers = [("h", None), ("h", b"%d" % number)] if number % 5 == 0 else None
             producer.produce("t", row, key=key, headers=headers, timestamp=number)
-    [message] = kafka.messages("t", 0)
-    return bytes(message.value())
+    return [
+        (bytes(each.value()), int(dict(each.headers())["columnar.rows"]))
+        for each in kafka.messages("t", 0)
+    ]
 
 
 # --- types ----------------------------------------------------------------------------------------
@@ -121,10 +130,11 @@ def test_duckdb_rounds_decimals_of_more_than_38_digits_to_doubles(
     every_reader: dict[str, Reader], tmp_path: Path
 ) -> None:
     sent = [row["many"] for row in rows_of(LONG, 1000)]
-    for path in written(pa.schema([("v", LONG)]), [{"v": each} for each in sent], tmp_path):
+    rows = [{"v": each} for each in sent]
+    for path, part in written(pa.schema([("v", LONG)]), rows, tmp_path):
         found = every_reader["duckdb"].read(path)["v"]
         assert found.type == pa.float64()
-        for value, exact in zip(found.to_pylist(), sent, strict=True):
+        for value, exact in zip(found.to_pylist(), (each["v"] for each in part), strict=True):
             assert math.isclose(value, float(exact), rel_tol=1e-14)
 
 
