@@ -31,6 +31,7 @@ def test_dead_letters_are_replayed(topic: FakeKafka, tmp_path: Path) -> None:
     assert json.loads(again.stdout) == {
         "rows": 0,
         "files": 0,
+        "decoded": 0,
         "dead_letters": 0,
         "plain_messages": 0,
         "skipped": 0,
