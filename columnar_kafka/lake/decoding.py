@@ -89,17 +89,17 @@ class PlainDecoder:
         self._rows: PlainRows = rows.PlainRows(decoding.format, decoding.schema, decoding.schema_id)
         self.schema = self._rows.schema
         self.fingerprint = self._rows.fingerprint
-
-    def header(self, fence: str, message: SourceMessage) -> SegmentHeader:
-        """Return what a plan needs to know of a message, as if it were a segment of one row."""
-        time = _NO_TIME if message.timestamp is None else message.timestamp
-        return SegmentHeader(
-            rows=1,
-            segment=block_name(fence, message.offset // BLOCK),
-            schema=self.fingerprint,
-            timestamp_min=time,
-            timestamp_max=time,
+        # Of the message before. Times are not planned by.
+        self._header = SegmentHeader(
+            rows=1, segment="", schema=self.fingerprint, timestamp_min=0, timestamp_max=0
         )
+
+    def header(self, fence: str, offset: int) -> SegmentHeader:
+        """Return what a plan needs to know of a message: as of a segment of one row."""
+        name = block_name(fence, offset // BLOCK)
+        if self._header.segment != name:
+            self._header = self._header._replace(segment=name)
+        return self._header
 
     def decode(self, fence: str, messages: Sequence[SourceMessage]) -> DecodedMessages:
         """Decode messages of one partition, whose `fence` is part of the rows' identity."""

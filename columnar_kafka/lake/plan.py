@@ -12,7 +12,7 @@ from array import array
 from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from columnar_kafka import position
 from columnar_kafka.errors import LakeError, SegmentError
@@ -66,8 +66,7 @@ class Layout:
     file_segments: int = 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
+class Placement(NamedTuple):
     """Where a message lands. If it `starts_file` its file is new; else its partition's newest one.
 
     `digest` identifies the message. It `is_plain` if it is to be decoded. Then it `joins_run`, the
@@ -125,7 +124,8 @@ class Planner:
             self._count_landed(message, partition.fence, partition.source)
             return None
         header, digest = _read(message) if decoded is None else (decoded, _plain_digest(message))
-        placement = partition.add(message, header, digest, self.layout)
+        is_plain = decoded is not None
+        placement = partition.add(message, header, digest, self.layout, is_plain=is_plain)
         if placement is None:
             self.repeated = self.repeated.plus(Count(1, header.rows))
         return placement
@@ -182,7 +182,13 @@ class _PartitionPlan:
         self._run_nbytes = 0
 
     def add(
-        self, message: SourceMessage, header: SegmentHeader, digest: bytes, layout: Layout
+        self,
+        message: SourceMessage,
+        header: SegmentHeader,
+        digest: bytes,
+        layout: Layout,
+        *,
+        is_plain: bool,
     ) -> Placement | None:
         """Return where the message lands; None if it is repeated."""
         at = bisect_left(self._offsets, message.offset)
@@ -201,7 +207,7 @@ class _PartitionPlan:
             )
         nbytes = memoryview(message.value or b"").nbytes
         follows = at > 0 and self._offsets[at - 1] == self._last and header.schema == self._schema
-        joins_run = follows and message.is_plain and self._run_has_room(nbytes)
+        joins_run = follows and is_plain and self._run_has_room(nbytes)
         starts_file = not (follows and self._has_room(nbytes, layout, joins_run=joins_run))
         if starts_file:
             self._nbytes = self._row_groups = 0
@@ -209,7 +215,7 @@ class _PartitionPlan:
         if not joins_run:
             self._run_rows = self._run_nbytes = 0
             self._row_groups += 1
-        if message.is_plain:
+        if is_plain:
             self._run_rows += 1
             self._run_nbytes += nbytes
         self._last, self._schema = message.offset, header.schema
@@ -223,7 +229,7 @@ class _PartitionPlan:
             header=header,
             digest=digest,
             starts_file=starts_file,
-            is_plain=message.is_plain,
+            is_plain=is_plain,
             joins_run=joins_run,
         )
 
@@ -254,8 +260,8 @@ def _read(message: SourceMessage) -> tuple[SegmentHeader, bytes]:
 
 def _plain_digest(message: SourceMessage) -> bytes:
     """Return what identifies a plain message."""
-    value, key = (b"" if each is None else each for each in (message.value, message.key))
-    text = f"{message.offset} plain {zlib.crc32(value)} {zlib.crc32(key)}\n"
+    checksums = zlib.crc32(message.value or b""), zlib.crc32(message.key or b"")
+    text = f"{message.offset} plain {checksums}\n"
     return hashlib.sha256(text.encode()).digest()
 
 

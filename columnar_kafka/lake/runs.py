@@ -6,7 +6,6 @@ the attempt, and when much is waiting.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -31,28 +30,40 @@ class WaitingRuns:
     """The run of each partition that waits. For one thread; holds about 64 MiB."""
 
     def __init__(self) -> None:
-        self._runs: dict[SourcePartition, list[WaitingMessage]] = {}
-        self._nbytes: Counter[SourcePartition] = Counter()
+        self._runs: dict[SourcePartition, _Run] = {}
+        self._nbytes = 0
 
     def add(self, placement: Placement, message: SourceMessage) -> None:
         """Append a message to the run of its partition."""
         if not isinstance(message.value, bytes | None):  # a buffer may be part of a larger one
             message = replace(message, value=bytes(message.value))
-        run = self._runs.setdefault(placement.source, [])
-        run.append(WaitingMessage(placement, message))
-        self._nbytes[placement.source] += _MESSAGE_BYTES + len(message.value or b"")
+        nbytes = _MESSAGE_BYTES + len(message.value or b"")
+        run = self._runs.get(placement.source)
+        if run is None:
+            run = self._runs[placement.source] = _Run()
+        run.messages.append(WaitingMessage(placement, message))
+        run.nbytes += nbytes
+        self._nbytes += nbytes
 
     def take(self, source: SourcePartition) -> list[WaitingMessage]:
         """Remove the run of a partition, and return it; empty if there is none."""
-        self._nbytes.pop(source, None)
-        return self._runs.pop(source, [])
+        if (run := self._runs.pop(source, None)) is None:
+            return []
+        self._nbytes -= run.nbytes
+        return run.messages
 
     def too_large(self) -> SourcePartition | None:
         """Return whose run is the largest, if too much is waiting."""
-        if self._nbytes.total() < _MOST_BYTES:
+        if self._nbytes < _MOST_BYTES:
             return None
-        return max(self._nbytes, key=lambda source: self._nbytes[source])
+        return max(self._runs, key=lambda source: self._runs[source].nbytes)
 
     def sources(self) -> list[SourcePartition]:
         """Return the partitions that have a run."""
         return list(self._runs)
+
+
+class _Run:
+    def __init__(self) -> None:
+        self.messages: list[WaitingMessage] = []
+        self.nbytes = 0

@@ -175,13 +175,15 @@ class Stager:
     def _add_plain(self, message: SourceMessage, decoder: PlainDecoder) -> None:
         """Let a plain message wait, and land the run before it if that has ended."""
         source = self._planner.source(message)
-        placement = self._planner.place(message, decoder.header(source.fence, message))
-        if placement is None or self._set_aside.has(source, message.offset):
+        placement = self._planner.place(message, decoder.header(source.fence, message.offset))
+        if placement is None:
             return
         if not placement.joins_run:
             self._land_run(source, decoder)
         if placement.starts_file:
             self._end_file(source)
+        if self._set_aside.has(source, message.offset):
+            return
         self._waiting.add(placement, message)
         if (largest := self._waiting.too_large()) is not None:
             self._land_run(largest, decoder)
@@ -224,10 +226,10 @@ class Stager:
         """Verify a message; return where it lands and as what, if it does."""
         if (placement := self._planner.place(message)) is None:
             return None
+        if placement.starts_file:  # also if another message will be its first
+            self._end_file(placement.source)
         if self._set_aside.has(placement.source, message.offset):
             return None
-        if placement.starts_file:
-            self._end_file(placement.source)
         segment, may_share = _verified(message, self._rules)
         fitting = self._fitting(segment.header.schema, segment.schema)
         parts = self._rewriter.parts(segment, fitting, placement.source, self._today())

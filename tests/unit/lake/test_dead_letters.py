@@ -314,6 +314,17 @@ def test_the_first_verdict_stands(lake: DirectoryLake, place: DeadLetters) -> No
     assert offsets(place) == [1, 4]
 
 
+def test_messages_that_start_again_lower_have_a_file_of_their_own_though_the_first_was_set_aside(
+    lake: DirectoryLake, place: DeadLetters
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        put(Dies(lake.table(), KeyboardInterrupt()), [broken(0)], dead_letters=place)
+    put(lake.table(), [numbered(5), broken(0), numbered(1)], dead_letters=place)
+    fence = lake.table().fences()[FENCE]
+    assert (fence.first, fence.next, rows(lake)) == (1, 6, numbers([1, 5]))
+    assert len(list(lake.root.glob("t/*.parquet"))) == 2
+
+
 def test_a_commit_that_did_not_land_leaves_no_staged_file(
     lake: DirectoryLake, place: DeadLetters
 ) -> None:

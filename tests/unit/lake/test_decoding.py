@@ -372,6 +372,19 @@ def test_a_verdict_of_an_unfinished_attempt_stands(
     assert (found.decoded, found.dead_letters) == (1, 0)
 
 
+def test_messages_that_start_again_lower_have_a_file_of_their_own(
+    directory: DirectoryLake, tmp_path: Path
+) -> None:
+    """Though the first of them was set aside before."""
+    place = place_at(tmp_path / "dead")
+    with pytest.raises(KeyboardInterrupt):
+        put(Dies(directory.table(), KeyboardInterrupt()), [BAD[0]], dead_letters=place)
+    put(directory.table(), [plain(5), BAD[0], plain(2)], dead_letters=place)
+    fence = directory.table().fences()[FENCE]
+    assert (fence.first, fence.next, numbers(directory)) == (2, 6, [2, 5])
+    assert len(list(directory.root.glob("t/*.parquet"))) == 2
+
+
 @pytest.mark.parametrize("again", [1, 2])
 def test_letters_are_replayed_as_rows_and_proven(lake: Any, tmp_path: Path, again: int) -> None:
     """Also those that went on to a second place."""
