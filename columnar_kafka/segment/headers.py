@@ -141,7 +141,7 @@ def check_value(value: Any, crc32: int) -> None:
 
 
 def _pairs(headers: MessageHeaders | None) -> Iterable[tuple[str, Any]]:
-    if type(headers) is list or not headers:  # nearly all: to ask for a Mapping takes longer
+    if headers is None or isinstance(headers, list):  # to ask for a Mapping takes longer
         return headers or ()
     return headers.items() if isinstance(headers, Mapping) else headers
 
