@@ -17,7 +17,6 @@ from columnar_kafka.errors import ConfigError, SchemaError, SegmentError
 from columnar_kafka.ingest.reader import source_message
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, check_growth
 from columnar_kafka.schema.families import family
-from columnar_kafka.segment.headers import is_segment
 from spark_sink import planning
 from spark_sink.columns import HEADER
 from spark_sink.lookup import Lookup
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
+    from columnar_kafka import Segment
     from columnar_kafka.schema.families import Family
-    from columnar_kafka.segment.segment import Segment
     from spark_sink.planning import OffsetRange
     from spark_sink.source_options import SourceOptions
 
@@ -296,4 +295,4 @@ def _last_segment(offsets: OffsetRange, options: SourceOptions) -> Segment | Non
 
 def _segment(message: Message) -> Segment | None:
     source = source_message(message)
-    return source.segment() if is_segment(source.headers) else None
+    return None if source.is_plain else source.segment()

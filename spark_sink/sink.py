@@ -11,7 +11,7 @@ import gc
 import re
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -22,6 +22,7 @@ from pyspark.sql.datasource import (
 
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.ingest.topic_id import admin_client, generation
+from columnar_kafka.lake.decoding import Decoding
 from columnar_kafka.lake.formats import FORMATS, open_table, parse_rules
 from columnar_kafka.lake.model import (
     LakeTable,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
+    from columnar_kafka.lake.decoding import PlainFormat
     from columnar_kafka.lake.rules import Rules
     from spark_sink.planning import OffsetRange
 
@@ -62,13 +64,18 @@ _OPTIONS: Final = (
     "table.verify",
     "table.dead.letters",
     "table.plain",
+    "table.plain.format",
+    "table.plain.schema",
+    "table.plain.schema.id",
     "table.source.isolation",
     "table.topic.generation",
 )
 _NEEDED: Final = ("value", "topic", "partition", "offset", "headers")
+_IN_ROWS: Final = ("key", "timestamp")  # of plain messages that land as rows
 _HINTS: Final = {
     "headers": ': .option("includeHeaders", "true")',
 }
+_PLAIN: Final = "table.plain."
 _OF_TABLES: Final = ("table.after.restore", "table.growth", "table.partition.by")
 _TERM: Final = re.compile(r"[^,()]+(?:\([^()]*\))?")
 
@@ -104,7 +111,10 @@ class LakeSink(DataSource):
     ``table.verify`` is how closely a segment is looked at before it lands: ``headers``, ``pages``
     (the default) or ``decode``. ``table.dead.letters`` is a directory for messages that cannot
     land; without it they stop the query. ``table.plain`` is what becomes of plain messages:
-    ``stop`` (the default), ``skip``, ``dead-letter``, or ``table:`` and the path of another table.
+    ``stop`` (the default), ``skip``, ``dead-letter``, ``table:`` and the path of another table, or
+    ``decode``: they land as rows. Then ``table.plain.format`` is ``avro`` or ``json``,
+    ``table.plain.schema`` an Avro schema as JSON text, and ``table.plain.schema.id`` the registry's
+    id of it, if values begin with Confluent's five bytes.
     """
 
     @classmethod
@@ -133,10 +143,13 @@ class LakeSink(DataSource):
             raise ConfigError('the sink appends: use mode("append") or outputMode("append")')
         ranges = {"start", "end"} <= set(schema.names)
         _check(schema, RANGE if ranges else MESSAGE, RANGE.names if ranges else _NEEDED)
+        rules = _rules(self.options)
+        if rules.decoding is not None and not ranges:
+            _check(schema, MESSAGE, _IN_ROWS)
         return Settings(
             table=_table(self.options),
             layout=_layout(self.options),
-            rules=_rules(self.options),
+            rules=rules,
             config=_client_config(self.options, schema, ranges=ranges),
             generation=self.options.get("table.topic.generation"),
             allow_gaps=_choice(self.options, "table.gap", "refuse", "allow"),
@@ -412,8 +425,23 @@ def _rules(options: Mapping[str, str]) -> Rules:
         dead_letters=options.get("table.dead.letters"),
         plain=options.get("table.plain", "stop"),
         straddle=options.get("table.straddle", "split"),
+        decoding=_decoding(options),
         table_format=_table_format(options),
         **_opening(options),
+    )
+
+
+def _decoding(options: Mapping[str, str]) -> Decoding | None:
+    """Return how plain messages become rows, if an option says so."""
+    if not any(key.lower().startswith(_PLAIN) for key in options):
+        return None
+    number = options.get(f"{_PLAIN}schema.id")
+    if number is not None and not number.isdecimal():
+        raise ConfigError(f'option "{_PLAIN}schema.id" is {number!r}: it must be a number')
+    return Decoding(
+        cast("PlainFormat", opts.required(options, f"{_PLAIN}format", "json")),
+        opts.required(options, f"{_PLAIN}schema", '{"type": "record", …}'),
+        None if number is None else int(number),
     )
 
 

@@ -21,6 +21,7 @@ from segments import segments
 from support import is_long
 
 from columnar_kafka.lake.audit import TopicAudit
+from columnar_kafka.lake.dead_letters import DeadLetters
 from columnar_kafka.lake.delta import DeltaLakeTable
 from columnar_kafka.lake.directory import ParquetDirectory
 from columnar_kafka.lake.iceberg import IcebergTable
@@ -283,16 +284,43 @@ def put(table: Any, offsets: Iterable[int], **layout: Any) -> CommitResult:
     return land(segments(offsets), table=table, generations=GENERATIONS, layout=Layout(**layout))
 
 
-def audit(lake: Any, messages: Any, *, low: int = 0, letters: Any = None) -> AuditReport:
+def audit(
+    lake: Any, messages: Any, *, low: int = 0, letters: Any = None, decoding: Any = None
+) -> AuditReport:
     """Compare a table with the messages of its only partition; `low` is Kafka's first offset."""
     table = lake.table(**({} if isinstance(lake, DirectoryLake) else {"reland": True}))
     head = table.head()
-    audit = TopicAudit("t", table.landed_files(head))
+    audit = TopicAudit("t", table.landed_files(head), head.fences, decoding)
     fences = [each for each in head.fences.values() if each.topic == "t"]
     for fence in fences:
         inside = [each for each in messages if max(low, fence.first) <= each.offset < fence.next]
         audit.compare(fence, low, inside, letters)
     return audit.finish([fence.partition for fence in fences])
+
+
+class Dies:
+    """A table whose process dies at its next commit."""
+
+    def __init__(self, table: Any, error: BaseException) -> None:
+        self._table = table
+        self._error = error
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._table, name)
+
+    def commit(self, staged: Any) -> Any:
+        raise self._error
+
+
+def place_at(path: Path) -> DeadLetters:
+    """Return a place of dead letters."""
+    return DeadLetters(ParquetDirectory(path, files=QuickFiles()))
+
+
+def letters(place: DeadLetters) -> list[dict[str, Any]]:
+    """Read a place as anybody may."""
+    files = sorted(place.table.root.glob("*/*.parquet"))
+    return [row for file in files for row in pq.read_table(file).to_pylist()]
 
 
 def lose_an_answer(monkeypatch: pytest.MonkeyPatch, after: Callable[[], object]) -> None:

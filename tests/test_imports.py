@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 ROOMS = """
-native  errors  position  config  schema  columns  segment  lake  plain
+native  errors  position  config  schema  columns  segment  plain  lake
 message  offsets  deadline  lifecycle  broker
 producing  consuming
 ingest
@@ -66,13 +66,13 @@ FILES = {
     "lake": """
         __init__  model  file_metadata  partition  plan  row_groups  parquet_footer  stitch  rewrite
         commit  files  local_files  object_files  merging  commit_log  directory
-        message_rows  dead_letters  rules  set_aside  stage  replay
+        message_rows  dead_letters  decoding  rules  set_aside  runs  batch  stage  replay
         landed_rows  audit
         reset  fences  arrow_types  delta_schema  delta_statistics  delta_partition  delta
         iceberg_schema  iceberg_files  iceberg_partition  iceberg_merging  iceberg_commit  iceberg
         formats
     """,
-    "plain": "base  avro  json  ipc  __init__",
+    "plain": "base  avro  json  ipc  json_rows  rows  __init__",
     "broker": "__init__  client_classes  base  confluent",
     "producing": """
         __init__  partitioner  settings  report  topic_format
@@ -122,6 +122,7 @@ LATE = LAZY | {
     "spark_sink.source",
     "spark_sink.sink",
     "lake.formats",  # a format's library may not be installed
+    "lake.decoding",  # few landings decode plain messages
     "cli.demo",  # it brings pandas, Spark and matplotlib
     "local.java",  # the embedded Kafka does without what the others need
 }

@@ -22,6 +22,9 @@ from columnar_kafka.cli.options import (
     ConfigFile,
     DeadLettersPlace,
     Plain,
+    PlainFormat,
+    PlainSchema,
+    PlainSchemaId,
     Servers,
     Storage,
     TableFormat,
@@ -29,6 +32,7 @@ from columnar_kafka.cli.options import (
     landed,
     offsets,
     read_client_config,
+    read_decoding,
     rules,
     table_options,
     takes,
@@ -66,7 +70,8 @@ class IngestOptions:
         str,
         typer.Option(
             help="The table: a path, a URL, or the name of an Iceberg table. {topic} stands for "
-            "the topic, also in --dead-letters and --plain; several topics need a table each."
+            "the topic, also in --dead-letters, --plain and --plain-schema; several topics need a "
+            "table each."
         ),
     ]
     table_format: TableFormat = "parquet"
@@ -82,6 +87,9 @@ class IngestOptions:
     verify: Verify = "pages"
     dead_letters: DeadLettersPlace = None
     plain: Plain = "stop"
+    plain_format: PlainFormat = None
+    plain_schema: PlainSchema = None
+    plain_schema_id: PlainSchemaId = None
     partition: Annotated[
         list[int] | None,
         typer.Option(
@@ -213,14 +221,18 @@ def _settings(options: IngestOptions) -> IngestSettings:
 
 
 def _rules(options: IngestOptions, opening: Mapping[str, Any], topic: str) -> Rules:
-    place = options.dead_letters
+    def named(place: str | None) -> str | None:
+        return None if place is None else place.replace("{topic}", topic)
+
+    schema = named(options.plain_schema)
     return rules(
         options.verify,
         options.plain.replace("{topic}", topic),
-        None if place is None else place.replace("{topic}", topic),
+        named(options.dead_letters),
         table_format=options.table_format,
         opening=opening,
         straddle=options.straddle,
+        decoding=read_decoding(options.plain_format, schema, options.plain_schema_id),
     )
 
 

@@ -6,12 +6,12 @@ import inspect
 import sys
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 
 import typer
 
 from columnar_kafka import ConfigError
-from columnar_kafka.ingest import parse_rules
+from columnar_kafka.ingest import Decoding, parse_rules
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -31,6 +31,9 @@ __all__ = [
     "ConfigFile",
     "DeadLettersPlace",
     "Plain",
+    "PlainFormat",
+    "PlainSchema",
+    "PlainSchemaId",
     "Servers",
     "Storage",
     "TableFormat",
@@ -40,6 +43,7 @@ __all__ = [
     "offsets",
     "pairs",
     "read_client_config",
+    "read_decoding",
     "rules",
     "table_options",
     "takes",
@@ -139,10 +143,22 @@ DeadLettersPlace = Annotated[
 Plain = Annotated[
     str,
     typer.Option(
-        metavar="stop|skip|dead-letter|table:PLACE",
+        metavar="stop|skip|dead-letter|table:PLACE|decode",
         help="What to do with messages that are not segments. PLACE: a table of their own, of the "
-        "same format.",
+        "same format. decode: they land as rows, see --plain-format and --plain-schema.",
     ),
+]
+PlainFormat = Annotated[
+    Literal["avro", "json"] | None,
+    typer.Option(help="How the values of plain messages are encoded that land as rows."),
+]
+PlainSchema = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Their schema: a file with an Avro schema, in JSON."),
+]
+PlainSchemaId = Annotated[
+    int | None,
+    typer.Option(help="The registry's id of it, if Avro values begin with Confluent's five bytes."),
 ]
 
 
@@ -187,6 +203,24 @@ def table_options(
     return found
 
 
+def read_decoding(
+    plain_format: str | None, schema: str | None, schema_id: int | None
+) -> Decoding | None:
+    """Return how plain messages become rows; None if no option says so."""
+    if plain_format is None or schema is None:
+        if (plain_format, schema, schema_id) == (None, None, None):
+            return None
+        missing = "--plain-format" if plain_format is None else "--plain-schema"
+        raise typer.BadParameter(
+            "plain messages need a format and a schema to be decoded", param_hint=missing
+        )
+    try:
+        text = Path(schema).read_text(encoding="utf-8")
+        return Decoding(cast("Any", plain_format), text, schema_id)
+    except (OSError, ValueError, ConfigError) as error:
+        raise typer.BadParameter(f"{schema}: {error}", param_hint="--plain-schema") from error
+
+
 def rules(
     verify: str,
     plain: str,
@@ -195,6 +229,7 @@ def rules(
     table_format: str,
     opening: Mapping[str, Any],
     straddle: str = "split",
+    decoding: Decoding | None = None,
 ) -> Rules:
     """Return the rules that the options state; `opening` is what opens the table.
 
@@ -208,6 +243,7 @@ def rules(
             dead_letters=dead_letters,
             table_format=table_format,
             straddle=straddle,
+            decoding=decoding,
             **opening,
         )
     except ConfigError as error:
@@ -218,6 +254,7 @@ def landed(rows: int, files: int, counts: Any) -> str:
     """Return what a command says at its end; `counts` has what was set aside or encoded anew."""
     others = {
         "segments encoded anew": counts.rewritten,
+        "plain messages decoded": counts.decoded,
         "dead letters": counts.dead_letters,
         "plain messages set aside": counts.plain_messages,
         "plain messages skipped": counts.skipped,

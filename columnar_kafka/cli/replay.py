@@ -12,10 +12,14 @@ from columnar_kafka.cli.options import (
     Catalog,
     DeadLettersPlace,
     Plain,
+    PlainFormat,
+    PlainSchema,
+    PlainSchemaId,
     Storage,
     TableFormat,
     Verify,
     landed,
+    read_decoding,
     rules,
     table_options,
 )
@@ -41,6 +45,9 @@ def replay(
     verify: Verify = "pages",
     dead_letters: DeadLettersPlace = None,
     plain: Plain = "stop",
+    plain_format: PlainFormat = None,
+    plain_schema: PlainSchema = None,
+    plain_schema_id: PlainSchemaId = None,
     as_json: AsJson = False,
 ) -> None:
     """Land dead letters that can land now, each once.
@@ -48,15 +55,24 @@ def replay(
     What still cannot land goes to another place (--dead-letters), or ends the command with 1.
     """
     opening = table_options(table_format, catalog, storage)
+    decoding = read_decoding(plain_format, plain_schema, plain_schema_id)
     with failures():
         letters = open_dead_letters(place, storage=opening["storage"])
-        chosen = rules(verify, plain, dead_letters, table_format=table_format, opening=opening)
+        chosen = rules(
+            verify,
+            plain,
+            dead_letters,
+            table_format=table_format,
+            opening=opening,
+            decoding=decoding,
+        )
         table = open_table(table_format, to, **opening)
         found = replay_letters(letters, table, rules=chosen)
     if as_json:
         counts = {
             "rows": found.landed.rows,
             "files": len(found.files),
+            "decoded": found.decoded,
             "dead_letters": found.dead_letters,
             "plain_messages": found.plain_messages,
             "skipped": found.skipped,

@@ -13,11 +13,15 @@ from columnar_kafka.cli.options import (
     Catalog,
     ClientConfig,
     ClientKeys,
+    PlainFormat,
+    PlainSchema,
+    PlainSchemaId,
     Servers,
     Storage,
     TableFormat,
     TablePlace,
     read_client_config,
+    read_decoding,
     table_options,
 )
 from columnar_kafka.cli.outcome import fail, failures
@@ -43,6 +47,9 @@ def verify(
     dead_letters: Annotated[
         str | None, typer.Option(help="Where its dead letters are: these need not be in the table.")
     ] = None,
+    plain_format: PlainFormat = None,
+    plain_schema: PlainSchema = None,
+    plain_schema_id: PlainSchemaId = None,
     client_file: ClientConfig = None,
     client: ClientKeys = None,
     as_json: AsJson = False,
@@ -54,6 +61,7 @@ def verify(
     """
     options = table_options(table_format, catalog, storage)
     config = read_client_config(bootstrap_servers, client_file, client)
+    decoding = read_decoding(plain_format, plain_schema, plain_schema_id)
     if table_format != "parquet":
         options["reland"] = True  # after a restore: up to the fences that it brought back
     with failures():
@@ -62,7 +70,12 @@ def verify(
         if dead_letters is not None:
             letters = open_dead_letters(dead_letters, storage=options["storage"])
         report = verify_topic(
-            config, topic, opened, topic_generation=topic_generation, dead_letters=letters
+            config,
+            topic,
+            opened,
+            topic_generation=topic_generation,
+            dead_letters=letters,
+            decoding=decoding,
         )
     if as_json:
         typer.echo(json.dumps(asdict(report)))
@@ -73,9 +86,10 @@ def verify(
 
 
 def _show(report: AuditReport) -> None:
+    decoded = f" and {report.decoded:,} plain messages" if report.decoded else ""
     typer.echo(
-        f"{report.messages:,} segments with {report.rows:,} rows are in the table, once and with "
-        f"equal values, in {report.files:,} files"
+        f"{report.messages:,} segments with {report.rows:,} rows{decoded} are in the table, once "
+        f"and with equal values, in {report.files:,} files"
     )
     if report.plain:
         typer.echo(f"{report.plain:,} messages are not segments, and were not looked for")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from columnar_kafka.ingest.settings import IngestSettings
     from columnar_kafka.lake.audit import AuditReport
     from columnar_kafka.lake.dead_letters import DeadLetters
+    from columnar_kafka.lake.decoding import Decoding
     from columnar_kafka.lake.formats import open_dead_letters, open_table, parse_rules
     from columnar_kafka.lake.plan import Layout, Mode
     from columnar_kafka.lake.replay import replay
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AuditReport",
     "DeadLetters",
+    "Decoding",
     "FenceTable",
     "HealthServer",
     "IngestService",
@@ -46,6 +48,7 @@ __all__ = [
 _MODULE_OF = {
     "AuditReport": "columnar_kafka.lake.audit",
     "DeadLetters": "columnar_kafka.lake.dead_letters",
+    "Decoding": "columnar_kafka.lake.decoding",
     "FenceTable": "columnar_kafka.ingest.fencing",
     "HealthServer": "columnar_kafka.ingest.health",
     "IngestService": "columnar_kafka.ingest.service",

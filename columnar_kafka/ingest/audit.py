@@ -9,10 +9,10 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from columnar_kafka.broker.client_classes import StockConsumer
 from columnar_kafka.errors import LakeError
+from columnar_kafka.ingest.reader import source_message
 from columnar_kafka.ingest.settings import landing_config
 from columnar_kafka.ingest.topic_id import admin_client, generation
 from columnar_kafka.lake.audit import TopicAudit
-from columnar_kafka.lake.model import SourceMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from columnar_kafka.lake.audit import AuditReport
     from columnar_kafka.lake.commit import CommitTarget
     from columnar_kafka.lake.dead_letters import DeadLetters
-    from columnar_kafka.lake.model import Fence, LakeTable
+    from columnar_kafka.lake.decoding import Decoding
+    from columnar_kafka.lake.model import Fence, LakeTable, SourceMessage
 
 __all__ = ["verify_topic"]
 
@@ -34,6 +35,7 @@ def verify_topic(
     *,
     topic_generation: str | None = None,
     dead_letters: DeadLetters | None = None,
+    decoding: Decoding | None = None,
 ) -> AuditReport:
     """Compare a table with all committed messages of a topic up to the table's fences.
 
@@ -46,6 +48,8 @@ def verify_topic(
         table: where it has landed; one that was restored is opened with `reland`.
         topic_generation: as in `IngestSettings`.
         dead_letters: where the table's dead letters are, which need not be in it.
+        decoding: how plain messages landed as rows, if they did. Without it these rows are left
+            out.
 
     Raises:
         LakeError: the table cannot be read, has nothing of the topic, or was of another one.
@@ -58,7 +62,7 @@ def verify_topic(
         raise LakeError(f"{table} has nothing of topic {topic!r}")
     settings = landing_config(config, topic, table)
     _check_generation(settings, topic, fences, topic_generation)
-    audit = TopicAudit(topic, target.landed_files(head))
+    audit = TopicAudit(topic, target.landed_files(head), head.fences, decoding)
     letters = {} if dead_letters is None else dead_letters.taken({})
     with closing(StockConsumer(settings)) as consumer:
         for name, fence in sorted(fences.items(), key=lambda each: each[1].partition):
@@ -108,10 +112,4 @@ def _messages(consumer: StockConsumer, fence: Fence, first: int) -> Iterator[Sou
         if error is not None or offset >= fence.next:
             return
         first = offset + 1
-        yield SourceMessage(
-            topic=fence.topic,
-            partition=fence.partition,
-            offset=offset,
-            headers=found.headers(),
-            value=found.value(),
-        )
+        yield source_message(found)

@@ -49,10 +49,11 @@ class IngestStats:
     """What has landed since `run` began; `rows_before` had landed already and came again.
 
     `rewritten` counts segments that had to be encoded anew: their types were narrower than the
-    table's, or they had rows of several of its partitions. `dead_letters`, `plain_messages` (in a
-    table of their own) and `skipped` count messages. `newest_timestamp` is the latest time of a
+    table's, or they had rows of several of its partitions. `decoded` counts plain messages that
+    have landed as rows; `dead_letters`, `plain_messages` (in a table of their own) and `skipped`
+    count others. `newest_timestamp` is the latest time of a
     message that has landed, in ms since 1970: now minus that is how far the table is behind.
-    `staged` segments wait for the next commit.
+    `staged` segments, and plain messages that will land, wait for the next commit.
     """
 
     rows: int = 0
@@ -62,6 +63,7 @@ class IngestStats:
     commits: int = 0
     rows_before: int = 0
     rewritten: int = 0
+    decoded: int = 0
     dead_letters: int = 0
     plain_messages: int = 0
     skipped: int = 0
@@ -74,12 +76,13 @@ class IngestStats:
         return IngestStats(
             newest_timestamp=newest_timestamp,
             rows=self.rows + result.landed.rows,
-            segments=self.segments + result.landed.messages,
+            segments=self.segments + result.landed.messages - result.decoded,
             nbytes=self.nbytes + result.nbytes,
             files=self.files + len(result.files),
             commits=self.commits + bool(result.files),
             rows_before=self.rows_before + result.landed_before.rows,
             rewritten=self.rewritten + result.rewritten,
+            decoded=self.decoded + result.decoded,
             dead_letters=self.dead_letters + result.dead_letters,
             plain_messages=self.plain_messages + result.plain_messages,
             skipped=self.skipped + result.skipped,

@@ -4,12 +4,16 @@ A stitched file says from which offsets it came: its rows are decoded and compar
 messages, in order. A verbatim file has the SHA-256 of its message. In a file of another writer
 (OPTIMIZE, for example), or of a table with partitions, rows are found by ``_kafka.segment`` and
 ``_kafka.row``.
+
+Plain messages that have landed as rows are decoded once more, in runs, and compared as the rows of
+segments are. Where nobody says how, their rows are passed over.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
+from bisect import bisect_right
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -17,20 +21,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from columnar_kafka.errors import ColumnarError, SegmentError
+from columnar_kafka.lake.decoding import BLOCK, PLAIN_ID, PlainDecoder
 from columnar_kafka.lake.file_metadata import file_messages
-from columnar_kafka.lake.landed_rows import RowsById, differing, rows_by_segment
+from columnar_kafka.lake.landed_rows import RowsById, SentRun, differing, row_ids
 from columnar_kafka.lake.model import REPLAY
-from columnar_kafka.segment.headers import is_segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from columnar_kafka.lake.dead_letters import Taken
+    from columnar_kafka.lake.decoding import Decoding
+    from columnar_kafka.lake.landed_rows import RowIds
     from columnar_kafka.lake.model import Fence, LandedFile, SourceMessage
     from columnar_kafka.segment.segment import Segment
 
 __all__ = ["AuditReport", "Finding", "TopicAudit"]
 
+_RUN_BYTES: Final = 16 << 20
 _UNREADABLE: Final = (pa.ArrowException, ColumnarError, OSError, ValueError, KeyError)
 
 Kind = Literal["missing", "twice", "different", "not committed", "past the fence", "not provable"]
@@ -52,13 +59,15 @@ class Finding:
 class AuditReport:
     """What is in the table once and equal: `messages` and their `rows`; and what is wrong.
 
-    `expired` are offsets, by partition as (first, last), that have landed and that Kafka has
-    deleted since: they cannot be compared. `plain` messages are no segments, and were not looked
-    for; `dead_letters` are not in the table.
+    So are `decoded` plain messages, each of them a row. Where nobody says how to decode them, the
+    `plain` messages were not looked for. `expired` are offsets, by partition as (first, last), that
+    have landed and that Kafka has deleted since: they cannot be compared. `dead_letters` are not in
+    the table.
     """
 
     messages: int = 0
     rows: int = 0
+    decoded: int = 0
     files: int = 0
     plain: int = 0
     dead_letters: int = 0
@@ -81,13 +90,22 @@ class _Claim:
 class TopicAudit:
     """Compares the files of one topic with its messages, one partition after the other."""
 
-    def __init__(self, topic: str, files: Iterable[LandedFile]) -> None:
+    def __init__(
+        self,
+        topic: str,
+        files: Iterable[LandedFile],
+        fences: Mapping[str, Fence],
+        decoding: Decoding | None = None,
+    ) -> None:
         """Read the footers of all files, and of some the ids of their rows. Blocks.
 
-        What cannot be read is a finding.
+        What cannot be read is a finding. `fences` are the table's, and `decoding` is how plain
+        messages landed, if they did.
         """
         self.report = AuditReport()
         self._topic = topic
+        self._fences = _fences_of(topic, fences)
+        self._decoder = None if decoding is None else PlainDecoder(decoding)
         self._claims: dict[int, list[_Claim]] = defaultdict(list)
         self._by_id = RowsById()
         self._letters: Taken | None = None  # of the partition
@@ -118,23 +136,55 @@ class TopicAudit:
         if low > fence.first:
             self.report.expired[fence.partition] = (fence.first, min(low, fence.next) - 1)
         claims = self._disjoint(fence)
-        inside: list[Segment] = []
-        claim = next(claims, None)
-        for message in messages:
-            while claim is not None and claim.last < message.offset:
+        edges = [edge for each in claims for edge in (each.first, each.last + 1)]
+        inside: list[Segment | SentRun] = []
+        waiting = iter(claims)
+        claim = next(waiting, None)
+        for sent in self._sent(messages, edges):
+            while claim is not None and claim.last < sent.kafka_offset:
                 self._compare_file(claim, inside, low)
-                claim, inside = next(claims, None), []
-            if not is_segment(message.headers):
-                self.report.plain += 1
-            elif (segment := self._segment(message)) is None:
-                continue
-            elif claim is not None and claim.first <= message.offset:
-                inside.append(segment)
+                claim, inside = next(waiting, None), []
+            if claim is not None and claim.first <= sent.kafka_offset:
+                inside.append(sent)
             else:
-                self._compare_rows(segment)
+                self._compare_rows(sent)
         while claim is not None:
             self._compare_file(claim, inside, low)
-            claim, inside = next(claims, None), []
+            claim, inside = next(waiting, None), []
+
+    def _sent(
+        self, messages: Iterable[SourceMessage], edges: Sequence[int]
+    ) -> Iterator[Segment | SentRun]:
+        """Yield segments, and runs of plain messages that no file begins or ends within."""
+        run: list[SourceMessage] = []
+        nbytes, begun = 0, (0, 0)
+        for message in messages:
+            place = message.offset // BLOCK, bisect_right(edges, message.offset)
+            if run and (not message.is_plain or place != begun or nbytes > _RUN_BYTES):
+                yield from self._decoded(run)
+                run, nbytes = [], 0
+            begun = place
+            if not message.is_plain:
+                if (segment := self._segment(message)) is not None:
+                    yield segment
+            elif self._decoder is None:
+                self.report.plain += 1
+            else:
+                run.append(message)
+                nbytes += len(message.value or b"")
+        if run:
+            yield from self._decoded(run)
+
+    def _decoded(self, run: Sequence[SourceMessage]) -> Iterator[SentRun]:
+        """Yield messages as a run, without those that cannot be decoded."""
+        assert self._decoder is not None
+        fence = self._fences[run[0].partition][0]
+        rows, refused = self._decoder.decode(fence, run)
+        for index, reason in refused.items():
+            self._lack(run[index].partition, run[index].offset, reason)
+        offsets = [each.offset for index, each in enumerate(run) if index not in refused]
+        if offsets:
+            yield SentRun(run[0].partition, fence, offsets, rows)
 
     def finish(self, partitions: Iterable[int], *, is_alone: bool = True) -> AuditReport:
         """Return the report, when all `partitions` that have a fence were compared.
@@ -145,8 +195,9 @@ class TopicAudit:
             for claim in self._claims[number]:
                 self._find("past the fence", "the table has no fence of this partition", claim)
         if is_alone and not self.report.expired:
-            for segment, file in self._by_id.left():
-                reason = f"segment {segment} is not a message of the topic"
+            for segment, file in self._by_id.left(plain=self._decoder is not None):
+                what = "a row of" if segment.startswith(PLAIN_ID) else "segment"
+                reason = f"{what} {segment} is not a message of the topic"
                 self._find("not committed", reason, file=file)
         return self.report
 
@@ -168,8 +219,8 @@ class TopicAudit:
             claim = _Claim(file, number, first, last, metadata.num_rows, found.is_verbatim)
             self._claims[number].append(claim)
 
-    def _disjoint(self, fence: Fence) -> Iterator[_Claim]:
-        """Yield the files of a partition by offset; others within their ranges count by their ids.
+    def _disjoint(self, fence: Fence) -> list[_Claim]:
+        """Return the files of a partition by offset; others within their ranges count by their ids.
 
         These have replayed dead letters, or rows twice.
         """
@@ -188,24 +239,27 @@ class TopicAudit:
             else:
                 end = claim.last + 1
                 disjoint.append(claim)
-        yield from disjoint
+        return disjoint
 
-    def _compare_file(self, claim: _Claim, segments: list[Segment], low: int) -> None:
+    def _compare_file(self, claim: _Claim, sent: list[Segment | SentRun], low: int) -> None:
         """Compare a file with its messages, of which Kafka may have deleted the first ones."""
         if claim.last < low:
             return
         try:
             data = claim.file.read()
-            if sum(each.rows for each in segments) > claim.rows or (
-                sum(each.rows for each in segments) < claim.rows and claim.first >= low
-            ):
-                segments = self._explain(claim, segments, rows_by_segment(data))
+            rows = claim.rows
+            if _rows(sent) != rows:
+                ids = row_ids(data)
+                if self._decoder is None and ids is not None:
+                    rows -= ids.plain_rows
+                if _rows(sent) > rows or (_rows(sent) < rows and claim.first >= low):
+                    sent = self._explain(claim, sent, ids, rows)
             if claim.is_verbatim:
                 found = hashlib.sha256(data).hexdigest()
-                wrong = next((each for each in segments if each.sha256() != found), None)
+                wrong = next((each for each in sent if each.sha256() != found), None)
             else:
-                skip = claim.rows - sum(each.rows for each in segments)
-                wrong = differing(data, segments, skip) if segments else None
+                skip = rows - _rows(sent)
+                wrong = differing(data, sent, skip, plain=rows == claim.rows) if sent else None
         except _UNREADABLE as error:
             self._find("not provable", str(error), claim)
             return
@@ -215,22 +269,41 @@ class TopicAudit:
                 "different", "the values from that offset on differ from the messages'", place
             )
             return
-        for each in segments:
-            if self._by_id.has(each.id):
-                self._note("twice", "another file has its rows too", each)
+        for each in sent:
+            self._note_twice(each)
             self._count(each)
 
+    def _note_twice(self, sent: Segment | SentRun) -> None:
+        """Note messages that a file has, and another one by their ids too."""
+        reason = "another file has its rows too"
+        if not isinstance(sent, SentRun):
+            if self._by_id.has(sent.id):
+                self._note("twice", reason, sent)
+            return
+        for fence in self._fences[sent.partition]:
+            for offset, count in zip(
+                sent.offsets, self._by_id.counts(sent.under(fence)), strict=True
+            ):
+                if count:
+                    self._note_at("twice", reason, sent.partition, offset)
+
     def _explain(
-        self, claim: _Claim, segments: list[Segment], counts: dict[str, int] | None
-    ) -> list[Segment]:
-        """Say which messages a file has too few or too many rows of; return those to compare."""
-        if counts is None:
-            sent = sum(each.rows for each in segments)
-            self._find("different", f"{claim.rows} rows, but the messages have {sent}", claim)
+        self, claim: _Claim, sent: list[Segment | SentRun], ids: RowIds | None, rows: int
+    ) -> list[Segment | SentRun]:
+        """Say which messages a file has too few or too many rows of; return those to compare.
+
+        It has so many `rows` of what is compared.
+        """
+        if ids is None:
+            self._find("different", f"{rows} rows, but the messages have {_rows(sent)}", claim)
             return []
-        whole = []
-        for each in segments:
-            found = counts.pop(each.id, 0)
+        whole: list[Segment | SentRun] = []
+        plain = {name: Counter(places) for name, places in ids.plain.items()}
+        for each in sent:
+            if isinstance(each, SentRun):
+                whole += self._explain_run(each, plain.get(each.id, Counter()))
+                continue
+            found = ids.segments.pop(each.id, 0)
             if found == each.rows:
                 whole.append(each)
             elif not found:
@@ -238,26 +311,74 @@ class TopicAudit:
             else:
                 reason = f"{found} rows, but the message has {each.rows}"
                 self._note("twice" if found > each.rows else "missing", reason, each)
-        for name, rows in counts.items():
-            reason = f"{rows} rows of segment {name}, which is not a committed message"
-            self._find("not committed", reason, claim)
+        left = dict(ids.segments)
+        if self._decoder is not None:
+            left |= {name: sum(places.values()) for name, places in plain.items()}
+        for name, count in left.items():
+            if count:
+                reason = f"{count} rows of segment {name}, which is not a committed message"
+                self._find("not committed", reason, claim)
         # With others in between they cannot be compared in order.
-        return whole if sum(each.rows for each in whole) == claim.rows else []
+        return whole if _rows(whole) == rows else []
 
-    def _compare_rows(self, segment: Segment) -> None:
-        """Compare a segment that no file has by its offset with rows of its id."""
-        if not self._by_id.has(segment.id):
-            self._lack(segment.partition, segment.kafka_offset, "it is in no file")
+    def _explain_run(self, run: SentRun, places: Counter[int]) -> list[SentRun]:
+        """Do as `_explain` for a run; remove from `places` the rows that it has in the file."""
+        counts = [places.pop(place, 0) for place in run.places()]
+        for offset, count in zip(run.offsets, counts, strict=True):
+            if count > 1:
+                self._note_at("twice", f"{count} rows", run.partition, offset)
+        if missing := [index for index, count in enumerate(counts) if not count]:
+            self._compare_rows(run.take(missing))
+        there = [index for index, count in enumerate(counts) if count == 1]
+        return [run.take(there)] if there else []
+
+    def _compare_rows(self, sent: Segment | SentRun) -> None:
+        """Compare what no file has by its offset with rows of its id."""
+        if isinstance(sent, SentRun):
+            self._compare_run(sent)
+            return
+        if not self._by_id.has(sent.id):
+            self._lack(sent.partition, sent.kafka_offset, "it is in no file")
             return
         try:
-            reason = self._by_id.compare(segment)
+            reason = self._by_id.compare(sent)
         except _UNREADABLE as error:
-            self._note("not provable", str(error), segment)
+            self._note("not provable", str(error), sent)
             return
         if reason:
-            self._note("different", reason, segment)
+            self._note("different", reason, sent)
         else:
-            self._count(segment)
+            self._count(sent)
+
+    def _compare_run(self, run: SentRun) -> None:
+        """Look for each message as it landed from the topic, and as it was replayed."""
+        found = [(0, "")] * run.rows  # how often, and under which fence
+        for fence in self._fences[run.partition]:
+            for index, count in enumerate(self._by_id.counts(run.under(fence))):
+                if count:
+                    found[index] = found[index][0] + count, fence
+        for index, (count, _) in enumerate(found):
+            if not count:
+                self._lack(run.partition, run.offsets[index], "it is in no file")
+            elif count > 1:
+                self._note_at("twice", f"{count} rows", run.partition, run.offsets[index])
+        for fence in self._fences[run.partition]:
+            if once := [index for index, each in enumerate(found) if each == (1, fence)]:
+                self._compare_once(run.take(once).under(fence))
+
+    def _compare_once(self, run: SentRun) -> None:
+        """Compare messages that are in files once."""
+        try:
+            reasons = self._by_id.compare_run(run)
+        except _UNREADABLE as error:
+            for offset in run.offsets:
+                self._note_at("not provable", str(error), run.partition, offset)
+            return
+        for offset, reason in zip(run.offsets, reasons, strict=True):
+            if reason:
+                self._note_at("different", reason, run.partition, offset)
+            else:
+                self.report.decoded += 1
 
     def _segment(self, message: SourceMessage) -> Segment | None:
         """Return a message as a segment; None, and say so, if it is a damaged one."""
@@ -274,9 +395,12 @@ class TopicAudit:
         else:
             self._note_at("missing", reason, partition, offset)
 
-    def _count(self, segment: Segment) -> None:
-        self.report.messages += 1
-        self.report.rows += segment.rows
+    def _count(self, sent: Segment | SentRun) -> None:
+        if isinstance(sent, SentRun):
+            self.report.decoded += sent.rows
+        else:
+            self.report.messages += 1
+            self.report.rows += sent.rows
 
     def _note(self, kind: Kind, reason: str, segment: Segment) -> None:
         self._note_at(kind, reason, segment.partition, segment.kafka_offset)
@@ -300,3 +424,19 @@ class TopicAudit:
                 finding, partition=claim.partition, first=claim.first, last=claim.last
             )
         self.report.findings.append(finding)
+
+
+def _rows(sent: Iterable[Segment | SentRun]) -> int:
+    return sum(each.rows for each in sent)
+
+
+def _fences_of(topic: str, fences: Mapping[str, Fence]) -> dict[int, list[str]]:
+    """Return the fences of a topic's partitions, each partition's own before those of replays."""
+    found: dict[int, list[str]] = defaultdict(list)
+    for name, fence in fences.items():
+        _, cluster, topic_id, _ = name.split(":")
+        if cluster == REPLAY and topic_id.partition("/")[2] == topic:
+            found[fence.partition].append(name)
+        elif cluster != REPLAY and fence.topic == topic:
+            found[fence.partition].insert(0, name)
+    return found

@@ -266,6 +266,7 @@ def _result(
     target: CommitTarget[State], attempts: tuple[StageResult, ...], admission: Admission
 ) -> CommitResult:
     planned = [count for each in attempts for count in each.landed_before.values()]
+    decoded = {path: count for each in attempts for path, count in each.decoded.items()}
     return CommitResult(
         files=tuple(map(target.visible_path, admission.lands)),
         landed=_total(map(_count, admission.lands)),
@@ -273,6 +274,7 @@ def _result(
         landed_before=_total([*planned, *map(_count, admission.landed_before)]),
         repeated=_total([each.repeated for each in attempts] + [*map(_count, admission.repeated)]),
         rewritten=sum(each.rewritten for each in attempts),
+        decoded=sum(decoded.get(file.path, 0) for file in admission.lands),
         dead_letters=_messages(file for each in attempts for file in each.dead_letters),
         plain_messages=_messages(file for each in attempts for file in each.plain_messages),
         skipped=sum(each.skipped for each in attempts),

@@ -42,7 +42,13 @@ from columnar_kafka.lake.fences import (
     check_witness,
     may_grow,
 )
-from columnar_kafka.lake.files import check_staged, plain_uri, unique_name, unreferenced
+from columnar_kafka.lake.files import (
+    check_staged,
+    plain_uri,
+    unique_name,
+    unreferenced,
+    visible_folder,
+)
 from columnar_kafka.lake.local_files import LocalFiles
 from columnar_kafka.lake.model import (
     CompactResult,
@@ -50,7 +56,6 @@ from columnar_kafka.lake.model import (
     LandedFile,
     NotLandedError,
     unlandable,
-    visible_folder,
 )
 from columnar_kafka.lake.partition import check_same
 

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.commit import BaseTable, Head
 from columnar_kafka.lake.commit_log import LOG_FOLDER, CommitLog
-from columnar_kafka.lake.files import check_staged
+from columnar_kafka.lake.files import check_staged, visible_folder
 from columnar_kafka.lake.local_files import LocalFiles
 from columnar_kafka.lake.merging import merge_runs, merged_stage, runs_to_merge, stage_merged
 from columnar_kafka.lake.model import (
@@ -42,7 +42,6 @@ from columnar_kafka.lake.model import (
     MayHaveLandedError,
     NotLandedError,
     fence_topic,
-    visible_folder,
 )
 
 if TYPE_CHECKING:

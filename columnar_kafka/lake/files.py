@@ -23,6 +23,7 @@ __all__ = [
     "plain_uri",
     "unique_name",
     "unreferenced",
+    "visible_folder",
 ]
 
 P = TypeVar("P", bound=PurePath)
@@ -148,6 +149,11 @@ def unreferenced(files: Iterable[StagedFile], landed: Iterable[str]) -> list[Sta
     """
     names = {each.rpartition("/")[2] for each in landed}
     return [each for each in files if each.path.rpartition("/")[2] not in names]
+
+
+def visible_folder(topic: str) -> str:
+    """Return the folder of a topic's files. Readers skip folders that begin with _ or a dot."""
+    return f"~{topic}" if topic[0] in "_." else topic
 
 
 def is_object_store(place: str) -> bool:

@@ -13,6 +13,7 @@ from columnar_kafka.lake.rules import Rules
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from columnar_kafka.lake.decoding import Decoding
     from columnar_kafka.lake.directory import ParquetDirectory
     from columnar_kafka.lake.model import LakeTable
     from columnar_kafka.lake.partition import Straddle
@@ -76,6 +77,7 @@ def parse_rules(
     plain: str,
     table_format: str,
     straddle: str = "split",
+    decoding: Decoding | None = None,
     storage: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Rules:
@@ -87,6 +89,7 @@ def parse_rules(
         plain: a `Plain`, or ``table:`` and the place of the plain messages' table.
         table_format: the format of that table.
         straddle: a `Straddle`.
+        decoding: what makes rows of plain messages, for ``decode``.
         storage: as `open_table` takes it.
         options: the options of that table's class; partitions are not for plain messages.
 
@@ -107,6 +110,7 @@ def parse_rules(
         plain_table=(
             open_table(table_format, place, storage=storage, **options) if is_table else None
         ),
+        decoding=decoding,
         straddle=cast("Straddle", straddle),
     )
 

@@ -37,7 +37,13 @@ from columnar_kafka.lake.fences import (
     check_witness,
     may_grow,
 )
-from columnar_kafka.lake.files import check_staged, plain_uri, unique_name, unreferenced
+from columnar_kafka.lake.files import (
+    check_staged,
+    plain_uri,
+    unique_name,
+    unreferenced,
+    visible_folder,
+)
 from columnar_kafka.lake.iceberg_commit import (
     ConflictError,
     OneTry,
@@ -73,7 +79,6 @@ from columnar_kafka.lake.model import (
     NotLandedError,
     UnlandableError,
     unlandable,
-    visible_folder,
 )
 from columnar_kafka.lake.partition import check_same, parse_terms
 

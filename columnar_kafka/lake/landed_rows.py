@@ -3,24 +3,96 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.decoding import BLOCK, PLAIN_ID, block_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from columnar_kafka.lake.model import LandedFile
     from columnar_kafka.segment.segment import Segment
 
-__all__ = ["RowsById", "differing", "equal", "rows_by_segment"]
+__all__ = ["RowIds", "RowsById", "SentRun", "differing", "equal", "row_ids"]
 
 _SEGMENT: Final = "_kafka.segment"
 _ROW: Final = "_kafka.row"
+_ASKED: Final = 0x80
+
+
+class SentRun(NamedTuple):
+    """Plain messages of one partition and one block of offsets, decoded: as a segment of them.
+
+    `table` has a row for each of the `offsets`, with the identity that it has under `fence`.
+    """
+
+    partition: int
+    fence: str
+    offsets: Sequence[int]
+    table: pa.Table
+
+    @property
+    def id(self) -> str:
+        """The name of the block."""
+        return block_name(self.fence, self.kafka_offset // BLOCK)
+
+    @property
+    def kafka_offset(self) -> int:
+        """The offset of the first message."""
+        return self.offsets[0]
+
+    @property
+    def rows(self) -> int:
+        """The number of messages."""
+        return len(self.offsets)
+
+    def to_table(self) -> pa.Table:
+        """Return the rows."""
+        return self.table
+
+    def sha256(self) -> str:
+        """Return what no file has: a run is never one byte for byte."""
+        return ""
+
+    def places(self) -> list[int]:
+        """Return what ``_kafka.row`` is for each of the messages."""
+        return [offset % BLOCK for offset in self.offsets]
+
+    def take(self, indices: Sequence[int]) -> SentRun:
+        """Return some of the messages; at least one."""
+        offsets = [self.offsets[index] for index in indices]
+        return self._replace(offsets=offsets, table=self.table.take(pa.array(indices, pa.int64())))
+
+    def under(self, fence: str) -> SentRun:
+        """Return the same messages as they land under another fence, that of a replay."""
+        if fence == self.fence:
+            return self
+        run = self._replace(fence=fence)
+        at = self.table.schema.get_field_index("_kafka")
+        kafka = self.table["_kafka"].combine_chunks()
+        members = [pa.repeat(run.id, self.rows), *kafka.flatten()[1:]]
+        column = pa.StructArray.from_arrays(members, fields=list(kafka.type))
+        return run._replace(table=self.table.set_column(at, self.table.field(at), column))
+
+
+class RowIds(NamedTuple):
+    """How many rows a file has of each segment, and which of each block of plain messages."""
+
+    segments: dict[str, int]
+    plain: dict[str, list[int]]
+
+    @property
+    def plain_rows(self) -> int:
+        """The number of rows of plain messages."""
+        return sum(map(len, self.plain.values()))
+
+
+_DIFFERS: Final = "the values differ from the message's"
 
 
 def equal(found: pa.Table, sent: pa.Table) -> bool:
@@ -43,24 +115,31 @@ def equal(found: pa.Table, sent: pa.Table) -> bool:
     return True
 
 
-def differing(data: bytes, segments: Iterable[Segment], skip: int) -> Segment | None:
+def differing(
+    data: bytes, sent: Iterable[Segment | SentRun], skip: int, *, plain: bool = True
+) -> Segment | SentRun | None:
     """Return the first of a file's segments that is not equal; None if all are.
 
-    `data` is a stitched file, in which the segments begin after `skip` rows, in this order.
+    `data` is a stitched file, in which the segments begin after `skip` rows, in this order. Without
+    `plain` its rows of plain messages are passed over. Of a run the message is returned.
 
     Raises:
         pa.ArrowException, SegmentError: one of both cannot be decoded.
     """
-    rows = _Rows(data)
+    rows = _Rows(data, plain=plain)
     rows.take(skip)
-    for segment in segments:
-        if not equal(rows.take(segment.rows), segment.to_table()):
-            return segment
+    for each in sent:
+        found = rows.take(each.rows)
+        if not equal(found, table := each.to_table()):
+            if not isinstance(each, SentRun):
+                return each
+            wrong = (n for n in range(each.rows) if not equal(found.slice(n, 1), table.slice(n, 1)))
+            return each.take([next(wrong, 0)])
     return None
 
 
-def rows_by_segment(data: bytes) -> dict[str, int] | None:
-    """Return how many rows of a file are of which segment; None if its rows have no ids.
+def row_ids(data: bytes) -> RowIds | None:
+    """Return the ids of a file's rows; None if it has none.
 
     Raises:
         pa.ArrowException: it cannot be decoded.
@@ -69,15 +148,32 @@ def rows_by_segment(data: bytes) -> dict[str, int] | None:
     paths = {file.schema.column(number).path for number in range(len(file.schema))}
     if not {_SEGMENT, _ROW} <= paths:
         return None
-    counts = pc.value_counts(_ids(file.read(columns=[_SEGMENT])))
-    return dict(zip(*(counts.field(n).to_pylist() for n in range(2)), strict=True))
+    table = file.read(columns=[_SEGMENT])
+    counts = pc.value_counts(_ids(table))
+    segments = dict(zip(*(counts.field(n).to_pylist() for n in range(2)), strict=True))
+    plain: dict[str, list[int]] = {name: [] for name in segments if _is_plain(name)}
+    if plain:
+        of_plain = file.read(columns=[_SEGMENT, _ROW]).filter(_are_plain(table))
+        places = pc.struct_field(of_plain["_kafka"], "row").to_pylist()
+        for name, row in zip(_ids(of_plain).to_pylist(), places, strict=True):
+            plain[name].append(row)
+    return RowIds({name: n for name, n in segments.items() if name not in plain}, plain)
+
+
+def _is_plain(name: str | None) -> bool:
+    return name is not None and name.startswith(PLAIN_ID)
+
+
+def _are_plain(table: pa.Table) -> pa.Array:
+    return pc.starts_with(_ids(table), PLAIN_ID).fill_null(fill_value=False)
 
 
 class _Rows:
     """The rows of a file from the first to the last, decoded one row group at a time."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, *, plain: bool) -> None:
         self._file = pq.ParquetFile(pa.BufferReader(data))
+        self._plain = plain
         self._group = 0
         self._rest = self._file.schema_arrow.empty_table()
 
@@ -85,6 +181,8 @@ class _Rows:
         """Return the next `count` rows; fewer if there are no more."""
         while self._rest.num_rows < count and self._group < self._file.num_row_groups:
             group = self._file.read_row_group(self._group)
+            if not self._plain:
+                group = group.filter(pc.invert(_are_plain(group)))
             self._rest = pa.concat_tables([self._rest, group])
             self._group += 1
         taken, self._rest = self._rest.slice(0, count), self._rest.slice(count)
@@ -97,6 +195,8 @@ class RowsById:
     def __init__(self) -> None:
         self._files: dict[str, list[LandedFile]] = defaultdict(list)
         self._asked: set[str] = set()
+        # For each row of a block: how often files have it, and whether it was asked for.
+        self._plain: dict[str, bytearray] = defaultdict(lambda: bytearray(BLOCK))
         self._loaded: tuple[str, pa.Table, dict[str, tuple[int, int]]] | None = None
 
     def add(self, file: LandedFile) -> None:
@@ -105,19 +205,34 @@ class RowsById:
         Raises:
             LakeError: it does not say which message a row came from.
         """
-        counts = rows_by_segment(file.read())
-        if counts is None:
+        ids = row_ids(file.read())
+        if ids is None:
             raise LakeError(
                 "another program wrote it, and its rows have no ids "
                 f"({_SEGMENT}, {_ROW}): the producers' columnar.metadata did not include id"
             )
-        for name in counts:
+        for name in (*ids.segments, *ids.plain):
             self._files[name].append(file)
+        for name, rows in ids.plain.items():
+            known = self._plain[name]
+            for row in rows:
+                known[row] = min(known[row] + 1, _ASKED - 1)
 
     def has(self, segment: str) -> bool:
         """Return whether rows of a segment are in here, and take note that they were asked for."""
         self._asked.add(segment)
         return segment in self._files
+
+    def counts(self, run: SentRun) -> list[int]:
+        """Return how often each message of a run is in here; take note that it was asked for."""
+        if run.id not in self._plain:
+            return [0] * run.rows
+        known = self._plain[run.id]
+        found = []
+        for row in run.places():
+            found.append(known[row] & ~_ASKED)
+            known[row] |= _ASKED
+        return found
 
     def compare(self, segment: Segment) -> str:
         """Return what is wrong with a segment that is in here; nothing if it is equal.
@@ -125,20 +240,45 @@ class RowsById:
         Raises:
             pa.ArrowException, SegmentError: it cannot be decoded.
         """
-        found = pa.concat_tables(
-            [self._rows(file, segment.id) for file in self._files[segment.id]],
-            promote_options="permissive",  # the columns may be in another order
-        )
+        found = self._all_rows(segment.id)
         if found.num_rows != segment.rows:
             return f"{found.num_rows} rows, but the message has {segment.rows}"
-        if len(self._files[segment.id]) > 1:
-            found = _sorted(found)
-        return "" if equal(found, segment.to_table()) else "the values differ from the message's"
+        return "" if equal(found, segment.to_table()) else _DIFFERS
 
-    def left(self) -> Iterator[tuple[str, str]]:
-        """Yield the segments that nobody has asked for, with a file of each."""
-        for name in sorted(self._files.keys() - self._asked):
-            yield name, self._files[name][0].path
+    def compare_run(self, run: SentRun) -> list[str]:
+        """Return what is wrong with each message of a run, all of which are in here once.
+
+        Raises:
+            pa.ArrowException: they cannot be decoded.
+        """
+        found = self._all_rows(run.id)
+        places = pc.struct_field(found["_kafka"], "row")
+        found = found.filter(pc.is_in(places, pa.array(run.places(), places.type)))
+        if equal(found, run.table):
+            return [""] * run.rows
+        pairs = ((found.slice(n, 1), run.table.slice(n, 1)) for n in range(run.rows))
+        return ["" if equal(one, other) else _DIFFERS for one, other in pairs]
+
+    def left(self, *, plain: bool) -> Iterator[tuple[str, str]]:
+        """Yield the segments that nobody has asked for, with a file of each; or also `plain` rows.
+
+        They are named by their block.
+        """
+        for name, files in sorted(self._files.items()):
+            if name in self._plain:
+                if plain and any(0 < each < _ASKED for each in self._plain[name]):
+                    yield name, files[0].path
+            elif name not in self._asked:
+                yield name, files[0].path
+
+    def _all_rows(self, name: str) -> pa.Table:
+        """Return the rows of a segment, or of a block, in their order."""
+        files = self._files[name]
+        found = pa.concat_tables(
+            [self._rows(file, name) for file in files],
+            promote_options="permissive",  # the columns may be in another order
+        )
+        return _sorted(found) if len(files) > 1 else found
 
     def _rows(self, file: LandedFile, segment: str) -> pa.Table:
         if self._loaded is None or self._loaded[0] != file.path:

@@ -22,7 +22,15 @@ if TYPE_CHECKING:
 
     from columnar_kafka.lake.model import FileWriter, LakeTable, SourcePartition
 
-__all__ = ["DEAD_LETTERS", "PLAIN_MESSAGES", "MessageWriter", "read_messages", "read_offsets"]
+__all__ = [
+    "DEAD_LETTERS",
+    "PLAIN_MESSAGES",
+    "MessageWriter",
+    "as_bytes",
+    "header_pairs",
+    "read_messages",
+    "read_offsets",
+]
 
 PLAIN_MESSAGES: Final = pa.schema(
     {
@@ -141,18 +149,28 @@ def read_messages(data: bytes, start: int) -> Iterator[SourceMessage]:
                 yield _message(row)
 
 
-def _row(message: SourceMessage) -> dict[str, Any]:
+def header_pairs(message: SourceMessage) -> list[tuple[str, bytes | None]]:
+    """Return the headers of a message; an empty list if it has none."""
     pairs = message.headers or ()
     if not isinstance(pairs, (list, tuple)):
         pairs = list(dict(pairs).items())
+    return [(key, as_bytes(value)) for key, value in pairs]
+
+
+def as_bytes(data: Any) -> bytes | None:
+    """Return a key, a value or a header's value as bytes; it may be a text or any buffer."""
+    return data.encode() if isinstance(data, str) else None if data is None else bytes(data)
+
+
+def _row(message: SourceMessage) -> dict[str, Any]:
     return {
         "topic": message.topic,
         "partition": message.partition,
         "offset": message.offset,
         "timestamp": message.timestamp,
-        "key": _bytes(message.key),
-        "value": _bytes(message.value),
-        "headers": [{"key": key, "value": _bytes(value)} for key, value in pairs],
+        "key": as_bytes(message.key),
+        "value": as_bytes(message.value),
+        "headers": [{"key": key, "value": value} for key, value in header_pairs(message)],
     }
 
 
@@ -166,10 +184,6 @@ def _message(row: dict[str, Any]) -> SourceMessage:
         key=row["key"],
         timestamp=row["timestamp"],
     )
-
-
-def _bytes(data: Any) -> bytes | None:
-    return data.encode() if isinstance(data, str) else None if data is None else bytes(data)
 
 
 def _size(data: Any) -> int:

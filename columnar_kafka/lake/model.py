@@ -14,7 +14,8 @@ The other files of this room, in the order in which they may import each other:
     commit_log directory             a directory of Parquet files as a `LakeTable`
     message_rows dead_letters        messages that do not land, as rows of another table
     rules set_aside                  which messages these are, and how they are committed
-    stage                            messages to staged files
+    decoding runs                    plain messages that land as rows
+    batch stage                      messages to staged files
     replay                           dead letters that land after all
     landed_rows audit                what is in a table, compared with the topic
     reset                            fences that are moved by hand
@@ -34,6 +35,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from columnar_kafka import position
 from columnar_kafka.errors import LakeError
+from columnar_kafka.segment.headers import is_segment
 from columnar_kafka.segment.segment import Segment
 
 if TYPE_CHECKING:
@@ -68,12 +70,10 @@ __all__ = [
     "UnlandableError",
     "fence_topic",
     "unlandable",
-    "visible_folder",
 ]
 
 _ID: Final = re.compile(r"[0-9A-Za-z._=+/-]{1,500}", re.ASCII)  # no colon, which separates ids
 _TOPIC: Final = re.compile(r"[0-9A-Za-z._-]{1,249}", re.ASCII)  # Kafka's own rule
-
 
 UNKNOWN_SEGMENT: Final = "?"  # no segment has this id
 """The last segment of a fence that was moved by hand, or past messages that were set aside."""
@@ -106,11 +106,6 @@ class MayHaveLandedError(LakeError):
     It is safe to stage and commit the same input again. The result then counts as landed before
     what this commit has landed.
     """
-
-
-def visible_folder(topic: str) -> str:
-    """Return the folder of a topic's files. Readers skip folders that begin with _ or a dot."""
-    return f"~{topic}" if topic[0] in "_." else topic
 
 
 REPLAY: Final = "dead-letters"
@@ -180,6 +175,11 @@ class SourceMessage:
     value: Any
     key: Any = None
     timestamp: int | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is no segment."""
+        return not is_segment(self.headers)
 
     def segment(self) -> Segment:
         """Return the message as a segment, of which the headers were read and no byte.
@@ -317,7 +317,8 @@ class StageResult:
 
     `landed_before` counts by fence the input that the table already had, `repeated` the input that
     came twice. `ranges` are what was read, as far as that is known. Without it nobody notices
-    that input was left out. `rewritten` counts the segments that were encoded anew.
+    that input was left out. `rewritten` counts the segments that were encoded anew, `decoded` the
+    plain messages in a file, or batch, by the path of its (first) file.
 
     Messages that do not land in the table are in `dead_letters` and `plain_messages`, files of
     tables of their own, or were `skipped`. They lie in `set_aside`, a range for each partition.
@@ -328,6 +329,7 @@ class StageResult:
     landed_before: Mapping[str, Count] = field(default_factory=dict)
     repeated: Count = _NONE
     rewritten: int = 0
+    decoded: Mapping[str, int] = field(default_factory=dict)
     dead_letters: tuple[StagedFile, ...] = ()
     plain_messages: tuple[StagedFile, ...] = ()
     skipped: int = 0
@@ -339,8 +341,8 @@ class CommitResult:
     """The result of a commit: paths of the new files, relative to the table, and what landed.
 
     `landed_before` and `repeated` count input that has not landed again, and `rewritten` the
-    segments that were encoded anew when they were staged; `dead_letters`, `plain_messages` and
-    `skipped` count messages that were set aside.
+    segments that were encoded anew when they were staged. Of the messages that have landed,
+    `decoded` were plain; `dead_letters`, `plain_messages` and `skipped` were set aside.
     """
 
     files: tuple[str, ...] = ()
@@ -349,6 +351,7 @@ class CommitResult:
     landed_before: Count = _NONE
     repeated: Count = _NONE
     rewritten: int = 0
+    decoded: int = 0
     dead_letters: int = 0
     plain_messages: int = 0
     skipped: int = 0
@@ -371,8 +374,9 @@ class CommitResult:
             "plain messages in a table of their own": self.plain_messages,
             "messages skipped": self.skipped,
         }
+        plain = f" and {self.decoded} plain messages" if self.decoded else ""
         return (
-            f"{self.landed.rows} records in {self.landed.messages} segments "
+            f"{self.landed.rows} records in {self.landed.messages - self.decoded} segments{plain} "
             f"({self.nbytes / 1e6:.1f} MB) landed in {len(self.files)} files"
             + "".join(f"; {count} {what}" for what, count in others.items() if count)
         )

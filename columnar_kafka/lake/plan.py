@@ -7,11 +7,12 @@ for the files of all attempts.
 from __future__ import annotations
 
 import hashlib
+import zlib
 from array import array
 from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from columnar_kafka import position
 from columnar_kafka.errors import LakeError, SegmentError
@@ -27,7 +28,7 @@ from columnar_kafka.lake.model import (
     UnlandableError,
     fence_topic,
 )
-from columnar_kafka.segment.headers import SegmentHeader, is_segment, parse_headers
+from columnar_kafka.segment.headers import SegmentHeader, parse_headers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
     from columnar_kafka.lake.model import ReadRange, TopicGeneration
 
 __all__ = ["Admission", "Layout", "Mode", "Placement", "Planner", "admit"]
+
+_RUN_ROWS: Final = 1 << 16
+_RUN_BYTES: Final = 16 << 20
+"""The most plain messages, and bytes of their values, that become one row group."""
 
 
 class Mode(Enum):
@@ -48,7 +53,9 @@ class Mode(Enum):
 class Layout:
     """The largest size of a file; a segment of more than `file_bytes` is one file.
 
-    In a table with partitions it is the size of a batch, which is a file for each of them.
+    In a table with partitions it is the size of a batch, which is a file for each of them. Plain
+    messages that are decoded count with the bytes that came, so that the same ones always make the
+    same files.
 
     Every segment becomes a row group, and a row group takes 2.2 KB of footer, which readers parse
     before the first row. `file_segments` bounds that.
@@ -59,11 +66,11 @@ class Layout:
     file_segments: int = 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
+class Placement(NamedTuple):
     """Where a message lands. If it `starts_file` its file is new; else its partition's newest one.
 
-    `digest` identifies the message.
+    `digest` identifies the message. It `is_plain` if it is to be decoded. Then it `joins_run`, the
+    row group of the plain message before it, or begins one.
     """
 
     source: SourcePartition
@@ -71,6 +78,8 @@ class Placement:
     header: SegmentHeader
     digest: bytes
     starts_file: bool
+    is_plain: bool
+    joins_run: bool
 
 
 class Planner:
@@ -96,11 +105,15 @@ class Planner:
         self._owners = _FenceOwners(fences)
         self._partitions: dict[tuple[str, int], _PartitionPlan] = {}
 
-    def place(self, message: SourceMessage) -> Placement | None:
+    def place(
+        self, message: SourceMessage, decoded: SegmentHeader | None = None
+    ) -> Placement | None:
         """Return where a message lands; None, and count it, if it has landed before or is repeated.
 
         Messages of different partitions may alternate. Those of one partition come in the order of
         their offsets, but may start again lower, as long as the ranges of files do not overlap.
+        `decoded` is the header of a segment of one row that a plain message stands for, if it is
+        decoded.
 
         Raises:
             UnlandableError: the message is no segment that can be read.
@@ -110,19 +123,12 @@ class Planner:
         if partition.fence and message.offset < partition.fence.next:
             self._count_landed(message, partition.fence, partition.source)
             return None
-        header, digest = _read(message)
-        nbytes = memoryview(message.value or b"").nbytes
-        starts_file = partition.add(message, header, digest, nbytes, self.layout)
-        if starts_file is None:
+        header, digest = _read(message) if decoded is None else (decoded, _plain_digest(message))
+        is_plain = decoded is not None
+        placement = partition.add(message, header, digest, self.layout, is_plain=is_plain)
+        if placement is None:
             self.repeated = self.repeated.plus(Count(1, header.rows))
-            return None
-        return Placement(
-            source=partition.source,
-            offset=message.offset,
-            header=header,
-            digest=digest,
-            starts_file=starts_file,
-        )
+        return placement
 
     def source(self, message: SourceMessage) -> SourcePartition:
         """Return the partition of a message. Raises LakeError as `place`."""
@@ -142,7 +148,7 @@ class Planner:
         if message.offset < fence.first:
             raise LakeError(f"{message}: {_below(fence)}")
         rows = 1
-        if is_segment(message.headers):
+        if not message.is_plain:
             header, _ = _read(message)
             rows = header.rows
             if message.offset == fence.next - 1 and fence.segment not in (
@@ -170,17 +176,21 @@ class _PartitionPlan:
         self._last = -1
         self._schema = ""
         self._nbytes = 0
-        self._segments = 0
+        self._row_groups = 0
+        # Its newest row group, if that is of plain messages.
+        self._run_rows = 0
+        self._run_nbytes = 0
 
     def add(
         self,
         message: SourceMessage,
         header: SegmentHeader,
         digest: bytes,
-        nbytes: int,
         layout: Layout,
-    ) -> bool | None:
-        """Return whether the message starts a file; None if it is repeated."""
+        *,
+        is_plain: bool,
+    ) -> Placement | None:
+        """Return where the message lands; None if it is repeated."""
         at = bisect_left(self._offsets, message.offset)
         number = int.from_bytes(digest[:8], "little")
         if at < len(self._offsets) and self._offsets[at] == message.offset:
@@ -195,30 +205,48 @@ class _PartitionPlan:
                 "or repartition by topic and partition, and then sortWithinPartitions by topic, "
                 "partition and offset"
             )
-        follows = at > 0 and self._offsets[at - 1] == self._last
-        starts_file = not (follows and self._has_room(header, nbytes, layout))
+        nbytes = memoryview(message.value or b"").nbytes
+        follows = at > 0 and self._offsets[at - 1] == self._last and header.schema == self._schema
+        joins_run = follows and is_plain and self._run_has_room(nbytes)
+        starts_file = not (follows and self._has_room(nbytes, layout, joins_run=joins_run))
         if starts_file:
-            self._nbytes = self._segments = 0
+            self._nbytes = self._row_groups = 0
+            joins_run = False
+        if not joins_run:
+            self._run_rows = self._run_nbytes = 0
+            self._row_groups += 1
+        if is_plain:
+            self._run_rows += 1
+            self._run_nbytes += nbytes
         self._last, self._schema = message.offset, header.schema
         self._nbytes += nbytes
-        self._segments += 1
         self._offsets.insert(at, message.offset)
         self._digests.insert(at, number)
         self._starts.insert(at, starts_file)
-        return starts_file
+        return Placement(
+            source=self.source,
+            offset=message.offset,
+            header=header,
+            digest=digest,
+            starts_file=starts_file,
+            is_plain=is_plain,
+            joins_run=joins_run,
+        )
 
-    def _has_room(self, header: SegmentHeader, nbytes: int, layout: Layout) -> bool:
-        return (
-            layout.mode is Mode.STITCHED
-            and header.schema == self._schema
-            and self._nbytes + nbytes <= layout.file_bytes
-            and self._segments < layout.file_segments
+    def _run_has_room(self, nbytes: int) -> bool:
+        return 0 < self._run_rows < _RUN_ROWS and self._run_nbytes + nbytes <= _RUN_BYTES
+
+    def _has_room(self, nbytes: int, layout: Layout, *, joins_run: bool) -> bool:
+        if self._nbytes + nbytes > layout.file_bytes:
+            return False
+        return joins_run or (
+            layout.mode is Mode.STITCHED and self._row_groups < layout.file_segments
         )
 
 
 def _read(message: SourceMessage) -> tuple[SegmentHeader, bytes]:
     """Return a segment's header, and a digest that identifies the segment."""
-    if not is_segment(message.headers):
+    if message.is_plain:
         raise PlainMessageError(
             f"{message} is a plain message; only segments can land (see table.plain)"
         )
@@ -228,6 +256,13 @@ def _read(message: SourceMessage) -> tuple[SegmentHeader, bytes]:
         raise UnlandableError(f"{message}: {error.reason}") from error
     text = f"{message.offset} {header.segment} {header.rows} {crc32}\n"
     return header, hashlib.sha256(text.encode()).digest()
+
+
+def _plain_digest(message: SourceMessage) -> bytes:
+    """Return what identifies a plain message."""
+    checksums = zlib.crc32(message.value or b""), zlib.crc32(message.key or b"")
+    text = f"{message.offset} plain {checksums}\n"
+    return hashlib.sha256(text.encode()).digest()
 
 
 class _FenceOwners:

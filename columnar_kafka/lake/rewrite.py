@@ -1,16 +1,20 @@
-"""Segments that are encoded anew, because they cannot land as they are. All others never are."""
+"""Segments that are encoded anew, because they cannot land as they are. All others never are.
+
+Plain messages that were decoded are encoded here, too.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from columnar_kafka.errors import LakeError, SegmentError
-from columnar_kafka.lake.model import UnlandableError
+from columnar_kafka.lake.model import UnlandableError, unlandable
 from columnar_kafka.lake.partition import divide, shared_partition
 from columnar_kafka.segment.encoder import ParquetEncoder
 
 if TYPE_CHECKING:
     import datetime
+    from collections.abc import Iterable
 
     import pyarrow as pa
 
@@ -24,7 +28,10 @@ _COMPRESSION: Final = "zstd"
 
 
 class SegmentPart(NamedTuple):
-    """Those rows of a segment that belong to one partition of the table, as a Parquet file."""
+    """Those rows of a segment that belong to one partition of the table, as a Parquet file.
+
+    A part that `is_rewritten` does not have the bytes that came.
+    """
 
     partition: PartitionValues
     data: Any
@@ -73,14 +80,36 @@ class Rewriter:
         if len(parts) == 1 and fitting.cast_to is None:
             return [SegmentPart(parts[0][0], segment.bytes, segment.rows, is_rewritten=False)]
         self.segments += 1
-        return [
-            SegmentPart(
-                each, self._encode(segment, rows, fitting), rows.num_rows, is_rewritten=True
-            )
-            for each, rows in parts
-        ]
+        return self._encoded(parts, segment.header.schema, fitting)
 
-    def _encode(self, segment: Segment, rows: pa.Table, fitting: Fitting) -> pa.Buffer:
-        table = rows if fitting.cast_to is None else rows.cast(fitting.cast_to)
-        encoder = self._encoders.setdefault(segment.header.schema, ParquetEncoder(_COMPRESSION))
-        return encoder.encode(table.combine_chunks().to_batches()[0], {})
+    def encoded(
+        self,
+        rows: pa.Table,
+        schema: str,
+        fitting: Fitting,
+        source: SourcePartition,
+        today: datetime.date,
+    ) -> list[SegmentPart]:
+        """Return rows that were plain messages as parts; `schema` is its fingerprint.
+
+        Each message has rows of one partition, so there is none to straddle.
+
+        Raises:
+            UnlandableError: a value cannot be a partition's.
+        """
+        if not fitting.partitioning:
+            return self._encoded([((), rows)], schema, fitting)
+        with unlandable():
+            parts = list(divide(fitting.partitioning, rows, source, today))
+        return self._encoded(parts, schema, fitting)
+
+    def _encoded(
+        self, parts: Iterable[tuple[PartitionValues, pa.Table]], schema: str, fitting: Fitting
+    ) -> list[SegmentPart]:
+        encoder = self._encoders.setdefault(schema, ParquetEncoder(_COMPRESSION))
+        found = []
+        for partition, rows in parts:
+            table = rows if fitting.cast_to is None else rows.cast(fitting.cast_to)
+            data = encoder.encode(table.combine_chunks().to_batches()[0], {})
+            found.append(SegmentPart(partition, data, rows.num_rows, is_rewritten=True))
+        return found

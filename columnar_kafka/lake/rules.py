@@ -11,13 +11,14 @@ from columnar_kafka.segment.verification import VERIFICATIONS
 
 if TYPE_CHECKING:
     from columnar_kafka.lake.dead_letters import DeadLetters
+    from columnar_kafka.lake.decoding import Decoding
     from columnar_kafka.lake.model import LakeTable
     from columnar_kafka.lake.partition import Straddle
     from columnar_kafka.segment.verification import Verification
 
 __all__ = ["PLAIN", "Plain", "Rules"]
 
-Plain = Literal["stop", "skip", "dead-letter", "table"]
+Plain = Literal["stop", "skip", "dead-letter", "table", "decode"]
 PLAIN: Final[tuple[Plain, ...]] = get_args(Plain)
 
 
@@ -26,7 +27,8 @@ class Rules:
     """How closely a segment is looked at, and where messages go that do not land in the table.
 
     Without a place for `dead_letters` a segment that cannot land stops the landing. A `plain`
-    message stops it, is skipped and counted, is a dead letter, or goes to the `plain_table`. To
+    message stops it, is skipped and counted, is a dead letter, goes to the `plain_table`, or is
+    decoded by `decoding` and lands as a row; if that fails, it is as a segment that cannot land. To
     `straddle` is to have rows of several partitions of the table: such a segment is decoded and
     split, stops the landing, or is a dead letter.
 
@@ -38,6 +40,7 @@ class Rules:
     dead_letters: DeadLetters | None = None
     plain: Plain = "stop"
     plain_table: LakeTable | None = None
+    decoding: Decoding | None = None
     straddle: Straddle = "split"
 
     def __post_init__(self) -> None:
@@ -52,3 +55,10 @@ class Rules:
                 raise ConfigError(f"{name} is dead-letter: it needs a place for dead letters")
         if (self.plain == "table") is (self.plain_table is None):
             raise ConfigError("plain=table and a table of plain messages must be set together")
+        if self.plain == "decode" and self.decoding is None:
+            raise ConfigError("plain is decode: it needs the plain messages' format and schema")
+        if self.plain != "decode" and self.decoding is not None:
+            raise ConfigError(
+                f"plain is {self.plain}: only decode takes the plain messages' format and schema. "
+                "Set plain=decode, or leave them out"
+            )

@@ -1,28 +1,24 @@
 """Messages to staged files: every segment is verified, then written as it is or stitched.
 
-One segment is in memory at a time, and a file is written as its segments arrive.
+One segment is in memory at a time, and a file is written as its segments arrive. Plain messages to
+be decoded wait (see `runs`), and then go the way of a segment's rows.
 """
 
 from __future__ import annotations
 
 import datetime
-import hashlib
-import uuid
 from dataclasses import replace
-from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from columnar_kafka.errors import LakeError, SegmentError
-from columnar_kafka.lake.file_metadata import file_metadata
-from columnar_kafka.lake.model import StagedFile, StageResult, UnlandableError
+from columnar_kafka.errors import SegmentError
+from columnar_kafka.lake.batch import Batch
+from columnar_kafka.lake.decoding import PlainDecoder
+from columnar_kafka.lake.model import StageResult, UnlandableError
 from columnar_kafka.lake.plan import Mode, Planner
 from columnar_kafka.lake.rewrite import Rewriter
-from columnar_kafka.lake.row_groups import StitchError
 from columnar_kafka.lake.rules import Rules
+from columnar_kafka.lake.runs import WaitingRuns
 from columnar_kafka.lake.set_aside import SetAside, land_staged
-from columnar_kafka.lake.stitch import Stitcher
-from columnar_kafka.segment.decoder import fingerprint_of
-from columnar_kafka.segment.parquet.metadata import has_encrypted_columns
-from columnar_kafka.segment.parquet.page_walk import footer_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,10 +34,12 @@ if TYPE_CHECKING:
         ReadRange,
         SourceMessage,
         SourcePartition,
+        StagedFile,
         TopicGeneration,
     )
     from columnar_kafka.lake.plan import Layout, Placement
     from columnar_kafka.lake.rewrite import SegmentPart
+    from columnar_kafka.lake.runs import WaitingMessage
     from columnar_kafka.segment.segment import Segment
 
 __all__ = ["MAX_OPEN", "Stager", "land", "stage"]
@@ -62,7 +60,7 @@ def stage(
     """Write the messages that land to files of `table`, durable and not yet visible.
 
     Called once for each attempt (a task of Spark), with a new planner. Takes one message at a time
-    and keeps no value. Blocks while it writes. `messages` are all that there are in `ranges`, as
+    and keeps no segment. Blocks while it writes. `messages` are all that there are in `ranges`, as
     far as those are known.
 
     Raises:
@@ -134,68 +132,152 @@ class Stager:
         self._planner = planner
         self._today = today or _today
         self._writers: list[FileWriter] = []  # all: a failing attempt removes its files
-        self._open: dict[SourcePartition, _Batch] = {}  # the longest waiting first
+        self._open: dict[SourcePartition, Batch] = {}  # the longest waiting first
         self._staged: list[StagedFile] = []
         self._set_aside = SetAside(self._rules, planner.fences)
         self._fittings: dict[str, Fitting] = {}  # by the segments' schema
         self._rewriter = Rewriter(self._rules.straddle)
+        decoding = self._rules.decoding
+        self._decoder = None if decoding is None else PlainDecoder(decoding)
+        self._waiting = WaitingRuns()
+        self._decoded: dict[str, int] = {}  # see `StageResult`
 
     def add(self, message: SourceMessage) -> None:
         """Verify a message and write it to a file, or set it aside. Keeps no segment.
 
+        A plain message that is to be decoded waits for those after it: its error may come from a
+        later call, or from `finish`.
+
         Raises:
             LakeError, OSError: as `stage`.
         """
+        if self._decoder is not None and message.is_plain:
+            self._add_plain(message, self._decoder)
+            return
+        if self._decoder is not None:
+            self._land_run(self._planner.source(message), self._decoder)
         try:
             placed = self._placed(message)
         except UnlandableError as error:
-            if not self._set_aside.take(self._planner.source(message), message, error):
-                raise
+            self._refuse(message, error)
             return
         if placed is not None:
             self._write(*placed)
+
+    def _refuse(self, message: SourceMessage, error: UnlandableError) -> None:
+        """Set a message aside, or raise why it cannot land."""
+        if not self._set_aside.take(self._planner.source(message), message, error):
+            raise error
+
+    def _refuse_plain(self, message: SourceMessage, reason: str) -> None:
+        self._refuse(message, UnlandableError(f"plain message at {message}: {reason}"))
+
+    def _add_plain(self, message: SourceMessage, decoder: PlainDecoder) -> None:
+        """Let a plain message wait, and land the run before it if that has ended."""
+        source = self._planner.source(message)
+        placement = self._planner.place(message, decoder.header(source.fence, message.offset))
+        if placement is None:
+            return
+        if not placement.joins_run:
+            self._land_run(source, decoder)
+        if placement.starts_file:
+            self._end_file(source)
+        if self._set_aside.has(source, message.offset):
+            return
+        self._waiting.add(placement, message)
+        if (largest := self._waiting.too_large()) is not None:
+            self._land_run(largest, decoder)
+
+    def _land_run(self, source: SourcePartition, decoder: PlainDecoder) -> None:
+        """Write the run of a partition, if it has one, and set aside what cannot land."""
+        if not (run := self._waiting.take(source)):
+            return
+        rows, refused = decoder.decode(source.fence, [each.message for each in run])
+        for index, reason in refused.items():
+            self._refuse_plain(run[index].message, reason)
+        good = [each for index, each in enumerate(run) if index not in refused]
+        if not good:
+            return
+        try:
+            fitting = self._fitting(decoder.fingerprint, decoder.schema)
+        except UnlandableError as error:
+            for each in good:
+                self._refuse_plain(each.message, error.reason)
+        else:
+            self._write_run(good, rows, fitting)
+
+    def _write_run(self, run: Sequence[WaitingMessage], rows: pa.Table, fitting: Fitting) -> None:
+        """Write decoded rows together, or else each half of them: one bad row spoils no other."""
+        placements = [each.placement for each in run]
+        source, schema = placements[0].source, placements[0].header.schema
+        try:
+            parts = self._rewriter.encoded(rows, schema, fitting, source, self._today())
+        except UnlandableError as error:
+            if len(run) == 1:
+                self._refuse_plain(run[0].message, error.reason)
+                return
+            half = len(run) // 2
+            self._write_run(run[:half], rows.slice(0, half), fitting)
+            self._write_run(run[half:], rows.slice(half), fitting)
+        else:
+            self._write(placements, rows.schema, fitting, parts, may_share=True)
 
     def _placed(self, message: SourceMessage) -> _Placed | None:
         """Verify a message; return where it lands and as what, if it does."""
         if (placement := self._planner.place(message)) is None:
             return None
+        if placement.starts_file:  # also if another message will be its first
+            self._end_file(placement.source)
         if self._set_aside.has(placement.source, message.offset):
             return None
-        if placement.starts_file and (ended := self._open.pop(placement.source, None)):
-            self._staged += ended.finish()
         segment, may_share = _verified(message, self._rules)
-        fitting = self._fitting(segment)
+        fitting = self._fitting(segment.header.schema, segment.schema)
         parts = self._rewriter.parts(segment, fitting, placement.source, self._today())
-        return _Placed(placement, segment.schema, fitting, parts, may_share)
+        return _Placed([placement], segment.schema, fitting, parts, may_share)
+
+    def _end_file(self, source: SourcePartition) -> None:
+        """Finish what is open of a partition, if anything is."""
+        if ended := self._open.pop(source, None):
+            self._finish(ended)
+
+    def _finish(self, batch: Batch) -> None:
+        files = batch.finish()
+        self._staged += files
+        if batch.decoded:
+            self._decoded[files[0].path] = batch.decoded
 
     def _write(
         self,
-        placement: Placement,
+        placements: Sequence[Placement],
         schema: pa.Schema,
         fitting: Fitting,
         parts: Sequence[SegmentPart],
         may_share: bool,
     ) -> None:
-        batch = self._open.pop(placement.source, None)
-        if batch and not (may_share and batch.append(placement, parts)):
-            self._staged += batch.finish()
+        source = placements[0].source
+        batch = self._open.pop(source, None)
+        if batch and not (may_share and batch.append(placements, parts)):
+            self._finish(batch)
             batch = None
         if batch is None:
             stitch = self._planner.layout.mode is Mode.STITCHED
-            batch = _Batch(self._opener(schema), fitting.unstated, stitch=stitch)
-            batch.append(placement, parts)
+            batch = Batch(self._opener(schema), fitting.unstated, stitch=stitch)
+            batch.append(placements, parts)
         if batch.is_open and may_share:
-            self._open[placement.source] = batch
+            self._open[source] = batch
         else:
-            self._staged += batch.finish()
+            self._finish(batch)
 
     def finish(self, ranges: Iterable[ReadRange] = ()) -> StageResult:
         """Make all files durable; `ranges` are what was read, as far as that is known.
 
         Blocks while it writes. Raises as `add`.
         """
+        if self._decoder is not None:
+            for source in self._waiting.sources():
+                self._land_run(source, self._decoder)
         for batch in self._open.values():
-            self._staged += batch.finish()
+            self._finish(batch)
         return replace(
             self._set_aside.finish(),
             files=tuple(self._staged),
@@ -203,6 +285,7 @@ class Stager:
             landed_before=self._planner.landed_before,
             repeated=self._planner.repeated,
             rewritten=self._rewriter.segments,
+            decoded=self._decoded,
         )
 
     def discard(self) -> None:
@@ -211,26 +294,25 @@ class Stager:
             writer.discard()
         self._set_aside.discard()
 
-    def _fitting(self, segment: Segment) -> Fitting:
-        name = segment.header.schema
+    def _fitting(self, name: str, schema: pa.Schema) -> Fitting:
         if name not in self._fittings:
-            self._fittings[name] = self._table.fit(segment.schema)
+            self._fittings[name] = self._table.fit(schema)
         return self._fittings[name]
 
-    def _make_room(self, batch: _Batch) -> None:
+    def _make_room(self, batch: Batch) -> None:
         """Finish what waited longest, so that a batch may open a file: others first."""
         while sum(each.number_open for each in (batch, *self._open.values())) >= MAX_OPEN:
             if self._open:
-                self._staged += self._open.pop(next(iter(self._open))).finish()
+                self._end_file(next(iter(self._open)))
             else:
                 batch.finish_oldest()
 
     def _opener(
         self, schema: pa.Schema
-    ) -> Callable[[_Batch, Placement, PartitionValues], FileWriter]:
+    ) -> Callable[[Batch, Placement, PartitionValues], FileWriter]:
         """Return what opens files for a batch with segments of a schema."""
 
-        def create(batch: _Batch, placement: Placement, partition: PartitionValues) -> FileWriter:
+        def create(batch: Batch, placement: Placement, partition: PartitionValues) -> FileWriter:
             self._make_room(batch)
             writer = self._table.create(placement.source, placement.offset, schema, partition)
             self._writers.append(writer)
@@ -242,172 +324,8 @@ class Stager:
 class _Placed(NamedTuple):
     """A verified segment: where it lands, and its parts."""
 
-    placement: Placement
+    placements: Sequence[Placement]
     schema: pa.Schema
     fitting: Fitting
     parts: Sequence[SegmentPart]
     may_share: bool
-
-
-class _Batch:
-    """Consecutive segments of one schema, in a file for each partition of the table.
-
-    It `is_open` while more segments may be appended.
-    """
-
-    def __init__(
-        self,
-        create: Callable[[_Batch, Placement, PartitionValues], FileWriter],
-        unstated: frozenset[int],
-        *,
-        stitch: bool,
-    ) -> None:
-        self._create = create
-        self._unstated = unstated
-        self._stitch = stitch
-        self._messages = 0
-        self._digest = hashlib.sha256()
-        self._open: dict[PartitionValues, _OpenFile] = {}  # the longest waiting first
-        self._finished: list[_FinishedFile] = []
-        self._first: Placement
-        self._last: Placement
-
-    @property
-    def is_open(self) -> bool:
-        return bool(self._open)
-
-    @property
-    def number_open(self) -> int:
-        """The number of files that are being written."""
-        return len(self._open)
-
-    def append(self, placement: Placement, parts: Sequence[SegmentPart]) -> bool:
-        """Append a segment; return False if it needs a batch of its own, nothing written."""
-        for part in parts:
-            file = self._open.pop(part.partition, None)
-            if file is not None and not file.append(placement, part):
-                if not part.partition:  # a table without partitions has one file a batch
-                    self._open[()] = file
-                    return False
-                self._finished.append(file.finish())
-                file = None
-            if file is None:
-                writer = self._create(self, placement, part.partition)
-                file = _OpenFile(writer, placement, part, self._unstated, stitch=self._stitch)
-            if file.is_open:
-                self._open[part.partition] = file
-            else:
-                self._finished.append(file.finish())
-        if not self._messages:
-            self._first = placement
-        self._last = placement
-        self._messages += 1
-        self._digest.update(placement.digest)
-        return True
-
-    def finish_oldest(self) -> None:
-        """Make the file that waited longest durable: more segments begin another."""
-        self._finished.append(self._open.pop(next(iter(self._open))).finish())
-
-    def finish(self) -> list[StagedFile]:
-        """Make all files durable."""
-        files = [*self._finished, *(file.finish() for file in self._open.values())]
-        batch = uuid.uuid4().hex if files[0].partition else ""
-        source, header = self._first.source, self._last.header
-        return [
-            StagedFile(
-                fence=source.fence,
-                topic=source.topic,
-                partition=source.partition,
-                first=self._first.offset,
-                last=self._last.offset,
-                messages=0 if number else self._messages,
-                rows=file.rows,
-                nbytes=file.nbytes,
-                segment=header.segment,
-                schema=header.schema,
-                digest=self._digest.hexdigest(),
-                path=file.path,
-                batch=batch,
-                table_partition=file.partition or None,
-                is_encrypted=file.is_encrypted,
-            )
-            for number, file in enumerate(files)
-        ]
-
-
-class _FinishedFile(NamedTuple):
-    """One durable file of a batch."""
-
-    path: str
-    rows: int
-    nbytes: int
-    partition: PartitionValues
-    is_encrypted: bool
-
-
-class _OpenFile:
-    """One file being written; `is_open` while more segments may be appended."""
-
-    def __init__(
-        self,
-        writer: FileWriter,
-        placement: Placement,
-        part: SegmentPart,
-        unstated: frozenset[int],
-        *,
-        stitch: bool,
-    ) -> None:
-        self._writer = writer
-        self._partition = part.partition
-        self._schema = placement.header.schema
-        if part.is_rewritten:
-            self._schema = fingerprint_of(part.data)
-        self._first = self._last = placement
-        self._messages = self._rows = 0
-        self._is_encrypted = False
-        sink = cast("BinaryIO", writer)  # only writes
-        self._stitcher = Stitcher(sink, writer.field_ids, unstated)
-        # What is encoded anew is stitched in any case: its bytes are not those that were sent.
-        self.is_open = (stitch or part.is_rewritten) and self.append(placement, part)
-        if not self.is_open:  # verbatim: the layout, or a segment that cannot be stitched
-            writer.write(part.data)
-            self._is_encrypted = has_encrypted_columns(footer_bytes(bytes(part.data)))
-            self._count(placement, part)
-
-    def append(self, placement: Placement, part: SegmentPart) -> bool:
-        """Stitch a part to those before it; return False if it cannot be, nothing written."""
-        try:
-            self._stitcher.append(part.data)
-        except StitchError:
-            return False
-        self._count(placement, part)
-        return True
-
-    def finish(self) -> _FinishedFile:
-        """Write the footer of a stitched file, and make the file durable."""
-        if self.is_open:
-            rows = self._stitcher.finish(self._metadata()).rows
-            if rows != self._rows:
-                raise LakeError(
-                    f"{self._first.source}: {rows} rows were stitched, not {self._rows}"
-                )
-        nbytes = self._writer.finish()
-        return _FinishedFile(
-            self._writer.path, self._rows, nbytes, self._partition, self._is_encrypted
-        )
-
-    def _count(self, placement: Placement, part: SegmentPart) -> None:
-        self._last = placement
-        self._messages += 1
-        self._rows += part.rows
-
-    def _metadata(self) -> dict[str, str]:
-        return file_metadata(
-            self._first.source,
-            schema=self._schema,
-            rows=self._rows,
-            segments=self._messages,
-            first=self._first.offset,
-            last=self._last.offset,
-        )

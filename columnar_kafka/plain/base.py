@@ -20,7 +20,18 @@ if TYPE_CHECKING:
 
     from columnar_kafka.config import DecodeLimits
 
-__all__ = ["DecodedValues", "Format", "Formats", "TableFormat", "check_column_names", "decode"]
+__all__ = [
+    "DECODE_ERRORS",
+    "DecodedValues",
+    "Format",
+    "Formats",
+    "TableFormat",
+    "check_column_names",
+    "decode",
+]
+
+DECODE_ERRORS: Final = (ValueError, TypeError, OverflowError, pa.ArrowException)
+"""What `Format.decode` may raise for a wrong value."""
 
 
 class Format(Protocol):
@@ -118,11 +129,8 @@ def decode(format_: Format | None, values: Sequence[bytes | None]) -> DecodedVal
     present = [value for value in values if value is not None]
     try:
         return DecodedValues(_with_nulls(format_.decode(present), values))
-    except _DECODE_ERRORS:
+    except DECODE_ERRORS:
         return _decode_first(format_, present, values)
-
-
-_DECODE_ERRORS: Final = (ValueError, TypeError, OverflowError, pa.ArrowException)
 
 
 def _decode_first(
@@ -160,7 +168,7 @@ def _count_good(format_: Format, values: Sequence[bytes], *, together: bool) -> 
 def _error_of(format_: Format, values: Sequence[bytes]) -> str | None:
     try:
         format_.decode(values)
-    except _DECODE_ERRORS as error:
+    except DECODE_ERRORS as error:
         return str(error)
     return None
 

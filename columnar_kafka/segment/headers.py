@@ -141,7 +141,9 @@ def check_value(value: Any, crc32: int) -> None:
 
 
 def _pairs(headers: MessageHeaders | None) -> Iterable[tuple[str, Any]]:
-    return headers.items() if isinstance(headers, Mapping) else headers or ()
+    if headers is None or isinstance(headers, list):  # to ask for a Mapping takes longer
+        return headers or ()
+    return headers.items() if isinstance(headers, Mapping) else headers
 
 
 def _columnar(headers: Iterable[tuple[str, Any]]) -> dict[str, bytes | None]:

@@ -19,6 +19,8 @@ from columnar_kafka.lake.local_files import LocalFiles
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from columnar_kafka.ingest import Decoding
+
 POINTS = (
     *("before a file", "in a file", "before the commit", "before the swap", "in the swap"),
     *("after the swap", "before Kafka's commit", "between batches"),
@@ -36,7 +38,11 @@ _processes.set_forkserver_preload([__name__, "lakes"])
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What is ingested, and where to; plain messages go to a `place` of dead letters, if any."""
+    """What is ingested, and where to.
+
+    Plain messages go to a `place` of dead letters, if any; with a `decoding` only those that it
+    cannot decode.
+    """
 
     lake: Any
     servers: str
@@ -44,6 +50,7 @@ class Job:
     partitions: tuple[int, ...] = (0,)
     roll_bytes: int = 4000
     place: str | None = None
+    decoding: Decoding | None = None
 
     def run(self) -> None:
         """Ingest all there is."""
@@ -80,7 +87,9 @@ class Job:
     def _rules(self) -> Rules:
         if self.place is None:
             return Rules()
-        return Rules(dead_letters=open_dead_letters(self.place), plain="dead-letter")
+        plain: Any = "dead-letter" if self.decoding is None else "decode"
+        letters = open_dead_letters(self.place)
+        return Rules(dead_letters=letters, plain=plain, decoding=self.decoding)
 
     def _ingest(self, table: Any, rules: Rules) -> None:
         config = {

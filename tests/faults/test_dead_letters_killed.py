@@ -17,12 +17,12 @@ from lakes import GENERATIONS, DeltaLake, DirectoryLake, IcebergLake, rows
 from segments import numbered, numbers
 
 from columnar_kafka import Producer, native
-from columnar_kafka.ingest import Rules, open_dead_letters
+from columnar_kafka.ingest import Decoding, Rules, open_dead_letters, verify_topic
 from columnar_kafka.lake.model import SourceMessage
 from columnar_kafka.lake.stage import land
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from columnar_kafka.local import LocalKafka
@@ -32,15 +32,23 @@ KINDS = [DirectoryLake, DeltaLake, IcebergLake]
 COUNT = 300
 
 
-def send(kafka: LocalKafka, topic: str, numbers: range) -> None:
-    """Send rows of {n}, four a segment, and after each ten of them the last one as it is."""
+def send(kafka: LocalKafka, topic: str, numbers: range, *, as_json: Sequence[int] = ()) -> None:
+    """Send rows of {n}, four a segment, and after each ten of them the last one as it is.
+
+    Those that end in one of the digits `as_json` are plain messages in JSON.
+    """
     servers = {"bootstrap.servers": kafka.bootstrap_servers}
     encoding = {"columnar.encoding": "parquet", "columnar.segment.rows": 4}
     plain = confluent_kafka.Producer(servers)
     with Producer(servers | encoding) as producer:
         producer.set_schema(topic, SCHEMA)
         for n in numbers:
-            producer.produce(topic, {"n": n})
+            if n % 10 in as_json:
+                producer.flush()
+                plain.produce(topic, b'{"n": %d}' % n)
+                plain.flush()
+            else:
+                producer.produce(topic, {"n": n})
             if n % 10 == 9:
                 producer.flush()
                 plain.produce(topic, f"{n}".encode())
@@ -63,6 +71,36 @@ def test_a_process_is_killed_at_every_point(kafka, topic, tmp_path, kind: Any) -
     job.run()
     assert rows(lake) == list(range(sent))
     assert values(place / name) == list(range(9, sent, 10))
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("kind", [DirectoryLake, DeltaLake])
+def test_a_process_that_decodes_is_killed_at_every_point(kafka, topic, tmp_path, kind: Any) -> None:
+    """Each message is a row, or a dead letter if it cannot be decoded; and verify proves it."""
+    name, lake, place, sent = topic(), kind(tmp_path / "lake"), tmp_path / "dead", 0
+    job = Job(
+        lake=lake,
+        servers=kafka.bootstrap_servers,
+        topic=name,
+        place=str(place),
+        decoding=Decoding("json", SCHEMA),
+    )
+    for point in (*LETTER_POINTS, "before a file", "in a file", "between batches"):
+        send(kafka, name, range(sent, sent + 100), as_json=(3, 4, 6))
+        sent += 100
+        assert job.be_killed(point, 2, tmp_path / point) == point
+    job.run()
+    assert rows(lake) == list(range(sent))
+    assert values(place / name) == list(range(9, sent, 10))
+    report = verify_topic(
+        {"bootstrap.servers": kafka.bootstrap_servers},
+        name,
+        lake.table(),
+        dead_letters=open_dead_letters(str(place)),
+        decoding=job.decoding,
+    )
+    assert (report.findings, report.decoded) == ([], sent * 3 // 10)
+    assert (report.rows, report.dead_letters) == (sent * 7 // 10, sent // 10)
 
 
 # --- hostile messages -----------------------------------------------------------------------------

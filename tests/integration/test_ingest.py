@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import signal
 import sys
 from subprocess import PIPE, Popen
 from typing import TYPE_CHECKING, Any
 
+import confluent_kafka
+import duckdb
+import fastavro
 import pytest
 from confluent_kafka.admin import AdminClient
 from lakes import DeltaLake, DirectoryLake, IcebergLake, rows
@@ -15,7 +19,7 @@ from sending import send, send_in_transactions
 from support import eventually
 
 from columnar_kafka import LakeError
-from columnar_kafka.ingest import Ingestor, IngestSettings, verify_topic
+from columnar_kafka.ingest import Decoding, Ingestor, IngestSettings, Rules, verify_topic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,6 +48,57 @@ def test_every_row_lands_once_and_the_next_run_goes_on(kafka, topic, lake) -> No
     send(kafka, name, range(50, 60))
     assert ingest(kafka, name, lake) == 10
     assert rows(lake) == list(range(60))
+
+
+PLAIN = {
+    "type": "record",
+    "name": "r",
+    "fields": [{"name": "n", "type": "long"}, {"name": "text", "type": ["null", "string"]}],
+}
+
+
+def encoded(form: str, n: int) -> bytes:
+    """Return a row of {n, text} as producers of that format send it."""
+    row = {"n": n, "text": f"text {n}"}
+    if form == "json":
+        return json.dumps(row).encode()
+    out = io.BytesIO(b"\0\0\0\0\7")
+    out.seek(5)
+    fastavro.schemaless_writer(out, fastavro.parse_schema(PLAIN), row)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(("form", "schema_id"), [("json", None), ("avro", 7)])
+def test_rows_of_old_and_new_producers_land_in_one_table(
+    kafka, topic, tmp_path, form: str, schema_id: int | None
+) -> None:
+    """Segments, and plain messages before, between and after them, in two partitions."""
+    name, lake = topic(2), DirectoryLake(tmp_path / "lake")
+    decoding = Decoding(form, PLAIN, schema_id)
+    old = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for first in range(0, 90, 30):
+        for n in range(first, first + 10):
+            old.produce(name, encoded(form, n), key=f"{n}", headers=[("h", None), ("h", b"1")])
+        old.flush()
+        send(kafka, name, range(first + 10, first + 30))
+        rules = Rules(plain="decode", decoding=decoding)
+        assert ingest(kafka, name, lake, rules=rules) == 30
+    expected = sorted((n, f"text {n}", f"{n}".encode(), 2 * (n % 30 < 10)) for n in range(90))
+    found = lake.read().to_pylist()
+    assert expected == sorted(
+        (row["n"], row["text"], row["_kafka"]["key"], len(row["_kafka"]["headers"] or ()))
+        for row in found
+    )
+    ids = {(row["_kafka"]["segment"], row["_kafka"]["row"]) for row in found}
+    assert len(ids) == 90
+    query = "select n, text, _kafka.key, coalesce(len(_kafka.headers), 0) from read_parquet(?)"
+    rows_of = duckdb.connect().execute(query, [f"{lake.root}/{name}/*.parquet"]).fetchall()
+    assert sorted(rows_of) == expected
+    config = {"bootstrap.servers": kafka.bootstrap_servers}
+    report = verify_topic(config, name, lake.table(), decoding=decoding)
+    assert (report.findings, report.rows, report.decoded) == ([], 60, 30)
+    without = verify_topic(config, name, lake.table())
+    assert (without.findings, without.rows, without.plain) == ([], 60, 30)
 
 
 def test_a_process_that_is_terminated_lands_what_it_has_read(kafka, topic, tmp_path) -> None:

@@ -229,6 +229,56 @@ def test_what_was_set_aside_is_said(
     assert (tmp_path / places.get(options[1], "t-plain") / "t").is_dir()
 
 
+SCHEMA = '{"type": "record", "name": "r", "fields": [{"name": "n", "type": ["null", "long"]}]}'
+
+
+def test_plain_messages_are_decoded_verified_and_counted(topic: FakeKafka, tmp_path: Path) -> None:
+    """The schema's file may be named after the topic."""
+    (tmp_path / "t.avsc").write_text(SCHEMA)
+    with topic.Producer({}) as sender:
+        sender.produce("t", b'{"n": 5}', key=b"k")
+    schema = ("--plain-format", "json", "--plain-schema", str(tmp_path / "{topic}.avsc"))
+    line = (*INGEST, str(tmp_path / "lake"), "--stop-at-end", "--plain", "decode", *schema)
+    told = "t: 6 rows landed in 1 files, 1 plain messages decoded\n"
+    result = invoke(*line)
+    assert (result.exit_code, result.stdout) == (0, told)
+    verify = ("verify", str(tmp_path / "lake"), "--bootstrap-servers", "h:1", "--topic", "t")
+    assert invoke(*verify).stdout.splitlines() == [
+        "3 segments with 5 rows are in the table, once and with equal values, in 1 files",
+        "1 messages are not segments, and were not looked for",
+    ]
+    proven = (*verify, *schema[:3], str(tmp_path / "t.avsc"))
+    assert invoke(*proven).stdout == (
+        "3 segments with 5 rows and 1 plain messages are in the table, once and with equal values, "
+        "in 1 files\n"
+    )
+    assert json.loads(invoke(*proven, "--json").stdout)["decoded"] == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--plain", "decode"), "plain is decode: it needs"),
+        (("--plain-format", "json"), "need a format and a schema"),
+        (("--plain-schema", "{root}/t.avsc"), "need a format and a schema"),
+        (("--plain-format", "json", "--plain-schema", "{root}/none"), "No such file"),
+        (("--plain-format", "json", "--plain-schema", "{root}/t.avsc"), "only decode takes"),
+        (
+            ("--plain-format", "json", "--plain-schema", "{root}/t.avsc", "--plain-schema-id", "1"),
+            "a schema id is for plain",
+        ),
+    ],
+)
+def test_options_of_decoding_that_contradict_are_a_usage_error(
+    tmp_path: Path, options: tuple[str, ...], told: str
+) -> None:
+    (tmp_path / "t.avsc").write_text(SCHEMA)
+    chosen = [each.replace("{root}", str(tmp_path)) for each in options]
+    result = invoke(*INGEST, str(tmp_path / "lake"), *chosen)
+    output = " ".join(result.output.replace("│", " ").split())
+    assert (result.exit_code, told in output) == (2, True), output
+
+
 def test_rules_that_do_not_fit_are_a_usage_error(tmp_path: Path) -> None:
     for options in (("--plain", "drop"), ("--plain", "dead-letter"), ("--verify", "all")):
         assert invoke(*INGEST, str(tmp_path), *options).exit_code == 2

@@ -15,6 +15,7 @@ from support import eventually
 
 from columnar_kafka.errors import ConfigError, LakeError
 from columnar_kafka.ingest import (
+    Decoding,
     Ingestor,
     IngestSettings,
     IngestStats,
@@ -502,6 +503,49 @@ def test_what_is_staged_lands_before_a_partition_is_given_up(
 
 def rows_or_none(lake: DirectoryLake) -> list[int]:
     return rows(lake) if list(lake.root.glob("t/*")) else []
+
+
+# --- plain messages -------------------------------------------------------------------------------
+
+
+def test_plain_messages_land_as_rows_and_are_counted(kafka: FakeKafka, every_lake: Any) -> None:
+    rules = Rules(plain="decode", decoding=Decoding("json", SCHEMA))
+    with kafka.Producer(CONFIG) as producer:
+        send(kafka, range(2))
+        for n in range(2, 5):
+            producer.produce("t", b'{"n": %d}' % n, partition=0)
+    first = ingest(every_lake.table(), rules=rules)
+    assert (first.rows, first.segments, first.decoded, first.files) == (5, 1, 3, 1)
+    with kafka.Producer(CONFIG) as producer:
+        producer.produce("t", b'{"n": 5}', partition=0)
+    second = ingest(every_lake.table(), rules=rules)
+    assert (second.rows, second.segments, second.decoded, second.rows_before) == (1, 0, 1, 0)
+    assert rows(every_lake) == list(range(6))
+    assert every_lake.table().fences()[FENCE].next == committed(kafka) == 5
+
+
+def test_plain_messages_that_wait_land_when_a_commit_is_due(
+    kafka: FakeKafka, lake: DirectoryLake
+) -> None:
+    rules = Rules(plain="decode", decoding=Decoding("json", SCHEMA))
+    with kafka.Producer(CONFIG) as producer:
+        for n in range(4):
+            producer.produce("t", b'{"n": %d}' % n, partition=0)
+    found = ingest(lake.table(), rules=rules, roll_bytes=2 * len(b'{"n": 0}'))
+    assert (found.rows, found.commits) == (4, 2)
+    assert rows(lake) == list(range(4))
+
+
+def test_one_that_cannot_be_decoded_ends_it_and_is_named(
+    kafka: FakeKafka, lake: DirectoryLake
+) -> None:
+    rules = Rules(plain="decode", decoding=Decoding("json", SCHEMA))
+    with kafka.Producer(CONFIG) as producer:
+        for value in b'{"n": 0}', b'{"n": "x"}', b'{"n": 2}':
+            producer.produce("t", value, partition=0)
+    with pytest.raises(LakeError, match=r"plain message at t\[0\]@1: field 'n' is str 'x'"):
+        ingest(lake.table(), rules=rules)
+    assert [path for path in lake.root.rglob("*") if path.is_file()] == []
 
 
 # --- settings -------------------------------------------------------------------------------------

@@ -11,13 +11,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from lakes import FENCE, GENERATIONS, DeltaLake, DirectoryLake, IcebergLake, QuickFiles, rows
+from lakes import (
+    FENCE,
+    GENERATIONS,
+    DeltaLake,
+    Dies,
+    DirectoryLake,
+    IcebergLake,
+    letters,
+    place_at,
+    rows,
+)
 from pyiceberg.catalog import load_catalog
 from segments import numbered, numbers, segment, segments
 
 from columnar_kafka.errors import ConfigError, LakeError
-from columnar_kafka.lake.dead_letters import DeadLetters
-from columnar_kafka.lake.directory import ParquetDirectory
 from columnar_kafka.lake.message_rows import PLAIN_MESSAGES
 from columnar_kafka.lake.model import (
     UNKNOWN_SEGMENT,
@@ -36,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from columnar_kafka.lake.dead_letters import DeadLetters
     from columnar_kafka.lake.model import CommitResult
 
 KINDS = [DirectoryLake, DeltaLake, IcebergLake]
@@ -54,10 +63,6 @@ def lake(tmp_path: Path) -> DirectoryLake:
 @pytest.fixture
 def place(tmp_path: Path) -> DeadLetters:
     return place_at(tmp_path / "dead")
-
-
-def place_at(path: Path) -> DeadLetters:
-    return DeadLetters(ParquetDirectory(path, files=QuickFiles()))
 
 
 def plain(offset: int, value: bytes | None = b"plain") -> SourceMessage:
@@ -89,12 +94,6 @@ def short(offset: int) -> SourceMessage:
 
 def put(table: Any, messages: Iterable[SourceMessage], **rules: Any) -> CommitResult:
     return land(messages, table=table, generations=GENERATIONS, rules=Rules(**rules))
-
-
-def letters(place: DeadLetters) -> list[dict[str, Any]]:
-    """Read a place as anybody may."""
-    files = sorted(place.table.root.glob("*/*.parquet"))
-    return [row for file in files for row in pq.read_table(file).to_pylist()]
 
 
 def offsets(place: DeadLetters) -> list[int]:
@@ -269,20 +268,6 @@ def test_rules_that_contradict_each_other_are_refused(rules: Any, text: str) -> 
 # --- once, whatever happens in between ------------------------------------------------------------
 
 
-class Dies:
-    """A table whose process dies at its next commit."""
-
-    def __init__(self, table: Any, error: BaseException) -> None:
-        self._table = table
-        self._error = error
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._table, name)
-
-    def commit(self, staged: Any) -> Any:
-        raise self._error
-
-
 def test_after_a_kill_between_the_commits_no_letter_is_lost_or_there_twice(
     every_lake: Any, place: DeadLetters
 ) -> None:
@@ -327,6 +312,17 @@ def test_the_first_verdict_stands(lake: DirectoryLake, place: DeadLetters) -> No
         put(lake.table(), [short(3), broken(4)], dead_letters=place)
     put(lake.table(), [short(3), broken(4)], **trusting)
     assert offsets(place) == [1, 4]
+
+
+def test_messages_that_start_again_lower_have_a_file_of_their_own_though_the_first_was_set_aside(
+    lake: DirectoryLake, place: DeadLetters
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        put(Dies(lake.table(), KeyboardInterrupt()), [broken(0)], dead_letters=place)
+    put(lake.table(), [numbered(5), broken(0), numbered(1)], dead_letters=place)
+    fence = lake.table().fences()[FENCE]
+    assert (fence.first, fence.next, rows(lake)) == (1, 6, numbers([1, 5]))
+    assert len(list(lake.root.glob("t/*.parquet"))) == 2
 
 
 def test_a_commit_that_did_not_land_leaves_no_staged_file(

@@ -174,7 +174,7 @@ def test_a_directory_in_an_object_store_is_compacted_and_verified(
     [merged, _] = sorted(tmp_path.glob("t/*.parquet"))
     assert pq.read_table(merged)["n"].to_pylist() == numbers(range(3))
     head = table.head()
-    audit = TopicAudit("t", table.landed_files(head))
+    audit = TopicAudit("t", table.landed_files(head), head.fences)
     audit.compare(head.fences[FENCE], 0, segments(range(5)))
     report = audit.finish([0])
     assert (report.findings, report.messages, report.files) == ([], 5, 2)

@@ -22,6 +22,7 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform, VoidTransfo
 from segments import segment
 
 from columnar_kafka.errors import LakeError
+from columnar_kafka.lake import batch as batch_module
 from columnar_kafka.lake import stage as staging
 from columnar_kafka.lake.commit import commit_fences
 from columnar_kafka.lake.dead_letters import DeadLetters
@@ -211,7 +212,7 @@ def test_a_segment_that_cannot_be_stitched_ends_the_file_of_its_partition_alone(
                 raise StitchError("an encrypted column")
             super().append(data)
 
-    monkeypatch.setattr(staging, "Stitcher", Picky)
+    monkeypatch.setattr(batch_module, "Stitcher", Picky)
     put(lake, *tables, partition_by=["c"])
     assert read(lake, "n", "c") == [(0, "DE"), (1, "US"), (2, "DE"), (3, "US"), (4, "DE")]
     assert encrypted in [path.read_bytes() for path in data_files(lake)]

@@ -16,6 +16,7 @@ from segments import ROWS, numbered, numbers, segment, segments
 
 from columnar_kafka import native
 from columnar_kafka.errors import ConfigError, LakeError
+from columnar_kafka.lake import batch as batch_module
 from columnar_kafka.lake import stage as stage_module
 from columnar_kafka.lake.directory import ParquetDirectory
 from columnar_kafka.lake.model import Count, SourceMessage, StagedFile, StageResult, TopicGeneration
@@ -208,7 +209,7 @@ def test_a_segment_that_cannot_be_stitched_lands_as_it_came(
                 raise StitchError("an encrypted column")
             super().append(data)
 
-    monkeypatch.setattr(stage_module, "Stitcher", Picky)
+    monkeypatch.setattr(batch_module, "Stitcher", Picky)
     found = staged(table, segments(range(5)))
     assert [(file.first, file.last) for file in found.files] == [(0, 1), (2, 2), (3, 4)]
     assert content(table, found.files[1]) == encrypted
@@ -222,7 +223,7 @@ def test_a_stitched_file_that_lacks_rows_fails_the_attempt(
         def finish(self, metadata: Any) -> Stitched:
             return replace(super().finish(metadata), rows=2)
 
-    monkeypatch.setattr(stage_module, "Stitcher", Forgetful)
+    monkeypatch.setattr(batch_module, "Stitcher", Forgetful)
     with pytest.raises(LakeError, match=r"t\[0\]: 2 rows were stitched, not 6"):
         staged(table, segments([0, 1]))
     assert left(table) == []

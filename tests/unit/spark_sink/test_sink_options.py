@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -24,6 +25,13 @@ def columns(*names: str) -> StructType:
 
 
 SCHEMA = columns(*NEEDED, *IDS)
+PLAIN = {
+    "table.plain": "decode",
+    "table.plain.format": "json",
+    "table.plain.schema": json.dumps(
+        {"type": "record", "name": "r", "fields": [{"name": "n", "type": "int"}]}
+    ),
+}
 
 
 @pytest.mark.parametrize(
@@ -46,6 +54,14 @@ SCHEMA = columns(*NEEDED, *IDS)
         ({"table.plain": "drop"}, "plain is 'drop': it must be stop or skip or dead-letter or"),
         ({"table.plain": "dead-letter"}, "it needs a place for dead letters"),
         ({"table.plain": "table:"}, "name the table, as in table:PLACE"),
+        ({"table.plain": "decode"}, "plain is decode: it needs the plain messages' format and sch"),
+        ({"table.plain.format": "json"}, r'"table\.plain\.schema" is missing'),
+        ({"table.plain.schema": "{}"}, r'"table\.plain\.format" is missing'),
+        (PLAIN | {"table.plain.format": "xml"}, "is 'xml': it must be avro or json"),
+        (PLAIN | {"table.plain.schema": "{"}, "the schema of plain messages: the Avro schema is"),
+        (PLAIN | {"table.plain.schema.id": "x"}, r'"table\.plain\.schema\.id" is .x.: it must be'),
+        (PLAIN | {"table.plain": "skip"}, "plain is skip: only decode takes the plain messages'"),
+        (PLAIN, "column 'key' of the Kafka source is missing"),
         ({"table.gap": "yes"}, r'"table\.gap" is .yes.: it must be refuse or allow'),
         (
             {"table.format": "delta", "table.after.restore": "go"},
@@ -94,6 +110,13 @@ def test_what_straddles_can_be_a_dead_letter() -> None:
     options = {"path": "/lake", "table.dead.letters": "/dead", "table.straddle": "dead-letter"}
     writer = spark_sink.LakeSink(options).streamWriter(SCHEMA, overwrite=False)
     assert writer._settings.rules.straddle == "dead-letter"
+
+
+def test_plain_messages_can_be_decoded() -> None:
+    options = {"path": "/lake", **PLAIN, "table.plain.format": "avro", "table.plain.schema.id": "7"}
+    schema = columns(*NEEDED, *IDS, "key", "timestamp")
+    decoding = spark_sink.LakeSink(options).writer(schema, overwrite=False)._settings.rules.decoding
+    assert (decoding.format, decoding.schema_id) == ("avro", 7)
 
 
 def test_another_output_mode_than_append_is_refused() -> None:

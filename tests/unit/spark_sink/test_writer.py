@@ -13,6 +13,7 @@ from lakes import GENERATIONS, DirectoryLake, put, rows, staged
 from segments import numbered, numbers
 
 from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.decoding import Decoding
 from columnar_kafka.lake.formats import open_dead_letters
 from columnar_kafka.lake.model import MayHaveLandedError, NotLandedError, SourceMessage
 from columnar_kafka.lake.plan import Layout, Planner
@@ -147,6 +148,27 @@ def test_a_task_sets_aside_what_cannot_land_and_the_driver_commits_it_first(
     # Without the ranges that were read, the fence moves by what came.
     sink.commit([sink.write(iter([rows_of([replace(plain, offset=3)])]))], 1)
     assert lake.table().fences()["kafka:named:g/t:0"].next == 4
+
+
+def test_plain_messages_land_as_rows_and_a_task_that_runs_again_is_recognised(
+    lake: DirectoryLake,
+) -> None:
+    schema = pa.schema([("n", pa.int64())])
+    rules = Rules(plain="decode", decoding=Decoding("json", schema))
+    settings = Settings(table=lake.table(), layout=Layout(), rules=rules, config={}, generation="g")
+    sink = LakeStreamWriter(pickle.loads(pickle.dumps(settings)))
+    messages = [
+        SourceMessage(
+            topic="t", partition=0, offset=n, headers=[], value=b'{"n": %d}' % n, key=b"k"
+        )
+        for n in range(3)
+    ]
+    batches = [rows_of(messages[:1]), rows_of(messages[1:])]
+    sink.commit([sink.write(iter(batches)), sink.write(iter(batches))], 0)
+    assert rows(lake) == [0, 1, 2]
+    *_, last = sorted(lake.read().to_pylist(), key=lambda row: row["_kafka"]["row"])
+    assert (last["_kafka"]["key"], last["_kafka"]["headers"]) == (b"k", None)
+    assert last["_kafka"]["timestamp"].timestamp() == 1.234
 
 
 def test_a_message_that_was_set_aside_leaves_no_gap(
