@@ -48,7 +48,7 @@ _PAGES: Final = {"max_rows_per_page": MAX_ROWS} if HAS_PAGE_ROWS else {}
 class Encoder(Protocol):
     """Encodes the segments of one topic. Not thread-safe: one thread owns it."""
 
-    def encode(self, batch: pa.RecordBatch, footer: Mapping[str, str]) -> pa.Buffer:
+    def encode(self, batch: pa.RecordBatch, footer: Mapping[str, bytes]) -> pa.Buffer:
         """Return `batch` as one Parquet file with `footer` as its key-value metadata."""
         ...
 
@@ -67,21 +67,21 @@ class ParquetEncoder:
         self._schema: pa.Schema | None = None
         self._store_schema = True
 
-    def encode(self, batch: pa.RecordBatch, footer: Mapping[str, str]) -> pa.Buffer:
+    def encode(self, batch: pa.RecordBatch, footer: Mapping[str, bytes]) -> pa.Buffer:
         """See `Encoder.encode`."""
         if batch.schema != self._schema or batch.num_rows >= 8 * self._learned_rows:
             self._learn(batch)
         return self._write(batch, self._choices, footer)
 
     def _write(
-        self, batch: pa.RecordBatch, choices: Mapping[str, str], footer: Mapping[str, str]
+        self, batch: pa.RecordBatch, choices: Mapping[str, str], footer: Mapping[str, bytes]
     ) -> pa.Buffer:
         if not cannot_be_written(batch.schema):
             return self._write_columns(batch, choices, footer)
         return with_sizes(self._write_columns(without_sizes(batch), choices, footer), batch.schema)
 
     def _write_columns(
-        self, batch: pa.RecordBatch, choices: Mapping[str, str], footer: Mapping[str, str]
+        self, batch: pa.RecordBatch, choices: Mapping[str, str], footer: Mapping[str, bytes]
     ) -> pa.Buffer:
         sink = pa.BufferOutputStream(pa.system_memory_pool())  # as `RecordBlock.concat`
         long = {
