@@ -34,7 +34,7 @@ from columnar_kafka.config import METADATA_MEMBERS
 from columnar_kafka.lake.stitch import stitch
 from columnar_kafka.schema import RecordSchema, fingerprint
 from columnar_kafka.segment.encoder import ParquetEncoder
-from columnar_kafka.segment.headers import SegmentHeader
+from columnar_kafka.segment.headers import SegmentHeader, with_checksum
 from columnar_kafka.testing import FakeKafka
 
 if TYPE_CHECKING:
@@ -197,8 +197,9 @@ class SentSegment:
             timestamp_min=0,
             timestamp_max=count - 1,
         )
-        self.value = self._encode(whole, header.footer(), data.rng)
-        self.headers = header.headers(self.value)
+        footer = header.footer()
+        self.value = self._encode(whole, footer, data.rng)
+        self.headers = list(with_checksum(footer, self.value).items())
 
     def _from_rows(self, parsed: RecordSchema) -> pa.RecordBatch:
         columns = RowColumns(parsed)
@@ -210,7 +211,7 @@ class SentSegment:
         assert not refused
         return batch
 
-    def _encode(self, batch: pa.RecordBatch, footer: dict[str, str], rng: random.Random) -> bytes:
+    def _encode(self, batch: pa.RecordBatch, footer: dict[str, bytes], rng: random.Random) -> bytes:
         if self.way != "foreign":
             return ParquetEncoder("zstd").encode(batch, footer).to_pybytes()
         out = io.BytesIO()

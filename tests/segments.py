@@ -12,7 +12,7 @@ from columnar_kafka.columns import kafka_column
 from columnar_kafka.lake.model import SourceMessage, StagedFile
 from columnar_kafka.schema import fingerprint
 from columnar_kafka.segment.encoder import ParquetEncoder
-from columnar_kafka.segment.headers import SegmentHeader
+from columnar_kafka.segment.headers import SegmentHeader, with_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,7 +66,7 @@ def segment(
         topic=topic,
         partition=partition,
         offset=offset,
-        headers=header.headers(value),
+        headers=[*with_checksum(header.footer(), value).items()],
         value=value,
     )
 

@@ -33,7 +33,7 @@ class ProducerBroker(Protocol):
         value: Any,
         *,
         key: bytes | None,
-        headers: RecordHeaders | None,
+        headers: RecordHeaders | dict[str, bytes] | None,
         timestamp: int,
         acknowledge: Acknowledge,
     ) -> None:

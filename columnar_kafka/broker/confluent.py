@@ -67,7 +67,7 @@ class ConfluentProducer:
         value: Any,
         *,
         key: bytes | None,
-        headers: RecordHeaders | None,
+        headers: RecordHeaders | dict[str, bytes] | None,
         timestamp: int,
         acknowledge: Acknowledge,
     ) -> None:

@@ -174,9 +174,7 @@ class _OpenFile:
                     f"{self._first.source}: {rows} rows were stitched, not {self._rows}"
                 )
         nbytes = self._writer.finish()
-        return _Finished(
-            self._writer.path, self._rows, nbytes, self._partition, self._is_encrypted
-        )
+        return _Finished(self._writer.path, self._rows, nbytes, self._partition, self._is_encrypted)
 
     def _count(self, placements: Sequence[Placement], part: SegmentPart) -> None:
         self._last = placements[-1]

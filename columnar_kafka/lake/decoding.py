@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 import pyarrow as pa
 
 from columnar_kafka.errors import ConfigError, SchemaError
-from columnar_kafka.lake.message_rows import as_bytes, header_pairs
+from columnar_kafka.lake.message_rows import as_bytes, headers_in_bytes
 from columnar_kafka.segment.headers import SegmentHeader
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class PlainDecoder:
                 _NO_TIME if each.timestamp is None else each.timestamp for each in messages
             ],
             # Kafka does not tell no headers from an empty list of them.
-            headers=[header_pairs(each) or None for each in messages],
+            headers=[headers_in_bytes(each) or None for each in messages],
         )
 
 

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.model import SourceMessage, StagedFile
 from columnar_kafka.lake.stitch import Stitcher
+from columnar_kafka.segment.headers import header_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +28,7 @@ __all__ = [
     "PLAIN_MESSAGES",
     "MessageWriter",
     "as_bytes",
-    "header_pairs",
+    "headers_in_bytes",
     "read_messages",
     "read_offsets",
 ]
@@ -149,12 +150,9 @@ def read_messages(data: bytes, start: int) -> Iterator[SourceMessage]:
                 yield _message(row)
 
 
-def header_pairs(message: SourceMessage) -> list[tuple[str, bytes | None]]:
+def headers_in_bytes(message: SourceMessage) -> list[tuple[str, bytes | None]]:
     """Return the headers of a message; an empty list if it has none."""
-    pairs = message.headers or ()
-    if not isinstance(pairs, (list, tuple)):
-        pairs = list(dict(pairs).items())
-    return [(key, as_bytes(value)) for key, value in pairs]
+    return [(key, as_bytes(value)) for key, value in header_pairs(message.headers)]
 
 
 def as_bytes(data: Any) -> bytes | None:
@@ -170,7 +168,7 @@ def _row(message: SourceMessage) -> dict[str, Any]:
         "timestamp": message.timestamp,
         "key": as_bytes(message.key),
         "value": as_bytes(message.value),
-        "headers": [{"key": key, "value": value} for key, value in header_pairs(message)],
+        "headers": [{"key": key, "value": value} for key, value in headers_in_bytes(message)],
     }
 
 

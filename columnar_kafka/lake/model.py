@@ -286,9 +286,8 @@ class StagedFile:
     attempt lies between them, but those of other partitions of the table that have the same
     `batch`: these land together or not at all. `segment` is the id of the last segment. `path` is
     relative to the table. `digest` is equal for two files, or batches, of the same messages,
-    whatever their layout. In a batch the first file counts all `messages`. If it `is_encrypted` in
-    part, its footer says so, and pyarrow ends the process that asks it for statistics.
-    All values are plain, since a staged file is pickled and written as JSON.
+    whatever their layout. In a batch the first file counts all `messages`. All values are plain,
+    since it is pickled and written as JSON. Statistics of one that `is_encrypted` crash pyarrow.
     """
 
     fence: str
@@ -318,10 +317,9 @@ class StageResult:
     `landed_before` counts by fence the input that the table already had, `repeated` the input that
     came twice. `ranges` are what was read, as far as that is known. Without it nobody notices
     that input was left out. `rewritten` counts the segments that were encoded anew, `decoded` the
-    plain messages in a file, or batch, by the path of its (first) file.
-
-    Messages that do not land in the table are in `dead_letters` and `plain_messages`, files of
-    tables of their own, or were `skipped`. They lie in `set_aside`, a range for each partition.
+    plain messages in a file, or batch, by the path of its (first) file. Messages that do not land
+    in the table are in `dead_letters` and `plain_messages`, files of tables of their own, or were
+    `skipped`. They lie in `set_aside`, a range for each partition.
     """
 
     files: tuple[StagedFile, ...] = ()

@@ -303,11 +303,11 @@ class Delivery:
 
     def _report(self, outcome: Outcome) -> int:
         start = outcome.reported
-        quiet = self._errors_only and outcome.error is None
-        self._queue.begin_reporting(outcome)
         if outcome.is_silent:
             outcome.reported = outcome.reports
         else:
+            self._queue.begin_reporting(outcome)
+            quiet = self._errors_only and outcome.error is None
             outcome.run(self._abandoned, quiet=quiet)
         self._queue.release_records(outcome)
         with self._lock:

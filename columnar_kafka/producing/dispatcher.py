@@ -42,8 +42,9 @@ __all__ = ["Dispatcher"]
 _FULL_WAIT: Final = 0.02
 """Seconds until librdkafka is asked again after its queue was full; the user's poll makes room."""
 _CONFIG_TIMEOUT: Final = 1.0
-_TURN_BYTES: Final = 65_536
+_TURN_BYTES: Final = 524_288
 """With so many bytes handed over, the sender looks for other work before it goes on."""
+_BATCHES: Final = (Batch, NativeBatch)
 
 
 class PartitionQueue:
@@ -58,9 +59,11 @@ class PartitionQueue:
         self.muted = False
         """Whether the message in flight was sent alone: it is a retry, and all others wait."""
 
-    def __len__(self) -> int:
-        """Return how much waits to be handed over."""
-        return self.encoded + len(self.sealed)
+    def __bool__(self) -> bool:
+        """Whether anything waits to be handed over."""
+        return bool(
+            self.sealed or self.ready or self.retries or self.rejected or self.in_flight.rejected
+        )
 
     @property
     def encoded(self) -> int:
@@ -123,9 +126,8 @@ class Dispatcher:
         queue: RecordQueue,
         message_timeout: float,
         wall_ms: Callable[[], int],
-        progressed: Callable[[], None],
     ) -> None:
-        """Send to `broker`; call `progressed` after each message that is handed over."""
+        """Send to `broker`."""
         self.broker = broker
         self._accumulator = accumulator
         self._segmenter = segmenter
@@ -133,7 +135,6 @@ class Dispatcher:
         self._queue = queue
         self._message_timeout = message_timeout
         self._wall_ms = wall_ms
-        self._progressed = progressed
         self._partitions: dict[tuple[str, int], PartitionQueue] = {}
         self._busy: dict[PartitionQueue, None] = {}  # those with something to send, in order
 
@@ -157,7 +158,10 @@ class Dispatcher:
         """Take over what is sealed, in that order."""
         for item in sealed:
             topic = item.topic if isinstance(item, PlainMessage) else item.topic_format.topic
-            partition = self._partitions.setdefault((topic, item.partition), PartitionQueue())
+            place = topic, item.partition
+            partition = self._partitions.get(place)
+            if partition is None:
+                self._partitions[place] = partition = PartitionQueue()
             partition.sealed.append(item)
             self._busy[partition] = None
 
@@ -172,7 +176,7 @@ class Dispatcher:
         self._busy.clear()
 
     def _give_up(self, item: Sealed, error: KafkaError) -> None:
-        if isinstance(item, Batch | NativeBatch):
+        if isinstance(item, _BATCHES):
             for segment in self._segmenter.unsent(item):
                 self._delivery.message_failed(segment, error)
         else:
@@ -207,8 +211,7 @@ class Dispatcher:
         Raises:
             BufferError: librdkafka's queue is full.
         """
-        self._fill(partition, now)
-        message = partition.head()
+        message = self._next(partition, now)
         if message is None:
             if not partition:
                 del self._busy[partition]
@@ -227,31 +230,31 @@ class Dispatcher:
             if error.code() == KafkaError._UNKNOWN_PARTITION:
                 self._accumulator.look_up_soon(message.topic)
             self._delivery.message_failed(message, error)
-        self._progressed()
         return nbytes
 
-    def _fill(self, partition: PartitionQueue, now: float) -> None:
-        """Bring a partition's next message to its head, encoded, if there is memory for it."""
+    def _next(self, partition: PartitionQueue, now: float) -> EncodedSegment | PlainMessage | None:
+        """Return a partition's next message, encoded if there is memory for it, or None."""
         while partition.rejected:
             self._retry(partition, partition.rejected.popleft())
-        while partition.head() is None and partition.sealed:
+        while (message := partition.head()) is None and partition.sealed:
             item = partition.sealed[0]
             if item.accepted_at + self._message_timeout <= now:
                 self._give_up(partition.sealed.popleft(), KafkaError(KafkaError._MSG_TIMED_OUT))
                 continue
             if not self._queue.may_encode:
-                return  # until something is acknowledged
+                return None  # until something is acknowledged
             partition.sealed.popleft()
             if isinstance(item, PlainMessage):
                 item.encoded_bytes = item.nbytes  # librdkafka's copy
                 self._queue.charge_encoded(item.encoded_bytes)
                 partition.ready.append(item)
-            elif isinstance(item, Batch | NativeBatch):
+            elif isinstance(item, _BATCHES):
                 partition.ready.extend(self._segmenter.encode(item))
             else:
                 partition.ready.extend(self._segmenter.encode_some(item))
                 if len(item):
                     partition.sealed.appendleft(item)
+        return message
 
     # --- what Kafka has rejected ----------------------------------------------------------------
 
@@ -327,21 +330,18 @@ class Dispatcher:
 
     def _sending(self, message: EncodedSegment | PlainMessage) -> Callable[..., None]:
         """Return the call that gives a message to librdkafka."""
-        send = partial(self.broker.send, message.topic, message.partition)
         if isinstance(message, PlainMessage):
-            return partial(
-                send,
-                message.value,
-                key=message.key,
-                headers=message.headers,
-                timestamp=message.timestamp,
-            )
-        assert message.header is not None
-        return partial(
-            send,
-            message.data,
-            key=None,
-            headers=message.header.headers(message.data),
+            value, key, timestamp = message.value, message.key, message.timestamp
+        else:
+            value, key = message.data, None
             # Retention works on it; a record from the future must not get its neighbours refused.
-            timestamp=max(1, min(message.header.timestamp_max, self._wall_ms())),
+            timestamp = max(1, min(message.latest, self._wall_ms()))
+        return partial(
+            self.broker.send,
+            message.topic,
+            message.partition,
+            value,
+            key=key,
+            headers=message.headers,
+            timestamp=timestamp,
         )

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from columnar_kafka.producing.record_block import Block, Callback
     from columnar_kafka.producing.report import OneRow
     from columnar_kafka.producing.topic_format import SegmentLimits, TopicFormat
-    from columnar_kafka.segment.headers import SegmentHeader
 
 __all__ = [
     "ArrowCall",
@@ -64,12 +63,14 @@ class PlainMessage(Outgoing):
 class EncodedSegment(Outgoing):
     """An encoded segment, until its records are reported.
 
-    `header` is None if the records were given up before they were encoded.
+    `headers` are None if the records were given up before they were encoded. `latest` is the latest
+    time of a record.
     """
 
     topic_format: TopicFormat
     block: Block
-    header: SegmentHeader | None
+    headers: dict[str, bytes] | None
+    latest: int
     data: Any
     call: ArrowCall | None = None
 

@@ -9,10 +9,10 @@ from columnar_kafka import native
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
+    from columnar_kafka.columns.kafka_column import RecordHeaders
     from columnar_kafka.native import _core as core
     from columnar_kafka.producing.report import ReportContext
     from columnar_kafka.producing.topic_format import TopicFormat
-    from columnar_kafka.segment.headers import SegmentHeader
 
 __all__ = ["NativeBatch", "NativeBlock"]
 
@@ -21,6 +21,8 @@ _REPORT_ROWS: Final = 64
 
 class NativeBatch:
     """Records of one topic-partition. It fills while the accumulator has it, until it is sealed."""
+
+    __slots__ = ("accepted_at", "block", "partition", "records", "topic_format")
 
     def __init__(
         self, topic_format: TopicFormat, partition: int, accepted_at: float, *, max_bytes: float
@@ -62,12 +64,11 @@ class NativeBatch:
 class NativeBlock:
     """The records of a sealed batch, or some of them. See `RecordBlock`."""
 
+    __slots__ = ("_records", "_window", "is_silent")
+
     def __init__(self, records: core.Block) -> None:
         self._records = records
-        self._window: tuple[int, list[dict[str, Any]]] = (-1, [])
-        self.key = records.key
-        self.timestamp = records.timestamp
-        self.headers = records.headers
+        self._window: tuple[int, list[dict[str, Any]]] | None = None
         self.is_silent = records.is_silent
 
     def __len__(self) -> int:
@@ -79,12 +80,24 @@ class NativeBlock:
 
     def value(self, row: int) -> dict[str, Any]:
         """Return one record as a dict; neighbours are read along with it."""
-        at, rows = self._window
+        window = self._window
         start = row - row % _REPORT_ROWS
-        if at != start:
+        if window is None or window[0] != start:
             rows = self._records.values(start, min(start + _REPORT_ROWS, len(self)))
-            self._window = (start, rows)
-        return rows[row - start]
+            self._window = window = (start, rows)
+        return window[1][row - start]
+
+    def key(self, row: int) -> bytes | None:
+        """Return one record's key."""
+        return self._records.key(row)
+
+    def timestamp(self, row: int) -> int:
+        """Return one record's time in milliseconds."""
+        return self._records.timestamp(row)
+
+    def headers(self, row: int) -> RecordHeaders | None:
+        """Return one record's headers."""
+        return self._records.headers(row)
 
     def reports(
         self, message: type, context: ReportContext, error: KafkaError | None
@@ -96,7 +109,7 @@ class NativeBlock:
         """Return the earliest and the latest time of a record, in milliseconds."""
         return self._records.time_bounds()
 
-    def encode(self, topic_format: TopicFormat, header: SegmentHeader) -> bytes:
-        """Return the block as a segment's bytes."""
+    def encode(self, topic_format: TopicFormat, segment: str, footer: dict[str, bytes]) -> bytes:
+        """See `Block.encode`."""
         assert topic_format.native_encoder is not None
-        return topic_format.native_encoder.encode(self._records, header.segment, header.footer())
+        return topic_format.native_encoder.encode(self._records, segment, footer)

@@ -45,6 +45,8 @@ class Outcome:
 
     records_per_report = 1
     reported = 0
+    is_silent = False
+    """Whether there is no callback to call."""
 
     def __init__(self, reports: int, charged_bytes: int, error: KafkaError | None) -> None:
         self.reports = reports
@@ -52,11 +54,6 @@ class Outcome:
         self.claimed = False
         self.charged_bytes = charged_bytes
         self.records = reports * self.records_per_report
-
-    @property
-    def is_silent(self) -> bool:
-        """Whether there is no callback to call."""
-        return False
 
     @property
     def reported_records(self) -> int:
@@ -95,6 +92,12 @@ class Outcome:
         raise NotImplementedError
 
 
+class _SilentOutcome(Outcome):
+    """The records of a segment of which none has a callback."""
+
+    is_silent = True
+
+
 class _SegmentOutcome(Outcome, Generic[_Block]):
     """The records of a segment that was acknowledged or has failed."""
 
@@ -118,10 +121,6 @@ class _SegmentOutcome(Outcome, Generic[_Block]):
             acknowledged=source,
             latency=_age(segment.accepted_at),
         )
-
-    @property
-    def is_silent(self) -> bool:
-        return self._block.is_silent
 
 
 class _RecordsOutcome(_SegmentOutcome[RecordBlock]):
@@ -203,12 +202,14 @@ def outcome_of(
 ) -> Outcome:
     """Return the outcome of a message; `source` is librdkafka's, if it ever had the message."""
     if not isinstance(message, PlainMessage):
+        count = len(message.block)
+        if message.call is None and message.block.is_silent:
+            return _SilentOutcome(count, message.charged_bytes, error)
         if isinstance(message.block, NativeBlock):
             return _NativeOutcome(message, message.block, error, source)
         if message.call is None:
             assert isinstance(message.block, RecordBlock)
             return _RecordsOutcome(message, message.block, error, source)
-        count = len(message.block)
         offset = source.offset() if source is not None and error is None else None
         last = None if offset is None else position.pack(offset, count - 1, count)
         part = CallPart(count, error, message.partition, last)

@@ -15,7 +15,6 @@ from columnar_kafka.columns.columns_to_rows import to_rows
 if TYPE_CHECKING:
     from columnar_kafka.columns.kafka_column import RecordHeaders
     from columnar_kafka.producing.topic_format import TopicFormat
-    from columnar_kafka.segment.headers import SegmentHeader
 
 __all__ = ["Block", "Callback", "RecordBlock"]
 
@@ -49,8 +48,8 @@ class Block(Protocol):
         """Return the earliest and the latest time of a record, in milliseconds."""
         ...
 
-    def encode(self, topic_format: TopicFormat, header: SegmentHeader) -> Any:
-        """Return the records as a segment's bytes."""
+    def encode(self, topic_format: TopicFormat, segment: str, footer: dict[str, bytes]) -> Any:
+        """Return the records as the bytes of a segment with this id and these key-values."""
         ...
 
     def value(self, row: int) -> dict[str, Any]:
@@ -150,16 +149,18 @@ class RecordBlock:
         bounds = pc.min_max(self.timestamps.cast("int64")).as_py()
         return bounds["min"], bounds["max"]
 
-    def encode(self, topic_format: TopicFormat, header: SegmentHeader) -> pa.Buffer:
-        """Return the block as a segment's bytes."""
+    def encode(
+        self, topic_format: TopicFormat, segment: str, footer: dict[str, bytes]
+    ) -> pa.Buffer:
+        """See `Block.encode`."""
         columns = topic_format.kafka.append_to(
             self.columns,
-            segment=header.segment,
+            segment=segment,
             timestamps=self.timestamps,
             keys=self.keys,
             headers=self._headers,
         )
-        return topic_format.encoder.encode(columns, header.footer())
+        return topic_format.encoder.encode(columns, footer)
 
     def value(self, row: int) -> dict[str, Any]:
         """Return one record as a dict; its neighbours are converted with it, for later reports."""

@@ -18,7 +18,7 @@ from columnar_kafka.producing.accumulator import MOST_BYTES
 from columnar_kafka.producing.in_flight import EncodedSegment
 from columnar_kafka.producing.native_batch import NativeBatch
 from columnar_kafka.producing.record_block import RecordBlock
-from columnar_kafka.segment.headers import SegmentHeader
+from columnar_kafka.segment.headers import SegmentHeader, with_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -212,19 +212,21 @@ class Segmenter:
     def _to_segment(self, origin: _Origin, block: Block, charged_bytes: int) -> EncodedSegment:
         topic_format = origin.topic_format
         earliest, latest = block.time_bounds()
-        header = SegmentHeader(
+        segment = next(self._ids)
+        footer = SegmentHeader(
             rows=len(block),
-            segment=next(self._ids),
+            segment=segment,
             schema=topic_format.fingerprint,
             timestamp_min=earliest,
             timestamp_max=latest,
-        )
-        data = block.encode(topic_format, header)
+        ).footer()
+        data = block.encode(topic_format, segment, footer)
         return EncodedSegment(
             topic_format=topic_format,
             partition=origin.partition,
             block=block,
-            header=header,
+            headers=with_checksum(footer, data),
+            latest=latest,
             data=data,
             accepted_at=origin.accepted_at,
             charged_bytes=charged_bytes,
@@ -239,7 +241,8 @@ def _unencoded(origin: _Origin, block: Block, charged_bytes: int) -> EncodedSegm
         topic_format=origin.topic_format,
         partition=origin.partition,
         block=block,
-        header=None,
+        headers=None,
+        latest=0,
         data=b"",
         accepted_at=origin.accepted_at,
         charged_bytes=charged_bytes,

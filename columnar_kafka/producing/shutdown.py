@@ -86,11 +86,12 @@ class Shutdown:
     def _flush(self, stock_flush: Callable[[float], int], deadline: float, *, commits: bool) -> int:
         sender, delivery = self._buffer.sender, self._buffer.delivery
         while True:
+            sender.wait_progress(0.0)  # what ended before is not what is waited for
             sender.seal()
             left = max(0.0, min(LONGEST_STEP, deadline - time.monotonic()))
+            # The sender goes first: acknowledgements would take the GIL from it, and it from them.
+            sender.wait_progress(left if len(self) else 0.0)
             inside = stock_flush(left)
-            if not inside:
-                sender.wait_progress(left if len(self) else 0.0)
             sender.collect()
             # Here, for it has just served its own events, which count too.
             self._plain_left = max(0, inside - delivery.in_librdkafka)

@@ -48,7 +48,7 @@ _PAGES: Final = {"max_rows_per_page": MAX_ROWS} if HAS_PAGE_ROWS else {}
 class Encoder(Protocol):
     """Encodes the segments of one topic. Not thread-safe: one thread owns it."""
 
-    def encode(self, batch: pa.RecordBatch, footer: Mapping[str, str]) -> pa.Buffer:
+    def encode(self, batch: pa.RecordBatch, footer: Mapping[str, bytes]) -> pa.Buffer:
         """Return `batch` as one Parquet file with `footer` as its key-value metadata."""
         ...
 
@@ -74,7 +74,7 @@ class ParquetEncoder:
         self._schema: pa.Schema | None = None
         self._store_schema = True
 
-    def encode(self, batch: pa.RecordBatch, footer: Mapping[str, str]) -> pa.Buffer:
+    def encode(self, batch: pa.RecordBatch, footer: Mapping[str, bytes]) -> pa.Buffer:
         """See `Encoder.encode`."""
         if batch.schema != self._schema or batch.num_rows >= 8 * self._learned_rows:
             self._learn(batch)
@@ -85,7 +85,7 @@ class ParquetEncoder:
         self,
         batch: pa.RecordBatch,
         choices: Mapping[str, str],
-        footer: Mapping[str, str],
+        footer: Mapping[str, bytes],
         keys: Any = None,
     ) -> pa.Buffer:
         if keys is not None or not cannot_be_written(batch.schema):  # a footer may be signed
@@ -97,7 +97,7 @@ class ParquetEncoder:
         self,
         batch: pa.RecordBatch,
         choices: Mapping[str, str],
-        footer: Mapping[str, str],
+        footer: Mapping[str, bytes],
         keys: Any,
     ) -> pa.Buffer:
         sink = pa.BufferOutputStream(pa.system_memory_pool())  # as `RecordBlock.concat`

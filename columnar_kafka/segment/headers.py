@@ -13,7 +13,16 @@ from typing import Any, Final, NamedTuple
 from columnar_kafka.errors import SegmentError
 from columnar_kafka.position import MAX_ROWS
 
-__all__ = ["HEADER_BYTES", "SegmentHeader", "is_segment", "message_bytes", "parse_headers"]
+__all__ = [
+    "HEADER_BYTES",
+    "MessageHeaders",
+    "SegmentHeader",
+    "header_pairs",
+    "is_segment",
+    "message_bytes",
+    "parse_headers",
+    "with_checksum",
+]
 
 ENCODING_HEADER: Final = "columnar.encoding"
 VERSION_HEADER: Final = "columnar.version"
@@ -53,28 +62,20 @@ class SegmentHeader(NamedTuple):
     encoding: str = "parquet"
     version: int = 1
 
-    def footer(self) -> dict[str, str]:
+    def footer(self) -> dict[str, bytes]:
         """Return the key-value pairs for the Parquet footer: every header except the checksum."""
         pairs = {
-            ENCODING_HEADER: self.encoding,
-            VERSION_HEADER: str(self.version),
-            ROWS_HEADER: str(self.rows),
-            SEGMENT_HEADER: self.segment,
-            SCHEMA_HEADER: self.schema,
-            TIMESTAMP_MIN_HEADER: str(self.timestamp_min),
-            TIMESTAMP_MAX_HEADER: str(self.timestamp_max),
+            ENCODING_HEADER: self.encoding.encode(),
+            VERSION_HEADER: b"%d" % self.version,
+            ROWS_HEADER: b"%d" % self.rows,
+            SEGMENT_HEADER: self.segment.encode(),
+            SCHEMA_HEADER: self.schema.encode(),
+            TIMESTAMP_MIN_HEADER: b"%d" % self.timestamp_min,
+            TIMESTAMP_MAX_HEADER: b"%d" % self.timestamp_max,
         }
         if self.schema_id is not None:
-            pairs[SCHEMA_ID_HEADER] = str(self.schema_id)
+            pairs[SCHEMA_ID_HEADER] = b"%d" % self.schema_id
         return pairs
-
-    def headers(self, value: Any) -> list[tuple[str, bytes | None]]:
-        """Return the message headers for the encoded `value`, with its checksum."""
-        pairs = self.footer().items()
-        return [
-            *((key, text.encode()) for key, text in pairs),
-            (CRC32_HEADER, str(zlib.crc32(value)).encode()),
-        ]
 
     def check_footer(self, footer: Mapping[bytes, bytes] | None) -> None:
         """Check that the footer agrees with the headers.
@@ -85,15 +86,22 @@ class SegmentHeader(NamedTuple):
         pairs = footer or {}
         for key, text in self.footer().items():
             other = pairs.get(key.encode())
-            if other != text.encode():
-                raise SegmentError(f"{key} is {text} in the headers and {_show(other)} in the file")
+            if other != text:
+                raise SegmentError(
+                    f"{key} is {text.decode()} in the headers and {_show(other)} in the file"
+                )
         if self.schema_id is None and SCHEMA_ID_HEADER.encode() in pairs:
             raise SegmentError(f"{SCHEMA_ID_HEADER} is in the file and not in the headers")
 
 
+def with_checksum(footer: Mapping[str, bytes], value: Any) -> dict[str, bytes]:
+    """Return the message headers of the encoded `value`, whose footer has these pairs."""
+    return {**footer, CRC32_HEADER: b"%d" % zlib.crc32(value)}
+
+
 def is_segment(headers: MessageHeaders | None) -> bool:
     """Return whether a message with these headers is a segment; every other message is plain."""
-    return any(key == ENCODING_HEADER for key, _ in _pairs(headers))
+    return any(key == ENCODING_HEADER for key, _ in header_pairs(headers))
 
 
 def parse_headers(headers: MessageHeaders | None) -> tuple[SegmentHeader, int]:
@@ -102,7 +110,7 @@ def parse_headers(headers: MessageHeaders | None) -> tuple[SegmentHeader, int]:
     Raises:
         SegmentError: a header is missing, repeated or malformed, or the version is a newer one.
     """
-    values = _columnar(_pairs(headers))
+    values = _columnar(header_pairs(headers))
     _match(values, ENCODING_HEADER, _PARQUET)
     version = _number(values, VERSION_HEADER)
     if version != 1:
@@ -140,7 +148,8 @@ def check_value(value: Any, crc32: int) -> None:
         )
 
 
-def _pairs(headers: MessageHeaders | None) -> Iterable[tuple[str, Any]]:
+def header_pairs(headers: MessageHeaders | None) -> Iterable[tuple[str, Any]]:
+    """Return a message's headers as pairs."""
     if headers is None or isinstance(headers, list):  # to ask for a Mapping takes longer
         return headers or ()
     return headers.items() if isinstance(headers, Mapping) else headers
@@ -179,6 +188,6 @@ def _show(value: bytes | None) -> str:
 def message_bytes(key: bytes | None, value: Any, headers: MessageHeaders | None) -> int:
     """Return the most bytes that a message takes on the wire, alone in its record batch."""
     size = _BATCH_BYTES + _RECORD_BYTES + len(key or b"") + len(value or b"")
-    for name, content in _pairs(headers):
+    for name, content in header_pairs(headers):
         size += _PAIR_BYTES + len(name.encode()) + len(content or b"")
     return size

@@ -2,7 +2,7 @@
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyBytes, PyDict, PyString};
 
 use crate::batch::Block;
 use crate::parquet::{Compression, LeafPlan, Order, Source, Writer};
@@ -78,13 +78,14 @@ impl Encoder {
         key_values: &Bound<'py, PyDict>,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let block = block.get();
-        let pairs: Vec<(String, String)> = (key_values.iter())
-            .map(|(key, value)| Ok((key.extract()?, value.extract()?)))
+        let own: Vec<(Bound<'_, PyString>, Bound<'_, PyBytes>)> = (key_values.iter())
+            .map(|(key, value)| Ok((key.cast_into()?, value.cast_into()?)))
             .collect::<PyResult<_>>()?;
-        let pairs: Vec<(&[u8], &[u8])> = (self.key_values.iter())
-            .map(|(key, value)| (&key[..], &value[..]))
-            .chain(pairs.iter().map(|(key, value)| (key.as_bytes(), value.as_bytes())))
-            .collect();
+        let mut pairs: Vec<(&[u8], &[u8])> =
+            (self.key_values.iter()).map(|(key, value)| (&key[..], &value[..])).collect();
+        for (key, value) in &own {
+            pairs.push((key.to_str()?.as_bytes(), value.as_bytes()));
+        }
         let sources = sources(&self.members, block, segment);
         let writer = &mut self.writer;
         let rows = block.rows.clone();

@@ -22,7 +22,7 @@ from columnar_kafka import position
 from columnar_kafka.columns import kafka_column as kafka_columns
 from columnar_kafka.schema import fingerprint
 from columnar_kafka.segment.encoder import ParquetEncoder
-from columnar_kafka.segment.headers import SegmentHeader
+from columnar_kafka.segment.headers import SegmentHeader, with_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -284,7 +284,11 @@ def _segment(
         timestamp_max=max(times),
     )
     value = _encoder.encode(batch, header.footer()).to_pybytes()
-    return {"value": value, "headers": header.headers(value), "timestamp": max(times)}
+    return {
+        "value": value,
+        "headers": [*with_checksum(header.footer(), value).items()],
+        "timestamp": max(times),
+    }
 
 
 @cache

@@ -28,7 +28,7 @@ from columnar_kafka.columns import kafka_column  # noqa: E402
 from columnar_kafka.columns.rows_to_columns import RowColumns  # noqa: E402
 from columnar_kafka.schema import RecordSchema, canonical, fingerprint  # noqa: E402
 from columnar_kafka.segment.encoder import ParquetEncoder  # noqa: E402
-from columnar_kafka.segment.headers import SegmentHeader, parse_headers  # noqa: E402
+from columnar_kafka.segment.headers import SegmentHeader, parse_headers, with_checksum  # noqa: E402
 from columnar_kafka.testing import FakeKafka  # noqa: E402
 
 if TYPE_CHECKING:
@@ -402,7 +402,8 @@ def build(name: str, golden: Golden) -> tuple[bytes, dict[str, Any]]:
     data = ParquetEncoder(golden.compression).encode(batch, header.footer()).to_pybytes()
     if golden.native:
         data, header = produced(golden)
-    headers = [[key, (value or b"").decode()] for key, value in header.headers(data)]
+    pairs = with_checksum(header.footer(), data).items()
+    headers = [[key, value.decode()] for key, value in pairs]
     records = [
         {
             "key": None if "key" not in golden.members or each.key is None else each.key.hex(),

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confluent_kafka import OFFSET_END, TIMESTAMP_CREATE_TIME, KafkaError, Message
 
+from columnar_kafka.segment.headers import header_pairs
+
 if TYPE_CHECKING:
     from confluent_kafka import TopicPartition
 
@@ -46,7 +48,7 @@ class StoredMessage(NamedTuple):
         cls,
         key: bytes | None,
         value: Any,
-        headers: RecordHeaders | None,
+        headers: RecordHeaders | dict[str, bytes] | None,
         timestamp: int,
         transaction: MemoryTransaction | None = None,
     ) -> StoredMessage:
@@ -54,7 +56,7 @@ class StoredMessage(NamedTuple):
         return cls(
             key,
             None if value is None else bytes(value),
-            list(headers) if headers else None,
+            list(header_pairs(headers)) or None,
             timestamp or time.time_ns() // 1_000_000,
             transaction,
         )

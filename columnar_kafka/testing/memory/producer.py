@@ -116,7 +116,7 @@ class MemoryProducer:
         value: Any,
         *,
         key: bytes | None,
-        headers: RecordHeaders | None,
+        headers: RecordHeaders | dict[str, bytes] | None,
         timestamp: int,
         acknowledge: Acknowledge,
     ) -> None:

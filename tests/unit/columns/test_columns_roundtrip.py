@@ -19,7 +19,7 @@ from columnar_kafka.columns.rows_to_columns import RowColumns
 from columnar_kafka.config import METADATA_MEMBERS
 from columnar_kafka.schema import RecordSchema, fingerprint
 from columnar_kafka.segment.encoder import ParquetEncoder
-from columnar_kafka.segment.headers import SegmentHeader
+from columnar_kafka.segment.headers import SegmentHeader, with_checksum
 from columnar_kafka.segment.segment import Segment
 
 NAMES = st.one_of(
@@ -197,7 +197,13 @@ def test_rows_come_back_as_they_went_in(
         timestamp_max=max(times),
     )
     value = ParquetEncoder("zstd").encode(whole, header.footer())
-    segment = Segment(topic="t", partition=0, offset=0, headers=header.headers(value), value=value)
+    segment = Segment(
+        topic="t",
+        partition=0,
+        offset=0,
+        headers=[*with_checksum(header.footer(), value).items()],
+        value=value,
+    )
     assert fingerprint(segment.schema) == header.schema
     found = list(segment.records())
     assert [comparable(each.value) for each in found] == [comparable(row) for row in rows]

@@ -182,7 +182,11 @@ def test_an_input_that_breaks_off_leaves_nothing(table: ParquetDirectory) -> Non
 
 def test_a_segment_that_lies_about_its_schema_is_refused(table: ParquetDirectory) -> None:
     from columnar_kafka.segment.encoder import ParquetEncoder  # noqa: PLC0415
-    from columnar_kafka.segment.headers import SegmentHeader, parse_headers  # noqa: PLC0415
+    from columnar_kafka.segment.headers import (  # noqa: PLC0415
+        SegmentHeader,
+        parse_headers,
+        with_checksum,
+    )
 
     truth = parse_headers(numbered(0).headers)[0]
     header = SegmentHeader(
@@ -191,7 +195,11 @@ def test_a_segment_that_lies_about_its_schema_is_refused(table: ParquetDirectory
     batch = pa.table({"other": ["x"]}).to_batches()[0]
     value = ParquetEncoder("zstd").encode(batch, header.footer())
     liar = SourceMessage(
-        topic="t", partition=0, offset=2, headers=header.headers(value), value=value
+        topic="t",
+        partition=0,
+        offset=2,
+        headers=[*with_checksum(header.footer(), value).items()],
+        value=value,
     )
     with pytest.raises(LakeError, match=r"t\[0\]@2: columnar\.schema is"):
         staged(table, [*segments([0, 1]), liar])

@@ -19,6 +19,7 @@ from columnar_kafka import SegmentError
 from columnar_kafka.segment import decoder
 from columnar_kafka.segment.decoder import InlineDecoder
 from columnar_kafka.segment.encoder import ParquetEncoder
+from columnar_kafka.segment.headers import with_checksum
 from columnar_kafka.segment.segment import Segment
 
 if TYPE_CHECKING:
@@ -31,14 +32,14 @@ def segment(table: pa.Table, own: InlineDecoder | None = None) -> Segment:
     header = header_of(table)
     batch = table.combine_chunks().to_batches()[0]
     value = ParquetEncoder("zstd").encode(batch, header.footer()).to_pybytes()
-    headers = header.headers(value)
+    headers = [*with_checksum(header.footer(), value).items()]
     return Segment(topic="t", partition=0, offset=0, headers=headers, value=value, decoder=own)
 
 
 def is_same(table: pa.Table, columns: list[str] | None = None) -> bool:
     """Compare what is read of a segment with these columns; return whether it is read natively."""
     found = segment(table)
-    headers = [(key, value) for key, value in header_of(table).headers(bytes(found.bytes))]
+    headers = list(with_checksum(header_of(table).footer(), bytes(found.bytes)).items())
     return assert_same_tables(headers, bytes(found.bytes), columns)
 
 
@@ -154,7 +155,7 @@ def test_damage_in_a_column_that_is_not_read_is_found_by_the_checksum() -> None:
         topic="t",
         partition=0,
         offset=0,
-        headers=found.header.headers(bytes(found.bytes)),
+        headers=[*with_checksum(found.header.footer(), bytes(found.bytes)).items()],
         value=bytes(damaged),
         decoder=own,
     )

@@ -114,7 +114,7 @@ def test_an_arrow_schema_that_says_nothing_more_is_left_out(name: str) -> None:
     schema = pa.schema([pa.field(name, PLAIN[name], nullable=False), ("b", PLAIN[name])])
     schema = KafkaColumn(METADATA_MEMBERS).schema(schema)
     batch = pa.RecordBatch.from_pylist([], schema)
-    value = ParquetEncoder("zstd").encode(batch, {"own": "x"})
+    value = ParquetEncoder("zstd").encode(batch, {"own": b"x"})
     assert dict(pq.read_metadata(pa.BufferReader(value)).metadata) == {b"own": b"x"}
     found = pq.read_schema(pa.BufferReader(value)).remove_metadata()
     assert (found, canonical(found)) == (schema, canonical(schema))
@@ -132,7 +132,7 @@ def test_an_arrow_schema_that_says_nothing_more_is_left_out(name: str) -> None:
 def test_an_arrow_schema_that_says_more_is_stored(schema: pa.Schema) -> None:
     assert needs_arrow_schema(schema)
     batch = pa.RecordBatch.from_pylist([dict.fromkeys(schema.names)], schema)
-    value = ParquetEncoder("zstd").encode(batch, {"own": "x"})
+    value = ParquetEncoder("zstd").encode(batch, {"own": b"x"})
     assert pq.read_metadata(pa.BufferReader(value)).metadata.keys() == {
         b"ARROW:schema",
         b"own",
@@ -146,7 +146,7 @@ def test_an_arrow_schema_that_says_more_is_stored(schema: pa.Schema) -> None:
 def test_an_encoder_that_gets_another_schema_asks_again_what_has_to_be_stored() -> None:
     encoder = ParquetEncoder("zstd")
     for kind, keys in ((pa.int64(), {b"own"}), (pa.duration("s"), {b"own", b"ARROW:schema"})):
-        value = encoder.encode(pa.record_batch({"n": pa.array([1], kind)}), {"own": "x"})
+        value = encoder.encode(pa.record_batch({"n": pa.array([1], kind)}), {"own": b"x"})
         assert pq.read_metadata(pa.BufferReader(value)).metadata.keys() == keys
 
 

@@ -41,7 +41,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 KAFKA = KafkaColumn(("id", "key", "timestamp", "headers"))
-FOOTER = {"columnar.segment": "abc-1", "columnar.rows": "1"}
+FOOTER = {"columnar.segment": b"abc-1", "columnar.rows": b"1"}
 LIMITS = DecodeLimits(decoded_bytes=1 << 40, values=1 << 30)
 
 

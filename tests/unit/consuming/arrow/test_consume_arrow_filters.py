@@ -289,7 +289,7 @@ def test_headers_that_lie_are_believed_of_producers_that_are_trusted(kafka, deco
     for pair in hostile.field(file.footer, 5)[2][1]:
         key = hostile.field(pair, 1)[2].decode()
         if key in header.footer():
-            hostile.field(pair, 2)[2] = header.footer()[key].encode()
+            hostile.field(pair, 2)[2] = header.footer()[key]
     # Corrected: pyarrow 17 also writes metadata between the columns, which `File` leaves out.
     append(kafka, hostile.Sent(header, file.correct().bytes()))
     assert found(kafka, decode, pc.field("_kafka", "timestamp") < TIME) == rows
