@@ -11,7 +11,7 @@ from columnar_kafka.demo import flights
 from columnar_kafka.lake.model import SourceMessage
 from columnar_kafka.schema import fingerprint
 from columnar_kafka.segment.encoder import ParquetEncoder
-from columnar_kafka.segment.headers import SegmentHeader
+from columnar_kafka.segment.headers import SegmentHeader, with_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,5 +62,9 @@ def _segment(table: pa.Table, number: int, encoder: ParquetEncoder) -> SourceMes
     )
     value = encoder.encode(batch, header.footer()).to_pybytes()
     return SourceMessage(
-        topic=TOPIC, partition=0, offset=number, headers=header.headers(value), value=value
+        topic=TOPIC,
+        partition=0,
+        offset=number,
+        headers=list(with_checksum(header.footer(), value).items()),
+        value=value,
     )

@@ -36,7 +36,7 @@ from columnar_kafka.lake.replay import replay
 from columnar_kafka.lake.stage import Stager, land, stage
 from columnar_kafka.schema import fingerprint
 from columnar_kafka.segment.encoder import ParquetEncoder
-from columnar_kafka.segment.headers import SegmentHeader
+from columnar_kafka.segment.headers import SegmentHeader, with_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -105,7 +105,11 @@ def sent(offset: int, *, rows: int = 2) -> SourceMessage:
     )
     value = ParquetEncoder("zstd").encode(batch, header.footer()).to_pybytes()
     return SourceMessage(
-        topic="t", partition=0, offset=offset, headers=header.headers(value), value=value
+        topic="t",
+        partition=0,
+        offset=offset,
+        headers=list(with_checksum(header.footer(), value).items()),
+        value=value,
     )
 
 

@@ -24,7 +24,7 @@ from columnar_kafka.producing.settings import COMPRESSIONS
 from columnar_kafka.schema import RecordSchema, canonical, fingerprint
 from columnar_kafka.segment.declared_types import declared_schema, needs_help
 from columnar_kafka.segment.encoder import ParquetEncoder
-from columnar_kafka.segment.headers import HEADER_BYTES, SegmentHeader, parse_headers
+from columnar_kafka.segment.headers import HEADER_BYTES, SegmentHeader, parse_headers, with_checksum
 from columnar_kafka.segment.parquet.page_walk import footer_bytes
 
 ROOT = Path(__file__).parents[3]
@@ -38,7 +38,7 @@ GOOD = SegmentHeader(
 
 
 def good() -> dict[str, str]:
-    return {key: (value or b"").decode() for key, value in GOOD.headers(b"value")}
+    return {key: value.decode() for key, value in with_checksum(GOOD.footer(), b"value").items()}
 
 
 def accepted(name: str, text: str) -> bool:
