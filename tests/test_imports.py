@@ -75,7 +75,7 @@ FILES = {
     "plain": "base  avro  json  ipc  json_rows  rows  __init__",
     "broker": "__init__  client_classes  base  confluent",
     "producing": """
-        __init__  partitioner  settings  report  topic_format
+        __init__  stats  partitioner  settings  report  topic_format
         arguments  record_block  native_batch  message_list  in_flight  batch  arrow_batch
         record_queue  accumulator  outcome  delivery  segmenter  dispatcher  sender  transaction
         buffer  shutdown  producer

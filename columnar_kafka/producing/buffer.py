@@ -15,6 +15,7 @@ from columnar_kafka.producing.in_flight import ArrowCall, PlainMessage
 from columnar_kafka.producing.native_batch import NativeBatch
 from columnar_kafka.producing.record_queue import RecordQueue
 from columnar_kafka.producing.sender import Sender
+from columnar_kafka.producing.stats import ProducerStats
 from columnar_kafka.producing.topic_format import TopicFormat, TopicFormats
 from columnar_kafka.producing.transaction import Transaction
 from columnar_kafka.schema import RecordSchema
@@ -103,6 +104,20 @@ class Buffer:
                 self._open,
                 settings.on_delivery,
             )
+
+    def stats(self) -> ProducerStats:
+        """Return what has been sent, and what waits. For any thread; takes no lock."""
+        segments, segment_records, segment_nbytes = self.delivery.stored
+        return ProducerStats(
+            records=self.queue.records,
+            nbytes=self.queue.used_bytes,
+            max_nbytes=self.queue.limit_bytes,
+            in_flight=self.delivery.in_librdkafka,
+            segments=segments,
+            segment_records=segment_records,
+            segment_nbytes=segment_nbytes,
+            failed_records=self.delivery.failures,
+        )
 
     def close(self) -> None:
         """Stop the sender's thread. Records that are still buffered are lost."""

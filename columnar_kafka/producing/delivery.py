@@ -80,6 +80,7 @@ class Delivery:
         self._relayed: deque[_Relayed] = deque()
         self._failures = 0
         self._rejections = 0
+        self._stored = (0, 0, 0)  # segments, their records, and their bytes
 
     def __repr__(self) -> str:
         outcomes = len(self._outcomes)
@@ -99,6 +100,11 @@ class Delivery:
     def failures(self) -> int:
         """How many accepted records have failed since the producer was made."""
         return self._failures
+
+    @property
+    def stored(self) -> tuple[int, int, int]:
+        """How many segments Kafka has stored, how many records in them, and how many bytes."""
+        return self._stored
 
     @property
     def rejections(self) -> int:
@@ -169,9 +175,14 @@ class Delivery:
         self._queue.release_encoded(message)
         outcome = outcome_of(message, error, source)
         failures, rejections = outcome.failures()
+        stored = self._stored
+        if error is None and not isinstance(message, PlainMessage):
+            segments, records, nbytes = stored
+            stored = segments + 1, records + outcome.records, nbytes + len(message.data)
         if rejections or self.fatal:
             self._queue.usage.stop()  # a transaction takes no more records
         attempt.handled = True  # no call from here on, but the one that adds the outcome
+        self._stored = stored
         self._failures += failures
         self._rejections += rejections
         self._outcomes.append(outcome)

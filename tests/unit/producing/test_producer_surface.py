@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import inspect
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
@@ -135,6 +136,26 @@ def test_records_arrive_and_are_reported_one_by_one(kafka: MemoryKafka, make: An
     ]
     assert len(producer) == 0
     assert (producer._buffer.queue.used_bytes, producer._buffer.queue.records) == (0, 0)
+
+
+def test_what_was_sent_and_what_waits_is_one_snapshot(kafka: MemoryKafka, make: Any) -> None:
+    producer = make()
+    nothing = producer._buffer.stats()
+    for n in range(3):
+        producer.produce("t", row(n))
+    waiting = producer._buffer.stats()
+    assert waiting == replace(nothing, records=3, nbytes=waiting.nbytes)
+    assert 0 < waiting.nbytes < waiting.max_nbytes
+    producer.produce("t", b"plain")  # is no segment
+    producer.flush(60)
+    size = len(kafka.messages("t")[0].value())
+    assert producer._buffer.stats() == replace(
+        nothing, segments=1, segment_records=3, segment_nbytes=size
+    )
+    producer.produce("t", row(3))
+    producer.purge()
+    producer.flush(60)
+    assert producer._buffer.stats().failed_records == 1
 
 
 def test_a_row_used_again_changes_nothing_sent(kafka: MemoryKafka, make: Any) -> None:
