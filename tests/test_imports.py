@@ -60,7 +60,7 @@ FILES = {
         parquet  parquet.thrift  parquet.field_ids  parquet.arrow_patterns  parquet.native_footer
         parquet.metadata
         parquet.statistics  parquet.page_header  parquet.delta  parquet.page_walk
-        declared_types  encoder  native_encoder  native_decoder  decoder  isolated
+        declared_types  encoder  native_encoder  lazy_encoding  native_decoder  decoder  isolated
         verification  segment
     """,
     "lake": """
@@ -112,7 +112,12 @@ FILES = {
 }
 """Within a room that is a folder, a file may import only the files before it."""
 
-LAZY = {"columns.compute", "consuming.lazy_assembly", "segment.pyarrow_parquet"}
+LAZY = {
+    "columns.compute",
+    "consuming.lazy_assembly",
+    "segment.lazy_encoding",
+    "segment.pyarrow_parquet",
+}
 """The modules that only hand on: what takes long to import comes when it is first used."""
 
 LATE = LAZY | {

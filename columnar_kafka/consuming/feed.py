@@ -258,7 +258,7 @@ class Feed:
         is_more, messages, most = True, buffer.ready.messages, _TOGETHER if count == 1 else count
         while is_more and len(messages) < most:
             try:
-                is_more = self._prepare_next()
+                is_more = self._prepare_next(most)
             except ColumnarError:  # no decoder could be started
                 if not messages:
                     raise
@@ -267,14 +267,16 @@ class Feed:
                 break
         return is_more, len(messages) >= count
 
-    def _prepare_next(self) -> bool:
+    def _prepare_next(self, most: int) -> bool:
         """Make ready what comes next: a segment's next records, plain messages, or an event.
+
+        A segment's are about as many as are wanted at `most`, if that is many.
 
         False if there is nothing, or if its partition awaits a lookup of where to begin.
         """
         buffer, starts = self.buffer, self.starts
         if buffer.open is not None:
-            self._prepare_records(buffer.open, is_buffered=False)
+            self._prepare_records(buffer.open, most, is_buffered=False)
             return True
         if not buffer.buffered:
             return False
@@ -295,7 +297,8 @@ class Feed:
         except SegmentError as error:
             buffer.add_records([_unreadable(source, error)], source, None, is_buffered=True)
         else:
-            self._prepare_records(self._begin_segment(key, source, segment), is_buffered=True)
+            opened = self._begin_segment(key, source, segment)
+            self._prepare_records(opened, most, is_buffered=True)
         return True
 
     def _prepare_plain(self) -> None:
@@ -309,9 +312,9 @@ class Feed:
                 sources.append(source)
         self.buffer.add_plain(list(map(plain_message, sources)), sources)
 
-    def _prepare_records(self, opened: OpenSegment, *, is_buffered: bool) -> None:
+    def _prepare_records(self, opened: OpenSegment, most: int, *, is_buffered: bool) -> None:
         try:
-            messages = opened.next_records()
+            messages = opened.next_records(most)
         except SegmentError as error:
             messages = [_unreadable(opened.source, error)]
         self.buffer.add_records(messages, opened.source, opened, is_buffered=is_buffered)

@@ -76,6 +76,8 @@ class FetchBuffer:
 
     def accept_arrived(self) -> list[confluent_kafka.Message]:
         """Buffer or park what librdkafka has given, and return it."""
+        if not self.arrived:
+            return []
         arrived, parked = list(self.arrived), self.parked
         buffered = arrived
         if self.paused or self.to_refetch:

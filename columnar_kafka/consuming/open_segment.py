@@ -9,7 +9,7 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
 
 from columnar_kafka import position
 from columnar_kafka.consuming.record import RecordContext, records
-from columnar_kafka.segment.segment import record_slices
+from columnar_kafka.segment.segment import decoded_columns, record_slices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,8 +44,10 @@ class OpenSegment:
         """The next record's row."""
         return self.segment.rows - (position.unpack(self.at).left or self.segment.rows)
 
-    def next_records(self) -> list[Message]:
+    def next_records(self, wanted: int) -> list[Message]:
         """Return the next records as messages, at least one; `at` stays.
+
+        Where many are `wanted` at once, those that follow come about as many at a time.
 
         Raises:
             SegmentError: the segment cannot be decoded.
@@ -53,29 +55,29 @@ class OpenSegment:
         """
         first = self.at - self._slice_at
         if not 0 <= first < len(self._slice):
-            self._next_slice()
+            self._next_slice(wanted)
             first = 0
         return self._slice[first:]
 
-    def _next_slice(self) -> None:
+    def _next_slice(self, wanted: int) -> None:
         slices, self._slices = self._slices, None  # an exception ends the generator
         if slices is None or self.at != self._slice_at + len(self._slice):
             self.tables.clear()
-            slices = _slices_of(self.segment, self.source, self.row)
+            slices = _slices_of(self.segment, self.source, self.row, wanted)
         self._slice, self._slice_at, self._slices = next(slices), self.at, slices
 
     def read(self, names: list[str]) -> pa.Table:
-        """Return all rows in these columns, decoded once for calls that follow each other."""
+        """Return `decoded_columns`, decoded once for calls that follow each other."""
         columns = tuple(names)
         if columns not in self.tables:
             if len(self.tables) >= _CACHED_READS:
                 self.tables.clear()
-            self.tables[columns] = self.segment.to_table(names)
+            self.tables[columns] = decoded_columns(self.segment, names)
         return self.tables[columns]
 
 
 def _slices_of(
-    segment: Segment, source: confluent_kafka.Message, start: int
+    segment: Segment, source: confluent_kafka.Message, start: int, wanted: int
 ) -> Iterator[list[Message]]:
     """Yield the records of a segment from row `start` on as messages, a slice at a time."""
     kind, _ = timestamp = source.timestamp()
@@ -87,5 +89,5 @@ def _slices_of(
         timestamp_type=kind,
         append_time=timestamp if kind == TIMESTAMP_LOG_APPEND_TIME else None,
     )
-    for row, columns in record_slices(segment, start):
+    for row, columns in record_slices(segment, start, wanted):
         yield records(context, segment.offset + row, *columns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+import os
 from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import consistent, fnv1a, murmur2
@@ -50,4 +50,4 @@ class Partitioner:
     @staticmethod
     def any(partitions: int) -> int:
         """Return a random partition, for a batch of records that may go anywhere."""
-        return random.randrange(partitions)  # noqa: S311 - spreads load, protects nothing
+        return int.from_bytes(os.urandom(8), "little") % partitions

@@ -11,9 +11,8 @@ from columnar_kafka.columns.native_format import row_format
 from columnar_kafka.columns.rows_to_columns import RowColumns
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.schema import check_growth, fingerprint
-from columnar_kafka.segment.encoder import ParquetEncoder, check_can_be_written
+from columnar_kafka.segment import lazy_encoding as lazy
 from columnar_kafka.segment.headers import HEADER_BYTES
-from columnar_kafka.segment.native_encoder import native_encoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,16 +106,18 @@ class TopicFormat:
         """
         kafka = KafkaColumn(settings.metadata)
         schema = kafka.schema(records.arrow)
-        check_can_be_written(schema)
+        lazy.check_can_be_written(schema)
         columns = row_format(records)
-        encoder = None if columns is None else native_encoder(schema, kafka, settings.compression)
+        encoder = None
+        if columns is not None:
+            encoder = lazy.native_encoder(schema, kafka, settings.compression)
         return cls(
             topic=topic,
             records=records,
             columns=RowColumns(records),
             kafka=kafka,
             schema=schema,
-            encoder=ParquetEncoder(settings.compression),
+            encoder=lazy.ParquetEncoder(settings.compression),
             limits=limits,
             row_format=None if encoder is None else columns,
             native_encoder=encoder,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import TYPE_CHECKING, Final
 
@@ -32,11 +31,13 @@ def canonical(schema: pa.Schema) -> str:
 
 def fingerprint(schema: pa.Schema) -> str:
     """Return the first 16 bytes, in hex, of the SHA-256 of `canonical`; raise what that raises."""
+    from hashlib import sha256  # noqa: PLC0415 - 1 ms, for the first schema
+
     serialized = schema.with_metadata(user_metadata(schema.metadata)).serialize().to_pybytes()
-    key = hashlib.sha256(serialized).digest()  # much faster than the text
+    key = sha256(serialized).digest()  # much faster than the text
     known = _cache.get(key)
     if known is None:
-        known = hashlib.sha256(canonical(schema).encode()).hexdigest()[:32]
+        known = sha256(canonical(schema).encode()).hexdigest()[:32]
         # Arrow writes an extension type as its storage type with metadata: not one schema alone.
         if b"ARROW:extension:" not in serialized:
             if len(_cache) >= _MAX_CACHED:

@@ -29,6 +29,7 @@ LOCATION_FIELDS: Final = (
 )
 """The members of `_kafka` that locate a record; `offset` is its position."""
 
+_LOCATION: Final = frozenset(each.name for each in LOCATION_FIELDS)
 _MEMBER: Final = f"{KAFKA_COLUMN}."
 _KAFKA: Final[Any] = KafkaColumn(METADATA_MEMBERS).field
 _ALL_MEMBERS: Final[list[pa.Field]] = [*_KAFKA.type, *LOCATION_FIELDS]
@@ -68,6 +69,7 @@ class Projection:
         self.condition = condition
         self.promote = promote
         self._plans: dict[pa.Schema, ReadPlan] = {}
+        self._last: tuple[pa.Schema, ReadPlan] | None = None  # of a segment
 
     def is_like(self, other: Projection) -> bool:
         """Say whether `other` asks for the same: then its plans can be used again."""
@@ -76,6 +78,17 @@ class Projection:
         if self.condition is None or other.condition is None:
             return self.condition is other.condition
         return bool(self.condition.equals(other.condition))
+
+    def segment_plan(self, schema: pa.Schema) -> ReadPlan:
+        """Return the plan for segments with this schema, which is not hashed if it is the last one.
+
+        Raises:
+            SchemaError: as `plan`.
+        """
+        last = self._last
+        if last is None or last[0] is not schema:
+            last = self._last = schema, self.plan(_with_location(schema.remove_metadata()))
+        return last[1]
 
     def plan(self, schema: pa.Schema) -> ReadPlan:
         """Return the plan for columns of this schema, whose `_kafka` has the location fields.
@@ -151,6 +164,33 @@ class ReadPlan:
         names += [_MEMBER + each for each in self.members if each not in members]
         return [each for each in names if each not in self._absent]
 
+    @cached_property
+    def segment_names(self) -> list[str]:
+        """The names to decode of a segment of which nothing is decoded."""
+        return self.to_read((), _LOCATION)
+
+    @cached_property
+    def segment_schema(self) -> pa.Schema | None:
+        """The columns with these names, in order; None if they are not all that is asked for."""
+        if self._absent or not self.segment_names:
+            return None
+        members = [each for each in self._member_fields if each.name not in _LOCATION]
+        return pa.schema([*self._fields, _kafka_field(members)] if members else self._fields)
+
+    def locate(self, table: pa.Table, members: Mapping[str, pa.Array]) -> pa.Table:
+        """Return rows that have the `segment_schema` with the `members` that locate them."""
+        if not self.members:
+            return table
+        place = len(self._fields)
+        has_members = table.num_columns > place
+        read: Any = one_array(table.column(place)) if has_members else None
+        parts = [members[each] if each in members else read.field(each) for each in self.members]
+        kafka = pa.StructArray.from_arrays(parts, fields=self._member_fields)
+        field = self._assembled.field(place)
+        if has_members:
+            return table.set_column(place, field, kafka)
+        return table.append_column(field, kafka)
+
     def assemble(
         self, columns: Mapping[str, Any], members: Mapping[str, pa.Array], rows: int
     ) -> Any:
@@ -176,8 +216,13 @@ class ReadPlan:
     @cached_property
     def _assembled(self) -> pa.Schema:
         """The schema of an assembled table."""
-        kafka = pa.field(KAFKA_COLUMN, pa.struct(self._member_fields), nullable=False)
+        kafka = _kafka_field(self._member_fields)
         return pa.schema([*self._fields, kafka] if self.members else self._fields)
+
+    @cached_property
+    def _is_in_order(self) -> bool:
+        """Whether an assembled table has the output columns and no others."""
+        return bool(self._names == self._assembled.names)
 
     def matching(self, table: pa.Table, most: int) -> tuple[pa.Array, int]:
         """Return the indices of up to `most` rows that match, and how many were examined."""
@@ -205,8 +250,8 @@ class ReadPlan:
                 fields = [kafka.type.field(each) for each in self._output_members]
                 parts = [kafka.field(each) for each in self._output_members]
                 made = pa.StructArray.from_arrays(parts, fields=fields)
-                table = table.append_column(pa.field(KAFKA_COLUMN, made.type, nullable=False), made)
-        return table.select(self._names)
+                table = table.append_column(_kafka_field(fields), made)
+        return table if self._is_in_order else table.select(self._names)
 
 
 def _take_rows(table: pa.Table, rows: pa.Array) -> pa.Table:
@@ -230,9 +275,20 @@ def _available_names(schema: pa.Schema) -> list[str]:
     return [*schema.names, *(_MEMBER + each.name for each in schema.field(KAFKA_COLUMN).type)]
 
 
+def _kafka_field(members: Sequence[pa.Field]) -> pa.Field:
+    return pa.field(KAFKA_COLUMN, pa.struct(members), nullable=False)
+
+
 def _with_members(schema: pa.Schema, members: Sequence[pa.Field]) -> pa.Schema:
-    kafka = pa.field(KAFKA_COLUMN, pa.struct(members), nullable=False)
-    return schema.set(schema.get_field_index(KAFKA_COLUMN), kafka)
+    return schema.set(schema.get_field_index(KAFKA_COLUMN), _kafka_field(members))
+
+
+def _with_location(schema: pa.Schema) -> pa.Schema:
+    """Return a segment's schema, with the location fields in its `_kafka`."""
+    index = schema.get_field_index(KAFKA_COLUMN)
+    if index < 0:
+        return schema.append(_kafka_field(LOCATION_FIELDS))
+    return _with_members(schema, [*schema.field(index).type, *LOCATION_FIELDS])
 
 
 def _with_absent(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:

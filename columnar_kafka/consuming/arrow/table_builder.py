@@ -74,7 +74,7 @@ def segment_rows(
 ) -> SelectedRows:
     """Return up to `most` selected rows of a segment, from row `start` on.
 
-    `read` returns the segment's rows in some of its columns, as `Segment.to_table` does. Where no
+    `read` returns the segment's rows in some of its columns, as `decoded_columns` does. Where no
     row matches a filter, only the filter's columns are decoded; of a segment that can be skipped,
     nothing is.
 
@@ -83,12 +83,12 @@ def segment_rows(
         SchemaError: as `Projection.plan`; the text names the segment.
     """
     try:
-        plan = projection.plan(_with_location(segment.schema.remove_metadata()))
+        plan = projection.segment_plan(segment.schema)
         rows = segment.rows - start
         if plan.condition is None:
             rows = min(rows, most)
             columns = _SegmentColumns(segment, start, rows, read)
-            return SelectedRows(plan.project(columns.table(plan)), rows)
+            return SelectedRows(plan.project(columns.all_at_once(plan)), rows)
         if not start and can_skip(segment, plan):
             return SelectedRows(None, rows)
         columns = _SegmentColumns(segment, start, rows, read)
@@ -108,6 +108,7 @@ class _SegmentColumns:
         self, segment: Segment, start: int, rows: int, read: Callable[[list[str]], pa.Table]
     ) -> None:
         self._start, self._rows, self._read = start, rows, read
+        self._is_whole = rows == segment.rows
         first = segment.offset + start
         self._columns: dict[str, Any] = {}
         self._members: dict[str, pa.Array] = {
@@ -116,16 +117,29 @@ class _SegmentColumns:
             "offset": arange(first, first + rows),
         }
 
+    def all_at_once(self, plan: ReadPlan) -> pa.Table:
+        """Return the rows in the columns of a plan, of which nothing was decoded before."""
+        if plan.segment_schema is not None:
+            table = self._decode(plan.segment_names)
+            # What Arrow reads by names may be more than they mean here.
+            if table.schema.equals(plan.segment_schema):
+                return plan.locate(table, self._members)
+        return self.table(plan)
+
     def table(self, plan: ReadPlan) -> pa.Table:
         """Return the rows in the columns of a plan."""
         if names := plan.to_read(self._columns, self._members):
-            table = self._read(names).slice(self._start, self._rows)
+            table = self._decode(names)
             self._columns |= dict(zip(table.schema.names, table.columns, strict=True))
             kafka = self._columns.pop(KAFKA_COLUMN, None)
             if kafka is not None:
                 kafka = one_array(kafka)
                 self._members |= {each.name: kafka.field(each.name) for each in kafka.type}
         return plan.assemble(self._columns, self._members, self._rows)
+
+    def _decode(self, names: list[str]) -> pa.Table:
+        table = self._read(names)
+        return table if self._is_whole else table.slice(self._start, self._rows)
 
 
 def _repeated(value: Any, arrow: pa.DataType, rows: int) -> pa.Array:
@@ -141,16 +155,6 @@ def _shared(make: Callable[..., pa.Array], value: Any, arrow: pa.DataType, rows:
     if rows > _SHARED_ROWS:
         return _repeated(value, arrow, rows)
     return make(value, arrow, 1 << (rows - 1).bit_length()).slice(0, rows)
-
-
-@lru_cache(maxsize=100)
-def _with_location(schema: pa.Schema) -> pa.Schema:
-    """Return a segment's schema, with the location fields in its `_kafka`."""
-    index = schema.get_field_index(KAFKA_COLUMN)
-    if index < 0:
-        return schema.append(pa.field(KAFKA_COLUMN, pa.struct(LOCATION_FIELDS), nullable=False))
-    members = [*schema.field(index).type, *LOCATION_FIELDS]
-    return schema.set(index, pa.field(KAFKA_COLUMN, pa.struct(members), nullable=False))
 
 
 # --- plain messages -------------------------------------------------------------------------------

@@ -116,7 +116,8 @@ fn spread<T: Copy + Default + Send + 'static>(mut values: Vec<T>, slots: &Slots)
             let first = 8 * place;
             if byte == 0xff {
                 from -= 8;
-                values.copy_within(from..from + 8, first);
+                let eight = *values[from..].first_chunk::<8>().expect("as many as there are bits");
+                values[first..first + 8].copy_from_slice(&eight);
                 continue;
             }
             for bit in (0..8.min(slots.len - first)).rev() {
@@ -176,16 +177,20 @@ fn texts(strings: Strings, slots: &Slots) -> Read<(Vec<u32>, Vec<u8>)> {
     let stored: Vec<(u32, u32)> =
         ends.into_iter().map(begins).map(|(begin, end)| (begin, end - begin)).collect();
     let starts = starts(indices.iter().map(|&index| stored[index as usize].1), slots)?;
+    if let [(_, size)] = stored[..] {
+        return Ok((starts, heap[..size as usize].repeat(indices.len())));
+    }
     let size = *starts.last().ok_or(GaveUp)? as usize;
-    heap.resize(heap.len() + SHORT, 0);
     let mut bytes = vec![0; size + SHORT];
     let mut at = 0;
+    heap.resize(heap.len() + SHORT, 0);
+    let head = |&(begin, _): &(u32, u32)| heap[begin as usize..].first_chunk::<SHORT>().copied();
+    let heads: Vec<[u8; SHORT]> = stored.iter().filter_map(head).collect();
     for &index in &indices {
         let (begin, size) = stored[index as usize];
         let (begin, size) = (begin as usize, size as usize);
-        if size <= SHORT {
-            bytes[at..at + SHORT].copy_from_slice(&heap[begin..begin + SHORT]);
-        } else {
+        bytes[at..at + SHORT].copy_from_slice(&heads[index as usize]);
+        if size > SHORT {
             bytes[at..at + size].copy_from_slice(&heap[begin..begin + size]);
         }
         at += size;

@@ -254,11 +254,21 @@ def test_slices_are_cut_by_rows_and_by_bytes() -> None:
     segment = Segment(
         topic="t", partition=0, offset=0, headers=headers, value=value, decoder=Decoder()
     )
-    slices = [(row, columns.values) for row, columns in record_slices(segment, 17)]
+    slices = [(row, columns.values) for row, columns in record_slices(segment, 17, 10_000)]
     assert slices[0][0] == 17
     assert [row["s"] for _, values in slices for row in values] == table["s"].to_pylist()[17:]
     assert max(len(values) for _, values in slices) <= 4096
     assert sum(len(each["s"]) for each in slices[0][1]) <= 4 << 20
+
+
+@pytest.mark.parametrize(("wanted", "rows"), [(1, 512), (1_000, 1_000), (100_000, 4_096)])
+def test_a_slice_has_as_many_rows_as_are_wanted_together(wanted: int, rows: int) -> None:
+    headers, value = encoded(pa.table({"n": range(5_000)}))
+    segment = Segment(
+        topic="t", partition=0, offset=0, headers=headers, value=value, decoder=Decoder()
+    )
+    found = [(row, len(columns.values)) for row, columns in record_slices(segment, 0, wanted)]
+    assert found == [(row, min(rows, 5_000 - row)) for row in range(0, 5_000, rows)]
 
 
 def test_equal_texts_of_a_segment_are_one_object() -> None:

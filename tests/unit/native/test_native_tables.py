@@ -61,6 +61,15 @@ def test_some_columns_and_members(seed: int) -> None:
         assert_same_tables(sent.headers, sent.value, columns)
 
 
+@pytest.mark.parametrize("text", ["", "short", "longer than sixteen bytes"])
+@pytest.mark.parametrize("nulls", [0, 7])
+def test_texts_that_are_all_the_same(text: str, nulls: int) -> None:
+    texts = [None if nulls and not n % nulls else text for n in range(1_000)]
+    table = pa.table({"text": texts, "binary": pa.array(texts, pa.large_string()).cast("binary")})
+    assert is_same(table)
+    assert segment(table).to_table()["text"].to_pylist() == texts
+
+
 STRUCTS = pa.table(
     {
         "n": [1, 2],

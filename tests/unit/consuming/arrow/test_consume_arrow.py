@@ -335,6 +335,15 @@ def test_nothing_else_is_decoded(kafka, monkeypatch) -> None:
     assert asked == [["b", "_kafka.row"]]
 
 
+@pytest.mark.parametrize("columns", [["a.b"], ["a.b", "_kafka.row"]])
+def test_a_name_with_a_point_is_that_of_a_column_and_not_of_a_member_too(kafka, columns) -> None:
+    """Arrow's reader takes it for both."""
+    put(kafka, pa.table({"a.b": [1, 2], "a": [{"b": "x"}, {"b": "y"}]}))
+    table = assigned_consumer(kafka).consume_arrow(2, 0, columns)
+    assert table.schema.names == [each.partition(".row")[0] for each in columns]
+    assert table["a.b"].to_pylist() == [1, 2]
+
+
 def test_a_column_that_is_not_there_is_an_error_that_takes_nothing(kafka) -> None:
     put(kafka, numbers(0))
     consumer = assigned_consumer(kafka)

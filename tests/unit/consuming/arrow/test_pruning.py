@@ -44,9 +44,7 @@ def can_skip(
     made: hostile.Sent, condition: pc.Expression, decoder: Decoder | None = None, **asked: Any
 ) -> bool:
     segment = segment_of(made, decoder)
-    plan = Projection(condition=condition, **asked).plan(
-        table_builder._with_location(segment.schema)
-    )
+    plan = Projection(condition=condition, **asked).segment_plan(segment.schema)
     return pruning.can_skip(segment, plan)
 
 
