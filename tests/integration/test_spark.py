@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
@@ -139,26 +138,6 @@ def test_a_plain_message_stops_the_stream_and_says_where(kafka, land, topic, tmp
     with pytest.raises(StreamingQueryException, match=rf"{name}\[0\]@1"):
         land(name)
     assert not list((tmp_path / "lake").glob("*/*.parquet"))
-
-
-def test_plain_messages_land_as_rows_beside_segments(spark, kafka, land, topic, tmp_path) -> None:
-    name = topic()
-    plain = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers})
-    for n in range(3):
-        plain.produce(name, b'{"n": %d, "text": "text %d"}' % (n, n), key=b"k")
-    plain.flush()
-    send(kafka, name, range(3, 6))
-    fields = [{"name": "n", "type": "long"}, {"name": "text", "type": ["null", "string"]}]
-    options = {
-        "table.plain": "decode",
-        "table.plain.format": "json",
-        "table.plain.schema": json.dumps({"type": "record", "name": "r", "fields": fields}),
-    }
-    land(name, **options)
-    assert numbers(spark, tmp_path, name) == list(range(6))
-    [file] = (tmp_path / "lake" / name).iterdir()
-    keys = [row["key"] for row in pq.read_table(file)["_kafka"].to_pylist()]
-    assert keys == [b"k", b"k", b"k", b"3", b"4", b"5"]
 
 
 def test_segments_of_two_schemas_land_side_by_side(kafka, land, topic, tmp_path) -> None:
