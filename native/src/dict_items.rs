@@ -1,7 +1,5 @@
 //! The keys and values of a dict, read without running Python code.
 
-use std::marker::PhantomData;
-
 use pyo3::ffi;
 
 use crate::py::Ref;
@@ -39,22 +37,24 @@ impl<'a> Dict<'a> {
         // SAFETY: it is an exact dict, whose keys are laid out like this from Python 3.11 to 3.13:
         // behind the head comes the index, and then the entries, of which `entries` are in use. As
         // many as the dict has items: so each is a key and a value, behind a hash if not all keys
-        // are strings.
+        // are strings. They stay as they are while no Python code runs.
         unsafe {
             let dict = self.0.as_ptr().cast::<ffi::PyDictObject>();
             let keys = (*dict).ma_keys.cast::<Keys>();
             if !(*dict).ma_values.is_null() || (*keys).entries != (*dict).ma_used {
                 return None;
             }
-            let head = match (*keys).kind {
-                UNICODE_KEYS => 0,
-                GENERAL_KEYS => size_of::<ffi::Py_hash_t>(),
-                _ => return None,
-            };
-            let index = keys.add(1).cast::<u8>();
-            let at = index.add((1 << (*keys).log2_index_bytes) + head);
-            let left = (*dict).ma_used as usize;
-            Some(Entries { at, stride: head + size_of::<Item<'_>>(), left, of: PhantomData })
+            let entries = keys.add(1).cast::<u8>().add(1 << (*keys).log2_index_bytes);
+            let len = (*dict).ma_used as usize;
+            match (*keys).kind {
+                UNICODE_KEYS => {
+                    Some(Entries::Plain(std::slice::from_raw_parts(entries.cast(), len)))
+                }
+                GENERAL_KEYS => {
+                    Some(Entries::Hashed(std::slice::from_raw_parts(entries.cast(), len)))
+                }
+                _ => None,
+            }
         }
     }
 
@@ -82,27 +82,16 @@ pub struct Keys {
 #[cfg(all(Py_3_11, not(Py_GIL_DISABLED)))]
 pub const UNICODE_KEYS: u8 = 1;
 
-/// The keys and values of a dict, at equal distances.
-#[derive(Clone)]
-pub struct Entries<'a> {
-    at: *const u8,
-    stride: usize,
-    left: usize,
-    of: PhantomData<&'a ffi::PyObject>,
+/// The keys and values of a dict, one after the other.
+pub enum Entries<'a> {
+    Plain(&'a [Item<'a>]),
+    Hashed(&'a [HashedItem<'a>]),
 }
 
-impl<'a> Iterator for Entries<'a> {
-    type Item = Item<'a>;
-
-    #[inline(always)]
-    fn next(&mut self) -> Option<Self::Item> {
-        self.left = self.left.checked_sub(1)?;
-        let item = self.at.cast::<Item<'a>>();
-        // Behind the last one this is not read.
-        self.at = self.at.wrapping_add(self.stride);
-        // SAFETY: `Dict::entries` has seen that there is a key and a value.
-        Some(unsafe { *item })
-    }
+#[repr(C)]
+pub struct HashedItem<'a> {
+    hash: ffi::Py_hash_t,
+    pub item: Item<'a>,
 }
 
 /// A key and its value.

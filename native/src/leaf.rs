@@ -158,14 +158,15 @@ pub enum Levels {
     Nested { def: Vec<u8>, rep: Option<Vec<u8>> },
 }
 
-/// One leaf of some rows.
+/// One leaf of some rows. What appending touches is in its first two cache lines.
+#[repr(C, align(64))]
 pub struct Leaf {
-    pub values: Values,
     pub levels: Levels,
+    pub rows: usize,
+    pub values: Values,
     /// The definition level of a value.
     pub max_def: u8,
     pub max_rep: u8,
-    pub rows: usize,
 }
 
 impl Leaf {

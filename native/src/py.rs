@@ -335,17 +335,25 @@ pub fn without_collector<T>(make: impl FnOnce() -> T) -> T {
     make()
 }
 
-/// Have the processor load what `object` points to.
+/// Have the processor load an object. Of most objects the value is in the same cache line as the head,
+/// or in the next one.
 #[inline(always)]
 pub fn prefetch(object: Ref<'_>) {
+    let head = object.as_ptr().cast::<u8>();
+    prefetch_line(head);
+    prefetch_line(head.wrapping_add(32));
+}
+
+#[inline(always)]
+fn prefetch_line(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch reads nothing.
+    // SAFETY: a prefetch reads nothing, wherever it points.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(object.as_ptr().cast());
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = object;
+    let _ = address;
 }
 
 const DIGIT: u32 = 30;

@@ -3,14 +3,12 @@
 use std::collections::HashMap;
 
 use crate::columns::{Appending, Column, NotTaken, Taken};
-use crate::dict_items::{Dict, Item};
+use crate::dict_items::{Dict, Entries, Item};
 use crate::layout::{Fields, Layout, Version};
 use crate::leaf::Leaf;
 use crate::py::{self, Owned, Ref};
 use crate::strings::ShortText;
 
-/// So many values ahead are fetched from memory.
-const AHEAD: usize = 16;
 /// More classes are not known at once; what is forgotten is learned again.
 const MAX_CLASSES: usize = 16;
 /// As many orders of keys.
@@ -53,50 +51,33 @@ impl Order {
         Self { keys, names }
     }
 
-    /// Whether a dict's keys from a place on are these, perhaps as other objects: `json.loads` makes
-    /// new ones for each row.
+    /// Whether a dict's keys are these, perhaps as other objects: `json.loads` makes new ones for each
+    /// row.
+    #[inline(always)]
     fn is_order_of<'a>(
         &mut self,
-        items: impl Iterator<Item = Item<'a>> + Clone,
-        from: usize,
+        mut items: impl Iterator<Item = Item<'a>>,
         names: &[Box<str>],
         scratch: &mut Vec<u8>,
     ) -> bool {
-        let mut ahead = items.clone().skip(from + AHEAD);
-        for (place, item) in items.enumerate().skip(from) {
-            if let Some(next) = ahead.next() {
-                py::prefetch(next.key);
+        let mut keys = self.keys.iter_mut().zip(&self.names);
+        items.all(|item| {
+            let Some((known, short)) = keys.next() else { return false };
+            if known.is(item.key) {
+                return true;
             }
-            if !self.is_same(place, item.key, names, scratch) {
+            let Some(utf8) = item.key.text().and_then(|text| text.utf8(scratch)) else {
                 return false;
+            };
+            let same = match short {
+                Some(short) => short.is(utf8),
+                None => *utf8 == *names[known.column].as_bytes(),
+            };
+            if same && item.key.is_shared() {
+                known.object = Some(item.key.to_owned());
             }
-            py::prefetch(item.value);
-        }
-        true
-    }
-
-    /// Whether a key has the name that is at its place.
-    #[inline(always)]
-    fn is_same(
-        &mut self,
-        place: usize,
-        key: Ref<'_>,
-        names: &[Box<str>],
-        scratch: &mut Vec<u8>,
-    ) -> bool {
-        let known = &mut self.keys[place];
-        if known.is(key) {
-            return true;
-        }
-        let Some(utf8) = key.text().and_then(|text| text.utf8(scratch)) else { return false };
-        let same = match ShortText::of(utf8) {
-            Some(short) => self.names[place] == Some(short),
-            None => *utf8 == *names[known.column].as_bytes(),
-        };
-        if same && key.is_shared() {
-            known.object = Some(key.to_owned());
-        }
-        same
+            same
+        })
     }
 }
 
@@ -109,21 +90,23 @@ impl Template {
         Self { names, columns, orders, last: 0, classes: Vec::new() }
     }
 
-    /// Find the order of a dict's keys, which are as in the last one before a place; None if they are
-    /// not the names.
+    /// Find the order of a dict's keys; None if they are not the names.
     #[inline(never)]
     fn find<'a>(
         &mut self,
         items: impl Iterator<Item = Item<'a>> + Clone,
-        place: usize,
         scratch: &mut Vec<u8>,
     ) -> Option<()> {
+        for item in items.clone() {
+            py::prefetch(item.key);
+            py::prefetch(item.value);
+        }
         let last = self.last;
-        if self.orders[last].is_order_of(items.clone(), place, &self.names, scratch) {
+        if self.orders[last].is_order_of(items.clone(), &self.names, scratch) {
             return Some(());
         }
         for (index, order) in self.orders.iter_mut().enumerate().filter(|(i, _)| *i != last) {
-            if order.is_order_of(items.clone(), 0, &self.names, scratch) {
+            if order.is_order_of(items.clone(), &self.names, scratch) {
                 self.last = index;
                 return Some(());
             }
@@ -207,7 +190,13 @@ fn append_dict(
         return Err(NotTaken); // a default may be missing
     }
     match dict.entries() {
-        Some(entries) => append_items(fields, template, entries, rep, leaves, appending),
+        Some(Entries::Plain(items)) => {
+            append_items(fields, template, items.iter().copied(), rep, leaves, appending)
+        }
+        Some(Entries::Hashed(items)) => {
+            let items = items.iter().map(|hashed| hashed.item);
+            append_items(fields, template, items, rep, leaves, appending)
+        }
         None => append_items(fields, template, dict.iter(), rep, leaves, appending),
     }
 }
@@ -222,19 +211,15 @@ fn append_items<'a>(
     leaves: &mut [Leaf],
     appending: &mut Appending,
 ) -> Taken {
-    let mut ahead = items.clone();
-    ahead.by_ref().take(AHEAD).for_each(|item| py::prefetch(item.value));
-    let mut is_known = false;
-    for (place, item) in items.clone().enumerate() {
-        if let Some(next) = ahead.next() {
-            py::prefetch(next.value); // they lie all over the heap
-        }
-        if !is_known && !template.order().keys[place].is(item.key) {
-            template.find(items.clone(), place, &mut appending.scratch).ok_or(NotTaken)?;
-            is_known = true;
-        }
-        let column = template.order().keys[place].column;
-        fields[column].append(item.value, rep, leaves, appending)?;
+    let are_known = items.clone().zip(&template.order().keys).all(|(item, key)| {
+        py::prefetch(item.value); // they lie all over the heap
+        key.is(item.key)
+    });
+    if !are_known {
+        template.find(items.clone(), &mut appending.scratch).ok_or(NotTaken)?;
+    }
+    for (item, key) in items.zip(&template.order().keys) {
+        fields[key.column].append(item.value, rep, leaves, appending)?;
     }
     Ok(())
 }

@@ -7,16 +7,17 @@ use crate::text::Text;
 const FIRST_LOOK: usize = 2_048;
 const MAX_HEAP: usize = i32::MAX as usize;
 
-/// Values of one column: texts as UTF-8, or bytes.
+/// Values of one column: texts as UTF-8, or bytes. What is touched by each value comes first.
 #[derive(Default)]
+#[repr(C)]
 pub struct Strings {
-    heap: Vec<u8>,
-    ends: Vec<u32>,
     /// Each value's index in `ends`; None when `ends` has one entry for each value.
     indices: Option<Vec<u32>>,
+    next_look: usize,
     /// Needed while the column grows.
     lookup: Option<Box<Lookup>>,
-    next_look: usize,
+    heap: Vec<u8>,
+    ends: Vec<u32>,
 }
 
 impl Strings {
@@ -223,7 +224,7 @@ fn stored<'h>(heap: &'h [u8], ends: &[u32], index: usize) -> &'h [u8] {
 
 /// Mostly strings are short, and compared without a call.
 #[inline(always)]
-fn is_equal(a: &[u8], b: &[u8]) -> bool {
+pub fn is_equal(a: &[u8], b: &[u8]) -> bool {
     let len = a.len();
     if len != b.len() {
         return false;
@@ -288,6 +289,12 @@ impl ShortText {
             _ => return None,
         };
         Some(Self { len, head, tail })
+    }
+
+    /// Whether the string is this one.
+    #[inline(always)]
+    pub fn is(self, bytes: &[u8]) -> bool {
+        self.len == bytes.len() && Self::of(bytes) == Some(self)
     }
 }
 

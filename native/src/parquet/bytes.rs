@@ -58,8 +58,12 @@ impl<'a> Column for ByteStrings<'a> {
         }
     }
 
-    fn put(self, value: &'a [u8], out: &mut Vec<u8>) {
-        put(value, out);
+    fn least_plain_size(self) -> usize {
+        4 * self.len()
+    }
+
+    fn put_all(self, values: &[&'a [u8]], out: &mut Vec<u8>) {
+        values.iter().for_each(|value| put(value, out));
     }
 
     fn encode(self, choice: Choice, scratch: &mut Scratch, out: &mut Vec<u8>) -> Encoding {
@@ -123,13 +127,17 @@ fn extremes<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Option<Bounds> {
 }
 
 /// The first eight bytes, which compare as the values do unless they are equal.
-pub fn start(value: &[u8]) -> u64 {
-    if let Some(first) = value.first_chunk::<8>() {
-        return u64::from_be_bytes(*first);
+fn start(value: &[u8]) -> u64 {
+    match value.first_chunk::<8>() {
+        Some(first) => u64::from_be_bytes(*first),
+        None => (0..8).fold(0, |all, i| all << 8 | u64::from(value.get(i).copied().unwrap_or(0))),
     }
-    let mut first = [0; 8];
-    first[..value.len()].copy_from_slice(value);
-    u64::from_be_bytes(first)
+}
+
+/// The first sixteen bytes, which compare as the values do unless they are equal.
+pub fn long_start(value: &[u8]) -> u128 {
+    let rest = value.get(8..).map_or(0, start);
+    u128::from(start(value)) << 64 | u128::from(rest)
 }
 
 /// Byte strings of one length.
@@ -166,8 +174,8 @@ impl<'a> Column for FixedBytes<'a> {
         self.bytes.len()
     }
 
-    fn put(self, value: &'a [u8], out: &mut Vec<u8>) {
-        out.extend_from_slice(value);
+    fn put_all(self, values: &[&'a [u8]], out: &mut Vec<u8>) {
+        values.iter().for_each(|value| out.extend_from_slice(value));
     }
 
     fn encode(self, _: Choice, _: &mut Scratch, out: &mut Vec<u8>) -> Encoding {
@@ -237,8 +245,8 @@ impl<'a> Column for Constant<'a> {
         self.rows * (4 + self.value.len())
     }
 
-    fn put(self, value: &'a [u8], out: &mut Vec<u8>) {
-        put(value, out);
+    fn put_all(self, values: &[&'a [u8]], out: &mut Vec<u8>) {
+        values.iter().for_each(|value| put(value, out));
     }
 
     fn encode(self, _: Choice, _: &mut Scratch, out: &mut Vec<u8>) -> Encoding {
@@ -247,8 +255,7 @@ impl<'a> Column for Constant<'a> {
     }
 
     fn dictionary(self, most: usize, scratch: &mut Scratch) -> Option<Vec<&'a [u8]>> {
-        scratch.indices.clear();
-        scratch.indices.resize(self.rows, 0);
+        scratch.indices.set(1, std::iter::repeat_n(0, self.rows));
         (self.rows > 0 && most > 0).then(|| vec![self.value])
     }
 

@@ -6,7 +6,7 @@ use super::column::{Bounds, Choice, Column, Order};
 use super::dictionary::Scratch;
 use super::format::{Encoding, PageType};
 use super::levels::{Slots, Span};
-use super::packing::{Runs, bit_width, hybrid};
+use super::packing::{Runs, bit_width};
 use super::page::Pages;
 
 /// Readers decode a page at a time; a longer column chunk has several, as Arrow's have.
@@ -22,25 +22,11 @@ pub struct Chunk {
     runs: Runs,
     scratch: Scratch,
     levels: Vec<u8>,
-    narrow: Narrow,
-}
-
-/// Indices in as few bytes as they need.
-#[derive(Default)]
-struct Narrow {
-    bytes: Vec<u8>,
-    shorts: Vec<u16>,
 }
 
 impl Chunk {
     pub fn new(runs: Runs) -> Self {
-        Self {
-            pages: Pages::default(),
-            runs,
-            scratch: Scratch::default(),
-            levels: Vec::new(),
-            narrow: Narrow::default(),
-        }
+        Self { pages: Pages::default(), runs, scratch: Scratch::default(), levels: Vec::new() }
     }
 
     /// Encode the slots of a span, whose values are `column`; return the bounds of the values.
@@ -79,11 +65,14 @@ impl Chunk {
         };
         let mut entries = std::mem::take(&mut self.scratch.bytes);
         entries.clear();
-        values.iter().for_each(|&value| column.put(value, &mut entries));
+        column.put_all(&values, &mut entries);
         let indices = self.scratch.indices.len() * index_width(values.len(), widths) / 8;
-        let (plain, size) = (column.plain_size(), entries.len());
-        let is_smaller = size + indices + DICTIONARY_OVERHEAD < plain;
-        let pays = is_smaller && (size <= LARGE_DICTIONARY || size <= plain / 2);
+        let size = entries.len();
+        let pays = |plain| {
+            let is_smaller = size + indices + DICTIONARY_OVERHEAD < plain;
+            is_smaller && (size <= LARGE_DICTIONARY || size <= plain / 2)
+        };
+        let pays = pays(column.least_plain_size()) || pays(column.plain_size());
         let added = pays && !values.is_empty();
         if added {
             self.pages.add(PageType::Dictionary, values.len(), |out| {
@@ -102,14 +91,13 @@ impl Chunk {
         entries: usize,
         widths: Widths,
     ) -> Result<(), Error> {
-        let Self { pages, scratch, levels, narrow, runs } = self;
-        let indices = &scratch.indices[..];
+        let Self { pages, scratch, levels, runs } = self;
         let width = index_width(entries, widths);
         let bytes = span.slots.len() * width / 8;
         let layout = Layout { slots, span, runs: *runs, bytes };
         put_pages(pages, &layout, levels, |from, to, out| {
             out.push(width as u8);
-            narrow.put(&indices[from..to], width, layout.runs, out);
+            scratch.indices.put(from..to, width, layout.runs, out);
             Encoding::RleDictionary
         })
     }
@@ -118,24 +106,6 @@ impl Chunk {
 /// The bits of an index into a dictionary. (Not all readers expect 0, where there is one entry.)
 fn index_width(entries: usize, widths: Widths) -> usize {
     widths.round(bit_width(entries.saturating_sub(1) as u64).max(1))
-}
-
-impl Narrow {
-    fn put(&mut self, indices: &[u32], width: usize, runs: Runs, out: &mut Vec<u8>) {
-        match width {
-            0..=8 => {
-                self.bytes.clear();
-                self.bytes.extend(indices.iter().map(|&index| index as u8));
-                hybrid(&self.bytes, width, runs, out);
-            }
-            9..=16 => {
-                self.shorts.clear();
-                self.shorts.extend(indices.iter().map(|&index| index as u16));
-                hybrid(&self.shorts, width, runs, out);
-            }
-            _ => hybrid(indices, width, runs, out),
-        }
-    }
 }
 
 /// What is put into the data pages of a column chunk besides its values.

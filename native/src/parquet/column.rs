@@ -62,8 +62,13 @@ pub trait Column: Copy {
     /// The bytes of the values in `PLAIN`.
     fn plain_size(self) -> usize;
 
-    /// Append a value in `PLAIN`.
-    fn put(self, value: Self::Value, out: &mut Vec<u8>);
+    /// What they take at least, if that is known sooner.
+    fn least_plain_size(self) -> usize {
+        self.plain_size()
+    }
+
+    /// Append values in `PLAIN`.
+    fn put_all(self, values: &[Self::Value], out: &mut Vec<u8>);
 
     /// Append all values; return the encoding, which is `PLAIN` where the type lacks the wanted one.
     fn encode(self, choice: Choice, scratch: &mut Scratch, out: &mut Vec<u8>) -> Encoding;

@@ -1,5 +1,7 @@
 //! The compression of pages.
 
+use zstd::zstd_safe::CParameter;
+
 use super::Error;
 use super::format::Codec;
 
@@ -13,6 +15,12 @@ pub enum Compression {
 
 /// As Arrow has it.
 const ZSTD_LEVEL: i32 = 1;
+/// Its hash table for larger pages need not be larger than this: a processor's first cache has room.
+const HASH_LOG: u32 = 12;
+/// As the level has it.
+const BY_LEVEL: u32 = 0;
+/// Of smaller pages a smaller table would miss more.
+const LARGE_PAGE: usize = 1 << 17;
 
 /// Compresses pages, and keeps what that needs.
 pub enum Compressor {
@@ -70,7 +78,11 @@ impl Compressor {
             }
             Self::Snappy(encoder) => encoder.compress(page, place).map_err(failed),
             Self::Lz4Raw => lz4_flex::block::compress_into(page, place).map_err(failed),
-            Self::Zstd(compressor) => compressor.compress_to_buffer(page, place).map_err(failed),
+            Self::Zstd(compressor) => {
+                let hash_log = if page.len() > LARGE_PAGE { HASH_LOG } else { BY_LEVEL };
+                compressor.set_parameter(CParameter::HashLog(hash_log)).map_err(failed)?;
+                compressor.compress_to_buffer(page, place).map_err(failed)
+            }
         }
     }
 }

@@ -21,17 +21,27 @@ pub trait Number: Copy + PartialOrd + 'static {
     /// Append numbers in DELTA_BINARY_PACKED; false if the type has no such encoding.
     fn put_deltas(values: &[Self], widths: Widths, out: &mut Vec<u8>) -> bool;
 
-    /// The number's bits: equal ones for equal bytes. Those of integers compare as they do.
-    fn bits(self) -> i64;
+    /// The number's bits: equal ones for equal bytes.
+    fn bits(self) -> u64;
 
-    /// The number with these bits.
-    fn from_bits(bits: i64) -> Self;
+    /// The number without its fraction, in the range of an integer.
+    fn as_whole(self) -> i64;
+
+    /// What `as_whole` is made of.
+    fn from_whole(whole: i64) -> Self;
+
+    /// The integer that the number is exactly: negative zero is none.
+    #[inline(always)]
+    fn whole(self) -> Option<i64> {
+        let whole = self.as_whole();
+        (Self::from_whole(whole).bits() == self.bits()).then_some(whole)
+    }
 
     /// What compares as the unsigned number of the same bits does.
     fn unsigned(self) -> Self;
 
-    /// The order of the type, in which every number has a place.
-    fn compare(self, other: Self) -> Ordering;
+    /// What compares as numbers do, where every number has a place.
+    fn rank(self) -> i64;
 
     fn is_nan(self) -> bool;
 
@@ -76,20 +86,27 @@ macro_rules! integers {
             }
 
             #[inline(always)]
-            fn bits(self) -> i64 {
+            fn bits(self) -> u64 {
+                self.wide() as u64
+            }
+
+            #[inline(always)]
+            fn as_whole(self) -> i64 {
                 self.wide()
             }
 
-            fn from_bits(bits: i64) -> Self {
-                bits as Self
+            #[inline(always)]
+            fn from_whole(whole: i64) -> Self {
+                whole as Self
             }
 
             fn unsigned(self) -> Self {
                 self ^ <$number>::MIN
             }
 
-            fn compare(self, other: Self) -> Ordering {
-                self.cmp(&other)
+            #[inline(always)]
+            fn rank(self) -> i64 {
+                self.wide()
             }
 
             #[inline(always)]
@@ -105,27 +122,35 @@ macro_rules! integers {
 }
 
 macro_rules! floats {
-    ($number:ty, $physical:ident, $bits:ty) => {
+    ($number:ty, $physical:ident) => {
         numbers! { $number, $physical, &DICTIONARIES;
             fn put_deltas(_: &[Self], _: Widths, _: &mut Vec<u8>) -> bool {
                 false
             }
 
             #[inline(always)]
-            fn bits(self) -> i64 {
-                self.to_bits() as i64
+            fn bits(self) -> u64 {
+                self.to_bits().into()
             }
 
-            fn from_bits(bits: i64) -> Self {
-                <$number>::from_bits(bits as $bits)
+            #[inline(always)]
+            fn as_whole(self) -> i64 {
+                self as i64
+            }
+
+            #[inline(always)]
+            fn from_whole(whole: i64) -> Self {
+                whole as Self
             }
 
             fn unsigned(self) -> Self {
                 self
             }
 
-            fn compare(self, other: Self) -> Ordering {
-                self.total_cmp(&other)
+            #[inline(always)]
+            fn rank(self) -> i64 {
+                let bits = f64::from(self).to_bits() as i64;
+                bits ^ ((bits >> 63) as u64 >> 1) as i64 // as `total_cmp` has it
             }
 
             #[inline(always)]
@@ -146,8 +171,8 @@ macro_rules! floats {
 
 integers! { i32, Int32 }
 integers! { i64, Int64 }
-floats! { f32, Float, u32 }
-floats! { f64, Double, u64 }
+floats! { f32, Float }
+floats! { f64, Double }
 
 impl<N: Number> Column for &[N] {
     type Value = N;
@@ -170,8 +195,8 @@ impl<N: Number> Column for &[N] {
         size_of_val(self)
     }
 
-    fn put(self, value: N, out: &mut Vec<u8>) {
-        N::put_all(&[value], out);
+    fn put_all(self, values: &[N], out: &mut Vec<u8>) {
+        N::put_all(values, out);
     }
 
     fn encode(self, choice: Choice, _: &mut Scratch, out: &mut Vec<u8>) -> Encoding {
@@ -256,8 +281,8 @@ impl Column for Booleans<'_> {
         self.len().div_ceil(8)
     }
 
-    fn put(self, value: bool, out: &mut Vec<u8>) {
-        out.push(u8::from(value));
+    fn put_all(self, values: &[bool], out: &mut Vec<u8>) {
+        out.extend(values.iter().map(|&value| u8::from(value)));
     }
 
     fn encode(self, _: Choice, scratch: &mut Scratch, out: &mut Vec<u8>) -> Encoding {

@@ -27,7 +27,7 @@ pub fn bit_width(greatest: u64) -> usize {
 }
 
 /// An unsigned integer that is packed.
-pub trait Code: Copy + PartialEq {
+pub trait Code: Copy + Default + PartialEq {
     fn wide(self) -> u64;
 }
 
@@ -55,6 +55,7 @@ pub fn pack<C: Code>(values: &[C], width: usize, multiple: usize, out: &mut Vec<
         16 => put_each(values, out, |value| (value as u16).to_le_bytes()),
         32 => put_each(values, out, |value| (value as u32).to_le_bytes()),
         64 => put_each(values, out, u64::to_le_bytes),
+        1..16 => pack_eights(values, width, nbytes, out),
         _ => pack_bits(values, width, nbytes, out),
     }
     out.resize(end, 0);
@@ -70,6 +71,25 @@ pub fn put_each<C: Code, const N: usize>(
     out.resize(start + N * values.len(), 0);
     for (place, value) in out[start..].as_chunks_mut::<N>().0.iter_mut().zip(values) {
         *place = bytes(value.wide());
+    }
+}
+
+/// Append values of fewer than 16 bits: eight of them are as many bytes as one has bits.
+fn pack_eights<C: Code>(values: &[C], width: usize, nbytes: usize, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.resize(start + nbytes + size_of::<u128>(), 0);
+    let mut at = start;
+    let mut put = |eight: &[C; 8]| {
+        let half = |some: &[C]| some.iter().rev().fold(0, |all, value| all << width | value.wide());
+        let (first, last) = (half(&eight[..4]), half(&eight[4..]));
+        let packed = u128::from(first) | u128::from(last) << (4 * width);
+        out[at..at + size_of::<u128>()].copy_from_slice(&packed.to_le_bytes());
+        at += width;
+    };
+    let (eights, rest) = values.as_chunks::<8>();
+    eights.iter().for_each(&mut put);
+    if !rest.is_empty() {
+        put(&std::array::from_fn(|i| rest.get(i).copied().unwrap_or_default()));
     }
 }
 
@@ -99,7 +119,7 @@ fn pack_bits<C: Code>(values: &[C], width: usize, nbytes: usize, out: &mut Vec<u
 pub fn hybrid<C: Code>(values: &[C], width: usize, runs: Runs, out: &mut Vec<u8>) {
     let shortest = (8 * runs.shortest()).div_ceil(width).max(8);
     let (mut packed_from, mut at) = (0, 0);
-    while let Some(group) = values.get(at..at + 8) {
+    while let Some(group) = values[at..].first_chunk::<8>() {
         let first = group[0];
         if !group.iter().fold(true, |equal, &value| equal & (value == first)) {
             at += 8;
