@@ -7,14 +7,16 @@ use super::compression::Compressor;
 use super::delta::Widths;
 use super::format::{Codec, Encoding, PhysicalType};
 use super::levels::{Slots, Span};
+use super::page::TOO_SMALL_TO_COMPRESS;
 
 /// Reading text takes six times as long without a dictionary. Another encoding must save a byte for
 /// every so many rows.
 const WORTH_ROWS: usize = 100;
 
-/// The compressor must save one byte of so many, where there are enough to tell.
+/// The compressor must save one byte of so many.
 const WORTH_COMPRESSING: usize = 64;
-const ENOUGH_TO_TELL: usize = 1024;
+/// And so many at least: compressing a few hundred bytes takes more time than encoding them does.
+const PRICE: usize = 16;
 
 /// Find the choice with the fewest bytes for the slots of a span, whose values are `column`.
 pub fn choose<C: Column>(
@@ -45,9 +47,11 @@ pub fn choose<C: Column>(
         if is_wider && encoded_size == last.encoded_size {
             continue; // the narrowest widths are whole bytes
         }
-        let mut size = chunk.pages.compressed_size(compressor)?;
-        let saved = encoded_size - size;
-        let compresses = saved >= encoded_size / WORTH_COMPRESSING || encoded_size < ENOUGH_TO_TELL;
+        let compressed_size = chunk.pages.compressed_size(compressor)?;
+        let saved = encoded_size - compressed_size;
+        let is_worth_it = saved >= PRICE.max(encoded_size / WORTH_COMPRESSING);
+        let compresses = is_worth_it || encoded_size < TOO_SMALL_TO_COMPRESS; // too few to tell
+        let mut size = if is_worth_it { compressed_size + PRICE } else { encoded_size };
         if is_text && choice.encoding != Encoding::RleDictionary {
             size += span.slots.len() / WORTH_ROWS;
         }
@@ -84,6 +88,7 @@ mod tests {
         let noise = |i: i64| crate::strings::hash(&i.to_le_bytes()) as i64;
         assert!(!compresses(&(0..1_000).map(noise).collect::<Vec<_>>()));
         assert!(compresses(&(0..1_000).map(|i| noise(i % 10)).collect::<Vec<_>>()));
-        assert!(compresses(&(0..20).map(noise).collect::<Vec<_>>()), "too few to tell");
+        assert!(!compresses(&(0..16).map(noise).collect::<Vec<_>>()));
+        assert!(compresses(&(0..15).map(noise).collect::<Vec<_>>()), "too few to tell");
     }
 }

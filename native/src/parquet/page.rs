@@ -9,7 +9,7 @@ use super::format::{Codec, Encoding, PageType};
 use super::thrift::Struct;
 
 /// Compressing smaller pages takes half of the CPU of small segments, and saves 5 % of their bytes.
-const TOO_SMALL_TO_COMPRESS: usize = 128;
+pub const TOO_SMALL_TO_COMPRESS: usize = 128;
 
 struct Page {
     page_type: PageType,

@@ -19,7 +19,7 @@ use crate::leaf::{Leaf, Values};
 /// Encodings are chosen by at most so many rows, the first ones.
 const SAMPLE_ROWS: usize = 20_000;
 /// Encodings are chosen again when a file has so many times the rows of the one they are from.
-const RELEARN: usize = 8;
+const RELEARN: usize = 2;
 /// With fewer rows everything is `PLAIN`: what other encodings save is less than what they add.
 const FEW_ROWS: usize = 8;
 
