@@ -49,7 +49,7 @@ pub fn choose<C: Column>(
         }
         let compressed_size = chunk.pages.compressed_size(compressor)?;
         let saved = encoded_size - compressed_size;
-        let is_worth_it = saved >= PRICE + encoded_size / WORTH_COMPRESSING;
+        let is_worth_it = saved >= PRICE.max(encoded_size / WORTH_COMPRESSING);
         let compresses = is_worth_it || encoded_size < TOO_SMALL_TO_COMPRESS; // too few to tell
         let mut size = if is_worth_it { compressed_size + PRICE } else { encoded_size };
         if is_text && choice.encoding != Encoding::RleDictionary {
