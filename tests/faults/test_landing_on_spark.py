@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 import confluent_kafka
+import pyarrow.parquet as pq
 import pytest
 from landing import lander, numbers
 from pyiceberg.catalog import load_catalog
@@ -74,6 +76,29 @@ def test_verbatim_files_are_the_bytes_that_were_sent(kafka, land, topic, tmp_pat
     consumer.close()
     files = sorted((tmp_path / "lake" / name).iterdir())
     assert [path.read_bytes() for path in files] == sent
+
+
+@pytest.mark.parametrize("mode", ["segments", "ranges"])
+def test_plain_messages_land_as_rows_beside_segments(
+    spark, kafka, land, topic, tmp_path, mode
+) -> None:
+    name = topic()
+    plain = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for n in range(3):
+        plain.produce(name, b'{"n": %d, "text": "text %d"}' % (n, n), key=b"k")
+    plain.flush()
+    send(kafka, name, range(3, 6))
+    fields = [{"name": "n", "type": "long"}, {"name": "text", "type": ["null", "string"]}]
+    options = {
+        "table.plain": "decode",
+        "table.plain.format": "json",
+        "table.plain.schema": json.dumps({"type": "record", "name": "r", "fields": fields}),
+    }
+    land(name, mode, **options)
+    assert numbers(spark, tmp_path, name) == list(range(6))
+    [file] = (tmp_path / "lake" / name).iterdir()
+    keys = [row["key"] for row in pq.read_table(file)["_kafka"].to_pylist()]
+    assert keys == [b"k", b"k", b"k", b"3", b"4", b"5"]
 
 
 def test_aborted_records_do_not_land(spark, kafka, land, topic, tmp_path) -> None:
