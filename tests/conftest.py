@@ -126,7 +126,8 @@ def spark() -> Iterator[SparkSession]:
     master = os.environ.get("COLUMNAR_KAFKA_TEST_MASTER", "local[2]")
     with local_spark(master=master, config=_SPARK_CONFIG) as session:
         yield session
-    assert not [child for child in psutil.Process().children() if child.name() == "java"]
+    children = [" ".join(each.cmdline()) for each in psutil.Process().children()]
+    assert not [each for each in children if "org.apache.spark.deploy" in each]
 
 
 # Compiling for speed takes longer than the tests run.

@@ -351,7 +351,13 @@ class IcebergTable(BaseTable["State"]):
         return TableFiles(table.io, location), PurePosixPath()
 
     def _catalog(self) -> Catalog:
-        return load_catalog(**self._catalog_properties)
+        try:
+            return load_catalog(**self._catalog_properties)
+        except Exception as error:
+            if not type(error).__module__.startswith("sqlalchemy"):
+                raise
+            # Another process has begun a catalog in SQL at the same time: its tables exist by now.
+            return load_catalog(**self._catalog_properties)
 
     def _load(self) -> Table | None:
         """Load the table as it is now; None if there is none."""

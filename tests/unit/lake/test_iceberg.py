@@ -27,6 +27,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, ForbiddenError
 from pyiceberg.types import IntegerType, LongType, StringType
 from segments import ROWS, numbers, segment
+from sqlalchemy.exc import OperationalError
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake import iceberg
@@ -532,6 +533,21 @@ def test_a_namespace_that_another_has_just_created_is_no_error(
         raise RuntimeError("UNIQUE constraint failed")  # of SQLite's, after pyiceberg's look
 
     monkeypatch.setattr(SqlCatalog, "create_namespace", create_second)
+    put(lake.table(), range(1))
+    assert lake.read().num_rows == ROWS
+
+
+def test_a_catalog_that_another_has_just_begun_is_no_error(
+    lake: IcebergLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = SqlCatalog.create_tables
+
+    def create_second(self: SqlCatalog) -> None:
+        monkeypatch.undo()
+        create(self)
+        raise OperationalError("CREATE TABLE iceberg_tables", None, ValueError("already exists"))
+
+    monkeypatch.setattr(SqlCatalog, "create_tables", create_second)
     put(lake.table(), range(1))
     assert lake.read().num_rows == ROWS
 
