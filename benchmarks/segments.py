@@ -65,6 +65,6 @@ def _segment(table: pa.Table, number: int, encoder: ParquetEncoder) -> SourceMes
         topic=TOPIC,
         partition=0,
         offset=number,
-        headers=list(with_checksum(header.footer(), value).items()),
+        headers=with_checksum(header.footer(), value),
         value=value,
     )

@@ -23,13 +23,14 @@ import hostile_arrow
 import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import TopicPartition
+from segments import headers_of
 
 from columnar_kafka.columns import kafka_column
 from columnar_kafka.consuming.feed import Feed
 from columnar_kafka.consuming.offset_store import OffsetStore
 from columnar_kafka.schema import fingerprint
 from columnar_kafka.segment.encoder import ParquetEncoder
-from columnar_kafka.segment.headers import SegmentHeader, with_checksum
+from columnar_kafka.segment.headers import SegmentHeader
 from columnar_kafka.segment.parquet import thrift
 from columnar_kafka.segment.parquet.thrift import (
     BINARY,
@@ -215,7 +216,7 @@ class Sent:
     crc32: int | None = None
 
     def headers(self) -> list[tuple[str, bytes | None]]:
-        headers = [*with_checksum(self.header.footer(), self.value).items()]
+        headers = headers_of(self.header, self.value)
         if self.crc32 is not None:
             headers[-1] = (headers[-1][0], str(self.crc32).encode())
         return headers

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from arrow_types import storable
 from confluent_kafka import TopicPartition
+from segments import headers_of
 
 from columnar_kafka import Segment
 from columnar_kafka.columns import kafka_column
@@ -34,7 +35,7 @@ from columnar_kafka.config import METADATA_MEMBERS
 from columnar_kafka.lake.stitch import stitch
 from columnar_kafka.schema import RecordSchema, fingerprint
 from columnar_kafka.segment.encoder import ParquetEncoder
-from columnar_kafka.segment.headers import SegmentHeader, with_checksum
+from columnar_kafka.segment.headers import SegmentHeader
 from columnar_kafka.testing import FakeKafka
 
 if TYPE_CHECKING:
@@ -197,9 +198,8 @@ class SentSegment:
             timestamp_min=0,
             timestamp_max=count - 1,
         )
-        footer = header.footer()
-        self.value = self._encode(whole, footer, data.rng)
-        self.headers = list(with_checksum(footer, self.value).items())
+        self.value = self._encode(whole, header.footer(), data.rng)
+        self.headers = headers_of(header, self.value)
 
     def _from_rows(self, parsed: RecordSchema) -> pa.RecordBatch:
         columns = RowColumns(parsed)

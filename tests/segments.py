@@ -15,7 +15,7 @@ from columnar_kafka.segment.encoder import ParquetEncoder
 from columnar_kafka.segment.headers import SegmentHeader, with_checksum
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 ROWS = 3
 """The number of records in a segment of `segments`; row `r` at offset `o` has n = o * 10 + r."""
@@ -35,6 +35,11 @@ def header_of(table: pa.Table, **changed: Any) -> SegmentHeader:
     return header._replace(**changed)
 
 
+def headers_of(header: SegmentHeader, value: Any) -> list[tuple[str, bytes]]:
+    """Return the headers of the message that has this encoded segment, as Kafka has them."""
+    return list(with_checksum(header.footer(), value).items())
+
+
 def segment(
     table: pa.Table,
     *,
@@ -43,9 +48,10 @@ def segment(
     offset: int = 0,
     number: int = 0,
     encoder: ParquetEncoder = _encoder,
+    members: Sequence[str] = ("id", "timestamp"),
 ) -> SourceMessage:
     """Return a segment with the columns of `table` and the id "p-<number>"."""
-    column = kafka_column.KafkaColumn(["id", "timestamp"])
+    column = kafka_column.KafkaColumn(members)
     rows, name = table.num_rows, f"p-{number}"
     batch = column.append_to(
         table.combine_chunks().to_batches()[0],
@@ -66,7 +72,7 @@ def segment(
         topic=topic,
         partition=partition,
         offset=offset,
-        headers=[*with_checksum(header.footer(), value).items()],
+        headers=headers_of(header, value),
         value=value,
     )
 

@@ -51,9 +51,9 @@ class IngestStats:
     `rewritten` counts segments that had to be encoded anew: their types were narrower than the
     table's, or they had rows of several of its partitions. `decoded` counts plain messages that
     have landed as rows; `dead_letters`, `plain_messages` (in a table of their own) and `skipped`
-    count others. `newest_timestamp` is the latest time of a
-    message that has landed, in ms since 1970: now minus that is how far the table is behind.
-    `staged` segments, and plain messages that will land, wait for the next commit.
+    count others. `newest_timestamp` is the latest time of a message that has landed, in ms since
+    1970: now minus that is how far the table is behind. `staged` segments, and plain messages that
+    will land, wait for the next commit.
     """
 
     rows: int = 0

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from columnar_kafka.errors import ColumnarError, SegmentError
+from columnar_kafka.lake.dead_letters import replayed_place, source_topic
 from columnar_kafka.lake.decoding import BLOCK, PLAIN_ID, PlainDecoder
 from columnar_kafka.lake.file_metadata import file_messages
 from columnar_kafka.lake.landed_rows import RowsById, SentRun, differing, row_ids
@@ -159,12 +160,13 @@ class TopicAudit:
         run: list[SourceMessage] = []
         nbytes, begun = 0, (0, 0)
         for message in messages:
+            is_plain = message.is_plain
             place = message.offset // BLOCK, bisect_right(edges, message.offset)
-            if run and (not message.is_plain or place != begun or nbytes > _RUN_BYTES):
+            if run and (not is_plain or place != begun or nbytes > _RUN_BYTES):
                 yield from self._decoded(run)
                 run, nbytes = [], 0
             begun = place
-            if not message.is_plain:
+            if not is_plain:
                 if (segment := self._segment(message)) is not None:
                     yield segment
             elif self._decoder is None:
@@ -434,9 +436,10 @@ def _fences_of(topic: str, fences: Mapping[str, Fence]) -> dict[int, list[str]]:
     """Return the fences of a topic's partitions, each partition's own before those of replays."""
     found: dict[int, list[str]] = defaultdict(list)
     for name, fence in fences.items():
-        _, cluster, topic_id, _ = name.split(":")
-        if cluster == REPLAY and topic_id.partition("/")[2] == topic:
+        if source_topic(name, fence) != topic:
+            continue
+        if replayed_place(name):
             found[fence.partition].append(name)
-        elif cluster != REPLAY and fence.topic == topic:
+        else:
             found[fence.partition].insert(0, name)
     return found

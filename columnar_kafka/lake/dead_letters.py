@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from columnar_kafka.lake.directory import ParquetDirectory
     from columnar_kafka.lake.model import Fence, SourceMessage
 
-__all__ = ["DeadLetters", "Taken"]
+__all__ = ["DeadLetters", "Taken", "replayed_place", "source_topic"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class DeadLetters:
         for name, fence in self.table.head().fences.items():
             begin = fences[name].next if name in fences else 0
             if fence.next > begin:
-                offsets = self._offsets(_topic(name, fence), fence.partition, begin)
+                offsets = self._offsets(source_topic(name, fence), fence.partition, begin)
                 found[name] = Taken(offsets, fence.next)
         return found
 
@@ -81,7 +81,7 @@ class DeadLetters:
             LakeError: it is not.
         """
         for name in self.table.fences():
-            if _origin(name) != _origin(source.fence):
+            if replayed_place(name) != replayed_place(source.fence):
                 raise LakeError(
                     f"{self} already has dead letters of another source, {name}: use another place "
                     f"for those of {source.fence}"
@@ -113,8 +113,8 @@ class DeadLetters:
         place = self.table.id
         return [
             SourcePartition(
-                TopicGeneration(REPLAY, f"{place}/{_topic(name, fence)}"),
-                _topic(name, fence),
+                TopicGeneration(REPLAY, f"{place}/{source_topic(name, fence)}"),
+                source_topic(name, fence),
                 fence.partition,
             )
             for name, fence in sorted(fences.items())
@@ -132,12 +132,12 @@ class DeadLetters:
         return offsets
 
 
-def _origin(fence: str) -> str:
-    """Return the place from which a fence's messages come; empty for Kafka."""
+def replayed_place(fence: str) -> str:
+    """Return the place of dead letters from which a fence's messages come; empty for Kafka."""
     _, cluster, topic_id, _ = fence.split(":")
     return topic_id.partition("/")[0] if cluster == REPLAY else ""
 
 
-def _topic(name: str, fence: Fence) -> str:
+def source_topic(name: str, fence: Fence) -> str:
     """Return the topic of a fence, also of one of a replay."""
-    return name.split(":")[2].partition("/")[2] if _origin(name) else fence.topic
+    return name.split(":")[2].partition("/")[2] if replayed_place(name) else fence.topic

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEAD_LETTERS",
+    "MESSAGE_BYTES",
     "PLAIN_MESSAGES",
     "MessageWriter",
     "as_bytes",
@@ -49,7 +50,8 @@ DEAD_LETTERS: Final = PLAIN_MESSAGES.append(pa.field("reason", pa.string()))
 """Those of a place of dead letters."""
 
 _FILE_BYTES: Final = 32 << 20
-_ROW_BYTES: Final = 512  # at least, in memory
+MESSAGE_BYTES: Final = 512
+"""What a message takes in memory at least, besides its key and value."""
 
 
 class MessageWriter:
@@ -77,7 +79,7 @@ class MessageWriter:
             return
         offsets.insert(at, message.offset)
         self._waiting.setdefault(source, []).append((message, reason))
-        self._waiting_nbytes += _ROW_BYTES + _size(message.value) + _size(message.key)
+        self._waiting_nbytes += MESSAGE_BYTES + _size(message.value) + _size(message.key)
         if self._waiting_nbytes >= _FILE_BYTES:
             self._write()
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from columnar_kafka.lake.message_rows import MESSAGE_BYTES
+
 if TYPE_CHECKING:
     from columnar_kafka.lake.model import SourceMessage, SourcePartition
     from columnar_kafka.lake.plan import Placement
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["WaitingMessage", "WaitingRuns"]
 
 _MOST_BYTES: Final = 64 << 20
-_MESSAGE_BYTES: Final = 512  # at least, in memory
 
 
 class WaitingMessage(NamedTuple):
@@ -37,7 +38,7 @@ class WaitingRuns:
         """Append a message to the run of its partition."""
         if not isinstance(message.value, bytes | None):  # a buffer may be part of a larger one
             message = replace(message, value=bytes(message.value))
-        nbytes = _MESSAGE_BYTES + len(message.value or b"")
+        nbytes = MESSAGE_BYTES + len(message.value or b"")
         run = self._runs.get(placement.source)
         if run is None:
             run = self._runs[placement.source] = _Run()

@@ -151,10 +151,10 @@ class Stager:
         Raises:
             LakeError, OSError: as `stage`.
         """
-        if self._decoder is not None and message.is_plain:
-            self._add_plain(message, self._decoder)
-            return
         if self._decoder is not None:
+            if message.is_plain:
+                self._add_plain(message, self._decoder)
+                return
             self._land_run(self._planner.source(message), self._decoder)
         try:
             placed = self._placed(message)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from clients import Maker
 from confluent_kafka import KafkaException, TopicPartition
+from segments import headers_of
 from support import eventually
 
 import columnar_kafka
@@ -22,7 +23,7 @@ from columnar_kafka import position
 from columnar_kafka.columns import kafka_column as kafka_columns
 from columnar_kafka.schema import fingerprint
 from columnar_kafka.segment.encoder import ParquetEncoder
-from columnar_kafka.segment.headers import SegmentHeader, with_checksum
+from columnar_kafka.segment.headers import SegmentHeader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -286,7 +287,7 @@ def _segment(
     value = _encoder.encode(batch, header.footer()).to_pybytes()
     return {
         "value": value,
-        "headers": [*with_checksum(header.footer(), value).items()],
+        "headers": headers_of(header, value),
         "timestamp": max(times),
     }
 

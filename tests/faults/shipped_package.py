@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 import spark_sink
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 
 def main(servers: str, topic: str, lake: str, package: str | None = None) -> None:
@@ -25,22 +25,33 @@ def main(servers: str, topic: str, lake: str, package: str | None = None) -> Non
     try:
         if package:
             spark.sparkContext.addPyFile(package)
-        land(spark, servers, topic, lake)
+        land(spark, servers, topic, f"{lake}-checkpoint", {"path": lake})
         found = spark.range(2, numPartitions=2).mapInArrow(places, "place string").collect()
         sys.stdout.write(f"{[row.place for row in found]}\n")
     finally:
         spark.stop()
 
 
-def land(spark: Any, servers: str, topic: str, lake: str, *, attempts: int = 12) -> None:
-    """Land what is in a topic, by a query that is started again if a worker is late."""
+def land(
+    spark: Any,
+    servers: str,
+    topic: str,
+    checkpoint: str,
+    table: Mapping[str, str],
+    *,
+    attempts: int = 12,
+) -> None:
+    """Land what is in a topic in a table, which is the sink's options.
+
+    A query does it that is started again if a worker is late.
+    """
     spark_sink.register(spark)
     options = {"kafka.bootstrap.servers": servers, "mode": "ranges", "subscribe": topic}
     source = spark.readStream.format("columnar_kafka").options(**options)
     rows = source.option("startingOffsets", "earliest").load()
-    writer = rows.writeStream.format("columnar_lake").options(path=lake)
+    writer = rows.writeStream.format("columnar_lake").options(**table)
     writer = writer.option("kafka.bootstrap.servers", servers)
-    writer = writer.option("checkpointLocation", f"{lake}-checkpoint")
+    writer = writer.option("checkpointLocation", checkpoint)
     writer = writer.trigger(availableNow=True)
     spark_sink.start(writer, attempts=attempts).awaitTermination()
 

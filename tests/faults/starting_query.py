@@ -23,7 +23,7 @@ CONFIG = {"spark.python.worker.reuse": "false"}
 def main(servers: str, topic: str, *lakes: str) -> None:
     with local_spark(config=CONFIG) as spark:
         for lake in lakes:
-            land(spark, servers, topic, lake, attempts=3)
+            land(spark, servers, topic, f"{lake}-checkpoint", {"path": lake}, attempts=3)
             end_workers(spark.sparkContext._gateway.proc.pid)
 
 

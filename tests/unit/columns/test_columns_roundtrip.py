@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from segments import headers_of
 from support import examples
 
 from columnar_kafka.columns import kafka_column
@@ -19,7 +20,7 @@ from columnar_kafka.columns.rows_to_columns import RowColumns
 from columnar_kafka.config import METADATA_MEMBERS
 from columnar_kafka.schema import RecordSchema, fingerprint
 from columnar_kafka.segment.encoder import ParquetEncoder
-from columnar_kafka.segment.headers import SegmentHeader, with_checksum
+from columnar_kafka.segment.headers import SegmentHeader
 from columnar_kafka.segment.segment import Segment
 
 NAMES = st.one_of(
@@ -198,11 +199,7 @@ def test_rows_come_back_as_they_went_in(
     )
     value = ParquetEncoder("zstd").encode(whole, header.footer())
     segment = Segment(
-        topic="t",
-        partition=0,
-        offset=0,
-        headers=[*with_checksum(header.footer(), value).items()],
-        value=value,
+        topic="t", partition=0, offset=0, headers=headers_of(header, value), value=value
     )
     assert fingerprint(segment.schema) == header.schema
     found = list(segment.records())

@@ -16,7 +16,7 @@ from confluent_kafka import (
     Message,
     TopicPartition,
 )
-from segments import segment
+from segments import headers_of, segment
 
 from columnar_kafka import position
 from columnar_kafka.columns import kafka_column as kafka_columns
@@ -25,7 +25,7 @@ from columnar_kafka.consuming.offset_store import OffsetStore
 from columnar_kafka.consuming.time_lookup import first_records
 from columnar_kafka.schema import fingerprint
 from columnar_kafka.segment.encoder import ParquetEncoder
-from columnar_kafka.segment.headers import SegmentHeader, with_checksum
+from columnar_kafka.segment.headers import SegmentHeader
 from columnar_kafka.testing.memory import MemoryConsumer, MemoryKafka
 
 
@@ -118,9 +118,7 @@ def test_rows_without_times_have_their_segments() -> None:
         rows=2, segment="p-4", schema=fingerprint(batch.schema), timestamp_min=5, timestamp_max=8
     )
     value = ParquetEncoder("zstd").encode(batch, header.footer()).to_pybytes()
-    bare = message(
-        4, value=value, headers=[*with_checksum(header.footer(), value).items()], stamp=(1, 8)
-    )
+    bare = message(4, value=value, headers=headers_of(header, value), stamp=(1, 8))
     assert kafka_columns.KAFKA_COLUMN not in batch.schema.names
     assert found(Given(bare), 8) == at(4, 0, 2)
 

@@ -22,21 +22,16 @@ from lakes import (
     letters,
     place_at,
 )
+from segments import segment
 
-from columnar_kafka.columns import kafka_column
+from columnar_kafka.config import METADATA_MEMBERS
 from columnar_kafka.errors import ConfigError, LakeError
 from columnar_kafka.ingest import Decoding, Rules
 from columnar_kafka.lake.decoding import BLOCK, PlainDecoder, block_name
-from columnar_kafka.lake.model import (
-    Count,
-    SourceMessage,
-)
+from columnar_kafka.lake.model import Count, SourceMessage
 from columnar_kafka.lake.plan import Layout, Mode, Planner
 from columnar_kafka.lake.replay import replay
 from columnar_kafka.lake.stage import Stager, land, stage
-from columnar_kafka.schema import fingerprint
-from columnar_kafka.segment.encoder import ParquetEncoder
-from columnar_kafka.segment.headers import SegmentHeader, with_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -83,34 +78,11 @@ def plain(offset: int, *, partition: int = 0, **row: Any) -> SourceMessage:
 
 def sent(offset: int, *, rows: int = 2) -> SourceMessage:
     """Return a segment as a producer with the same schema makes it; its n are 1000 and more."""
-    decoder = PlainDecoder(DECODING)
-    schema = pa.schema(list(decoder.schema)[:-1])
-    column = kafka_column.KafkaColumn(["id", "key", "timestamp", "headers"])
+    schema = pa.schema(list(PlainDecoder(DECODING).schema)[:-1])
     table = pa.table(
         {"n": [1000 * offset + row for row in range(rows)], "part": ["a"] * rows}, schema
     )
-    batch = column.append_to(
-        table.to_batches()[0],
-        segment=f"p-{offset}",
-        timestamps=kafka_column.timestamp_array([TIME] * rows),
-        keys=kafka_column.key_array([None] * rows),
-        headers=kafka_column.header_array([None] * rows),
-    )
-    header = SegmentHeader(
-        rows=rows,
-        segment=f"p-{offset}",
-        schema=fingerprint(batch.schema),
-        timestamp_min=TIME,
-        timestamp_max=TIME,
-    )
-    value = ParquetEncoder("zstd").encode(batch, header.footer()).to_pybytes()
-    return SourceMessage(
-        topic="t",
-        partition=0,
-        offset=offset,
-        headers=list(with_checksum(header.footer(), value).items()),
-        value=value,
-    )
+    return segment(table, offset=offset, number=offset, members=METADATA_MEMBERS)
 
 
 def put(

@@ -12,7 +12,7 @@ import hostile
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from segments import ROWS, numbered, numbers, segment, segments
+from segments import ROWS, headers_of, numbered, numbers, segment, segments
 
 from columnar_kafka import native
 from columnar_kafka.errors import ConfigError, LakeError
@@ -182,11 +182,7 @@ def test_an_input_that_breaks_off_leaves_nothing(table: ParquetDirectory) -> Non
 
 def test_a_segment_that_lies_about_its_schema_is_refused(table: ParquetDirectory) -> None:
     from columnar_kafka.segment.encoder import ParquetEncoder  # noqa: PLC0415
-    from columnar_kafka.segment.headers import (  # noqa: PLC0415
-        SegmentHeader,
-        parse_headers,
-        with_checksum,
-    )
+    from columnar_kafka.segment.headers import SegmentHeader, parse_headers  # noqa: PLC0415
 
     truth = parse_headers(numbered(0).headers)[0]
     header = SegmentHeader(
@@ -195,11 +191,7 @@ def test_a_segment_that_lies_about_its_schema_is_refused(table: ParquetDirectory
     batch = pa.table({"other": ["x"]}).to_batches()[0]
     value = ParquetEncoder("zstd").encode(batch, header.footer())
     liar = SourceMessage(
-        topic="t",
-        partition=0,
-        offset=2,
-        headers=[*with_checksum(header.footer(), value).items()],
-        value=value,
+        topic="t", partition=0, offset=2, headers=headers_of(header, value), value=value
     )
     with pytest.raises(LakeError, match=r"t\[0\]@2: columnar\.schema is"):
         staged(table, [*segments([0, 1]), liar])

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nesting import RandomRows, SentSegment
 from same_tables import assert_same_tables
-from segments import header_of
+from segments import header_of, headers_of
 from support import examples
 
 from columnar_kafka import SegmentError
@@ -36,7 +36,7 @@ from columnar_kafka.schema import fingerprint
 from columnar_kafka.segment.declared_types import with_sizes
 from columnar_kafka.segment.decoder import InlineDecoder
 from columnar_kafka.segment.encoder import ParquetEncoder
-from columnar_kafka.segment.headers import parse_headers, with_checksum
+from columnar_kafka.segment.headers import parse_headers
 from columnar_kafka.segment.segment import Segment, record_slices
 from columnar_kafka.testing import FakeKafka
 
@@ -94,7 +94,7 @@ def encoded(table: pa.Table, encoder: Any = None, **footer: bytes) -> tuple[Head
     batch = table.combine_chunks().to_batches()[0]
     value = (encoder or ParquetEncoder("zstd")).encode(batch, header.footer() | footer)
     value = value.to_pybytes() if isinstance(value, pa.Buffer) else value
-    return [*with_checksum(header.footer(), value).items()], value
+    return headers_of(header, value), value
 
 
 def produced(schema: pa.Schema, rows: list[Any], **config: Any) -> list[tuple[Headers, bytes]]:
@@ -360,9 +360,7 @@ def test_lists_that_lack_their_declared_size() -> None:
         value = with_sizes(pa.py_buffer(value), schema).to_pybytes()
         header = parse_headers(headers)[0]._replace(schema=fingerprint(schema))
         value = value.replace(dict(headers)["columnar.schema"], header.schema.encode())
-        assert_equal(
-            [*with_checksum(header.footer(), value).items()], value, natively=len(last) == 2
-        )
+        assert_equal(headers_of(header, value), value, natively=len(last) == 2)
 
 
 def test_a_known_schema_with_another_fingerprint() -> None:

@@ -12,14 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nesting import RandomRows, SentSegment
 from same_tables import assert_same_tables
-from segments import header_of
+from segments import header_of, headers_of
 from support import examples
 
 from columnar_kafka import SegmentError
 from columnar_kafka.segment import decoder
 from columnar_kafka.segment.decoder import InlineDecoder
 from columnar_kafka.segment.encoder import ParquetEncoder
-from columnar_kafka.segment.headers import with_checksum
 from columnar_kafka.segment.segment import Segment
 
 if TYPE_CHECKING:
@@ -32,14 +31,14 @@ def segment(table: pa.Table, own: InlineDecoder | None = None) -> Segment:
     header = header_of(table)
     batch = table.combine_chunks().to_batches()[0]
     value = ParquetEncoder("zstd").encode(batch, header.footer()).to_pybytes()
-    headers = [*with_checksum(header.footer(), value).items()]
+    headers = headers_of(header, value)
     return Segment(topic="t", partition=0, offset=0, headers=headers, value=value, decoder=own)
 
 
 def is_same(table: pa.Table, columns: list[str] | None = None) -> bool:
     """Compare what is read of a segment with these columns; return whether it is read natively."""
     found = segment(table)
-    headers = list(with_checksum(header_of(table).footer(), bytes(found.bytes)).items())
+    headers = headers_of(header_of(table), bytes(found.bytes))
     return assert_same_tables(headers, bytes(found.bytes), columns)
 
 
@@ -164,7 +163,7 @@ def test_damage_in_a_column_that_is_not_read_is_found_by_the_checksum() -> None:
         topic="t",
         partition=0,
         offset=0,
-        headers=[*with_checksum(found.header.footer(), bytes(found.bytes)).items()],
+        headers=headers_of(found.header, bytes(found.bytes)),
         value=bytes(damaged),
         decoder=own,
     )

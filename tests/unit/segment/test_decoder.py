@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from arrow_types import needs, storable, to_pylist
-from segments import header_of
+from segments import header_of, headers_of
 from support import is_long
 
 from columnar_kafka import Segment, SegmentError
@@ -21,7 +21,7 @@ from columnar_kafka.columns import kafka_column
 from columnar_kafka.columns.older_arrow import VERSION
 from columnar_kafka.schema import fingerprint
 from columnar_kafka.segment.encoder import ParquetEncoder
-from columnar_kafka.segment.headers import SegmentHeader, with_checksum
+from columnar_kafka.segment.headers import SegmentHeader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -71,7 +71,7 @@ def parquet(
 
 def received(header: SegmentHeader, value: bytes, crc32: int | None = None) -> Segment:
     """What a consumer has of it; with `crc32`, that checksum instead of the value's own."""
-    headers = [*with_checksum(header.footer(), value).items()]
+    headers = headers_of(header, value)
     if crc32 is not None:
         headers[-1] = ("columnar.crc32", str(crc32).encode())
     return Segment(topic="t", partition=3, offset=5, headers=headers, value=value)
@@ -309,7 +309,7 @@ def test_making_a_segment_reads_its_headers_only() -> None:
 def test_headers_that_cannot_be_read_name_the_place() -> None:
     header, value = numbers()
     pairs = [("columnar.version", b"2") if k == "columnar.version" else (k, v)
-             for k, v in [*with_checksum(header.footer(), value).items()]]  # fmt: skip
+             for k, v in headers_of(header, value)]  # fmt: skip
 
     def read() -> None:
         Segment(topic="t", partition=3, offset=5, headers=pairs, value=value)
@@ -329,11 +329,7 @@ def test_what_is_not_parquet_is_refused(value: bytes) -> None:
 def test_no_value_at_all_is_refused() -> None:
     header, value = numbers()
     segment = Segment(
-        topic="t",
-        partition=3,
-        offset=5,
-        headers=[*with_checksum(header.footer(), value).items()],
-        value=None,
+        topic="t", partition=3, offset=5, headers=headers_of(header, value), value=None
     )
     assert "cannot be decoded: TypeError" in refusal(segment.verify)
 
