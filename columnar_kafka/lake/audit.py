@@ -12,7 +12,8 @@ segments are. Where nobody says how, their rows are passed over.
 from __future__ import annotations
 
 import hashlib
-from bisect import bisect_right
+from array import array
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
@@ -110,6 +111,7 @@ class TopicAudit:
         self._claims: dict[int, list[_Claim]] = defaultdict(list)
         self._by_id = RowsById()
         self._letters: Taken | None = None  # of the partition
+        self._offsets = array("q")  # of its messages that are compared, and of the one before them
         for file in files:
             self.report.files += 1
             try:
@@ -134,6 +136,7 @@ class TopicAudit:
             letters: its dead letters, which need not be in the table.
         """
         self._letters = letters
+        self._offsets = array("q")
         if low > fence.first:
             self.report.expired[fence.partition] = (fence.first, min(low, fence.next) - 1)
         claims = self._disjoint(fence)
@@ -149,6 +152,8 @@ class TopicAudit:
                 inside.append(sent)
             else:
                 self._compare_rows(sent)
+            first = inside[0] if inside else sent
+            del self._offsets[: max(0, bisect_left(self._offsets, first.kafka_offset) - 1)]
         while claim is not None:
             self._compare_file(claim, inside, low)
             claim, inside = next(waiting, None), []
@@ -160,6 +165,7 @@ class TopicAudit:
         run: list[SourceMessage] = []
         nbytes, begun = 0, (0, 0)
         for message in messages:
+            self._offsets.append(message.offset)
             is_plain = message.is_plain
             place = message.offset // BLOCK, bisect_right(edges, message.offset)
             if run and (not is_plain or place != begun or nbytes > _RUN_BYTES):
@@ -408,10 +414,12 @@ class TopicAudit:
         self._note_at(kind, reason, segment.partition, segment.kafka_offset)
 
     def _note_at(self, kind: Kind, reason: str, partition: int, offset: int) -> None:
-        """Note a message; it may extend the range of those before it."""
+        """Note a message; it extends the range that ends with the message before it."""
         found = Finding(kind=kind, reason=reason, partition=partition, first=offset, last=offset)
         findings = self.report.findings
-        if findings and replace(findings[-1], first=offset, last=offset) == found:
+        at = bisect_left(self._offsets, offset)
+        before = self._offsets[at - 1] if at else None
+        if findings and replace(findings[-1], first=offset) == replace(found, last=before):
             findings[-1] = replace(findings[-1], last=offset)
         else:
             findings.append(found)

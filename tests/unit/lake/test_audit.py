@@ -67,6 +67,12 @@ def test_one_that_is_left_out_within_a_file_is_named(directory: DirectoryLake) -
     assert found(audit(directory, segments(range(5)))) == [("missing", 2, 2)]
 
 
+def test_messages_that_are_there_part_those_that_are_missing(directory: DirectoryLake) -> None:
+    put(directory.table(), [0, 3, 5, 9], file_segments=2)
+    report = audit(directory, segments([0, 1, 2, 3, 4, 5, 6, 8, 9]))
+    assert found(report) == [("missing", 1, 2), ("missing", 4, 4), ("missing", 6, 8)]
+
+
 def test_one_that_was_not_committed_is_named(directory: DirectoryLake) -> None:
     put(directory.table(), [0, 1, 2])
     report = audit(directory, segments([0, 2]))

@@ -416,6 +416,15 @@ def test_a_message_that_is_not_there_is_missing(lake: Any) -> None:
     assert (within.messages, within.decoded, between.decoded) == (1, 3, 3)
 
 
+def test_messages_that_are_there_part_those_that_are_missing(lake: Any) -> None:
+    put(lake.table(), [plain(0), sent(3)])
+    put(lake.table(), [plain(6), plain(9)])
+    messages = [*map(plain, range(3)), sent(3), *map(plain, range(4, 10))]
+    report = audit(lake, messages, decoding=DECODING)
+    missing = (1, 2), (4, 5), (7, 8)
+    assert found(report) == [("missing", *each) for each in missing]
+
+
 def test_a_row_of_no_committed_message_is_found(directory: DirectoryLake) -> None:
     put(directory.table(), map(plain, range(4)))
     report = audit(directory, [plain(0), plain(1), plain(3)], decoding=DECODING)
