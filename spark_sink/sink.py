@@ -146,8 +146,10 @@ class LakeSink(DataSource):
         rules = _rules(self.options)
         if rules.decoding is not None and not ranges:
             _check(schema, MESSAGE, _IN_ROWS)
+        table = _table(self.options)
+        rules.check_apart(table)
         return Settings(
-            table=_table(self.options),
+            table=table,
             layout=_layout(self.options),
             rules=rules,
             config=_client_config(self.options, schema, ranges=ranges),

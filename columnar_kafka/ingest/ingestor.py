@@ -112,11 +112,13 @@ class Ingestor:
             settings: how to read, and when to commit.
 
         Raises:
-            ConfigError: a key of `config` contradicts what landing needs.
+            ConfigError: a key of `config` contradicts what landing needs; or as
+                `Rules.check_apart`.
         """
         self._config = landing_config(config, topic, table)
         self.topic = topic
         self._settings = settings or IngestSettings()
+        self._settings.rules.check_apart(table)
         self._landing = _Landing(topic, table, self._settings)
         self._is_stopped = False
 

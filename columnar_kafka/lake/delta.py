@@ -43,6 +43,7 @@ from columnar_kafka.lake.fences import (
     may_grow,
 )
 from columnar_kafka.lake.files import (
+    canonical_place,
     check_staged,
     plain_uri,
     unique_name,
@@ -114,6 +115,7 @@ class DeltaLakeTable(BaseTable["State"]):
         super().__init__(allow_gaps=allow_gaps)
         self._files: Files[Any] = files or LocalFiles()
         self.root: PurePath = self._files.root(root)
+        self.place = canonical_place(self._files.uri(self.root))
         self.late_requests = self._files.late_requests
         self._uri = plain_uri(self._files.uri(self.root))
         self._options = dict(self._files.options or {})

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.commit import BaseTable, Head
 from columnar_kafka.lake.commit_log import LOG_FOLDER, CommitLog
-from columnar_kafka.lake.files import check_staged, visible_folder
+from columnar_kafka.lake.files import canonical_place, check_staged, visible_folder
 from columnar_kafka.lake.local_files import LocalFiles
 from columnar_kafka.lake.merging import merge_runs, merged_stage, runs_to_merge, stage_merged
 from columnar_kafka.lake.model import (
@@ -98,6 +98,7 @@ class ParquetDirectory(BaseTable["LogEntry"]):
         super().__init__(allow_gaps=allow_gaps)
         self._files: Files[Any] = files or LocalFiles()
         self.root: PurePath = self._files.root(root)
+        self.place = canonical_place(self._files.uri(self.root))
         self.late_requests = self._files.late_requests
         self._log = CommitLog(self.root, self._files)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import uuid
 from pathlib import PurePath
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from columnar_kafka.errors import LakeError
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterable, Mapping
 
     from columnar_kafka.lake.model import FileWriter, StagedFile
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Files",
     "StagedWriter",
+    "canonical_place",
     "check_staged",
     "is_object_store",
     "plain_uri",
@@ -159,6 +160,13 @@ def visible_folder(topic: str) -> str:
 def is_object_store(place: str) -> bool:
     """Return whether a place is a URL of an object store; other places are paths."""
     return bool(re.match(r"(s3a?|gs|azure|az|adl|abfss?)://", place))
+
+
+def canonical_place(place: str) -> str:
+    """Return a path or URL in the form that all names of one place have. Follows links."""
+    if is_object_store(place):
+        return re.sub("^s3a:", "s3:", place).rstrip("/")
+    return os.path.realpath(place)
 
 
 def plain_uri(uri: str) -> str:

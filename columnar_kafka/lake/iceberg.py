@@ -14,6 +14,7 @@ Stitched files have the table's own field ids. A verbatim file has none, and is 
 from __future__ import annotations
 
 import logging
+import re
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import PurePosixPath
@@ -160,6 +161,8 @@ class IcebergTable(BaseTable["State"]):
             )
         super().__init__(allow_gaps=allow_gaps)
         self._identifier = identifier
+        where = catalog.get("uri", catalog.get("name", ""))
+        self.place = f"{re.sub('//[^/@]*@', '//', where)} {identifier}"  # names no password
         self._catalog_properties = {**file_io_properties(storage or {}), **catalog}
         self._reland = reland
         self._growth = growth

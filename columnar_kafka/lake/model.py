@@ -5,15 +5,13 @@ The other files of this room, in the order in which they may import each other:
     file_metadata                    which messages a file has, in its footer
     partition                        which partition of a table rows belong to
     plan                             which message lands in which file, and what a commit admits
-    row_groups parquet_footer        footers of the files to stitch, and of the stitched one
-    stitch                           one Parquet file out of several
+    row_groups parquet_footer stitch one Parquet file out of several, by their footers
     rewrite                          segments that have to be encoded anew
     commit                           the loop by which every kind of table commits
     files local_files object_files   the files of a table, here or in an object store
     merging                          several landed files as one
     commit_log directory             a directory of Parquet files as a `LakeTable`
-    message_rows dead_letters        messages that do not land, as rows of another table
-    rules set_aside                  which messages these are, and how they are committed
+    message_rows dead_letters rules set_aside                 messages that land in other tables
     decoding runs                    plain messages that land as rows
     batch stage                      messages to staged files
     replay                           dead letters that land after all
@@ -103,8 +101,7 @@ class NotLandedError(LakeError):
 class MayHaveLandedError(LakeError):
     """A commit has landed or may have landed: none of its files may be deleted.
 
-    It is safe to stage and commit the same input again. The result then counts as landed before
-    what this commit has landed.
+    Stage and commit the same input again: what has landed then counts as landed before.
     """
 
 
@@ -435,6 +432,9 @@ class LakeTable(Protocol):
     Executors call `fences`, `fit` and `create`; the driver, or a single process, calls `commit`.
     Any number of processes and threads may call all methods at the same time.
     """
+
+    place: str
+    """Where the table is: one text for all its names, a path, URL or name in a catalog."""
 
     def fences(self) -> Mapping[str, Fence]:
         """Return how far each partition has landed, by fence name. Blocks for a read.

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from columnar_kafka.errors import ConfigError
 from columnar_kafka.lake.model import CommitResult, ReadRange
 from columnar_kafka.lake.plan import Planner
 from columnar_kafka.lake.rules import Rules
@@ -46,14 +45,13 @@ def replay(
         What has landed, over all commits.
 
     Raises:
-        ConfigError: the rules' place of dead letters is this one.
+        ConfigError: as `Rules.check_apart`.
         LakeError: a letter cannot land, and the rules do not set it aside; or the place cannot be
             read.
         NotLandedError, MayHaveLandedError: as `LakeTable.commit`. Call it again.
     """
     rules = rules or Rules()
-    if rules.dead_letters is not None and repr(rules.dead_letters) == repr(letters):
-        raise ConfigError(f"messages that still cannot land need another place than {letters}")
+    rules.check_apart(table, letters)
     total = CommitResult()
     for source in letters.sources():
         batch = _Letters(table, rules, source, layout)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from columnar_kafka.errors import ConfigError
@@ -62,3 +63,27 @@ class Rules:
                 f"plain is {self.plain}: only decode takes the plain messages' format and schema. "
                 "Set plain=decode, or leave them out"
             )
+
+    def check_apart(self, table: LakeTable, replayed: DeadLetters | None = None) -> None:
+        """Refuse places that share a directory with `table` or with the `replayed` dead letters.
+
+        A fence counts for all that lies in a place, and who maintains a table removes files below
+        it that are not the table's.
+
+        Raises:
+            ConfigError: two places are one, or one is below the other.
+        """
+        places = {"the table": table}
+        if replayed is not None:
+            places["the replayed dead letters"] = replayed.table
+        if self.dead_letters is not None:
+            places["the dead letters"] = self.dead_letters.table
+        if self.plain_table is not None:
+            places["the table of plain messages"] = self.plain_table
+        for (first, one), (second, other) in combinations(places.items(), 2):
+            if f"{one.place}/".startswith(f"{other.place}/") or f"{other.place}/".startswith(
+                f"{one.place}/"
+            ):
+                raise ConfigError(
+                    f"{first} at {one.place} and {second} at {other.place} need directories apart"
+                )

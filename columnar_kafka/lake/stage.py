@@ -126,9 +126,15 @@ class Stager:
         rules: Rules | None = None,
         today: Callable[[], datetime.date] | None = None,
     ) -> None:
-        """Stage for a table; `today` tells the date of `_ingest_date`, by default in UTC."""
+        """Stage for a table; `today` tells the date of `_ingest_date`, by default in UTC.
+
+        Raises:
+            ConfigError: as `Rules.check_apart`.
+            LakeError, OSError: the dead letters cannot be read.
+        """
         self._table = table
         self._rules = rules or Rules()
+        self._rules.check_apart(table)
         self._planner = planner
         self._today = today or _today
         self._writers: list[FileWriter] = []  # all: a failing attempt removes its files

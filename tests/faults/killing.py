@@ -154,6 +154,10 @@ class Table:
 
     inner: Any
 
+    @property
+    def place(self) -> str:
+        return str(self.inner.place)
+
     def fences(self) -> Any:
         return self.inner.fences()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,9 @@ from pyiceberg.catalog import load_catalog
 from segments import numbered, numbers, segment, segments
 
 from columnar_kafka.errors import ConfigError, LakeError
+from columnar_kafka.lake.delta import DeltaLakeTable
+from columnar_kafka.lake.directory import ParquetDirectory
+from columnar_kafka.lake.formats import open_dead_letters, open_table
 from columnar_kafka.lake.message_rows import PLAIN_MESSAGES
 from columnar_kafka.lake.model import (
     UNKNOWN_SEGMENT,
@@ -142,12 +145,45 @@ def test_without_a_place_it_stops(lake: DirectoryLake) -> None:
     assert [path for path in lake.root.rglob("*") if path.is_file()] == []
 
 
+@pytest.mark.parametrize("name", ["lake", "lake/dead", ".", "other/../lake", "link/dead"])
+def test_a_place_below_the_table_or_above_it_is_refused(tmp_path: Path, name: str) -> None:
+    for each in "other", "lake":
+        (tmp_path / each).mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "lake")
+    letters, plain_table = place_at(tmp_path / name), ParquetDirectory(tmp_path / name)
+    messages = [numbered(0), broken(1), plain(2)]
+    for kind in ParquetDirectory, DeltaLakeTable:
+        for rules in {"dead_letters": letters}, {"plain": "table", "plain_table": plain_table}:
+            with pytest.raises(ConfigError, match="need directories apart"):
+                put(kind(tmp_path / "lake"), messages, **rules)
+    assert [each for each in tmp_path.rglob("*") if each.is_file()] == []
+
+
+def test_dead_letters_and_plain_messages_have_a_place_each(
+    lake: DirectoryLake, place: DeadLetters
+) -> None:
+    with pytest.raises(
+        ConfigError, match=r"the dead letters at .* and the table of plain messages"
+    ):
+        put(lake.table(), [], dead_letters=place, plain="table", plain_table=place.table)
+
+
+def test_the_places_of_an_object_store_are_compared_by_their_urls() -> None:
+    storage = {"aws_region": "eu-central-1"}
+    table = open_table("delta", "s3a://bucket/lake/", storage=storage)
+    for url, is_apart in (("s3://bucket/lake/dead", False), ("s3://bucket/lakes", True)):
+        rules = Rules(dead_letters=open_dead_letters(url, storage=storage))
+        with nullcontext() if is_apart else pytest.raises(ConfigError, match="directories apart"):
+            rules.check_apart(table)
+
+
 def test_a_schema_that_does_not_fit_is_a_dead_letter(tmp_path: Path) -> None:
     for kind in DeltaLake, IcebergLake:
         lake = kind(tmp_path / kind.__name__)
         put(lake.table(), segments([0]))
         other = segment(pa.table({"n": ["text"]}), offset=1, number=1)
-        found = put(lake.table(), [other, numbered(2)], dead_letters=place_at(lake.root / "dead"))
+        place = place_at(tmp_path / f"dead letters of {kind.__name__}")
+        found = put(lake.table(), [other, numbered(2)], dead_letters=place)
         assert (found.landed.messages, found.dead_letters) == (1, 1)
         assert rows(lake) == numbers([0, 2])
 
@@ -424,7 +460,9 @@ def test_what_still_cannot_land_stops_a_replay_or_goes_to_the_next_place(
 
 
 def test_a_replay_needs_another_place_for_the_rest(lake: DirectoryLake, place: DeadLetters) -> None:
-    with pytest.raises(ConfigError, match="messages that still cannot land need another place"):
+    with pytest.raises(
+        ConfigError, match=r"the replayed dead letters at .* and the dead letters at"
+    ):
         replay(place, lake.table(), rules=Rules(dead_letters=place_at(place.table.root)))
 
 
