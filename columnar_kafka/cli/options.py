@@ -6,7 +6,7 @@ import inspect
 import sys
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, cast
 
 import typer
 
@@ -52,6 +52,9 @@ __all__ = [
 Options = TypeVar("Options")
 
 
+_TABLES: Final = "columnar_kafka.tables of the configuration file"
+
+
 def _read_config(context: typer.Context, path: Path | None) -> Path | None:
     """Make a file's values the defaults of the command's options."""
     if path is None:
@@ -60,26 +63,31 @@ def _read_config(context: typer.Context, path: Path | None) -> Path | None:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise typer.BadParameter(f"{path}: {error}", param_hint="--config") from error
-    names = {
-        option.removeprefix("--"): parameter.name
+    named = {
+        option.removeprefix("--"): parameter
         for parameter in context.command.params
         for option in parameter.opts
         if option.startswith("--") and option != "--config"
     }
-    if unknown := sorted(values.keys() - names.keys()):
+    if unknown := sorted(values.keys() - named.keys()):
         raise typer.BadParameter(
-            f"{path}: {unknown[0]!r} is not an option; the options are {', '.join(sorted(names))}",
+            f"{path}: {unknown[0]!r} is not an option; the options are {', '.join(sorted(named))}",
             param_hint="--config",
         )
-    context.default_map = {names[key]: _as_option(value) for key, value in values.items()}
+    context.default_map = {
+        named[key].name: _as_option(value, repeats=cast("Any", named[key]).multiple)
+        for key, value in values.items()
+    }
+    tables = [named[key].name for key, value in values.items() if isinstance(value, dict)]
+    context.meta[_TABLES] = {name: context.default_map[name] for name in tables}
     return path
 
 
-def _as_option(value: Any) -> Any:
+def _as_option(value: Any, *, repeats: bool) -> Any:
     """Return a value of TOML as an option has it; a table is for options of key=value."""
     if isinstance(value, dict):
         return [f"{key}={_as_text(each)}" for key, each in value.items()]
-    return value
+    return [value] if repeats and not isinstance(value, list) else value
 
 
 def _as_text(value: Any) -> str:
@@ -170,11 +178,23 @@ def takes(options: type[Options]) -> Callable[[Callable[[Options], None]], Calla
 
     def decorate(command: Callable[[Options], None]) -> Callable[..., None]:
         @wraps(command)
-        def call(**values: Any) -> None:
+        def call(context: typer.Context, **values: Any) -> None:
+            for name, pairs_of_file in context.meta.get(_TABLES, {}).items():
+                if values[name] != pairs_of_file:  # the command line has some; the later one counts
+                    values[name] = [*pairs_of_file, *values[name]]
             command(options(**values))
 
-        call.__signature__ = inspect.signature(options, eval_str=True)  # type: ignore[attr-defined]
-        call.__annotations__ = inspect.get_annotations(options, eval_str=True)
+        shown = inspect.signature(options, eval_str=True)
+        first = inspect.Parameter(
+            "context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context
+        )
+        call.__signature__ = shown.replace(  # type: ignore[attr-defined]
+            parameters=[first, *shown.parameters.values()]
+        )
+        call.__annotations__ = {
+            "context": typer.Context,
+            **inspect.get_annotations(options, eval_str=True),
+        }
         return call
 
     return decorate

@@ -152,6 +152,24 @@ def test_the_options_may_stand_in_a_file(tmp_path: Path) -> None:
     assert len(DeltaTable(str(tmp_path / "lake")).file_uris()) == 1
 
 
+@pytest.mark.usefixtures("topic")
+def test_keys_of_the_command_line_join_those_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "ingest.toml"
+    file.write_text('[client]\n"auto.offset.reset" = "latest"\n"group.id" = "g"\n')
+    line = (*INGEST, str(tmp_path / "lake"), "--config", str(file), "--stop-at-end")
+    result = invoke(*line, "-X", "group.id=h")
+    assert (result.exit_code, "auto.offset.reset=latest: an" in result.output) == (1, True)
+    assert invoke(*line, "-X", "auto.offset.reset=error").exit_code == 0
+
+
+@pytest.mark.usefixtures("topic")
+def test_an_option_that_repeats_may_be_a_single_value(tmp_path: Path) -> None:
+    file = tmp_path / "ingest.toml"
+    file.write_text(f"topic = 't'\npartition = 0\nto = '{tmp_path}/lake'\nstop-at-end = true\n")
+    result = invoke("ingest", "--config", str(file), "--bootstrap-servers", "h:1")
+    assert result.stdout == "t: 5 rows landed in 1 files\n"
+
+
 def test_the_documented_configurations_name_options(tmp_path: Path) -> None:
     docs = Path(__file__).parents[3] / "docs"
     [shown] = re.findall(r"```toml\n(.*?)```", (docs / "service.md").read_text(), re.DOTALL)
