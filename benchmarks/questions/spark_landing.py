@@ -25,7 +25,8 @@ message a row of orjson's JSON and of fastavro's Avro, all with zstd. Each proce
 two threads, where streams with the trigger `availableNow` land messages in one micro-batch: ours
 with the source's mode `ranges` and the sink `columnar_lake`, the others with Spark's `kafka`
 source, `from_json` or `from_avro`, and its sink of Parquet files with zstd. What lands is read and
-compared with what was sent; all of it has landed twice before the first round. The CPU is that of
+compared with what was sent; all of it has landed twice before the first round, and the last
+1,000,000 once before each measurement, so that Java and Python are warm. The CPU is that of
 Java, of Spark's Python workers and of the process that starts the query; a µs a row is a second a
 million rows. It is that of a *further* row: what landing all 10,000,000 takes, less what landing
 the last 1,000,000 takes. The other columns are whole queries of 1,000,000, from start to end: that
