@@ -295,9 +295,9 @@ def _start(text: str) -> Start:
 
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
-    if not port.isdecimal():
+    if not port.isdecimal() or int(port) >= 1 << 16:
         raise typer.BadParameter(f"{text!r} is not [HOST:]PORT", param_hint="--health")
-    return host, int(port)
+    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def _run(service: IngestService) -> dict[str, IngestStats]:

@@ -2,7 +2,7 @@
 
 0    done
 1    it failed, or what it compared is different; standard error says why
-2    an option is missing or wrong; nothing was begun
+2    the command line or its file cannot be understood; nothing was begun
 130, 143    ended by Ctrl-C or TERM
 """
 

@@ -56,8 +56,8 @@ def verify(
 ) -> None:
     """Prove that each committed message of a topic is in a table once, with equal values.
 
-    Reads the whole table, and the topic up to the table's fences. Ends with 1 if anything is
-    missing, twice or different, and names it.
+    Reads the whole table, and the topic from where it began to land to the table's fences. Ends
+    with 1 if anything is missing, twice or different, and names it.
     """
     options = table_options(table_format, catalog, storage)
     config = read_client_config(bootstrap_servers, client_file, client)
@@ -97,6 +97,11 @@ def _show(report: AuditReport) -> None:
         typer.echo(f"{report.dead_letters:,} messages are dead letters")
     for partition, (first, last) in report.expired.items():
         typer.echo(f"partition {partition}: Kafka no longer has offsets {first} to {last}")
+    for partition, (first, last) in sorted(report.outside.items()):
+        typer.echo(
+            f"partition {partition}: offsets {first} to {last} were not compared: the table's "
+            "fences do not cover them"
+        )
     for each in report.findings[:_SHOWN]:
         place = "" if each.partition is None else f" partition {each.partition}"
         offsets = "" if each.first is None else f" offsets {each.first} to {each.last}"

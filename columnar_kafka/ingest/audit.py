@@ -37,7 +37,7 @@ def verify_topic(
     dead_letters: DeadLetters | None = None,
     decoding: Decoding | None = None,
 ) -> AuditReport:
-    """Compare a table with all committed messages of a topic up to the table's fences.
+    """Compare a table with all committed messages of a topic that its fences cover.
 
     Blocks while it reads both. Landing may go on meanwhile. It takes the memory of two files and of
     one decoded segment, or of a decoded file if another program has written it.
@@ -71,8 +71,14 @@ def verify_topic(
             audit.compare(
                 fence, low, _messages(consumer, fence, max(low, fence.first)), letters.get(name)
             )
+        landed = {fence.partition for fence in fences.values()}
+        found = consumer.list_topics(topic, timeout=_TIMEOUT).topics[topic].partitions
+        for number in sorted(found.keys() - landed):
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), _TIMEOUT)
+            if low < high:
+                audit.report.outside[number] = (low, high - 1)
     return audit.finish(
-        [fence.partition for fence in fences.values()],
+        landed,
         is_alone=all(each.topic.partition(" ")[0] == topic for each in head.fences.values()),
     )
 

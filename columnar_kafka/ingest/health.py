@@ -9,6 +9,7 @@ Both answer with the counts of every topic as JSON.
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -35,14 +36,13 @@ class HealthServer:
         An ingestor is not at work if one message or one commit takes more than `late_seconds`.
 
         Raises:
-            OSError: the port cannot be had.
+            OSError: there is no such host, or the port cannot be had.
         """
 
         class Handler(_Handler):
             answer = staticmethod(lambda path: _answer(service, path, late_seconds))
 
-        self._server = ThreadingHTTPServer((host, port), Handler)
-        self._server.daemon_threads = True
+        self._server = _Server((host, port), Handler)
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="columnar-health", daemon=True
@@ -77,6 +77,27 @@ def _answer(service: IngestService, path: str, late_seconds: float) -> tuple[int
     if path not in ("/health", "/ready"):
         return 404, {"error": "the paths are /health and /ready"}
     return 200 if is_well else 503, {"topics": topics}
+
+
+class _Server(ThreadingHTTPServer):
+    """Listens on addresses of both families if no host is named."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        host, port = address
+        if not host and socket.has_dualstack_ipv6():
+            host = "::"
+        found = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        self.address_family = found[0][0]
+        super().__init__(found[0][4][:2], handler)  # type: ignore[arg-type]
+
+    def server_bind(self) -> None:
+        if self.address_family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        super().server_bind()
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -41,16 +41,19 @@ class IngestService:
             Exception: the first error of an ingestor, see `Ingestor.run`. All have ended.
         """
         threads = [
-            threading.Thread(target=self._run, args=(each,), name=f"columnar-ingest-{each.topic}")
+            threading.Thread(
+                target=self._run,
+                args=(each,),
+                name=f"columnar-ingest-{each.topic}",
+                daemon=True,  # what a signal raises in this thread ends the process
+            )
             for each in self.ingestors[1:]
         ]
         for thread in threads:
             thread.start()
-        try:
-            self._run(self.ingestors[0])
-        finally:
-            for thread in threads:
-                thread.join()
+        self._run(self.ingestors[0])
+        for thread in threads:
+            thread.join()
         if self._errors:
             raise self._errors[0]
         return self.stats

@@ -63,8 +63,9 @@ class AuditReport:
 
     So are `decoded` plain messages, each of them a row. Where nobody says how to decode them, the
     `plain` messages were not looked for. `expired` are offsets, by partition as (first, last), that
-    have landed and that Kafka has deleted since: they cannot be compared. `dead_letters` are not in
-    the table.
+    have landed and that Kafka has deleted since: they cannot be compared. `outside` are those that
+    Kafka has before the first that landed, or of a partition of which nothing did. `dead_letters`
+    are not in the table.
     """
 
     messages: int = 0
@@ -74,6 +75,7 @@ class AuditReport:
     plain: int = 0
     dead_letters: int = 0
     expired: dict[int, tuple[int, int]] = field(default_factory=dict)
+    outside: dict[int, tuple[int, int]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
 
@@ -139,6 +141,8 @@ class TopicAudit:
         self._offsets = array("q")
         if low > fence.first:
             self.report.expired[fence.partition] = (fence.first, min(low, fence.next) - 1)
+        elif low < fence.first:
+            self.report.outside[fence.partition] = (low, fence.first - 1)
         claims = self._disjoint(fence)
         edges = [edge for each in claims for edge in (each.first, each.last + 1)]
         inside: list[Segment | SentRun] = []

@@ -210,6 +210,7 @@ def test_where_it_starts_and_ends_can_be_said(tmp_path: Path) -> None:
         ("--end-offsets", "5"),
         ("--end-offsets", "0:5", "--stop-at-end"),
         ("--health", "x"),
+        ("--health", "65536"),
     ],
 )
 def test_options_that_make_no_sense_are_a_usage_error(tmp_path: Path, line: list[str]) -> None:

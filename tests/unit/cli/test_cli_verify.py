@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from commands import INGEST, invoke
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from columnar_kafka.testing import FakeKafka
 
 
 @pytest.mark.usefixtures("topic")
@@ -38,6 +41,24 @@ def test_what_landed_is_verified(tmp_path: Path) -> None:
     }
     result = invoke("verify", str(tmp_path), *place)
     assert "missing: partition 0 offsets 0 to 0 : it is in no file" in result.stderr
+
+
+def test_what_was_not_to_land_is_listed(topic: FakeKafka, tmp_path: Path) -> None:
+    topic.create_topic("u", 3)
+    with topic.Producer({"columnar.encoding": "parquet"}) as sender:
+        sender.set_schema("u", pa.schema([("n", pa.int64())]))
+        for n, partition in enumerate((0, 0, 2)):
+            sender.produce("u", {"n": n}, partition=partition)
+            sender.flush()
+    place = ("--bootstrap-servers", "h:1", "--topic", "u")
+    start = ("--partition", "0", "--start", "0:1", "--stop-at-end")
+    assert invoke("ingest", *place, "--to", str(tmp_path), *start).exit_code == 0
+    result = invoke("verify", str(tmp_path), *place)
+    assert result.exit_code == 0
+    assert [line.partition(" were")[0] for line in result.stdout.splitlines()[1:]] == [
+        "partition 0: offsets 0 to 0",
+        "partition 2: offsets 0 to 0",
+    ]
 
 
 @pytest.mark.usefixtures("topic")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
@@ -54,9 +55,9 @@ def service(tmp_path: Path, **settings: Any) -> IngestService:
     )
 
 
-def get(server: HealthServer, path: str) -> tuple[int, Any]:
+def get(server: HealthServer, path: str, host: str = "127.0.0.1") -> tuple[int, Any]:
     try:
-        with urlopen(f"http://127.0.0.1:{server.port}{path}") as answer:
+        with urlopen(f"http://{host}:{server.port}{path}") as answer:
             return answer.status, json.load(answer)
     except HTTPError as error:
         return error.code, json.load(error)
@@ -90,6 +91,36 @@ def test_if_one_fails_the_others_land_what_they_read(
         running.run()
     assert rows(DirectoryLake(tmp_path / good)) == [0, 1]
     assert not (tmp_path / bad / bad).exists()
+
+
+@pytest.mark.usefixtures("kafka")
+def test_what_a_signal_raises_ends_it_though_others_are_busy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = service(tmp_path, stop_at_end=True)
+    busy, is_over = threading.Event(), threading.Event()
+    create = ParquetDirectory.create
+
+    def created(self: ParquetDirectory, source: SourcePartition, *rest: Any) -> Any:
+        if source.topic == "a":
+            busy.wait()
+            raise KeyboardInterrupt
+        busy.set()
+        is_over.wait(30)
+        return create(self, source, *rest)
+
+    monkeypatch.setattr(ParquetDirectory, "create", created)
+    with pytest.raises(KeyboardInterrupt):
+        running.run()
+    [thread] = [each for each in threading.enumerate() if each.name == "columnar-ingest-b"]
+    is_over.set()
+    thread.join()
+
+
+def test_without_a_host_both_families_are_answered(tmp_path: Path) -> None:
+    with HealthServer(service(tmp_path), 0) as server:
+        hosts = ["127.0.0.1", "[::1]"] if socket.has_dualstack_ipv6() else ["127.0.0.1"]
+        assert [get(server, "/health", host)[0] for host in hosts] == [200] * len(hosts)
 
 
 @pytest.mark.usefixtures("kafka")
