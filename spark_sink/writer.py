@@ -165,7 +165,8 @@ class _TaskWriter:
         """Send a task's rows. Blocks until all are stored.
 
         Raises:
-            RowError: a row does not fit: a topic or a map's key is null, a key twice in a map, …
+            ConfigError: a row has no topic.
+            RowError: a row does not fit: a map's key is null, a key twice in a map, …
             SchemaError: a topic's segments have columns from which these have not grown.
             KafkaException: a row could not be stored, within ``kafka.message.timeout.ms``. Others
                 may be; Spark sends all rows of the task again. With a transactional id none are

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from lakes import DeltaLake, IcebergLake
 from typer.testing import CliRunner
 
-from columnar_kafka import cli
+from columnar_kafka.cli.commands import app
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -16,7 +16,7 @@ INGEST = ("ingest", "--bootstrap-servers", "h:1", "--topic", "t", "--to")
 
 
 def invoke(*arguments: str) -> Result:
-    return CliRunner().invoke(cli.app, arguments)
+    return CliRunner().invoke(app, arguments)
 
 
 def table_place(lake: Any) -> list[str]:

@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition
 from typer.main import get_command
 
 from columnar_kafka import Consumer, Producer
-from columnar_kafka.cli import app
+from columnar_kafka.cli.commands import app
 from columnar_kafka.consuming.settings import _CONSUMER_KEYS
 from columnar_kafka.producing.settings import _PRODUCER_KEYS
 

@@ -108,7 +108,9 @@ FILES = {
         formats  send  consume  produce  rivals  servers  story  sweep
         lake  with_spark  without_spark  land  run
     """,
-    "cli": "outcome  options  demo  ingest  fence  verify  replay  compact  __init__  __main__",
+    "cli": """
+        outcome  options  demo  ingest  fence  verify  replay  compact  commands  __init__  __main__
+    """,
 }
 """Within a room that is a folder, a file may import only the files before it."""
 
@@ -128,6 +130,7 @@ LATE = LAZY | {
     "spark_sink.sink",
     "lake.formats",  # a format's library may not be installed
     "lake.decoding",  # few landings decode plain messages
+    "cli",  # the extra may not be installed
     "cli.demo",  # it brings pandas, Spark and matplotlib
     "local.java",  # the embedded Kafka does without what the others need
 }

@@ -370,7 +370,10 @@ class IcebergTable(BaseTable["State"]):
         except NoSuchTableError:
             return None
         except Exception as error:
-            raise LakeError(f"{self._identifier} cannot be loaded: {error!r}") from error
+            names = ", ".join(sorted(self._catalog_properties)) or "no properties"
+            raise LakeError(
+                f"{self._identifier} cannot be loaded: {error!r} (the catalog has {names})"
+            ) from error
 
     def _has_to_grow(self, table: Table, schema: pa.Schema) -> bool:
         """Return whether the table has to grow, before files of a schema can land.

@@ -300,7 +300,7 @@ class _FenceOwners:
 def _below(fence: Fence) -> str:
     return (
         f"below offset {fence.first}, where the table begins. Older messages cannot be added "
-        "(there is no option table.backfill yet): land them under another path"
+        "to it: land them under another path"
     )
 
 

@@ -299,7 +299,7 @@ class Producer(StockProducer):
         """Serve callbacks, one report for each record among them, until any ran; return how many.
 
         Blocks for at most `timeout` seconds, for ever when negative. Reports run in this thread,
-        after librdkafka's own poll has returned, so user code may call anything there. A report's
+        after librdkafka's own poll has returned, so user code may call all but `close`. A report's
         exception passes through; the reports after it run in the next call.
         """
         if not self._buffers:

@@ -111,7 +111,7 @@ def test_a_plain_message_below_the_fence_is_one_record_and_no_error() -> None:
 
 
 def test_what_is_below_the_tables_beginning_is_refused() -> None:
-    with pytest.raises(LakeError, match=r"t\[0\]@1: below offset 2.*table\.backfill"):
+    with pytest.raises(LakeError, match=r"t\[0\]@1: below offset 2.* land them under another path"):
         planner(fences=fence(2, 5)).place(numbered(1))
 
 
