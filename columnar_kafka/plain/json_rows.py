@@ -67,7 +67,7 @@ class JsonRows:
         exact = any(map(_has_decimals, schema.arrow.types))
         self._readers = dict(_readers(schema.arrow, "", schema, exact=exact))
         self._decoder = json.JSONDecoder(
-            parse_float=decimal.Decimal if exact else _finite, parse_constant=_refuse
+            parse_float=_exact if exact else _finite, parse_constant=_refuse
         )
 
     def decode(self, values: Sequence[bytes]) -> tuple[pa.Table, dict[int, str]]:
@@ -99,6 +99,13 @@ class JsonRows:
             if (found := row.get(name)) is not None:
                 row[name] = read(found)
         return row
+
+
+def _exact(text: str) -> decimal.Decimal:
+    try:
+        return decimal.Decimal(text)
+    except decimal.InvalidOperation:  # is no ValueError
+        raise ValueError(f"{text[:40]} has an exponent that no decimal has") from None
 
 
 def _finite(text: str) -> float:
@@ -228,7 +235,7 @@ def _decimal(_: pa.DataType, path: str) -> _Read:
     def parse(text: str) -> decimal.Decimal:
         if not _DECIMAL.fullmatch(text):
             raise ValueError("it needs digits")
-        return decimal.Decimal(text)
+        return _exact(text)
 
     return _text(path, parse, "a decimal")
 

@@ -156,6 +156,16 @@ def test_nanoseconds_keep_their_digits() -> None:
         ({"type": "enum", "name": "E", "symbols": ["A"]}, '"B"', "field 'f' is str 'B'; its enum"),
         (logical("bytes", "decimal", precision=4, scale=2), "1.234", "field 'f': Decimal"),
         (logical("bytes", "decimal", precision=4, scale=2), '"NaN"', "not a decimal: it needs dig"),
+        (
+            logical("bytes", "decimal", precision=4, scale=2),
+            "1e99999999999999999999",
+            "it is not JSON: 1e99999999999999999999 has an exponent that no decimal has",
+        ),
+        (
+            logical("bytes", "decimal", precision=4, scale=2),
+            '"1e99999999999999999999"',
+            "not a decimal: 1e99999999999999999999 has an exponent that no decimal has",
+        ),
         (logical("int", "date"), '"20240101"', "not a date in ISO 8601: it needs the form"),
         (logical("int", "date"), '"2024-02-30"', "not a date in ISO 8601: "),
         (logical("int", "time-millis"), '"24:00"', "not a time of day in ISO 8601: "),
