@@ -54,7 +54,7 @@ class JsonRows:
     A field that the schema does not have, a missing one without a default, a value of another type
     or out of range is an error. What JSON does not have is read from text or numbers: bytes from
     base64, dates and times from ISO 8601 or from a number in the column's unit, decimals from text
-    or from a number, whose digits count.
+    or from a number, whose digits count. An integer is a float where the column has floats.
     """
 
     def __init__(self, schema: RecordSchema) -> None:
@@ -65,7 +65,7 @@ class JsonRows:
         """
         self._columns = RowColumns(schema)
         exact = any(map(_has_decimals, schema.arrow.types))
-        self._readers = dict(_readers(schema.arrow, "", schema, exact=exact))
+        self._readers = dict(_readers(schema.arrow, "", schema))
         self._decoder = json.JSONDecoder(
             parse_float=_exact if exact else _finite, parse_constant=_refuse
         )
@@ -125,36 +125,31 @@ def _has_decimals(arrow: pa.DataType) -> bool:
 
 
 def _readers(
-    fields: Sequence[pa.Field], prefix: str, schema: RecordSchema, *, exact: bool
+    fields: Sequence[pa.Field], prefix: str, schema: RecordSchema
 ) -> Iterator[tuple[str, _Read]]:
     """Yield the fields whose values JSON has in another form, each with what reads them."""
     for field in fields:
         path = f"{prefix}{field.name}"
-        if (read := _reader(field.type, path, schema, exact=exact)) is not None:
+        if (read := _reader(field.type, path, schema)) is not None:
             yield field.name, read
 
 
-def _reader(arrow: pa.DataType, path: str, schema: RecordSchema, *, exact: bool) -> _Read | None:
-    """Return what reads the values of a type; None if they are as a row has them.
-
-    `exact` says that numbers with a fraction come as decimals.
-    """
+def _reader(arrow: pa.DataType, path: str, schema: RecordSchema) -> _Read | None:
+    """Return what reads the values of a type; None if they are as a row has them."""
     kind = family(arrow)
     if kind == "struct":
-        return _record(dict(_readers(list(arrow), f"{path}.", schema, exact=exact)))
+        return _record(dict(_readers(list(arrow), f"{path}.", schema)))
     if kind == "map":
         if family(arrow.key_type) != "string":
             raise SchemaError(
                 f"field {path!r} is a map with keys of type {arrow.key_type}; the names in a JSON "
                 "object are texts"
             )
-        return _map(_reader(arrow.item_type, f"{path}.value", schema, exact=exact))
+        return _map(_reader(arrow.item_type, f"{path}.value", schema))
     if kind == "list":
-        return _list(_reader(arrow.value_type, f"{path}.item", schema, exact=exact))
+        return _list(_reader(arrow.value_type, f"{path}.item", schema))
     if kind == "binary":
         return _uuid(path) if path in schema.uuids else _binary(path)
-    if kind == "float":
-        return _float(path) if exact else None
     return _LEAVES[kind](arrow, path) if kind in _LEAVES else None
 
 
@@ -219,9 +214,9 @@ def _uuid(path: str) -> _Read:
     return _text(path, uuid.UUID, "a UUID")
 
 
-def _float(path: str) -> _Read:
+def _float(_: pa.DataType, path: str) -> _Read:
     def read(value: Any) -> Any:
-        if type(value) is not decimal.Decimal:
+        if type(value) not in (decimal.Decimal, int):  # JSON's 1 and 1.0 are one number
             return value
         try:
             return _finite(str(value))
@@ -268,6 +263,7 @@ def _timestamp(arrow: pa.TimestampType, path: str) -> _Read:
 
 
 _LEAVES: Final[Mapping[str | None, Callable[[Any, str], _Read]]] = {
+    "float": _float,
     "decimal": _decimal,
     "date": _date,
     "time": _time,
