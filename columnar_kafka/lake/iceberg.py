@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import re
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -87,7 +87,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
+    from pyiceberg.table import Table, Transaction
     from pyiceberg.table.metadata import TableMetadata
 
     from columnar_kafka.lake.merging import Run
@@ -277,43 +277,52 @@ class IcebergTable(BaseTable["State"]):
 
     def swap(self, head: Head[State], admission: Admission, attempt: str) -> str:
         """See `CommitTarget.swap`."""
-        table, before = head.state
-        if table is None:
+        if head.state[0] is None:
             raise NotLandedError(f"{self}: there is no table")
+        with ExitStack() as stack:
+            try:
+                catalog = stack.enter_context(closing(self._catalog()))
+                transaction = self._transaction(catalog, head, admission, attempt)
+            except Exception as error:  # a catalog, its files and pyiceberg may raise anything
+                raise NotLandedError(f"{self._identifier}: nothing has landed: {error}") from error
+            try:
+                transaction.commit_transaction()
+            except ConflictError as error:
+                return f"the catalog says: {error}"
+        return ""
+
+    def _transaction(
+        self, catalog: Catalog, head: Head[State], admission: Admission, attempt: str
+    ) -> Transaction:
+        """Return a transaction that lands files and fences; the catalog knows nothing of it yet."""
+        table, before = head.state
+        assert table is not None
         files, root = self._place(table)
         paths = [root / file.path for file in admission.lands]
         footers = [
             pq.read_metadata(files.footer(path, file.nbytes))
             for path, file in zip(paths, admission.lands, strict=True)
         ]
-        try:
-            for file, footer in zip(admission.lands, footers, strict=True):
-                check_file(file.path, footer.schema.to_arrow_schema(), table.metadata)
-                check_partition(file, table.metadata)
-        except LakeError as error:
-            raise NotLandedError(f"{self._identifier}: nothing has landed: {error}") from error
+        for file, footer in zip(admission.lands, footers, strict=True):
+            check_file(file.path, footer.schema.to_arrow_schema(), table.metadata)
+            check_partition(file, table.metadata)
         # What merges files lands nothing, so a rollback to before it undoes nothing either.
         replaced = {path for paths in admission.replaced.values() for path in paths}
         record = CommitRecord(
             sequence=before.sequence + (not replaced), attempt=attempt, fences=admission.fences
         )
         properties = record.to_properties()
-        with closing(self._catalog()) as catalog:
-            # The handle is as old as the head: the catalog compares it with the table.
-            table.catalog = cast("Catalog", OneTry(catalog, replaces=bool(replaced)))
-            transaction = table.transaction()
-            transaction.set_properties(properties)
-            uris = [_file_uri(files.uri(path)) for path in paths]
-            if replaced:
-                old = [file for path, file in current_files(table).items() if path in replaced]
-                replace_data_files(transaction, old, admission.lands, uris, footers, properties)
-            else:
-                add_data_files(transaction, admission.lands, uris, footers, properties)
-            try:
-                transaction.commit_transaction()
-            except ConflictError as error:
-                return f"the catalog says: {error}"
-        return ""
+        # The handle is as old as the head: the catalog compares it with the table.
+        table.catalog = cast("Catalog", OneTry(catalog, replaces=bool(replaced)))
+        transaction = table.transaction()
+        transaction.set_properties(properties)
+        uris = [_file_uri(files.uri(path)) for path in paths]
+        if replaced:
+            old = [file for path, file in current_files(table).items() if path in replaced]
+            replace_data_files(transaction, old, admission.lands, uris, footers, properties)
+        else:
+            add_data_files(transaction, admission.lands, uris, footers, properties)
+        return transaction
 
     def has_landed(self, head: Head[State], attempt: str) -> bool:
         """See `CommitTarget.has_landed`."""

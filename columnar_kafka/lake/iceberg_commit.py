@@ -5,11 +5,14 @@ It commits with a catalog that is tried once (`OneTry`): see `commit`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import (
+    MetricModeTypes,
+    MetricsMode,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
@@ -19,6 +22,7 @@ from pyiceberg.table import TableProperties
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.typedef import Record
+from pyiceberg.types import DateType, TimestampType, TimestamptzType, TimeType
 from pyiceberg.utils.properties import property_as_bool
 
 if TYPE_CHECKING:
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
 
     import pyarrow.parquet as pq
     from pyiceberg.catalog import Catalog
+    from pyiceberg.schema import Schema
     from pyiceberg.table import Transaction
 
     from columnar_kafka.lake.model import StagedFile
@@ -135,11 +140,7 @@ def _data_files(
     for file, uri, footer in zip(files, uris, footers, strict=True):
         statistics: dict[str, Any] = {"record_count": footer.num_rows}
         if not file.is_encrypted:
-            statistics = data_file_statistics_from_parquet_metadata(
-                footer,
-                stats_columns=compute_statistics_plan(schema, metadata.properties),
-                parquet_column_mapping=parquet_path_to_id_mapping(schema),
-            ).to_serialized_dict()
+            statistics = _statistics(footer, schema, metadata.properties)
         yield DataFile.from_args(
             content=DataFileContent.DATA,
             file_path=uri,
@@ -152,3 +153,41 @@ def _data_files(
             key_metadata=None,
             **statistics,
         )
+
+
+def _statistics(
+    footer: pq.FileMetaData, schema: Schema, properties: dict[str, str]
+) -> dict[str, Any]:
+    """Return what a manifest says of a file.
+
+    pyiceberg reads bounds as values of Python: times outside of the years 1 to 9999 have none.
+    """
+    columns: dict[int, Any] = compute_statistics_plan(schema, properties)
+    ids = parquet_path_to_id_mapping(schema)
+    for number in range(footer.num_columns):
+        column = columns[ids[footer.schema.column(number).path]]
+        if (
+            isinstance(column.iceberg_type, _TIMES)
+            and column.mode.type is MetricModeTypes.FULL
+            and not _are_values_of_python(footer, number)
+        ):
+            columns[column.field_id] = replace(column, mode=_COUNTS)
+    found: dict[str, Any] = data_file_statistics_from_parquet_metadata(
+        footer, stats_columns=columns, parquet_column_mapping=ids
+    ).to_serialized_dict()
+    return found
+
+
+_TIMES: Final = (DateType, TimeType, TimestampType, TimestamptzType)
+_COUNTS: Final = MetricsMode(MetricModeTypes.COUNTS)
+
+
+def _are_values_of_python(footer: pq.FileMetaData, number: int) -> bool:
+    """Return whether Python has the bounds of a column in each row group."""
+    try:
+        for group in range(footer.num_row_groups):
+            if (statistics := footer.row_group(group).column(number).statistics) is not None:
+                statistics.min, statistics.max  # noqa: B018 - raises
+    except (ValueError, OverflowError):
+        return False
+    return True

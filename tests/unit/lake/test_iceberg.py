@@ -109,6 +109,36 @@ def test_milliseconds_have_no_bounds_in_stitched_files(lake: IcebergLake) -> Non
     assert late["n"].to_pylist() == [2]
 
 
+def test_times_that_python_does_not_have_land_without_bounds(lake: IcebergLake) -> None:
+    late, day = 253_402_300_800_000_000, 2_932_897  # the first of the year 10000
+    data = pa.table(
+        {
+            "n": [1, 2],
+            "late": pa.array([0, late], pa.timestamp("us", "UTC")),
+            "early": pa.array([-(1 << 63), 0], pa.timestamp("us")),
+            "day": pa.array([day, None], pa.date32()),
+            "good": pa.array([0, 1], pa.timestamp("us")),
+        }
+    )
+    land_table(lake, data)
+    found = lake.read()
+    assert found.select(data.column_names).cast(data.schema) == data
+    table = lake.load()
+    [task] = table.scan().plan_files()
+    ids = {each.name: each.field_id for each in table.schema().fields}
+    assert {name for name in data.column_names if ids[name] in task.file.lower_bounds} == {
+        "n",
+        "good",
+    }
+    assert task.file.null_value_counts[ids["day"]] == 1
+
+
+def test_milliseconds_that_python_does_not_have_land_verbatim(lake: IcebergLake) -> None:
+    data = pa.table({"at": pa.array([253_402_300_800_000], pa.timestamp("ms", "UTC"))})
+    land_table(lake, data, mode=Mode.VERBATIM)
+    assert lake.read()["at"].cast(pa.int64()).to_pylist() == [253_402_300_800_000_000]
+
+
 def test_the_commit_says_what_it_is(lake: IcebergLake) -> None:
     put(lake.table(), [3, 4])
     table = lake.load()
@@ -494,6 +524,18 @@ def test_a_conflict_with_its_own_commit_deletes_nothing(
     lose_an_answer(monkeypatch, lambda: on_top and put(lake.table(), [5]))
     assert put(lake.table(), [1, 2]).landed.messages == 2
     assert rows(lake) == numbers([0, 1, 2, 5] if on_top else [0, 1, 2])
+
+
+def test_what_fails_before_the_catalog_is_told_has_not_landed(
+    lake: IcebergLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> None:
+        raise OSError("no space for a manifest")
+
+    monkeypatch.setattr(iceberg, "add_data_files", fails)
+    with pytest.raises(NotLandedError, match="nothing has landed: no space for a manifest"):
+        put(lake.table(), [0])
+    assert parquet_paths(lake) == []
 
 
 def test_a_catalog_that_fails_may_have_landed_it(
