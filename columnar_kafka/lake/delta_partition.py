@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+_NAME_BYTES: Final = 255
 _EPOCH: Final = datetime.date(1970, 1, 1).toordinal()
 
 
@@ -39,6 +40,11 @@ def _text(value: str, column: str) -> str:
         raise LakeError(
             f"partition column {column!r}: Delta reads {value!r} as null: partition by another "
             "column, or write another value"
+        )
+    if len(_folder(column, value)) > _NAME_BYTES:
+        raise LakeError(
+            f"partition column {column!r}: the folder of {value[:20]!r}… would have a name of more "
+            f"than {_NAME_BYTES} bytes, which no disk has: partition by another column"
         )
     return value
 
@@ -125,10 +131,8 @@ def without_filled(table: JsonObject, schema: pa.Schema, names: Collection[str])
 
 def folder(partition: PartitionValues) -> str:
     """Return the folder of a partition's files, as Hive names it; empty for no partition."""
-    return "/".join(
-        f"{_quoted(name)}={_NULL if value is None else _quoted(value)}" for name, value in partition
-    )
+    return "/".join(_folder(name, value) for name, value in partition)
 
 
-def _quoted(text: str) -> str:
-    return quote(text, safe="")
+def _folder(name: str, value: str | None) -> str:
+    return f"{quote(name, safe='')}={_NULL if value is None else quote(value, safe='')}"

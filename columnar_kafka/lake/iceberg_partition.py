@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from columnar_kafka.lake.model import PartitionColumn
 from columnar_kafka.lake.partition import FILLED, is_filled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from pyiceberg.partitioning import PartitionField
     from pyiceberg.table.metadata import TableMetadata
@@ -83,7 +84,24 @@ def _column(
             raise LakeError(f"{shown}: {_UNSEEN}")
         if column_type(FILLED[path[0]]) != kind:
             raise LakeError(f"{shown}: it must be {column_type(FILLED[path[0]])} in the table")
-    return PartitionColumn(str(field), path, transform.transform(kind))
+    return PartitionColumn(str(field), path, _value(transform, kind))
+
+
+def _value(transform: Any, kind: ice.IcebergType) -> Callable[[Any], Any]:
+    """Return a transform that raises if pyiceberg has no text for the result.
+
+    It names the partition by that in the snapshot's summary, and has none for days outside the
+    years 1 to 9999.
+    """
+    transformed = transform.transform(kind)
+    check = lru_cache(maxsize=1024)(partial(transform.to_human_string, transform.result_type(kind)))
+
+    def value(plain: Any) -> Any:
+        found = transformed(plain)
+        check(found)
+        return found
+
+    return value
 
 
 def check_file(path: str, schema: pa.Schema, metadata: TableMetadata) -> None:

@@ -253,7 +253,7 @@ class PartitionColumn:
 
     `path` is that of the column in segments, or the name of one that they do not have. `value`
     turns its values into the partition's, without changing their order. It takes dates as days
-    since the epoch, times as microseconds, and no null.
+    since 1970, times as microseconds, and no null; raises LakeError, ValueError, OverflowError.
     """
 
     name: str

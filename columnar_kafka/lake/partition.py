@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
 import pyarrow as pa
@@ -115,9 +116,10 @@ def shared_partition(
             value = None
             if known.least is not None and known.greatest is not None:
                 value = _plain(known.least)
-                if known.has_nulls or each.value(value) != each.value(_plain(known.greatest)):
+                greatest = _plain(known.greatest)
+                if known.has_nulls or _value(each, value) != _value(each, greatest):
                     return None
-        found.append((each.name, None if value is None else each.value(value)))
+        found.append((each.name, None if value is None else _value(each, value)))
     return tuple(found)
 
 
@@ -139,7 +141,7 @@ def divide(
             array = pa.repeat(pa.scalar(_filled(each, source, today)), table.num_rows)
         else:
             array = _column(table, each.path)
-        codes[f"{number}"], distinct = _coded(array, each.value)
+        codes[f"{number}"], distinct = _coded(array, partial(_value, each))
         values.append(distinct)
     names = list(codes)
     codes["row"] = pa.array(range(table.num_rows), pa.int64())
@@ -149,6 +151,21 @@ def divide(
             (each.name, values[number][group[f"{number}"]]) for number, each in enumerate(columns)
         )
         yield partition, table.take(pa.array(group["row_list"], pa.int64()))
+
+
+def _value(column: PartitionColumn, value: Any) -> Any:
+    """Return what a partition has for a value.
+
+    Raises:
+        LakeError: it has nothing for it, such as a date after the year 9999.
+    """
+    try:
+        return column.value(value)
+    except (ValueError, OverflowError) as error:
+        name = ".".join(column.path)
+        raise LakeError(
+            f"partition column {name!r}: {value} cannot be a partition's: {error}"
+        ) from error
 
 
 def _filled(column: PartitionColumn, source: SourcePartition, today: datetime.date) -> Any:

@@ -312,6 +312,57 @@ def test_a_value_that_cannot_be_a_partitions_is_a_dead_letter(
     assert letters.read()["offset"].to_pylist() == [1]
 
 
+@pytest.mark.parametrize(
+    ("kind", "by"),
+    [(DeltaLake, "at"), *((IcebergLake, f"{by}(at)") for by in ("identity", "year", "day"))],
+)
+@pytest.mark.parametrize("days", [2_932_897, -719_163])  # 10000-01-01, 0000-12-31
+def test_a_day_that_cannot_be_a_partitions_is_a_dead_letter(
+    tmp_path: Path, kind: Any, by: str, days: int
+) -> None:
+    """Whether the statistics show it or the segment is decoded."""
+    letters = DirectoryLake(tmp_path / "dead")
+    rules = Rules(dead_letters=DeadLetters(letters.table()))
+    sent = [
+        pa.table({"n": range(len(each)), "at": pa.array(each, pa.date32())})
+        for each in ([0, 0], [days, days], [0, days], [0])
+    ]
+    result = put(kind(tmp_path / "lake"), *sent, rules=rules, partition_by=[by])
+    assert (result.landed, result.dead_letters) == (Count(2, 3), 2)
+    assert letters.read()["offset"].to_pylist() == [1, 2]
+    reason = letters.read()["reason"][0].as_py()
+    assert f"t[0]@1: partition column 'at': {days} cannot be a partition's: " in reason
+
+
+@pytest.mark.parametrize("by", ["at", "day(at)", "hour(at)", "month(at)"])
+def test_a_time_that_cannot_be_a_partitions_is_a_dead_letter(tmp_path: Path, by: str) -> None:
+    letters = DirectoryLake(tmp_path / "dead")
+    rules = Rules(dead_letters=DeadLetters(letters.table()))
+    times = [0, 253_402_300_800_000_000]  # 10000-01-01
+    sent = [pa.table({"at": pa.array([each], pa.timestamp("us", "UTC"))}) for each in times]
+    result = put(IcebergLake(tmp_path / "lake"), *sent, rules=rules, partition_by=[by])
+    assert (result.landed, result.dead_letters) == (Count(1, 1), 1)
+
+
+def test_a_text_too_long_for_the_name_of_a_folder_is_a_dead_letter(
+    tmp_path: Path, delta: DeltaLake
+) -> None:
+    """polars reads the value from that name: no other would do."""
+    letters = DirectoryLake(tmp_path / "dead")
+    rules = Rules(dead_letters=DeadLetters(letters.table()))
+    texts = ["x" * 253, "x" * 254, "北" * 28, "北" * 29]  # with c= 255, 256, 254, 263 bytes
+    result = put(
+        delta,
+        *(table([n], [text]) for n, text in enumerate(texts)),
+        rules=rules,
+        partition_by=["c"],
+    )
+    assert (result.landed, result.dead_letters) == (Count(2, 2), 2)
+    expected = [(0, texts[0]), (2, texts[2])]
+    assert read(delta, "n", "c") == read_with_polars(delta, "n", "c") == expected
+    assert "a name of more than 255 bytes" in letters.read()["reason"][0].as_py()
+
+
 def test_a_table_that_changes_while_a_batch_is_written_makes_no_dead_letter(
     tmp_path: Path, lake: Any
 ) -> None:
