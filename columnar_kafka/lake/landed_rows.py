@@ -63,6 +63,18 @@ class SentRun(NamedTuple):
         """Return what ``_kafka.row`` is for each of the messages."""
         return [offset % BLOCK for offset in self.offsets]
 
+    def same(self, found: pa.Table) -> Iterator[bool]:
+        """Yield for each message whether it is equal to its row, of these that a file has.
+
+        Raises:
+            pa.ArrowException: values cannot be compared.
+        """
+        if equal(found, self.table, may_lack=True):
+            yield from [True] * self.rows
+        else:
+            for n in range(self.rows):
+                yield equal(found.slice(n, 1), self.table.slice(n, 1), may_lack=True)
+
     def take(self, indices: Sequence[int]) -> SentRun:
         """Return some of the messages; at least one."""
         offsets = [self.offsets[index] for index in indices]
@@ -95,24 +107,45 @@ class RowIds(NamedTuple):
 _DIFFERS: Final = "the values differ from the message's"
 
 
-def equal(found: pa.Table, sent: pa.Table) -> bool:
+def equal(found: pa.Table, sent: pa.Table, *, may_lack: bool = False) -> bool:
     """Return whether a message's columns have these values in a file.
 
-    A file may have wider types, and columns that the message lacks. Floats that are no numbers are
+    A file may have wider types, and columns that the message lacks. With `may_lack` it may be from
+    before the schema grew: a column that it lacks counts as null. Floats that are no numbers are
     equal.
 
     Raises:
         pa.ArrowException: values cannot be compared.
     """
-    if found.num_rows != sent.num_rows or not set(sent.column_names) <= set(found.column_names):
+    if found.num_rows != sent.num_rows:
         return False
     for name in sent.column_names:
-        one, other = found[name], sent[name]
+        other = sent[name]
+        if name not in found.column_names:
+            if may_lack and other.null_count == len(other):
+                continue
+            return False
+        one = found[name]
         if one.type != other.type:
+            if any(_loses(chunk, one.type) for chunk in other.chunks):
+                return False
             other = other.cast(one.type)
         if not one.equals(other) and repr(one.to_pylist()) != repr(other.to_pylist()):
             return False
     return True
+
+
+def _loses(values: pa.Array, to: pa.DataType) -> bool:
+    """Return whether a cast leaves out a record's member that is not null somewhere."""
+    if pa.types.is_list(values.type) and pa.types.is_list(to):
+        return _loses(values.flatten(), to.value_type)
+    if not (pa.types.is_struct(values.type) and pa.types.is_struct(to)):
+        return False
+    for field, member in zip(values.type, values.flatten(), strict=True):
+        at = to.get_field_index(field.name)
+        if member.null_count < len(member) and (at < 0 or _loses(member, to.field(at).type)):
+            return True
+    return False
 
 
 def differing(
@@ -130,11 +163,13 @@ def differing(
     rows.take(skip)
     for each in sent:
         found = rows.take(each.rows)
-        if not equal(found, table := each.to_table()):
-            if not isinstance(each, SentRun):
+        if not isinstance(each, SentRun):
+            if not equal(found, each.to_table()):
                 return each
-            wrong = (n for n in range(each.rows) if not equal(found.slice(n, 1), table.slice(n, 1)))
-            return each.take([next(wrong, 0)])
+            continue
+        wrong = (n for n, same in enumerate(each.same(found)) if not same)
+        if (first := next(wrong, None)) is not None:
+            return each.take([first])
     return None
 
 
@@ -254,10 +289,7 @@ class RowsById:
         found = self._all_rows(run.id)
         places = pc.struct_field(found["_kafka"], "row")
         found = found.filter(pc.is_in(places, pa.array(run.places(), places.type)))
-        if equal(found, run.table):
-            return [""] * run.rows
-        pairs = ((found.slice(n, 1), run.table.slice(n, 1)) for n in range(run.rows))
-        return ["" if equal(one, other) else _DIFFERS for one, other in pairs]
+        return ["" if same else _DIFFERS for same in run.same(found)]
 
     def left(self, *, plain: bool) -> Iterator[tuple[str, str]]:
         """Yield the segments that nobody has asked for, with a file of each; or also `plain` rows.

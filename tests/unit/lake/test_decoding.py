@@ -439,6 +439,38 @@ def test_another_value_is_found_by_its_offset(lake: Any) -> None:
     assert (kind, first) == ("different", 2)
 
 
+def optional(name: str, kind: Any) -> dict[str, Any]:
+    return {"name": name, "type": ["null", kind], "default": None}
+
+
+def grown(*, more: bool) -> Decoding:
+    """Return a decoding whose schema, with `more`, has a nullable field on top and in a record."""
+    members = [optional("a", "int"), *([optional("b", "int")] if more else [])]
+    inner = {"type": "record", "name": "inner", "fields": members}
+    fields = [{"name": "n", "type": "long"}, optional("s", inner)]
+    if more:
+        fields.append(optional("x", "string"))
+    return Decoding("json", {"type": "record", "name": "r", "fields": fields})
+
+
+def test_rows_from_before_the_schema_grew_lack_what_is_null(lake: Any) -> None:
+    old = [plain(0), plain(1, s={"a": 1})]
+    put(lake.table(), old, decoding=grown(more=False))
+    new = [plain(2, s={"a": 2, "b": 3}, x="y"), plain(3)]
+    put(lake.table(), new, decoding=grown(more=True))
+    report = audit(lake, [*old, *new], decoding=grown(more=True))
+    assert (report.findings, report.decoded) == ([], 4)
+
+
+@pytest.mark.parametrize("value", [{"x": "y"}, {"s": {"a": 1, "b": 2}}], ids=["column", "member"])
+def test_a_value_that_a_file_has_no_column_for_is_found(lake: Any, value: dict[str, Any]) -> None:
+    """It is from before the schema grew, or so it seems."""
+    put(lake.table(), [plain(0), plain(1, s={"a": 1})], decoding=grown(more=False))
+    messages = [plain(0), plain(1, **{"s": {"a": 1}, **value})]
+    [(kind, first, _)] = found(audit(lake, messages, decoding=grown(more=True)))
+    assert (kind, first) == ("different", 1)
+
+
 def test_in_a_table_with_partitions_too(tmp_path: Path) -> None:
     lake = DeltaLake(tmp_path / "lake")
     messages = [plain(n, part="ab"[n % 2]) for n in range(6)]
