@@ -11,6 +11,8 @@ from columnar_kafka.errors import LakeError, SegmentError
 from columnar_kafka.lake.model import UnlandableError, unlandable
 from columnar_kafka.lake.partition import divide, shared_partition
 from columnar_kafka.segment.encoder import ParquetEncoder
+from columnar_kafka.segment.parquet.metadata import has_encrypted_columns
+from columnar_kafka.segment.parquet.page_walk import footer_bytes
 
 if TYPE_CHECKING:
     import datetime
@@ -62,7 +64,7 @@ class Rewriter:
             partition = shared_partition(fitting.partitioning, segment, source, today)
             if partition is not None and fitting.cast_to is None:
                 return [SegmentPart(partition, segment.bytes, segment.rows, is_rewritten=False)]
-            table = segment.to_table()
+            table = _decoded(segment)
             if partition is None:
                 parts = list(divide(fitting.partitioning, table, source, today))
             else:
@@ -113,3 +115,17 @@ class Rewriter:
             data = encoder.encode(table.combine_chunks().to_batches()[0], {})
             found.append(SegmentPart(partition, data, rows.num_rows, is_rewritten=True))
         return found
+
+
+def _decoded(segment: Segment) -> pa.Table:
+    """Return a segment's rows.
+
+    Raises:
+        LakeError, SegmentError: they cannot be decoded.
+    """
+    if has_encrypted_columns(footer_bytes(bytes(segment.bytes))):
+        raise LakeError(
+            "it has encrypted columns, and would have to be decoded: to be cast to the table's "
+            "types, or because its footer does not show that its rows are of one partition"
+        )
+    return segment.to_table()

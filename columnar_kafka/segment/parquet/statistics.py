@@ -19,21 +19,21 @@ from columnar_kafka.segment.parquet.field_ids import (
     ColumnChunkField,
     ColumnMetaDataField,
     ColumnOrderField,
+    FileMetaDataField,
     PhysicalType,
     RowGroupField,
     StatisticsField,
 )
 from columnar_kafka.segment.parquet.metadata import read_row_groups
-from columnar_kafka.segment.parquet.thrift import BINARY, STRUCT, ThriftError
+from columnar_kafka.segment.parquet.thrift import BINARY, STRUCT, Cursor, ThriftError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from columnar_kafka.segment.parquet.thrift import Cursor
-
 __all__ = ["Bounds", "ColumnPath", "bounds"]
 
 # The Thrift types of the fields that are read.
+_FILE: Final = FileMetaDataField.types(FileMetaDataField.COLUMN_ORDERS)
 _ROW_GROUP: Final = RowGroupField.types(RowGroupField.COLUMNS)
 _CHUNK: Final = ColumnChunkField.types(ColumnChunkField.META_DATA)
 _META_DATA: Final = ColumnMetaDataField.types(
@@ -169,11 +169,21 @@ def _row_groups(
         ThriftError, IndexError, UnicodeDecodeError: the footer is damaged, or values are in another
             order than that of their types.
     """
-    # The column orders come last: a footer that ends with them need not be walked to its end.
-    if not footer.endswith(thrift.encode_list(STRUCT, [_TYPE_ORDER] * columns) + thrift.STOP):
+    orders = thrift.encode_list(STRUCT, [_TYPE_ORDER] * columns)
+    # Most footers end with the column orders. What is encrypted comes after them, and a signature.
+    if not footer.endswith(orders + thrift.STOP) and _column_orders(footer) != orders:
         raise ThriftError("no column orders")
     read = partial(_read_row_group, columns=columns, wanted=wanted)
     return read_row_groups(footer, read, to_end=False)
+
+
+def _column_orders(footer: bytes) -> bytes:
+    cursor = Cursor(footer)
+    for field_id, field_type in cursor.fields(_FILE):
+        if field_id == FileMetaDataField.COLUMN_ORDERS:
+            return cursor.span(field_type)
+        cursor.skip(field_type)
+    return b""
 
 
 def _read_row_group(

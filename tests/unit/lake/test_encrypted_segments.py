@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from lakes import GENERATIONS, DeltaLake, DirectoryLake, IcebergLake
+from lakes import GENERATIONS, DeltaLake, DirectoryLake, IcebergLake, letters, place_at
 from pyarrow.parquet import encryption
-from segments import numbers, segment, segments
+from segments import ROWS, numbers, segment, segments
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.rules import Rules
@@ -45,15 +45,20 @@ class OpenKms(encryption.KmsClient):  # type: ignore[misc]
 _FACTORY = encryption.CryptoFactory(OpenKms)
 
 
-def encrypted(offset: int) -> SourceMessage:
-    """Return the segment that `segments` has at an offset, but with n encrypted."""
+def encrypted(offset: int, *part: str) -> SourceMessage:
+    """Return the segment that `segments` has at an offset, but with n encrypted.
+
+    It has a column of what it is a `part` of, unless that is left out.
+    """
 
     def properties() -> Any:
         return _FACTORY.file_encryption_properties(_KMS, _ENCRYPTION)
 
     encoder = ParquetEncoder("zstd", encryption=properties)
-    rows = pa.table({"n": pa.array(numbers([offset]), pa.int64())})
-    return segment(rows, offset=offset, number=offset, encoder=encoder)
+    rows = {"n": pa.array(numbers([offset]), pa.int64())}
+    if part:
+        rows["part"] = pa.array(part)
+    return segment(pa.table(rows), offset=offset, number=offset, encoder=encoder)
 
 
 def decrypted(data: bytes) -> pa.Table:
@@ -79,6 +84,26 @@ def test_they_land_as_they_came_beside_stitched_files(lake: Any, verify: Any) ->
     assert decrypted(found)["n"].to_pylist() == numbers([1])
     others = [pq.read_table(pa.BufferReader(each)) for each in files.values() if each != found]
     assert sorted(pa.concat_tables(others)["n"].to_pylist()) == numbers([0, 2])
+
+
+@pytest.mark.parametrize("kind", [DeltaLake, IcebergLake])
+def test_they_land_in_the_partition_that_a_plain_column_tells(kind: Any, tmp_path: Path) -> None:
+    lake, place = kind(tmp_path / "lake"), place_at(tmp_path / "dead")
+    sent = [encrypted(0, *["a"] * ROWS), encrypted(1, *["b"] * ROWS), encrypted(2, *"aab")]
+    result = land(
+        sent,
+        table=lake.table(partition_by=["part"]),
+        generations=GENERATIONS,
+        rules=Rules(dead_letters=place),
+    )
+    assert (result.landed.messages, result.dead_letters) == (2, 1)
+    files = [(lake.root / path).read_bytes() for path in lake.data_files()]
+    assert sorted(files) == sorted(each.value for each in sent[:2])
+    head = lake.table().head()
+    landed = {each.read(): each.partition for each in lake.table().landed_files(head)}
+    assert [landed[each.value]["part"].as_py() for each in sent[:2]] == ["a", "b"]
+    [letter] = letters(place)
+    assert "t[0]@2: it has encrypted columns, and would have to be decoded" in letter["reason"]
 
 
 def test_they_are_refused_where_every_value_is_decoded(lake: Any) -> None:
