@@ -27,6 +27,7 @@ from columnar_kafka.lake.decoding import BLOCK, PLAIN_ID, PlainDecoder
 from columnar_kafka.lake.file_metadata import file_messages
 from columnar_kafka.lake.landed_rows import RowsById, SentRun, differing, row_ids
 from columnar_kafka.lake.model import REPLAY
+from columnar_kafka.lake.plan import message_nbytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -183,7 +184,7 @@ class TopicAudit:
                 self.report.plain += 1
             else:
                 run.append(message)
-                nbytes += len(message.value or b"")
+                nbytes += message_nbytes(message)
         if run:
             yield from self._decoded(run)
 

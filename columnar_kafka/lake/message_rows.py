@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.model import SourceMessage, StagedFile
+from columnar_kafka.lake.plan import message_nbytes
 from columnar_kafka.lake.stitch import Stitcher
 from columnar_kafka.segment.headers import header_pairs
 
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEAD_LETTERS",
-    "MESSAGE_BYTES",
     "PLAIN_MESSAGES",
     "MessageWriter",
     "as_bytes",
     "headers_in_bytes",
+    "memory_of",
     "read_messages",
     "read_offsets",
 ]
@@ -50,8 +51,9 @@ DEAD_LETTERS: Final = PLAIN_MESSAGES.append(pa.field("reason", pa.string()))
 """Those of a place of dead letters."""
 
 _FILE_BYTES: Final = 32 << 20
-MESSAGE_BYTES: Final = 512
-"""What a message takes in memory at least, besides its key and value."""
+_MESSAGE_BYTES: Final = 512
+_HEADER_BYTES: Final = 150
+"""What a message, and each of its headers, takes in memory at least besides the bytes that came."""
 
 
 class MessageWriter:
@@ -79,7 +81,7 @@ class MessageWriter:
             return
         offsets.insert(at, message.offset)
         self._waiting.setdefault(source, []).append((message, reason))
-        self._waiting_nbytes += MESSAGE_BYTES + _size(message.value) + _size(message.key)
+        self._waiting_nbytes += memory_of(message)
         if self._waiting_nbytes >= _FILE_BYTES:
             self._write()
 
@@ -150,6 +152,12 @@ def read_messages(data: bytes, start: int) -> Iterator[SourceMessage]:
         for row in batch.to_pylist():
             if row["offset"] >= start:
                 yield _message(row)
+
+
+def memory_of(message: SourceMessage) -> int:
+    """Return about what a message takes in memory."""
+    headers = _HEADER_BYTES * len(message.headers or ())
+    return _MESSAGE_BYTES + headers + message_nbytes(message)
 
 
 def headers_in_bytes(message: SourceMessage) -> list[tuple[str, bytes | None]]:

@@ -12,7 +12,7 @@ from array import array
 from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from columnar_kafka import position
 from columnar_kafka.errors import LakeError, SegmentError
@@ -28,18 +28,18 @@ from columnar_kafka.lake.model import (
     UnlandableError,
     fence_topic,
 )
-from columnar_kafka.segment.headers import SegmentHeader, parse_headers
+from columnar_kafka.segment.headers import SegmentHeader, header_pairs, parse_headers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from columnar_kafka.lake.model import ReadRange, TopicGeneration
 
-__all__ = ["Admission", "Layout", "Mode", "Placement", "Planner", "admit"]
+__all__ = ["Admission", "Layout", "Mode", "Placement", "Planner", "admit", "message_nbytes"]
 
 _RUN_ROWS: Final = 1 << 16
 _RUN_BYTES: Final = 16 << 20
-"""The most plain messages, and bytes of their values, that become one row group."""
+"""The most plain messages, and bytes of all that came with them, that become one row group."""
 
 
 class Mode(Enum):
@@ -207,7 +207,8 @@ class _PartitionPlan:
             )
         nbytes = memoryview(message.value or b"").nbytes
         follows = at > 0 and self._offsets[at - 1] == self._last and header.schema == self._schema
-        joins_run = follows and is_plain and self._run_has_room(nbytes)
+        run_nbytes = message_nbytes(message) if is_plain else 0
+        joins_run = follows and is_plain and self._run_has_room(run_nbytes)
         starts_file = not (follows and self._has_room(nbytes, layout, joins_run=joins_run))
         if starts_file:
             self._nbytes = self._row_groups = 0
@@ -217,7 +218,7 @@ class _PartitionPlan:
             self._row_groups += 1
         if is_plain:
             self._run_rows += 1
-            self._run_nbytes += nbytes
+            self._run_nbytes += run_nbytes
         self._last, self._schema = message.offset, header.schema
         self._nbytes += nbytes
         self._offsets.insert(at, message.offset)
@@ -242,6 +243,20 @@ class _PartitionPlan:
         return joins_run or (
             layout.mode is Mode.STITCHED and self._row_groups < layout.file_segments
         )
+
+
+def message_nbytes(message: SourceMessage) -> int:
+    """Return the bytes that came with a message: value, key and headers."""
+    nbytes = _nbytes(message.value) + _nbytes(message.key)
+    if message.headers:
+        nbytes += sum(len(key) + _nbytes(value) for key, value in header_pairs(message.headers))
+    return nbytes
+
+
+def _nbytes(data: Any) -> int:
+    if data is None:
+        return 0
+    return len(data) if isinstance(data, str | bytes) else memoryview(data).nbytes
 
 
 def _read(message: SourceMessage) -> tuple[SegmentHeader, bytes]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from columnar_kafka.lake.message_rows import MESSAGE_BYTES
+from columnar_kafka.lake.message_rows import memory_of
 
 if TYPE_CHECKING:
     from columnar_kafka.lake.model import SourceMessage, SourcePartition
@@ -38,7 +38,7 @@ class WaitingRuns:
         """Append a message to the run of its partition."""
         if not isinstance(message.value, bytes | None):  # a buffer may be part of a larger one
             message = replace(message, value=bytes(message.value))
-        nbytes = MESSAGE_BYTES + len(message.value or b"")
+        nbytes = memory_of(message)
         run = self._runs.get(placement.source)
         if run is None:
             run = self._runs[placement.source] = _Run()

@@ -28,9 +28,10 @@ from columnar_kafka.config import METADATA_MEMBERS
 from columnar_kafka.errors import ConfigError, LakeError
 from columnar_kafka.ingest import Decoding, Rules
 from columnar_kafka.lake.decoding import BLOCK, PlainDecoder, block_name
-from columnar_kafka.lake.model import Count, SourceMessage
-from columnar_kafka.lake.plan import Layout, Mode, Planner
+from columnar_kafka.lake.model import Count, SourceMessage, SourcePartition
+from columnar_kafka.lake.plan import Layout, Mode, Planner, message_nbytes
 from columnar_kafka.lake.replay import replay
+from columnar_kafka.lake.runs import WaitingRuns
 from columnar_kafka.lake.stage import Stager, land, stage
 
 if TYPE_CHECKING:
@@ -153,10 +154,39 @@ def test_a_run_ends_with_its_bytes_and_with_the_file(
     directory: DirectoryLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = len(plain(0).value)
+    bare = [replace(plain(n), key=None, headers=None) for n in range(5)]
     monkeypatch.setattr("columnar_kafka.lake.plan._RUN_BYTES", 2 * size)
-    put(directory.table(), map(plain, range(5)), Layout(file_bytes=4 * size))
+    put(directory.table(), bare, Layout(file_bytes=4 * size))
     files = sorted(directory.root.glob("t/*.parquet"))
     assert [pq.read_metadata(each).num_row_groups for each in files] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    "more", [{"key": b"k" * 99}, {"headers": {"name": "v" * 95}}], ids=["key", "headers"]
+)
+def test_keys_and_headers_count_against_a_run_but_not_against_a_file(
+    directory: DirectoryLake, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
+) -> None:
+    messages = [replace(plain(n), **{"key": None, "headers": None, **more}) for n in range(4)]
+    nbytes = len(messages[0].value)
+    assert message_nbytes(messages[0]) == nbytes + 99
+    monkeypatch.setattr("columnar_kafka.lake.plan._RUN_BYTES", 2 * (nbytes + 99))
+    put(directory.table(), messages, Layout(file_bytes=4 * nbytes))
+    [file] = directory.root.glob("t/*.parquet")
+    assert pq.read_metadata(file).num_row_groups == 2
+
+
+def test_all_that_a_message_takes_in_memory_counts_while_it_waits() -> None:
+    source = SourcePartition(GENERATIONS["t"], "t", 0)
+    waiting = WaitingRuns()
+    planner = Planner(fences={}, generations=GENERATIONS)
+    for offset in range(64):
+        message = replace(plain(offset), key=bytes(1 << 19), headers=[("h", bytes(1 << 19))])
+        placement = planner.place(message, PlainDecoder(DECODING).header(FENCE, offset))
+        assert placement is not None
+        assert waiting.too_large() is None
+        waiting.add(placement, message)
+    assert waiting.too_large() == source
 
 
 def test_when_much_is_waiting_the_largest_run_is_written(
