@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,9 +17,11 @@ from columnar_kafka.plain.base import check_column_names
 from columnar_kafka.schema import RecordSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 __all__ = ["Avro"]
+
+_Reader = Callable[[list[bytes], str], pa.RecordBatch]
 
 _WHOLE: Final = "_whole"
 _END: Final = b"\x0c_whole"
@@ -55,12 +58,15 @@ class Avro:
         fields = [{"name": "value", "type": loaded}]
         outer = {"type": "record", "name": "_outer", "fields": fields}
         self.name = str(loaded["name"]) if isinstance(loaded, dict) and "name" in loaded else ""
-        self._type: pa.DataType = RecordSchema.parse(outer).arrow.field("value").type
+        self._type = _arrow_type(outer)
         check_column_names(self._type)
         self._prefix = b"" if schema_id is None else b"\0" + schema_id.to_bytes(4, "big")
-        self._parsed = fastavro.parse_schema(_rewritten(outer, {}, {"uuid"}))
+        # Logical types stay numbers: Python's own dates and times end with the year 9999.
+        numbers = _rewritten(outer, {}, _LOGICAL)
+        self._parsed = _choosing(fastavro.parse_schema(numbers))
         ends = [*fields, {"name": _WHOLE, "type": "string"}]
         self._read = _pyruhvro() if _is_fast(loaded) else None
+        self._numbers = self._type if self._read is None else _arrow_type(numbers)
         self._ending = json.dumps(_rewritten({**outer, "fields": ends}, _SAME, _LOGICAL))
 
     def __repr__(self) -> str:
@@ -71,16 +77,20 @@ class Avro:
         if self._prefix:
             values = [self._without_prefix(value) for value in values]
         if self._read is None:
-            return pa.array(list(map(self._slowly, values)), self._type)
-        read = self._read([value + _END for value in values], self._ending)
+            array = pa.array(list(map(self._slowly, values)), self._type)
+        else:
+            array = self._quickly(self._read, values)
+        array.validate(full=True)  # neither checks times of day, pyruhvro no UTF-8 either
+        return array
+
+    def _quickly(self, read_all: _Reader, values: Sequence[bytes]) -> pa.Array:
+        read = read_all([value + _END for value in values], self._ending)
         if pc.any(pc.not_equal(read[_WHOLE], _WHOLE)).as_py():
             raise ValueError("is longer than its schema describes")
         value = pa.field("value", read["value"].type)
         # pyruhvro makes all fields nullable, and null under a null: fill the required ones.
         required = _with_nulls_of(pa.field("value", self._type), value)
-        array = fill_hidden_nulls(read["value"], required).cast(self._type)
-        array.validate(full=True)  # pyruhvro does not check that text is UTF-8
-        return array
+        return fill_hidden_nulls(read["value"], required).cast(self._numbers).cast(self._type)
 
     def _without_prefix(self, value: bytes) -> bytes:
         if value[:_REGISTRY_BYTES] != self._prefix:
@@ -99,6 +109,10 @@ class Avro:
         if source.tell() < len(value):
             raise ValueError("is longer than its schema describes")
         return record["value"]
+
+
+def _arrow_type(outer: Any) -> pa.DataType:
+    return RecordSchema.parse(outer).arrow.field("value").type
 
 
 def _with_nulls_of(other: pa.Field, field: pa.Field) -> pa.Field:
@@ -138,8 +152,9 @@ def _is_fast(avro: Any) -> bool:
     return bool(avro != "fixed")
 
 
-# Types that are encoded alike. pyruhvro panics if it meets one that it does not know.
-_SAME: Final = {"bytes": "string"}
+# Types that are encoded alike. pyruhvro panics if it meets one that it does not know, and cuts off
+# an int's bits above 32: a cast does not.
+_SAME: Final = {"bytes": "string", "int": "long"}
 _LOGICAL: Final = frozenset(
     {
         *("uuid", "date", "time-millis", "time-micros"),
@@ -162,15 +177,38 @@ def _rewritten(avro: Any, types: Mapping[str, str], logical: Collection[str]) ->
     return types.get(avro, avro)
 
 
+class _Choices(list[Any]):
+    """The branches of a union, or the symbols of an enum: no index counts from the end.
+
+    fastavro takes a negative one so, which no writer sends: it adds the length, and asks for that
+    at no other time.
+    """
+
+    def __len__(self) -> int:
+        raise IndexError("a union or an enum with a negative index")
+
+    def __getitem__(self, index: Any) -> Any:
+        return super().__getitem__(index) if index >= 0 else len(self)
+
+
+def _choosing(parsed: Any) -> Any:
+    """Return a schema as fastavro has parsed it, with such lists."""
+    if isinstance(parsed, list):
+        return _Choices(map(_choosing, parsed))
+    if isinstance(parsed, dict):
+        return {key: _choosing(value) for key, value in parsed.items()}
+    return parsed
+
+
 _INNER: Final = ("type", "items", "values", "fields")
 
 
 @cache
-def _pyruhvro() -> Callable[[list[bytes], str], pa.RecordBatch] | None:
+def _pyruhvro() -> _Reader | None:
     """Return pyruhvro's reader; None if the extra is not installed."""
     try:
         import pyruhvro  # noqa: PLC0415 - an extra, imported where it is used
     except ImportError:
         return None
-    read: Callable[[list[bytes], str], pa.RecordBatch] = pyruhvro.deserialize_array
+    read: _Reader = pyruhvro.deserialize_array
     return read

@@ -141,8 +141,9 @@ def test_a_record_with_required_fields_may_be_null(schema, value, change) -> Non
         ({"type": "enum", "name": "E", "symbols": ["A"]}, b"\x0a"),
         (["null", "string"], b"\x10"),
         ({"type": "array", "items": "string"}, b"\x02\x02"),
+        ({"type": "int", "logicalType": "time-millis"}, b"\x80\xf0\xb2\x52"),
     ],
-    ids=["longer", "empty", "shorter", "no text", "no symbol", "no branch", "no end"],
+    ids=["longer", "empty", "shorter", "no text", "no symbol", "no branch", "no end", "no time"],
 )
 def test_avro_that_is_not_of_the_schema_is_refused(schema, value, change) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - of several libraries

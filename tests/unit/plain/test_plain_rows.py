@@ -257,6 +257,15 @@ def test_a_map_whose_keys_json_cannot_have_is_refused_and_named() -> None:
 AVRO = record(f="long", time=logical("int", "time-millis"))
 
 
+def zigzag(number: int) -> bytes:
+    """Return an int, a long or an index as Avro has it."""
+    left, encoded = (number << 1) ^ (number >> 63), b""
+    while left > 127:
+        encoded += bytes([left & 127 | 128])
+        left >>= 7
+    return encoded + bytes([left])
+
+
 def datum(f: int, time: int = 0) -> bytes:
     out = io.BytesIO()
     schema = record(f="long", time="int")
@@ -264,12 +273,16 @@ def datum(f: int, time: int = 0) -> bytes:
     return out.getvalue()
 
 
-@pytest.mark.parametrize("fast", [True, False])
-def test_avro_has_the_columns_of_the_schema_and_bad_values_spoil_no_other(
-    monkeypatch: pytest.MonkeyPatch, fast: bool
-) -> None:
-    if not fast:
+@pytest.fixture(params=[True, False], ids=["pyruhvro", "fastavro"])
+def fast(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether pyruhvro decodes, or else fastavro."""
+    if not request.param:
         monkeypatch.setattr("columnar_kafka.plain.avro._pyruhvro", lambda: None)
+    return bool(request.param)
+
+
+@pytest.mark.usefixtures("fast")
+def test_avro_has_the_columns_of_the_schema_and_bad_values_spoil_no_other() -> None:
     values = [datum(0), b"", datum(2), datum(3) + b"!", datum(4), datum(5, 86_400_000), datum(6)]
     rows = PlainRows("avro", AVRO)
     table, errors = rows.decode(values)
@@ -277,6 +290,52 @@ def test_avro_has_the_columns_of_the_schema_and_bad_values_spoil_no_other(
     assert table["f"].to_pylist() == [0, 2, 4, 6]
     assert sorted(errors) == [1, 3, 5]
     assert {each.partition(":")[0] for each in errors.values()} == {"it is not such an Avro datum"}
+
+
+@pytest.mark.usefixtures("fast")
+@pytest.mark.parametrize(
+    ("kind", "name", "number"),
+    [
+        ("int", "date", 2_932_897),  # the first of the year 10000
+        ("int", "date", -(1 << 31)),
+        ("long", "timestamp-millis", 253_402_300_800_000),
+        ("long", "local-timestamp-micros", (1 << 63) - 1),
+        ("long", "timestamp-nanos", -(1 << 63)),
+        ("int", "time-millis", 86_399_999),
+    ],
+)
+def test_avro_has_dates_and_times_that_python_has_not(kind: str, name: str, number: int) -> None:
+    value = zigzag(number)
+    table, errors = PlainRows("avro", record(logical(kind, name))).decode([value])
+    integers = table["f"].cast(pa.int32() if kind == "int" else pa.int64())
+    assert (integers.to_pylist(), errors) == ([number], {})
+
+
+@pytest.mark.usefixtures("fast")
+@pytest.mark.parametrize("index", [0, 1, 2, -1, -2, -3, 1 << 32, -(1 << 63)])
+def test_a_symbol_of_avro_is_not_counted_from_the_end(index: int) -> None:
+    schema = record(g={"type": "enum", "name": "E", "symbols": ["A", "B"]}, f="E")
+    [found] = decoded(schema, zigzag(0) + zigzag(index), form="avro")
+    assert found == "AB"[index] if index in (0, 1) else "it is not such an Avro datum" in found
+
+
+@pytest.mark.usefixtures("fast")
+@pytest.mark.parametrize("index", [0, 1, 2, -1, -2, -3])
+def test_a_branch_of_avro_is_not_counted_from_the_end(index: int) -> None:
+    datum = zigzag(index) + (zigzag(7) if index % 2 else b"")
+    [found] = decoded(record(["null", "int"]), datum, form="avro")
+    known = {0: None, 1: 7}
+    assert found == known[index] if index in known else "it is not such an Avro datum" in found
+
+
+@pytest.mark.usefixtures("fast")
+@pytest.mark.parametrize("avro", ["int", logical("int", "date"), logical("int", "time-millis")])
+def test_an_int_of_avro_has_no_more_bits_than_it_may(avro: Any) -> None:
+    """As where the writer's schema has another type than is said."""
+    values = [zigzag(1), zigzag((1 << 32) + 1), zigzag(2)]
+    table, errors = PlainRows("avro", record(avro)).decode(values)
+    assert table["f"].cast(pa.int32()).to_pylist() == [1, 2]
+    assert sorted(errors) == [1]
 
 
 def test_avro_behind_a_registrys_prefix_has_to_be_of_that_schema() -> None:
