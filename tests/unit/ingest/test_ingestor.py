@@ -98,6 +98,26 @@ def test_every_row_lands_once_and_the_next_run_goes_on(kafka: FakeKafka, every_l
     assert rows(every_lake) == list(range(8))
 
 
+@pytest.mark.parametrize("messages", [2, 3])
+def test_a_topic_that_has_lost_what_landed_is_not_landed_from_there_on(
+    kafka: FakeKafka, lake: DirectoryLake, monkeypatch: pytest.MonkeyPatch, messages: int
+) -> None:
+    """As after an unclean election, or in a cluster that was restored."""
+    send(kafka, range(6))
+    ingest(lake.table())
+    with FakeKafka() as restored:
+        restored.create_topic("t", 1)
+        monkeypatch.setattr(ingestor, "StockConsumer", restored.Consumer)
+        send(restored, range(2 * messages))
+        if messages < 3:
+            with pytest.raises(LakeError, match=r"to offset 2 have landed, but .* from 2 on"):
+                ingest(lake.table())
+        send(restored, range(10, 14))
+        with pytest.raises(LakeError, match=r"t\[0\]@2 is segment .* the topic was rewritten"):
+            ingest(lake.table())
+    assert rows(lake) == list(range(6))
+
+
 def test_the_tables_fence_decides_and_not_kafkas_committed_offset(
     kafka: FakeKafka, lake: DirectoryLake
 ) -> None:
@@ -115,6 +135,21 @@ def test_the_tables_fence_decides_and_not_kafkas_committed_offset(
 def test_without_a_fence_it_may_start_at_the_end(kafka: FakeKafka, lake: DirectoryLake) -> None:
     send(kafka, range(4))
     assert ingest(lake.table(), start="latest") == IngestStats()
+
+
+def test_what_came_since_it_began_at_the_end_lands_though_nothing_had_landed(
+    kafka: FakeKafka, lake: DirectoryLake
+) -> None:
+    send(kafka, range(4))
+    assert ingest(lake.table(), start="latest") == IngestStats()
+    send(kafka, range(4, 6))
+    table = FailingTable(lake.table(), MayHaveLandedError("no answer"), count=2)
+    with pytest.raises(MayHaveLandedError):
+        ingest(table, start="latest")
+    send(kafka, range(6, 8))
+    table = FailingTable(lake.table(), MayHaveLandedError("no answer"), count=1)
+    assert ingest(table, start="latest").rows == 4
+    assert rows(lake) == [4, 5, 6, 7]
 
 
 def test_without_a_fence_it_may_start_at_an_offset(kafka: FakeKafka, lake: DirectoryLake) -> None:
@@ -393,6 +428,14 @@ class FailingTable:
                 self._table.commit(staged)
             raise self._error
         return self._table.commit(staged)
+
+
+def test_what_is_read_again_after_its_end_was_seen_lands(
+    kafka: FakeKafka, lake: DirectoryLake
+) -> None:
+    send(kafka, range(8))
+    table = FailingTable(lake.table(), MayHaveLandedError("no answer"), count=1)
+    assert ingest(table, stop_at_end=False, end_offsets={0: 2}).rows == 4
 
 
 @pytest.mark.parametrize("landed", [False, True])
