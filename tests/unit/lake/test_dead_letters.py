@@ -485,6 +485,25 @@ def test_a_replay_that_is_killed_goes_on(lake: DirectoryLake, place: DeadLetters
     assert replay(place, lake.table(), rules=trusting).landed.messages == 0
 
 
+def test_a_topic_lands_beside_letters_that_were_replayed_before_its_first_commit(
+    lake: DirectoryLake, place: DeadLetters
+) -> None:
+    """Of a file that nobody has landed, the log would have been lost."""
+    messages = [numbered(0), short(1), numbered(2)]
+    with pytest.raises(KeyboardInterrupt):
+        put(Dies(lake.table(), KeyboardInterrupt()), messages, dead_letters=place)
+    replayed = replay(place, lake.table(), rules=Rules(verify="headers")).files
+    stranger = (lake.root / replayed[0]).with_name(f"p0-{7:020}-{7:020}.parquet")
+    stranger.touch()
+    with pytest.raises(NotLandedError, match=f"{stranger.name} exists, but is not in the log"):
+        put(lake.table(), messages, dead_letters=place)
+    stranger.unlink()
+    landed = put(lake.table(), messages, dead_letters=place)
+    assert (landed.landed.messages, lake.table().fences()[FENCE].next) == (2, 3)
+    names = sorted(f"t/{each.name}" for each in lake.root.glob("t/*"))
+    assert names == sorted([*replayed, *landed.files])
+
+
 def test_letters_of_several_topics_and_partitions_are_replayed(
     lake: DirectoryLake, place: DeadLetters
 ) -> None:
