@@ -93,6 +93,31 @@ def test_if_one_fails_the_others_land_what_they_read(
     assert not (tmp_path / bad / bad).exists()
 
 
+@pytest.mark.parametrize("bad", ["a", "b"])
+@pytest.mark.usefixtures("kafka")
+def test_a_panic_of_a_library_ends_all_and_is_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: str
+) -> None:
+    """It is no `Exception`, as pyo3's is not."""
+
+    class Panic(BaseException):
+        pass
+
+    good = "b" if bad == "a" else "a"
+    running = service(tmp_path)
+    create = ParquetDirectory.create
+
+    def created(self: ParquetDirectory, source: SourcePartition, *rest: Any) -> Any:
+        if source.topic == bad:
+            raise Panic
+        return create(self, source, *rest)
+
+    monkeypatch.setattr(ParquetDirectory, "create", created)
+    with pytest.raises(Panic):
+        running.run()
+    assert f"columnar-ingest-{good}" not in {each.name for each in threading.enumerate()}
+
+
 @pytest.mark.usefixtures("kafka")
 def test_what_a_signal_raises_ends_it_though_others_are_busy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
