@@ -19,7 +19,7 @@ else:
     import tomli as tomllib
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from columnar_kafka.ingest import Rules
 
@@ -86,8 +86,17 @@ def _read_config(context: typer.Context, path: Path | None) -> Path | None:
 def _as_option(value: Any, *, repeats: bool) -> Any:
     """Return a value of TOML as an option has it; a table is for options of key=value."""
     if isinstance(value, dict):
-        return [f"{key}={_as_text(each)}" for key, each in value.items()]
+        return [f"{key}={_as_text(each)}" for key, each in _flat(value)]
     return [value] if repeats and not isinstance(value, list) else value
+
+
+def _flat(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield keys and values: TOML takes a dotted key without quotes for a table in the table."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from ((f"{key}.{inner}", each) for inner, each in _flat(value))
+        else:
+            yield key, value
 
 
 def _as_text(value: Any) -> str:
