@@ -24,12 +24,15 @@ if TYPE_CHECKING:
     from columnar_kafka.ingest import Rules
 
 __all__ = [
+    "AfterRestore",
     "AsJson",
     "Catalog",
     "ClientConfig",
     "ClientKeys",
     "ConfigFile",
     "DeadLettersPlace",
+    "Growth",
+    "PartitionBy",
     "Plain",
     "PlainFormat",
     "PlainSchema",
@@ -40,6 +43,7 @@ __all__ = [
     "TablePlace",
     "Verify",
     "landed",
+    "landing_options",
     "offsets",
     "pairs",
     "read_client_config",
@@ -143,6 +147,22 @@ Storage = Annotated[
     list[str] | None,
     typer.Option(help="A key of the object store, such as aws_region=eu-central-1; repeats."),
 ]
+AfterRestore = Annotated[
+    Literal["stop", "reland"],
+    typer.Option(help="Whether to land again what a restore of the table has undone."),
+]
+Growth = Annotated[
+    Literal["allow", "refuse"] | None,
+    typer.Option(
+        help="Whether to add columns to the table; by default only if a landing created it."
+    ),
+]
+PartitionBy = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A partition column of a new table, or a transform such as day(column); repeats."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 
 
@@ -229,6 +249,32 @@ def table_options(
         found["catalog"] = pairs(catalog, "--catalog")
     elif catalog:
         raise typer.BadParameter("only for iceberg", param_hint="--catalog")
+    return found
+
+
+def landing_options(
+    table_format: str,
+    catalog: list[str] | None,
+    storage: list[str] | None,
+    *,
+    after_restore: str,
+    growth: str | None,
+    partition_by: list[str] | None,
+) -> dict[str, Any]:
+    """Return what opens a table to land in it; some formats have options of their own."""
+    found = table_options(table_format, catalog, storage)
+    if table_format != "parquet":
+        found["reland"] = after_restore == "reland"
+        found["growth"] = None if growth is None else growth == "allow"
+        found["partition_by"] = partition_by or ()
+        return found
+    for value, option in (
+        (after_restore == "reland", "--after-restore"),
+        (growth, "--growth"),
+        (partition_by, "--partition-by"),
+    ):
+        if value:
+            raise typer.BadParameter("only for delta and iceberg", param_hint=option)
     return found
 
 
