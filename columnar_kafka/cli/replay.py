@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from columnar_kafka import LakeError
 from columnar_kafka.cli.options import (
     AfterRestore,
     AsJson,
@@ -71,6 +72,8 @@ def replay(
     decoding = read_decoding(plain_format, plain_schema, plain_schema_id)
     with failures():
         letters = open_dead_letters(place, storage=opening["storage"])
+        if letters.table.id is None:
+            raise LakeError(f"{letters.table.place}: there are no dead letters")
         chosen = rules(
             verify,
             plain,

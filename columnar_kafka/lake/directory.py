@@ -145,11 +145,13 @@ class ParquetDirectory(BaseTable["LogEntry"]):
         changed. Takes the memory of two such files.
 
         Raises:
-            LakeError, OSError: a file or the log is gone or cannot be read, or another process has
-                merged the file.
+            LakeError, OSError: there is no table, a file or the log is gone or cannot be read, or
+                another process has merged the file.
             NotLandedError, MayHaveLandedError: as `commit`.
         """
-        before = self._log.files(self.head().version)
+        if not (version := self.head().version):
+            raise LakeError(f"{self}: there is no table")
+        before = self._log.files(version)
 
         def staged(run: Run) -> StagedFile | None:
             name = self.visible_path(merged_stage([file for _, file in run], "", 0))

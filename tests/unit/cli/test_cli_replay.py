@@ -40,6 +40,13 @@ def test_dead_letters_are_replayed(topic: FakeKafka, tmp_path: Path) -> None:
     assert invoke(*replay, "--dead-letters", dead).exit_code == 1
 
 
+def test_a_place_without_letters_is_named(tmp_path: Path) -> None:
+    """Where the table is none yet, it is made."""
+    result = invoke("replay", str(tmp_path / "daed"), "--to", str(tmp_path / "lake"))
+    told = f"LakeError: {tmp_path}/daed: there are no dead letters\n"
+    assert (result.exit_code, result.stderr) == (1, told)
+
+
 @pytest.mark.usefixtures("topic")
 def test_a_replay_that_makes_the_table_partitions_it(tmp_path: Path) -> None:
     dead, place = str(tmp_path / "dead"), (str(tmp_path / "lake"), "--format", "delta")
