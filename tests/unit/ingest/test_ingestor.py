@@ -25,6 +25,7 @@ from columnar_kafka.ingest import (
     open_table,
 )
 from columnar_kafka.ingest.reader import TopicReader
+from columnar_kafka.ingest.settings import landing_config
 from columnar_kafka.lake.model import MayHaveLandedError, NotLandedError
 from columnar_kafka.testing import FakeKafka
 
@@ -524,6 +525,33 @@ def test_tables_that_name_no_group_each_get_the_whole_topic(
     for service, thread in zip(services, threads, strict=True):
         service.stop()
         thread.join()
+
+
+@pytest.mark.parametrize(
+    ("table_format", "group"),
+    [
+        ("parquet", "columnar-kafka-ingest-flights-77affe45"),
+        ("delta", "columnar-kafka-ingest-flights-4a62ef8c"),
+    ],
+)
+def test_the_group_of_a_table_stays_what_it_is_in_running_services(
+    table_format: str, group: str
+) -> None:
+    table = open_table(table_format, "/lake")
+    assert landing_config({}, "flights", table)["group.id"] == group
+
+
+def test_tables_of_one_name_in_two_catalogs_have_a_group_each() -> None:
+    """However the catalogs differ; who logs in to one does not count."""
+    dev = {"name": "dev", "uri": "https://catalog", "warehouse": "dev"}
+    others = [{**dev, key: "other"} for key in dev]
+    users = [{**dev, "uri": "https://user:secret@catalog?password=secret"}, {**dev, "token": "x"}]
+    tables = [
+        open_table("iceberg", "lake.flights", catalog=each) for each in (dev, *others, *users)
+    ]
+    groups = [landing_config({}, "flights", table)["group.id"] for table in tables]
+    assert (len({*groups}), {*groups[4:]}) == (4, {groups[0]})
+    assert "secret" not in f"{tables}"
 
 
 def test_what_is_staged_lands_before_a_partition_is_given_up(
