@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
+    DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
     DataSourceStreamReader,
     InputPartition,
@@ -39,9 +40,13 @@ class Bare(DataSource):
         """Return what reads."""
         return BareReader(int(self.options["batches"]))
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> BareWriter:  # noqa: N802
-        """Return what writes."""
+    def writer(self, schema: StructType, overwrite: bool) -> BareWriter:
+        """Return what writes a batch query."""
         return BareWriter()
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> BareStreamWriter:  # noqa: N802
+        """Return what writes a stream."""
+        return BareStreamWriter()
 
 
 class BareReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -74,14 +79,23 @@ class BareReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield pa.RecordBatch.from_pydict({"number": pa.array(partition.value[:1], pa.int64())})
 
 
-class BareWriter(DataSourceStreamArrowWriter):
-    """Drops rows."""
-
+class _Dropping:
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Drop a task's rows."""
         for _ in iterator:
             pass
         return WriterCommitMessage()
+
+
+class BareWriter(_Dropping, DataSourceArrowWriter):
+    """Drops the rows of a batch query."""
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Do nothing."""
+
+
+class BareStreamWriter(_Dropping, DataSourceStreamArrowWriter):
+    """Drops the rows of a stream."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Do nothing."""

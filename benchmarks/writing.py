@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks import data
+from benchmarks.bare import Bare
 from benchmarks.child import Clock, tree_cpu
 from benchmarks.landing import arrow_schema
 from benchmarks.spark import Spark
@@ -33,13 +34,15 @@ class Writing:
         """Start Spark, and make the frame: a file with the rows so many times.
 
         Args:
-            encoding: "json" or "avro", or "segments"; "" reads the frame and writes nothing.
+            encoding: "json" or "avro", or "segments"; "bare" drops the rows in Python, and ""
+                reads the frame and writes nothing.
             servers: the `bootstrap.servers`.
             rows: how many.
             times: how often.
         """
         flights = data.load("flights")
         self._spark, self._encoding = Spark(flights.avro, encoding), encoding
+        self._spark.session.dataSource.register(Bare)
         self._servers = {"kafka.bootstrap.servers": servers}
         self._kept = tempfile.TemporaryDirectory()
         self._file = Path(self._kept.name, "rows.parquet")
@@ -53,6 +56,8 @@ class Writing:
         rows = self._spark.session.read.parquet(str(self._file))
         if not self._encoding:
             rows.write.format("noop").mode("overwrite").save()
+        elif self._encoding == "bare":
+            rows.write.format("bare").mode("append").save()
         elif self._encoding == "segments":
             ours = rows.write.format("columnar_kafka").mode("append").options(**self._servers)
             ours.options(**_OURS).option("topic", topic).save()

@@ -62,7 +62,6 @@ _MODULES = {
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 _PUBLIC_MODULES = {
     "errors": "columnar_kafka.errors",
-    "native": "columnar_kafka.native",
     "plain": "columnar_kafka.plain",
     "position": "columnar_kafka.position",
 }

@@ -15,12 +15,15 @@ import typer
 
 from columnar_kafka import ConfigError
 from columnar_kafka.cli.options import (
+    AfterRestore,
     AsJson,
     Catalog,
     ClientConfig,
     ClientKeys,
     ConfigFile,
     DeadLettersPlace,
+    Growth,
+    PartitionBy,
     Plain,
     PlainFormat,
     PlainSchema,
@@ -30,11 +33,11 @@ from columnar_kafka.cli.options import (
     TableFormat,
     Verify,
     landed,
+    landing_options,
     offsets,
     read_client_config,
     read_decoding,
     rules,
-    table_options,
     takes,
 )
 from columnar_kafka.cli.outcome import end, failures
@@ -119,22 +122,9 @@ class IngestOptions:
         Literal["refuse", "allow"],
         typer.Option(help="Whether to go on where messages were deleted before they landed."),
     ] = "refuse"
-    after_restore: Annotated[
-        Literal["stop", "reland"],
-        typer.Option(help="Whether to land again what a restore of the table has undone."),
-    ] = "stop"
-    growth: Annotated[
-        Literal["allow", "refuse"] | None,
-        typer.Option(
-            help="Whether to add columns to the table; by default only if a landing created it."
-        ),
-    ] = None
-    partition_by: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A partition column of a new table, or a transform such as day(column); repeats."
-        ),
-    ] = None
+    after_restore: AfterRestore = "stop"
+    growth: Growth = None
+    partition_by: PartitionBy = None
     straddle: Annotated[
         Literal["split", "stop", "dead-letter"],
         typer.Option(help="What to do with a segment that has rows of several partitions."),
@@ -237,23 +227,15 @@ def _rules(options: IngestOptions, opening: Mapping[str, Any], topic: str) -> Ru
 
 
 def _table_options(options: IngestOptions) -> dict[str, Any]:
-    """Return what opens the table; some formats have options of their own."""
-    found = table_options(options.table_format, options.catalog, options.storage)
-    found["allow_gaps"] = options.gap == "allow"
-    growth = options.growth
-    if options.table_format != "parquet":
-        found["reland"] = options.after_restore == "reland"
-        found["growth"] = None if growth is None else growth == "allow"
-        found["partition_by"] = options.partition_by or ()
-        return found
-    for value, option in (
-        (options.after_restore == "reland", "--after-restore"),
-        (growth, "--growth"),
-        (options.partition_by, "--partition-by"),
-    ):
-        if value:
-            raise typer.BadParameter("only for delta and iceberg", param_hint=option)
-    return found
+    found = landing_options(
+        options.table_format,
+        options.catalog,
+        options.storage,
+        after_restore=options.after_restore,
+        growth=options.growth,
+        partition_by=options.partition_by,
+    )
+    return {**found, "allow_gaps": options.gap == "allow"}
 
 
 def _check_several(options: IngestOptions) -> None:

@@ -19,17 +19,20 @@ else:
     import tomli as tomllib
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from columnar_kafka.ingest import Rules
 
 __all__ = [
+    "AfterRestore",
     "AsJson",
     "Catalog",
     "ClientConfig",
     "ClientKeys",
     "ConfigFile",
     "DeadLettersPlace",
+    "Growth",
+    "PartitionBy",
     "Plain",
     "PlainFormat",
     "PlainSchema",
@@ -40,6 +43,7 @@ __all__ = [
     "TablePlace",
     "Verify",
     "landed",
+    "landing_options",
     "offsets",
     "pairs",
     "read_client_config",
@@ -86,8 +90,17 @@ def _read_config(context: typer.Context, path: Path | None) -> Path | None:
 def _as_option(value: Any, *, repeats: bool) -> Any:
     """Return a value of TOML as an option has it; a table is for options of key=value."""
     if isinstance(value, dict):
-        return [f"{key}={_as_text(each)}" for key, each in value.items()]
+        return [f"{key}={_as_text(each)}" for key, each in _flat(value)]
     return [value] if repeats and not isinstance(value, list) else value
+
+
+def _flat(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield keys and values: TOML takes a dotted key without quotes for a table in the table."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from ((f"{key}.{inner}", each) for inner, each in _flat(value))
+        else:
+            yield key, value
 
 
 def _as_text(value: Any) -> str:
@@ -133,6 +146,22 @@ Catalog = Annotated[
 Storage = Annotated[
     list[str] | None,
     typer.Option(help="A key of the object store, such as aws_region=eu-central-1; repeats."),
+]
+AfterRestore = Annotated[
+    Literal["stop", "reland"],
+    typer.Option(help="Whether to land again what a restore of the table has undone."),
+]
+Growth = Annotated[
+    Literal["allow", "refuse"] | None,
+    typer.Option(
+        help="Whether to add columns to the table; by default only if a landing created it."
+    ),
+]
+PartitionBy = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A partition column of a new table, or a transform such as day(column); repeats."
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 
@@ -220,6 +249,32 @@ def table_options(
         found["catalog"] = pairs(catalog, "--catalog")
     elif catalog:
         raise typer.BadParameter("only for iceberg", param_hint="--catalog")
+    return found
+
+
+def landing_options(
+    table_format: str,
+    catalog: list[str] | None,
+    storage: list[str] | None,
+    *,
+    after_restore: str,
+    growth: str | None,
+    partition_by: list[str] | None,
+) -> dict[str, Any]:
+    """Return what opens a table to land in it; some formats have options of their own."""
+    found = table_options(table_format, catalog, storage)
+    if table_format != "parquet":
+        found["reland"] = after_restore == "reland"
+        found["growth"] = None if growth is None else growth == "allow"
+        found["partition_by"] = partition_by or ()
+        return found
+    for value, option in (
+        (after_restore == "reland", "--after-restore"),
+        (growth, "--growth"),
+        (partition_by, "--partition-by"),
+    ):
+        if value:
+            raise typer.BadParameter("only for delta and iceberg", param_hint=option)
     return found
 
 

@@ -7,10 +7,14 @@ from typing import Annotated
 
 import typer
 
+from columnar_kafka import LakeError
 from columnar_kafka.cli.options import (
+    AfterRestore,
     AsJson,
     Catalog,
     DeadLettersPlace,
+    Growth,
+    PartitionBy,
     Plain,
     PlainFormat,
     PlainSchema,
@@ -19,9 +23,9 @@ from columnar_kafka.cli.options import (
     TableFormat,
     Verify,
     landed,
+    landing_options,
     read_decoding,
     rules,
-    table_options,
 )
 from columnar_kafka.cli.outcome import failures
 from columnar_kafka.ingest import open_dead_letters, open_table
@@ -48,16 +52,28 @@ def replay(
     plain_format: PlainFormat = None,
     plain_schema: PlainSchema = None,
     plain_schema_id: PlainSchemaId = None,
+    after_restore: AfterRestore = "stop",
+    growth: Growth = None,
+    partition_by: PartitionBy = None,
     as_json: AsJson = False,
 ) -> None:
     """Land dead letters that can land now, each once.
 
     What still cannot land goes to another place (--dead-letters), or ends the command with 1.
     """
-    opening = table_options(table_format, catalog, storage)
+    opening = landing_options(
+        table_format,
+        catalog,
+        storage,
+        after_restore=after_restore,
+        growth=growth,
+        partition_by=partition_by,
+    )
     decoding = read_decoding(plain_format, plain_schema, plain_schema_id)
     with failures():
         letters = open_dead_letters(place, storage=opening["storage"])
+        if letters.table.id is None:
+            raise LakeError(f"{letters.table.place}: there are no dead letters")
         chosen = rules(
             verify,
             plain,

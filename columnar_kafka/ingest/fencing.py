@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.commit import commit_fences
+from columnar_kafka.lake.directory import ParquetDirectory
 from columnar_kafka.lake.formats import open_table
 from columnar_kafka.lake.reset import moved_fences
 
@@ -23,8 +24,8 @@ __all__ = ["FenceTable", "TableFences"]
 class TableFences:
     """A table's fences, by name, at one of its versions.
 
-    `version` is Delta's, Iceberg's snapshot id, or the number of the directory's log entry; -1 or 0
-    without one. `problem` says why nothing lands at the moment; it is empty if nothing hinders it.
+    `version` is Delta's, Iceberg's snapshot id (-1 without one), or the number of the directory's
+    log entry. `problem` says why nothing lands at the moment; it is empty if nothing hinders it.
     """
 
     version: int
@@ -47,9 +48,12 @@ class FenceTable:
         """Return the fences of the current version, after a restore those that it brought back.
 
         Raises:
-            LakeError: the table cannot be read.
+            LakeError: there is no table, or it cannot be read.
         """
         head = self._target.head()
+        # `exists` says whether a commit may be without files: that to a directory always may.
+        if not head.exists or (head.version == 0 and isinstance(self._target, ParquetDirectory)):
+            raise LakeError(f"{self._target}: there is no table")
         try:
             self._table.fences()
         except LakeError as error:

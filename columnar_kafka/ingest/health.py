@@ -1,7 +1,7 @@
 """What an ingesting process says about itself over HTTP, for Kubernetes and others.
 
-    GET /health    200 while every ingestor is at work, else 503: start the process again
-    GET /ready     200 if every ingestor also knows its partitions, else 503
+    GET /health    200 while every ingestor is at work, or has ended, else 503: start it again
+    GET /ready     200 if those at work also know their partitions, else 503
 
 Both answer with the counts of every topic as JSON.
 """
@@ -70,10 +70,12 @@ def _answer(service: IngestService, path: str, late_seconds: float) -> tuple[int
         seconds = each.seconds_since_turn
         topics[each.topic] = {
             **asdict(each.stats),
+            "has_ended": each.has_ended,
             "is_assigned": each.is_assigned,
             "seconds_since_turn": round(seconds, 3),
         }
-        is_well &= seconds <= late_seconds and (each.is_assigned or path != "/ready")
+        is_at_work = seconds <= late_seconds and (each.is_assigned or path != "/ready")
+        is_well &= each.has_ended or is_at_work
     if path not in ("/health", "/ready"):
         return 404, {"error": "the paths are /health and /ready"}
     return 200 if is_well else 503, {"topics": topics}

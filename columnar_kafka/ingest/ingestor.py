@@ -121,6 +121,7 @@ class Ingestor:
         self._settings.rules.check_apart(table)
         self._landing = _Landing(topic, table, self._settings)
         self._is_stopped = False
+        self.has_ended = False  # whether `run` has, in whatever way; for any thread
 
     @property
     def stats(self) -> IngestStats:
@@ -135,7 +136,7 @@ class Ingestor:
     @property
     def seconds_since_turn(self) -> float:
         """How long it has been busy with one message or commit, or in one call; for any thread."""
-        return time.monotonic() - self._landing.turned_at
+        return 0.0 if self.has_ended else time.monotonic() - self._landing.turned_at
 
     def stop(self) -> None:
         """Have `run` land what was read, and return. May be called by a signal handler."""
@@ -158,6 +159,7 @@ class Ingestor:
         """
         landing, settings = self._landing, self._settings
         with ExitStack() as clients:
+            clients.callback(self._end)  # when they have closed: that may hang
             identify = self._identifier(clients)
             consumer = clients.enter_context(closing(StockConsumer(self._config)))
             landing.begin(TopicReader(consumer, self.topic, identify(), settings), identify)
@@ -180,6 +182,9 @@ class Ingestor:
             finally:
                 landing.discard()
         return landing.stats
+
+    def _end(self) -> None:
+        self.has_ended = True
 
     def _identifier(self, clients: ExitStack) -> Callable[[], TopicGeneration]:
         """Return what asks for the topic's generation as it is now."""

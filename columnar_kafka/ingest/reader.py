@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -13,8 +14,9 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from columnar_kafka.errors import ConfigError, LakeError
-from columnar_kafka.lake.model import ReadRange, SourceMessage, SourcePartition
+from columnar_kafka.errors import ConfigError, LakeError, SegmentError
+from columnar_kafka.lake.model import UNKNOWN_SEGMENT, ReadRange, SourceMessage, SourcePartition
+from columnar_kafka.lake.plan import check_last
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -32,12 +34,17 @@ _TIMEOUT: Final = 30.0
 
 @dataclass(slots=True)
 class _Progress:
-    """Where a partition's range began, which offset is read next, and where it ends."""
+    """Where a partition's range began, which offset is read next, and where it ends.
+
+    From `begin` on messages are asked for: that is the last one that landed, if it can be checked.
+    """
 
     source: SourcePartition
     first: int
     next: int
     end: int
+    begin: int
+    fence: Fence | None
 
 
 class TopicReader:
@@ -70,18 +77,18 @@ class TopicReader:
         """Start to read partitions, each from its fence. Blocks for requests to Kafka.
 
         Raises:
-            LakeError: messages that have not landed no longer exist.
+            LakeError: messages that have not landed no longer exist, or not yet.
             ConfigError: the settings say nothing of where a partition starts or ends.
             KafkaException: Kafka does not answer.
         """
         self._progress = {each: self._first_progress(each, fences) for each in partitions}
         self.is_assigned = True
-        self._consumer.assign(
-            [
-                TopicPartition(self._topic, number, each.next)
-                for number, each in self._progress.items()
-            ]
-        )
+        places = [
+            TopicPartition(self._topic, number, each.begin)
+            for number, each in self._progress.items()
+        ]
+        self._consumer.assign(places)
+        self._consumer.resume(places)  # a pause outlasts an assignment
 
     def restart(self, fences: Mapping[str, Fence]) -> None:
         """Read the assigned partitions from their fences again. Raises as `begin`."""
@@ -99,6 +106,7 @@ class TopicReader:
 
         Raises:
             KafkaException: Kafka cannot be read.
+            LakeError: the last message that landed is another one now.
         """
         found = self._consumer.poll(timeout)
         if found is None:
@@ -111,6 +119,9 @@ class TopicReader:
         assert offset is not None
         if error is not None:
             self._advance(partition, offset)  # all before it was delivered, or was aborted
+            return None
+        if self._is_landed(partition, offset):
+            self._check_last(source_message(found))
             return None
         if self._is_past_end(partition, offset):
             return None
@@ -146,6 +157,20 @@ class TopicReader:
                 offset = min(offset, progress.end)
             progress.next = max(progress.next, offset)
 
+    def _is_landed(self, partition: int, offset: int) -> bool:
+        progress = self._progress.get(partition)
+        fence = None if progress is None else progress.fence
+        return fence is not None and offset < fence.next
+
+    def _check_last(self, message: SourceMessage) -> None:
+        """Check that a message that has landed is the one that the fence names."""
+        fence = self._progress[message.partition].fence
+        assert fence is not None
+        if message.is_plain:
+            return
+        with suppress(SegmentError):
+            check_last(message, message.segment().id, fence)
+
     def _is_past_end(self, partition: int, offset: int) -> bool:
         """Return whether a message lies where no one wants it; all before it was read."""
         progress = self._progress.get(partition)
@@ -161,6 +186,13 @@ class TopicReader:
         low, end = self._consumer.get_watermark_offsets(partition, _TIMEOUT)
         if (fence := fences.get(source.fence)) is not None:
             first = fence.next
+            if first > end:
+                raise LakeError(
+                    f"{source}: messages up to offset {first - 1} have landed, but Kafka has none "
+                    f"from {end} on: it has lost them (an unclean election, a restored cluster?). "
+                    "New ones would be taken for those that have landed. Land the topic under "
+                    "another path; or move the fence back: columnar-kafka fence reset --force"
+                )
         else:
             first = self._start(partition, low, end)
         if (ends := self._settings.end_offsets) is not None:
@@ -172,18 +204,33 @@ class TopicReader:
                     "before they landed (retention?). To go on without them, set table.gap=allow"
                 )
             first = low
-        return _Progress(source, first, first, end)
+        can_check = fence is not None and fence.segment != UNKNOWN_SEGMENT and low < first
+        return _Progress(source, first, first, end, first - can_check, fence)
 
     def _start(self, partition: TopicPartition, low: int, end: int) -> int:
         """Return where a partition begins of which the table has nothing."""
         start = self._settings.start
-        if isinstance(start, str):
-            return end if start == "latest" else low
+        if start == "earliest":
+            return low
+        if start == "latest":
+            return self._latest(partition, end)
         if not isinstance(start, datetime):
             return _named(start, partition.partition, "start")
         time = TopicPartition(self._topic, partition.partition, int(start.timestamp() * 1000))
         [found] = self._consumer.offsets_for_times([time], timeout=_TIMEOUT)
         return end if found.offset < 0 else found.offset
+
+    def _latest(self, partition: TopicPartition, end: int) -> int:
+        """Return where the group began to read, or `end` if it begins now.
+
+        What comes from now on has to land, though this process may die before its first commit.
+        """
+        [found] = self._consumer.committed([partition], timeout=_TIMEOUT)
+        if found.offset >= 0:
+            return min(found.offset, end)
+        begun = TopicPartition(partition.topic, partition.partition, end)
+        self._consumer.commit(offsets=[begun], asynchronous=False)
+        return end
 
 
 def _named(offsets: Mapping[int, int], partition: int, setting: str) -> int:

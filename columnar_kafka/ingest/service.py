@@ -38,7 +38,9 @@ class IngestService:
         """Run all until `stop`, or until the ends that their settings name. Blocks. Call it once.
 
         Raises:
-            Exception: the first error of an ingestor, see `Ingestor.run`. All have ended.
+            BaseException: the first error of an ingestor, see `Ingestor.run`, or a library's panic.
+                All have ended.
+            KeyboardInterrupt, SystemExit: from a signal handler, at once.
         """
         threads = [
             threading.Thread(
@@ -61,6 +63,8 @@ class IngestService:
     def _run(self, ingestor: Ingestor) -> None:
         try:
             ingestor.run()
-        except Exception as error:  # noqa: BLE001 - raised again by `run`, when all have ended
-            self._errors.append(error)
+        except BaseException as error:
+            self._errors.append(error)  # `run` raises it when all have ended
             self.stop()
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                raise  # a signal does not wait for the others

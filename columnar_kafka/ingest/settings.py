@@ -75,7 +75,8 @@ class IngestSettings:
 def landing_config(config: Mapping[str, Any], topic: str, table: LakeTable) -> dict[str, Any]:
     """Return the consumer's configuration, by default with a group of this topic and table.
 
-    In one group for two tables each table would get a part of the topic.
+    In one group for two tables each table would get a part of the topic. A table's `repr` says
+    where it is, by the path as it was given, or by its name and its catalog.
 
     Raises:
         ConfigError: a key contradicts what landing needs.

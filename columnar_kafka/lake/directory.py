@@ -145,11 +145,13 @@ class ParquetDirectory(BaseTable["LogEntry"]):
         changed. Takes the memory of two such files.
 
         Raises:
-            LakeError, OSError: a file or the log is gone or cannot be read, or another process has
-                merged the file.
+            LakeError, OSError: there is no table, a file or the log is gone or cannot be read, or
+                another process has merged the file.
             NotLandedError, MayHaveLandedError: as `commit`.
         """
-        before = self._log.files(self.head().version)
+        if not (version := self.head().version):
+            raise LakeError(f"{self}: there is no table")
+        before = self._log.files(version)
 
         def staged(run: Run) -> StagedFile | None:
             name = self.visible_path(merged_stage([file for _, file in run], "", 0))
@@ -349,11 +351,14 @@ class ParquetDirectory(BaseTable["LogEntry"]):
     def _unlogged(self, newest: LogEntry, file: StagedFile) -> PurePath | None:
         """Return a file that the log has not landed and that has, or is beside, this final name."""
         final = self.root / self.visible_path(file)
-        # Those of a replay come after, and between, those of the topic.
+        # Nothing of the partition has landed: only files of a replay may be there.
         if file.fence not in newest.fences and fence_topic(file.fence, file.topic) == file.topic:
-            prefix = f"p{file.partition}-"
+            folder, prefix = visible_folder(file.topic), f"p{file.partition}-"
             names = self._files.names(final.parent)
-            return next((final.parent / name for name in names if name.startswith(prefix)), None)
+            if beside := {f"{folder}/{name}" for name in names if name.startswith(prefix)}:
+                strays = beside.difference(self._log.files(newest.sequence))
+                if strays:
+                    return self.root / min(strays)
         return None if self._files.size(final) is None else final
 
 

@@ -161,8 +161,9 @@ class IcebergTable(BaseTable["State"]):
             )
         super().__init__(allow_gaps=allow_gaps)
         self._identifier = identifier
-        where = catalog.get("uri", catalog.get("name", ""))
-        self.place = f"{re.sub('//[^/@]*@', '//', where)} {identifier}"  # names no password
+        where = [catalog[key] for key in ("name", "uri", "warehouse") if key in catalog]
+        without_secrets = [re.sub(r"(?<=//)[^/@]*@|\?.*", "", text) for text in where]
+        self.place = " ".join([*without_secrets, identifier])
         self._catalog_properties = {**file_io_properties(storage or {}), **catalog}
         self._reland = reland
         self._growth = growth
@@ -171,7 +172,7 @@ class IcebergTable(BaseTable["State"]):
         self._fitted: tuple[pa.Schema, Table] | None = None  # the last, since `fences` was called
 
     def __repr__(self) -> str:
-        return f"IcebergTable({self._identifier!r})"
+        return f"IcebergTable({self.place!r})"  # names the ingester's group: see `landing_config`
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_fitted": None}  # a loaded table has connections

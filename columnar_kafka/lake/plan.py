@@ -35,7 +35,16 @@ if TYPE_CHECKING:
 
     from columnar_kafka.lake.model import ReadRange, TopicGeneration
 
-__all__ = ["Admission", "Layout", "Mode", "Placement", "Planner", "admit", "message_nbytes"]
+__all__ = [
+    "Admission",
+    "Layout",
+    "Mode",
+    "Placement",
+    "Planner",
+    "admit",
+    "check_last",
+    "message_nbytes",
+]
 
 _RUN_ROWS: Final = 1 << 16
 _RUN_BYTES: Final = 16 << 20
@@ -151,16 +160,22 @@ class Planner:
         if not message.is_plain:
             header, _ = _read(message)
             rows = header.rows
-            if message.offset == fence.next - 1 and fence.segment not in (
-                header.segment,
-                UNKNOWN_SEGMENT,
-            ):
-                raise LakeError(
-                    f"{message} is segment {header.segment}, but {fence.segment} has landed from "
-                    "that offset: the topic was rewritten. Land it under another path"
-                )
+            check_last(message, header.segment, fence)
         before = self.landed_before.get(source.fence, Count())
         self.landed_before[source.fence] = before.plus(Count(1, rows))
+
+
+def check_last(message: SourceMessage, segment: str, fence: Fence) -> None:
+    """Check that a message, the segment with this id, is what landed from the fence's last offset.
+
+    Raises:
+        LakeError: another one has.
+    """
+    if message.offset == fence.next - 1 and fence.segment not in (segment, UNKNOWN_SEGMENT):
+        raise LakeError(
+            f"{message} is segment {segment}, but {fence.segment} has landed from that offset: the "
+            "topic was rewritten. Land it under another path"
+        )
 
 
 class _PartitionPlan:

@@ -109,10 +109,13 @@ class SetAside:
             place.check_origin(source)
         taken = self._taken.get(source.fence)
         if taken is not None and message.offset < taken.next:
-            raise LakeError(
-                f"{reason}. An earlier, unfinished attempt accepted this message and set aside "
-                f"messages up to offset {taken.next - 1}. Run once with that attempt's settings "
-                "first"
+            raise LakeError(  # letters follow each other by offset, and replays go by that
+                f"{reason}. An earlier attempt accepted this message, did not finish or was undone "
+                f"by a restore, and set aside messages up to offset {taken.next - 1}. Run once "
+                "with that attempt's settings; or, to keep this message out of the table, give it "
+                f"up with `fence reset`, or name another place for dead letters than {place}: "
+                "that gets all of them from the table's fence on, so never replay the first one "
+                "again"
             )
         self._letters.add(source, message, reason)
         return True

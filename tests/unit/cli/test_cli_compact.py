@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from commands import invoke, table_place
-from lakes import DirectoryLake, IcebergLake, put
+from lakes import DeltaLake, DirectoryLake, IcebergLake, put
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,3 +28,12 @@ def test_an_iceberg_table_is_compacted(tmp_path: Path) -> None:
     put(lake.table(), range(3), file_segments=1)
     result = invoke("compact", *table_place(lake))
     assert (result.exit_code, result.stdout) == (0, "3 files before, 1 now\n")
+
+
+@pytest.mark.parametrize("kind", [DirectoryLake, DeltaLake, IcebergLake])
+def test_a_place_without_a_table_is_named(tmp_path: Path, kind: Any) -> None:
+    lake = kind(tmp_path)
+    offline = ["--offline"] if kind is DirectoryLake else []
+    result = invoke("compact", *table_place(lake), *offline)
+    told = f"LakeError: {lake.table()!r}: there is no table\n"
+    assert (result.exit_code, result.stderr) == (1, told)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from commands import invoke, table_place
 from deltalake import DeltaTable
@@ -38,7 +39,20 @@ def test_fences_are_shown_and_moved(tmp_path: Path, kind: Any) -> None:
 
 
 def test_where_nothing_has_landed_it_is_said(tmp_path: Path) -> None:
-    assert invoke("fence", "show", str(tmp_path / "none")).stdout == "nothing has landed\n"
+    DeltaTable.create(str(tmp_path), pa.schema([("n", pa.int64())]))
+    shown = invoke("fence", "show", str(tmp_path), "--format", "delta")
+    assert (shown.exit_code, shown.stdout) == (0, "nothing has landed\n")
+
+
+@pytest.mark.parametrize("command", [("show",), ("reset", "--yes"), ("reset", "--to", "0:1")])
+@pytest.mark.parametrize("kind", [DirectoryLake, DeltaLake, IcebergLake])
+def test_a_place_without_a_table_is_named(
+    tmp_path: Path, kind: Any, command: tuple[str, ...]
+) -> None:
+    lake = kind(tmp_path)
+    result = invoke("fence", *command, *table_place(lake))
+    told = f"LakeError: {lake.table()!r}: there is no table\n"
+    assert (result.exit_code, result.stderr) == (1, told)
 
 
 def test_a_fence_moves_back_only_by_force_and_only_if_one_agrees(tmp_path: Path) -> None:

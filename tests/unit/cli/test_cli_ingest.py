@@ -163,6 +163,16 @@ def test_keys_of_the_command_line_join_those_of_the_file(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("topic")
+@pytest.mark.parametrize("key", ["enable.auto.commit", '"enable.auto.commit"'])
+def test_a_key_of_a_table_may_be_written_with_or_without_quotes(tmp_path: Path, key: str) -> None:
+    """Without them TOML makes a table of tables of it."""
+    file = tmp_path / "ingest.toml"
+    file.write_text(f"[client]\n{key} = true\n")
+    result = invoke(*INGEST, str(tmp_path / "lake"), "--config", str(file))
+    assert (result.exit_code, "enable.auto.commit=true: an" in result.output) == (1, True)
+
+
+@pytest.mark.usefixtures("topic")
 def test_an_option_that_repeats_may_be_a_single_value(tmp_path: Path) -> None:
     file = tmp_path / "ingest.toml"
     file.write_text(f"topic = 't'\npartition = 0\nto = '{tmp_path}/lake'\nstop-at-end = true\n")

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from commands import INGEST, invoke
+from deltalake import DeltaTable
 
 if TYPE_CHECKING:
     from columnar_kafka.testing import FakeKafka
@@ -36,6 +38,62 @@ def test_dead_letters_are_replayed(topic: FakeKafka, tmp_path: Path) -> None:
         "skipped": 0,
     }
     assert invoke(*replay, "--dead-letters", dead).exit_code == 1
+
+
+def test_a_place_without_letters_is_named(tmp_path: Path) -> None:
+    """Where the table is none yet, it is made."""
+    result = invoke("replay", str(tmp_path / "daed"), "--to", str(tmp_path / "lake"))
+    told = f"LakeError: {tmp_path}/daed: there are no dead letters\n"
+    assert (result.exit_code, result.stderr) == (1, told)
+
+
+@pytest.mark.usefixtures("topic")
+def test_a_replay_that_makes_the_table_partitions_it(tmp_path: Path) -> None:
+    dead, place = str(tmp_path / "dead"), (str(tmp_path / "lake"), "--format", "delta")
+    ingest = (*INGEST, *place, "--partition", "0", "--partition-by", "n")
+    rules = ("--straddle", "dead-letter", "--dead-letters", dead, "--end-offsets", "0:2")
+    told = invoke(*ingest, *rules).stdout
+    assert told == "t: 0 rows landed in 0 files, 2 dead letters\n"
+    replayed = invoke("replay", dead, "--to", *place, "--partition-by", "n").stdout
+    assert replayed == "4 rows landed in 4 files, 2 segments encoded anew\n"
+    assert DeltaTable(place[0]).metadata().partition_columns == ["n"]
+    told = invoke(*ingest, *rules[:4], "--stop-at-end").stdout
+    assert told == "t: 1 rows landed in 1 files\n"
+
+
+@pytest.fixture
+def grown(topic: FakeKafka, tmp_path: Path) -> tuple[str, ...]:
+    """A replay of a dead letter that has a field more than its Delta table, made in two commits."""
+    with topic.Producer({}) as sender:
+        sender.produce("t", b'{"n": 5}')
+    lake, dead, schema = (str(tmp_path / name) for name in ("lake", "dead", "schema"))
+    fields = [{"name": name, "type": ["null", "long"], "default": None} for name in ("n", "more")]
+    Path(schema).write_text(json.dumps({"type": "record", "name": "r", "fields": fields}))
+    rules = ("--plain", "dead-letter", "--dead-letters", dead)
+    ingest = (*INGEST, lake, "--format", "delta", *rules)
+    assert invoke(*ingest, "--partition", "0", "--end-offsets", "0:1").exit_code == 0
+    assert invoke(*ingest, "--stop-at-end").exit_code == 0
+    decode = ("--plain", "decode", "--plain-format", "json", "--plain-schema", schema)
+    return ("replay", dead, "--to", lake, "--format", "delta", *decode)
+
+
+def test_a_replay_adds_no_columns_if_it_must_not(grown: tuple[str, ...]) -> None:
+    refused = invoke(*grown, "--growth", "refuse")
+    assert (refused.exit_code, "'more' is not in the table" in refused.output) == (1, True)
+    assert invoke(*grown).exit_code == 0
+
+
+def test_a_replay_into_a_restored_table_goes_on_if_it_is_told_to(grown: tuple[str, ...]) -> None:
+    DeltaTable(grown[3]).restore(1)
+    stopped = invoke(*grown)
+    assert (stopped.exit_code, "the table was restored" in stopped.output) == (1, True)
+    told = invoke(*grown, "--after-restore", "reland").stdout
+    assert told == "1 rows landed in 1 files, 1 plain messages decoded\n"
+
+
+def test_what_is_for_other_formats_is_a_usage_error(tmp_path: Path) -> None:
+    result = invoke("replay", str(tmp_path), "--to", str(tmp_path / "lake"), "--partition-by", "n")
+    assert (result.exit_code, "only for delta and iceberg" in result.output) == (2, True)
 
 
 def test_a_plain_message_among_dead_letters_is_decoded(topic: FakeKafka, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from columnar_kafka.ingest import (
     open_table,
 )
 from columnar_kafka.ingest.reader import TopicReader
+from columnar_kafka.ingest.settings import landing_config
 from columnar_kafka.lake.model import MayHaveLandedError, NotLandedError
 from columnar_kafka.testing import FakeKafka
 
@@ -98,6 +99,26 @@ def test_every_row_lands_once_and_the_next_run_goes_on(kafka: FakeKafka, every_l
     assert rows(every_lake) == list(range(8))
 
 
+@pytest.mark.parametrize("messages", [2, 3])
+def test_a_topic_that_has_lost_what_landed_is_not_landed_from_there_on(
+    kafka: FakeKafka, lake: DirectoryLake, monkeypatch: pytest.MonkeyPatch, messages: int
+) -> None:
+    """As after an unclean election, or in a cluster that was restored."""
+    send(kafka, range(6))
+    ingest(lake.table())
+    with FakeKafka() as restored:
+        restored.create_topic("t", 1)
+        monkeypatch.setattr(ingestor, "StockConsumer", restored.Consumer)
+        send(restored, range(2 * messages))
+        if messages < 3:
+            with pytest.raises(LakeError, match=r"to offset 2 have landed, but .* from 2 on"):
+                ingest(lake.table())
+        send(restored, range(10, 14))
+        with pytest.raises(LakeError, match=r"t\[0\]@2 is segment .* the topic was rewritten"):
+            ingest(lake.table())
+    assert rows(lake) == list(range(6))
+
+
 def test_the_tables_fence_decides_and_not_kafkas_committed_offset(
     kafka: FakeKafka, lake: DirectoryLake
 ) -> None:
@@ -115,6 +136,21 @@ def test_the_tables_fence_decides_and_not_kafkas_committed_offset(
 def test_without_a_fence_it_may_start_at_the_end(kafka: FakeKafka, lake: DirectoryLake) -> None:
     send(kafka, range(4))
     assert ingest(lake.table(), start="latest") == IngestStats()
+
+
+def test_what_came_since_it_began_at_the_end_lands_though_nothing_had_landed(
+    kafka: FakeKafka, lake: DirectoryLake
+) -> None:
+    send(kafka, range(4))
+    assert ingest(lake.table(), start="latest") == IngestStats()
+    send(kafka, range(4, 6))
+    table = FailingTable(lake.table(), MayHaveLandedError("no answer"), count=2)
+    with pytest.raises(MayHaveLandedError):
+        ingest(table, start="latest")
+    send(kafka, range(6, 8))
+    table = FailingTable(lake.table(), MayHaveLandedError("no answer"), count=1)
+    assert ingest(table, start="latest").rows == 4
+    assert rows(lake) == [4, 5, 6, 7]
 
 
 def test_without_a_fence_it_may_start_at_an_offset(kafka: FakeKafka, lake: DirectoryLake) -> None:
@@ -395,6 +431,14 @@ class FailingTable:
         return self._table.commit(staged)
 
 
+def test_what_is_read_again_after_its_end_was_seen_lands(
+    kafka: FakeKafka, lake: DirectoryLake
+) -> None:
+    send(kafka, range(8))
+    table = FailingTable(lake.table(), MayHaveLandedError("no answer"), count=1)
+    assert ingest(table, stop_at_end=False, end_offsets={0: 2}).rows == 4
+
+
 @pytest.mark.parametrize("landed", [False, True])
 def test_an_unknown_outcome_is_read_again_from_where_the_table_ends(
     kafka: FakeKafka, every_lake: Any, *, landed: bool
@@ -481,6 +525,33 @@ def test_tables_that_name_no_group_each_get_the_whole_topic(
     for service, thread in zip(services, threads, strict=True):
         service.stop()
         thread.join()
+
+
+@pytest.mark.parametrize(
+    ("table_format", "group"),
+    [
+        ("parquet", "columnar-kafka-ingest-flights-77affe45"),
+        ("delta", "columnar-kafka-ingest-flights-4a62ef8c"),
+    ],
+)
+def test_the_group_of_a_table_stays_what_it_is_in_running_services(
+    table_format: str, group: str
+) -> None:
+    table = open_table(table_format, "/lake")
+    assert landing_config({}, "flights", table)["group.id"] == group
+
+
+def test_tables_of_one_name_in_two_catalogs_have_a_group_each() -> None:
+    """However the catalogs differ; who logs in to one does not count."""
+    dev = {"name": "dev", "uri": "https://catalog", "warehouse": "dev"}
+    others = [{**dev, key: "other"} for key in dev]
+    users = [{**dev, "uri": "https://user:secret@catalog?password=secret"}, {**dev, "token": "x"}]
+    tables = [
+        open_table("iceberg", "lake.flights", catalog=each) for each in (dev, *others, *users)
+    ]
+    groups = [landing_config({}, "flights", table)["group.id"] for table in tables]
+    assert (len({*groups}), {*groups[4:]}) == (4, {groups[0]})
+    assert "secret" not in f"{tables}"
 
 
 def test_what_is_staged_lands_before_a_partition_is_given_up(

@@ -93,6 +93,31 @@ def test_if_one_fails_the_others_land_what_they_read(
     assert not (tmp_path / bad / bad).exists()
 
 
+@pytest.mark.parametrize("bad", ["a", "b"])
+@pytest.mark.usefixtures("kafka")
+def test_a_panic_of_a_library_ends_all_and_is_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: str
+) -> None:
+    """It is no `Exception`, as pyo3's is not."""
+
+    class Panic(BaseException):
+        pass
+
+    good = "b" if bad == "a" else "a"
+    running = service(tmp_path)
+    create = ParquetDirectory.create
+
+    def created(self: ParquetDirectory, source: SourcePartition, *rest: Any) -> Any:
+        if source.topic == bad:
+            raise Panic
+        return create(self, source, *rest)
+
+    monkeypatch.setattr(ParquetDirectory, "create", created)
+    with pytest.raises(Panic):
+        running.run()
+    assert f"columnar-ingest-{good}" not in {each.name for each in threading.enumerate()}
+
+
 @pytest.mark.usefixtures("kafka")
 def test_what_a_signal_raises_ends_it_though_others_are_busy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -140,7 +165,22 @@ def test_health_and_readiness_are_told_over_http(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("kafka")
 def test_one_that_hangs_is_neither_well_nor_ready(tmp_path: Path) -> None:
-    running = service(tmp_path, stop_at_end=True)
+    running = service(tmp_path)
     with HealthServer(running, 0, host="127.0.0.1", late_seconds=-1.0) as server:
-        running.run()
+        thread = threading.Thread(target=running.run)
+        thread.start()
+        eventually(lambda: all(each.is_assigned for each in running.ingestors))
         assert [get(server, path)[0] for path in ("/health", "/ready")] == [503, 503]
+        running.stop()
+        thread.join()
+
+
+@pytest.mark.usefixtures("kafka")
+def test_one_that_has_ended_is_well_and_ready(tmp_path: Path) -> None:
+    """Others may still be at work, for hours."""
+    ended = IngestService(service(tmp_path, stop_at_end=True).ingestors[:1])
+    with HealthServer(ended, 0, host="127.0.0.1", late_seconds=-1.0) as server:
+        ended.run()
+        status, content = get(server, "/health")
+        assert (status, content["topics"]["a"]["has_ended"]) == (200, True)
+        assert get(server, "/ready")[0] == 200
