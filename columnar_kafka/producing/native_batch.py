@@ -105,6 +105,10 @@ class NativeBlock:
         """Return what runs the records' reports, each with `error` and a `message` of `context`."""
         return native.core.Reports(self._records, message, context, error)
 
+    def is_decodable(self) -> bool:
+        """See `Block.is_decodable`."""
+        return self._records.is_decodable()
+
     def time_bounds(self) -> tuple[int, int]:
         """Return the earliest and the latest time of a record, in milliseconds."""
         return self._records.time_bounds()

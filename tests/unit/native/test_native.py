@@ -359,6 +359,33 @@ def test_the_garbage_collector_waits_until_a_row_is_appended(zone: dt.tzinfo) ->
     assert (len(batch), len(due), collections) == (1, 9, [])
 
 
+@pytest.mark.parametrize(
+    ("arrow", "value", "held"),
+    [
+        (pa.string(), None, 4),
+        (pa.bool_(), None, 4),
+        (pa.string(), "a text that repeats", 4),
+        (pa.list_(pa.binary(1024)), [bytes(1024)] * 10, 10 * (1024 + 2)),
+        (pa.list_(LINE), [{"sku": "s", "count": None, "price": None}] * 10, 10 * (3 * 2 + 4)),
+        (pa.list_(LINE), [{"sku": "s", "count": 1, "price": 0.5}] * 10, 10 * (3 * 2 + 4 + 8 + 8)),
+        (pa.map_(pa.int64(), pa.binary(100)), {k: bytes(100) for k in range(9)}, 9 * (108 + 4)),
+    ],
+    ids=str,
+)
+def test_a_row_is_charged_at_least_what_it_holds(arrow: pa.DataType, value: Any, held: int) -> None:
+    schema = RecordSchema.parse(pa.schema([("column", arrow)]))
+    core = row_format(schema)
+    assert core is not None
+    batch, usage = native.core.Batch(core, 99, 1 << 30), native.core.Usage(1 << 30)
+    row, _ = RowColumns(schema).take({"column": value})
+    charged = []
+    for _ in range(2):  # the second adds no text
+        before = usage.bytes
+        assert batch.append(row, None, 1, None, None, usage)
+        charged.append(usage.bytes - before)
+    assert charged[0] >= charged[1] >= held + 8  # its time
+
+
 def test_records_without_key_stay_in_the_core_when_a_topic_has_fewer_partitions() -> None:
     core = row_format(RecordSchema.parse(pa.schema([("n", pa.int64())])))
     assert core is not None
