@@ -203,15 +203,32 @@ impl Strings {
         }
     }
 
-    /// Remove all but the first `len` values; what only they used may stay stored.
+    /// Remove all but the first `len` values, and the strings that no other value has.
     pub fn truncate(&mut self, len: usize) {
-        match &mut self.indices {
-            Some(indices) => indices.truncate(len),
-            None => {
-                self.ends.truncate(len);
-                self.heap.truncate(self.ends.last().map_or(0, |&end| end as usize));
+        let stored = match &mut self.indices {
+            Some(indices) => {
+                let last = (self.ends.len() as u32).wrapping_sub(1);
+                // Mostly it is one that many rows have.
+                let is_used = |indices: &[u32]| indices.iter().rev().any(|&index| index == last);
+                let is_new = is_used(&indices[len..]) && !is_used(&indices[..len]);
+                indices.truncate(len);
+                if !is_new {
+                    return;
+                }
+                // Strings are stored in the order in which values first have them.
+                indices.iter().max().map_or(0, |&most| most as usize + 1)
             }
+            None => len,
+        };
+        if let Some(lookup) = &mut self.lookup {
+            for index in stored..self.ends.len() {
+                let hash = (hash(self::stored(&self.heap, &self.ends, index)) >> 32) as u32;
+                lookup.remove(hash, index as u32);
+            }
+            lookup.forget_objects(stored as u32);
         }
+        self.ends.truncate(stored);
+        self.heap.truncate(self.ends.last().map_or(0, |&end| end as usize));
     }
 
     /// Give away what only appending needs, and say whether the dictionary has paid.
@@ -321,4 +338,29 @@ fn word(bytes: &[u8]) -> u64 {
 #[inline(always)]
 fn half(bytes: &[u8]) -> u64 {
     u64::from(u32::from_le_bytes(bytes.try_into().expect("4 bytes")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_string_that_only_removed_values_had_is_stored_no_more() {
+        let mut strings = Strings::new(true);
+        let text = |n: usize| format!("text {n}").into_bytes();
+        for n in 0..100 {
+            strings.push_bytes(&text(n % 50)).unwrap();
+        }
+        let stored = strings.stored_bytes();
+        for n in 0..500 {
+            strings.push_bytes(&text(n)).unwrap(); // the table grows
+        }
+        strings.truncate(100);
+        assert_eq!((strings.len(), strings.distinct(), strings.stored_bytes()), (100, 50, stored));
+        for n in 0..200 {
+            let is_new = n >= 50;
+            assert_eq!(strings.push_bytes(&text(n)).unwrap().nbytes > 0, is_new, "{n}");
+            assert_eq!(strings.get(100 + n), text(n));
+        }
+    }
 }

@@ -386,6 +386,21 @@ def test_a_row_is_charged_at_least_what_it_holds(arrow: pa.DataType, value: Any,
     assert charged[0] >= charged[1] >= held + 8  # its time
 
 
+def test_texts_of_refused_rows_are_forgotten() -> None:
+    schema = RecordSchema.parse(pa.schema([("text", pa.string()), ("n", pa.int64())]))
+    core = row_format(schema)
+    assert core is not None
+    batch, usage = native.core.Batch(core, 999, 1 << 30), native.core.Usage(1 << 30)
+    texts = [f"text {n}" for n in range(60)]  # by their objects, too
+    for text in texts:
+        batch.append((texts[0], 0), None, 1, None, None, usage)
+        assert not batch.append((text, "no number"), None, 1, None, None, usage)
+    for n, text in enumerate(texts):
+        assert batch.append((text, n), None, 1, None, None, usage)
+    found = batch.seal().values(60, 120)
+    assert found == [{"text": text, "n": n} for n, text in enumerate(texts)]
+
+
 def test_records_without_key_stay_in_the_core_when_a_topic_has_fewer_partitions() -> None:
     core = row_format(RecordSchema.parse(pa.schema([("n", pa.int64())])))
     assert core is not None
