@@ -438,12 +438,19 @@ impl Block {
         Ok(self.times()[row])
     }
 
-    /// The headers of a record, a list of pairs, or None.
-    fn headers<'py>(&self, py: Python<'py>, row: usize) -> PyResult<Bound<'py, PyAny>> {
-        let row = self.row(row)?;
+    /// The headers of the records from `start` to `stop`: of each a list of pairs, or None.
+    fn headers<'py>(
+        &self,
+        py: Python<'py>,
+        start: usize,
+        stop: usize,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let rows = self.slice(start, stop)?.rows;
         let mut leaves = self.records.headers().iter();
-        let reader = ColumnReader::new(py, &headers_field(), &mut leaves, row)?;
-        Ok(reader.with_tuples().next(py)?.into_bound(py))
+        let reader = ColumnReader::new(py, &headers_field(), &mut leaves, rows.start)?;
+        let mut headers = Vec::with_capacity(rows.len());
+        reader.with_tuples().read(py, rows.len(), &mut headers)?;
+        PyList::new(py, headers.into_iter().map(|each| each.into_bound(py)))
     }
 
     /// Whether no record has a callback.

@@ -401,6 +401,26 @@ def test_texts_of_refused_rows_are_forgotten() -> None:
     assert found == [{"text": text, "n": n} for n, text in enumerate(texts)]
 
 
+def test_headers_are_read_for_many_reports_at_once() -> None:
+    reads: list[tuple[int, int]] = []
+
+    class Records:
+        is_silent = False
+
+        def __len__(self) -> int:
+            return 150
+
+        def values(self, start: int, stop: int) -> Any: ...
+
+        def headers(self, start: int, stop: int) -> list[Any]:
+            reads.append((start, stop))
+            return [[("h", b"%d" % row)] for row in range(start, stop)]
+
+    block = NativeBlock(Records())  # type: ignore[arg-type]
+    assert [block.headers(row) for row in range(150)] == [[("h", b"%d" % n)] for n in range(150)]
+    assert reads == [(0, 64), (64, 128), (128, 150)]
+
+
 def test_records_without_key_stay_in_the_core_when_a_topic_has_fewer_partitions() -> None:
     core = row_format(RecordSchema.parse(pa.schema([("n", pa.int64())])))
     assert core is not None
