@@ -12,6 +12,7 @@ import zoneinfo
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 from support import eventually
@@ -399,6 +400,24 @@ def test_texts_of_refused_rows_are_forgotten() -> None:
         assert batch.append((text, n), None, 1, None, None, usage)
     found = batch.seal().values(60, 120)
     assert found == [{"text": text, "n": n} for n, text in enumerate(texts)]
+
+
+def test_an_encoding_is_chosen_when_a_column_has_its_first_values() -> None:
+    encodings = []
+    for has_nulls in (False, True):
+        kafka = FakeKafka()
+        kafka.create_topic("t", 1)
+        with kafka.Producer({"columnar.encoding": "parquet"}) as producer:
+            producer.set_schema("t", pa.schema([("id", pa.int64()), ("at", pa.int64())]))
+            for n in range(2000):
+                at = None if has_nulls and n < 1000 else 1_700_000_000_000 + 1000 * n
+                producer.produce("t", {"id": n, "at": at})
+                if n == 999:
+                    producer.flush()
+        last = kafka.messages("t")[-1].value()
+        encodings.append(pq.read_metadata(pa.BufferReader(last)).row_group(0).column(1).encodings)
+    assert encodings[0] == encodings[1]
+    assert "DELTA_BINARY_PACKED" in encodings[0]
 
 
 def test_headers_are_read_for_many_reports_at_once() -> None:
