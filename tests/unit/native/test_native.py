@@ -440,6 +440,18 @@ def test_headers_are_read_for_many_reports_at_once() -> None:
     assert reads == [(0, 64), (64, 128), (128, 150)]
 
 
+@pytest.mark.parametrize("name", ["partition", "timestamp"])
+def test_none_is_no_number(name: str) -> None:
+    kafka = FakeKafka()
+    kafka.create_topic("t", 1)
+    with kafka.Producer({"columnar.encoding": "parquet"}) as producer:
+        producer.set_schema("t", pa.schema([("n", pa.int64())]))
+        producer.produce("t", {"n": 0})  # after it the core takes records
+        with pytest.raises(TypeError, match="'NoneType' object cannot be interpreted as an int"):
+            producer.produce("t", {"n": 1}, **{name: None})  # type: ignore[arg-type]
+    assert [each.value() for each in kafka.records("t")] == [{"n": 0}]
+
+
 def test_records_without_key_stay_in_the_core_when_a_topic_has_fewer_partitions() -> None:
     core = row_format(RecordSchema.parse(pa.schema([("n", pa.int64())])))
     assert core is not None
