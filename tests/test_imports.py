@@ -51,8 +51,9 @@ FILES = {
     "native": "_core  __init__",
     "schema": "flatbuffer  families  canonical  arrow  avro_default  avro  base  growth  __init__",
     "columns": """
-        __init__  compute  older_arrow  protocol  range_checks  native_format  accepted_types
-        layouts  columns_to_rows  row_objects  compiled_copying  converters  copying
+        __init__  compute  older_arrow  protocol  range_checks  accepted_types  layouts
+        decoded_size  native_format  columns_to_rows  row_objects  compiled_copying  converters
+        copying
         kafka_column  rows_to_columns  chunked  cast  arrow_input
     """,
     "segment": """

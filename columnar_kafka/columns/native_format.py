@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from columnar_kafka import native
+from columnar_kafka.columns.decoded_size import MOST_DECODED, written_sizes
 from columnar_kafka.columns.range_checks import DECIMAL_DIGITS, has_distinct_keys
 from columnar_kafka.schema.families import family
 
@@ -51,7 +52,10 @@ def row_format(schema: RecordSchema) -> RowFormat | None:
     if isinstance(utc, datetime.tzinfo):
         native.core.learn_utc(utc)
     columns = native_columns(schema.arrow, schema.symbols)
-    return None if columns is None else native.core.RowFormat(columns)
+    if columns is None:
+        return None
+    sizes = [size for each in schema.arrow for size in written_sizes(each.type)]
+    return native.core.RowFormat(columns, sizes, MOST_DECODED)
 
 
 def native_columns(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from columnar_kafka import native
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from confluent_kafka import KafkaError
 
     from columnar_kafka.columns.kafka_column import RecordHeaders
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["NativeBatch", "NativeBlock"]
 
 _REPORT_ROWS: Final = 64
+
+T = TypeVar("T")
 
 
 class NativeBatch:
@@ -61,14 +65,32 @@ class NativeBatch:
         self.block = NativeBlock(self.records.seal())
 
 
+class _Windows(Generic[T]):
+    """Reads what reports ask for, some neighbouring rows at a time: finding a row takes long."""
+
+    __slots__ = ("_last", "_read")
+
+    def __init__(self, read: Callable[[int, int], list[T]]) -> None:
+        self._read = read
+        self._last: tuple[int, list[T]] | None = None
+
+    def get(self, row: int, rows: int) -> T:
+        """Return what one of so many rows has."""
+        last, start = self._last, row - row % _REPORT_ROWS
+        if last is None or last[0] != start:
+            self._last = last = (start, self._read(start, min(start + _REPORT_ROWS, rows)))
+        return last[1][row - start]
+
+
 class NativeBlock:
     """The records of a sealed batch, or some of them. See `RecordBlock`."""
 
-    __slots__ = ("_records", "_window", "is_silent")
+    __slots__ = ("_headers", "_records", "_values", "is_silent")
 
     def __init__(self, records: core.Block) -> None:
         self._records = records
-        self._window: tuple[int, list[dict[str, Any]]] | None = None
+        self._values = _Windows[dict[str, Any]](records.values)
+        self._headers = _Windows["RecordHeaders | None"](records.headers)
         self.is_silent = records.is_silent
 
     def __len__(self) -> int:
@@ -80,12 +102,7 @@ class NativeBlock:
 
     def value(self, row: int) -> dict[str, Any]:
         """Return one record as a dict; neighbours are read along with it."""
-        window = self._window
-        start = row - row % _REPORT_ROWS
-        if window is None or window[0] != start:
-            rows = self._records.values(start, min(start + _REPORT_ROWS, len(self)))
-            self._window = window = (start, rows)
-        return window[1][row - start]
+        return self._values.get(row, len(self))
 
     def key(self, row: int) -> bytes | None:
         """Return one record's key."""
@@ -96,14 +113,18 @@ class NativeBlock:
         return self._records.timestamp(row)
 
     def headers(self, row: int) -> RecordHeaders | None:
-        """Return one record's headers."""
-        return self._records.headers(row)
+        """Return one record's headers; neighbours are read along with them."""
+        return self._headers.get(row, len(self))
 
     def reports(
         self, message: type, context: ReportContext, error: KafkaError | None
     ) -> core.Reports:
         """Return what runs the records' reports, each with `error` and a `message` of `context`."""
         return native.core.Reports(self._records, message, context, error)
+
+    def is_decodable(self) -> bool:
+        """See `Block.is_decodable`."""
+        return self._records.is_decodable()
 
     def time_bounds(self) -> tuple[int, int]:
         """Return the earliest and the latest time of a record, in milliseconds."""

@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError
 from columnar_kafka.columns import compute as pc
 from columnar_kafka.columns import kafka_column
 from columnar_kafka.columns.columns_to_rows import to_rows
+from columnar_kafka.columns.decoded_size import MOST_DECODED, decoded_bytes
 
 if TYPE_CHECKING:
     from columnar_kafka.columns.kafka_column import RecordHeaders
@@ -27,6 +28,7 @@ _POOL: Final = pa.system_memory_pool()
 
 In the default pool they would lie between short-lived allocations and keep those pages in use.
 """
+_METADATA_BYTES: Final = 64  # of a record's time and id, once they are decoded
 _RECORD_BYTES: Final = 16  # the memory of a record beside its columns: its callback and its index
 
 
@@ -42,6 +44,10 @@ class Block(Protocol):
 
     def slice(self, start: int, stop: int) -> Block:
         """Return the records from `start` to `stop`, not copied."""
+        ...
+
+    def is_decodable(self) -> bool:
+        """Return whether consumers decode the records by default: see `MOST_DECODED`."""
         ...
 
     def time_bounds(self) -> tuple[int, int]:
@@ -143,6 +149,12 @@ class RecordBlock:
             self._headers.slice(start, count),
             self._callbacks[start:stop],
         )
+
+    def is_decodable(self) -> bool:
+        """See `Block.is_decodable`."""
+        arrays = (*self.columns.columns, self.keys, self._headers)
+        decoded = sum(map(decoded_bytes, arrays)) + _METADATA_BYTES * len(self)
+        return decoded <= MOST_DECODED
 
     def time_bounds(self) -> tuple[int, int]:
         """Return the earliest and the latest time of a record, in milliseconds."""

@@ -1,4 +1,4 @@
-"""Sealed batches become segments, each below what client and topic accept."""
+"""Sealed batches become segments, each below what client, topic and consumers accept."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class Segmenter:
             yield from ((each, charged_bytes) for each in whole)
 
     def _cut(self, origin: _Origin, block: Block, charged_bytes: int) -> Iterator[EncodedSegment]:
-        """Yield the segments of `block`, each below what client and topic accept."""
+        """Yield the segments of `block`, each below what client, topic and consumers accept."""
         try:
             segment = self._to_segment(origin, block, charged_bytes)
             size, most = len(segment.data), origin.topic_format.limits.most
@@ -210,6 +210,9 @@ class Segmenter:
         self._delivery.message_failed(_unencoded(origin, block, charged_bytes), error)
 
     def _to_segment(self, origin: _Origin, block: Block, charged_bytes: int) -> EncodedSegment:
+        """Encode a block; raises, besides what encoding does, where it is to be cut in any case."""
+        if len(block) > 1 and not block.is_decodable():
+            raise OverflowError("its columns take more than consumers decode by default")
         topic_format = origin.topic_format
         earliest, latest = block.time_bounds()
         segment = next(self._ids)

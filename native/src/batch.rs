@@ -15,9 +15,11 @@ use crate::gil::{GilCell, InUse};
 use crate::leaf::{Leaf, Values};
 use crate::leaf_objects::new_bytes;
 use crate::objects::{ColumnReader, RowReader};
+use crate::parquet::Slots;
 use crate::py::{Owned, Ref};
 use crate::row::{append_record, append_tuple};
 use crate::row_format::{Places, RowAppender, RowFormat, headers_field};
+use crate::size::Size;
 use crate::usage::Usage;
 
 /// The records of a batch, as columns.
@@ -29,6 +31,8 @@ pub struct Records {
     bare_rows: usize,
     callbacks: Callbacks,
     rows: usize,
+    /// What they take decoded, once they are sealed.
+    decoded: usize,
 }
 
 impl Records {
@@ -110,13 +114,17 @@ pub struct Filling {
     records: Option<Records>,
     /// The bytes of all rows as they were appended.
     nbytes: usize,
+    /// And in the memory of who decodes them, without what encodings add.
+    decoded: usize,
     max_rows: usize,
     max_bytes: usize,
+    max_decoded: usize,
 }
 
 #[pymethods]
 impl Batch {
-    /// Take records until there are `max_rows`, or they take `max_bytes`.
+    /// Take records until there are `max_rows`, they take `max_bytes`, or a few more would be too
+    /// many for a consumer.
     #[new]
     fn new(
         py: Python<'_>,
@@ -130,10 +138,18 @@ impl Batch {
         };
         let callbacks = Callbacks::default();
         let format = row_format.clone_ref(py);
-        let records = Records { format, leaves, places, bare_rows: 0, callbacks, rows: 0 };
-        let records = Some(records);
-        let format = row_format;
-        Ok(Self(GilCell::new(Filling { format, records, nbytes: 0, max_rows, max_bytes })))
+        let records =
+            Records { format, leaves, places, bare_rows: 0, callbacks, rows: 0, decoded: 0 };
+        let most = row_format.get().most_decoded;
+        Ok(Self(GilCell::new(Filling {
+            format: row_format,
+            records: Some(records),
+            nbytes: 0,
+            decoded: 0,
+            max_rows,
+            max_bytes,
+            max_decoded: most - most / 8,
+        })))
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
@@ -191,9 +207,14 @@ impl Batch {
 
     /// End the batch, and return its records.
     fn seal(&self, py: Python<'_>) -> PyResult<Block> {
-        let Some(mut records) = self.get(py)?.records.take() else {
+        let (records, decoded) = {
+            let mut filling = self.get(py)?;
+            (filling.records.take(), filling.decoded)
+        };
+        let Some(mut records) = records else {
             return Err(PyRuntimeError::new_err("the batch is sealed"));
         };
+        records.decoded = decoded;
         records.append_bare_rows();
         let format = records.format.clone_ref(py);
         appender(format.get(), py)?.finish(&mut records.leaves);
@@ -237,7 +258,9 @@ impl Filling {
 
     /// Whether the batch takes no more records.
     pub fn is_full(&self) -> bool {
-        self.nbytes >= self.max_bytes || self.rows() >= self.max_rows
+        self.nbytes >= self.max_bytes
+            || self.rows() >= self.max_rows
+            || self.decoded >= self.max_decoded
     }
 
     /// Whether the batch takes records: it is neither full nor sealed.
@@ -260,9 +283,9 @@ impl Filling {
         let format = self.format.get();
         let mut appender = format.rows(py)?;
         appender.appending.plain = plain;
-        appender.appending.nbytes = format.row_bytes;
+        appender.appending.size = format.row_size;
         let taken = append_parts(&mut appender, records, &record).is_ok();
-        let nbytes = appender.appending.nbytes;
+        let Size { nbytes, decoded } = appender.appending.size;
         if !taken || !has_room(nbytes) {
             records.undo();
             return None;
@@ -270,6 +293,7 @@ impl Filling {
         records.callbacks.push(records.rows, record.callback);
         records.rows += 1;
         self.nbytes += nbytes;
+        self.decoded += decoded;
         Some(nbytes)
     }
 }
@@ -328,11 +352,11 @@ fn append_key(keys: &mut Leaf, key: Ref<'_>, appending: &mut Appending) -> Resul
         return Ok(());
     }
     let Values::Strings(strings) = &mut keys.values else { return Err(NotTaken) };
-    let nbytes = match key.text() {
+    let size = match key.text() {
         Some(text) => strings.push_text(text, &mut appending.scratch, |_| true),
         None => key.bytes().and_then(|bytes| strings.push_bytes(bytes)),
     };
-    appending.nbytes += nbytes.ok_or(NotTaken)?;
+    appending.size += size.ok_or(NotTaken)?;
     keys.present(0);
     Ok(())
 }
@@ -414,18 +438,32 @@ impl Block {
         Ok(self.times()[row])
     }
 
-    /// The headers of a record, a list of pairs, or None.
-    fn headers<'py>(&self, py: Python<'py>, row: usize) -> PyResult<Bound<'py, PyAny>> {
-        let row = self.row(row)?;
+    /// The headers of the records from `start` to `stop`: of each a list of pairs, or None.
+    fn headers<'py>(
+        &self,
+        py: Python<'py>,
+        start: usize,
+        stop: usize,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let rows = self.slice(start, stop)?.rows;
         let mut leaves = self.records.headers().iter();
-        let reader = ColumnReader::new(py, &headers_field(), &mut leaves, row)?;
-        Ok(reader.with_tuples().next(py)?.into_bound(py))
+        let reader = ColumnReader::new(py, &headers_field(), &mut leaves, rows.start)?;
+        let mut headers = Vec::with_capacity(rows.len());
+        reader.with_tuples().read(py, rows.len(), &mut headers)?;
+        PyList::new(py, headers.into_iter().map(|each| each.into_bound(py)))
     }
 
     /// Whether no record has a callback.
     #[getter]
     fn is_silent(&self) -> bool {
         self.records.callbacks.runs.iter().all(|(_, callback)| callback.is_none())
+    }
+
+    /// Whether every consumer decodes the records, whatever encodings add.
+    fn is_decodable(&self) -> PyResult<bool> {
+        let most = self.records.format.get().most_decoded;
+        // What all of the batch take, these do not exceed.
+        Ok(self.records.decoded <= most || self.decoded()? <= most)
     }
 
     /// The earliest and the latest time of a record.
@@ -441,6 +479,20 @@ impl Block {
     /// The callback of a record. The GIL is held.
     pub fn callback_of(&self, row: usize) -> Option<Ref<'_>> {
         self.records.callbacks.get(self.rows.start + row)
+    }
+
+    /// What the records take decoded, without what encodings add.
+    fn decoded(&self) -> PyResult<usize> {
+        let mut decoded = 0;
+        for (leaf, size) in self.records.leaves.iter().zip(&self.records.format.get().leaf_sizes) {
+            let span = Slots::of_rows(leaf, self.rows.clone())
+                .map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+            decoded += self.rows.len() * size.per_row + span.slots.len() * size.per_slot;
+            if let Values::Strings(strings) = &leaf.values {
+                decoded += span.values.map(|value| strings.get(value).len()).sum::<usize>();
+            }
+        }
+        Ok(decoded)
     }
 
     fn row(&self, row: usize) -> PyResult<usize> {

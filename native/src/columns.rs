@@ -9,6 +9,7 @@ use crate::leaf::{Bits, Leaf, Values};
 use crate::py::Ref;
 use crate::row::{Template, append_record, append_tuple};
 use crate::schema::{Field, Type, Unit};
+use crate::size::{LeafSize, Size};
 use crate::strings::Strings;
 use crate::value::{Kind, append_value};
 
@@ -30,6 +31,7 @@ enum Node {
     List {
         rep: u8,
         item: Box<Column>,
+        item_size: Size,
         /// The length of every list, where that is fixed.
         size: Option<usize>,
     },
@@ -42,6 +44,7 @@ struct Map {
     rep: u8,
     key: Column,
     value: Column,
+    pair_size: Size,
 }
 
 struct Struct {
@@ -53,8 +56,8 @@ struct Struct {
 #[derive(Default)]
 pub struct Appending {
     pub scratch: Vec<u8>,
-    /// The bytes that the row takes besides its columns' fixed widths.
-    pub nbytes: usize,
+    /// What the row takes.
+    pub size: Size,
     /// Whether rows are as the package passes them: records are tuples, and maps are pairs.
     pub plain: bool,
 }
@@ -65,18 +68,35 @@ pub struct NotTaken;
 pub type Taken = Result<(), NotTaken>;
 
 impl Column {
-    /// Append leaves without rows to `leaves`, which may have others.
-    pub fn new(field: &Field, leaves: &mut Vec<Leaf>) -> Self {
-        Self::nested(field, 0, 0, true, leaves)
+    /// Append leaves without rows to `leaves`, which may have others. `sizes` are those of all.
+    pub fn new(field: &Field, leaves: &mut Vec<Leaf>, sizes: &[LeafSize]) -> Self {
+        Self::nested(field, 0, 0, true, leaves, sizes)
     }
 
     /// `def` and `rep` are the levels of what holds this.
-    fn nested(field: &Field, def: u8, rep: u8, is_top: bool, leaves: &mut Vec<Leaf>) -> Self {
+    fn nested(
+        field: &Field,
+        def: u8,
+        rep: u8,
+        is_top: bool,
+        leaves: &mut Vec<Leaf>,
+        sizes: &[LeafSize],
+    ) -> Self {
         let def = def + u8::from(field.nullable);
+        let first = leaves.len();
+        let inside = |field: &Field, leaves: &mut Vec<Leaf>| {
+            Self::nested(field, def + 1, rep + 1, false, leaves, sizes)
+        };
+        // An item has its values, and two levels in each leaf.
+        let size_of = |width: usize, leaves: &[Leaf]| Size {
+            nbytes: width + 2 * (leaves.len() - first),
+            decoded: sizes[first..leaves.len()].iter().map(|size| size.per_slot).sum(),
+        };
         let node = match &field.data_type {
             Type::List(item) | Type::FixedList(item, _) => Node::List {
                 rep: rep + 1,
-                item: Box::new(Self::nested(item, def + 1, rep + 1, false, leaves)),
+                item: Box::new(inside(item, leaves)),
+                item_size: size_of(item.width(), leaves),
                 size: match field.data_type {
                     Type::FixedList(_, size) => Some(size),
                     _ => None,
@@ -84,14 +104,15 @@ impl Column {
             },
             Type::Map(key, value) => Node::Map(Box::new(Map {
                 rep: rep + 1,
-                key: Self::nested(key, def + 1, rep + 1, false, leaves),
-                value: Self::nested(value, def + 1, rep + 1, false, leaves),
+                key: inside(key, leaves),
+                value: inside(value, leaves),
+                pair_size: size_of(key.width() + value.width(), leaves),
             })),
             Type::Struct(fields) => Node::Struct(Box::new(Struct {
                 template: Template::new(fields.iter().map(|field| &*field.name)),
                 fields: fields
                     .iter()
-                    .map(|field| Self::nested(field, def, rep, false, leaves))
+                    .map(|field| Self::nested(field, def, rep, false, leaves, sizes))
                     .collect(),
             })),
             leaf => {
@@ -141,26 +162,26 @@ impl Column {
             if !self.nullable {
                 return Err(NotTaken);
             }
-            appending.nbytes += self.append_absent(rep, self.def - 1, leaves);
+            appending.size.nbytes += self.append_absent(rep, self.def - 1, leaves);
             return Ok(());
         }
         let def = self.def;
         match &mut self.node {
             Node::Leaf { .. } => unreachable!("`append` appends to leaves"),
-            Node::List { rep: item_rep, item, size } => {
+            Node::List { rep: item_rep, item, item_size, size } => {
                 let items = value.items().ok_or(NotTaken)?;
                 if size.is_some_and(|size| size != items.len()) {
                     return Err(NotTaken);
                 }
                 if items.is_empty() {
-                    appending.nbytes += item.append_absent(rep, def, leaves);
+                    appending.size.nbytes += item.append_absent(rep, def, leaves);
                 }
                 let mut rep = rep;
                 for &value in items {
                     item.append(value, rep, leaves, appending)?;
                     rep = *item_rep;
                 }
-                appending.nbytes += 16 * items.len();
+                appending.size += *item_size * items.len();
             }
             Node::Map(map) => map.append(value, rep, def, leaves, appending)?,
             Node::Struct(inner) => {
@@ -221,9 +242,9 @@ impl Map {
             }
         }
         if pairs == 0 {
-            appending.nbytes += self.append_absent(rep, def, leaves);
+            appending.size.nbytes += self.append_absent(rep, def, leaves);
         }
-        appending.nbytes += 24 * pairs;
+        appending.size += self.pair_size * pairs;
         Ok(())
     }
 

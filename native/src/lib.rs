@@ -27,6 +27,7 @@ mod reports;
 mod row;
 mod row_format;
 mod schema;
+mod size;
 mod strings;
 mod tables;
 mod text;

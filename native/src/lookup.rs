@@ -72,6 +72,36 @@ impl Lookup {
         self.used += 1;
     }
 
+    /// Forget a string, which is here.
+    pub fn remove(&mut self, hash: u32, index: u32) {
+        let mask = self.table.len() - 1;
+        let mut hole = hash as usize & mask;
+        while self.table[hole] as u32 != index + 1 {
+            hole = (hole + 1) & mask;
+        }
+        // What comes after it moves up, unless it is where its hash says already.
+        let mut slot = (hole + 1) & mask;
+        while self.table[slot] != 0 {
+            let home = (self.table[slot] >> 32) as usize & mask;
+            if slot.wrapping_sub(home) & mask >= slot.wrapping_sub(hole) & mask {
+                self.table[hole] = self.table[slot];
+                hole = slot;
+            }
+            slot = (slot + 1) & mask;
+        }
+        self.table[hole] = 0;
+        self.used -= 1;
+    }
+
+    /// Know no objects any more of the strings from an index on.
+    pub fn forget_objects(&mut self, from: u32) {
+        for known in &mut self.cache {
+            if known.as_ref().is_some_and(|&(_, index)| index >= from) {
+                *known = None;
+            }
+        }
+    }
+
     #[cold]
     fn grow(&mut self) {
         let size = (2 * self.table.len()).max(LEAST_TABLE);

@@ -57,9 +57,9 @@ impl<'a> Arguments<'a> {
         // SAFETY: None lives for ever, there are `count` arguments, and as many more as names.
         unsafe {
             let none: Ref<'a> = Ref::from_ptr(ffi::Py_None());
-            let mut found = [none; NAMES.len()];
+            let mut found = [None; NAMES.len()];
             for (index, place) in found.iter_mut().enumerate().take(count) {
-                *place = Ref::from_ptr(*arguments.add(index));
+                *place = Some(Ref::from_ptr(*arguments.add(index)));
             }
             if !names.is_null() {
                 let interned = INTERNED.get()?;
@@ -68,22 +68,25 @@ impl<'a> Arguments<'a> {
                     if place < count {
                         return None;
                     }
-                    found[place] = Ref::from_ptr(*arguments.add(count + index));
+                    found[place] = Some(Ref::from_ptr(*arguments.add(count + index)));
                 }
             }
             let [topic, value, key, partition, callback, on_delivery, timestamp, headers] = found;
-            let number = |given: Ref<'_>, default| match given.int() {
-                Some(Int::Fits(number)) => Some(number),
-                _ => given.is_none().then_some(default),
+            let object = |given: Option<Ref<'a>>| given.unwrap_or(none);
+            let number = |given: Option<Ref<'_>>, default| match given.map(Ref::int) {
+                None => Some(default),
+                Some(Some(Int::Fits(number))) => Some(number),
+                Some(_) => None,
             };
+            let callback = object(callback);
             Some(Self {
-                topic,
-                value,
-                key,
+                topic: object(topic),
+                value: object(value),
+                key: object(key),
                 partition: i32::try_from(number(partition, -1)?).ok()?,
-                callback: if callback.is_none() { on_delivery } else { callback },
+                callback: if callback.is_none() { object(on_delivery) } else { callback },
                 timestamp: number(timestamp, 0)?,
-                headers,
+                headers: object(headers),
             })
         }
     }
@@ -193,16 +196,16 @@ fn append_first(
         (open.opener.clone_ref(py), open.filled.clone_ref(py))
     };
     let place = (topic.into_bound(py), partition);
-    let wakes =
-        match opener.call1(py, place.clone()).and_then(|wakes| wakes.extract::<Option<bool>>(py)) {
-            Ok(wakes) => wakes?,
-            Err(error) => return Some(Err(error)),
-        };
+    match opener.call1(py, place.clone()).and_then(|is_open| is_open.extract(py)) {
+        Ok(true) => {}
+        Ok(false) => return None,
+        Err(error) => return Some(Err(error)),
+    }
     let outcome = batches.get().try_get(py)?.produce(py, arguments)?;
     match outcome {
         Outcome::Closed(..) => None,
-        Outcome::Appended if !wakes => Some(Ok(())),
-        _ => Some(filled.call1(py, place).map(drop)),
+        Outcome::Appended => Some(Ok(())),
+        Outcome::Full(..) => Some(filled.call1(py, place).map(drop)),
     }
 }
 

@@ -11,10 +11,18 @@ use crate::leaf::{Leaf, Values};
 use crate::lookup::Lookup;
 use crate::row::Template;
 use crate::schema::{Field, Type};
+use crate::size::{LeafSize, Size};
 use crate::strings::Strings;
 
 /// What a row takes besides its columns: its time, and its places in other buffers.
 const ROW_BYTES: usize = 16;
+/// Of keys, of times with the records' ids, and of both leaves of headers.
+const METADATA_SIZES: [LeafSize; 4] = [
+    LeafSize { per_row: 8, per_slot: 0 },
+    LeafSize { per_row: 64, per_slot: 0 },
+    LeafSize { per_row: 8, per_slot: 12 },
+    LeafSize { per_row: 8, per_slot: 12 },
+];
 /// What the leaves of batches that were reported may hold, in all formats of the process: memory
 /// that was used before costs a fraction of what new memory does.
 const MOST_SPARE: usize = 32 << 20;
@@ -29,7 +37,12 @@ static SPARE: AtomicUsize = AtomicUsize::new(0);
 #[pyclass(frozen, module = "columnar_kafka.native._core")]
 pub struct RowFormat {
     pub fields: Vec<Field>,
-    pub row_bytes: usize,
+    /// What each row takes, besides text and the items of lists.
+    pub row_size: Size,
+    /// In the order of a batch's leaves.
+    pub leaf_sizes: Vec<LeafSize>,
+    /// As many bytes every consumer decodes.
+    pub most_decoded: usize,
     rows: GilCell<RowAppender>,
 }
 
@@ -63,13 +76,24 @@ struct Known {
 
 #[pymethods]
 impl RowFormat {
-    /// Describe each column as `(name, nullable, type, details, children)`.
+    /// Describe each column as `(name, nullable, type, details, children)`, and each leaf by its bytes
+    /// a row and a slot once it is decoded.
     #[new]
-    fn new(columns: Vec<Bound<'_, PyAny>>) -> PyResult<Self> {
+    fn new(
+        columns: Vec<Bound<'_, PyAny>>,
+        leaf_sizes: Vec<(usize, usize)>,
+        most_decoded: usize,
+    ) -> PyResult<Self> {
         let fields = columns.iter().map(Field::read).collect::<PyResult<Vec<_>>>()?;
-        let row_bytes = ROW_BYTES + fields.iter().map(Field::width).sum::<usize>();
-        let rows = GilCell::new(RowAppender::new(&fields));
-        Ok(Self { fields, row_bytes, rows })
+        let sizes =
+            leaf_sizes.into_iter().map(|(per_row, per_slot)| LeafSize { per_row, per_slot });
+        let leaf_sizes: Vec<_> = sizes.chain(METADATA_SIZES).collect();
+        let row_size = Size {
+            nbytes: ROW_BYTES + fields.iter().map(Field::width).sum::<usize>(),
+            decoded: leaf_sizes.iter().map(|size| size.per_row + size.per_slot).sum(),
+        };
+        let rows = GilCell::new(RowAppender::new(&fields, &leaf_sizes));
+        Ok(Self { fields, row_size, leaf_sizes, most_decoded, rows })
     }
 }
 
@@ -82,13 +106,13 @@ impl RowFormat {
 }
 
 impl RowAppender {
-    fn new(fields: &[Field]) -> Self {
+    fn new(fields: &[Field], sizes: &[LeafSize]) -> Self {
         let mut model = Vec::new();
-        let columns = fields.iter().map(|field| Column::new(field, &mut model)).collect();
+        let columns = fields.iter().map(|field| Column::new(field, &mut model, sizes)).collect();
         let keys = model.len();
         model.push(Leaf::new(Values::Strings(Strings::new(true)), 1, 0, true));
         model.push(Leaf::new(Values::I64(Vec::new()), 0, 0, true));
-        let headers = Column::new(&headers_field(), &mut model);
+        let headers = Column::new(&headers_field(), &mut model, sizes);
         Self {
             columns,
             headers,

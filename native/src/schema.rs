@@ -112,6 +112,9 @@ pub struct Field {
     pub data_type: Type,
 }
 
+/// The bytes of a text's index or end, and of the place of a null.
+const PLACE: usize = 4;
+
 impl Field {
     /// Read `(name, nullable, type name, details, children)`.
     pub fn read(described: &Bound<'_, PyAny>) -> PyResult<Self> {
@@ -181,9 +184,9 @@ fn symbols(details: &Bound<'_, PyAny>) -> PyResult<Option<Vec<Box<str>>>> {
 }
 
 impl Field {
-    /// The bytes that each value takes, whatever it is.
+    /// The bytes that each value or null takes, besides text and the items of lists.
     pub fn width(&self) -> usize {
-        match &self.data_type {
+        let width = match &self.data_type {
             Type::Bool => 1,
             Type::Int { .. } | Type::UnsignedInt | Type::Float | Type::Date => 4,
             Type::Time { unit: Unit::Milli } => 4,
@@ -191,10 +194,11 @@ impl Field {
             Type::ZonedTimestamp { .. } | Type::Time { .. } | Type::Duration { .. } => 8,
             Type::Fixed { width } | Type::Decimal(Decimals { width, .. }) => *width,
             Type::Half => 2,
-            // As it comes.
-            Type::Text { .. } | Type::Binary => 0,
-            Type::List(_) | Type::FixedList(..) | Type::Map(..) => 0,
-            Type::Struct(fields) => fields.iter().map(|field| 2 + field.width()).sum(),
-        }
+            Type::Text { .. } | Type::Binary => PLACE,
+            // As they come.
+            Type::List(_) | Type::FixedList(..) | Type::Map(..) => return 0,
+            Type::Struct(fields) => return fields.iter().map(|field| 2 + field.width()).sum(),
+        };
+        if self.nullable { width.max(PLACE) } else { width }
     }
 }

@@ -1,6 +1,7 @@
 //! Strings of one column: while it pays, each distinct one is stored once, and rows hold its index.
 
 use crate::lookup::Lookup;
+use crate::size::Size;
 use crate::text::Text;
 
 /// A dictionary pays while it has at most half as many entries as rows; asked after so many.
@@ -100,14 +101,15 @@ impl Strings {
         self.heap.capacity() + 4 * (self.ends.capacity() + indices)
     }
 
-    /// Append a text; returns the bytes it takes, or None if it is no UTF-8 or not `allowed`.
+    /// Append a text; returns what it takes besides its place, or None if it is no UTF-8 or not
+    /// `allowed`.
     #[inline(always)]
     pub fn push_text(
         &mut self,
         text: Text<'_>,
         scratch: &mut Vec<u8>,
         allowed: impl Fn(&[u8]) -> bool,
-    ) -> Option<usize> {
+    ) -> Option<Size> {
         let Some(indices) = &mut self.indices else {
             return self.push_stored(text.utf8(scratch)?, allowed);
         };
@@ -118,35 +120,37 @@ impl Strings {
             && let Some(index) = self.lookup.as_ref().and_then(|lookup| lookup.known(object))
         {
             indices.push(index);
-            return Some(4);
+            let decoded = stored(&self.heap, &self.ends, index as usize).len();
+            return Some(Size { nbytes: 0, decoded });
         }
-        let (index, nbytes) = self.intern(text.utf8(scratch)?, allowed)?;
+        let bytes = text.utf8(scratch)?;
+        let (index, nbytes) = self.intern(bytes, allowed)?;
         if is_shared && let Some(lookup) = &mut self.lookup {
             lookup.know(object, index);
         }
         self.push_index(index);
-        Some(nbytes + 4)
+        Some(Size { nbytes, decoded: bytes.len() })
     }
 
-    /// Append bytes; returns what they take, or None if there is no room.
+    /// Append bytes; returns what they take besides their place, or None if there is no room.
     #[inline(always)]
-    pub fn push_bytes(&mut self, bytes: &[u8]) -> Option<usize> {
+    pub fn push_bytes(&mut self, bytes: &[u8]) -> Option<Size> {
         if self.indices.is_none() {
             return self.push_stored(bytes, |_| true);
         }
         let (index, nbytes) = self.intern(bytes, |_| true)?;
         self.push_index(index);
-        Some(nbytes + 4)
+        Some(Size { nbytes, decoded: bytes.len() })
     }
 
     #[inline(always)]
-    fn push_stored(&mut self, bytes: &[u8], allowed: impl Fn(&[u8]) -> bool) -> Option<usize> {
+    fn push_stored(&mut self, bytes: &[u8], allowed: impl Fn(&[u8]) -> bool) -> Option<Size> {
         if self.heap.len() + bytes.len() > MAX_HEAP || !allowed(bytes) {
             return None;
         }
         self.heap.extend_from_slice(bytes);
         self.ends.push(self.heap.len() as u32);
-        Some(bytes.len() + 4)
+        Some(Size { nbytes: bytes.len(), decoded: bytes.len() })
     }
 
     #[inline(always)]
@@ -192,22 +196,39 @@ impl Strings {
             Ok(index) => Some((index, 0)),
             Err(slot) => {
                 let index = self.ends.len() as u32;
-                let nbytes = self.push_stored(bytes, allowed)?;
+                self.push_stored(bytes, allowed)?;
                 self.lookup.as_mut()?.insert(slot, hash, index);
-                Some((index, nbytes + 24)) // about three slots
+                Some((index, bytes.len() + 28)) // its end, and about three slots
             }
         }
     }
 
-    /// Remove all but the first `len` values; what only they used may stay stored.
+    /// Remove all but the first `len` values, and the strings that no other value has.
     pub fn truncate(&mut self, len: usize) {
-        match &mut self.indices {
-            Some(indices) => indices.truncate(len),
-            None => {
-                self.ends.truncate(len);
-                self.heap.truncate(self.ends.last().map_or(0, |&end| end as usize));
+        let stored = match &mut self.indices {
+            Some(indices) => {
+                let last = (self.ends.len() as u32).wrapping_sub(1);
+                // Mostly it is one that many rows have.
+                let is_used = |indices: &[u32]| indices.iter().rev().any(|&index| index == last);
+                let is_new = is_used(&indices[len..]) && !is_used(&indices[..len]);
+                indices.truncate(len);
+                if !is_new {
+                    return;
+                }
+                // Strings are stored in the order in which values first have them.
+                indices.iter().max().map_or(0, |&most| most as usize + 1)
             }
+            None => len,
+        };
+        if let Some(lookup) = &mut self.lookup {
+            for index in stored..self.ends.len() {
+                let hash = (hash(self::stored(&self.heap, &self.ends, index)) >> 32) as u32;
+                lookup.remove(hash, index as u32);
+            }
+            lookup.forget_objects(stored as u32);
         }
+        self.ends.truncate(stored);
+        self.heap.truncate(self.ends.last().map_or(0, |&end| end as usize));
     }
 
     /// Give away what only appending needs, and say whether the dictionary has paid.
@@ -317,4 +338,29 @@ fn word(bytes: &[u8]) -> u64 {
 #[inline(always)]
 fn half(bytes: &[u8]) -> u64 {
     u64::from(u32::from_le_bytes(bytes.try_into().expect("4 bytes")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_string_that_only_removed_values_had_is_stored_no_more() {
+        let mut strings = Strings::new(true);
+        let text = |n: usize| format!("text {n}").into_bytes();
+        for n in 0..100 {
+            strings.push_bytes(&text(n % 50)).unwrap();
+        }
+        let stored = strings.stored_bytes();
+        for n in 0..500 {
+            strings.push_bytes(&text(n)).unwrap(); // the table grows
+        }
+        strings.truncate(100);
+        assert_eq!((strings.len(), strings.distinct(), strings.stored_bytes()), (100, 50, stored));
+        for n in 0..200 {
+            let is_new = n >= 50;
+            assert_eq!(strings.push_bytes(&text(n)).unwrap().nbytes > 0, is_new, "{n}");
+            assert_eq!(strings.get(100 + n), text(n));
+        }
+    }
 }

@@ -9,6 +9,7 @@ use crate::half;
 use crate::leaf::Values;
 use crate::py::{Int, Ref};
 use crate::schema::Unit;
+use crate::size::Size;
 
 /// The values that a leaf takes, where its physical type does not say it.
 #[repr(u8)]
@@ -58,7 +59,7 @@ pub fn append_value(
         (Values::Strings(out), Kind::Text) => {
             let Some(text) = value.text() else { return false };
             match out.push_text(text, &mut appending.scratch, |_| true) {
-                Some(nbytes) => appending.nbytes += nbytes,
+                Some(size) => appending.size += size,
                 None => return false,
             }
         }
@@ -106,8 +107,8 @@ fn append_rare(
                 symbols.binary_search_by(|symbol| symbol.as_bytes().cmp(utf8)).is_ok()
             };
             let scratch = &mut appending.scratch;
-            let nbytes = value.text().and_then(|text| out.push_text(text, scratch, is_one));
-            count(appending, nbytes)
+            let size = value.text().and_then(|text| out.push_text(text, scratch, is_one));
+            count(appending, size)
         }
         (Values::Strings(out), _) => {
             count(appending, value.bytes().and_then(|bytes| out.push_bytes(bytes)))
@@ -134,10 +135,10 @@ fn push<T>(out: &mut Vec<T>, number: Option<T>) -> bool {
     number.map(|number| out.push(number)).is_some()
 }
 
-/// Count the bytes of what was appended, if it was.
+/// Count what was appended, if it was.
 #[inline(always)]
-fn count(appending: &mut Appending, nbytes: Option<usize>) -> bool {
-    nbytes.map(|nbytes| appending.nbytes += nbytes).is_some()
+fn count(appending: &mut Appending, size: Option<Size>) -> bool {
+    size.map(|size| appending.size += size).is_some()
 }
 
 /// A float of 32 bits: rounded, but not to infinity.

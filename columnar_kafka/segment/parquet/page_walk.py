@@ -10,14 +10,13 @@ from __future__ import annotations
 import base64
 import binascii
 import struct
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from columnar_kafka.columns.decoded_size import leaf_sizes
 from columnar_kafka.columns.older_arrow import VERSION
 from columnar_kafka.errors import SegmentError
-from columnar_kafka.schema.canonical import children
 from columnar_kafka.schema.flatbuffer import described_bytes, messages
 from columnar_kafka.segment.parquet import delta, metadata
 from columnar_kafka.segment.parquet.field_ids import CODECS, MAGIC, TAIL, Encoding, PageType
@@ -25,10 +24,11 @@ from columnar_kafka.segment.parquet.page_header import read_page_header
 from columnar_kafka.segment.parquet.thrift import Cursor, ThriftError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     import pyarrow.parquet as pq
 
+    from columnar_kafka.columns.decoded_size import LeafSize
     from columnar_kafka.config import DecodeLimits
     from columnar_kafka.segment.parquet.metadata import ColumnChunk, RowGroup
     from columnar_kafka.segment.parquet.page_header import PageHeader
@@ -51,8 +51,6 @@ _DICTIONARY_INDICES: Final = (Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY
 _DELTA_BYTES: Final = (Encoding.DELTA_LENGTH_BYTE_ARRAY, Encoding.DELTA_BYTE_ARRAY)
 
 # Bytes that Arrow needs beside those of the values.
-_OFFSET: Final = 8  # of a list or a text
-_LEVELS: Final = 4  # of a list's element: definition and repetition
 _ENTRY: Final = 16  # of a dictionary
 _LENGTHS: Final = 24  # of a value in one of the delta encodings of bytes
 
@@ -118,7 +116,7 @@ def check_depth(data: bytes) -> None:
 def exceeds(what: str, value: int, unit: str, key: str, limit: int) -> SegmentError:
     """Return the error that names what exceeds a limit, the limit, and how to raise it."""
     return SegmentError(
-        f"{what} has {value} {unit}; columnar.max.{key} is {limit}: raise it if that is right"
+        f"{what} has {value} {unit}; columnar.max.{key} is {limit}: only a consumer can raise it"
     )
 
 
@@ -130,7 +128,7 @@ def walk(data: bytes, file: pq.ParquetFile, limits: DecodeLimits) -> DecodedSize
             encoding that version 1 does not allow; or a limit is exceeded.
         pa.ArrowException, OSError: a page cannot be decompressed, or its lengths are damaged.
     """
-    leaves = [leaf for column_type in file.schema_arrow.types for leaf in _leaves_of(column_type)]
+    leaves = [leaf for column_type in file.schema_arrow.types for leaf in leaf_sizes(column_type)]
     schemas = [file.metadata.schema.column(i) for i in range(file.metadata.num_columns)]
     footer = footer_bytes(data)
     body = _Body(data, len(data) - TAIL - len(footer), limits)
@@ -172,7 +170,7 @@ class _Body:
         self._dictionaries: set[int] = set()
 
     def add_row_group(
-        self, row_group: RowGroup, leaves: Sequence[_Leaf], schemas: Sequence[Any]
+        self, row_group: RowGroup, leaves: Sequence[LeafSize], schemas: Sequence[Any]
     ) -> None:
         """Walk the pages of a row group."""
         rows, chunks = row_group
@@ -183,7 +181,7 @@ class _Body:
         for number, (column, leaf) in enumerate(zip(columns, leaves, strict=True)):
             self._add(column, leaf, number, rows)
 
-    def _add(self, column: _Column, leaf: _Leaf, number: int, rows: int) -> None:
+    def _add(self, column: _Column, leaf: LeafSize, number: int, rows: int) -> None:
         values, limits = column.values, self._limits
         if values > limits.values:
             raise exceeds(column.what, values, "values", "values", limits.values)
@@ -192,7 +190,7 @@ class _Body:
         if not values:  # Arrow reads no page of it
             return
         self._position = column.walk(self._data, self._position, self._end, limits)
-        self._kept_nbytes += column.kept_nbytes + rows * leaf.per_row + values * leaf.per_value
+        self._kept_nbytes += column.kept_nbytes + rows * leaf.per_row + values * leaf.per_slot
         self._passing_nbytes = max(self._passing_nbytes, column.passing_nbytes)
         self._parallel_passing_nbytes += column.passing_nbytes
         check_decoded(column.what, self._kept_nbytes + self._passing_nbytes, limits)
@@ -214,56 +212,6 @@ class _Body:
             self._kept_nbytes + self._parallel_passing_nbytes,
             sorted(self._dictionaries),
         )
-
-
-class _Leaf(NamedTuple):
-    """What a leaf column takes in Arrow: bytes for each row, and for each of its values."""
-
-    per_row: int = 0
-    per_value: int = 0
-
-
-_NOTHING: Final = _Leaf()
-
-
-@lru_cache
-def _leaves_of(column_type: pa.DataType) -> list[_Leaf]:
-    return list(_leaves(column_type))
-
-
-def _leaves(
-    arrow: pa.DataType, slots: int = 1, above: _Leaf = _NOTHING, *, in_list: bool = False
-) -> Iterator[_Leaf]:
-    """Yield the leaves of a type that has `slots` for each row, or in a list for each value.
-
-    A null list of fixed size is one value in the file, and has all of its slots in memory.
-    """
-    inner = children(arrow)
-    if pa.types.is_fixed_size_list(arrow):
-        slots *= 2 * arrow.list_size  # Arrow fills the slots of nulls in a copy
-    elif not pa.types.is_struct(arrow):
-        nbytes = slots * (_OFFSET if inner else _width(arrow))
-        if in_list:
-            above = above._replace(per_value=above.per_value + nbytes)
-        else:
-            above = above._replace(per_row=above.per_row + nbytes)
-        if inner:
-            above = above._replace(per_value=above.per_value + _LEVELS)
-            slots, in_list = 1, True
-    if not inner:
-        yield above
-    for _, child in inner:
-        yield from _leaves(child.type, slots, above, in_list=in_list)
-
-
-def _width(arrow: pa.DataType) -> int:
-    """Return the bytes of one slot, without those of text."""
-    if pa.types.is_fixed_size_binary(arrow):
-        return int(arrow.byte_width)
-    try:
-        return max(1, int(arrow.bit_width) // 8)
-    except ValueError:
-        return _OFFSET
 
 
 class _Column:

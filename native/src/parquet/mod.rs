@@ -40,6 +40,7 @@ pub use column::Order;
 pub use compression::Compression;
 pub use copy::{CopiedFooter, Move, copy_footer};
 use delta::Widths;
+pub use levels::Slots;
 pub use writer::Writer;
 
 use crate::leaf::Leaf;

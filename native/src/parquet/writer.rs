@@ -18,7 +18,7 @@ use crate::leaf::{Leaf, Values};
 
 /// Encodings are chosen by at most so many rows, the first ones.
 const SAMPLE_ROWS: usize = 20_000;
-/// Encodings are chosen again when a file has so many times the rows of the one they are from.
+/// An encoding is chosen again when a file has so many times the values that it is from.
 const RELEARN: usize = 2;
 /// With fewer rows everything is `PLAIN`: what other encodings save is less than what they add.
 const FEW_ROWS: usize = 8;
@@ -28,7 +28,6 @@ pub struct Writer {
     plans: Vec<LeafPlan>,
     schema_elements: Vec<u8>,
     created_by: String,
-    learned_rows: usize,
     columns: Columns,
     /// The last file.
     file: Vec<u8>,
@@ -37,6 +36,8 @@ pub struct Writer {
 /// Writes columns, and remembers which encodings suit them.
 struct Columns {
     choices: Vec<Choice>,
+    /// How many values each choice is from: 0 where there was none.
+    learned: Vec<usize>,
     compressor: Compressor,
     chunk: Chunk,
     row_numbers: Vec<i32>,
@@ -47,7 +48,6 @@ struct Task<'p> {
     leaf: usize,
     plan: &'p LeafPlan,
     rows: Range<usize>,
-    learns: bool,
 }
 
 impl Writer {
@@ -61,6 +61,7 @@ impl Writer {
     ) -> Result<Self, Error> {
         let columns = Columns {
             choices: vec![Choice::DICTIONARY; plans.len()],
+            learned: vec![0; plans.len()],
             compressor: Compressor::new(compression)?,
             chunk: Chunk::new(match compression {
                 Compression::None => Runs::Short,
@@ -68,7 +69,7 @@ impl Writer {
             }),
             row_numbers: Vec::new(),
         };
-        Ok(Self { plans, schema_elements, created_by, learned_rows: 0, columns, file: Vec::new() })
+        Ok(Self { plans, schema_elements, created_by, columns, file: Vec::new() })
     }
 
     /// Return a file with some rows of all leaves, which are in the order of the plans. Its memory is
@@ -84,16 +85,12 @@ impl Writer {
             return Err(Error::Columns { expected: plans.len(), actual: sources.len() });
         }
         let count = rows.end.checked_sub(rows.start).ok_or(Error::Rows)?;
-        let learns = count >= FEW_ROWS && count >= RELEARN.saturating_mul(self.learned_rows);
         file.clear();
         file.extend_from_slice(MAGIC);
         let mut chunks = Vec::with_capacity(plans.len());
         for (leaf, (plan, source)) in plans.iter().zip(sources).enumerate() {
-            let task = Task { leaf, plan, rows: rows.clone(), learns };
+            let task = Task { leaf, plan, rows: rows.clone() };
             chunks.push(columns.write(&task, source, file)?);
-        }
-        if learns {
-            self.learned_rows = count;
         }
         let footer = File {
             schema: &self.schema_elements,
@@ -172,11 +169,16 @@ impl Columns {
         span: &Span,
         file: &mut Vec<u8>,
     ) -> Result<ColumnChunk<'p>, Error> {
-        if task.learns && !C::CANDIDATES.is_empty() {
+        let learned = &mut self.learned[task.leaf];
+        let learns = span.values.len() >= RELEARN.saturating_mul(*learned);
+        if learns && task.rows.len() >= FEW_ROWS && !C::CANDIDATES.is_empty() {
             let sample = slots.first(span, SAMPLE_ROWS);
-            let values = column.slice(sample.values.start, sample.values.end);
-            let choice = choose(&mut self.chunk, &mut self.compressor, values, slots, &sample)?;
-            self.choices[task.leaf] = choice;
+            if !sample.values.is_empty() {
+                let values = column.slice(sample.values.start, sample.values.end);
+                let choice = choose(&mut self.chunk, &mut self.compressor, values, slots, &sample)?;
+                self.choices[task.leaf] = choice;
+                *learned = span.values.len();
+            }
         }
         let values = column.slice(span.values.start, span.values.end);
         self.write_values(task, values, slots, span, file)

@@ -146,7 +146,7 @@ def test_a_consumer_reports_what_is_over_its_limits_and_goes_on(
     assert values[3].code() == SegmentError.code
     assert values[3].str() == (
         "segment at t[0]@1: the segment has 1000 rows; columnar.max.rows is 10: "
-        "raise it if that is right"
+        "only a consumer can raise it"
     )
     assert len(psutil.Process().children()) == before + (decode == "isolated")
     reading.commit(found[3])

@@ -7,10 +7,12 @@ import gc
 import os
 import subprocess
 import sys
+import time
 import zoneinfo
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 from support import eventually
@@ -181,6 +183,21 @@ def test_a_segment_of_one_record_is_sent_at_once() -> None:
         eventually(lambda: len(kafka.messages("t")) == 3)
 
 
+def test_the_records_after_a_refused_one_that_opened_a_batch_do_not_wait() -> None:
+    kafka = FakeKafka()
+    kafka.create_topic("t", 1)
+    with kafka.Producer({"columnar.encoding": "parquet", "columnar.linger.ms": 1}) as producer:
+        producer.set_schema("t", pa.schema([("n", pa.int64())]))
+        producer.produce("t", {"n": 0})  # after it the core opens batches
+        queue = producer._buffer.queue
+        eventually(lambda: len(kafka.messages("t")) == 1)
+        eventually(lambda: queue._sleeps_until > time.monotonic() + 60)
+        with pytest.raises(RowError):
+            producer.produce("t", {"n": "no number"})
+        producer.produce("t", {"n": 1})
+        eventually(lambda: len(kafka.messages("t")) == 2)
+
+
 def test_ctrl_c_while_a_batch_is_opened_takes_no_record_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -343,11 +360,103 @@ def test_the_garbage_collector_waits_until_a_row_is_appended(zone: dt.tzinfo) ->
     assert (len(batch), len(due), collections) == (1, 9, [])
 
 
+@pytest.mark.parametrize(
+    ("arrow", "value", "held"),
+    [
+        (pa.string(), None, 4),
+        (pa.bool_(), None, 4),
+        (pa.string(), "a text that repeats", 4),
+        (pa.list_(pa.binary(1024)), [bytes(1024)] * 10, 10 * (1024 + 2)),
+        (pa.list_(LINE), [{"sku": "s", "count": None, "price": None}] * 10, 10 * (3 * 2 + 4)),
+        (pa.list_(LINE), [{"sku": "s", "count": 1, "price": 0.5}] * 10, 10 * (3 * 2 + 4 + 8 + 8)),
+        (pa.map_(pa.int64(), pa.binary(100)), {k: bytes(100) for k in range(9)}, 9 * (108 + 4)),
+    ],
+    ids=str,
+)
+def test_a_row_is_charged_at_least_what_it_holds(arrow: pa.DataType, value: Any, held: int) -> None:
+    schema = RecordSchema.parse(pa.schema([("column", arrow)]))
+    core = row_format(schema)
+    assert core is not None
+    batch, usage = native.core.Batch(core, 99, 1 << 30), native.core.Usage(1 << 30)
+    row, _ = RowColumns(schema).take({"column": value})
+    charged = []
+    for _ in range(2):  # the second adds no text
+        before = usage.bytes
+        assert batch.append(row, None, 1, None, None, usage)
+        charged.append(usage.bytes - before)
+    assert charged[0] >= charged[1] >= held + 8  # its time
+
+
+def test_texts_of_refused_rows_are_forgotten() -> None:
+    schema = RecordSchema.parse(pa.schema([("text", pa.string()), ("n", pa.int64())]))
+    core = row_format(schema)
+    assert core is not None
+    batch, usage = native.core.Batch(core, 999, 1 << 30), native.core.Usage(1 << 30)
+    texts = [f"text {n}" for n in range(60)]  # by their objects, too
+    for text in texts:
+        batch.append((texts[0], 0), None, 1, None, None, usage)
+        assert not batch.append((text, "no number"), None, 1, None, None, usage)
+    for n, text in enumerate(texts):
+        assert batch.append((text, n), None, 1, None, None, usage)
+    found = batch.seal().values(60, 120)
+    assert found == [{"text": text, "n": n} for n, text in enumerate(texts)]
+
+
+def test_an_encoding_is_chosen_when_a_column_has_its_first_values() -> None:
+    encodings = []
+    for has_nulls in (False, True):
+        kafka = FakeKafka()
+        kafka.create_topic("t", 1)
+        with kafka.Producer({"columnar.encoding": "parquet"}) as producer:
+            producer.set_schema("t", pa.schema([("id", pa.int64()), ("at", pa.int64())]))
+            for n in range(2000):
+                at = None if has_nulls and n < 1000 else 1_700_000_000_000 + 1000 * n
+                producer.produce("t", {"id": n, "at": at})
+                if n == 999:
+                    producer.flush()
+        last = kafka.messages("t")[-1].value()
+        encodings.append(pq.read_metadata(pa.BufferReader(last)).row_group(0).column(1).encodings)
+    assert encodings[0] == encodings[1]
+    assert "DELTA_BINARY_PACKED" in encodings[0]
+
+
+def test_headers_are_read_for_many_reports_at_once() -> None:
+    reads: list[tuple[int, int]] = []
+
+    class Records:
+        is_silent = False
+
+        def __len__(self) -> int:
+            return 150
+
+        def values(self, start: int, stop: int) -> Any: ...
+
+        def headers(self, start: int, stop: int) -> list[Any]:
+            reads.append((start, stop))
+            return [[("h", b"%d" % row)] for row in range(start, stop)]
+
+    block = NativeBlock(Records())  # type: ignore[arg-type]
+    assert [block.headers(row) for row in range(150)] == [[("h", b"%d" % n)] for n in range(150)]
+    assert reads == [(0, 64), (64, 128), (128, 150)]
+
+
+@pytest.mark.parametrize("name", ["partition", "timestamp"])
+def test_none_is_no_number(name: str) -> None:
+    kafka = FakeKafka()
+    kafka.create_topic("t", 1)
+    with kafka.Producer({"columnar.encoding": "parquet"}) as producer:
+        producer.set_schema("t", pa.schema([("n", pa.int64())]))
+        producer.produce("t", {"n": 0})  # after it the core takes records
+        with pytest.raises(TypeError, match="'NoneType' object cannot be interpreted as an int"):
+            producer.produce("t", {"n": 1}, **{name: None})  # type: ignore[arg-type]
+    assert [each.value() for each in kafka.records("t")] == [{"n": 0}]
+
+
 def test_records_without_key_stay_in_the_core_when_a_topic_has_fewer_partitions() -> None:
     core = row_format(RecordSchema.parse(pa.schema([("n", pa.int64())])))
     assert core is not None
     usage = native.core.Usage(1 << 20)
-    opened = native.core.OpenBatches(usage, "consistent_random", lambda *_: None, lambda *_: None)
+    opened = native.core.OpenBatches(usage, "consistent_random", lambda *_: None, lambda *_: False)
     places = set()
     for topic in map(str, range(50)):
         for partitions in (1000, 1):

@@ -101,7 +101,7 @@ NUMBERS = sent(pa.table({"n": pa.array(range(1000), pa.int64()), "s": ["abcd"] *
 def test_as_many_rows_as_allowed_are_read() -> None:
     assert segment(NUMBERS, rows=1000).to_table().num_rows == 1000
     assert refusal(NUMBERS, rows=999) == (
-        "the segment has 1000 rows; columnar.max.rows is 999: raise it if that is right"
+        "the segment has 1000 rows; columnar.max.rows is 999: only a consumer can raise it"
     )
 
 
@@ -109,7 +109,7 @@ def test_as_many_values_as_allowed_are_read() -> None:
     lists = sent(pa.table({"l": [[1, 2, 3], [4], []]}))
     assert segment(lists, values=5).to_table().num_rows == 3
     assert refusal(lists, values=4) == (
-        "column l.list.element has 5 values; columnar.max.values is 4: raise it if that is right"
+        "column l.list.element has 5 values; columnar.max.values is 4: only a consumer can raise it"
     )
 
 
@@ -118,7 +118,7 @@ def test_a_footer_as_large_as_allowed_is_read() -> None:
     assert segment(NUMBERS, footer_bytes=size).to_table().num_rows == 1000
     assert refusal(NUMBERS, footer_bytes=size - 1) == (
         f"the footer has {size} bytes; columnar.max.footer.bytes is {size - 1}: "
-        "raise it if that is right"
+        "only a consumer can raise it"
     )
 
 
