@@ -53,7 +53,7 @@ FILES = {
     "columns": """
         __init__  compute  older_arrow  protocol  range_checks  native_format  accepted_types
         layouts  columns_to_rows  row_objects  compiled_copying  converters  copying
-        kafka_column  rows_to_columns  chunked  cast  arrow_input
+        taken_values  kafka_column  rows_to_columns  chunked  cast  arrow_input
     """,
     "segment": """
         __init__  pyarrow_parquet  headers

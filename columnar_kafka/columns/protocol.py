@@ -61,6 +61,14 @@ class Columns(Protocol):
         """
         ...
 
+    def builtin(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return what `take` has returned in objects of builtin classes, as the native core wants.
+
+        The columns are the same. Where a column cannot hold a value, `values` are returned. It may
+        run code of the user's: of a time's zone, or of a number's class.
+        """
+        ...
+
     def builder(self) -> Builder:
         """Return an empty builder."""
         ...

@@ -17,6 +17,7 @@ from columnar_kafka.columns.converters import converter, misfit
 from columnar_kafka.columns.copying import element
 from columnar_kafka.columns.protocol import Converted, RejectedRow
 from columnar_kafka.columns.row_objects import ROW_TYPES, RowReader
+from columnar_kafka.columns.taken_values import to_builtin
 from columnar_kafka.errors import RowError
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class RowColumns:
         self._reader = RowReader(self._names, "", schema.defaults)
         self._elements = [element(field, field.name, schema) for field in schema.arrow]
         self._converters = [(field.name, converter(field.type)) for field in schema.arrow]
+        self._to_builtin = [to_builtin(field) for field in schema.arrow]
         row = pa.struct(list(schema.arrow))
         self._take = compiled(row, "", schema, self._take_unusual, element, _ROW_BYTES)
 
@@ -67,6 +69,15 @@ class RowColumns:
         if values is None:
             raise TypeError(f"a row must be {ROW_TYPES}, not {type(row).__name__}")
         return values
+
+    def builtin(self, values: RowValues) -> RowValues:
+        """See `Columns.builtin`."""
+        try:
+            return tuple(
+                change(value) for change, value in zip(self._to_builtin, values, strict=True)
+            )
+        except Exception:  # noqa: BLE001 - conversion raises it again, and its row is rejected
+            return values
 
     def builder(self) -> RowColumnsBuilder:
         """See `Columns.builder`."""
