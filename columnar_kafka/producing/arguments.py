@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -17,15 +17,23 @@ __all__ = [
     "check_metadata",
     "encode_headers",
     "encode_key",
+    "first_given",
     "integers",
     "partition_and_timestamp",
 ]
+
+_T = TypeVar("_T")
 
 _INT32: Final = 1 << 31
 _INT64: Final = 1 << 63
 _PAIR: Final = 2
 _HEADER_BYTES: Final = 100
 """The memory of one header's objects, in addition to its bytes."""
+
+
+def first_given(*callbacks: _T | None) -> _T | None:
+    """Return the first that is not None: one that collects reports may be empty, and so false."""
+    return next((each for each in callbacks if each is not None), None)
 
 
 def encode_key(key: Any) -> bytes | None:
