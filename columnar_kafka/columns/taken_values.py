@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Change = Callable[[Any], Any]
     Values = Iterable[Any]
 
-__all__ = ["to_builtin"]
+__all__ = ["to_builtin", "to_produced"]
 
 _CONVERTED: Final = {datetime.datetime, decimal.Decimal}
 """Their zones and digits may be such as the native core leaves to Python."""
@@ -31,6 +31,22 @@ def to_builtin(field: pa.Field) -> Change:
     any exception where the column cannot hold a value.
     """
     return _each(field, _builtin, lambda _, values: tuple(values), list)
+
+
+def to_produced(field: pa.Field) -> Change:
+    """Return the function that turns a field's values into those that `take` accepts again.
+
+    Records and maps are dicts.
+    """
+    return _each(field, lambda _: _as_it_is, _record, dict)
+
+
+def _record(names: list[str], values: Values) -> dict[str, Any]:
+    return dict(zip(names, values, strict=True))
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def _builtin(field: pa.Field) -> Change:
