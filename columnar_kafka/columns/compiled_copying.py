@@ -63,7 +63,10 @@ def compiled(
     text = "\n".join(
         ["def copy(v):", " n = 0", " try:", *source.lines, " except KeyError: return other(v)"]
     )
-    exec(compile(text, f"<copies {path}>", "exec"), source.names)  # noqa: S102 - names are numbers
+    try:
+        exec(compile(text, f"<copies {path}>", "exec"), source.names)  # noqa: S102 - names are numbers
+    except SyntaxError:  # Python nests 20 loops at most, and 100 indented blocks
+        return copy
     function: Copy = source.names["copy"]
     return function
 
