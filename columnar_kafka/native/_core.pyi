@@ -147,7 +147,7 @@ class OpenBatches:
         usage: Usage,
         partitioner: str,
         filled: Callable[[str, int], None],
-        opener: Callable[[str, int], bool | None],
+        opener: Callable[[str, int], bool],
         default_callback: Callable[..., Any] | None = None,
     ) -> Self: ...
     def set_topic(

@@ -173,7 +173,7 @@ class Buffer:
             appended = self.open_batches is not None and self._append(self.open_batches, record)
             if not appended and self.queue.put(record, nbytes, now):
                 self.sender.wake()
-        except BaseException:  # there is no room; or a signal's, and a batch may be open already
+        except BaseException:  # there is no room; or a signal's, and the record may be in already
             self.sender.wake()
             raise
         if self.open_batches is not None and not self.queue.usage.accepts:
@@ -214,48 +214,46 @@ class Buffer:
         topic_format, _, _, (key, timestamp, headers, callback), nbytes, now = record
         with self.queue.lock:
             self.queue.check(nbytes, 1)
-            batch, wake = self._open_batch(opened, topic_format, place, now)
+            batch = self._open_batch(opened, topic_format, place, now)
             taken = batch.append(values, key, timestamp, headers, callback, self.queue.usage)
-            if taken and batch.is_full:
-                self.queue.batch_filled(topic_format.topic, place)
-                wake = True
-        if wake:
-            self.sender.wake()
+        if taken and batch.is_full:
+            self._filled(topic_format.topic, place)
         return taken
 
     def _open_batch(
         self, opened: OpenBatches, topic_format: TopicFormat, partition: int, now: float
-    ) -> tuple[core.Batch, bool]:
-        """Return the open batch of a partition, a new one if need be, and whether to wake.
+    ) -> core.Batch:
+        """Return the open batch of a partition; a new one wakes a sender that would sleep too long.
 
+        It wakes before the first record is in: that one may be refused, and later ones wake nobody.
         The caller holds the queue's lock.
         """
         topic = topic_format.topic
         batch = opened.batch(topic, partition)
         if batch is not None:
-            return batch, not len(batch)  # the core's opener does not wake for a record it leaves
+            return batch
         max_bytes = self._accumulator.max_bytes(topic_format)
         item = NativeBatch(topic_format, partition, now, max_bytes=max_bytes)
         place = partial(opened.open, topic, partition, item.records, item)
-        return item.records, self.queue.open(place, now)
-
-    def _open(self, topic: str, partition: int) -> bool | None:
-        """Open a batch for the native core; None if a record has to be looked at by Python.
-
-        Returns whether to wake the sender when the batch has its first record.
-        """
-        opened, topic_format = self.open_batches, self.formats[topic]
-        if opened is None or topic_format.row_format is None:
-            return None
         try:
-            with self.queue.lock:
-                place = opened.place(topic, partition, None, topic_format.row_format)
-                if place is None or not self.queue.accepts:
-                    return None
-                return self._open_batch(opened, topic_format, place, time.monotonic())[1]
+            if self.queue.open(place, now):
+                self.sender.wake()
         except BaseException:  # a signal's: the batch may be open already
             self.sender.wake()
             raise
+        return item.records
+
+    def _open(self, topic: str, partition: int) -> bool:
+        """Open a batch for the native core; False if a record has to be looked at by Python."""
+        opened, topic_format = self.open_batches, self.formats[topic]
+        if opened is None or topic_format.row_format is None:
+            return False
+        with self.queue.lock:
+            place = opened.place(topic, partition, None, topic_format.row_format)
+            if place is None or not self.queue.accepts:
+                return False
+            self._open_batch(opened, topic_format, place, time.monotonic())
+            return True
 
     def _filled(self, topic: str, partition: int) -> None:
         """Have the sender look: a native batch is full, or half of a bound is used."""

@@ -30,8 +30,8 @@ pub struct Open {
     default_callback: Option<Owned>,
     /// Called with topic and partition where the sender's thread has work.
     pub filled: Py<PyAny>,
-    /// Called with topic and partition to open a batch there. It returns None where Python has to
-    /// look at the record; otherwise whether `filled` is to be called once there is a record.
+    /// Called with topic and partition to open a batch there. It returns False where Python has to
+    /// look at the record.
     pub opener: Py<PyAny>,
 }
 

@@ -193,16 +193,16 @@ fn append_first(
         (open.opener.clone_ref(py), open.filled.clone_ref(py))
     };
     let place = (topic.into_bound(py), partition);
-    let wakes =
-        match opener.call1(py, place.clone()).and_then(|wakes| wakes.extract::<Option<bool>>(py)) {
-            Ok(wakes) => wakes?,
-            Err(error) => return Some(Err(error)),
-        };
+    match opener.call1(py, place.clone()).and_then(|is_open| is_open.extract(py)) {
+        Ok(true) => {}
+        Ok(false) => return None,
+        Err(error) => return Some(Err(error)),
+    }
     let outcome = batches.get().try_get(py)?.produce(py, arguments)?;
     match outcome {
         Outcome::Closed(..) => None,
-        Outcome::Appended if !wakes => Some(Ok(())),
-        _ => Some(filled.call1(py, place).map(drop)),
+        Outcome::Appended => Some(Ok(())),
+        Outcome::Full(..) => Some(filled.call1(py, place).map(drop)),
     }
 }
 

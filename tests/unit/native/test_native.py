@@ -7,6 +7,7 @@ import gc
 import os
 import subprocess
 import sys
+import time
 import zoneinfo
 from typing import TYPE_CHECKING, Any
 
@@ -211,6 +212,21 @@ def test_a_batch_that_begins_with_a_value_of_another_class_is_sent_in_time() -> 
             eventually(lambda n=n: len(kafka.messages("t")) == n + 1)
 
 
+def test_the_records_after_a_refused_one_that_opened_a_batch_do_not_wait() -> None:
+    kafka = FakeKafka()
+    kafka.create_topic("t", 1)
+    with kafka.Producer({"columnar.encoding": "parquet", "columnar.linger.ms": 1}) as producer:
+        producer.set_schema("t", pa.schema([("n", pa.int64())]))
+        producer.produce("t", {"n": 0})  # after it the core opens batches
+        queue = producer._buffer.queue
+        eventually(lambda: len(kafka.messages("t")) == 1)
+        eventually(lambda: queue._sleeps_until > time.monotonic() + 60)
+        with pytest.raises(RowError):
+            producer.produce("t", {"n": "no number"})
+        producer.produce("t", {"n": 1})
+        eventually(lambda: len(kafka.messages("t")) == 2)
+
+
 def test_ctrl_c_while_a_batch_is_opened_takes_no_record_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -377,7 +393,7 @@ def test_records_without_key_stay_in_the_core_when_a_topic_has_fewer_partitions(
     core = row_format(RecordSchema.parse(pa.schema([("n", pa.int64())])))
     assert core is not None
     usage = native.core.Usage(1 << 20)
-    opened = native.core.OpenBatches(usage, "consistent_random", lambda *_: None, lambda *_: None)
+    opened = native.core.OpenBatches(usage, "consistent_random", lambda *_: None, lambda *_: False)
     places = set()
     for topic in map(str, range(50)):
         for partitions in (1000, 1):
