@@ -73,6 +73,13 @@ def places(count: int) -> range:
     return range(0, count, by_profile(4, 1))
 
 
+class Reports(list[Any]):
+    """A callback that collects what it gets, and is false until then."""
+
+    def __call__(self, *report: Any) -> None:
+        self.append(report)
+
+
 def eventually(condition: Callable[[], T], *, seconds: float = 120.0) -> T:
     """Ask until the answer is true, and return it; AssertionError after `seconds`."""
     deadline = time.monotonic() + seconds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -36,3 +37,16 @@ def with_unusual(value: Any, rng: random.Random) -> Any:
         place = rng.randrange(len(value))
         return [*value[:place], with_unusual(value[place], rng), *value[place + 1 :]]
     return rng.choice(UNUSUAL)
+
+
+SUBCLASSES = {base: type("Sub", (base,), {}) for base in (int, float, str, bytes, decimal.Decimal)}
+
+
+def with_subclasses(value: Any, rng: random.Random) -> Any:
+    """Return a value with some of its parts, or itself, as equal objects of subclasses."""
+    if isinstance(value, dict):
+        return {with_subclasses(k, rng): with_subclasses(v, rng) for k, v in value.items()}
+    if isinstance(value, list):
+        return [with_subclasses(each, rng) for each in value]
+    subclass = SUBCLASSES.get(type(value)) if rng.random() < 0.5 else None
+    return value if subclass is None else subclass(value)

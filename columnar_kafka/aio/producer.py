@@ -15,6 +15,7 @@ from columnar_kafka.aio.inbox import Inbox, for_threads
 from columnar_kafka.aio.poller import STEP, ProducerPoller
 from columnar_kafka.aio.threads import Threads, check_loop
 from columnar_kafka.errors import ConfigError
+from columnar_kafka.producing.arguments import first_given
 from columnar_kafka.producing.producer import Producer
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ class AIOProducer:
                 timestamp=timestamp,
                 headers=headers,
             ),
-            callback or on_delivery,
+            first_given(callback, on_delivery),
         )
 
     async def produce_arrow(
@@ -214,7 +215,11 @@ class AIOProducer:
         self._check_open()
         future: asyncio.Future[Any] = self._loop.create_future()
         report = partial(
-            self._inbox.put, _settle, self._inbox, future, on_delivery or self._on_delivery
+            self._inbox.put,
+            _settle,
+            self._inbox,
+            future,
+            first_given(on_delivery, self._on_delivery),
         )
         async with self._turn:
             await self._pause()

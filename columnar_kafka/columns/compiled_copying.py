@@ -55,7 +55,7 @@ def compiled(
         element: returns the function that copies, checks and measures a field's values.
         base_bytes: the bytes of a value without those inside it.
     """
-    if not has_distinct_keys(arrow):
+    if not has_distinct_keys(arrow) or schema.coerce:  # a converter must not be called twice
         return copy
     source = _Source(schema, copy, element)
     result, nbytes = source.nested(arrow, path, "v", 2)
@@ -63,7 +63,10 @@ def compiled(
     text = "\n".join(
         ["def copy(v):", " n = 0", " try:", *source.lines, " except KeyError: return other(v)"]
     )
-    exec(compile(text, f"<copies {path}>", "exec"), source.names)  # noqa: S102 - names are numbers
+    try:
+        exec(compile(text, f"<copies {path}>", "exec"), source.names)  # noqa: S102 - names are numbers
+    except SyntaxError:  # Python nests 20 loops at most, and 100 indented blocks
+        return copy
     function: Copy = source.names["copy"]
     return function
 
@@ -135,7 +138,7 @@ class _Source:
     def _present(self, field: pa.Field, path: str, x: str, depth: int) -> tuple[str, int]:
         arrow = field.type
         rules = self._schema
-        special = path in rules.symbols or path in rules.uuids or path in rules.coerce
+        special = path in rules.symbols or path in rules.uuids
         unusual = None if special else _unusual(arrow, x)
         if unusual is not None:
             self.write(depth, f"if {unusual}: return other(v)")

@@ -13,7 +13,7 @@ __all__ = ["Builder", "Columns", "Converted", "RejectedRow"]
 
 
 class RejectedRow(NamedTuple):
-    """A row that does not fit its schema, as `Columns.take` returned it, and why."""
+    """A row that does not fit its schema, as `Columns.row` returns it, and why."""
 
     error: RowError
     value: dict[str, Any]
@@ -59,6 +59,18 @@ class Columns(Protocol):
                 rejects what the type cannot tell, such as an integer that is too large.
             TypeError: the object is not a row.
         """
+        ...
+
+    def builtin(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return what `take` has returned in objects of builtin classes, as the native core wants.
+
+        The columns are the same. Where a column cannot hold a value, `values` are returned. It may
+        run code of the user's: of a time's zone, or of a number's class.
+        """
+        ...
+
+    def row(self, values: tuple[Any, ...]) -> dict[str, Any]:
+        """Return what `take` has returned as a row, which `take` accepts again."""
         ...
 
     def builder(self) -> Builder:

@@ -17,6 +17,7 @@ from columnar_kafka.columns.converters import converter, misfit
 from columnar_kafka.columns.copying import element
 from columnar_kafka.columns.protocol import Converted, RejectedRow
 from columnar_kafka.columns.row_objects import ROW_TYPES, RowReader
+from columnar_kafka.columns.taken_values import to_builtin, to_produced
 from columnar_kafka.errors import RowError
 
 if TYPE_CHECKING:
@@ -42,8 +43,10 @@ class RowColumns:
         self._names = schema.arrow.names
         self._reader = RowReader(self._names, "", schema.defaults)
         self._elements = [element(field, field.name, schema) for field in schema.arrow]
-        self._converters = [(field.name, converter(field.type)) for field in schema.arrow]
         row = pa.struct(list(schema.arrow))
+        self._converters = [(field.name, converter(field.type)) for field in schema.arrow]
+        self._to_builtin = [to_builtin(field) for field in schema.arrow]
+        self._to_produced = to_produced(pa.field("", row, nullable=False))
         self._take = compiled(row, "", schema, self._take_unusual, element, _ROW_BYTES)
 
     def take(self, row: Any) -> tuple[RowValues, int]:
@@ -68,6 +71,20 @@ class RowColumns:
             raise TypeError(f"a row must be {ROW_TYPES}, not {type(row).__name__}")
         return values
 
+    def builtin(self, values: RowValues) -> RowValues:
+        """See `Columns.builtin`."""
+        try:
+            return tuple(
+                change(value) for change, value in zip(self._to_builtin, values, strict=True)
+            )
+        except Exception:  # noqa: BLE001 - conversion raises it again, and its row is rejected
+            return values
+
+    def row(self, values: RowValues) -> dict[str, Any]:
+        """See `Columns.row`."""
+        row: dict[str, Any] = self._to_produced(values)
+        return row
+
     def builder(self) -> RowColumnsBuilder:
         """See `Columns.builder`."""
         return RowColumnsBuilder(self)
@@ -84,10 +101,7 @@ class RowColumns:
             kept = [i for i in range(len(rows)) if i not in errors]
             arrays, more = self._arrays([rows[i] for i in kept])
             errors |= {kept[i]: error for i, error in more.items()}
-        rejected = {
-            i: RejectedRow(error, dict(zip(self._names, rows[i], strict=True)))
-            for i, error in sorted(errors.items())
-        }
+        rejected = {i: RejectedRow(error, self.row(rows[i])) for i, error in sorted(errors.items())}
         return Converted(pa.RecordBatch.from_arrays(arrays, schema=self.schema), rejected)
 
     def _arrays(self, rows: Sequence[RowValues]) -> tuple[list[pa.Array], dict[int, RowError]]:

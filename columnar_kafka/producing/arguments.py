@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -17,9 +17,12 @@ __all__ = [
     "check_metadata",
     "encode_headers",
     "encode_key",
+    "first_given",
     "integers",
     "partition_and_timestamp",
 ]
+
+_T = TypeVar("_T")
 
 _INT32: Final = 1 << 31
 _INT64: Final = 1 << 63
@@ -28,14 +31,21 @@ _HEADER_BYTES: Final = 100
 """The memory of one header's objects, in addition to its bytes."""
 
 
+def first_given(*callbacks: _T | None) -> _T | None:
+    """Return the first that is not None: one that collects reports may be empty, and so false."""
+    return next((each for each in callbacks if each is not None), None)
+
+
 def encode_key(key: Any) -> bytes | None:
     """Return a key as the bytes that go on the wire.
 
     Raises:
         TypeError: not bytes, str or None (as confluent-kafka).
     """
-    if key is None or isinstance(key, bytes):
-        return key
+    if key is None:
+        return None
+    if isinstance(key, bytes):
+        return _exact(key)
     if isinstance(key, str):
         return key.encode()
     raise TypeError(f"a bytes-like object is required, not '{type(key).__name__}'")
@@ -64,11 +74,12 @@ def encode_headers(headers: Any) -> tuple[RecordHeaders | None, int]:
         if not isinstance(pair, tuple) or len(pair) != _PAIR:
             raise TypeError("Headers are expected to be a list of (key, value) tuples")
         key, value = pair
-        if not isinstance(key, str):
-            key = str(key)
+        key = str.__str__(key if isinstance(key, str) else str(key))
         if isinstance(value, str):
             value = value.encode()
-        elif not (value is None or isinstance(value, bytes)):
+        elif isinstance(value, bytes):
+            value = _exact(value)
+        elif value is not None:
             raise TypeError(
                 "expected header value to be None, binary, or unicode string, "
                 f"not {type(value).__name__}"
@@ -76,6 +87,11 @@ def encode_headers(headers: Any) -> tuple[RecordHeaders | None, int]:
         pairs.append((key, value))
         nbytes += _HEADER_BYTES + len(key.encode()) + len(value or b"")
     return pairs or None, nbytes
+
+
+def _exact(data: bytes) -> bytes:
+    """Return bytes of a subclass as such of Python's own, which the native core takes."""
+    return b"".join((data,))
 
 
 def integers(partition: Any, timestamp: Any) -> tuple[int, int]:

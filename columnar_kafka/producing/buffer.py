@@ -170,14 +170,11 @@ class Buffer:
         now = time.monotonic()
         record = (topic_format, partition, values, metadata, nbytes, now)
         try:
-            if self.open_batches is None:
-                wake = self.queue.put(record, nbytes, now)
-            else:
-                wake = self._append(self.open_batches, record)
-            if wake:
+            appended = self.open_batches is not None and self._append(self.open_batches, record)
+            if not appended and self.queue.put(record, nbytes, now):
                 self.sender.wake()
-        except BufferError:
-            self.sender.wake()  # to make room
+        except BaseException:  # there is no room; or a signal's, and the record may be in already
+            self.sender.wake()
             raise
         if self.open_batches is not None and not self.queue.usage.accepts:
             self._accept_natively()
@@ -189,22 +186,39 @@ class Buffer:
             self.queue.usage.resume(stops)  # unless something has changed meanwhile
 
     def _append(self, opened: OpenBatches, record: AcceptedRecord) -> bool:
-        """Append a record to an open batch of the native core's, or queue it; see `put`."""
-        topic_format, partition, values, metadata, nbytes, now = record
-        key, timestamp, headers, callback = metadata
+        """Append a record to an open batch of the native core's; False: it is to be queued."""
+        topic_format, partition, values, (key, *_), *_ = record
         topic, row_format = topic_format.topic, topic_format.row_format
-        if row_format is not None:
-            place = opened.place(topic, partition, key, row_format)
-            if place is not None:
-                with self.queue.lock:
-                    self.queue.check(nbytes, 1)
-                    batch = self._open_batch(opened, topic_format, place, now)
-                    if batch.append(values, key, timestamp, headers, callback, self.queue.usage):
-                        if batch.is_full:
-                            self.queue.batch_filled(topic, place)
-                        return batch.is_full
-                    opened.close(topic, place, None)  # the records after it stay behind it
-        return self.queue.put(record, nbytes, now)
+        if row_format is None:
+            return False
+        place = opened.place(topic, partition, key, row_format)
+        if place is None:
+            return False
+        if self._append_at(opened, place, record, values):
+            return True
+        # The queue's lock is not held here: it may be the user's code.
+        builtin = topic_format.columns.builtin(values)
+        if self._append_at(opened, place, record, builtin):
+            return True
+        opened.close(topic, place, None)  # the records after it stay behind it
+        return False
+
+    def _append_at(
+        self, opened: OpenBatches, place: int, record: AcceptedRecord, values: tuple[Any, ...]
+    ) -> bool:
+        """Append a record with these values to a partition's open batch, if the core takes them.
+
+        Raises:
+            BufferError, KafkaException, RuntimeError: as `RecordQueue.put`.
+        """
+        topic_format, _, _, (key, timestamp, headers, callback), nbytes, now = record
+        with self.queue.lock:
+            self.queue.check(nbytes, 1)
+            batch = self._open_batch(opened, topic_format, place, now)
+            taken = batch.append(values, key, timestamp, headers, callback, self.queue.usage)
+        if taken and batch.is_full:
+            self._filled(topic_format.topic, place)
+        return taken
 
     def _open_batch(
         self, opened: OpenBatches, topic_format: TopicFormat, partition: int, now: float

@@ -222,8 +222,7 @@ class Delivery:
         else:
             topic_format, partition, values, metadata, charged_bytes, accepted_at = item
             key, timestamp, headers, callback = metadata
-            value = dict(zip(topic_format.schema.names, values, strict=False))
-            row = OneRow((value, key, timestamp, headers))
+            row = OneRow((topic_format.columns.row(values), key, timestamp, headers))
             failed = FailedRecord(topic_format.topic, partition, row, error, callback, accepted_at)
             self.record_failed(failed, charged_bytes)
 

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from columnar_kafka.columns.row_objects import is_row
 from columnar_kafka.errors import RowError
-from columnar_kafka.producing.arguments import encode_headers, integers
+from columnar_kafka.producing.arguments import encode_headers, first_given, integers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +44,7 @@ def produce_messages(
                 message.get("value"),
                 message.get("key"),
                 message.get("partition", partition),
-                callback=message.get("callback") or callback,
+                callback=first_given(message.get("callback"), callback),
                 timestamp=message.get("timestamp", 0),
                 headers=message.get("headers"),
             )

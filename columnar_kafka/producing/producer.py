@@ -19,6 +19,7 @@ from columnar_kafka.producing.arguments import (
     check_metadata,
     encode_headers,
     encode_key,
+    first_given,
     partition_and_timestamp,
 )
 from columnar_kafka.producing.buffer import Buffer, Unbuffered
@@ -189,14 +190,14 @@ class Producer(StockProducer):
         if topic_format is None:
             self._has_plain = True
             stock: dict[str, Any] = {"timestamp": timestamp, "headers": headers}
-            if (report := callback or on_delivery) is not None:  # confluent-kafka minds None
+            if (report := first_given(callback, on_delivery)) is not None:  # stock minds None
                 stock["on_delivery"] = self._relayed(report)
             super().produce(topic, value=value, key=key, partition=partition, **stock)
             return
         buffer.transaction.check_open()
         key = encode_key(key)
         pairs, nbytes = encode_headers(headers)
-        report = callback or on_delivery or self._settings.on_delivery
+        report = first_given(callback, on_delivery, self._settings.on_delivery)
         partition, timestamp = partition_and_timestamp(topic_format, partition, timestamp)
         metadata = (key, timestamp or time.time_ns() // 1_000_000, pairs, report)
         nbytes += 0 if key is None else len(key)
@@ -262,7 +263,7 @@ class Producer(StockProducer):
             extra=extra,
             now_ms=time.time_ns() // 1_000_000,
         )
-        callback = on_delivery or self._settings.on_delivery
+        callback = first_given(on_delivery, self._settings.on_delivery)
         self._buffer.accept_arrow(topic_format, partition, rows, callback)
 
     def produce_batch(
@@ -279,10 +280,9 @@ class Producer(StockProducer):
         if one is a TypeError or ValueError. With a schema, headers and timestamps are honoured.
         """
         self._check_usable()
-        report = callback or on_delivery
+        report = first_given(callback, on_delivery)
         if topic in self._buffer.formats:
             produce = partial(Producer.produce, self, topic)
-            report = report or self._settings.on_delivery
             return produce_messages(produce, messages, partition, report)
         self._has_plain = True
         stock = {} if report is None else {"on_delivery": self._relayed(report)}

@@ -110,7 +110,7 @@ class RecordBlock:
     @property
     def is_silent(self) -> bool:
         """Whether no record has a callback."""
-        return not any(self._callbacks)
+        return all(each is None for each in self._callbacks)
 
     def callback(self, row: int) -> Callback:
         """Return one record's callback."""

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from columnar_kafka.broker.client_classes import StockProducer
-from columnar_kafka.producing.arguments import encode_headers, encode_key
+from columnar_kafka.producing.arguments import encode_headers, encode_key, first_given
 from columnar_kafka.producing.message_list import produce_messages
 from columnar_kafka.producing.partitioner import Partitioner
 from columnar_kafka.testing.client import ClientOnMemory, number, setting
@@ -83,7 +83,7 @@ class ProducerOnMemory(ClientOnMemory[MemoryProducer], StockProducer):
             key=key,
             headers=encode_headers(headers)[0],
             timestamp=operator.index(timestamp),
-            acknowledge=self._report(callback or on_delivery or self._on_delivery),
+            acknowledge=self._report(first_given(callback, on_delivery, self._on_delivery)),
         )
 
     def _choose(self, topic: str, partition: int, key: bytes | None) -> int:
@@ -125,7 +125,7 @@ class ProducerOnMemory(ClientOnMemory[MemoryProducer], StockProducer):
         def produce(value: Any, key: Any, at: int, *, callback: Any, **_: Any) -> None:
             ProducerOnMemory.produce(self, topic, value, key, at, callback)
 
-        report = callback or on_delivery
+        report = first_given(callback, on_delivery)
         return produce_messages(produce, messages, partition, report, takes_rows=False)
 
     # --- reports --------------------------------------------------------------------------------

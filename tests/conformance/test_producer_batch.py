@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 from producers import HELD
+from support import Reports
 
 
 def batch(make: Any, *values: Any, **more: Any) -> list[dict[str, Any]]:
@@ -123,6 +124,16 @@ def test_each_message_is_reported(make_producer, name: str) -> None:
     assert producer.produce_batch("t", batch(make_producer, b"1", b"2"), **report) == 2
     assert producer.flush(20) == 0
     assert sorted(seen) == [(None, b"1"), (None, b"2")]
+
+
+def test_a_callback_may_be_false(make_producer) -> None:
+    own, given = Reports(), Reports()
+    producer = make_producer()
+    messages = [*batch(make_producer, b"1", callback=own), *batch(make_producer, b"2")]
+    producer.produce_batch("t", messages, on_delivery=given)
+    producer.flush(20)
+    found = [make_producer.read(message.value()) for _, message in (*own, *given)]
+    assert (len(own), found) == (1, [b"1", b"2"])
 
 
 def marks(make: Any, config: dict[str, Any], given: set[str], own: set[str]) -> list[str]:

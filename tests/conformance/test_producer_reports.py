@@ -12,7 +12,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from producers import HELD, PRODUCERS, UNREACHABLE
-from support import eventually
+from support import Reports, eventually
 
 pytestmark = pytest.mark.parametrize("make_producer", PRODUCERS, indirect=True)
 
@@ -71,6 +71,17 @@ def test_reports_of_a_partition_come_in_order(make_producer) -> None:
     offsets = [m.offset() for m in seen]
     assert offsets == list(range(offsets[0], offsets[0] + 50)) or make_producer.of.encoding
     assert offsets == sorted(set(offsets))
+
+
+@pytest.mark.parametrize("name", ["callback", "on_delivery", "configured"])
+def test_a_callback_may_be_false(make_producer, name: str) -> None:
+    reports = Reports()
+    producer = make_producer(**({"on_delivery": reports} if name == "configured" else {}))
+    given = {} if name == "configured" else {name: reports}
+    for _ in range(3):
+        producer.produce("t", make_producer.value(b"x"), **given)
+        producer.flush(20)
+        assert reports.pop()[0] is None
 
 
 def _marks(seen: list[str]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from pipeline import CODES
-from support import run_coroutine
+from support import Reports, run_coroutine
 
 from columnar_kafka.aio import AIOProducer
 from columnar_kafka.aio.producer import _PAUSE
@@ -366,6 +366,20 @@ def test_a_delivery_callback_runs_on_the_loop_before_the_future_is_done(
 
     run_coroutine(main)
     assert seen == [(None, {"n": 1}, threading.get_ident(), False)]
+
+
+@pytest.mark.parametrize("where", ["on_delivery", "callback", "configuration"])
+def test_a_delivery_callback_may_be_false(make: Any, where: str) -> None:
+    reports = Reports()
+
+    async def main() -> None:
+        given = {} if where == "configuration" else {where: reports}
+        async with make(**({} if given else {"on_delivery": reports})) as producer:
+            await producer.set_schema("t", SCHEMA)
+            await (await producer.produce("t", {"n": 1}, **given))
+
+    run_coroutine(main)
+    assert [(error, message.value()) for error, message in reports] == [(None, {"n": 1})]
 
 
 def test_an_async_delivery_callback_has_ended_when_close_returns(make: Any) -> None:

@@ -55,6 +55,14 @@ def test_null_is_not_converted() -> None:
     assert values == (None, None, None, None)
 
 
+def test_a_value_is_converted_once_whatever_the_others_are() -> None:
+    """An iterator could be read only once."""
+    schema = pa.schema({"items": pa.list_(pa.int8()), "name": pa.string()})
+    made = RowColumns(RecordSchema(schema, coerce={"items": list}))
+    rows = [{"items": iter([1, 2]), "name": name} for name in ("ascii", "naïve")]
+    assert [made.take(row)[0] for row in rows] == [([1, 2], "ascii"), ([1, 2], "naïve")]
+
+
 def test_what_a_converter_returns_is_judged_like_any_value() -> None:
     with pytest.raises(RowError, match=r"field 'n' is str '7'; its schema wants int32 or null"):
         columns(n=str).take(ROW)

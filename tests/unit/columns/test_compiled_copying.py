@@ -15,6 +15,7 @@ from unusual import with_unusual
 
 from columnar_kafka.columns import copying
 from columnar_kafka.columns.compiled_copying import compiled
+from columnar_kafka.columns.rows_to_columns import RowColumns
 from columnar_kafka.errors import RowError
 from columnar_kafka.schema import RecordSchema
 
@@ -87,3 +88,22 @@ def test_it_copies_the_usual_and_leaves_the_rest(arrow: pa.DataType, value: Any,
     first, second = copies.outcomes(value)
     assert repr(first) == repr(second)
     assert copies.left == left
+
+
+@pytest.mark.parametrize(
+    ("levels", "around", "put"),
+    [
+        (48, pa.list_, lambda value: [value]),
+        (48, lambda arrow: pa.map_(pa.string(), arrow), lambda value: {"k": value}),
+        (97, lambda arrow: pa.struct({"a": arrow}), lambda value: {"a": value}),
+    ],
+    ids=["lists", "maps", "records"],
+)
+def test_what_is_nested_deeper_than_code_can_be_is_left(levels: int, around: Any, put: Any) -> None:
+    """Python nests 20 loops at most, and 100 blocks."""
+    arrow, value = pa.int8(), 1
+    for _ in range(levels):
+        arrow, value = around(arrow), put(value)
+    columns = RowColumns(RecordSchema.parse(pa.schema({"f": arrow})))
+    values, _ = columns.take({"f": value})
+    assert columns.row(values) == {"f": value}

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nesting import RandomRows
 from support import examples
-from unusual import with_unusual
+from unusual import SUBCLASSES, with_subclasses, with_unusual
 
-KEYS = [None, None, b"key", "text", "é", b"", 5, "\ud800"]
-HEADERS = [None, None, [("h", b"1")], {"h": "1"}, [], [("h", None)], [("h", 5)], 7]
+TEXT, DATA = SUBCLASSES[str]("text"), SUBCLASSES[bytes](b"data")
+KEYS = [None, None, b"key", "text", "é", b"", 5, "\ud800", TEXT, DATA]
+HEADERS = [None, None, [("h", b"1")], {"h": "1"}, [], [("h", None)], [("h", 5)], 7, [(TEXT, DATA)]]
 TIMES = [0, 1, 1_700_000_000_000, 1.5, 1 << 63]
 
 
@@ -23,9 +24,10 @@ TIMES = [0, 1, 1_700_000_000_000, 1.5, 1 << 63]
 @given(st.integers(0, 2**32))
 def test_random_records_of_random_types(seed: int) -> None:
     source, rng = RandomRows(seed), random.Random(seed)
+    changes = [with_unusual, with_subclasses, lambda row, _: row]
     calls: list[dict[str, Any]] = [
         {
-            "value": with_unusual(row, rng) if rng.random() < 0.3 else row,
+            "value": rng.choice(changes)(row, rng),
             "key": rng.choice(KEYS),
             "headers": rng.choice(HEADERS),
             "timestamp": rng.choice(TIMES) or 1,

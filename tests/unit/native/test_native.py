@@ -11,9 +11,12 @@ import time
 import zoneinfo
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from both_paths import CONFIG
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 from support import eventually
 
@@ -181,6 +184,33 @@ def test_a_segment_of_one_record_is_sent_at_once() -> None:
         for n in range(3):
             producer.produce("t", {"n": n})
         eventually(lambda: len(kafka.messages("t")) == 3)
+
+
+def test_values_of_other_classes_begin_no_segment() -> None:
+    """Such as numpy's and pandas's, enums of text, and times of zones that are none of Python's."""
+    kafka = FakeKafka()
+    kafka.create_topic("t", 1)
+    schema = pa.schema({"n": pa.int64(), "at": pa.timestamp("us", "UTC")})
+    name, data = np.str_("text"), np.bytes_(b"data")
+    with kafka.Producer(CONFIG) as producer:
+        producer.set_schema("t", schema)
+        for n in range(3):
+            producer.produce("t", {"n": np.int64(n), "at": pd.Timestamp(START)})
+            producer.produce("t", {"n": n, "at": START}, key=data, headers=[(name, data)])
+    headers = [dict(message.headers())["columnar.rows"] for message in kafka.messages("t")]
+    assert headers == [b"6"]
+    assert [each.value()["n"] for each in kafka.records("t")] == [0, 0, 1, 1, 2, 2]
+
+
+def test_a_batch_that_begins_with_a_value_of_another_class_is_sent_in_time() -> None:
+    """Who opens it may be the core, which leaves its first record to Python."""
+    kafka = FakeKafka()
+    kafka.create_topic("t", 1)
+    with kafka.Producer(CONFIG | {"columnar.linger.ms": 1}) as producer:
+        producer.set_schema("t", pa.schema({"n": pa.int64()}))
+        for n in range(3):
+            producer.produce("t", {"n": np.int64(n)})
+            eventually(lambda n=n: len(kafka.messages("t")) == n + 1)
 
 
 def test_the_records_after_a_refused_one_that_opened_a_batch_do_not_wait() -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import enum
 import zoneinfo
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from arrow_types import storable
@@ -116,3 +119,66 @@ def test_a_value_is_stored_as_pyarrow_stores_it(arrow: pa.DataType) -> None:
 
     check()
     assert seen == {False, True}
+
+
+class Color(str, enum.Enum):
+    RED = "red"
+
+
+class Zone(dt.tzinfo):
+    """Like those of pytz and dateutil: none of Python's own."""
+
+    def utcoffset(self, _: dt.datetime | None) -> dt.timedelta:
+        return dt.timedelta(hours=2)
+
+    def dst(self, _: dt.datetime | None) -> None:
+        return None
+
+
+class Hour(dt.time):
+    pass
+
+
+class Amount(decimal.Decimal):
+    pass
+
+
+OTHER_CLASSES = [
+    (pa.int32(), np.int64(-5)),
+    (pa.uint64(), np.uint64(2**64 - 1)),
+    (pa.float16(), np.float16(1.5)),
+    (pa.float32(), np.float64(0.1)),
+    (pa.float64(), np.float32(0.1)),
+    (pa.string(), Color.RED),
+    (pa.large_string(), np.str_("é")),
+    (pa.binary(), np.bytes_(b"x")),
+    (pa.binary(2), np.bytes_(b"xy")),
+    (pa.decimal128(5, 2), Amount("1.5")),
+    (pa.decimal128(38, 0), decimal.Decimal(38 * "1" + ".0")),
+    (pa.time64("us"), Hour(23, 59)),
+    (pa.duration("us"), pd.Timedelta(microseconds=-7)),
+    (pa.timestamp("us"), pd.Timestamp("2024-01-01 00:00:00.000001")),
+    (pa.timestamp("ns"), pd.Timestamp("2024-01-01 00:00:00.000000001")),
+    (pa.timestamp("us", "UTC"), pd.Timestamp("2024-07-01", tz="Europe/Berlin")),
+    (pa.timestamp("us", "UTC"), dt.datetime(2024, 7, 1, tzinfo=Zone())),
+    (pa.timestamp("ms", "Europe/Berlin"), dt.datetime(1, 1, 1, 2, tzinfo=Zone())),
+]
+
+
+@pytest.mark.parametrize(("arrow", "value"), OTHER_CLASSES)
+def test_a_value_of_another_class_is_stored_as_pyarrow_stores_it(
+    arrow: pa.DataType, value: Any
+) -> None:
+    types = {"v": arrow, "in": pa.struct({"v": arrow, "n": arrow}), "list": pa.list_(arrow)}
+    if pa.types.is_string(arrow):
+        types["map"] = pa.map_(arrow, arrow)
+    inner = {"v": value, "n": None}
+    row = {"v": value, "in": inner, "list": [None, value], "map": {value: value}}
+    schema = RecordSchema.parse(pa.schema(types))
+    core, python = row_format(schema), RowColumns(schema)
+    assert core is not None
+    batch, usage = native.core.Batch(core, 9, 1 << 20), native.core.Usage(1 << 20)
+    values, _ = python.take({name: row[name] for name in types})
+    assert not batch.append(values, None, 1, None, None, usage)
+    assert batch.append(python.builtin(values), None, 1, None, None, usage)
+    assert batch.seal().values(0, 1) == to_rows(python.convert([values]).batch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError
 from pipeline import CODES, Pipeline
@@ -35,6 +36,28 @@ def sent(pipeline: Pipeline) -> None:
     pipeline.sender.seal()
     pipeline.run()
     pipeline.acknowledge()
+
+
+@pytest.mark.parametrize(
+    ("code", "partitions", "error"),
+    [(b"1", None, KafkaError._MSG_TIMED_OUT), (b"long", 1, KafkaError._VALUE_SERIALIZATION)],
+    ids=["waits for its topic", "does not fit"],
+)
+def test_a_record_that_never_became_columns_is_reported_as_it_was_produced(
+    code: bytes, partitions: int | None, error: int
+) -> None:
+    """Its callback may produce it again."""
+    place = pa.struct({"city": pa.string(), "zip": pa.int64()})
+    nested = {"one": place, "many": pa.list_(place), "map": pa.map_(pa.string(), place)}
+    schema = pa.schema({"code": pa.binary(1), **nested, "none": place})
+    rome = {"city": "Rome", "zip": None}
+    row = {"code": code, "one": rome, "many": [rome, None], "map": {"a": rome, "b": None}}
+    pipeline = Pipeline(schema, partitions=partitions, message_timeout=5)
+    pipeline.produce({**row, "none": None})
+    pipeline.run(now=6)
+    pipeline.poll()
+    reports = [(report.error, report.value) for report in pipeline.reports]
+    assert reports == [(error, {**row, "none": None})]
 
 
 def test_reports_run_after_librdkafkas_own_poll() -> None:

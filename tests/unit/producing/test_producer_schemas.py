@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from arrow_types import optional, storable
 from confluent_kafka import KafkaError, KafkaException
+from support import Reports
 
 from columnar_kafka import ArrowReport, RowError, SchemaError
 from columnar_kafka.testing import FakeKafka
@@ -143,6 +144,16 @@ def test_the_configured_callback_gets_the_report(kafka: FakeKafka) -> None:
     producer.produce_arrow("t", pa.table({"n": [1, 2, 3], "text": ["a"] * 3}))
     assert producer.flush(60) == 0
     assert seen == [3]
+
+
+@pytest.mark.parametrize("where", ["call", "configuration"])
+def test_the_callback_may_be_false(kafka: FakeKafka, where: str) -> None:
+    reports = Reports()
+    producer = make(kafka, **({"on_delivery": reports} if where == "configuration" else {}))
+    given = {"on_delivery": reports} if where == "call" else {}
+    producer.produce_arrow("t", pa.table({"n": [1], "text": ["a"]}), **given)
+    producer.flush()
+    assert [(error, message.records) for error, message in reports] == [(None, 1)]
 
 
 def test_no_rows_are_one_report_all_the_same(kafka: FakeKafka) -> None:
