@@ -72,11 +72,14 @@ impl Lookup {
         self.used += 1;
     }
 
-    /// Forget a string, which is here.
+    /// Forget a string, if it is here.
     pub fn remove(&mut self, hash: u32, index: u32) {
         let mask = self.table.len() - 1;
         let mut hole = hash as usize & mask;
         while self.table[hole] as u32 != index + 1 {
+            if self.table[hole] == 0 {
+                return;
+            }
             hole = (hole + 1) & mask;
         }
         // What comes after it moves up, unless it is where its hash says already.

@@ -205,8 +205,8 @@ impl Strings {
 
     /// Remove all but the first `len` values, and the strings that no other value has.
     pub fn truncate(&mut self, len: usize) {
-        let stored = match &mut self.indices {
-            Some(indices) => {
+        let stored = match (&mut self.indices, &mut self.lookup) {
+            (Some(indices), Some(lookup)) => {
                 let last = (self.ends.len() as u32).wrapping_sub(1);
                 // Mostly it is one that many rows have.
                 let is_used = |indices: &[u32]| indices.iter().rev().any(|&index| index == last);
@@ -216,17 +216,22 @@ impl Strings {
                     return;
                 }
                 // Strings are stored in the order in which values first have them.
-                indices.iter().max().map_or(0, |&most| most as usize + 1)
+                let stored = indices.iter().max().map_or(0, |&most| most as usize + 1);
+                for index in stored..self.ends.len() {
+                    let hash = (hash(self::stored(&self.heap, &self.ends, index)) >> 32) as u32;
+                    lookup.remove(hash, index as u32);
+                }
+                lookup.forget_objects(stored as u32);
+                stored
             }
-            None => len,
+            // There is no string yet.
+            (Some(indices), None) => {
+                indices.truncate(len);
+                0
+            }
+            // What an earlier batch has looked up is not looked up here.
+            (None, _) => len,
         };
-        if let Some(lookup) = &mut self.lookup {
-            for index in stored..self.ends.len() {
-                let hash = (hash(self::stored(&self.heap, &self.ends, index)) >> 32) as u32;
-                lookup.remove(hash, index as u32);
-            }
-            lookup.forget_objects(stored as u32);
-        }
         self.ends.truncate(stored);
         self.heap.truncate(self.ends.last().map_or(0, |&end| end as usize));
     }
@@ -343,6 +348,20 @@ fn half(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_are_removed_where_an_earlier_batch_had_a_dictionary() {
+        let mut strings = Strings::new(true);
+        strings.push_bytes(b"earlier").unwrap();
+        let (_, mut lookup) = strings.finish();
+        lookup.as_mut().unwrap().clear();
+        strings.begin(false, lookup);
+        for text in [b"a", b"b", b"c"] {
+            strings.push_bytes(text).unwrap();
+        }
+        strings.truncate(1);
+        assert_eq!((strings.len(), strings.get(0)), (1, &b"a"[..]));
+    }
 
     #[test]
     fn a_string_that_only_removed_values_had_is_stored_no_more() {
