@@ -18,7 +18,17 @@ if TYPE_CHECKING:
 
     from spark_sink.source_options import Partition
 
-__all__ = ["OffsetRange", "Offsets", "TopicIds", "following", "limited", "lost", "ranges", "split"]
+__all__ = [
+    "OffsetRange",
+    "Offsets",
+    "TopicIds",
+    "following",
+    "limited",
+    "lost",
+    "ranges",
+    "split",
+    "still_there",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -153,6 +163,24 @@ def following(
         if each[0] in end.ids:
             lost(f"{partition_name(each)} is gone", fail=fail)
     return {each: known[each] if each in known else found[each] for each in end.next}
+
+
+def still_there(planned: Offsets, latest: Offsets) -> Offsets:
+    """Return what there still is of a planned end: no other topic, and nothing past its `latest`.
+
+    `following` has reported the rest.
+    """
+    ids = {
+        topic: each
+        for topic, each in planned.ids.items()
+        if topic in latest.ids and not each.differ(latest.ids[topic])
+    }
+    ends = {
+        each: min(offset, latest.next[each])
+        for each, offset in planned.next.items()
+        if each[0] in ids and each in latest.next
+    }
+    return Offsets(ids, ends)
 
 
 def limited(

@@ -297,6 +297,7 @@ class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailabl
             latest = lookup.at(self._options.ending)
             fail = self._options.fail_on_data_loss
             planning.following(until, latest, lookup.earliest, fail=fail)
+            until = planning.still_there(until, latest)
         return self._tasks(Offsets.from_json(start), until, latest, lookup)
 
     def stop(self) -> None:
