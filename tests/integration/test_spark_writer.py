@@ -173,12 +173,19 @@ class Stream:
         self._topic = topic
         self._monkeypatch = monkeypatch
 
-    def write(self, numbers: Iterable[int], epoch: int, number: int = 0, query: str = "q") -> Any:
+    def write(
+        self,
+        numbers: Iterable[int],
+        epoch: int,
+        number: int = 0,
+        query: str = "q",
+        topic: str | None = None,
+    ) -> Any:
         """Send the rows of a task, each in a table of its own; return what it reports."""
         options = {
             "kafka.bootstrap.servers": self._servers,
             "kafka.transactional.id": f"id-{self._topic}",
-            "topic": self._topic,
+            "topic": topic or self._topic,
         }
         source = spark_sink.KafkaSource(CaseInsensitiveDict(options))
         task = pickle.loads(pickle.dumps(source.streamWriter(FRAME, overwrite=False)))
@@ -239,6 +246,20 @@ def test_an_epoch_before_the_last_one_is_refused(stream: Stream) -> None:
     with pytest.raises(ColumnarError, match="this query has already sent epoch 5, and this is ep"):
         stream.write([1], epoch=4)
     assert stream.rows() == [1]
+
+
+def test_an_epoch_before_the_last_one_is_refused_whatever_its_topics(
+    stream: Stream, topic: TopicFactory
+) -> None:
+    other = topic()
+    stream.write([1], epoch=1)
+    stream.write([2], epoch=2, topic=other)
+    for before, where in ((1, None), (1, other), (0, topic())):
+        with pytest.raises(ColumnarError, match=f"sent epoch 2, and this is epoch {before}"):
+            stream.write([3], epoch=before, topic=where)
+    assert stream.write([4], epoch=2).before
+    assert stream.write([5], epoch=3).rows == 1
+    assert stream.rows() == [1, 5]
 
 
 def test_a_batch_query_is_a_run_of_its_own(kafka, topic, monkeypatch) -> None:
