@@ -171,7 +171,8 @@ class RecordRows:
             raise SchemaError(
                 f"segment at {segment.address} has columns that the query does not have: "
                 f"{differences}. Nothing of the segment was read. Start the query again: it begins "
-                "with the newest columns"
+                "with the newest segment's columns. If that one has fewer, name the columns, "
+                '.schema("carrier STRING, delay INT")'
             )
         self._checked.add(segment.header.schema)
 

@@ -185,6 +185,20 @@ def test_columns_that_grow_stop_the_query_and_are_named(kafka, topic) -> None:
     assert len(read(source)) == 2
 
 
+def test_where_the_newest_segment_has_fewer_columns_the_user_names_them(kafka, topic) -> None:
+    name = topic()
+    send(kafka, name, GROWN, {"text": "a", "n": 1, "more": 7})
+    send(kafka, name, SCHEMA, {"n": 2, "text": "b"})
+    source = query(kafka, name)
+    with pytest.raises(SchemaError, match=r"'more' \(int8\) is new\..*has fewer, .*\.schema\("):
+        read(source)
+    wanted = StructType().add("n", "long").add("text", "string").add("more", "byte")
+    assert read(source, wanted) == [
+        {"n": 1, "text": "a", "more": 7},
+        {"n": 2, "text": "b", "more": None},
+    ]
+
+
 def test_a_user_may_name_the_columns(kafka, topic) -> None:
     name = topic()
     wanted = StructType().add("n", "long").add("text", "string").add("later", "double")
