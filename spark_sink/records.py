@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import ArrayType, StructType
+from pyspark.sql.types import ArrayType, MapType, StructType
 
 from columnar_kafka.columns.kafka_column import TIMESTAMP
 from columnar_kafka.columns.layouts import cast_to_grown, one_array
@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from confluent_kafka import Message
+    from pyspark.sql.types import DataType
 
     from columnar_kafka import Segment
     from columnar_kafka.schema.families import Family
     from spark_sink.planning import OffsetRange
     from spark_sink.source_options import SourceOptions
 
-__all__ = ["RecordRows", "newest_schema", "newest_segments", "user_columns"]
+__all__ = ["RecordRows", "check_columns", "newest_schema", "newest_segments", "user_columns"]
 
 _BATCH_ROWS: Final = 10_000
 _WINDOWS: Final = (1, 8, 64)
@@ -117,21 +118,50 @@ def user_columns(segment: Segment) -> pa.Schema:
     return pa.schema([each for each in segment.schema if each.name != KAFKA_COLUMN])
 
 
+def check_columns(schema: StructType) -> None:
+    """Check the columns of a query, which may be those that the user named. Called in the driver.
+
+    Raises:
+        ConfigError: a column or a part of one is not nullable: Spark believes that, and segments
+            may have nulls or lack it. Or ``_kafka`` is no struct, or has a member that no record
+            has.
+    """
+    for path in _required(schema):
+        raise ConfigError(f"column {path!r} is NOT NULL: columns of mode records must be nullable")
+    if KAFKA_COLUMN in schema.names:
+        kafka = schema[KAFKA_COLUMN].dataType
+        if not isinstance(kafka, StructType):
+            raise ConfigError(f"_kafka is {kafka.simpleString()}: it must be a struct")
+        for name in kafka.names:
+            if name not in _MEMBERS:
+                raise ConfigError(f"_kafka has no member {name!r}; it has {', '.join(_MEMBERS)}")
+
+
+def _required(spark: DataType, path: str = "") -> Iterator[str]:
+    """Yield what is not nullable in a type, without the keys of maps, which never are."""
+    if isinstance(spark, StructType):
+        parts = [(each.name, each.dataType, each.nullable) for each in spark]
+    elif isinstance(spark, ArrayType):
+        parts = [("element", spark.elementType, spark.containsNull)]
+    elif isinstance(spark, MapType):
+        parts = [("key", spark.keyType, True), ("value", spark.valueType, spark.valueContainsNull)]
+    else:
+        return
+    for name, part, nullable in parts:
+        at = f"{path}.{name}" if path else name
+        if not nullable:
+            yield at
+        yield from _required(part, at)
+
+
 class RecordRows:
     """Makes rows of the records in messages, for one query. Not thread-safe."""
 
     def __init__(self, schema: StructType) -> None:
-        """Begin with the columns of the query.
-
-        Raises:
-            ConfigError: ``_kafka`` has a member that no record has.
-        """
+        """Begin with the columns of the query, which `check_columns` has seen."""
         self._schema = arrow_schema(schema)
         self._columns = pa.schema([each for each in self._schema if each.name != KAFKA_COLUMN])
         self._checked: set[str] = set()
-        for each in _kafka_members(self._schema):
-            if each not in _MEMBERS:
-                raise ConfigError(f"_kafka has no member {each!r}; it has {', '.join(_MEMBERS)}")
 
     def batches(self, messages: Sequence[Message]) -> Iterator[pa.RecordBatch]:
         """Yield the records of messages, up to 10,000 at a time.
@@ -245,11 +275,6 @@ def _with_kafka(schema: StructType, *, headers: bool) -> StructType:
     if headers:
         members.add("headers", ArrayType(HEADER))
     return schema.add(KAFKA_COLUMN, members)
-
-
-def _kafka_members(schema: pa.Schema) -> list[str]:
-    index = schema.get_field_index(KAFKA_COLUMN)
-    return [] if index < 0 else [each.name for each in schema.field(index).type]
 
 
 def _kafka(segment: Segment, table: pa.Table, to: pa.StructType) -> pa.Array:

@@ -77,7 +77,8 @@ class KafkaSource(DataSource):
         """Return the reader for a batch query.
 
         Raises:
-            ConfigError: as `schema`; or the user named columns, which only mode ``records`` allows.
+            ConfigError: as `schema`; or the user named columns, which only mode ``records`` allows,
+                or columns that no query of that mode can have.
         """
         options = SourceOptions.parse(self.options, streaming=False)
         return BatchReader(options, _checked(options, schema))
@@ -123,7 +124,9 @@ def _columns(options: SourceOptions) -> StructType:
 
 
 def _checked(options: SourceOptions, schema: StructType) -> StructType:
-    if options.mode is not SourceMode.RECORDS and schema.names != _columns(options).names:
+    if options.mode is SourceMode.RECORDS:
+        _records().check_columns(schema)
+    elif schema.names != _columns(options).names:
         raise ConfigError(
             f"the columns of mode {options.mode.value} are fixed: leave out .schema(…)"
         )

@@ -208,9 +208,6 @@ def test_a_user_may_name_the_columns(kafka, topic) -> None:
     place = StructType().add("offset", "long")
     [row] = read(query(kafka, name), wanted.add("_kafka", place))
     assert row["_kafka"] == {"offset": (1 << 20) - 1}
-    unknown = StructType().add("_kafka", StructType().add("time", "long"))
-    with pytest.raises(ConfigError, match="_kafka has no member 'time'; it has topic, part"):
-        read(query(kafka, name), unknown)
 
 
 def test_the_columns_of_other_modes_are_fixed(kafka, topic) -> None:
