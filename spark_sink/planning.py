@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confluent_kafka import KafkaError
 
-from columnar_kafka.errors import ColumnarError
+from columnar_kafka.errors import ColumnarError, ConfigError
 from spark_sink.source_options import partition_name
 
 if TYPE_CHECKING:
@@ -58,18 +58,28 @@ class Offsets:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Offsets:
-        """Return the offsets of parsed JSON."""
-        return cls(
-            ids={
-                name: TopicIds(each.get("cluster_id"), each.get("topic_id"))
-                for name, each in found.items()
-            },
-            next={
-                (name, int(number)): offset
-                for name, each in found.items()
-                for number, offset in each.get("next", each).items()
-            },
-        )
+        """Return the offsets of parsed JSON.
+
+        Raises:
+            ConfigError: they are those of another source.
+        """
+        try:
+            return cls(
+                ids={
+                    name: TopicIds(each.get("cluster_id"), each.get("topic_id"))
+                    for name, each in found.items()
+                },
+                next={
+                    (name, int(number)): int(offset)
+                    for name, each in found.items()
+                    for number, offset in each.get("next", each).items()
+                },
+            )
+        except (AttributeError, TypeError, ValueError) as error:
+            raise ConfigError(
+                f"the checkpoint's offsets are not those of Kafka's topics: {found}. It belongs to "
+                "another query: choose another checkpointLocation"
+            ) from error
 
     def to_json(self) -> dict[str, Any]:
         """Return the offsets in one order for `json.dumps`: Spark compares the texts."""

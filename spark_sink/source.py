@@ -264,7 +264,7 @@ class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailabl
         Spark 4.0 and 4.1 pass no arguments.
 
         Raises:
-            ConfigError: a topic does not exist.
+            ConfigError: a topic does not exist, or `start` is another source's.
             ColumnarError: as `planning.following`.
         """
         self._latest = self._target or self._lookup.at(self._options.ending)
@@ -292,6 +292,7 @@ class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailabl
         """Return a range for each task. Blocks for requests to Kafka if partitions are new.
 
         Raises:
+            ConfigError: as `latestOffset`.
             ColumnarError: as `planning.following`. The stream stops: no message is skipped.
         """
         until, lookup = Offsets.from_json(end), self._lookup

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from columnar_kafka.errors import ColumnarError
+from columnar_kafka.errors import ColumnarError, ConfigError
 from spark_sink.planning import (
     OffsetRange,
     Offsets,
@@ -58,6 +58,22 @@ def test_a_checkpoint_of_sparks_own_source_goes_on_without_ids() -> None:
     start = Offsets.from_json({"t": {"0": 3}})
     assert start == Offsets({"t": TopicIds(None, None)}, {("t", 0): 3})
     assert following(start, offsets(t=[5]), no_new, fail=True) == {("t", 0): 3}
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        7,
+        [3],
+        {"offset": 0, "timestamp": 5},  # Spark's rate-micro-batch source
+        {"logOffset": 0},  # Spark's files
+        {"shardId-0": {"iteratorType": "AT_SEQUENCE_NUMBER", "iteratorPosition": "49"}},
+        {"t": {"0": None}},
+    ],
+)
+def test_a_checkpoint_of_another_source_is_refused(found: Any) -> None:
+    with pytest.raises(ConfigError, match=r"not those of Kafka's topics: .* checkpointLocation"):
+        Offsets.from_json(found)
 
 
 def test_a_batch_starts_where_the_last_one_ended_and_new_partitions_at_their_first() -> None:
