@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from columnar_kafka import Segment
     from columnar_kafka.schema.families import Family
     from spark_sink.planning import OffsetRange
-    from spark_sink.source_options import SourceOptions
+    from spark_sink.source_options import Partition, SourceOptions
 
 __all__ = ["RecordRows", "check_columns", "newest_schema", "newest_segments", "user_columns"]
 
 _BATCH_ROWS: Final = 10_000
 _WINDOWS: Final = (1, 8, 64)
 """How many of a partition's last offsets are searched for a segment: each in turn until there is
-one. Transaction markers and plain messages have offsets too."""
+one, in all partitions together. Transaction markers and plain messages have offsets too."""
 
 _NUMBERS: Final = {
     pa.uint8(): pa.int16(),
@@ -97,7 +97,7 @@ def newest_schema(options: SourceOptions) -> StructType:
 
 
 def newest_segments(options: SourceOptions) -> list[Segment]:
-    """Return the last segment of each partition, one for each schema. Blocks for Kafka.
+    """Return a segment for each schema that a partition's last one has. Blocks for Kafka.
 
     Raises:
         ConfigError: a topic does not exist.
@@ -106,11 +106,19 @@ def newest_segments(options: SourceOptions) -> list[Segment]:
     with closing(Lookup(options)) as lookup:
         first = lookup.at(Boundary(option="mode", everywhere=EARLIEST))
         end = lookup.at(Boundary(option="mode", everywhere=LATEST))
-    found: dict[str, Segment] = {}
-    for each in planning.ranges({**dict.fromkeys(end.next, 0), **first.next}, end, end.next):
-        if segment := _last_segment(each, options):
-            found.setdefault(segment.header.schema, segment)
-    return list(found.values())
+    left = planning.ranges({**dict.fromkeys(end.next, 0), **first.next}, end, end.next)
+    schemas: dict[Partition, str] = {}
+    segments: dict[str, Segment] = {}  # one for each schema: there may be many partitions
+    for window in _WINDOWS:
+        last = [each._replace(start=max(each.start, each.end - window)) for each in left]
+        for segment in _segments(last, options):
+            schema = segment.header.schema
+            schemas[segment.topic, segment.partition] = schema
+            segments.setdefault(schema, segment)
+        left = [each for each in left if each[:2] not in schemas and each.end - window > each.start]
+        if not left:
+            break
+    return [segments[each] for each in dict.fromkeys(schemas[place] for place in sorted(schemas))]
 
 
 def user_columns(segment: Segment) -> pa.Schema:
@@ -302,21 +310,15 @@ def _kafka(segment: Segment, table: pa.Table, to: pa.StructType) -> pa.Array:
     return pa.StructArray.from_arrays(arrays, fields=list(to))
 
 
-def _last_segment(offsets: OffsetRange, options: SourceOptions) -> Segment | None:
-    """Return the last segment among the last messages of a partition."""
-    for window in _WINDOWS:
-        start = max(offsets.start, offsets.end - window)
-        last: Segment | None = None
-        for message in read(
-            [offsets._replace(start=start)],
-            options.config,
-            poll_timeout=options.poll_timeout,
-            lost=partial(planning.lost, fail=False),
-        ):
-            last = _segment(message) or last
-        if last is not None or start == offsets.start:
-            return last
-    return None
+def _segments(found: Sequence[OffsetRange], options: SourceOptions) -> Iterator[Segment]:
+    """Yield the segments of ranges, which are read together; those of a partition in order."""
+    messages = read(
+        found,
+        options.config,
+        poll_timeout=options.poll_timeout,
+        lost=partial(planning.lost, fail=False),
+    )
+    return filter(None, map(_segment, messages))
 
 
 def _segment(message: Message) -> Segment | None:
