@@ -144,8 +144,9 @@ def test_what_could_not_be_stored_fails_the_task(kafka, topic) -> None:
 
 
 def test_a_row_without_a_topic_is_refused(kafka) -> None:
-    with pytest.raises(ConfigError, match="a row has no topic"):
-        write(kafka, pa.table({"n": [1], "topic": pa.array([None], pa.string())}))
+    for missing in (None, ""):
+        with pytest.raises(ConfigError, match="a row has no topic"):
+            write(kafka, pa.table({"n": [1], "topic": pa.array([missing], pa.string())}))
 
 
 # --- exactly once ---------------------------------------------------------------------------------
@@ -286,6 +287,8 @@ FRAME = StructType().add("n", "long")
         ),
         (FRAME, {"topic": "t", "kafka.bootstrap.servers": ""}, '"kafka.bootstrap.servers" is miss'),
         (FRAME, {"topic": "t", "kafka.value.serializer": "x"}, "rows are sent as segments"),
+        (FRAME, {"topic": "t", "kafka.acks": "1"}, '"kafka.enable.idempotence", "false"'),
+        (FRAME, {"topic": "t", "kafka.retries": "0"}, '"kafka.enable.idempotence", "false"'),
         (StructType().add("key", "string"), {"topic": "t"}, "no columns to send besides key"),
         (
             StructType().add("n", "long").add("partition", "string"),
@@ -308,6 +311,14 @@ def test_a_frame_or_an_option_that_cannot_be_meant_is_refused(
         with pytest.raises(ConfigError) as raised:
             method(frame, overwrite=False)
         assert message in str(raised.value)
+
+
+def test_who_wants_fewer_acknowledgements_gives_up_idempotence() -> None:
+    settings = {"kafka.acks": "1", "kafka.enable.idempotence": "false"}
+    options = {"kafka.bootstrap.servers": "localhost:9092", "topic": "t", **settings}
+    source = spark_sink.KafkaSource(CaseInsensitiveDict(options))
+    config = source.writer(FRAME, overwrite=False)._options.config
+    assert (config["acks"], config["enable.idempotence"]) == ("1", "false")
 
 
 def test_rows_are_appended_only() -> None:
