@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
 from columnar_kafka.broker.client_classes import StockConsumer
 from columnar_kafka.errors import ColumnarError
+from columnar_kafka.ingest.topic_id import admin_client
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from columnar_kafka import Producer
 
@@ -34,22 +35,21 @@ class Epoch:
     def __str__(self) -> str:
         return f"{self.query}:{self.number}"
 
-    def is_sent(self, last: str) -> bool:
-        """Return whether the task that `last` is the mark of was this epoch's.
+    def is_sent(self, marks: Iterable[str]) -> bool:
+        """Return whether these marks of a task say that it has sent this epoch.
 
         Raises:
-            ColumnarError: it was a later one's.
+            ColumnarError: it has sent a later one of this query.
         """
-        query, _, number = last.rpartition(":")
-        if query != self.query or int(number) < self.number:
-            return False
-        if int(number) > self.number:
+        found = [each.rpartition(":") for each in marks]
+        last = max((int(number) for query, _, number in found if query == self.query), default=-1)
+        if last > self.number:
             raise ColumnarError(
-                f"this query has already sent epoch {number}, and this is epoch {self.number}. If "
+                f"this query has already sent epoch {last}, and this is epoch {self.number}. If "
                 "the checkpoint was restored, set another kafka.transactional.id: rows that were "
                 "sent after that checkpoint are then sent again"
             )
-        return True
+        return last == self.number
 
 
 class EpochMarks:
@@ -57,6 +57,8 @@ class EpochMarks:
 
     def __init__(self, config: Mapping[str, Any], transactional_id: str) -> None:
         """Create a client; `config` is what a consumer needs to connect."""
+        self._config = config
+        self._group = transactional_id
         self._consumer = StockConsumer(
             {
                 **config,
@@ -67,16 +69,25 @@ class EpochMarks:
         )
         self.close = self._consumer.close
 
-    def last(self, topic: str) -> str:
-        """Return the mark of the last transaction that began with a row for `topic`; "" if none.
+    def last(self, topic: str) -> list[str]:
+        """Return the last mark at each topic; a transaction's is at the topic of its first row.
+
+        That at `topic` is certain: the consumer asks until no transaction is completing it. The
+        others are listed as they are; they only tell that a checkpoint was restored.
 
         Raises:
-            KafkaException: it cannot be known.
+            KafkaException: they cannot be known.
         """
-        [found] = self._consumer.committed([TopicPartition(topic, 0)], _TIMEOUT)
-        if found.error is not None:
-            raise KafkaException(found.error)
-        return found.metadata or ""
+        found = self._consumer.committed([TopicPartition(topic, 0)], _TIMEOUT)
+        with admin_client(self._config) as admin:
+            [listed] = admin.list_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(self._group)], request_timeout=_TIMEOUT
+            ).values()
+            found += listed.result(_TIMEOUT).topic_partitions
+        for each in found:
+            if each.error is not None:
+                raise KafkaException(each.error)
+        return [each.metadata or "" for each in found]
 
     def add(self, producer: Producer, topic: str, epoch: Epoch) -> None:
         """Make a mark part of the producer's transaction. Raises KafkaException if it cannot be."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from columnar_kafka.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Mapping
 
 __all__ = ["refuse_java_keys"]
 
@@ -40,15 +40,20 @@ _JAVA_ONLY: Final = {
     "default.api.timeout.ms": "set kafka.socket.timeout.ms",
     "partitioner.class": "set kafka.partitioner",
     "max.block.ms": "leave it out: the writer waits while the buffer is full",
+    "buffer.memory": "set kafka.queue.buffering.max.kbytes",
+    "max.request.size": "set kafka.message.max.bytes",
 }
+_HOST_CHECK: Final = "ssl.endpoint.identification.algorithm"
 
 
-def refuse_java_keys(keys: Iterable[str]) -> None:
+def refuse_java_keys(config: Mapping[str, str]) -> None:
     """Check that no key of a client's configuration, without ``kafka.``, is a Java client's.
 
     Raises:
-        ConfigError: naming the key, and librdkafka's.
+        ConfigError: naming the key, and librdkafka's; or one whose value is a Java client's.
     """
-    for key in keys:
+    for key in config:
         if key in _JAVA_ONLY:
             raise ConfigError(f'option "kafka.{key}" is for Java clients: {_JAVA_ONLY[key]}')
+    if config.get(_HOST_CHECK) == "":
+        raise ConfigError(f'option "kafka.{_HOST_CHECK}" is empty, as for Java clients: set "none"')

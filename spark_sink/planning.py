@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confluent_kafka import KafkaError
 
-from columnar_kafka.errors import ColumnarError
+from columnar_kafka.errors import ColumnarError, ConfigError
 from spark_sink.source_options import partition_name
 
 if TYPE_CHECKING:
@@ -18,7 +18,17 @@ if TYPE_CHECKING:
 
     from spark_sink.source_options import Partition
 
-__all__ = ["OffsetRange", "Offsets", "TopicIds", "following", "limited", "lost", "ranges", "split"]
+__all__ = [
+    "OffsetRange",
+    "Offsets",
+    "TopicIds",
+    "following",
+    "limited",
+    "lost",
+    "ranges",
+    "split",
+    "still_there",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -48,18 +58,28 @@ class Offsets:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Offsets:
-        """Return the offsets of parsed JSON."""
-        return cls(
-            ids={
-                name: TopicIds(each.get("cluster_id"), each.get("topic_id"))
-                for name, each in found.items()
-            },
-            next={
-                (name, int(number)): offset
-                for name, each in found.items()
-                for number, offset in each.get("next", each).items()
-            },
-        )
+        """Return the offsets of parsed JSON.
+
+        Raises:
+            ConfigError: they are those of another source.
+        """
+        try:
+            return cls(
+                ids={
+                    name: TopicIds(each.get("cluster_id"), each.get("topic_id"))
+                    for name, each in found.items()
+                },
+                next={
+                    (name, int(number)): int(offset)
+                    for name, each in found.items()
+                    for number, offset in each.get("next", each).items()
+                },
+            )
+        except (AttributeError, TypeError, ValueError) as error:
+            raise ConfigError(
+                f"the checkpoint's offsets are not those of Kafka's topics: {found}. It belongs to "
+                "another query: choose another checkpointLocation"
+            ) from error
 
     def to_json(self) -> dict[str, Any]:
         """Return the offsets in one order for `json.dumps`: Spark compares the texts."""
@@ -153,6 +173,24 @@ def following(
         if each[0] in end.ids:
             lost(f"{partition_name(each)} is gone", fail=fail)
     return {each: known[each] if each in known else found[each] for each in end.next}
+
+
+def still_there(planned: Offsets, latest: Offsets) -> Offsets:
+    """Return what there still is of a planned end: no other topic, and nothing past its `latest`.
+
+    `following` has reported the rest.
+    """
+    ids = {
+        topic: each
+        for topic, each in planned.ids.items()
+        if topic in latest.ids and not each.differ(latest.ids[topic])
+    }
+    ends = {
+        each: min(offset, latest.next[each])
+        for each, offset in planned.next.items()
+        if each[0] in ids and each in latest.next
+    }
+    return Offsets(ids, ends)
 
 
 def limited(

@@ -5,13 +5,16 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 
+from confluent_kafka import KafkaException
+
 from columnar_kafka.errors import LakeError
 from columnar_kafka.ingest.reader import source_message
-from columnar_kafka.lake.model import ReadRange, SourcePartition
+from columnar_kafka.ingest.topic_id import admin_client, generations
+from columnar_kafka.lake.model import NotLandedError, ReadRange, SourcePartition
 from columnar_kafka.lake.plan import Planner
 from columnar_kafka.lake.set_aside import discard_staged
 from columnar_kafka.lake.stage import stage
-from spark_sink.planning import OffsetRange
+from spark_sink.planning import OffsetRange, TopicIds
 from spark_sink.reading import read
 
 if TYPE_CHECKING:
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 
     Identify = Callable[[str, str | None, str | None], TopicGeneration]
 
-__all__ = ["ranges_of", "stage_ranges"]
+__all__ = ["ranges_of", "refuse_other_topics", "stage_ranges"]
 
 _POLL_TIMEOUT: Final = 120.0
 
@@ -89,6 +92,35 @@ def stage_ranges(
         discard_staged(table, done, rules)
         raise
     return tuple(done)
+
+
+def refuse_other_topics(config: Mapping[str, Any], found: Iterable[OffsetRange]) -> None:
+    """Check that what tasks have read was of the topics whose ids are in their ranges.
+
+    Called in the driver when all tasks are done: so it notices a topic that was created again
+    before they read it, or meanwhile, and options that name another cluster. Blocks for Kafka.
+
+    Raises:
+        NotLandedError: it was not, or Kafka cannot tell.
+    """
+    planned = {(each.topic, TopicIds(each.cluster_id, each.topic_id)) for each in found}
+    topics = sorted({topic for topic, _ in planned})
+    if not topics:
+        return
+    try:
+        with admin_client(config) as admin:
+            there = generations(admin, topics)
+    except KafkaException as error:
+        raise NotLandedError(
+            f"it is not known whether the tasks have read the topics of their ranges: {error}"
+        ) from error
+    for topic, ids in planned:
+        if ids.differ(TopicIds(*there[topic])):
+            raise NotLandedError(
+                f"topic {topic!r}: the ranges are of {tuple(ids)}, but the sink's cluster has "
+                f"{there[topic]}. Give the sink the source's kafka.bootstrap.servers. If it has "
+                "those, the topic was deleted and created again: land it under another path"
+            )
 
 
 def _rounds(found: Iterable[OffsetRange]) -> Iterator[list[OffsetRange]]:

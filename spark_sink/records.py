@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import ArrayType, StructType
+from pyspark.sql.types import ArrayType, MapType, StructType
 
 from columnar_kafka.columns.kafka_column import TIMESTAMP
 from columnar_kafka.columns.layouts import cast_to_grown, one_array
@@ -28,18 +28,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from confluent_kafka import Message
+    from pyspark.sql.types import DataType
 
     from columnar_kafka import Segment
     from columnar_kafka.schema.families import Family
     from spark_sink.planning import OffsetRange
-    from spark_sink.source_options import SourceOptions
+    from spark_sink.source_options import Partition, SourceOptions
 
-__all__ = ["RecordRows", "newest_schema", "newest_segments", "user_columns"]
+__all__ = ["RecordRows", "check_columns", "newest_schema", "newest_segments", "user_columns"]
 
 _BATCH_ROWS: Final = 10_000
 _WINDOWS: Final = (1, 8, 64)
 """How many of a partition's last offsets are searched for a segment: each in turn until there is
-one. Transaction markers and plain messages have offsets too."""
+one, in all partitions together. Transaction markers and plain messages have offsets too."""
 
 _NUMBERS: Final = {
     pa.uint8(): pa.int16(),
@@ -96,7 +97,7 @@ def newest_schema(options: SourceOptions) -> StructType:
 
 
 def newest_segments(options: SourceOptions) -> list[Segment]:
-    """Return the last segment of each partition, one for each schema. Blocks for Kafka.
+    """Return a segment for each schema that a partition's last one has. Blocks for Kafka.
 
     Raises:
         ConfigError: a topic does not exist.
@@ -105,11 +106,19 @@ def newest_segments(options: SourceOptions) -> list[Segment]:
     with closing(Lookup(options)) as lookup:
         first = lookup.at(Boundary(option="mode", everywhere=EARLIEST))
         end = lookup.at(Boundary(option="mode", everywhere=LATEST))
-    found: dict[str, Segment] = {}
-    for each in planning.ranges({**dict.fromkeys(end.next, 0), **first.next}, end, end.next):
-        if segment := _last_segment(each, options):
-            found.setdefault(segment.header.schema, segment)
-    return list(found.values())
+    left = planning.ranges({**dict.fromkeys(end.next, 0), **first.next}, end, end.next)
+    schemas: dict[Partition, str] = {}
+    segments: dict[str, Segment] = {}  # one for each schema: there may be many partitions
+    for window in _WINDOWS:
+        last = [each._replace(start=max(each.start, each.end - window)) for each in left]
+        for segment in _segments(last, options):
+            schema = segment.header.schema
+            schemas[segment.topic, segment.partition] = schema
+            segments.setdefault(schema, segment)
+        left = [each for each in left if each[:2] not in schemas and each.end - window > each.start]
+        if not left:
+            break
+    return [segments[each] for each in dict.fromkeys(schemas[place] for place in sorted(schemas))]
 
 
 def user_columns(segment: Segment) -> pa.Schema:
@@ -117,21 +126,50 @@ def user_columns(segment: Segment) -> pa.Schema:
     return pa.schema([each for each in segment.schema if each.name != KAFKA_COLUMN])
 
 
+def check_columns(schema: StructType) -> None:
+    """Check the columns of a query, which may be those that the user named. Called in the driver.
+
+    Raises:
+        ConfigError: a column or a part of one is not nullable: Spark believes that, and segments
+            may have nulls or lack it. Or ``_kafka`` is no struct, or has a member that no record
+            has.
+    """
+    for path in _required(schema):
+        raise ConfigError(f"column {path!r} is NOT NULL: columns of mode records must be nullable")
+    if KAFKA_COLUMN in schema.names:
+        kafka = schema[KAFKA_COLUMN].dataType
+        if not isinstance(kafka, StructType):
+            raise ConfigError(f"_kafka is {kafka.simpleString()}: it must be a struct")
+        for name in kafka.names:
+            if name not in _MEMBERS:
+                raise ConfigError(f"_kafka has no member {name!r}; it has {', '.join(_MEMBERS)}")
+
+
+def _required(spark: DataType, path: str = "") -> Iterator[str]:
+    """Yield what is not nullable in a type, without the keys of maps, which never are."""
+    if isinstance(spark, StructType):
+        parts = [(each.name, each.dataType, each.nullable) for each in spark]
+    elif isinstance(spark, ArrayType):
+        parts = [("element", spark.elementType, spark.containsNull)]
+    elif isinstance(spark, MapType):
+        parts = [("key", spark.keyType, True), ("value", spark.valueType, spark.valueContainsNull)]
+    else:
+        return
+    for name, part, nullable in parts:
+        at = f"{path}.{name}" if path else name
+        if not nullable:
+            yield at
+        yield from _required(part, at)
+
+
 class RecordRows:
     """Makes rows of the records in messages, for one query. Not thread-safe."""
 
     def __init__(self, schema: StructType) -> None:
-        """Begin with the columns of the query.
-
-        Raises:
-            ConfigError: ``_kafka`` has a member that no record has.
-        """
+        """Begin with the columns of the query, which `check_columns` has seen."""
         self._schema = arrow_schema(schema)
         self._columns = pa.schema([each for each in self._schema if each.name != KAFKA_COLUMN])
         self._checked: set[str] = set()
-        for each in _kafka_members(self._schema):
-            if each not in _MEMBERS:
-                raise ConfigError(f"_kafka has no member {each!r}; it has {', '.join(_MEMBERS)}")
 
     def batches(self, messages: Sequence[Message]) -> Iterator[pa.RecordBatch]:
         """Yield the records of messages, up to 10,000 at a time.
@@ -171,7 +209,8 @@ class RecordRows:
             raise SchemaError(
                 f"segment at {segment.address} has columns that the query does not have: "
                 f"{differences}. Nothing of the segment was read. Start the query again: it begins "
-                "with the newest columns"
+                "with the newest segment's columns. If that one has fewer, name the columns, "
+                '.schema("carrier STRING, delay INT")'
             )
         self._checked.add(segment.header.schema)
 
@@ -246,11 +285,6 @@ def _with_kafka(schema: StructType, *, headers: bool) -> StructType:
     return schema.add(KAFKA_COLUMN, members)
 
 
-def _kafka_members(schema: pa.Schema) -> list[str]:
-    index = schema.get_field_index(KAFKA_COLUMN)
-    return [] if index < 0 else [each.name for each in schema.field(index).type]
-
-
 def _kafka(segment: Segment, table: pa.Table, to: pa.StructType) -> pa.Array:
     """Return the ``_kafka`` column, with the members of `to`.
 
@@ -276,21 +310,15 @@ def _kafka(segment: Segment, table: pa.Table, to: pa.StructType) -> pa.Array:
     return pa.StructArray.from_arrays(arrays, fields=list(to))
 
 
-def _last_segment(offsets: OffsetRange, options: SourceOptions) -> Segment | None:
-    """Return the last segment among the last messages of a partition."""
-    for window in _WINDOWS:
-        start = max(offsets.start, offsets.end - window)
-        last: Segment | None = None
-        for message in read(
-            [offsets._replace(start=start)],
-            options.config,
-            poll_timeout=options.poll_timeout,
-            lost=partial(planning.lost, fail=False),
-        ):
-            last = _segment(message) or last
-        if last is not None or start == offsets.start:
-            return last
-    return None
+def _segments(found: Sequence[OffsetRange], options: SourceOptions) -> Iterator[Segment]:
+    """Yield the segments of ranges, which are read together; those of a partition in order."""
+    messages = read(
+        found,
+        options.config,
+        poll_timeout=options.poll_timeout,
+        lost=partial(planning.lost, fail=False),
+    )
+    return filter(None, map(_segment, messages))
 
 
 def _segment(message: Message) -> Segment | None:

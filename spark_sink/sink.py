@@ -240,18 +240,30 @@ class _LakeWriter:
         """Land the staged files of all tasks together; if they surely did not land, remove them."""
         settings = self._settings
         staged = _staged(messages)
+        ranges = [each for result in _results(messages) for each in result.ranges]
         try:
-            is_known = settings.ranges or settings.allow_gaps
-            if "bootstrap.servers" in settings.config and not is_known:
-                # Only the driver needs a client; a task's worker starts without it.
-                gaps = import_module("spark_sink.gaps")
-                gaps.refuse_gaps(settings.config, self._table.fences(), staged)
+            self._ask_kafka(staged, ranges)
         except BaseException:
             discard_staged(self._table, staged, settings.rules)
             raise
         result = land_staged(self._table, staged, settings.rules)
-        ranges = [each for result in _results(messages) for each in result.ranges]
         log_line(f"{what}: {commit_line(result, ranges)}")
+
+    def _ask_kafka(self, staged: list[StageResult], ranges: list[OffsetRange]) -> None:
+        """Check what only Kafka knows, as far as the options let the sink ask.
+
+        Raises:
+            NotLandedError: other topics were read than the ranges are of, or messages left out.
+        """
+        settings = self._settings
+        # Only the driver needs these clients; a task's worker starts without them.
+        if settings.ranges:
+            if settings.generation is None:
+                module = import_module("spark_sink.ranges")
+                module.refuse_other_topics(settings.config, ranges)
+        elif "bootstrap.servers" in settings.config and not settings.allow_gaps:
+            gaps = import_module("spark_sink.gaps")
+            gaps.refuse_gaps(settings.config, self._table.fences(), staged)
 
     def _give_up(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove the staged files, if a task has failed.

@@ -77,7 +77,8 @@ class KafkaSource(DataSource):
         """Return the reader for a batch query.
 
         Raises:
-            ConfigError: as `schema`; or the user named columns, which only mode ``records`` allows.
+            ConfigError: as `schema`; or the user named columns, which only mode ``records`` allows,
+                or columns that no query of that mode can have.
         """
         options = SourceOptions.parse(self.options, streaming=False)
         return BatchReader(options, _checked(options, schema))
@@ -123,7 +124,9 @@ def _columns(options: SourceOptions) -> StructType:
 
 
 def _checked(options: SourceOptions, schema: StructType) -> StructType:
-    if options.mode is not SourceMode.RECORDS and schema.names != _columns(options).names:
+    if options.mode is SourceMode.RECORDS:
+        _records().check_columns(schema)
+    elif schema.names != _columns(options).names:
         raise ConfigError(
             f"the columns of mode {options.mode.value} are fixed: leave out .schema(…)"
         )
@@ -261,7 +264,7 @@ class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailabl
         Spark 4.0 and 4.1 pass no arguments.
 
         Raises:
-            ConfigError: a topic does not exist.
+            ConfigError: a topic does not exist, or `start` is another source's.
             ColumnarError: as `planning.following`.
         """
         self._latest = self._target or self._lookup.at(self._options.ending)
@@ -289,6 +292,7 @@ class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailabl
         """Return a range for each task. Blocks for requests to Kafka if partitions are new.
 
         Raises:
+            ConfigError: as `latestOffset`.
             ColumnarError: as `planning.following`. The stream stops: no message is skipped.
         """
         until, lookup = Offsets.from_json(end), self._lookup
@@ -297,6 +301,7 @@ class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailabl
             latest = lookup.at(self._options.ending)
             fail = self._options.fail_on_data_loss
             planning.following(until, latest, lookup.earliest, fail=fail)
+            until = planning.still_there(until, latest)
         return self._tasks(Offsets.from_json(start), until, latest, lookup)
 
     def stop(self) -> None:

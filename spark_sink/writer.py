@@ -58,6 +58,7 @@ _GATHER_BYTES: Final = 64 << 20
 _TRANSACTION_SECONDS: Final = 60.0
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
+_NOT_IDEMPOTENT: Final = (("acks", "0"), ("acks", "1"), ("retries", "0"))
 _CONNECTION: Final = (
     *("bootstrap.", "broker.", "client.", "enable.ssl.", "https.", "metadata."),
     *("reconnect.", "sasl.", "security.", "socket.", "ssl."),
@@ -95,6 +96,8 @@ class WriterOptions:
         transactional_id = config.pop("transactional.id", None)
         topic = options.get("topic", "").strip() or None
         _check_columns(schema, topic)
+        if transactional_id is None:
+            _check_idempotence(config)
         rest = [each for each in schema if each.name not in _METADATA + _PLACE]
         if not rest:
             raise ConfigError(f"no columns to send besides {', '.join(schema.names)}")
@@ -113,6 +116,15 @@ class WriterOptions:
             names=tuple(schema.names),
             schema=pa.schema(map(_nullable, arrow_schema(StructType(rest)))),
         )
+
+
+def _check_idempotence(config: Mapping[str, Any]) -> None:
+    for key, value in _NOT_IDEMPOTENT:
+        if "enable.idempotence" not in config and config.get(key) == value:
+            raise ConfigError(
+                f'option "kafka.{key}" is {value}, which idempotence does not allow. It is on by '
+                'default: .option("kafka.enable.idempotence", "false")'
+            )
 
 
 def _check_columns(schema: StructType, topic: str | None) -> None:
@@ -349,7 +361,7 @@ def _by_place(table: pa.Table, topic: str | None) -> Iterator[tuple[str, int, pa
     places = table.select([each for each in _PLACE if each in table.column_names])
     rows = table.drop_columns(places.column_names)
     topics = places["topic"] if topic is None else pa.repeat(topic, table.num_rows)
-    if topics.null_count:
+    if topics.null_count or pc.any(pc.equal(topics, "")).as_py():
         raise ConfigError('a row has no topic: .option("topic", "flights") sends all rows to one')
     partitions = pa.repeat(pa.scalar(-1, pa.int32()), table.num_rows)
     if "partition" in places.column_names:

@@ -8,9 +8,9 @@ from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["admin_client", "generation"]
+__all__ = ["admin_client", "generation", "generations"]
 
 _TIMEOUT: Final = 30.0
 _CONSUMER: Final = (
@@ -25,20 +25,26 @@ def admin_client(config: Mapping[str, Any]) -> AdminClient:
 
 
 def generation(admin: AdminClient, topic: str) -> tuple[str, str | None]:
-    """Return the cluster id and the topic id, which no other topic ever has.
+    """Return the cluster id and the topic id, which no other topic ever has. As `generations`."""
+    return generations(admin, [topic])[topic]
 
-    The topic id is None if Kafka does not return it. Blocks for requests to Kafka.
+
+def generations(admin: AdminClient, topics: Sequence[str]) -> dict[str, tuple[str, str | None]]:
+    """Return the cluster id and the topic id of each of these topics: one or more.
+
+    A topic id is None if Kafka does not return it. Blocks for two requests to Kafka.
 
     Raises:
-        KafkaException: Kafka does not answer within 30 s, or the topic does not exist.
+        KafkaException: Kafka does not answer within 30 s, or a topic does not exist.
     """
-    cluster = admin.list_topics(topic, _TIMEOUT)
+    cluster = admin.list_topics(topics[0], _TIMEOUT)
+    cluster_id = str(cluster.cluster_id)
     # librdkafka's mock names a controller that does not exist: a request would time out.
     if cluster.controller_id not in cluster.brokers:
-        return str(cluster.cluster_id), None
-    futures = admin.describe_topics(TopicCollection([topic]), request_timeout=_TIMEOUT)
-    topic_id = futures[topic].result(_TIMEOUT).topic_id
-    return str(cluster.cluster_id), None if topic_id is None else str(topic_id)
+        return dict.fromkeys(topics, (cluster_id, None))
+    futures = admin.describe_topics(TopicCollection([*topics]), request_timeout=_TIMEOUT)
+    ids = {topic: futures[topic].result(_TIMEOUT).topic_id for topic in topics}
+    return {topic: (cluster_id, None if each is None else str(each)) for topic, each in ids.items()}
 
 
 def _connection(config: Mapping[str, Any]) -> dict[str, Any]:

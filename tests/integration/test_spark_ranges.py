@@ -12,6 +12,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from lakes import DirectoryLake, IcebergLake, rows
 from spark_tasks import SCHEMA, Query, close_kept_clients, send
+from support import eventually
 
 from columnar_kafka import Producer
 from columnar_kafka.errors import LakeError
@@ -173,3 +174,36 @@ def test_another_generation_of_the_topic_is_refused(
     other = pa.RecordBatch.from_pylist([{**row, "topic_id": "other"}], schema=query.arrow)
     with pytest.raises(LakeError, match="the topic was deleted and created again"):
         query.land([other])
+
+
+@pytest.mark.parametrize("differs", ["cluster_id", "topic_id"])
+def test_of_another_topic_than_the_ranges_are_of_nothing_lands(
+    kafka: LocalKafka, topic: TopicFactory, tmp_path: Path, differs: str
+) -> None:
+    name = topic()
+    send(kafka, name, range(4))
+    query = Query(kafka, name, str(tmp_path))
+    [found] = query.ranges()
+    [row] = found.to_pylist()
+    other = pa.RecordBatch.from_pylist([{**row, differs: "other"}], schema=query.arrow)
+    with pytest.raises(NotLandedError, match=rf"{name}.: the ranges are of \(.*'other'.*, but the"):
+        query.land([other])
+    assert not list((tmp_path / "_columnar" / "staged").iterdir())
+    named = Query(kafka, name, str(tmp_path), **{"table.topic.generation": "1"})
+    named.land([other])
+    assert rows(DirectoryLake(tmp_path)) == [0, 1, 2, 3]
+
+
+def test_of_a_topic_that_is_gone_nothing_lands(
+    kafka: LocalKafka, topic: TopicFactory, tmp_path: Path
+) -> None:
+    name = topic()
+    send(kafka, name, range(4))
+    query = Query(kafka, name, str(tmp_path))
+    messages = query.stage(query.ranges())
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.delete_topics([name])[name].result(60)
+    eventually(lambda: name not in admin.list_topics(timeout=60).topics)
+    with pytest.raises(NotLandedError, match="not known whether the tasks have read"):
+        query.commit(messages)
+    assert not list((tmp_path / "_columnar" / "staged").iterdir())

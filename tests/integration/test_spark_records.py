@@ -16,6 +16,8 @@ from spark_tasks import close_kept_clients
 import spark_sink
 from columnar_kafka import Consumer, Producer
 from columnar_kafka.errors import ConfigError, SchemaError, SegmentError
+from spark_sink import reading, records
+from spark_sink.source_options import SourceOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -185,6 +187,20 @@ def test_columns_that_grow_stop_the_query_and_are_named(kafka, topic) -> None:
     assert len(read(source)) == 2
 
 
+def test_where_the_newest_segment_has_fewer_columns_the_user_names_them(kafka, topic) -> None:
+    name = topic()
+    send(kafka, name, GROWN, {"text": "a", "n": 1, "more": 7})
+    send(kafka, name, SCHEMA, {"n": 2, "text": "b"})
+    source = query(kafka, name)
+    with pytest.raises(SchemaError, match=r"'more' \(int8\) is new\..*has fewer, .*\.schema\("):
+        read(source)
+    wanted = StructType().add("n", "long").add("text", "string").add("more", "byte")
+    assert read(source, wanted) == [
+        {"n": 1, "text": "a", "more": 7},
+        {"n": 2, "text": "b", "more": None},
+    ]
+
+
 def test_a_user_may_name_the_columns(kafka, topic) -> None:
     name = topic()
     wanted = StructType().add("n", "long").add("text", "string").add("later", "double")
@@ -194,9 +210,6 @@ def test_a_user_may_name_the_columns(kafka, topic) -> None:
     place = StructType().add("offset", "long")
     [row] = read(query(kafka, name), wanted.add("_kafka", place))
     assert row["_kafka"] == {"offset": (1 << 20) - 1}
-    unknown = StructType().add("_kafka", StructType().add("time", "long"))
-    with pytest.raises(ConfigError, match="_kafka has no member 'time'; it has topic, part"):
-        read(query(kafka, name), unknown)
 
 
 def test_the_columns_of_other_modes_are_fixed(kafka, topic) -> None:
@@ -231,6 +244,29 @@ def test_a_plain_message_stops_the_query_and_columns_are_those_of_the_last_segme
     assert source.schema().names == ["n", "text", "_kafka"]
     with pytest.raises(SegmentError, match=rf"{name}\[0\]@1 is a plain message"):
         read(source)
+
+
+def test_the_last_segments_of_all_partitions_are_searched_together(
+    kafka, topic, monkeypatch
+) -> None:
+    name = topic(4)
+    send(kafka, name, SCHEMA, {"n": 1, "text": "a"}, partition=0)
+    send(kafka, name, SCHEMA, {"n": 1, "text": "a"}, partition=1)
+    send(kafka, name, GROWN, {"n": 1, "text": "a", "more": 7}, partition=2)
+    plain = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for partition in (2, 2, 3):
+        plain.produce(name, b"x", partition=partition)
+    plain.flush()
+    searched = []
+
+    def noted(found: Any, *settings: Any, **more: Any) -> Any:
+        searched.append([each[1:4] for each in found])
+        return reading.read(found, *settings, **more)
+
+    monkeypatch.setattr(records, "read", noted)
+    found = records.newest_segments(SourceOptions.parse(query(kafka, name).options, streaming=None))
+    assert [each.schema.names[:-1] for each in found] == [SCHEMA.names, GROWN.names]
+    assert searched == [[(0, 0, 1), (1, 0, 1), (2, 2, 3), (3, 0, 1)], [(2, 0, 3)]]
 
 
 def test_many_records_come_in_batches(kafka, topic) -> None:

@@ -473,7 +473,31 @@ def test_a_topic_that_is_created_again_stops_the_query_or_is_read_anew(
     ):
         restarted.partitions(first, start)
     with source.stream(**options, failOnDataLoss="false") as reader:
+        assert reader.partitions(first, start) == []  # planned of the old topic, before a restart
+        rows, end = next_batch(reader, start)
+        assert rows == [(name, 0, n) for n in range(5)]
         assert len(read(reader, reader.partitions(start, end))) == 5
+
+
+def test_a_planned_batch_of_which_messages_are_gone_stops_the_query_or_goes_on_with_the_rest(
+    source: Source, topic: TopicFactory
+) -> None:
+    name = topic()
+    source.send(name, 3)
+    options = {"subscribePattern": name}
+    start, end = ({name: {"0": 1}}, {name: {"0": 5}, f"{name}-deleted": {"0": 2}})
+    with (
+        source.stream(**options) as restarted,
+        pytest.raises(ColumnarError, match=f"topic '{name}-deleted' was deleted"),
+    ):
+        restarted.partitions(start, end)
+    with (
+        source.stream(**options) as restarted,
+        pytest.raises(ColumnarError, match=rf"{name}\[0\] ended at offset 5 .* at 3 now"),
+    ):
+        restarted.partitions(start, {name: {"0": 5}})
+    with source.stream(**options, failOnDataLoss="false") as restarted:
+        assert read(restarted, restarted.partitions(start, end)) == [(name, 0, 1), (name, 0, 2)]
 
 
 def _with(reader: StreamReader, start: dict[str, Any], end: int) -> dict[str, Any] | None:

@@ -144,8 +144,9 @@ def test_what_could_not_be_stored_fails_the_task(kafka, topic) -> None:
 
 
 def test_a_row_without_a_topic_is_refused(kafka) -> None:
-    with pytest.raises(ConfigError, match="a row has no topic"):
-        write(kafka, pa.table({"n": [1], "topic": pa.array([None], pa.string())}))
+    for missing in (None, ""):
+        with pytest.raises(ConfigError, match="a row has no topic"):
+            write(kafka, pa.table({"n": [1], "topic": pa.array([missing], pa.string())}))
 
 
 # --- exactly once ---------------------------------------------------------------------------------
@@ -173,12 +174,19 @@ class Stream:
         self._topic = topic
         self._monkeypatch = monkeypatch
 
-    def write(self, numbers: Iterable[int], epoch: int, number: int = 0, query: str = "q") -> Any:
+    def write(
+        self,
+        numbers: Iterable[int],
+        epoch: int,
+        number: int = 0,
+        query: str = "q",
+        topic: str | None = None,
+    ) -> Any:
         """Send the rows of a task, each in a table of its own; return what it reports."""
         options = {
             "kafka.bootstrap.servers": self._servers,
             "kafka.transactional.id": f"id-{self._topic}",
-            "topic": self._topic,
+            "topic": topic or self._topic,
         }
         source = spark_sink.KafkaSource(CaseInsensitiveDict(options))
         task = pickle.loads(pickle.dumps(source.streamWriter(FRAME, overwrite=False)))
@@ -241,6 +249,20 @@ def test_an_epoch_before_the_last_one_is_refused(stream: Stream) -> None:
     assert stream.rows() == [1]
 
 
+def test_an_epoch_before_the_last_one_is_refused_whatever_its_topics(
+    stream: Stream, topic: TopicFactory
+) -> None:
+    other = topic()
+    stream.write([1], epoch=1)
+    stream.write([2], epoch=2, topic=other)
+    for before, where in ((1, None), (1, other), (0, topic())):
+        with pytest.raises(ColumnarError, match=f"sent epoch 2, and this is epoch {before}"):
+            stream.write([3], epoch=before, topic=where)
+    assert stream.write([4], epoch=2).before
+    assert stream.write([5], epoch=3).rows == 1
+    assert stream.rows() == [1, 5]
+
+
 def test_a_batch_query_is_a_run_of_its_own(kafka, topic, monkeypatch) -> None:
     name = topic()
     monkeypatch.setattr(writer.TaskContext, "get", lambda: Task("", 0, 0))
@@ -265,6 +287,8 @@ FRAME = StructType().add("n", "long")
         ),
         (FRAME, {"topic": "t", "kafka.bootstrap.servers": ""}, '"kafka.bootstrap.servers" is miss'),
         (FRAME, {"topic": "t", "kafka.value.serializer": "x"}, "rows are sent as segments"),
+        (FRAME, {"topic": "t", "kafka.acks": "1"}, '"kafka.enable.idempotence", "false"'),
+        (FRAME, {"topic": "t", "kafka.retries": "0"}, '"kafka.enable.idempotence", "false"'),
         (StructType().add("key", "string"), {"topic": "t"}, "no columns to send besides key"),
         (
             StructType().add("n", "long").add("partition", "string"),
@@ -287,6 +311,14 @@ def test_a_frame_or_an_option_that_cannot_be_meant_is_refused(
         with pytest.raises(ConfigError) as raised:
             method(frame, overwrite=False)
         assert message in str(raised.value)
+
+
+def test_who_wants_fewer_acknowledgements_gives_up_idempotence() -> None:
+    settings = {"kafka.acks": "1", "kafka.enable.idempotence": "false"}
+    options = {"kafka.bootstrap.servers": "localhost:9092", "topic": "t", **settings}
+    source = spark_sink.KafkaSource(CaseInsensitiveDict(options))
+    config = source.writer(FRAME, overwrite=False)._options.config
+    assert (config["acks"], config["enable.idempotence"]) == ("1", "false")
 
 
 def test_rows_are_appended_only() -> None:

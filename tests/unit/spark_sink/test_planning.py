@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from columnar_kafka.errors import ColumnarError
+from columnar_kafka.errors import ColumnarError, ConfigError
 from spark_sink.planning import (
     OffsetRange,
     Offsets,
@@ -19,6 +19,7 @@ from spark_sink.planning import (
     limited,
     ranges,
     split,
+    still_there,
 )
 
 if TYPE_CHECKING:
@@ -57,6 +58,22 @@ def test_a_checkpoint_of_sparks_own_source_goes_on_without_ids() -> None:
     start = Offsets.from_json({"t": {"0": 3}})
     assert start == Offsets({"t": TopicIds(None, None)}, {("t", 0): 3})
     assert following(start, offsets(t=[5]), no_new, fail=True) == {("t", 0): 3}
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        7,
+        [3],
+        {"offset": 0, "timestamp": 5},  # Spark's rate-micro-batch source
+        {"logOffset": 0},  # Spark's files
+        {"shardId-0": {"iteratorType": "AT_SEQUENCE_NUMBER", "iteratorPosition": "49"}},
+        {"t": {"0": None}},
+    ],
+)
+def test_a_checkpoint_of_another_source_is_refused(found: Any) -> None:
+    with pytest.raises(ConfigError, match=r"not those of Kafka's topics: .* checkpointLocation"):
+        Offsets.from_json(found)
 
 
 def test_a_batch_starts_where_the_last_one_ended_and_new_partitions_at_their_first() -> None:
@@ -101,6 +118,18 @@ def test_messages_that_may_be_lost_stop_the_query_or_are_logged(
 def test_a_new_partition_whose_first_messages_are_gone_may_have_lost_some() -> None:
     with pytest.raises(ColumnarError, match=r"t\[1\] is new, but its messages 0 to 3 are gone"):
         following(offsets(t=[1]), offsets(t=[1, 9]), lambda new: dict.fromkeys(new, 4), fail=True)
+
+
+def test_of_a_planned_end_stays_what_is_still_there() -> None:
+    planned = offsets(shorter=[9], longer=[2, 4], deleted=[3], again=[5])
+    latest = Offsets(
+        {"shorter": IDS, "longer": IDS, "again": TopicIds("cluster", "other"), "new": IDS},
+        {("shorter", 0): 7, ("longer", 0): 6, ("again", 0): 8, ("new", 0): 1},
+    )
+    assert still_there(planned, latest) == offsets(shorter=[7], longer=[2])
+    assert still_there(Offsets.from_json({"t": {"0": 3}}), offsets(t=[5])) == Offsets(
+        {"t": TopicIds(None, None)}, {("t", 0): 3}
+    )
 
 
 def test_a_limit_is_shared_by_how_much_each_partition_has() -> None:

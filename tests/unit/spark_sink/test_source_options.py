@@ -119,11 +119,20 @@ def test_a_bad_option_is_named(streaming: bool, options: dict[str, str], message
         ("interceptor.classes", "no interceptors"),
         ("max.poll.records", "maxRecordsPerPartition"),
         ("fetch.max.wait.ms", "kafka.fetch.wait.max.ms"),
+        ("buffer.memory", "kafka.queue.buffering.max.kbytes"),
+        ("max.request.size", "kafka.message.max.bytes"),
     ],
 )
 def test_a_key_of_java_clients_is_refused_with_what_to_set_instead(key: str, hint: str) -> None:
     with pytest.raises(ConfigError, match=f'"kafka.{key}" is for Java clients: .*{hint}'):
         parse(**{f"kafka.{key}": "x"})
+
+
+def test_no_check_of_host_names_is_said_in_a_word() -> None:
+    key = "kafka.ssl.endpoint.identification.algorithm"
+    assert parse(**{key: "none"}).config[key.removeprefix("kafka.")] == "none"
+    with pytest.raises(ConfigError, match=f'"{key}" is empty, as for Java clients: set "none"'):
+        parse(**{key: ""})
 
 
 def test_other_kafka_options_are_the_clients_and_a_group_is_named_for_acls() -> None:
