@@ -34,7 +34,7 @@ COLUMNS: dict[str, tuple[pa.DataType, Any]] = {
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-@pytest.mark.parametrize("way", ["native", "pure", "arrow"])
+@pytest.mark.parametrize("way", [*["native"] * native.enabled, "pure", "arrow"])
 def test_every_segment_is_within_the_limits(
     way: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
