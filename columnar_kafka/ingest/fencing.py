@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.commit import commit_fences
-from columnar_kafka.lake.directory import ParquetDirectory
 from columnar_kafka.lake.formats import open_table
 from columnar_kafka.lake.reset import moved_fences
 
@@ -51,8 +50,7 @@ class FenceTable:
             LakeError: there is no table, or it cannot be read.
         """
         head = self._target.head()
-        # `exists` says whether a commit may be without files: that to a directory always may.
-        if not head.exists or (head.version == 0 and isinstance(self._target, ParquetDirectory)):
+        if not head.exists:
             raise LakeError(f"{self._target}: there is no table")
         try:
             self._table.fences()

@@ -35,8 +35,8 @@ Result = TypeVar("Result", CommitResult, Admission)
 class Head(Generic[State]):
     """A table as it was read. Every commit gives it another `version`.
 
-    `state` is what the target needs to swap on condition that this is still the head. Without files
-    nothing can be committed to a table that does not exist: they bring its columns.
+    `state` is what the target needs to swap on condition that this is still the head. `exists` says
+    whether there is a table.
     """
 
     version: int
@@ -50,6 +50,8 @@ class CommitTarget(Protocol[State]):
 
     late_requests: bool
     """Whether a request whose answer was lost may be carried out later still."""
+    needs_columns: bool = True
+    """Whether only a commit with files creates the table: they bring its columns."""
 
     def head(self) -> Head[State]:
         """Read the table, and finish what an earlier commit left undone.
@@ -199,7 +201,7 @@ def _try_commit(
             ranges=[each for attempt in attempts for each in attempt.ranges],
             set_aside=set_aside,
             allow_gaps=allow_gaps,
-            exists=head.exists,
+            exists=head.exists or not target.needs_columns,
         )
         if not _checked(target, head, admission, attempts):
             return _OTHER

@@ -77,6 +77,8 @@ so late: it might name a file that is being removed."""
 class ParquetDirectory(BaseTable["LogEntry"]):
     """A `LakeTable` in a directory; see the text of this module."""
 
+    needs_columns = False
+
     def __init__(
         self,
         root: str | os.PathLike[str],
@@ -149,9 +151,10 @@ class ParquetDirectory(BaseTable["LogEntry"]):
                 another process has merged the file.
             NotLandedError, MayHaveLandedError: as `commit`.
         """
-        if not (version := self.head().version):
+        head = self.head()
+        if not head.exists:
             raise LakeError(f"{self}: there is no table")
-        before = self._log.files(version)
+        before = self._log.files(head.version)
 
         def staged(run: Run) -> StagedFile | None:
             name = self.visible_path(merged_stage([file for _, file in run], "", 0))
@@ -170,7 +173,8 @@ class ParquetDirectory(BaseTable["LogEntry"]):
         """See `CommitTarget.head`."""
         newest = self._log.newest()
         self._roll_forward(newest)
-        return Head(version=newest.sequence, fences=newest.fences, state=newest)
+        sequence, fences = newest.sequence, newest.fences
+        return Head(version=sequence, fences=fences, state=newest, exists=sequence > 0)
 
     def check(
         self, head: Head[LogEntry], admission: Admission, landed_before: Collection[str]
