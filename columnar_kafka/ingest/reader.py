@@ -120,8 +120,8 @@ class TopicReader:
         if error is not None:
             self._advance(partition, offset)  # all before it was delivered, or was aborted
             return None
-        if self._is_landed(partition, offset):
-            self._check_last(source_message(found))
+        if (fence := self._fence_past(partition, offset)) is not None:
+            _check_last(source_message(found), fence)
             return None
         if self._is_past_end(partition, offset):
             return None
@@ -157,19 +157,11 @@ class TopicReader:
                 offset = min(offset, progress.end)
             progress.next = max(progress.next, offset)
 
-    def _is_landed(self, partition: int, offset: int) -> bool:
+    def _fence_past(self, partition: int, offset: int) -> Fence | None:
+        """Return the fence of a partition if a message there has landed."""
         progress = self._progress.get(partition)
         fence = None if progress is None else progress.fence
-        return fence is not None and offset < fence.next
-
-    def _check_last(self, message: SourceMessage) -> None:
-        """Check that a message that has landed is the one that the fence names."""
-        fence = self._progress[message.partition].fence
-        assert fence is not None
-        if message.is_plain:
-            return
-        with suppress(SegmentError):
-            check_last(message, message.segment().id, fence)
+        return fence if fence is not None and offset < fence.next else None
 
     def _is_past_end(self, partition: int, offset: int) -> bool:
         """Return whether a message lies where no one wants it; all before it was read."""
@@ -231,6 +223,12 @@ class TopicReader:
         begun = TopicPartition(partition.topic, partition.partition, end)
         self._consumer.commit(offsets=[begun], asynchronous=False)
         return end
+
+
+def _check_last(message: SourceMessage, fence: Fence) -> None:
+    """Check that a message that has landed is the one that its fence names, if it is a segment."""
+    with suppress(SegmentError):
+        check_last(message, message.segment().id, fence)
 
 
 def _named(offsets: Mapping[int, int], partition: int, setting: str) -> int:

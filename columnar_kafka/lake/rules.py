@@ -81,9 +81,8 @@ class Rules:
         if self.plain_table is not None:
             places["the table of plain messages"] = self.plain_table
         for (first, one), (second, other) in combinations(places.items(), 2):
-            if f"{one.place}/".startswith(f"{other.place}/") or f"{other.place}/".startswith(
-                f"{one.place}/"
-            ):
+            above, below = sorted((f"{one.place}/", f"{other.place}/"))
+            if below.startswith(above):
                 raise ConfigError(
                     f"{first} at {one.place} and {second} at {other.place} need directories apart"
                 )
