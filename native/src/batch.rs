@@ -375,6 +375,17 @@ fn append_headers(
     appender.headers.append(value, 0, leaves, &mut appender.appending)
 }
 
+/// A list of so many objects, which `read` appends.
+fn list_of(
+    py: Python<'_>,
+    count: usize,
+    read: impl FnOnce(&mut Vec<Owned>) -> PyResult<()>,
+) -> PyResult<Bound<'_, PyList>> {
+    let mut objects = Vec::with_capacity(count);
+    read(&mut objects)?;
+    PyList::new(py, objects.into_iter().map(|object| object.into_bound(py)))
+}
+
 /// Consecutive records of a sealed batch. For any thread.
 #[pyclass(frozen, module = "columnar_kafka.native._core")]
 pub struct Block {
@@ -415,9 +426,7 @@ impl Block {
         let fields = &self.records.format.get().fields;
         let mut leaves = self.records.columns().iter();
         let mut reader = RowReader::new(py, fields, &mut leaves, rows.start)?;
-        let mut values = Vec::with_capacity(rows.len());
-        reader.read(py, rows.len(), &mut values)?;
-        PyList::new(py, values.into_iter().map(|value| value.into_bound(py)))
+        list_of(py, rows.len(), |out| reader.read(py, rows.len(), out))
     }
 
     /// The key of a record, or None.
@@ -448,9 +457,8 @@ impl Block {
         let rows = self.slice(start, stop)?.rows;
         let mut leaves = self.records.headers().iter();
         let reader = ColumnReader::new(py, &headers_field(), &mut leaves, rows.start)?;
-        let mut headers = Vec::with_capacity(rows.len());
-        reader.with_tuples().read(py, rows.len(), &mut headers)?;
-        PyList::new(py, headers.into_iter().map(|each| each.into_bound(py)))
+        let mut reader = reader.with_tuples();
+        list_of(py, rows.len(), |out| reader.read(py, rows.len(), out))
     }
 
     /// Whether no record has a callback.
