@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -56,6 +57,7 @@ __all__ = [
     "InlineDecoder",
     "RawSegment",
     "SegmentFile",
+    "default_decoder",
     "fingerprint_of",
     "undecodable",
 ]
@@ -174,6 +176,16 @@ class InlineDecoder:
 
     def close(self) -> None:
         """Do nothing: there is nothing to release."""
+
+
+def default_decoder() -> InlineDecoder:
+    """Return the decoder of all segments that come with none: it remembers their schemas."""
+    return _default_decoder(native.enabled)
+
+
+@cache
+def _default_decoder(_has_core: bool) -> InlineDecoder:
+    return InlineDecoder()
 
 
 class _InlineFile:

@@ -24,7 +24,7 @@ from columnar_kafka.columns.kafka_column import RecordHeaders, read_headers
 from columnar_kafka.errors import SchemaError, SegmentError
 from columnar_kafka.schema import KAFKA_COLUMN
 from columnar_kafka.schema.canonical import children
-from columnar_kafka.segment.decoder import MALFORMED, InlineDecoder, RawSegment, undecodable
+from columnar_kafka.segment.decoder import MALFORMED, RawSegment, default_decoder, undecodable
 from columnar_kafka.segment.headers import parse_headers
 from columnar_kafka.segment.verification import verify
 
@@ -97,7 +97,7 @@ class Segment:
         self.partition = partition
         self.kafka_offset = offset
         self._data = value
-        self._decoder = decoder or InlineDecoder()
+        self._decoder = decoder or default_decoder()
         self._file: SegmentFile | None = None
         try:
             self.header, self._crc32 = parse_headers(headers)

@@ -153,6 +153,16 @@ def test_a_file_of_a_known_schema_is_not_opened_by_arrow(monkeypatch: pytest.Mon
     assert segment(tables[2], own).to_table().equals(tables[2])
 
 
+def test_segments_without_a_decoder_know_the_schemas_of_one_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The lake's and Spark's are such: Arrow takes longer to open one than the core to read it."""
+    tables = [pa.table({"of no other test": [n]}) for n in range(2)]
+    assert segment(tables[0]).schema == tables[0].schema
+    monkeypatch.setattr(decoder, "_ArrowFile", None)
+    assert segment(tables[1]).schema == tables[1].schema
+
+
 def test_damage_in_a_column_that_is_not_read_is_found_by_the_checksum() -> None:
     own = InlineDecoder()
     found = segment(pa.table({"n": [1], "s": ["x"]}), own)
