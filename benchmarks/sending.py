@@ -157,12 +157,12 @@ def first_value(servers: str, topic: str) -> bytes:
     return bytes(message.value())
 
 
-def count_of(servers: str, topic: str) -> int:
-    """Return how many records a topic has, by its messages' headers."""
+def count_of(servers: str, topic: str, first: int = 0) -> int:
+    """Return how many records a topic has from an offset on, by its messages' headers."""
     consumer = confluent_kafka.Consumer(consumer_config(servers))
-    consumer.assign([TopicPartition(topic, 0, 0)])
+    consumer.assign([TopicPartition(topic, 0, first)])
     count = 0
-    for messages in consume(consumer, end_of(servers, topic)):
+    for messages in consume(consumer, end_of(servers, topic) - first):
         for message in messages:
             count += int(dict(message.headers() or []).get("columnar.rows", 1))
     consumer.close()

@@ -8,7 +8,7 @@ from benchmarks.answer import Answer
 from benchmarks.child import Child, Children, Clock, Cost
 from benchmarks.competitors import ORJSON, OURS
 from benchmarks.measured import UnequalError, ratios
-from benchmarks.sending import FLUSH_SECONDS, Sending, count_of
+from benchmarks.sending import FLUSH_SECONDS, Sending, count_of, end_of
 
 if TYPE_CHECKING:
     from benchmarks.bench import Bench
@@ -29,14 +29,14 @@ class Repeating(Sending):
     def send_all(self, topic: str, count: int) -> Cost:
         """Measure one round of `count` records."""
         producer = self.topic(topic).producer
-        before = count_of(self.servers, topic)
+        first = end_of(self.servers, topic)
         clock = Clock()
         for start in range(0, count, self.rows):
             self.competitor.send(producer, topic, self.shared[: count - start])
         clock.calls_end()
         left = producer.flush(FLUSH_SECONDS)
         cost = clock.stop()
-        if left or count_of(self.servers, topic) != before + count:
+        if left or count_of(self.servers, topic, first) != count:
             raise UnequalError(f"{topic}: not all of {count:,} records have arrived")
         return cost
 
