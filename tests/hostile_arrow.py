@@ -412,7 +412,7 @@ def _schema(fields: int) -> tuple[_Flat, list[int]]:
 
 
 _SCHEMA, _BATCH = 1, 3  # types of messages
-_NULL, _STRUCT = 1, 13  # types of fields
+_NULL, _BOOL, _STRUCT = 1, 6, 13  # types of fields
 
 
 def shared_name(size: int = 400_000, fields: int = 100_000) -> bytes:
@@ -435,6 +435,18 @@ def shared_fields(levels: int = 19, size: int = 300_000) -> bytes:
     field = flat.table(places, (0, None, _NULL, 0))
     flat.text([field[0]], 1)
     flat.table([field[3]], ())
+    return flat.stream()
+
+
+def shared_field(fields: int, size: int) -> bytes:
+    """Return a schema of nullable booleans that are the same field, with metadata of that size."""
+    flat, places = _schema(fields)
+    field = flat.table(places, (0, 1, _BOOL, 0, None, None, 0))
+    flat.text([field[0]], 1)
+    flat.table([field[3]], ())
+    entry = flat.table(flat.vector([field[6]], 1), (0, 0))
+    flat.text([entry[0]], 4)
+    flat.text([entry[1]], size)
     return flat.stream()
 
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import hostile
+import hostile_arrow
+import hostile_schema
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -16,7 +20,7 @@ from segments import header_of, headers_of
 from support import examples
 
 from columnar_kafka import SegmentError
-from columnar_kafka.segment import decoder
+from columnar_kafka.segment import decoder, native_decoder
 from columnar_kafka.segment.decoder import InlineDecoder
 from columnar_kafka.segment.encoder import ParquetEncoder
 from columnar_kafka.segment.segment import Segment
@@ -161,6 +165,55 @@ def test_segments_without_a_decoder_know_the_schemas_of_one_another(
     assert segment(tables[0]).schema == tables[0].schema
     monkeypatch.setattr(decoder, "_ArrowFile", None)
     assert segment(tables[1]).schema == tables[1].schema
+
+
+@pytest.mark.parametrize("columns", [0, 1, 3])
+def test_a_file_with_another_number_of_columns_than_its_schema_is_refused(columns: int) -> None:
+    """By Arrow, which reads no such file: also after one whose schema is the same."""
+    honest = hostile.sent(pa.table({"a": [1, 2], "b": [3, 4]}))
+    file = hostile.File.load(honest.value)
+    for each in (hostile.field(file.footer, 4, 0, 1), hostile.field(file.footer, 7)):
+        elements = each[2][1]  # of the row group's columns, and of their orders
+        elements[:] = (elements * 2)[:columns]
+    forged = replace(honest, value=file.bytes())
+
+    def opened(one: hostile.Sent) -> pa.Schema:
+        return Segment(
+            topic="t", partition=0, offset=0, headers=one.headers(), value=one.value, decoder=own
+        ).schema
+
+    own = InlineDecoder()
+    for _ in range(2):
+        with pytest.raises(SegmentError):
+            opened(forged)
+        assert opened(honest).names == ["a", "b"]
+
+
+def test_a_schema_that_takes_much_memory_is_not_remembered() -> None:
+    """Its fields share one entry of metadata in the file, and each has it in memory."""
+    own = InlineDecoder()
+    names = [f"c{n}" for n in range(400)]
+    forged = hostile_schema.forged(
+        pa.table({name: [True] for name in names}), hostile_arrow.shared_field(400, 40_000)
+    )
+    found = Segment(
+        topic="t", partition=0, offset=0, headers=forged.headers(), value=forged.value, decoder=own
+    )
+    assert found.schema.field(399).metadata
+    assert own._native is not None
+    assert not own._native._known
+
+
+def test_schemas_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native_decoder, "_CACHE_BYTES", 40_000)
+    own = InlineDecoder()
+    assert own._native is not None
+    numbers = []
+    for n in range(30):
+        assert segment(pa.table({f"c{n}": [n]}), own).schema.names == [f"c{n}"]
+        numbers.append(len(own._native._known))
+    assert numbers[:3] == [1, 2, 3]
+    assert 3 <= max(numbers) < 20
 
 
 def test_damage_in_a_column_that_is_not_read_is_found_by_the_checksum() -> None:

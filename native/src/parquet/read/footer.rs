@@ -36,8 +36,9 @@ pub struct ColumnChunk {
 pub struct Footer {
     pub rows: u64,
     pub chunks: Vec<ColumnChunk>,
-    /// What tells the columns' types, and how Arrow reads them: the schema's elements, first, and all
-    /// metadata that are not this file's own.
+    /// What tells the columns' types, and how Arrow reads them: the schema's elements, first, the
+    /// number of chunks, which Arrow compares with the elements, and all metadata that are not this
+    /// file's own.
     pub key: Vec<u8>,
     /// The bytes of the schema's elements in `key`.
     elements: usize,
@@ -116,7 +117,7 @@ fn read_footer(cursor: &mut Cursor<'_>, file: &[u8]) -> Read<Footer> {
     let (group_rows, chunks) = group.ok_or(GaveUp)?;
     ensure(rows == Some(group_rows) && orders == Some(chunks.len()))?;
     let elements = elements.ok_or(GaveUp)?;
-    let (key, metadata) = split(elements, created_by, &pairs)?;
+    let (key, metadata) = split(elements, chunks.len(), created_by, &pairs)?;
     Ok(Footer { rows: group_rows as u64, chunks, key, elements: elements.len(), metadata })
 }
 
@@ -124,6 +125,7 @@ fn read_footer(cursor: &mut Cursor<'_>, file: &[u8]) -> Read<Footer> {
 #[allow(clippy::type_complexity)]
 fn split(
     elements: &[u8],
+    chunks: usize,
     created_by: &[u8],
     pairs: &[(&[u8], &[u8])],
 ) -> Read<(Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>)> {
@@ -133,6 +135,7 @@ fn split(
     let (own, shared): (Vec<_>, Vec<_>) =
         pairs.iter().partition(|(name, _)| name.starts_with(FILE_PREFIX));
     let mut key = elements.to_vec();
+    key.extend_from_slice(&(chunks as u32).to_le_bytes());
     let parts = shared.iter().flat_map(|(name, value)| [*name, *value]);
     for part in [created_by].into_iter().chain(parts) {
         key.extend_from_slice(&(part.len() as u32).to_le_bytes()); // a footer has at most 4 GiB
