@@ -33,7 +33,10 @@ _HEADER_BYTES: Final = 100
 
 def first_given(*callbacks: _T | None) -> _T | None:
     """Return the first that is not None: one that collects reports may be empty, and so false."""
-    return next((each for each in callbacks if each is not None), None)
+    for each in callbacks:
+        if each is not None:
+            return each
+    return None
 
 
 def encode_key(key: Any) -> bytes | None:

@@ -156,18 +156,26 @@ class RecordQueue:
             KafkaException: between `suspend` and `resume`.
             RuntimeError: after `close`.
         """
+        usage = self.usage
         with self.lock:
-            self.check(nbytes, records)
+            if (
+                self._closed
+                or self._suspended
+                or usage.max_records is not None
+                or usage.bytes + nbytes > usage.max_bytes
+            ):  # or else it raises nothing, and a call costs as much as the rest
+                self.check(nbytes, records)
             is_many = (
                 len(self._items) + 1 >= self._many_rows
                 or self._item_bytes + nbytes >= self._many_bytes
             )
             due_at = _NOW if urgent or is_many else now + self._linger
-            self._due_at = min(self._due_at, due_at)
+            if due_at < self._due_at:  # noqa: PLR1730 - as above
+                self._due_at = due_at
             # No call between these: see above.
             self._item_bytes += nbytes
-            self.usage.bytes += nbytes
-            self.usage.records += records
+            usage.bytes += nbytes
+            usage.records += records
             self._items.append(item)
         return due_at < self._sleeps_until
 
