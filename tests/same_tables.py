@@ -28,10 +28,10 @@ def assert_same_tables(
     The tables have to be equal in schema and values, and so have errors.
     """
     decoder = InlineDecoder(limits)
-    core, decoder._native = decoder._native, None
+    core, decoder.core = decoder.core, None
     assert core is not None
     expected = table_or_error(decoder, headers, value, columns)
-    decoder._native = core
+    decoder.core = core
     found = table_or_error(decoder, headers, value, columns)
     if isinstance(expected, str) or isinstance(found, str):
         assert found == expected

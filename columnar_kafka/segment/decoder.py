@@ -151,7 +151,8 @@ class InlineDecoder:
 
     def __init__(self, limits: DecodeLimits | None = None) -> None:
         self._limits = limits or DecodeLimits()
-        self._native = NativeDecoder(self._limits) if native.enabled else None
+        self.core = NativeDecoder(self._limits) if native.enabled else None
+        """What reads a file of a known schema; None where the native core is off."""
 
     def open(self, raw: RawSegment) -> SegmentFile:
         """Check everything that needs no decoding, except the pages.
@@ -159,7 +160,7 @@ class InlineDecoder:
         Raises:
             SegmentError: bytes and headers disagree, or a limit is exceeded.
         """
-        return _InlineFile(raw, self._limits, self._native)
+        return _InlineFile(raw, self._limits, self.core)
 
     def read_records(
         self, raw: RawSegment, start: int, opened: Callable[[], SegmentFile]
@@ -169,9 +170,9 @@ class InlineDecoder:
         Raises:
             SegmentError: as `open`.
         """
-        if self._native is None:
+        if self.core is None:
             return None
-        known = self._native.open(*raw, schema=lambda: opened().schema)
+        known = self.core.open(*raw, schema=lambda: opened().schema)
         return None if known is None else known.records(start)
 
     def close(self) -> None:

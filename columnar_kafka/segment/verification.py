@@ -21,12 +21,9 @@ import os
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
-from columnar_kafka import native
-from columnar_kafka.config import DecodeLimits
 from columnar_kafka.errors import SegmentError
-from columnar_kafka.segment.decoder import InlineDecoder
+from columnar_kafka.segment.decoder import InlineDecoder, default_decoder
 from columnar_kafka.segment.isolated import IsolatedDecoder
-from columnar_kafka.segment.native_decoder import NativeDecoder
 from columnar_kafka.segment.parquet.metadata import has_encrypted_columns
 from columnar_kafka.segment.parquet.page_walk import footer_bytes
 
@@ -57,14 +54,14 @@ def verify(raw: RawSegment, how: Verification, opened: Callable[[], SegmentFile]
     if how == "headers":
         opened().schema  # noqa: B018 - reading the property checks
         return True
-    core, arrow = _decoders(os.getpid())
+    core = default_decoder().core
     if core is not None:
         known = core.open(*raw, schema=lambda: opened().schema)
         if known is not None and known.check():
             return True
     opened().schema  # noqa: B018 - as above
     try:
-        arrow.open(raw).check(decode=how == "decode" or core is not None)
+        _arrow_decoder(os.getpid()).open(raw).check(decode=how == "decode" or core is not None)
     except SegmentError:
         if not has_encrypted_columns(footer_bytes(bytes(raw.value))):
             raise
@@ -75,7 +72,6 @@ def verify(raw: RawSegment, how: Verification, opened: Callable[[], SegmentFile]
 
 
 @lru_cache(maxsize=1)
-def _decoders(_process: int) -> tuple[NativeDecoder | None, Decoder]:
-    """Return the core's decoder and Arrow's; a forked process needs a child of its own."""
-    core = NativeDecoder(DecodeLimits()) if native.enabled else None
-    return core, IsolatedDecoder() if hasattr(os, "memfd_create") else InlineDecoder()
+def _arrow_decoder(_process: int) -> Decoder:
+    """Return Arrow's decoder; a forked process needs a child of its own."""
+    return IsolatedDecoder() if hasattr(os, "memfd_create") else InlineDecoder()

@@ -196,18 +196,18 @@ def test_a_schema_that_takes_much_memory_is_not_remembered() -> None:
         pa.table({name: [True] for name in names}), hostile_arrow.shared_field(400, 40_000)
     )
     assert received(forged, own).schema.field(399).metadata
-    assert own._native is not None
-    assert not own._native._known
+    assert own.core is not None
+    assert not own.core._known
 
 
 def test_schemas_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native_decoder, "_CACHE_BYTES", 40_000)
     own = InlineDecoder()
-    assert own._native is not None
+    assert own.core is not None
     numbers = []
     for n in range(30):
         assert segment(pa.table({f"c{n}": [n]}), own).schema.names == [f"c{n}"]
-        numbers.append(len(own._native._known))
+        numbers.append(len(own.core._known))
     assert numbers[:3] == [1, 2, 3]
     assert 3 <= max(numbers) < 20
 

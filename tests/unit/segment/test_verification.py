@@ -12,7 +12,7 @@ from forged import KINDS, forged, originals
 from hostile import File, Sent, changed, sent
 
 from columnar_kafka import Segment, SegmentError, native
-from columnar_kafka.segment import verification
+from columnar_kafka.segment import decoder, verification
 from columnar_kafka.segment.decoder import InlineDecoder
 from columnar_kafka.segment.isolated import IsolatedDecoder
 
@@ -41,9 +41,12 @@ def refused(how: Any) -> list[str]:
 @pytest.fixture(autouse=True)
 def _forgotten() -> Iterator[None]:
     """Each test has decoders of its own."""
-    verification._decoders.cache_clear()
+    caches = verification._arrow_decoder, decoder._default_decoder
+    for each in caches:
+        each.cache_clear()
     yield
-    verification._decoders.cache_clear()
+    for each in caches:
+        each.cache_clear()
 
 
 @pytest.fixture
@@ -106,7 +109,7 @@ def test_arrow_reads_foreign_bytes_in_a_child_process(monkeypatch: pytest.Monkey
         assert verify(good, how)
         with pytest.raises(SegmentError, match=r"^segment at t\[3\]@5: cannot be decoded"):
             verify(changed(good, shorten), how)
-    decoder = verification._decoders(os.getpid())[1]
+    decoder = verification._arrow_decoder(os.getpid())
     assert isinstance(decoder, IsolatedDecoder)
     assert decoder._child is not None
     decoder.close()
