@@ -135,5 +135,8 @@ def _epoch(values: Sequence[datetime.datetime | None]) -> datetime.datetime:
         return _EPOCH.replace(tzinfo=None)
     import zoneinfo  # noqa: PLC0415 - 2 ms, for times with a zone only
 
-    is_utc = isinstance(zone, zoneinfo.ZoneInfo) and zone.key == "UTC"
-    return _EPOCH.astimezone(zone) if is_utc or isinstance(zone, datetime.timezone) else _EPOCH
+    # Asked for no time, a zone of these classes returns the offset that it always has.
+    is_fixed = (
+        type(zone) in (datetime.timezone, zoneinfo.ZoneInfo) and zone.utcoffset(None) is not None
+    )
+    return _EPOCH.astimezone(zone) if is_fixed else _EPOCH

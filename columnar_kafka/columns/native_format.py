@@ -48,9 +48,6 @@ def row_format(schema: RecordSchema) -> RowFormat | None:
     """Return the native core's columns; None if it is off, or does not know what they need."""
     if not native.enabled or schema.coerce:
         return None
-    utc = getattr(sys.modules.get("pytz"), "utc", None)
-    if isinstance(utc, datetime.tzinfo):
-        native.core.learn_utc(utc)
     columns = native_columns(schema.arrow, schema.symbols)
     if columns is None:
         return None
@@ -118,12 +115,31 @@ def _leaf(arrow: pa.DataType, symbols: Collection[str] | None) -> tuple[str, Any
 
 
 def _timestamp(arrow: pa.TimestampType) -> tuple[str, Any]:
-    if arrow.tz in (None, "UTC"):
-        return "timestamp", (arrow.unit, arrow.tz is not None)
+    if arrow.tz is None:
+        return "timestamp", (arrow.unit, False)
+    _learn_zones()
+    if arrow.tz == "UTC":
+        return "timestamp", (arrow.unit, True)
     try:
         return "zoned_timestamp", (arrow.unit, pa.lib.string_to_tzinfo(arrow.tz))
     except Exception:  # noqa: BLE001 - from any module that knows time zones
         raise _Unsupported from None
+
+
+def _learn_zones() -> None:
+    """Tell the native core which zones it may read: in the middle of a row it imports nothing."""
+    import zoneinfo  # noqa: PLC0415 - 2 ms, for times with a zone only
+
+    try:
+        utc: datetime.tzinfo | None = zoneinfo.ZoneInfo("UTC")
+    except zoneinfo.ZoneInfoNotFoundError:
+        utc = None
+    if utc is not None and utc.utcoffset(None) != datetime.timedelta(0):
+        utc = None
+    pytz = getattr(sys.modules.get("pytz"), "utc", None)
+    native.core.learn_zones(
+        zoneinfo.ZoneInfo, [utc, pytz if isinstance(pytz, datetime.tzinfo) else None]
+    )
 
 
 # --- the same columns as Arrow has them -----------------------------------------------------------

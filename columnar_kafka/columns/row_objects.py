@@ -6,6 +6,7 @@ import dataclasses
 import operator
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -102,7 +103,12 @@ def _reader(cls: Any) -> _Read | None:
     names = _names(cls)
     if names is None:
         return None
-    return _pydantic(names) if _is_pydantic(cls) else _attributes(names)
+    if _is_pydantic(cls):
+        return _pydantic(names)
+    # A tuple may be too short for its fields.
+    return _attributes(
+        names, (AttributeError, IndexError) if issubclass(cls, tuple) else AttributeError
+    )
 
 
 def _names(cls: Any) -> Sequence[str] | None:
@@ -125,12 +131,20 @@ def _is_pydantic(cls: Any) -> bool:
     return isinstance(getattr(cls, "model_fields", None), Mapping)
 
 
-def _attributes(names: Sequence[str]) -> _Read:
+def _attributes(
+    names: Sequence[str], unset: type[Exception] | tuple[type[Exception], ...] = AttributeError
+) -> _Read:
+    """Return what reads attributes; one that raises `unset` is missing."""
+
     def read(row: Any) -> Mapping[str, Any]:
         try:
             return {name: getattr(row, name) for name in names}
-        except AttributeError:  # a field that was never set is missing
-            return {name: getattr(row, name) for name in names if hasattr(row, name)}
+        except unset:
+            fields = {}
+            for name in names:
+                with suppress(unset):
+                    fields[name] = getattr(row, name)
+            return fields
 
     return read
 

@@ -215,6 +215,8 @@ class Buffer:
         with self.queue.lock:
             self.queue.check(nbytes, 1)
             batch = self._open_batch(opened, topic_format, place, now)
+            if batch is None:
+                return False
             taken = batch.append(values, key, timestamp, headers, callback, self.queue.usage)
         if taken and batch.is_full:
             self._filled(topic_format.topic, place)
@@ -222,11 +224,12 @@ class Buffer:
 
     def _open_batch(
         self, opened: OpenBatches, topic_format: TopicFormat, partition: int, now: float
-    ) -> core.Batch:
+    ) -> core.Batch | None:
         """Return the open batch of a partition; a new one wakes a sender that would sleep too long.
 
         It wakes before the first record is in: that one may be refused, and later ones wake nobody.
-        The caller holds the queue's lock.
+        The result is None if the topic has another schema or fewer partitions by now. The caller
+        holds the queue's lock.
         """
         topic = topic_format.topic
         batch = opened.batch(topic, partition)
@@ -236,12 +239,13 @@ class Buffer:
         item = NativeBatch(topic_format, partition, now, max_bytes=max_bytes)
         place = partial(opened.open, topic, partition, item.records, item)
         try:
-            if self.queue.open(place, now):
+            wakes = self.queue.open(place, now)
+            if wakes:
                 self.sender.wake()
         except BaseException:  # a signal's: the batch may be open already
             self.sender.wake()
             raise
-        return item.records
+        return None if wakes is None else item.records
 
     def _open(self, topic: str, partition: int) -> bool:
         """Open a batch for the native core; False if a record has to be looked at by Python."""
@@ -252,8 +256,7 @@ class Buffer:
             place = opened.place(topic, partition, None, topic_format.row_format)
             if place is None or not self.queue.accepts:
                 return False
-            self._open_batch(opened, topic_format, place, time.monotonic())
-            return True
+            return self._open_batch(opened, topic_format, place, time.monotonic()) is not None
 
     def _filled(self, topic: str, partition: int) -> None:
         """Have the sender look: a native batch is full, or half of a bound is used."""

@@ -154,16 +154,15 @@ class Dispatcher:
         partitions = list(self._partitions.items())
         return {topic for (topic, _), partition in partitions if partition or partition.in_flight}
 
-    def line_up(self, sealed: Iterable[Sealed]) -> None:
-        """Take over what is sealed, in that order."""
-        for item in sealed:
-            topic = item.topic if isinstance(item, PlainMessage) else item.topic_format.topic
-            place = topic, item.partition
-            partition = self._partitions.get(place)
-            if partition is None:
-                self._partitions[place] = partition = PartitionQueue()
-            partition.sealed.append(item)
-            self._busy[partition] = None
+    def line_up(self, item: Sealed) -> None:
+        """Take over what is sealed, behind all that was before."""
+        topic = item.topic if isinstance(item, PlainMessage) else item.topic_format.topic
+        place = topic, item.partition
+        partition = self._partitions.get(place)
+        if partition is None:
+            self._partitions[place] = partition = PartitionQueue()
+        self._busy[partition] = None
+        partition.sealed.append(item)
 
     def purge(self, error: KafkaError) -> None:
         """Fail all that waits: rejected, encoded and sealed."""
@@ -172,7 +171,8 @@ class Dispatcher:
             for message in partition.pop_encoded():
                 self._delivery.message_failed(message, error)
             while partition.sealed:
-                self._give_up(partition.sealed.popleft(), error)
+                self._give_up(partition.sealed[0], error)
+                partition.sealed.popleft()
         self._busy.clear()
 
     def _give_up(self, item: Sealed, error: KafkaError) -> None:
@@ -185,17 +185,25 @@ class Dispatcher:
     def send_all(self, now: float) -> float:
         """Hand over messages, of each partition in turn; return in how many seconds to do it again.
 
-        Large ones are handed over one of each partition, small ones some.
+        Large ones are handed over one of each partition, small ones some. An exception that one
+        partition raises keeps no other waiting, and is raised then.
         """
         self._take_rejected()
         handed = 0
         while self._busy:
-            before = handed
+            before, failure = handed, None
             try:
                 for partition in list(self._busy):
-                    handed += self._send_one(partition, now)
+                    try:
+                        handed += self._send_one(partition, now)
+                    except BufferError:
+                        raise
+                    except Exception as error:  # noqa: BLE001 - see above
+                        failure = error
             except BufferError:
                 return _FULL_WAIT
+            if failure is not None:
+                raise failure
             if handed == before:
                 break
             if handed >= _TURN_BYTES:
@@ -235,25 +243,27 @@ class Dispatcher:
     def _next(self, partition: PartitionQueue, now: float) -> EncodedSegment | PlainMessage | None:
         """Return a partition's next message, encoded if there is memory for it, or None."""
         while partition.rejected:
-            self._retry(partition, partition.rejected.popleft())
+            self._retry(partition, partition.rejected[0])
+            partition.rejected.popleft()
         while (message := partition.head()) is None and partition.sealed:
             item = partition.sealed[0]
             if item.accepted_at + self._message_timeout <= now:
-                self._give_up(partition.sealed.popleft(), KafkaError(KafkaError._MSG_TIMED_OUT))
+                self._give_up(item, KafkaError(KafkaError._MSG_TIMED_OUT))
+                partition.sealed.popleft()
                 continue
             if not self._queue.may_encode:
                 return None  # until something is acknowledged
-            partition.sealed.popleft()
             if isinstance(item, PlainMessage):
                 item.encoded_bytes = item.nbytes  # librdkafka's copy
                 self._queue.charge_encoded(item.encoded_bytes)
                 partition.ready.append(item)
             elif isinstance(item, _BATCHES):
-                partition.ready.extend(self._segmenter.encode(item))
+                partition.ready.extend([*self._segmenter.encode(item)])  # all, or none yet
             else:
                 partition.ready.extend(self._segmenter.encode_some(item))
                 if len(item):
-                    partition.sealed.appendleft(item)
+                    continue
+            partition.sealed.popleft()  # last: what fails is tried again
         return message
 
     # --- what Kafka has rejected ----------------------------------------------------------------

@@ -26,7 +26,7 @@ T = TypeVar("T")
 class NativeBatch:
     """Records of one topic-partition. It fills while the accumulator has it, until it is sealed."""
 
-    __slots__ = ("accepted_at", "block", "partition", "records", "topic_format")
+    __slots__ = ("_sealed", "accepted_at", "block", "partition", "records", "topic_format")
 
     def __init__(
         self, topic_format: TopicFormat, partition: int, accepted_at: float, *, max_bytes: float
@@ -38,6 +38,7 @@ class NativeBatch:
         self.partition = partition
         self.accepted_at = accepted_at
         self.records = native.core.Batch(topic_format.row_format, rows, nbytes)
+        self._sealed: core.Block | None = None
         self.block: NativeBlock | None = None
 
     @property
@@ -61,8 +62,10 @@ class NativeBatch:
         return self.records.is_full
 
     def seal(self) -> None:
-        """Take no more records from now on."""
-        self.block = NativeBlock(self.records.seal())
+        """Take no more records from now on. What fails may be tried again."""
+        if self._sealed is None:
+            self._sealed = self.records.seal()
+        self.block = NativeBlock(self._sealed)
 
 
 class _Windows(Generic[T]):

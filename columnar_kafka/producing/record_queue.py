@@ -60,6 +60,22 @@ class _Usage:
         self.accepts = False
         self.stops = 0
 
+    def accept(self, items: deque[Item], item: Item, nbytes: int, records: int) -> None:
+        """Append an item and charge it: both or neither. The append is the only call."""
+        self.bytes += nbytes
+        self.records += records
+        items.append(item)
+
+    def adjust(self, nbytes: int) -> None:
+        """Charge so many bytes more, or fewer, for records that are accepted."""
+        self.bytes += nbytes
+
+    def release(self, held: HoldsRecords) -> None:
+        """Give back what `held` has charged, and set that to 0: both, without a call."""
+        self.bytes -= held.charged_bytes
+        self.records -= held.records
+        held.charged_bytes = held.records = 0
+
     def stop(self) -> None:
         """Do nothing: every record is checked."""
 
@@ -172,11 +188,8 @@ class RecordQueue:
             due_at = _NOW if urgent or is_many else now + self._linger
             if due_at < self._due_at:  # noqa: PLR1730 - as above
                 self._due_at = due_at
-            # No call between these: see above.
             self._item_bytes += nbytes
-            usage.bytes += nbytes
-            usage.records += records
-            self._items.append(item)
+            usage.accept(self._items, item, nbytes, records)  # one call: see above
         return due_at < self._sleeps_until
 
     def check(self, nbytes: int, records: int) -> None:
@@ -201,15 +214,17 @@ class RecordQueue:
         ):
             raise BufferError(self._full(nbytes, records))
 
-    def open(self, place: Callable[[deque[Item]], None], now: float) -> bool:
+    def open(self, place: Callable[[deque[Item]], bool], now: float) -> bool | None:
         """Accept a batch that goes on filling, after `check`; the caller holds the lock.
 
-        `place` appends it to the queue as its last step. Returns whether to wake the sender.
+        `place` appends it to the queue as its last step, or returns False.
+
+        Returns:
+            Whether the sender has to be woken; None: `place` has not appended it.
         """
         due_at = now + self._linger
         self._due_at = min(self._due_at, due_at)
-        place(self._items)
-        return due_at < self._sleeps_until
+        return due_at < self._sleeps_until if place(self._items) else None
 
     def batch_filled(self, topic: str, partition: int) -> None:
         """Note that the native core may have filled a batch, which is in the queue or was."""
@@ -277,8 +292,7 @@ class RecordQueue:
 
     def adjust_charge(self, nbytes: int) -> None:
         """Charge `nbytes` more (or fewer) for accepted records: they have been converted."""
-        with self.lock:
-            self.usage.bytes += nbytes
+        self.usage.adjust(nbytes)
 
     def charge_encoded(self, nbytes: int) -> None:
         """Charge encoded bytes, our copy and librdkafka's."""
@@ -300,7 +314,5 @@ class RecordQueue:
     def release_records(self, reported: HoldsRecords) -> None:
         """Give back the memory of records that are all reported."""
         with self.lock:
-            self.usage.bytes -= reported.charged_bytes
-            self.usage.records -= reported.records
-            reported.charged_bytes = reported.records = 0
+            self.usage.release(reported)
             self._reporting.pop(reported, None)

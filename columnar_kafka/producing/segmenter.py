@@ -78,7 +78,7 @@ class Segmenter:
             self._delivery.record_failed(each, share)
 
     def encode(self, batch: Batch | NativeBatch) -> Iterator[EncodedSegment]:
-        """Yield the segments of a sealed batch."""
+        """Yield the segments of a sealed batch; report what cannot be encoded."""
         origin = _Origin(
             batch.topic_format,
             batch.partition,
@@ -167,10 +167,15 @@ class Segmenter:
         self, pieces: int, origin: _Origin, block: Block, charged_bytes: int
     ) -> Iterator[EncodedSegment]:
         bounds = [len(block) * i // pieces for i in range(pieces + 1)]
-        for start, stop in pairwise(bounds):
+        try:
+            blocks = [block.slice(start, stop) for start, stop in pairwise(bounds)]
+        except Exception as error:  # noqa: BLE001 - as in `_cut`
+            self._unencodable(origin, block, charged_bytes, error)
+            return
+        for each, (start, stop) in zip(blocks, pairwise(bounds), strict=True):
             share = charged_bytes * stop // len(block) - charged_bytes * start // len(block)
-            if stop > start:
-                yield from self._cut(origin, block.slice(start, stop), share)
+            if each:
+                yield from self._cut(origin, each, share)
 
     def _learn(self, origin: _Origin, block: Block, size: int) -> None:
         """Learn how well this topic's records compress; warn once when segments are too small."""
@@ -199,7 +204,7 @@ class Segmenter:
     def _unencodable(
         self, origin: _Origin, block: Block, charged_bytes: int, error: Exception
     ) -> None:
-        """Report a record that fits its schema and yet cannot be written."""
+        """Report records that fit their schema and yet cannot be written."""
         reason = f"the record cannot be written as Parquet: {type(error).__name__}: {error}"
         code = KafkaError._VALUE_SERIALIZATION
         self._fail_one(origin, block, charged_bytes, KafkaError(code, reason))

@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from columnar_kafka.broker.base import ProducerBroker
-    from columnar_kafka.producing.accumulator import Accumulator
+    from columnar_kafka.producing.accumulator import Accumulator, Sealed, Work
+    from columnar_kafka.producing.arrow_batch import Item, Unplaced
     from columnar_kafka.producing.delivery import Delivery
     from columnar_kafka.producing.record_queue import RecordQueue
 
@@ -30,6 +33,8 @@ __all__ = ["Sender"]
 _log = logging.getLogger(__name__)
 
 _FAILURE_WAIT: Final = 0.02
+"""Seconds until a step that failed is tried again; twice as many after each further failure."""
+_LONGEST_FAILURE_WAIT: Final = 1.0
 _LOOKUP_TIMEOUT: Final = 1.0
 _PROGRESS_WAIT: Final = 0.01
 
@@ -81,6 +86,7 @@ class Sender:
         """
         self._wakeup = _Signal()
         self._progress = _Signal()
+        self._stop = _Signal()
         self._queue = queue
         self._accumulator = accumulator
         self._delivery = delivery
@@ -101,6 +107,11 @@ class Sender:
         self._flushing = False
         self._stopping = False
         self._purging = False
+        # What was taken over, until it is dealt with: a step that fails loses nothing of it.
+        self._taken: deque[Item] = deque()
+        self._filled: deque[tuple[str, int]] = deque()
+        self._sealed: deque[Sealed] = deque()
+        self._given_up: deque[tuple[Unplaced, KafkaError]] = deque()
         self._thread = threading.Thread(target=self._run, name="columnar-kafka-sender", daemon=True)
 
     def __repr__(self) -> str:
@@ -139,6 +150,7 @@ class Sender:
     def stop(self) -> None:
         """End the thread after its current step; what is not sent yet stays unsent."""
         self._stopping = True
+        self._stop.set()
         self.wake()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
@@ -162,16 +174,32 @@ class Sender:
         self._progress.wait(min(timeout, _PROGRESS_WAIT))
 
     def _run(self) -> None:
+        failures = 0
         while not self._stopping:
             now = self._clock()
             try:
                 wait = self.run_once(now)
-            except Exception:  # noqa: BLE001 - the thread must outlive whatever one batch did to it
-                _log.exception("columnar-kafka's sender failed; it goes on")
-                wait = _FAILURE_WAIT
-            self._progress.set()
-            left = self._queue.sleep(self._clock(), now + wait) - self._clock()
-            self._wakeup.wait(max(0.0, min(left, threading.TIMEOUT_MAX)))
+                left = self._queue.sleep(self._clock(), now + wait) - self._clock()
+            except BaseException:  # noqa: BLE001 - the thread outlives whatever a step did to it
+                failures += 1
+                self._progress.set()
+                self._wait_after(failures)
+            else:
+                failures = 0
+                self._progress.set()
+                self._wakeup.wait(max(0.0, min(left, threading.TIMEOUT_MAX)))
+
+    def _wait_after(self, failures: int) -> None:
+        """Wait before a step that failed is tried again, whoever wakes the thread meanwhile.
+
+        The step has kept what it held. A few of many failures in a row are logged.
+        """
+        if failures & (failures - 1) == 0:  # the 1st, 2nd, 4th, 8th …
+            with suppress(BaseException):  # a user's handler must not end the thread
+                _log.exception(
+                    "columnar-kafka's sender failed; it tries again (failure %d)", failures
+                )
+        self._stop.wait(min(_FAILURE_WAIT * 2 ** min(failures - 1, 10), _LONGEST_FAILURE_WAIT))
 
     def run_once(self, now: float) -> float:
         """Do all work that is due at `now`; return the seconds until there may be more."""
@@ -181,6 +209,13 @@ class Sender:
 
     def _work(self, now: float) -> float:
         flushing, self._flushing = self._flushing, False
+        try:
+            return self._do_all(now, flushing=flushing)
+        except BaseException:
+            self._flushing = self._flushing or flushing
+            raise
+
+    def _do_all(self, now: float, *, flushing: bool) -> float:
         purging = self._purging  # records that are accepted after that are not purged
         self._take_over(now)
         if flushing:
@@ -190,17 +225,17 @@ class Sender:
         if purging:
             self._purge()
         work = self._accumulator.drain(now)
-        for item, error in work.given_up:
-            self._delivery.never_batched(item, error)
-        self._dispatcher.line_up(work.sealed)
-        for chunk in work.chunks:
+        self._hand_on(work)
+        for chunk in work.chunks:  # one that fails is converted when its batch is encoded
             self._segmenter.convert(chunk)
         wait = self._dispatcher.send_all(now)
         return min(wait, self._accumulator.next_look(now))
 
     def _take_over(self, now: float) -> None:
-        filled = self._queue.take_filled()  # first: their batches are among the items then
-        for item in self._queue.drain():
+        self._filled += self._queue.take_filled()  # first: their batches are among the items then
+        self._taken += self._queue.drain()
+        while self._taken:
+            item = self._taken[0]
             try:
                 self._accumulator.add(item, now)
                 if isinstance(item, TopicFormat) and item.limits.partitions is not None:
@@ -209,16 +244,27 @@ class Sender:
                 if isinstance(item, TopicFormat | NativeBatch):
                     raise
                 self._delivery.never_batched(item, KafkaError(KafkaError._FAIL, repr(error)))
-        for place in filled:
-            self._accumulator.seal_full(*place)
+            self._taken.popleft()
+        while self._filled:
+            self._accumulator.seal_full(*self._filled[0])
+            self._filled.popleft()
+
+    def _hand_on(self, work: Work) -> None:
+        """Line up what is sealed, and fail what has no batch; what a failed step left, too."""
+        self._sealed += work.sealed
+        self._given_up += work.given_up
+        while self._sealed:
+            self._dispatcher.line_up(self._sealed[0])
+            self._sealed.popleft()
+        while self._given_up:
+            self._delivery.never_batched(*self._given_up[0])
+            self._given_up.popleft()
 
     def _purge(self) -> None:
         """Fail all that waits: for its partition, open, sealed, encoded, or rejected."""
         error = KafkaError(KafkaError._PURGE_QUEUE)
         work = self._accumulator.take_all(error)
-        for item, _ in work.given_up:
-            self._delivery.never_batched(item, error)
-        self._dispatcher.line_up(work.sealed)
+        self._hand_on(work)
         self._dispatcher.purge(error)
         self._purging = False
 

@@ -15,8 +15,9 @@ use crate::gil::{GilCell, InUse};
 use crate::leaf::{Leaf, Values};
 use crate::leaf_objects::new_bytes;
 use crate::objects::{ColumnReader, RowReader};
+use crate::panics::{self, entry};
 use crate::parquet::Slots;
-use crate::py::{Owned, Ref};
+use crate::py::Ref;
 use crate::row::{append_record, append_tuple};
 use crate::row_format::{Places, RowAppender, RowFormat, headers_field};
 use crate::size::Size;
@@ -25,6 +26,8 @@ use crate::usage::Usage;
 /// The records of a batch, as columns.
 pub struct Records {
     format: Py<RowFormat>,
+    /// Whether the core has panicked on them, so that they are not what was appended.
+    are_damaged: bool,
     leaves: Vec<Leaf>,
     places: Places,
     /// How many of the last rows have no headers, and are not in their leaves yet: mostly all.
@@ -36,6 +39,11 @@ pub struct Records {
 }
 
 impl Records {
+    /// Whether the core has panicked on them.
+    pub fn are_damaged(&self) -> bool {
+        self.are_damaged
+    }
+
     /// The leaves of the rows' columns.
     pub fn columns(&self) -> &[Leaf] {
         &self.leaves[..self.places.keys]
@@ -76,7 +84,7 @@ impl Drop for Records {
 #[derive(Default)]
 struct Callbacks {
     /// The row at which each run begins.
-    runs: Vec<(usize, Option<Owned>)>,
+    runs: Vec<(usize, Option<Py<PyAny>>)>,
 }
 
 impl Callbacks {
@@ -88,20 +96,20 @@ impl Callbacks {
             None => callback.is_none(),
         };
         if !same {
-            self.runs.push((row, (!callback.is_none()).then(|| callback.to_owned())));
+            self.runs.push((row, (!callback.is_none()).then(|| callback.to_stored())));
         }
     }
 
-    fn get(&self, row: usize) -> Option<Ref<'_>> {
+    fn get(&self, row: usize) -> Option<&Py<PyAny>> {
         let run = self.runs.partition_point(|(start, _)| *start <= row).checked_sub(1)?;
-        self.runs[run].1.as_ref().map(Owned::borrow)
+        self.runs[run].1.as_ref()
     }
 
     fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.runs
             .iter()
             .filter_map(|(_, callback)| callback.as_ref())
-            .try_for_each(|callback| callback.visit(visit))
+            .try_for_each(|callback| visit.call(callback))
     }
 }
 
@@ -132,24 +140,32 @@ impl Batch {
         max_rows: usize,
         max_bytes: usize,
     ) -> PyResult<Self> {
-        let (leaves, places) = {
-            let mut appender = appender(row_format.get(), py)?;
-            (appender.begin(), appender.places.clone())
-        };
-        let callbacks = Callbacks::default();
-        let format = row_format.clone_ref(py);
-        let records =
-            Records { format, leaves, places, bare_rows: 0, callbacks, rows: 0, decoded: 0 };
-        let most = row_format.get().most_decoded;
-        Ok(Self(GilCell::new(Filling {
-            format: row_format,
-            records: Some(records),
-            nbytes: 0,
-            decoded: 0,
-            max_rows,
-            max_bytes,
-            max_decoded: most - most / 8,
-        })))
+        entry(py, "Batch.new", || {
+            let (leaves, places) = {
+                let mut appender = appender(row_format.get(), py)?;
+                (appender.begin(), appender.places.clone())
+            };
+            let records = Records {
+                format: row_format.clone_ref(py),
+                are_damaged: false,
+                leaves,
+                places,
+                bare_rows: 0,
+                callbacks: Callbacks::default(),
+                rows: 0,
+                decoded: 0,
+            };
+            let most = row_format.get().most_decoded;
+            Ok(Self(GilCell::new(Filling {
+                format: row_format,
+                records: Some(records),
+                nbytes: 0,
+                decoded: 0,
+                max_rows,
+                max_bytes,
+                max_decoded: most - most / 8,
+            })))
+        })
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
@@ -168,7 +184,7 @@ impl Batch {
         Ok(self.get(py)?.is_full())
     }
 
-    /// Append a record, and count it in `usage`; False: it does not fit the columns.
+    /// Append a record, and charge it to `usage`; False: it does not fit the columns.
     ///
     /// `row` has a tuple of values, as `Columns.take` returns it. The caller has seen to the bounds.
     fn append(
@@ -188,11 +204,14 @@ impl Batch {
             headers: Ref::of(headers),
             callback: Ref::of(callback),
         };
-        let appended = self.get(py)?.add(py, record, true, |_| true);
-        if let Some(nbytes) = appended {
-            usage.get().charge(nbytes);
-        }
-        Ok(appended.is_some())
+        entry(py, "Batch.append", || {
+            let appended = self.get(py)?.add(py, record, true, |_| true);
+            match appended {
+                Some(nbytes) => usage.get().charge(nbytes as i64, 1),
+                None => not_appended(py)?,
+            }
+            Ok(appended.is_some())
+        })
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -205,21 +224,36 @@ impl Batch {
         drop(records); // it may run code of the user's
     }
 
-    /// End the batch, and return its records.
+    /// End the batch, and return its records. With an error it goes on.
     fn seal(&self, py: Python<'_>) -> PyResult<Block> {
-        let (records, decoded) = {
+        entry(py, "Batch.seal", || {
             let mut filling = self.get(py)?;
-            (filling.records.take(), filling.decoded)
-        };
-        let Some(mut records) = records else {
-            return Err(PyRuntimeError::new_err("the batch is sealed"));
-        };
-        records.decoded = decoded;
-        records.append_bare_rows();
-        let format = records.format.clone_ref(py);
-        appender(format.get(), py)?.finish(&mut records.leaves);
-        let rows = 0..records.rows;
-        Ok(Block { records: Arc::new(records), rows })
+            let format = filling.format.clone_ref(py);
+            let mut appender = appender(format.get(), py)?;
+            let Some(mut records) = filling.records.take() else {
+                return Err(PyRuntimeError::new_err("the batch is sealed"));
+            };
+            records.decoded = filling.decoded;
+            let finished = panics::caught("finish", || {
+                records.append_bare_rows();
+                appender.finish(&mut records.leaves);
+            });
+            if finished.is_none() {
+                format.get().give_up();
+                records.are_damaged = true;
+            }
+            let rows = 0..records.rows;
+            Ok(Block { records: Arc::new(records), rows })
+        })
+    }
+}
+
+/// Raise what has kept a record from being appended, if it was an exception, and tell of a panic.
+#[cold]
+pub fn not_appended(py: Python<'_>) -> PyResult<()> {
+    match PyErr::take(py) {
+        Some(error) => Err(error),
+        None => panics::tell(py),
     }
 }
 
@@ -243,6 +277,11 @@ impl Batch {
     #[inline(always)]
     pub fn filling<'a>(&'a self, py: Python<'a>) -> Option<InUse<'a, Filling>> {
         self.0.get(py)
+    }
+
+    /// The format of its rows.
+    pub fn format(&self, py: Python<'_>) -> PyResult<Py<RowFormat>> {
+        Ok(self.get(py)?.format.clone_ref(py))
     }
 
     /// Whether the batch takes records.
@@ -281,13 +320,19 @@ impl Filling {
     ) -> Option<usize> {
         let records = self.records.as_mut()?;
         let format = self.format.get();
+        if format.is_given_up() {
+            return None;
+        }
         let mut appender = format.rows(py)?;
         appender.appending.plain = plain;
         appender.appending.size = format.row_size;
-        let taken = append_parts(&mut appender, records, &record).is_ok();
+        let taken = panics::caught("row", || append_parts(&mut appender, records, &record));
         let Size { nbytes, decoded } = appender.appending.size;
-        if !taken || !has_room(nbytes) {
-            records.undo();
+        if !matches!(taken, Some(Ok(()))) || !has_room(nbytes) {
+            if taken.is_none() {
+                format.give_up();
+            }
+            records.are_damaged |= panics::caught("undo", || records.undo()).is_none();
             return None;
         }
         records.callbacks.push(records.rows, record.callback);
@@ -361,29 +406,34 @@ fn append_key(keys: &mut Leaf, key: Ref<'_>, appending: &mut Appending) -> Resul
     Ok(())
 }
 
-/// Append headers: a list of pairs, each a text and bytes or None. Other forms are Python's to read.
+/// Append headers: a list of tuples, each a text and bytes or None. Other forms are Python's to read.
 #[inline(always)]
 fn append_headers(
     appender: &mut RowAppender,
     value: Ref<'_>,
     leaves: &mut [Leaf],
 ) -> Result<(), NotTaken> {
-    if value.is_tuple() || value.items().is_none_or(<[_]>::is_empty) {
-        return Err(NotTaken);
+    let is_pair = |pair: &Ref<'_>| match pair.items() {
+        Some([key, _]) => pair.is_tuple() && key.text().is_some(),
+        _ => false,
+    };
+    match value.items() {
+        Some(pairs @ [_, ..]) if !value.is_tuple() && pairs.iter().all(is_pair) => {}
+        _ => return Err(NotTaken),
     }
     appender.appending.plain = true; // pairs are tuples
     appender.headers.append(value, 0, leaves, &mut appender.appending)
 }
 
 /// A list of so many objects, which `read` appends.
-fn list_of(
-    py: Python<'_>,
+fn list_of<'py>(
+    py: Python<'py>,
     count: usize,
-    read: impl FnOnce(&mut Vec<Owned>) -> PyResult<()>,
-) -> PyResult<Bound<'_, PyList>> {
+    read: impl FnOnce(&mut Vec<Bound<'py, PyAny>>) -> PyResult<()>,
+) -> PyResult<Bound<'py, PyList>> {
     let mut objects = Vec::with_capacity(count);
     read(&mut objects)?;
-    PyList::new(py, objects.into_iter().map(|object| object.into_bound(py)))
+    PyList::new(py, objects)
 }
 
 /// Consecutive records of a sealed batch. For any thread.
@@ -408,10 +458,7 @@ impl Block {
 
     /// The records from `start` to `stop`, not copied.
     fn slice(&self, start: usize, stop: usize) -> PyResult<Self> {
-        if start > stop || stop > self.rows.len() {
-            return Err(PyIndexError::new_err(format!("{start} to {stop} of {}", self.rows.len())));
-        }
-        let rows = self.rows.start + start..self.rows.start + stop;
+        let rows = self.rows(start, stop)?;
         Ok(Self { records: Arc::clone(&self.records), rows })
     }
 
@@ -422,29 +469,32 @@ impl Block {
         start: usize,
         stop: usize,
     ) -> PyResult<Bound<'py, PyList>> {
-        let rows = self.slice(start, stop)?.rows;
-        let fields = &self.records.format.get().fields;
-        let mut leaves = self.records.columns().iter();
-        let mut reader = RowReader::new(py, fields, &mut leaves, rows.start)?;
-        list_of(py, rows.len(), |out| reader.read(py, rows.len(), out))
+        entry(py, "Block.values", || {
+            let rows = self.rows(start, stop)?;
+            let fields = &self.records.format.get().fields;
+            let mut leaves = self.records.columns().iter();
+            let mut reader = RowReader::new(py, fields, &mut leaves, rows.start)?;
+            list_of(py, rows.len(), |out| reader.read(py, rows.len(), out))
+        })
     }
 
     /// The key of a record, or None.
     fn key<'py>(&self, py: Python<'py>, row: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let row = self.row(row)?;
-        let keys = self.records.keys();
-        let (_, value) = keys.position(row);
-        let Values::Strings(strings) = &keys.values else { return Ok(None) };
-        if keys.position(row + 1).1 == value {
-            return Ok(None);
-        }
-        Ok(Some(new_bytes(py, strings.get(value))?.into_bound(py)))
+        entry(py, "Block.key", || {
+            let row = self.row(row)?;
+            let keys = self.records.keys();
+            let (_, value) = keys.position(row);
+            let Values::Strings(strings) = &keys.values else { return Ok(None) };
+            if keys.position(row + 1).1 == value {
+                return Ok(None);
+            }
+            new_bytes(py, strings.get(value)).map(Some)
+        })
     }
 
     /// The time of a record, in milliseconds since 1970.
-    fn timestamp(&self, row: usize) -> PyResult<i64> {
-        let row = self.row(row)?;
-        Ok(self.times()[row])
+    fn timestamp(&self, py: Python<'_>, row: usize) -> PyResult<i64> {
+        entry(py, "Block.timestamp", || Ok(self.times()[self.row(row)?]))
     }
 
     /// The headers of the records from `start` to `stop`: of each a list of pairs, or None.
@@ -454,11 +504,13 @@ impl Block {
         start: usize,
         stop: usize,
     ) -> PyResult<Bound<'py, PyList>> {
-        let rows = self.slice(start, stop)?.rows;
-        let mut leaves = self.records.headers().iter();
-        let reader = ColumnReader::new(py, &headers_field(), &mut leaves, rows.start)?;
-        let mut reader = reader.with_tuples();
-        list_of(py, rows.len(), |out| reader.read(py, rows.len(), out))
+        entry(py, "Block.headers", || {
+            let rows = self.rows(start, stop)?;
+            let mut leaves = self.records.headers().iter();
+            let reader = ColumnReader::new(py, &headers_field(), &mut leaves, rows.start)?;
+            let mut reader = reader.with_tuples();
+            list_of(py, rows.len(), |out| reader.read(py, rows.len(), out))
+        })
     }
 
     /// Whether no record has a callback.
@@ -468,25 +520,29 @@ impl Block {
     }
 
     /// Whether every consumer decodes the records, whatever encodings add.
-    fn is_decodable(&self) -> PyResult<bool> {
-        let most = self.records.format.get().most_decoded;
-        // What all of the batch take, these do not exceed.
-        Ok(self.records.decoded <= most || self.decoded()? <= most)
+    fn is_decodable(&self, py: Python<'_>) -> PyResult<bool> {
+        entry(py, "Block.is_decodable", || {
+            let most = self.records.format.get().most_decoded;
+            // What all of the batch take, these do not exceed.
+            Ok(self.records.decoded <= most || self.decoded()? <= most)
+        })
     }
 
     /// The earliest and the latest time of a record.
-    fn time_bounds(&self) -> (i64, i64) {
-        let times = &self.times()[self.rows.clone()];
-        times
-            .iter()
-            .fold((i64::MAX, i64::MIN), |(least, most), &time| (least.min(time), most.max(time)))
+    fn time_bounds(&self, py: Python<'_>) -> PyResult<(i64, i64)> {
+        entry(py, "Block.time_bounds", || {
+            let times = self.times()[self.rows.clone()].iter();
+            Ok(times.fold((i64::MAX, i64::MIN), |(least, most), &time| {
+                (least.min(time), most.max(time))
+            }))
+        })
     }
 }
 
 impl Block {
-    /// The callback of a record. The GIL is held.
-    pub fn callback_of(&self, row: usize) -> Option<Ref<'_>> {
-        self.records.callbacks.get(self.rows.start + row)
+    /// The callback of a record.
+    pub fn callback_of<'py>(&self, py: Python<'py>, row: usize) -> Option<Bound<'py, PyAny>> {
+        self.records.callbacks.get(self.rows.start + row).map(|callback| callback.bind(py).clone())
     }
 
     /// What the records take decoded, without what encodings add.
@@ -501,6 +557,14 @@ impl Block {
             }
         }
         Ok(decoded)
+    }
+
+    /// Rows of the batch.
+    fn rows(&self, start: usize, stop: usize) -> PyResult<Range<usize>> {
+        if start > stop || stop > self.rows.len() {
+            return Err(PyIndexError::new_err(format!("{start} to {stop} of {}", self.rows.len())));
+        }
+        Ok(self.rows.start + start..self.rows.start + stop)
     }
 
     fn row(&self, row: usize) -> PyResult<usize> {

@@ -1,13 +1,12 @@
 //! Times: Python's datetimes as Parquet's numbers, and the time of now.
 
-use std::ffi::CStr;
-use std::sync::OnceLock;
-
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
 
 use crate::leaf_objects::int;
-use crate::py::{Int, Owned, Ref, without_collector};
+use crate::py::{Int, Ref, without_collector};
 use crate::schema::Unit;
 
 /// A date, or its number of days since 1970.
@@ -30,9 +29,11 @@ pub fn days(value: Ref<'_>) -> Option<i32> {
     }
 }
 
-/// A datetime of one of Python's own zones, of `pytz.utc`, or without one; or its units since 1970.
+/// A datetime of one of Python's own zones, of a zone that is known as UTC, or without one; or its units
+/// since 1970.
 ///
-/// A naive one in a column with a zone is UTC. Other classes of zones are Python's to ask.
+/// A naive one in a column with a zone is UTC. Other classes of zones are Python's to ask. None with an
+/// exception set: a zone has raised it.
 pub fn ticks(value: Ref<'_>, unit: Unit, has_zone: bool) -> Option<i64> {
     if let Some(int) = value.int() {
         return match int {
@@ -51,7 +52,7 @@ pub fn ticks(value: Ref<'_>, unit: Unit, has_zone: bool) -> Option<i64> {
         let offset = if zone == ffi::Py_None() {
             0
         } else if has_zone {
-            offset(api, zone, ptr)?
+            offset(Ref::from_ptr(value.py(), zone), value)?
         } else {
             return None;
         };
@@ -123,95 +124,77 @@ fn in_units(seconds: i64, micros: i32, unit: Unit) -> Option<i64> {
     seconds.checked_mul(unit.per_second())?.checked_add(rest)
 }
 
-/// `ZoneInfo("UTC")`, of which there is mostly one: pyarrow's times have it.
-static ZONE_INFO_UTC: OnceLock<Owned> = OnceLock::new();
+/// A class of zones whose `utcoffset` is written in C, and that method.
+struct ZoneClass {
+    class: Py<PyType>,
+    utcoffset: Py<PyAny>,
+}
 
-/// `pytz.utc`, which times have from pandas and from pyarrow where they use pytz.
-static PYTZ_UTC: OnceLock<Owned> = OnceLock::new();
+/// `datetime.timezone`.
+static TIMEZONE: PyOnceLock<ZoneClass> = PyOnceLock::new();
 
-/// Take times of a zone, which is `pytz.utc`, for UTC; the first one stays.
+/// `zoneinfo.ZoneInfo`, once it is known.
+static ZONE_INFO: PyOnceLock<ZoneClass> = PyOnceLock::new();
+
+/// Zones that are UTC at all times: `ZoneInfo("UTC")`, of which there is mostly one, and `pytz.utc`.
+static UTC: [PyOnceLock<Py<PyAny>>; 2] = [PyOnceLock::new(), PyOnceLock::new()];
+
+/// Take times of these zones: those of a class, which is `zoneinfo.ZoneInfo`, and those that are UTC. Of
+/// each kind the first stays.
 ///
-/// A row cannot find it: to ask for a module may run Python's code, and wait for another thread.
+/// A row cannot find them: to import a module may run Python's code, and wait for another thread.
 #[pyfunction]
-pub fn learn_utc(zone: Bound<'_, PyAny>) {
-    let _ = PYTZ_UTC.set(Owned::of(zone));
+pub fn learn_zones(class: &Bound<'_, PyType>, utc: [Option<Bound<'_, PyAny>>; 2]) -> PyResult<()> {
+    let py = class.py();
+    if ZONE_INFO.get(py).is_none()
+        && let Some(found) = ZoneClass::of(class)?
+    {
+        let _ = ZONE_INFO.set(py, found);
+    }
+    for (known, zone) in UTC.iter().zip(utc) {
+        if let Some(zone) = zone {
+            let _ = known.set(py, zone.unbind());
+        }
+    }
+    Ok(())
 }
 
-/// Whether a `ZoneInfo` has the key "UTC".
-///
-/// # Safety
-/// `zone` is a `ZoneInfo`. The GIL is held.
-unsafe fn is_named_utc(zone: *mut ffi::PyObject) -> bool {
-    // SAFETY: by the contract; a new reference, or null with an exception.
-    let key = unsafe { Owned::steal(ffi::PyObject_GetAttrString(zone, c"key".as_ptr())) };
-    match key {
-        Some(key) => key.borrow().text().is_some_and(|text| text.is(b"UTC", &mut Vec::new())),
-        None => {
-            // SAFETY: the GIL is held.
-            unsafe { ffi::PyErr_Clear() };
-            false
-        }
+impl ZoneClass {
+    /// None for a class whose method is written in Python.
+    fn of(class: &Bound<'_, PyType>) -> PyResult<Option<Self>> {
+        let method = class.getattr("utcoffset")?;
+        // SAFETY: both are alive.
+        let is_in_c = unsafe { ffi::Py_TYPE(method.as_ptr()) == &raw mut ffi::PyMethodDescr_Type };
+        let known = Self { class: class.clone().unbind(), utcoffset: method.unbind() };
+        Ok(is_in_c.then_some(known))
     }
 }
 
-/// What a zone's `utcoffset` returns, in microseconds; for None, a zone with one offset returns that.
-///
-/// # Safety
-/// `zone` is a `timezone` or a `ZoneInfo`. The GIL is held.
-unsafe fn utc_offset(
-    api: *mut ffi::PyDateTime_CAPI,
-    zone: *mut ffi::PyObject,
-    time: *mut ffi::PyObject,
-) -> Option<i64> {
-    // SAFETY: these two classes run C code only; a new reference, or null with an exception.
-    unsafe {
-        let (name, format) = (c"utcoffset".as_ptr(), c"O".as_ptr());
-        let call = || ffi::PyObject_CallMethod(zone, name, format, time);
-        let Some(delta) = Owned::steal(without_collector(call)) else {
-            ffi::PyErr_Clear();
-            return None;
-        };
-        let delta = delta.as_ptr();
-        if ffi::Py_TYPE(delta) != (*api).DeltaType {
-            return None;
-        }
-        let days = i64::from(ffi::PyDateTime_DELTA_GET_DAYS(delta));
-        let seconds = days * 86_400 + i64::from(ffi::PyDateTime_DELTA_GET_SECONDS(delta));
-        Some(seconds * 1_000_000 + i64::from(ffi::PyDateTime_DELTA_GET_MICROSECONDS(delta)))
+/// What a time is ahead of UTC, in microseconds; None if its zone is Python's to ask. The time is a
+/// datetime.
+fn offset(zone: Ref<'_>, time: Ref<'_>) -> Option<i64> {
+    let py = zone.py();
+    // SAFETY: the C API is there, as `import` has seen.
+    let utc = unsafe { (*ffi::PyDateTimeAPI()).TimeZone_UTC };
+    let is_zone = |known: &PyOnceLock<Py<PyAny>>| {
+        known.get(py).is_some_and(|known| known.as_ptr() == zone.as_ptr())
+    };
+    if zone.as_ptr() == utc || UTC.iter().any(is_zone) {
+        return Some(0);
     }
-}
-
-/// What a time is ahead of UTC, in microseconds; None if its zone is neither of Python's classes nor `pytz.utc`.
-///
-/// # Safety
-/// `time` is a datetime and `zone` its zone. The GIL is held.
-unsafe fn offset(
-    api: *mut ffi::PyDateTime_CAPI,
-    zone: *mut ffi::PyObject,
-    time: *mut ffi::PyObject,
-) -> Option<i64> {
-    // SAFETY: by the contract. These two classes run C code only, and release no GIL.
-    unsafe {
-        let utc = (*api).TimeZone_UTC;
-        if zone == utc {
-            return Some(0);
-        }
-        let is = |utc: &OnceLock<Owned>| utc.get().is_some_and(|known| known.as_ptr() == zone);
-        if is(&ZONE_INFO_UTC) || is(&PYTZ_UTC) {
-            return Some(0);
-        }
-        let class = ffi::Py_TYPE(zone);
-        let is_zone_info = CStr::from_ptr((*class).tp_name) == c"zoneinfo.ZoneInfo";
-        if class != ffi::Py_TYPE(utc) && !is_zone_info {
-            return None;
-        }
-        // A key alone says nothing: `ZoneInfo.from_file` takes any.
-        let is_utc = || utc_offset(api, zone, ffi::Py_None()) == Some(0);
-        if is_zone_info && is_named_utc(zone) && is_utc() {
-            let _ = ZONE_INFO_UTC.set(Ref::from_ptr(zone).to_owned());
-        }
-        utc_offset(api, zone, time)
-    }
+    // SAFETY: the zone is alive.
+    let class = unsafe { ffi::Py_TYPE(zone.as_ptr()) };
+    let mut classes = [&TIMEZONE, &ZONE_INFO].into_iter().filter_map(|class| class.get(py));
+    let known = classes.find(|known| known.class.as_ptr().cast() == class)?;
+    let arguments = [zone.as_ptr(), time.as_ptr()];
+    // SAFETY: the method is one of the zone's class, written in C; a new reference, or null with an
+    // exception.
+    let delta = without_collector(py, || unsafe {
+        let method = known.utcoffset.as_ptr();
+        let delta = ffi::PyObject_Vectorcall(method, arguments.as_ptr(), 2, std::ptr::null_mut());
+        Bound::from_owned_ptr_or_opt(py, delta)
+    })?;
+    duration(Ref::of(&delta), Unit::Micro)
 }
 
 /// The days since 1970 of a date of the Gregorian calendar (Howard Hinnant's algorithm).
@@ -225,7 +208,7 @@ fn days_from_civil(year: i32, month: i32, day: i32) -> i64 {
 }
 
 /// The date so many days after 1970, or the number where Python has none.
-pub fn date(py: Python<'_>, days: i32) -> PyResult<Owned> {
+pub fn date(py: Python<'_>, days: i32) -> PyResult<Bound<'_, PyAny>> {
     let (year, month, day) = civil_from_days(i64::from(days));
     if !(1..=9999).contains(&year) {
         return int(py, i64::from(days));
@@ -234,12 +217,12 @@ pub fn date(py: Python<'_>, days: i32) -> PyResult<Owned> {
     unsafe {
         let api = ffi::PyDateTimeAPI();
         let object = ((*api).Date_FromDate)(year as i32, month, day, (*api).DateType);
-        Owned::steal(object).ok_or_else(|| PyErr::fetch(py))
+        Bound::from_owned_ptr_or_err(py, object)
     }
 }
 
 /// The datetime so many microseconds after 1970, in UTC or without a zone; None outside its years.
-pub fn datetime(py: Python<'_>, micros: i64, has_zone: bool) -> Option<PyResult<Owned>> {
+pub fn datetime(py: Python<'_>, micros: i64, has_zone: bool) -> Option<PyResult<Bound<'_, PyAny>>> {
     let (seconds, micro) = (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000) as i32);
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400) as i32);
     let (year, month, day) = civil_from_days(days);
@@ -261,12 +244,12 @@ pub fn datetime(py: Python<'_>, micros: i64, has_zone: bool) -> Option<PyResult<
             zone,
             (*api).DateTimeType,
         );
-        Some(Owned::steal(object).ok_or_else(|| PyErr::fetch(py)))
+        Some(Bound::from_owned_ptr_or_err(py, object))
     }
 }
 
 /// The time so many microseconds after midnight.
-pub fn time(py: Python<'_>, micros: i64) -> PyResult<Owned> {
+pub fn time(py: Python<'_>, micros: i64) -> PyResult<Bound<'_, PyAny>> {
     let (second, micro) = ((micros / 1_000_000) as i32, (micros % 1_000_000) as i32);
     let (hour, minute) = (second / 3600, second / 60 % 60);
     // SAFETY: as in `date`.
@@ -274,12 +257,12 @@ pub fn time(py: Python<'_>, micros: i64) -> PyResult<Owned> {
         let api = ffi::PyDateTimeAPI();
         let (none, class) = (ffi::Py_None(), (*api).TimeType);
         let object = ((*api).Time_FromTime)(hour, minute, second % 60, micro, none, class);
-        Owned::steal(object).ok_or_else(|| PyErr::fetch(py))
+        Bound::from_owned_ptr_or_err(py, object)
     }
 }
 
 /// The timedelta of so many units, or None where Python has none that is exact.
-pub fn timedelta(py: Python<'_>, ticks: i64, unit: Unit) -> Option<PyResult<Owned>> {
+pub fn timedelta(py: Python<'_>, ticks: i64, unit: Unit) -> Option<PyResult<Bound<'_, PyAny>>> {
     let per_second = unit.per_second();
     let (seconds, rest) = (ticks.div_euclid(per_second), ticks.rem_euclid(per_second));
     let micros = i128::from(rest) * 1_000_000;
@@ -293,7 +276,7 @@ pub fn timedelta(py: Python<'_>, ticks: i64, unit: Unit) -> Option<PyResult<Owne
     unsafe {
         let api = ffi::PyDateTimeAPI();
         let object = ((*api).Delta_FromDelta)(days, seconds, micros, 0, (*api).DeltaType);
-        Some(Owned::steal(object).ok_or_else(|| PyErr::fetch(py)))
+        Some(Bound::from_owned_ptr_or_err(py, object))
     }
 }
 
@@ -311,13 +294,21 @@ fn civil_from_days(days: i64) -> (i64, i32, i32) {
     (era * 400 + year_of_era + i64::from(month <= 2), month, day)
 }
 
-/// Load the C API of datetimes.
+/// Load the C API of datetimes, and find Python's own class of zones.
 pub fn import(py: Python<'_>) -> PyResult<()> {
-    // SAFETY: the GIL is held; without the API an exception is set.
-    unsafe {
+    // SAFETY: without the API an exception is set; its class of zones lives for ever.
+    let timezone = unsafe {
         ffi::PyDateTime_IMPORT();
-        if ffi::PyDateTimeAPI().is_null() { Err(PyErr::fetch(py)) } else { Ok(()) }
+        if ffi::PyDateTimeAPI().is_null() {
+            return Err(PyErr::fetch(py));
+        }
+        let utc = (*ffi::PyDateTimeAPI()).TimeZone_UTC;
+        Bound::from_borrowed_ptr(py, utc).get_type()
+    };
+    if let Some(found) = ZoneClass::of(&timezone)? {
+        let _ = TIMEZONE.set(py, found);
     }
+    Ok(())
 }
 
 /// The time of now, in milliseconds since 1970.

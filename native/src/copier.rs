@@ -3,7 +3,8 @@
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::decoder::guarded;
+use crate::decoder::given_up;
+use crate::panics;
 use crate::parquet::{CopiedFooter, Move, copy_footer as copy};
 
 type Bytes<'py> = Bound<'py, PyBytes>;
@@ -20,11 +21,14 @@ pub fn copy_footer<'py>(
     body_end: i64,
     shift: i64,
     ordinal: i64,
-) -> Option<Parts<'py>> {
-    let copied = guarded(|| copy(footer, Move { body_end, shift, ordinal }))?;
+) -> PyResult<Option<Parts<'py>>> {
+    let copied = || copy(footer, Move { body_end, shift, ordinal }).ok();
+    let Some(copied) = given_up(py, panics::caught("copy_footer", copied))? else {
+        return Ok(None);
+    };
     let CopiedFooter { version, columns, rows, row_groups, arrow_schema, .. } = copied;
     let bytes = |part: &[u8]| PyBytes::new(py, part);
-    Some((
+    Ok(Some((
         version,
         bytes(copied.schema),
         columns,
@@ -33,5 +37,5 @@ pub fn copy_footer<'py>(
         arrow_schema.map(bytes),
         bytes(copied.created_by),
         bytes(copied.column_orders),
-    ))
+    )))
 }

@@ -16,7 +16,7 @@ pub struct Decimals {
     pub max_digits: usize,
 }
 
-/// A number as its text has it.
+/// A decimal number.
 struct Parsed {
     is_negative: bool,
     digits: Vec<u8>,
@@ -30,19 +30,32 @@ impl Decimals {
     ///
     /// The rules are pyarrow's: a number keeps its value, and zeros after the point count.
     pub fn append(&self, text: &[u8], out: &mut Vec<u8>) -> bool {
-        self.unscaled(text).is_some_and(|(is_negative, digits)| {
-            let mut limbs = from_digits(&digits);
-            if is_negative {
-                negate(&mut limbs);
-            }
-            let bytes = to_bytes(limbs);
-            out.extend_from_slice(&bytes[bytes.len() - self.width..]);
-            true
-        })
+        parse(text).and_then(|number| self.append_parsed(number, out)).is_some()
     }
 
-    fn unscaled(&self, text: &[u8]) -> Option<(bool, Vec<u8>)> {
-        let Parsed { is_negative, mut digits, precision, scale } = parse(text)?;
+    /// Append an integer; false: it does not surely fit. `digits` are of 30 bits, the lowest first.
+    pub fn append_int(&self, is_negative: bool, digits: &[u32], out: &mut Vec<u8>) -> bool {
+        let number = from_bits(digits).map(|limbs| {
+            let digits = to_digits(limbs);
+            Parsed { is_negative, precision: digits.len() as i32, digits, scale: 0 }
+        });
+        number.and_then(|number| self.append_parsed(number, out)).is_some()
+    }
+
+    fn append_parsed(&self, number: Parsed, out: &mut Vec<u8>) -> Option<()> {
+        let is_negative = number.is_negative;
+        let mut limbs = from_digits(&self.unscaled(number)?);
+        if is_negative {
+            negate(&mut limbs);
+        }
+        let bytes = to_bytes(limbs);
+        out.extend_from_slice(&bytes[bytes.len() - self.width..]);
+        Some(())
+    }
+
+    /// The digits of a number with the column's scale.
+    fn unscaled(&self, number: Parsed) -> Option<Vec<u8>> {
+        let Parsed { mut digits, precision, scale, .. } = number;
         let further = self.scale.checked_sub(scale)?;
         let fits = precision + further <= self.precision as i32;
         let most = self.max_digits;
@@ -55,7 +68,7 @@ impl Decimals {
                 return None;
             }
         }
-        (digits.len() <= self.max_digits).then_some((is_negative, digits))
+        (digits.len() <= self.max_digits).then_some(digits)
     }
 
     /// Whether these values have no more digits than the column's may have.
@@ -79,13 +92,12 @@ impl Decimals {
         if is_negative {
             negate(&mut limbs);
         }
-        let mut chunks = Vec::new();
-        while limbs != [0; 4] {
-            chunks.push(divide(&mut limbs, 10u64.pow(CHUNK as u32)));
-        }
         let mut text = String::from(if is_negative { "-" } else { "" });
-        text.push_str(&chunks.pop().unwrap_or(0).to_string());
-        chunks.iter().rev().for_each(|chunk| text.push_str(&format!("{chunk:0CHUNK$}")));
+        let digits = to_digits(limbs);
+        text.extend(digits.iter().map(|&digit| char::from(b'0' + digit)));
+        if digits.is_empty() {
+            text.push('0');
+        }
         text.push_str(&format!("E{}", -self.scale));
         text
     }
@@ -138,6 +150,38 @@ fn from_digits(digits: &[u8]) -> Limbs {
         }
     }
     limbs
+}
+
+/// The digits of a number, without zeros in front.
+fn to_digits(mut limbs: Limbs) -> Vec<u8> {
+    let mut digits = Vec::new();
+    while limbs != [0; 4] {
+        let mut chunk = divide(&mut limbs, 10u64.pow(CHUNK as u32));
+        for _ in 0..CHUNK {
+            digits.push((chunk % 10) as u8);
+            chunk /= 10;
+        }
+    }
+    let zeros = digits.iter().rev().take_while(|&&digit| digit == 0).count();
+    digits.truncate(digits.len() - zeros);
+    digits.reverse();
+    digits
+}
+
+/// A number of so many bits in each digit, the lowest first; None if it has more than 256.
+fn from_bits(digits: &[u32]) -> Option<Limbs> {
+    const BITS: usize = 30;
+    let mut limbs = [0; 4];
+    for (place, &digit) in digits.iter().enumerate() {
+        let (limb, shift) = (place * BITS / 64, place * BITS % 64);
+        let wide = u128::from(digit) << shift;
+        let (low, high) = (wide as u64, (wide >> 64) as u64);
+        *limbs.get_mut(limb)? |= low;
+        if high > 0 {
+            *limbs.get_mut(limb + 1)? |= high;
+        }
+    }
+    Some(limbs)
 }
 
 /// Divide a number; return the remainder.
@@ -212,6 +256,36 @@ mod tests {
         assert_eq!(stored("1E-2147483648", &decimals(1, 1, -3, 38)), None);
         assert_eq!(stored("0.05", &decimals(1, 1, 2, 38)), None);
         assert_eq!(stored(&"9".repeat(77), &decimals(32, 76, 0, 76)), None);
+    }
+
+    #[test]
+    fn an_integer_is_stored_as_its_text_would_be() {
+        let mut number = 1_u128;
+        for of in [decimals(3, 5, 2, 38), decimals(16, 38, 0, 38), decimals(32, 76, -3, 76)] {
+            for step in 0..400 {
+                for is_negative in [false, true] {
+                    let bits = |place: u32| number.checked_shr(30 * place).unwrap_or(0) as u32;
+                    let mut digits: Vec<_> =
+                        (0..5).map(|place| bits(place) & ((1 << 30) - 1)).collect();
+                    digits.truncate(
+                        digits.iter().rposition(|&digit| digit > 0).map_or(0, |at| at + 1),
+                    );
+                    let sign = if is_negative { "-" } else { "" };
+                    let mut out = Vec::new();
+                    let taken = of.append_int(is_negative, &digits, &mut out);
+                    assert_eq!(taken.then_some(out), stored(&format!("{sign}{number}"), &of));
+                }
+                number = number.wrapping_mul(if step % 2 == 0 { 1_000 } else { 7 }) >> (step % 3);
+            }
+            number = 5_000;
+        }
+        let of = decimals(32, 76, 0, 76);
+        let mut out = Vec::new();
+        assert!(of.append_int(false, &[], &mut out));
+        assert_eq!(out, [0; 32]);
+        assert!(!of.append_int(false, &[(1 << 30) - 1; 9], &mut out));
+        assert!(!of.append_int(false, &[1; 90], &mut out));
+        assert!(of.append_int(true, &[1; 8], &mut out));
     }
 
     #[test]

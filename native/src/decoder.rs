@@ -1,6 +1,5 @@
 //! Segments to records.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::vec::IntoIter;
 
 use pyo3::prelude::*;
@@ -9,8 +8,9 @@ use pyo3::types::{PyBytes, PyInt, PyList};
 use crate::arrow::c_data::ArrowArray;
 use crate::leaf::Leaf;
 use crate::objects::{ColumnReader, RowReader};
+use crate::panics::{self, entry};
 use crate::parquet::read::{Budget, Footer, GaveUp, Read, Schema, check_leaves, read_leaves};
-use crate::py::{NoCollection, Owned};
+use crate::py::NoCollection;
 use crate::schema::{Field, Type};
 use crate::tables::TableSchema;
 
@@ -37,15 +37,13 @@ impl File {
         data: Bound<'_, PyBytes>,
         crc32: u32,
         max_footer_bytes: u64,
-    ) -> Option<Self> {
+    ) -> PyResult<Option<Self>> {
         let bytes = data.as_bytes();
-        let footer = py.detach(|| {
-            guarded(|| match crc32fast::hash(bytes) == crc32 {
-                true => Footer::read(bytes, max_footer_bytes),
-                false => Err(GaveUp),
-            })
+        let footer = guarded(py, "File.open", || match crc32fast::hash(bytes) == crc32 {
+            true => Footer::read(bytes, max_footer_bytes),
+            false => Err(GaveUp),
         })?;
-        Some(Self { data: data.unbind(), footer })
+        Ok(footer.map(|footer| Self { data: data.unbind(), footer }))
     }
 
     #[getter]
@@ -66,9 +64,14 @@ impl File {
     }
 
     /// Return the schema of this file, which Arrow says has these columns; None if that cannot be.
-    fn schema(&self, columns: Vec<Bound<'_, PyAny>>) -> PyResult<Option<FileSchema>> {
+    fn schema(
+        &self,
+        py: Python<'_>,
+        columns: Vec<Bound<'_, PyAny>>,
+    ) -> PyResult<Option<FileSchema>> {
         let fields = columns.iter().map(Field::read).collect::<PyResult<Vec<_>>>()?;
-        Ok(Schema::new(self.footer.elements(), fields).ok().map(FileSchema))
+        let schema = || Schema::new(self.footer.elements(), fields).ok().map(FileSchema);
+        given_up(py, panics::caught("File.schema", schema))
     }
 
     /// Check and decode all columns, without the GIL. Return the records from row `start` on, or None
@@ -81,19 +84,24 @@ impl File {
         max_values: u64,
         max_bytes: u64,
     ) -> PyResult<Option<RecordReader>> {
-        match self.detached(py, schema, max_values, max_bytes, read_leaves) {
-            Some(leaves) => {
-                RecordReader::new(py, &schema.0.fields, leaves, start, self.footer.rows as usize)
-                    .map(Some)
-            }
-            None => Ok(None),
-        }
+        let read = self.detached(py, "File.read", schema, max_values, max_bytes, read_leaves)?;
+        let Some(leaves) = read else { return Ok(None) };
+        let (fields, rows) = (&schema.0.fields, self.footer.rows as usize);
+        let reader = || RecordReader::new(py, fields, leaves, start, rows);
+        given_up(py, panics::caught("RecordReader.new", reader).transpose()?.map(Some))
     }
 
     /// Check and decode all columns, without the GIL. Return whether each value could be read; if not,
     /// Arrow has to judge the file.
-    fn check(&self, py: Python<'_>, schema: &FileSchema, max_values: u64, max_bytes: u64) -> bool {
-        self.detached(py, schema, max_values, max_bytes, check_leaves).is_some()
+    fn check(
+        &self,
+        py: Python<'_>,
+        schema: &FileSchema,
+        max_values: u64,
+        max_bytes: u64,
+    ) -> PyResult<bool> {
+        let check = self.detached(py, "File.check", schema, max_values, max_bytes, check_leaves);
+        Ok(check?.is_some())
     }
 
     /// Check the file and decode some columns, without the GIL. Return what `imported` makes of the
@@ -109,10 +117,10 @@ impl File {
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let data = self.data.bind(py).as_bytes();
         let of_file = schema.file_schema().get();
-        let columns = py.detach(|| {
+        let columns = guarded(py, "File.table", || {
             let budget = Budget::new(max_bytes);
-            guarded(|| schema.read(data, &self.footer, &of_file.0, max_values, budget))
-        });
+            schema.read(data, &self.footer, &of_file.0, max_values, budget)
+        })?;
         let Some(columns) = columns else { return Ok(None) };
         let mut columns = ArrowArray::new(columns);
         imported.call1((&raw mut columns as usize,)).map(Some)
@@ -130,22 +138,35 @@ impl File {
     fn detached<T: Send>(
         &self,
         py: Python<'_>,
+        name: &'static str,
         schema: &FileSchema,
         max_values: u64,
         max_bytes: u64,
         read: fn(&[u8], &Footer, &Schema, u64, Budget) -> Read<T>,
-    ) -> Option<T> {
+    ) -> PyResult<Option<T>> {
         let data = self.data.bind(py).as_bytes();
-        py.detach(|| {
+        guarded(py, name, || {
             let budget = Budget::new(max_bytes);
-            guarded(|| read(data, &self.footer, &schema.0, max_values, budget))
+            read(data, &self.footer, &schema.0, max_values, budget)
         })
     }
 }
 
-/// A panic would be a mistake in the reader: the file is given up then, too.
-pub fn guarded<T>(read: impl FnOnce() -> Read<T>) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(read)).ok()?.ok()
+/// Read without the GIL. A panic is a mistake in the reader: the file is given up then, too.
+fn guarded<T: Send>(
+    py: Python<'_>,
+    name: &'static str,
+    read: impl FnOnce() -> Read<T> + Send,
+) -> PyResult<Option<T>> {
+    given_up(py, py.detach(|| panics::caught(name, read).map(Result::ok)))
+}
+
+/// Tell of a panic, after which a file is given up.
+pub fn given_up<T>(py: Python<'_>, read: Option<Option<T>>) -> PyResult<Option<T>> {
+    if read.is_none() {
+        panics::tell(py)?;
+    }
+    Ok(read.flatten())
 }
 
 type Leaves = IntoIter<Box<Leaf>>;
@@ -235,6 +256,18 @@ impl RecordReader {
         max_bytes: usize,
         timestamp: i64,
     ) -> PyResult<Lists<'py>> {
+        entry(py, "RecordReader.next", || self.read(py, max_rows, max_bytes, timestamp))
+    }
+}
+
+impl RecordReader {
+    fn read<'py>(
+        &mut self,
+        py: Python<'py>,
+        max_rows: usize,
+        max_bytes: usize,
+        timestamp: i64,
+    ) -> PyResult<Lists<'py>> {
         let _no_collection = NoCollection::begin(py);
         let rows = max_rows.min(max_bytes / self.row_bytes.max(1)).max(1).min(self.left);
         self.left -= rows;
@@ -249,9 +282,7 @@ impl RecordReader {
         };
         let (keys, timestamps, headers) =
             (read(&mut self.keys)?, read(&mut self.timestamps)?, read(&mut self.headers)?);
-        let list = |objects: Vec<Owned>| {
-            PyList::new(py, objects.into_iter().map(|object| object.into_bound(py)))
-        };
+        let list = |objects: Vec<Bound<'py, PyAny>>| PyList::new(py, objects);
         let timestamp = PyInt::new(py, timestamp);
         let same_time = || PyList::new(py, (0..rows).map(|_| &timestamp));
         let nulls = || PyList::new(py, (0..rows).map(|_| py.None()));

@@ -120,7 +120,8 @@ impl<'a> Iterator for DictItems<'a> {
             if ffi::PyDict_Next(dict, &raw mut self.position, &raw mut key, &raw mut value) == 0 {
                 return None;
             }
-            Some(Item { key: Ref::from_ptr(key), value: Ref::from_ptr(value) })
+            let py = self.dict.py();
+            Some(Item { key: Ref::from_ptr(py, key), value: Ref::from_ptr(py, value) })
         }
     }
 }

@@ -8,12 +8,11 @@ use pyo3::prelude::*;
 #[cfg(all(Py_3_11, not(Py_GIL_DISABLED)))]
 use crate::dict_items::{Keys, UNICODE_KEYS};
 use crate::leaf_objects::new_text;
-use crate::py::Owned;
 
 pub struct DictMaker {
-    names: Vec<Owned>,
+    names: Vec<Py<PyAny>>,
     /// A dict with these keys, and each for its value.
-    template: Owned,
+    template: Py<PyAny>,
     /// Whether values may be lists or dicts, which the garbage collector has to see.
     is_tracked: bool,
 }
@@ -33,43 +32,46 @@ impl DictMaker {
                 let mut name = new_text(py, key.as_bytes())?.into_ptr();
                 ffi::PyUnicode_InternInPlace(&raw mut name);
                 let name = owned(py, name)?;
-                set(py, &template, &name, &name)?; // not None: counting it so often is slow
-                names.push(name);
+                set(&template, &name, &name)?; // not None: counting it so often is slow
+                names.push(name.unbind());
             }
-            template
+            template.unbind()
         };
         Ok(Self { names, template, is_tracked: has_containers })
     }
 
     /// Make a dict of values, one for each key.
     #[inline(always)]
-    pub fn make(&self, py: Python<'_>, values: impl Iterator<Item = Owned>) -> PyResult<Owned> {
+    pub fn make<'py>(
+        &self,
+        py: Python<'py>,
+        values: impl Iterator<Item = PyResult<Bound<'py, PyAny>>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let dict = self.copy(py)?;
         let slots = self.slots(&dict);
         for (key, value) in (0..self.names.len()).zip(values) {
-            self.put(py, &dict, slots, key, value)?;
+            self.put(&dict, slots, key, value?)?;
         }
         self.track(&dict);
         Ok(dict)
     }
 
     /// Begin so many dicts, whose values are to be set key by key.
-    pub fn begin(&self, py: Python<'_>, count: usize) -> PyResult<Dicts<'_>> {
+    pub fn begin<'m, 'py>(&'m self, py: Python<'py>, count: usize) -> PyResult<Dicts<'m, 'py>> {
         let dicts = (0..count).map(|_| self.copy(py)).collect::<PyResult<Vec<_>>>()?;
         let slots = dicts.iter().map(|dict| self.slots(dict)).collect();
         Ok(Dicts { maker: self, dicts, slots })
     }
 
     #[inline(always)]
-    fn put(
+    fn put<'py>(
         &self,
-        py: Python<'_>,
-        dict: &Owned,
+        dict: &Bound<'py, PyAny>,
         slots: Option<*mut Slot>,
         key: usize,
-        value: Owned,
+        value: Bound<'py, PyAny>,
     ) -> PyResult<()> {
-        let Some(slots) = slots else { return set(py, dict, &self.names[key], &value) };
+        let Some(slots) = slots else { return set(dict, self.names[key].bind(dict.py()), &value) };
         // SAFETY: there is a slot for each name. What is in it is that name, which the maker has, so
         // nothing is destroyed; the dict gets the reference to the value.
         unsafe {
@@ -80,7 +82,7 @@ impl DictMaker {
     }
 
     #[inline(always)]
-    fn track(&self, dict: &Owned) {
+    fn track(&self, dict: &Bound<'_, PyAny>) {
         // SAFETY: it is a dict, and whole.
         unsafe {
             if self.is_tracked && ffi::PyObject_GC_IsTracked(dict.as_ptr()) == 0 {
@@ -89,7 +91,7 @@ impl DictMaker {
         }
     }
 
-    fn copy(&self, py: Python<'_>) -> PyResult<Owned> {
+    fn copy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         // SAFETY: the template is a dict.
         unsafe { owned(py, ffi::PyDict_Copy(self.template.as_ptr())) }
     }
@@ -97,7 +99,7 @@ impl DictMaker {
     /// Where a copy has its keys and values; None if that is not known of this version of Python.
     #[cfg(all(Py_3_11, not(Py_GIL_DISABLED)))]
     #[inline(always)]
-    fn slots(&self, dict: &Owned) -> Option<*mut Slot> {
+    fn slots(&self, dict: &Bound<'_, PyAny>) -> Option<*mut Slot> {
         // SAFETY: a dict is a head that points to its keys, and these begin as `Keys` says. Behind
         // that is an index of so many bytes, and then a slot for each key. The last one is there if
         // there are as many as names, and the layout is the known one if it has the last name.
@@ -114,35 +116,30 @@ impl DictMaker {
     }
 
     #[cfg(not(all(Py_3_11, not(Py_GIL_DISABLED))))]
-    fn slots(&self, _: &Owned) -> Option<*mut Slot> {
+    fn slots(&self, _: &Bound<'_, PyAny>) -> Option<*mut Slot> {
         None
     }
 }
 
 /// Dicts whose values are set key by key. Python must not see them before.
-pub struct Dicts<'m> {
+pub struct Dicts<'m, 'py> {
     maker: &'m DictMaker,
-    dicts: Vec<Owned>,
+    dicts: Vec<Bound<'py, PyAny>>,
     slots: Vec<Option<*mut Slot>>,
 }
 
-impl Dicts<'_> {
+impl<'py> Dicts<'_, 'py> {
     /// Set the value of one key in all of the dicts.
     #[inline(always)]
-    pub fn set(
-        &self,
-        py: Python<'_>,
-        key: usize,
-        values: impl Iterator<Item = Owned>,
-    ) -> PyResult<()> {
+    pub fn set(&self, key: usize, values: impl Iterator<Item = Bound<'py, PyAny>>) -> PyResult<()> {
         for ((dict, &slots), value) in self.dicts.iter().zip(&self.slots).zip(values) {
-            self.maker.put(py, dict, slots, key, value)?;
+            self.maker.put(dict, slots, key, value)?;
         }
         Ok(())
     }
 
     /// Append the dicts, which are whole.
-    pub fn finish(self, out: &mut Vec<Owned>) {
+    pub fn finish(self, out: &mut Vec<Bound<'py, PyAny>>) {
         self.dicts.iter().for_each(|dict| self.maker.track(dict));
         out.extend(self.dicts);
     }
@@ -156,11 +153,15 @@ struct Slot {
 
 /// Set the value of a key of a dict.
 #[inline(always)]
-pub fn set(py: Python<'_>, dict: &Owned, key: &Owned, value: &Owned) -> PyResult<()> {
+pub fn set<'py>(
+    dict: &Bound<'py, PyAny>,
+    key: &Bound<'py, PyAny>,
+    value: &Bound<'py, PyAny>,
+) -> PyResult<()> {
     // SAFETY: a dict; key and value are alive.
     match unsafe { ffi::PyDict_SetItem(dict.as_ptr(), key.as_ptr(), value.as_ptr()) } {
         0 => Ok(()),
-        _ => Err(PyErr::fetch(py)),
+        _ => Err(PyErr::fetch(dict.py())),
     }
 }
 
@@ -169,7 +170,7 @@ pub fn set(py: Python<'_>, dict: &Owned, key: &Owned, value: &Owned) -> PyResult
 /// # Safety
 /// `ptr` is what a function of CPython returned: null with an exception set, or a new reference.
 #[inline(always)]
-pub unsafe fn owned(py: Python<'_>, ptr: *mut ffi::PyObject) -> PyResult<Owned> {
+pub unsafe fn owned(py: Python<'_>, ptr: *mut ffi::PyObject) -> PyResult<Bound<'_, PyAny>> {
     // SAFETY: by the contract.
-    unsafe { Owned::steal(ptr) }.ok_or_else(|| PyErr::fetch(py))
+    unsafe { Bound::from_owned_ptr_or_err(py, ptr) }
 }

@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 
 use crate::batch::Block;
+use crate::panics::entry;
 use crate::parquet::{Compression, LeafPlan, Order, Source, Writer};
 
 /// Encodes the segments of one topic. One thread owns it.
@@ -31,6 +32,7 @@ impl Encoder {
     /// list in Thrift, as pyarrow writes it for the same schema.
     #[new]
     fn new(
+        py: Python<'_>,
         leaves: Vec<(Vec<String>, String, bool)>,
         schema_elements: Vec<u8>,
         key_values: Vec<(Vec<u8>, Vec<u8>)>,
@@ -38,35 +40,37 @@ impl Encoder {
         compression: &str,
         members: Vec<String>,
     ) -> PyResult<Self> {
-        let plans = leaves.into_iter().map(|(path, order, statistics)| {
-            let order = match order.as_str() {
-                "signed" => Order::Signed,
-                "unsigned" => Order::Unsigned,
-                "float" => Order::Float,
-                "bytes" => Order::Bytes,
-                "undefined" => Order::Undefined,
-                _ => return Err(PyValueError::new_err(format!("no order {order:?}"))),
+        entry(py, "Encoder.new", || {
+            let plans = leaves.into_iter().map(|(path, order, statistics)| {
+                let order = match order.as_str() {
+                    "signed" => Order::Signed,
+                    "unsigned" => Order::Unsigned,
+                    "float" => Order::Float,
+                    "bytes" => Order::Bytes,
+                    "undefined" => Order::Undefined,
+                    _ => return Err(PyValueError::new_err(format!("no order {order:?}"))),
+                };
+                Ok(LeafPlan { path, order, statistics })
+            });
+            let compression = match compression {
+                "none" => Compression::None,
+                "snappy" => Compression::Snappy,
+                "lz4" => Compression::Lz4Raw,
+                "zstd" => Compression::Zstd,
+                _ => return Err(PyValueError::new_err(format!("no compression {compression:?}"))),
             };
-            Ok(LeafPlan { path, order, statistics })
-        });
-        let compression = match compression {
-            "none" => Compression::None,
-            "snappy" => Compression::Snappy,
-            "lz4" => Compression::Lz4Raw,
-            "zstd" => Compression::Zstd,
-            _ => return Err(PyValueError::new_err(format!("no compression {compression:?}"))),
-        };
-        let members = members.iter().map(|member| match member.as_str() {
-            "id" => Ok(Member::Id),
-            "key" => Ok(Member::Key),
-            "timestamp" => Ok(Member::Timestamp),
-            "headers" => Ok(Member::Headers),
-            _ => Err(PyValueError::new_err(format!("no metadata {member:?}"))),
-        });
-        let plans = plans.collect::<PyResult<_>>()?;
-        let writer = Writer::new(plans, schema_elements, created_by, compression)
-            .map_err(|error| PyValueError::new_err(error.to_string()))?;
-        Ok(Self { writer, members: members.collect::<PyResult<_>>()?, key_values })
+            let members = members.iter().map(|member| match member.as_str() {
+                "id" => Ok(Member::Id),
+                "key" => Ok(Member::Key),
+                "timestamp" => Ok(Member::Timestamp),
+                "headers" => Ok(Member::Headers),
+                _ => Err(PyValueError::new_err(format!("no metadata {member:?}"))),
+            });
+            let plans = plans.collect::<PyResult<_>>()?;
+            let writer = Writer::new(plans, schema_elements, created_by, compression)
+                .map_err(|error| PyValueError::new_err(error.to_string()))?;
+            Ok(Self { writer, members: members.collect::<PyResult<_>>()?, key_values })
+        })
     }
 
     /// Return a block as a Parquet file. Without the GIL, unless it has few values.
@@ -77,7 +81,21 @@ impl Encoder {
         segment: &str,
         key_values: &Bound<'py, PyDict>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let block = block.get();
+        entry(py, "Encoder.encode", || self.write(py, block.get(), segment, key_values))
+    }
+}
+
+impl Encoder {
+    fn write<'py>(
+        &mut self,
+        py: Python<'py>,
+        block: &Block,
+        segment: &str,
+        key_values: &Bound<'py, PyDict>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        if block.records.are_damaged() {
+            return Err(PyRuntimeError::new_err("the native core has panicked on these records"));
+        }
         let own: Vec<(Bound<'_, PyString>, Bound<'_, PyBytes>)> = (key_values.iter())
             .map(|(key, value)| Ok((key.cast_into()?, value.cast_into()?)))
             .collect::<PyResult<_>>()?;

@@ -4,7 +4,7 @@
 //! and the result stays here until the class is changed.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi;
@@ -12,7 +12,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use crate::dict_items::Dict;
-use crate::py::{Owned, Ref, without_collector};
+use crate::panics::entry;
+use crate::py::{Ref, without_collector};
 
 /// What Python says of a class: the names of its fields, the place of each, and slots of others.
 type Judged<'py> = (Vec<String>, Vec<Bound<'py, PyAny>>, Vec<Bound<'py, PyAny>>);
@@ -52,26 +53,32 @@ enum Places {
 /// Have the objects of a class read here, if `judge` returns a layout; it is asked once.
 #[pyfunction]
 pub fn learn_class(cls: &Bound<'_, PyType>, judge: &Bound<'_, PyAny>) -> PyResult<()> {
-    cls.getattr("__getattribute__")?; // looking it up gives the class a number
-    let Some(version) = Version::of(cls.as_type_ptr()) else { return Ok(()) };
-    if known(version).is_some() {
-        return Ok(());
-    }
-    let judged: Option<Judged<'_>> = judge.call1((cls,))?.extract()?;
-    let layout = judged.and_then(|judged| Layout::new(cls, version, judged));
-    if Version::of(cls.as_type_ptr()) == Some(version) {
-        let mut classes = CLASSES.lock().expect("nothing panics with it");
-        if classes.len() >= MAX_CLASSES {
-            classes.clear();
+    entry(cls.py(), "learn_class", || {
+        cls.getattr("__getattribute__")?; // looking it up gives the class a number
+        let Some(version) = Version::of(cls.as_type_ptr()) else { return Ok(()) };
+        if known(version).is_some() {
+            return Ok(());
         }
-        classes.insert(version, layout.map(Arc::new));
-    }
-    Ok(())
+        let judged: Option<Judged<'_>> = judge.call1((cls,))?.extract()?;
+        let layout = judged.and_then(|judged| Layout::new(cls, version, judged));
+        if Version::of(cls.as_type_ptr()) == Some(version) {
+            let mut classes = classes();
+            if classes.len() >= MAX_CLASSES {
+                classes.clear();
+            }
+            classes.insert(version, layout.map(Arc::new));
+        }
+        Ok(())
+    })
+}
+
+fn classes() -> MutexGuard<'static, HashMap<Version, Option<Arc<Layout>>>> {
+    CLASSES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What is known of a class; None: nothing yet.
 fn known(version: Version) -> Option<Option<Arc<Layout>>> {
-    CLASSES.lock().expect("nothing panics with it").get(&version).cloned()
+    classes().get(&version).cloned()
 }
 
 impl Version {
@@ -237,16 +244,16 @@ unsafe fn slot(object: Ref<'_>, offset: isize) -> Option<Ref<'_>> {
     // SAFETY: by the contract there is a reference, or null; the object keeps what it refers to.
     unsafe {
         let value = *object.as_ptr().cast::<u8>().offset(offset).cast::<*mut ffi::PyObject>();
-        (!value.is_null()).then(|| Ref::from_ptr(value))
+        (!value.is_null()).then(|| Ref::from_ptr(object.py(), value))
     }
 }
 
 /// Set a slot to a reference, which is given away.
 ///
 /// # Safety
-/// The object has a slot there: a reference, or null. The GIL is held.
+/// The object has a slot there: a reference, or null.
 #[inline(always)]
-pub unsafe fn set_slot(object: &Owned, offset: isize, value: *mut ffi::PyObject) {
+pub unsafe fn set_slot(object: &Bound<'_, PyAny>, offset: isize, value: *mut ffi::PyObject) {
     // SAFETY: by the contract.
     unsafe {
         let place = object.as_ptr().cast::<u8>().offset(offset).cast::<*mut ffi::PyObject>();
@@ -256,7 +263,7 @@ pub unsafe fn set_slot(object: &Owned, offset: isize, value: *mut ffi::PyObject)
 
 /// Return a new object of a class, with empty slots; nothing of the class is called.
 #[inline(always)]
-pub fn new_object(class: &Bound<'_, PyType>) -> PyResult<Owned> {
+pub fn new_object<'py>(class: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
     let class_ptr = class.as_type_ptr();
     // SAFETY: a class that has slots has an allocator, which returns a new object, or null with an
     // exception.
@@ -264,19 +271,20 @@ pub fn new_object(class: &Bound<'_, PyType>) -> PyResult<Owned> {
         let Some(allocate) = (*class_ptr).tp_alloc else {
             return Err(PyTypeError::new_err("the class has no objects"));
         };
-        Owned::steal(allocate(class_ptr, 0)).ok_or_else(|| PyErr::fetch(class.py()))
+        Bound::from_owned_ptr_or_err(class.py(), allocate(class_ptr, 0))
     }
 }
 
-/// The attributes of an object, if they are in an exact dict.
+/// The attributes of an object, if they are in an exact dict. None with an exception set: there is
+/// no memory for it.
 fn attributes(object: Ref<'_>) -> Option<Dict<'_>> {
-    // SAFETY: the GIL is held; the object keeps its dict, also one that is made here for it.
+    // SAFETY: a new reference, or null with an exception; the object keeps its dict, also one that is
+    // made here for it.
     unsafe {
-        let get = || ffi::PyObject_GenericGetDict(object.as_ptr(), std::ptr::null_mut());
-        let Some(dict) = Owned::steal(without_collector(get)) else {
-            ffi::PyErr_Clear();
-            return None;
-        };
-        Ref::from_ptr(dict.as_ptr()).dict()
+        let dict = without_collector(object.py(), || {
+            let dict = ffi::PyObject_GenericGetDict(object.as_ptr(), std::ptr::null_mut());
+            Bound::from_owned_ptr_or_opt(object.py(), dict)
+        })?;
+        Ref::from_ptr(object.py(), dict.as_ptr()).dict()
     }
 }

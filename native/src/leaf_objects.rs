@@ -11,7 +11,6 @@ use crate::clock;
 use crate::dicts::owned;
 use crate::half;
 use crate::leaf::Values;
-use crate::py::{Owned, Ref};
 use crate::schema::{Type, Unit, Zone};
 use crate::strings::Strings;
 
@@ -19,7 +18,7 @@ use crate::strings::Strings;
 pub struct Objects {
     data_type: Type,
     /// Those of strings that are stored once.
-    strings: Vec<Option<Owned>>,
+    strings: Vec<Option<Py<PyAny>>>,
     recent: Recent,
 }
 
@@ -38,21 +37,21 @@ impl Objects {
     }
 
     /// Append the objects of some values.
-    pub fn read(
+    pub fn read<'py>(
         &mut self,
-        py: Python<'_>,
+        py: Python<'py>,
         values: &Values,
         range: Range<usize>,
-        out: &mut Vec<Owned>,
+        out: &mut Vec<Bound<'py, PyAny>>,
     ) -> PyResult<()> {
         let Self { data_type, strings, recent } = self;
         match (values, data_type) {
             (Values::I32(values), Type::Int { .. }) => append(out, &values[range], |&value| {
                 let number = i64::from(value);
-                recent.get(number, || int(py, number))
+                recent.get(py, number, || int(py, number))
             }),
             (Values::I64(values), Type::Long) => {
-                append(out, &values[range], |&number| recent.get(number, || int(py, number)))
+                append(out, &values[range], |&number| recent.get(py, number, || int(py, number)))
             }
             // SAFETY: a new reference, or null with an exception set.
             (Values::F64(values), _) => append(out, &values[range], |&value| unsafe {
@@ -71,14 +70,19 @@ impl Objects {
     }
 
     #[inline(always)]
-    pub fn get(&mut self, py: Python<'_>, values: &Values, value: usize) -> PyResult<Owned> {
+    pub fn get<'py>(
+        &mut self,
+        py: Python<'py>,
+        values: &Values,
+        value: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
         // SAFETY: each function returns a new reference, or null with an exception set.
         unsafe {
             match values {
                 Values::Bool(bits) => owned(py, ffi::PyBool_FromLong(i64::from(bits.get(value)))),
                 Values::I32(values) => {
                     let number = values[value];
-                    self.recent.get(number.into(), || match &self.data_type {
+                    self.recent.get(py, number.into(), || match &self.data_type {
                         Type::Date => clock::date(py, number),
                         Type::Time { .. } => clock::time(py, 1_000 * i64::from(number)),
                         Type::UnsignedInt => int(py, i64::from(number as u32)),
@@ -87,7 +91,7 @@ impl Objects {
                 }
                 Values::I64(values) => {
                     let number = values[value];
-                    self.recent.get(number, || match &self.data_type {
+                    self.recent.get(py, number, || match &self.data_type {
                         Type::Timestamp { unit, has_zone } => time(py, number, *unit, *has_zone),
                         Type::ZonedTimestamp { unit, zone } => zoned_time(py, number, *unit, zone),
                         Type::Time { unit } => time_of_day(py, number, *unit),
@@ -127,10 +131,10 @@ impl Objects {
 
 /// Append the objects of some values.
 #[inline(always)]
-fn append<T>(
-    out: &mut Vec<Owned>,
+fn append<'py, T>(
+    out: &mut Vec<Bound<'py, PyAny>>,
     values: &[T],
-    mut object: impl FnMut(&T) -> PyResult<Owned>,
+    mut object: impl FnMut(&T) -> PyResult<Bound<'py, PyAny>>,
 ) -> PyResult<()> {
     for value in values {
         out.push(object(value)?);
@@ -140,22 +144,26 @@ fn append<T>(
 
 /// A string that is stored once has one object.
 #[inline(always)]
-fn string(
-    py: Python<'_>,
+fn string<'py>(
+    py: Python<'py>,
     values: &Strings,
     index: usize,
     data_type: &Type,
-    objects: &mut [Option<Owned>],
-) -> PyResult<Owned> {
+    objects: &mut [Option<Py<PyAny>>],
+) -> PyResult<Bound<'py, PyAny>> {
     if let Some(object) = &objects[index] {
-        return Ok(object.borrow().to_owned());
+        return Ok(object.bind(py).clone());
     }
     let object = new_string(py, values.stored(index), data_type)?;
-    objects[index] = Some(object.borrow().to_owned());
+    objects[index] = Some(object.clone().unbind());
     Ok(object)
 }
 
-fn new_string(py: Python<'_>, string: &[u8], data_type: &Type) -> PyResult<Owned> {
+fn new_string<'py>(
+    py: Python<'py>,
+    string: &[u8],
+    data_type: &Type,
+) -> PyResult<Bound<'py, PyAny>> {
     match data_type {
         Type::Text { .. } => new_text(py, string),
         _ => new_bytes(py, string),
@@ -166,7 +174,7 @@ fn new_string(py: Python<'_>, string: &[u8], data_type: &Type) -> PyResult<Owned
 #[derive(Default)]
 struct Recent {
     /// One for each remainder; empty at first, and where it does not pay.
-    objects: Vec<Option<(i64, Owned)>>,
+    objects: Vec<Option<(i64, Py<PyAny>)>>,
     made: usize,
     found: usize,
 }
@@ -178,7 +186,12 @@ impl Recent {
     const DECIDE: usize = Self::BEGIN + 2 * Self::OBJECTS;
 
     #[inline(always)]
-    fn get(&mut self, number: i64, make: impl FnOnce() -> PyResult<Owned>) -> PyResult<Owned> {
+    fn get<'py>(
+        &mut self,
+        py: Python<'py>,
+        number: i64,
+        make: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         if self.objects.is_empty() {
             if self.made <= Self::BEGIN {
                 self.begin();
@@ -191,10 +204,10 @@ impl Recent {
             && *known == number
         {
             self.found += 1;
-            return Ok(object.borrow().to_owned());
+            return Ok(object.bind(py).clone());
         }
         let object = make()?;
-        self.objects[place] = Some((number, object.borrow().to_owned()));
+        self.objects[place] = Some((number, object.clone().unbind()));
         self.made += 1;
         if self.made == Self::DECIDE && self.found < Self::OBJECTS {
             self.objects = Vec::new();
@@ -211,28 +224,23 @@ impl Recent {
     }
 }
 
-pub fn none(py: Python<'_>) -> Owned {
-    // SAFETY: None is an object; the reference is new.
-    unsafe {
-        let none = ffi::Py_None();
-        ffi::Py_INCREF(none);
-        owned(py, none).expect("None is an object")
-    }
+pub fn none(py: Python<'_>) -> Bound<'_, PyAny> {
+    py.None().into_bound(py)
 }
 
-pub fn int(py: Python<'_>, value: i64) -> PyResult<Owned> {
+pub fn int(py: Python<'_>, value: i64) -> PyResult<Bound<'_, PyAny>> {
     // SAFETY: a new reference, or null with an exception set.
     unsafe { owned(py, ffi::PyLong_FromLongLong(value)) }
 }
 
-pub fn new_text(py: Python<'_>, utf8: &[u8]) -> PyResult<Owned> {
+pub fn new_text<'py>(py: Python<'py>, utf8: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: the text is `len` bytes long; a new reference, or null with an exception set.
     unsafe {
         owned(py, ffi::PyUnicode_FromStringAndSize(utf8.as_ptr().cast(), utf8.len() as isize))
     }
 }
 
-pub fn new_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Owned> {
+pub fn new_bytes<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: there are `len` bytes; a new reference, or null with an exception set.
     unsafe {
         owned(py, ffi::PyBytes_FromStringAndSize(bytes.as_ptr().cast(), bytes.len() as isize))
@@ -240,7 +248,7 @@ pub fn new_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Owned> {
 }
 
 /// A datetime, or the number where Python has none that is exact.
-fn time(py: Python<'_>, ticks: i64, unit: Unit, has_zone: bool) -> PyResult<Owned> {
+fn time(py: Python<'_>, ticks: i64, unit: Unit, has_zone: bool) -> PyResult<Bound<'_, PyAny>> {
     match in_micros(ticks, unit).and_then(|micros| clock::datetime(py, micros, has_zone)) {
         Some(object) => object,
         None => int(py, ticks),
@@ -257,25 +265,36 @@ fn in_micros(ticks: i64, unit: Unit) -> Option<i64> {
 }
 
 /// A datetime in a zone, or the number where the zone has none, or none that is exact.
-fn zoned_time(py: Python<'_>, ticks: i64, unit: Unit, zone: &Zone) -> PyResult<Owned> {
+fn zoned_time<'py>(
+    py: Python<'py>,
+    ticks: i64,
+    unit: Unit,
+    zone: &Zone,
+) -> PyResult<Bound<'py, PyAny>> {
     let micros = in_micros(ticks, unit);
     let Some(utc) = micros.and_then(|micros| clock::datetime(py, micros, true)) else {
         return int(py, ticks);
     };
-    match utc?.into_bound(py).call_method1("astimezone", (&*zone.0,)) {
-        Ok(time) => Ok(Ref::of(&time).to_owned()),
-        Err(error) if error.is_instance_of::<PyException>(py) => int(py, ticks),
-        Err(error) => Err(error),
+    let utc = utc?;
+    let time = || utc.call_method1("astimezone", (&*zone.0,));
+    match time() {
+        Err(error) if error.is_instance_of::<PyException>(py) => match time() {
+            Err(again) if again.is_instance_of::<PyException>(py) => int(py, ticks),
+            // The zone has this time: a signal handler has raised the error.
+            Ok(_) => Err(error),
+            other => other,
+        },
+        other => other,
     }
 }
 
 /// A time of day, or the number where Python has none that is exact.
-fn time_of_day(py: Python<'_>, ticks: i64, unit: Unit) -> PyResult<Owned> {
+fn time_of_day(py: Python<'_>, ticks: i64, unit: Unit) -> PyResult<Bound<'_, PyAny>> {
     in_micros(ticks, unit).map_or_else(|| int(py, ticks), |micros| clock::time(py, micros))
 }
 
-fn decimal(py: Python<'_>, text: &str) -> PyResult<Owned> {
+fn decimal<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
     static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let class = CLASS.import(py, "decimal", "Decimal")?;
-    Ok(Ref::of(&class.call1((text,))?).to_owned())
+    class.call1((text,))
 }

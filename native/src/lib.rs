@@ -18,6 +18,7 @@ mod leaf_objects;
 mod lookup;
 mod objects;
 mod open_batches;
+mod panics;
 mod parquet;
 mod partitioner;
 mod produce;
@@ -41,7 +42,7 @@ mod _core {
     #[pymodule_export]
     use crate::batch::{Batch, Block};
     #[pymodule_export]
-    use crate::clock::learn_utc;
+    use crate::clock::learn_zones;
     #[pymodule_export]
     use crate::copier::copy_footer;
     #[pymodule_export]
@@ -52,6 +53,11 @@ mod _core {
     use crate::layout::learn_class;
     #[pymodule_export]
     use crate::open_batches::OpenBatches;
+    #[pymodule_export]
+    use crate::panics::PanicError;
+    #[cfg(feature = "panics")]
+    #[pymodule_export]
+    use crate::panics::injected::{called_entries, has_panicked, panic_at};
     #[pymodule_export]
     use crate::produce::produce_method;
     #[pymodule_export]
@@ -67,6 +73,7 @@ mod _core {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::panics::import();
         crate::py::import(module.py())?;
         crate::clock::import(module.py())
     }

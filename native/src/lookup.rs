@@ -1,6 +1,8 @@
 //! Finds strings that were seen before: by their object, or by their hash.
 
-use crate::py::{Owned, Ref};
+use pyo3::prelude::*;
+
+use crate::py::Ref;
 
 /// Strings known by their object: what many rows share is mostly the same object.
 const CACHE: usize = 256;
@@ -16,7 +18,7 @@ pub struct Lookup {
     /// A string's hash and its index + 1; 0: nothing. At most every second one is used.
     table: Vec<u64>,
     used: usize,
-    cache: Vec<Option<(Owned, u32)>>,
+    cache: Vec<Option<(Py<PyAny>, u32)>>,
 }
 
 /// Where in the table a string belongs that is not in it.
@@ -41,7 +43,10 @@ impl Lookup {
             }
             self.cache.resize_with(CACHE, || None);
         }
-        self.cache[cache_slot(object)] = Some((object.to_owned(), index));
+        let known = self.cache[cache_slot(object)].replace((object.to_stored(), index));
+        if let Some((known, _)) = known {
+            known.drop_ref(object.py());
+        }
     }
 
     /// Find a string by its hash, among those with the same one by `is_equal`.

@@ -9,7 +9,6 @@ use pyo3::types::{PyList, PyTuple};
 use crate::dicts::{DictMaker, owned, set};
 use crate::leaf::{Leaf, Levels};
 use crate::leaf_objects::{Objects, none};
-use crate::py::Owned;
 use crate::schema::{Field, Type};
 
 /// So many values of a column are made in turn: they stay in the processor's cache until their rows
@@ -23,7 +22,6 @@ const ROWS: usize = 64;
 pub struct RowReader<L> {
     dicts: DictMaker,
     columns: Vec<ColumnReader<L>>,
-    cells: Vec<Owned>,
 }
 
 impl<L: Deref<Target = Leaf>> RowReader<L> {
@@ -38,19 +36,24 @@ impl<L: Deref<Target = Leaf>> RowReader<L> {
             .iter()
             .map(|field| ColumnReader::new(py, field, leaves, start))
             .collect::<PyResult<Vec<_>>>()?;
-        Ok(Self { dicts: dict_maker(py, fields)?, columns, cells: Vec::with_capacity(ROWS) })
+        Ok(Self { dicts: dict_maker(py, fields)?, columns })
     }
 
     /// Append the next rows, as dicts.
-    pub fn read(&mut self, py: Python<'_>, rows: usize, out: &mut Vec<Owned>) -> PyResult<()> {
+    pub fn read<'py>(
+        &mut self,
+        py: Python<'py>,
+        rows: usize,
+        out: &mut Vec<Bound<'py, PyAny>>,
+    ) -> PyResult<()> {
+        let mut cells = Vec::with_capacity(ROWS.min(rows));
         let mut left = rows;
         while left > 0 {
             let count = left.min(ROWS);
             let dicts = self.dicts.begin(py, count)?;
             for (key, column) in self.columns.iter_mut().enumerate() {
-                self.cells.clear(); // if an error came before
-                column.read(py, count, &mut self.cells)?;
-                dicts.set(py, key, self.cells.drain(..))?;
+                column.read(py, count, &mut cells)?;
+                dicts.set(key, cells.drain(..))?;
             }
             dicts.finish(out);
             left -= count;
@@ -76,7 +79,7 @@ enum NodeReader<L> {
     Leaf(LeafReader<L>),
     List { rep: u8, item: Box<ColumnReader<L>> },
     Map { rep: u8, key: Box<ColumnReader<L>>, value: Box<ColumnReader<L>> },
-    Struct { dicts: DictMaker, fields: Vec<ColumnReader<L>>, cells: Vec<Owned> },
+    Struct { dicts: DictMaker, fields: Vec<ColumnReader<L>> },
     Tuple { fields: Vec<ColumnReader<L>> },
 }
 
@@ -128,7 +131,6 @@ impl<L: Deref<Target = Leaf>> ColumnReader<L> {
                     .iter()
                     .map(|child| Self::nested(py, child, def, rep, leaves, start))
                     .collect::<PyResult<_>>()?,
-                cells: Vec::with_capacity(fields.len()),
             },
             data_type => {
                 let leaf = leaves.next().expect("there is a leaf for each field");
@@ -139,7 +141,12 @@ impl<L: Deref<Target = Leaf>> ColumnReader<L> {
     }
 
     /// Append the next values.
-    pub fn read(&mut self, py: Python<'_>, count: usize, out: &mut Vec<Owned>) -> PyResult<()> {
+    pub fn read<'py>(
+        &mut self,
+        py: Python<'py>,
+        count: usize,
+        out: &mut Vec<Bound<'py, PyAny>>,
+    ) -> PyResult<()> {
         if let NodeReader::Leaf(leaf) = &mut self.node {
             return leaf.read(py, count, out);
         }
@@ -149,7 +156,7 @@ impl<L: Deref<Target = Leaf>> ColumnReader<L> {
         Ok(())
     }
 
-    pub fn next(&mut self, py: Python<'_>) -> PyResult<Owned> {
+    pub fn next<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         if let NodeReader::Leaf(leaf) = &mut self.node {
             return leaf.next(py);
         }
@@ -161,18 +168,13 @@ impl<L: Deref<Target = Leaf>> ColumnReader<L> {
         let is_empty = found == self.def;
         match &mut self.node {
             NodeReader::Leaf(_) => unreachable!("leaves are read above"),
-            NodeReader::Struct { dicts, fields, cells } => {
-                cells.clear(); // if an error came before
-                for field in fields {
-                    cells.push(field.next(py)?);
-                }
-                dicts.make(py, cells.drain(..))
+            NodeReader::Struct { dicts, fields } => {
+                dicts.make(py, fields.iter_mut().map(|field| field.next(py)))
             }
             NodeReader::Tuple { fields } => {
                 let items = fields.iter_mut().map(|field| field.next(py));
                 let items = items.collect::<PyResult<Vec<_>>>()?;
-                let tuple = PyTuple::new(py, items.into_iter().map(|item| item.into_bound(py)))?;
-                Ok(Owned::of(tuple.into_any()))
+                Ok(PyTuple::new(py, items)?.into_any())
             }
             NodeReader::List { item, .. } if is_empty => {
                 item.skip();
@@ -182,9 +184,9 @@ impl<L: Deref<Target = Leaf>> ColumnReader<L> {
             NodeReader::List { rep, item } => {
                 let mut items = Vec::new();
                 loop {
-                    items.push(item.next(py)?.into_bound(py));
+                    items.push(item.next(py)?);
                     if item.first().rep() != Some(*rep) {
-                        return Ok(Owned::of(PyList::new(py, items)?.into_any()));
+                        return Ok(PyList::new(py, items)?.into_any());
                     }
                 }
             }
@@ -198,7 +200,7 @@ impl<L: Deref<Target = Leaf>> ColumnReader<L> {
                 }
                 loop {
                     let key_object = key.next(py)?;
-                    set(py, &dict, &key_object, &value.next(py)?)?;
+                    set(&dict, &key_object, &value.next(py)?)?;
                     if key.first().rep() != Some(*rep) {
                         return Ok(dict);
                     }
@@ -266,7 +268,7 @@ impl<L: Deref<Target = Leaf>> LeafReader<L> {
     }
 
     #[inline(always)]
-    fn next(&mut self, py: Python<'_>) -> PyResult<Owned> {
+    fn next<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let is_null = match &self.leaf.levels {
             Levels::Required => false,
             Levels::Flat { nulls } => {
@@ -286,7 +288,12 @@ impl<L: Deref<Target = Leaf>> LeafReader<L> {
     }
 
     /// Append the next values, of a column that is not in a list.
-    fn read(&mut self, py: Python<'_>, count: usize, out: &mut Vec<Owned>) -> PyResult<()> {
+    fn read<'py>(
+        &mut self,
+        py: Python<'py>,
+        count: usize,
+        out: &mut Vec<Bound<'py, PyAny>>,
+    ) -> PyResult<()> {
         let nulls: &[u32] = match &self.leaf.levels {
             Levels::Required => &[],
             Levels::Flat { nulls } => nulls,

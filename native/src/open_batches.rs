@@ -11,9 +11,10 @@ use pyo3::types::PyString;
 
 use crate::batch::{Batch, NewRecord};
 use crate::gil::{GilCell, InUse};
+use crate::panics::entry;
 use crate::partitioner::Partitioner;
 use crate::produce::Arguments;
-use crate::py::{Owned, Ref};
+use crate::py::Ref;
 use crate::row_format::RowFormat;
 use crate::usage::Usage;
 
@@ -27,7 +28,7 @@ pub struct Open {
     last: usize,
     usage: Py<Usage>,
     partitioner: Partitioner,
-    default_callback: Option<Owned>,
+    default_callback: Option<Py<PyAny>>,
     /// Called with topic and partition where the sender's thread has work.
     pub filled: Py<PyAny>,
     /// Called with topic and partition to open a batch there. It returns False where Python has to
@@ -36,7 +37,7 @@ pub struct Open {
 }
 
 struct Topic {
-    name: Owned,
+    name: Py<PyAny>,
     row_format: Py<RowFormat>,
     sticky: Option<u32>,
     stores_keys: bool,
@@ -46,12 +47,16 @@ struct Topic {
 }
 
 /// What became of a record.
-pub enum Outcome {
+pub enum Outcome<'py> {
     Appended,
     /// And the batch of that topic and partition is full, or half of a bound is used.
-    Full(Owned, u32),
+    Full {
+        topic: Bound<'py, PyAny>,
+        partition: u32,
+        batch: Option<Py<Batch>>,
+    },
     /// Not appended: no batch of that topic and partition is open.
-    Closed(Owned, u32),
+    Closed(Bound<'py, PyAny>, u32),
 }
 
 #[pymethods]
@@ -70,7 +75,7 @@ impl OpenBatches {
             last: 0,
             usage,
             partitioner: Partitioner::named(partitioner)?,
-            default_callback: default_callback.map(|callback| Ref::of(&callback).to_owned()),
+            default_callback: default_callback.map(Bound::unbind),
             filled,
             opener,
         })))
@@ -81,12 +86,8 @@ impl OpenBatches {
     }
 
     fn __clear__(&self, py: Python<'_>) {
-        if let Some(mut open) = self.0.get(py) {
-            open.topics.clear();
-            open.default_callback = None;
-            open.filled = py.None();
-            open.opener = py.None();
-        }
+        let gone = self.0.get(py).map(|mut open| open.clear(py));
+        drop(gone);
     }
 
     /// Append records of a topic here from now on, or with another number of partitions. A new
@@ -100,23 +101,16 @@ impl OpenBatches {
         stores_keys: bool,
         stores_headers: bool,
     ) -> PyResult<()> {
-        let mut open = self.get(topic.py())?;
-        let name = Ref::of(topic.as_any());
-        if let Some(index) = open.find(name) {
-            let known = &mut open.topics[index];
-            if known.row_format.as_ptr() == row_format.as_ptr() {
-                known.batches.resize_with(partitions, || None);
-                known.sticky = known.sticky.filter(|&sticky| (sticky as usize) < partitions);
-                return Ok(());
-            }
-            open.topics.swap_remove(index);
-            open.last = 0;
-        }
-        let batches = (0..partitions).map(|_| None).collect();
-        let name = name.to_owned();
-        let known = Topic { name, row_format, sticky: None, stores_keys, stores_headers, batches };
-        open.topics.push(known);
-        Ok(())
+        let py = topic.py();
+        entry(py, "OpenBatches.set_topic", || {
+            let batches = (0..partitions).map(|_| None).collect();
+            let name = Ref::of(topic).to_stored();
+            let topic =
+                Topic { name, row_format, sticky: None, stores_keys, stores_headers, batches };
+            let gone = self.get(py)?.set(py, topic);
+            drop(gone);
+            Ok(())
+        })
     }
 
     /// Return the partition of a record, if records of that format are appended here.
@@ -127,34 +121,33 @@ impl OpenBatches {
         key: Option<&[u8]>,
         row_format: &Bound<'_, RowFormat>,
     ) -> PyResult<Option<usize>> {
-        let mut open = self.get(topic.py())?;
-        let partitioner = open.partitioner;
-        let Some(index) = open.find(Ref::of(topic.as_any())) else { return Ok(None) };
-        let topic = &mut open.topics[index];
-        if topic.row_format.as_ptr() != row_format.as_ptr() {
-            return Ok(None);
-        }
-        let partition = match partition {
-            -1 => topic.choose(partitioner, key).map(|partition| partition as usize),
-            partition => usize::try_from(partition).ok(),
-        };
-        Ok(partition.filter(|&partition| partition < topic.batches.len()))
+        let py = topic.py();
+        entry(py, "OpenBatches.place", || {
+            let mut open = self.get(py)?;
+            let partitioner = open.partitioner;
+            let topic = open.topic(topic).filter(|topic| topic.is_of(row_format.get()));
+            let Some(topic) = topic else { return Ok(None) };
+            let partition = match partition {
+                -1 => topic.choose(partitioner, key).map(|partition| partition as usize),
+                partition => usize::try_from(partition).ok(),
+            };
+            Ok(partition.filter(|&partition| partition < topic.batches.len()))
+        })
     }
 
     /// Return the open batch of a partition, if it takes records.
-    fn batch(
-        &self,
-        py: Python<'_>,
-        topic: &Bound<'_, PyString>,
-        partition: usize,
-    ) -> PyResult<Option<Py<Batch>>> {
-        let open = self.get(py)?;
-        let Some(index) = open.find(Ref::of(topic.as_any())) else { return Ok(None) };
-        let batch = open.topics[index].batches.get(partition).and_then(Option::as_ref);
-        Ok(batch.filter(|batch| batch.get().is_open(py)).map(|batch| batch.clone_ref(py)))
+    fn batch(&self, topic: &Bound<'_, PyString>, partition: usize) -> PyResult<Option<Py<Batch>>> {
+        let py = topic.py();
+        entry(py, "OpenBatches.batch", || {
+            let mut open = self.get(py)?;
+            let Some(topic) = open.topic(topic) else { return Ok(None) };
+            let batch = topic.batches.get(partition).and_then(Option::as_ref);
+            Ok(batch.filter(|batch| batch.get().is_open(py)).map(|batch| batch.clone_ref(py)))
+        })
     }
 
-    /// Open a batch, and append `item` to `queue`: both or, with an error, neither.
+    /// Open a batch, and append `item` to `queue`: both or neither. False: records of its format are not
+    /// appended there any more.
     fn open(
         &self,
         topic: &Bound<'_, PyString>,
@@ -162,14 +155,23 @@ impl OpenBatches {
         batch: Py<Batch>,
         item: &Bound<'_, PyAny>,
         queue: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        let mut open = self.get(topic.py())?;
-        let unknown = || PyRuntimeError::new_err(format!("no {topic}[{partition}] here"));
-        let index = open.find(Ref::of(topic.as_any())).ok_or_else(unknown)?;
-        let place = open.topics[index].batches.get_mut(partition).ok_or_else(unknown)?;
-        queue.call_method1("append", (item,))?;
-        *place = Some(batch);
-        Ok(())
+    ) -> PyResult<bool> {
+        let py = topic.py();
+        entry(py, "OpenBatches.open", || {
+            let append = queue.getattr("append")?; // which makes an object
+            let format = batch.get().format(py)?;
+            let before;
+            {
+                let mut open = self.get(py)?;
+                let topic = open.topic(topic).filter(|topic| topic.is_of(format.get()));
+                let place = topic.and_then(|topic| topic.batches.get_mut(partition));
+                let Some(place) = place else { return Ok(false) };
+                append.call1((item,))?; // written in C, it makes none
+                before = place.replace(batch);
+            }
+            drop(before);
+            Ok(true)
+        })
     }
 
     /// Return the partition of a message that is no record. The records after it go to another
@@ -180,35 +182,28 @@ impl OpenBatches {
         partition: i64,
         key: Option<&[u8]>,
     ) -> PyResult<i64> {
-        let mut open = self.get(topic.py())?;
-        let partitioner = open.partitioner;
-        let Some(index) = open.find(Ref::of(topic.as_any())) else { return Ok(partition) };
-        let topic = &mut open.topics[index];
-        let chosen = match partition {
-            -1 => topic.choose(partitioner, key).map(i64::from),
-            partition => Some(partition),
-        };
-        if let Some(chosen) = chosen {
-            topic.forget(usize::try_from(chosen).unwrap_or(usize::MAX));
-        }
-        Ok(chosen.unwrap_or(partition))
+        let py = topic.py();
+        entry(py, "OpenBatches.close", || {
+            let (chosen, gone) = self.get(py)?.close(topic, partition, key);
+            drop(gone);
+            Ok(chosen)
+        })
     }
 
     /// Have the next records of all partitions of a topic go to other batches.
     fn close_all(&self, topic: &Bound<'_, PyString>) -> PyResult<()> {
-        let mut open = self.get(topic.py())?;
-        if let Some(index) = open.find(Ref::of(topic.as_any())) {
-            let topic = &mut open.topics[index];
-            topic.batches.iter_mut().for_each(|batch| *batch = None);
-            topic.sticky = None;
-        }
-        Ok(())
+        let py = topic.py();
+        entry(py, "OpenBatches.close_all", || {
+            let gone = self.get(py)?.topic(topic).map(Topic::close);
+            drop(gone);
+            Ok(())
+        })
     }
 }
 
 impl OpenBatches {
     /// Use them.
-    fn get<'a>(&'a self, py: Python<'a>) -> PyResult<InUse<'a, Open>> {
+    pub fn get<'a>(&'a self, py: Python<'a>) -> PyResult<InUse<'a, Open>> {
         self.try_get(py).ok_or_else(|| PyRuntimeError::new_err("the open batches are in use"))
     }
 
@@ -220,6 +215,17 @@ impl OpenBatches {
 }
 
 impl Topic {
+    /// Whether rows of this format are appended here.
+    fn is_of(&self, row_format: &RowFormat) -> bool {
+        std::ptr::eq(self.row_format.get(), row_format) && !row_format.is_given_up()
+    }
+
+    /// Have the next records of all partitions go to other batches; return those that were open.
+    fn close(&mut self) -> Vec<Option<Py<Batch>>> {
+        self.sticky = None;
+        self.batches.iter_mut().map(Option::take).collect()
+    }
+
     #[inline(always)]
     fn choose(&mut self, partitioner: Partitioner, key: Option<&[u8]>) -> Option<u32> {
         let partitions = self.batches.len() as u32;
@@ -233,13 +239,12 @@ impl Topic {
         })
     }
 
-    fn forget(&mut self, partition: usize) {
-        if let Some(place) = self.batches.get_mut(partition) {
-            *place = None;
-        }
+    /// Have the next records of a partition go to another batch; return the one that was open.
+    fn forget(&mut self, partition: usize) -> Option<Py<Batch>> {
         if self.sticky == u32::try_from(partition).ok() {
             self.sticky = None;
         }
+        self.batches.get_mut(partition).and_then(Option::take)
     }
 }
 
@@ -248,12 +253,62 @@ fn random() -> u32 {
     RandomState::new().build_hasher().finish() as u32
 }
 
+/// What is dropped when the open batches are in use no more: that may run code of the user's.
+type Gone = (Vec<Topic>, Vec<Option<Py<Batch>>>, Vec<Py<PyAny>>);
+
 impl Open {
+    fn clear(&mut self, py: Python<'_>) -> Gone {
+        let mut objects: Vec<_> = self.default_callback.take().into_iter().collect();
+        for object in [&mut self.filled, &mut self.opener] {
+            objects.push(std::mem::replace(object, py.None()));
+        }
+        (std::mem::take(&mut self.topics), Vec::new(), objects)
+    }
+
+    /// The state of a topic.
+    fn topic(&mut self, topic: &Bound<'_, PyString>) -> Option<&mut Topic> {
+        let index = self.find(Ref::of(topic))?;
+        Some(&mut self.topics[index])
+    }
+
+    fn set(&mut self, py: Python<'_>, topic: Topic) -> Gone {
+        let Some(index) = self.find(Ref::of_stored(py, &topic.name)) else {
+            self.topics.push(topic);
+            return Gone::default();
+        };
+        let known = &mut self.topics[index];
+        if known.row_format.as_ptr() != topic.row_format.as_ptr() {
+            let before = std::mem::replace(known, topic);
+            return (vec![before], Vec::new(), Vec::new());
+        }
+        let partitions = topic.batches.len();
+        let gone = known.batches.split_off(partitions.min(known.batches.len()));
+        known.batches.resize_with(partitions, || None);
+        known.sticky = known.sticky.filter(|&sticky| (sticky as usize) < partitions);
+        (vec![topic], gone, Vec::new())
+    }
+
+    fn close(
+        &mut self,
+        topic: &Bound<'_, PyString>,
+        partition: i64,
+        key: Option<&[u8]>,
+    ) -> (i64, Option<Py<Batch>>) {
+        let partitioner = self.partitioner;
+        let Some(topic) = self.topic(topic) else { return (partition, None) };
+        let chosen = match partition {
+            -1 => topic.choose(partitioner, key).map(i64::from),
+            partition => Some(partition),
+        };
+        let Some(chosen) = chosen else { return (partition, None) };
+        (chosen, topic.forget(usize::try_from(chosen).unwrap_or(usize::MAX)))
+    }
+
     fn visit(&self, visit: &PyVisit<'_>) -> Option<Result<(), PyTraverseError>> {
         let batches = self.topics.iter().flat_map(|topic| topic.batches.iter().flatten());
         let mut objects = [&self.filled, &self.opener].into_iter();
         let result = (objects.try_for_each(|object| visit.call(object)))
-            .and_then(|()| self.default_callback.iter().try_for_each(|each| each.visit(visit)))
+            .and_then(|()| self.default_callback.iter().try_for_each(|each| visit.call(each)))
             .and_then(|()| batches.into_iter().try_for_each(|batch| visit.call(batch)));
         Some(result)
     }
@@ -261,7 +316,8 @@ impl Open {
     /// The index of a topic's state.
     #[inline(always)]
     fn find(&self, topic: Ref<'_>) -> Option<usize> {
-        if self.topics.get(self.last)?.name.as_ptr() == topic.as_ptr() {
+        let last = self.topics.get(self.last)?; // it is there, if any is
+        if last.name.as_ptr() == topic.as_ptr() {
             return Some(self.last);
         }
         self.look_up(topic)
@@ -269,16 +325,22 @@ impl Open {
 
     #[inline(never)]
     fn look_up(&self, topic: Ref<'_>) -> Option<usize> {
+        let py = topic.py();
         let (mut scratch, mut other) = (Vec::new(), Vec::new());
         let name = topic.text()?.utf8(&mut scratch)?;
         self.topics.iter().position(|topic| {
-            topic.name.borrow().text().is_some_and(|text| text.is(name, &mut other))
+            let known = Ref::of_stored(py, &topic.name);
+            known.text().is_some_and(|text| text.is(name, &mut other))
         })
     }
 
     /// Append a record; None: Python has to look at it.
     #[inline(always)]
-    pub fn produce(&mut self, py: Python<'_>, arguments: &Arguments<'_>) -> Option<Outcome> {
+    pub fn produce<'py>(
+        &mut self,
+        py: Python<'py>,
+        arguments: &Arguments<'_>,
+    ) -> Option<Outcome<'py>> {
         let index = self.find(arguments.topic)?;
         self.last = index;
         let topic = &mut self.topics[index];
@@ -303,14 +365,14 @@ impl Open {
         if !usage.accepts() {
             return None;
         }
-        let closed =
-            |topic: &Topic| Some(Outcome::Closed(topic.name.borrow().to_owned(), partition as u32));
+        let name = |topic: &Topic| topic.name.bind(py).clone();
+        let closed = |topic: &Topic| Some(Outcome::Closed(name(topic), partition as u32));
         let Some(batch) = topic.batches.get(partition)? else { return closed(topic) };
         let mut batch = batch.get().filling(py)?;
         if !batch.is_open() {
             return closed(topic);
         }
-        let default = self.default_callback.as_ref().map(Owned::borrow);
+        let default = self.default_callback.as_ref().map(|callback| Ref::of_stored(py, callback));
         let mut callback = arguments.callback;
         if let Some(default) = default.filter(|_| callback.is_none()) {
             callback = default;
@@ -319,14 +381,12 @@ impl Open {
         let record = NewRecord { row: arguments.value, key, timestamp, headers, callback };
         let nbytes = batch.add(py, record, false, |nbytes| usage.has_room(nbytes))?;
         let was_half_used = usage.is_half_used();
-        usage.charge(nbytes);
+        usage.charge(nbytes as i64, 1);
         let is_full = batch.is_full();
         drop(batch);
-        if is_full {
-            topic.forget(partition);
-        }
+        let full = if is_full { topic.forget(partition) } else { None };
         Some(if is_full || (usage.is_half_used() && !was_half_used) {
-            Outcome::Full(topic.name.borrow().to_owned(), partition as u32)
+            Outcome::Full { topic: name(topic), partition: partition as u32, batch: full }
         } else {
             Outcome::Appended
         })

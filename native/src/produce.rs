@@ -1,15 +1,17 @@
 //! `Producer.produce` as one native call, which falls back to the package's own.
 
 use std::ffi::{CStr, CString};
-use std::sync::OnceLock;
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 
+use crate::batch::not_appended;
 use crate::layout::slot_offset;
 use crate::open_batches::{OpenBatches, Outcome};
-use crate::py::{Int, Owned, Ref};
+use crate::panics;
+use crate::py::{Int, Ref};
 
 /// The arguments of `Producer.produce` that are read here.
 pub struct Arguments<'a> {
@@ -37,15 +39,16 @@ const SIGNATURE: &str = "produce($self, topic, value=None, key=None, partition=-
                          on_delivery=None, timestamp=0, headers=None)";
 
 /// The names as interned strings, which is what callers pass.
-static INTERNED: OnceLock<[Owned; 8]> = OnceLock::new();
+static INTERNED: PyOnceLock<[Py<PyAny>; 8]> = PyOnceLock::new();
 
 impl<'a> Arguments<'a> {
     /// Read the arguments; None where they are not what is read here.
     ///
     /// # Safety
-    /// These are the arguments of a vectorcall, and the GIL is held.
+    /// These are the arguments of a vectorcall.
     #[inline(always)]
     unsafe fn read(
+        py: Python<'a>,
         arguments: *const *mut ffi::PyObject,
         count: ffi::Py_ssize_t,
         names: *mut ffi::PyObject,
@@ -54,21 +57,22 @@ impl<'a> Arguments<'a> {
         if count > NAMES.len() {
             return None;
         }
-        // SAFETY: None lives for ever, there are `count` arguments, and as many more as names.
+        let none = Ref::none(py);
+        // SAFETY: there are `count` arguments, and as many more as names.
         unsafe {
-            let none: Ref<'a> = Ref::from_ptr(ffi::Py_None());
             let mut found = [None; NAMES.len()];
             for (index, place) in found.iter_mut().enumerate().take(count) {
-                *place = Some(Ref::from_ptr(*arguments.add(index)));
+                *place = Some(Ref::from_ptr(py, *arguments.add(index)));
             }
             if !names.is_null() {
-                let interned = INTERNED.get()?;
-                for (index, &name) in Ref::from_ptr(names).items()?.iter().enumerate() {
-                    let place = interned.iter().position(|known| known.borrow() == name)?;
+                let interned = INTERNED.get(py)?;
+                for (index, &name) in Ref::from_ptr(py, names).items()?.iter().enumerate() {
+                    let place =
+                        interned.iter().position(|known| known.as_ptr() == name.as_ptr())?;
                     if place < count {
                         return None;
                     }
-                    found[place] = Some(Ref::from_ptr(*arguments.add(count + index)));
+                    found[place] = Some(Ref::from_ptr(py, *arguments.add(count + index)));
                 }
             }
             let [topic, value, key, partition, callback, on_delivery, timestamp, headers] = found;
@@ -94,12 +98,12 @@ impl<'a> Arguments<'a> {
 
 /// A method descriptor of a class, and what it needs: see `install`.
 struct Method {
-    fallback: Owned,
+    fallback: Py<PyAny>,
     /// Where an instance has its `OpenBatches`: the offset of a slot.
     offset: isize,
 }
 
-static METHOD: OnceLock<Method> = OnceLock::new();
+static METHOD: PyOnceLock<Method> = PyOnceLock::new();
 
 static mut DEFINITION: ffi::PyMethodDef = ffi::PyMethodDef {
     ml_name: c"produce".as_ptr(),
@@ -121,14 +125,17 @@ pub fn produce_method(
     // SAFETY: `cls` is a class.
     unsafe {
         let fallback_doc = fallback.getattr("__doc__")?.extract::<Option<String>>()?;
-        let fallback = Ref::of(fallback).to_owned();
-        if METHOD.set(Method { fallback, offset }).is_err() {
+        let method = Method { fallback: fallback.clone().unbind(), offset };
+        if METHOD.set(py, method).is_err() {
             return Err(PyRuntimeError::new_err("there is a method already"));
         }
-        let _ = INTERNED.set(NAMES.map(|name| {
-            let name = ffi::PyUnicode_InternFromString(name.as_ptr());
-            Owned::steal(name).expect("there is memory for eight names")
-        }));
+        let _ = INTERNED.set(
+            py,
+            NAMES.map(|name| {
+                let name = ffi::PyUnicode_InternFromString(name.as_ptr());
+                Bound::from_owned_ptr(py, name).unbind()
+            }),
+        );
         // Python reads the signature out of the text; both live as long as the class.
         let doc: String = fallback_doc.unwrap_or_default();
         DEFINITION.ml_doc = CString::new(format!("{SIGNATURE}\n--\n\n{doc}"))?.into_raw();
@@ -144,59 +151,70 @@ unsafe extern "C" fn produce(
     count: ffi::Py_ssize_t,
     names: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: Python calls this as a method of the class that it was made for, with the GIL.
+    // SAFETY: Python calls this as a method of the class that it was made for, with the GIL. No panic
+    // leaves it: that would end the process.
     unsafe {
         let py = Python::assume_attached();
-        let Some(method) = METHOD.get() else { return std::ptr::null_mut() };
-        let slot = *producer.cast::<u8>().offset(method.offset).cast::<*mut ffi::PyObject>();
-        let taken = Arguments::read(arguments, count, names)
-            .and_then(|read| append(Bound::from_borrowed_ptr_or_opt(py, slot)?, &read));
-        match taken {
-            None => fall_back(method, producer, arguments, count, names),
-            Some(Ok(())) => py.None().into_ptr(),
-            Some(Err(error)) => {
-                error.restore(py);
-                std::ptr::null_mut()
-            }
-        }
+        let Some(method) = METHOD.get(py) else { return std::ptr::null_mut() };
+        let taken = panics::caught("produce", || {
+            let slot = *producer.cast::<u8>().offset(method.offset).cast::<*mut ffi::PyObject>();
+            let batches = Bound::from_borrowed_ptr_or_opt(py, slot)?;
+            append(&batches, &Arguments::read(py, arguments, count, names)?)
+        });
+        let error = match taken {
+            Some(Some(Ok(()))) => return py.None().into_ptr(),
+            Some(Some(Err(error))) => error,
+            Some(None) => match not_appended(py) {
+                Ok(()) => return fall_back(method, producer, arguments, count, names),
+                Err(error) => error,
+            },
+            None => panics::error(py),
+        };
+        error.restore(py);
+        std::ptr::null_mut()
     }
 }
 
-/// Append a record to a producer's open batches; None: Python has to look at it.
+/// Append a record to a producer's open batches; None: Python has to look at it, or to raise the
+/// exception that is set.
 #[inline(always)]
-fn append(slot: Bound<'_, PyAny>, arguments: &Arguments<'_>) -> Option<PyResult<()>> {
-    let py = slot.py();
-    let batches = slot.cast::<OpenBatches>().ok()?;
-    let mut open = batches.get().try_get(py)?;
-    match open.produce(py, arguments)? {
+fn append(batches: &Bound<'_, PyAny>, arguments: &Arguments<'_>) -> Option<PyResult<()>> {
+    let py = batches.py();
+    let batches = batches.cast::<OpenBatches>().ok()?;
+    let outcome = batches.get().try_get(py)?.produce(py, arguments)?;
+    match outcome {
         Outcome::Appended => Some(Ok(())),
-        Outcome::Full(topic, partition) => {
-            let filled = open.filled.clone_ref(py);
-            drop(open); // it runs Python code
-            Some(filled.call1(py, (topic.into_bound(py), partition)).map(drop))
+        Outcome::Full { topic, partition, batch } => {
+            batch.into_iter().for_each(|batch| batch.drop_ref(py));
+            Some(filled(batches, &topic, partition))
         }
-        Outcome::Closed(topic, partition) => {
-            drop(open);
-            append_first(batches, topic, partition, arguments)
-        }
+        Outcome::Closed(topic, partition) => append_first(batches, &topic, partition, arguments),
     }
+}
+
+/// Have the sender's thread look at a batch. That runs Python code.
+#[inline(never)]
+fn filled(
+    batches: &Bound<'_, OpenBatches>,
+    topic: &Bound<'_, PyAny>,
+    partition: u32,
+) -> PyResult<()> {
+    let py = batches.py();
+    let filled = batches.get().get(py)?.filled.clone_ref(py);
+    filled.call1(py, (topic, partition)).map(|result| result.drop_ref(py))
 }
 
 /// Open a batch, and append its first record; None: Python has to look at it.
 #[inline(never)]
 fn append_first(
     batches: &Bound<'_, OpenBatches>,
-    topic: Owned,
+    topic: &Bound<'_, PyAny>,
     partition: u32,
     arguments: &Arguments<'_>,
 ) -> Option<PyResult<()>> {
     let py = batches.py();
-    let (opener, filled) = {
-        let open = batches.get().try_get(py)?;
-        (open.opener.clone_ref(py), open.filled.clone_ref(py))
-    };
-    let place = (topic.into_bound(py), partition);
-    match opener.call1(py, place.clone()).and_then(|is_open| is_open.extract(py)) {
+    let opener = batches.get().try_get(py)?.opener.bind(py).clone();
+    match opener.call1((topic, partition)).and_then(|is_open| is_open.extract()) {
         Ok(true) => {}
         Ok(false) => return None,
         Err(error) => return Some(Err(error)),
@@ -205,7 +223,10 @@ fn append_first(
     match outcome {
         Outcome::Closed(..) => None,
         Outcome::Appended => Some(Ok(())),
-        Outcome::Full(..) => Some(filled.call1(py, place).map(drop)),
+        Outcome::Full { topic, partition, batch } => {
+            batch.into_iter().for_each(|batch| batch.drop_ref(py));
+            Some(filled(batches, &topic, partition))
+        }
     }
 }
 

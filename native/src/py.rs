@@ -1,19 +1,24 @@
 //! The boundary to CPython's objects: borrowed references, read without running Python code.
 //!
-//! Everything here is read under the GIL and from exact builtin types only, whose C functions call
-//! nothing of the user's; `layout` reads objects of other classes under the same rule. So nobody else
-//! runs between two of these calls, and what a row refers to stays alive and unchanged until the row
-//! has been read. All other modules rely on that.
+//! A row is read from exact builtin types; `layout` reads objects of other classes under the same
+//! rule. Most are read where CPython has their values. The few functions of CPython's that a row needs
+//! (`Decimal.__str__`, `utcoffset` of Python's own zones, an object's `__dict__`) are written in C,
+//! call nothing of the user's, and neither look for signals nor let go of the GIL; `without_collector`
+//! keeps finalizers away. So nobody else runs in the middle of a row, and what it refers to stays alive
+//! and unchanged until it has been read. All other modules rely on that. Where such a function fails,
+//! its exception stays set, and the entry (`produce`, `Batch.append`) raises it.
+//!
+//! A `Ref` holds PyO3's proof that the GIL is held; references that are owned are PyO3's `Bound` and
+//! `Py`. So the compiler checks where they may be used.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::slice;
-use std::sync::OnceLock;
 
-use pyo3::PyTraverseError;
+use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
-use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 
 use crate::dict_items::Dict;
 use crate::text::Text;
@@ -21,7 +26,7 @@ use crate::text::Text;
 /// A reference that its owner keeps alive for `'a`, during which the GIL is held.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
-pub struct Ref<'a>(NonNull<ffi::PyObject>, PhantomData<&'a ffi::PyObject>);
+pub struct Ref<'a>(NonNull<ffi::PyObject>, PhantomData<(&'a ffi::PyObject, Python<'a>)>);
 
 /// An exact `int`.
 pub enum Int {
@@ -29,21 +34,46 @@ pub enum Int {
     TooLarge,
 }
 
+/// The digits of an exact `int`, of 30 bits each, the lowest first; none for 0.
+pub struct Digits<'a> {
+    pub is_negative: bool,
+    pub digits: &'a [u32],
+}
+
 impl<'a> Ref<'a> {
-    /// Borrow from a reference of PyO3's.
+    /// Borrow from an owned reference.
     #[inline(always)]
     pub fn of(object: &'a Bound<'_, PyAny>) -> Self {
-        // SAFETY: `object` owns a reference, and holds the GIL, for `'a`.
-        unsafe { Self::from_ptr(object.as_ptr()) }
+        // SAFETY: `object` owns a reference for `'a`.
+        unsafe { Self::from_ptr(object.py(), object.as_ptr()) }
+    }
+
+    /// Borrow from a reference that is stored.
+    #[inline(always)]
+    pub fn of_stored(py: Python<'a>, object: &'a Py<PyAny>) -> Self {
+        // SAFETY: `object` owns a reference for `'a`.
+        unsafe { Self::from_ptr(py, object.as_ptr()) }
+    }
+
+    #[inline(always)]
+    pub fn none(py: Python<'a>) -> Self {
+        // SAFETY: None lives for ever.
+        unsafe { Self::from_ptr(py, ffi::Py_None()) }
     }
 
     /// # Safety
-    /// `ptr` is not null, and its object outlives `'a`, during which the GIL is held.
+    /// `ptr` is not null, and its object outlives `'a`.
     #[inline(always)]
-    pub unsafe fn from_ptr(ptr: *mut ffi::PyObject) -> Self {
+    pub unsafe fn from_ptr(_: Python<'a>, ptr: *mut ffi::PyObject) -> Self {
         debug_assert!(!ptr.is_null());
         // SAFETY: by the contract.
         Self(unsafe { NonNull::new_unchecked(ptr) }, PhantomData)
+    }
+
+    #[inline(always)]
+    pub fn py(self) -> Python<'a> {
+        // SAFETY: whoever made this has shown that the GIL is held for `'a`.
+        unsafe { Python::assume_attached() }
     }
 
     #[inline(always)]
@@ -72,10 +102,15 @@ impl<'a> Ref<'a> {
 
     /// An owned reference.
     #[inline(always)]
-    pub fn to_owned(self) -> Owned {
-        // SAFETY: the object is alive, and the GIL is held.
-        unsafe { ffi::Py_INCREF(self.as_ptr()) };
-        Owned(self.0)
+    pub fn to_owned(self) -> Bound<'a, PyAny> {
+        // SAFETY: the object is alive.
+        unsafe { Bound::from_borrowed_ptr(self.py(), self.as_ptr()) }
+    }
+
+    /// An owned reference to be stored.
+    #[inline(always)]
+    pub fn to_stored(self) -> Py<PyAny> {
+        self.to_owned().unbind()
     }
 
     /// An exact `bool`.
@@ -118,46 +153,39 @@ impl<'a> Ref<'a> {
 
     #[inline(never)]
     fn long_int(self) -> Int {
-        let mut overflow = 0;
-        // SAFETY: it is an exact int: no exception but overflow, which is told, not raised.
-        let value = unsafe { ffi::PyLong_AsLongLongAndOverflow(self.as_ptr(), &raw mut overflow) };
-        if overflow == 0 { Int::Fits(value) } else { Int::TooLarge }
+        let number = self.digits().and_then(|digits| digits.number());
+        match number.and_then(|number| i64::try_from(number).ok()) {
+            Some(number) => Int::Fits(number),
+            None => Int::TooLarge,
+        }
     }
 
     /// An exact `int` that lies in an unsigned 64-bit one.
     #[inline(never)]
     pub fn unsigned(self) -> Option<u64> {
-        match self.int()? {
-            Int::Fits(value) => u64::try_from(value).ok(),
-            Int::TooLarge => {
-                // SAFETY: it is an exact int; an exception is cleared at once.
-                unsafe {
-                    let value = ffi::PyLong_AsUnsignedLongLong(self.as_ptr());
-                    if value == u64::MAX && !ffi::PyErr_Occurred().is_null() {
-                        ffi::PyErr_Clear();
-                        return None;
-                    }
-                    Some(value)
-                }
-            }
-        }
+        self.digits()?.number()?.try_into().ok()
     }
 
-    /// Hand the text of an exact `Decimal` or `int` to `read`.
+    /// The digits of an exact `int`.
+    pub fn digits(self) -> Option<Digits<'a>> {
+        (self.class() == &raw mut ffi::PyLong_Type).then(|| {
+            // SAFETY: its class says that it is an int, which never changes.
+            unsafe { digits(self.as_ptr()) }
+        })
+    }
+
+    /// Hand the text of an exact `Decimal` to `read`. None with an exception set: there is none.
     #[inline(never)]
-    pub fn number_text<T>(self, read: impl FnOnce(&[u8]) -> T) -> Option<T> {
-        let decimal = DECIMAL.get().map_or(std::ptr::null_mut(), Owned::as_ptr);
-        if self.class().cast() != decimal && self.class() != &raw mut ffi::PyLong_Type {
+    pub fn decimal_text<T>(self, read: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        let class = DECIMAL.get(self.py())?.as_ptr();
+        if self.class().cast() != class {
             return None;
         }
-        // SAFETY: both classes write their text in C; an exception is cleared at once.
-        let text = without_collector(|| unsafe { Owned::steal(ffi::PyObject_Str(self.as_ptr())) });
-        let Some(text) = text else {
-            // SAFETY: the GIL is held.
-            unsafe { ffi::PyErr_Clear() };
-            return None;
-        };
-        text.borrow().text()?.utf8(&mut Vec::new()).map(read)
+        // SAFETY: the class writes its text in C; a new reference, or null with an exception.
+        let text = without_collector(self.py(), || unsafe {
+            Bound::from_owned_ptr_or_opt(self.py(), ffi::PyObject_Str(self.as_ptr()))
+        });
+        Ref::of(&text?).text()?.utf8(&mut Vec::new()).map(read)
     }
 
     /// Exact `bytes`.
@@ -230,66 +258,6 @@ impl<'a> Ref<'a> {
     }
 }
 
-/// A reference that is owned. It may only be dropped while the GIL is held.
-pub struct Owned(NonNull<ffi::PyObject>);
-
-// SAFETY: a pointer may go from thread to thread; its object is touched under the GIL only.
-unsafe impl Send for Owned {}
-// SAFETY: as above.
-unsafe impl Sync for Owned {}
-
-impl Owned {
-    /// # Safety
-    /// `ptr` is null or a reference that the caller gives away.
-    pub unsafe fn steal(ptr: *mut ffi::PyObject) -> Option<Self> {
-        NonNull::new(ptr).map(Self)
-    }
-
-    /// Take a reference over from PyO3.
-    pub fn of(object: Bound<'_, PyAny>) -> Self {
-        // SAFETY: an object is not null; the reference is owned.
-        Self(unsafe { NonNull::new_unchecked(object.into_ptr()) })
-    }
-
-    #[inline(always)]
-    pub fn as_ptr(&self) -> *mut ffi::PyObject {
-        self.0.as_ptr()
-    }
-
-    #[inline(always)]
-    pub fn borrow(&self) -> Ref<'_> {
-        Ref(self.0, PhantomData)
-    }
-
-    /// Show the reference to Python's garbage collector.
-    pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // SAFETY: `Py` is a pointer like this one, and transparent; it is not dropped.
-        visit.call(unsafe { &*(&raw const self.0).cast::<Py<PyAny>>() })
-    }
-
-    /// Hand the reference over to PyO3.
-    pub fn into_bound(self, py: Python<'_>) -> Bound<'_, PyAny> {
-        // SAFETY: the reference is owned, and is given away.
-        unsafe { Bound::from_owned_ptr(py, self.into_ptr()) }
-    }
-
-    /// Give the reference away.
-    #[inline(always)]
-    pub fn into_ptr(self) -> *mut ffi::PyObject {
-        let ptr = self.as_ptr();
-        std::mem::forget(self);
-        ptr
-    }
-}
-
-impl Drop for Owned {
-    #[inline(always)]
-    fn drop(&mut self) {
-        // SAFETY: the reference is owned, and the GIL is held, as the type demands.
-        unsafe { ffi::Py_DECREF(self.as_ptr()) }
-    }
-}
-
 /// Keeps Python's garbage collector from running, as long as the GIL is held.
 ///
 /// It would run again and again while many objects are made, and find nothing: all are in use. From
@@ -315,23 +283,25 @@ impl Drop for NoCollection {
 }
 
 /// The class `Decimal`, where it is the one written in C.
-static DECIMAL: OnceLock<Owned> = OnceLock::new();
+static DECIMAL: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// Find the classes that are not builtin.
 pub fn import(py: Python<'_>) -> PyResult<()> {
-    if let Ok(module) = py.import("_decimal") {
-        let _ = DECIMAL.set(Ref::of(&module.getattr("Decimal")?).to_owned());
+    match py.import("_decimal") {
+        Ok(module) => {
+            let _ = DECIMAL.set(py, module.getattr("Decimal")?.unbind());
+            Ok(())
+        }
+        Err(error) if error.is_instance_of::<PyImportError>(py) => Ok(()),
+        Err(error) => Err(error),
     }
-    Ok(())
 }
 
 /// Call what makes objects. Before Python 3.12 the garbage collector runs wherever one is made, and
 /// with it code of the user's: so it waits.
 #[inline(always)]
-pub fn without_collector<T>(make: impl FnOnce() -> T) -> T {
-    // SAFETY: the GIL is held.
-    let begin = || NoCollection::begin(unsafe { Python::assume_attached() });
-    let _none = cfg!(not(Py_3_12)).then(begin);
+pub fn without_collector<T>(py: Python<'_>, make: impl FnOnce() -> T) -> T {
+    let _none = cfg!(not(Py_3_12)).then(|| NoCollection::begin(py));
     make()
 }
 
@@ -358,24 +328,15 @@ fn prefetch_line(address: *const u8) {
 
 const DIGIT: u32 = 30;
 
-/// An int of at most two digits; None for a longer one.
-///
-/// # Safety
-/// `ptr` is an exact int.
-#[cfg(not(Py_3_12))]
-#[inline(always)]
-unsafe fn short_int(ptr: *mut ffi::PyObject) -> Option<i64> {
-    // SAFETY: an int is a head with the signed number of its digits, and then the digits.
-    unsafe {
-        let size = ffi::Py_SIZE(ptr);
-        let digits = ptr.cast::<u8>().add(size_of::<ffi::PyVarObject>()).cast::<u32>();
-        match size {
-            0 => Some(0),
-            1 => Some(i64::from(*digits)),
-            -1 => Some(-i64::from(*digits)),
-            2 => Some(i64::from(*digits) | i64::from(*digits.add(1)) << DIGIT),
-            _ => None,
+impl Digits<'_> {
+    /// The number, if it has at most three digits.
+    fn number(&self) -> Option<i128> {
+        if self.digits.len() > 3 {
+            return None;
         }
+        let magnitude =
+            self.digits.iter().rev().fold(0, |number, &digit| number << DIGIT | i128::from(digit));
+        Some(if self.is_negative { -magnitude } else { magnitude })
     }
 }
 
@@ -383,20 +344,42 @@ unsafe fn short_int(ptr: *mut ffi::PyObject) -> Option<i64> {
 ///
 /// # Safety
 /// `ptr` is an exact int.
-#[cfg(Py_3_12)]
 #[inline(always)]
 unsafe fn short_int(ptr: *mut ffi::PyObject) -> Option<i64> {
-    // SAFETY: an int is a head, a word with its sign (two bits) and number of digits (from the
-    // fourth bit on), and then the digits.
+    // SAFETY: by the contract.
+    let Digits { is_negative, digits } = unsafe { digits(ptr) };
+    let magnitude = match *digits {
+        [] => 0,
+        [low] => i64::from(low),
+        [low, high] => i64::from(low) | i64::from(high) << DIGIT,
+        _ => return None,
+    };
+    Some(if is_negative { -magnitude } else { magnitude })
+}
+
+/// # Safety
+/// `ptr` is an exact int, which outlives `'a`.
+#[cfg(not(Py_3_12))]
+#[inline(always)]
+unsafe fn digits<'a>(ptr: *mut ffi::PyObject) -> Digits<'a> {
+    // SAFETY: an int is a head with the signed number of its digits, and then the digits.
     unsafe {
-        let tag = *ptr.cast::<u8>().add(size_of::<ffi::PyObject>()).cast::<usize>();
-        let digits = ptr.cast::<u8>().add(size_of::<ffi::PyObject>() + size_of::<usize>());
-        let digits = digits.cast::<u32>();
-        let magnitude = match tag >> 3 {
-            0 | 1 => i64::from(*digits),
-            2 => i64::from(*digits) | i64::from(*digits.add(1)) << DIGIT,
-            _ => return None,
-        };
-        Some((1 - (tag & 3) as i64) * magnitude)
+        let size = ffi::Py_SIZE(ptr);
+        let first = ptr.cast::<u8>().add(size_of::<ffi::PyVarObject>()).cast::<u32>();
+        Digits { is_negative: size < 0, digits: slice::from_raw_parts(first, size.unsigned_abs()) }
+    }
+}
+
+/// # Safety
+/// `ptr` is an exact int, which outlives `'a`.
+#[cfg(Py_3_12)]
+#[inline(always)]
+unsafe fn digits<'a>(ptr: *mut ffi::PyObject) -> Digits<'a> {
+    // SAFETY: an int is a head, a word with its sign (the lowest two bits: 2 for a negative one) and
+    // its number of digits (from the fourth bit on), and then the digits.
+    unsafe {
+        let tag = ptr.cast::<u8>().add(size_of::<ffi::PyObject>()).cast::<usize>();
+        let first = tag.add(1).cast::<u32>();
+        Digits { is_negative: *tag & 3 == 2, digits: slice::from_raw_parts(first, *tag >> 3) }
     }
 }

@@ -9,7 +9,8 @@ use pyo3::types::{PyList, PyType};
 use crate::decoder::Lists;
 use crate::layout::{new_object, set_slot, slot_offset};
 use crate::leaf_objects::int;
-use crate::py::{NoCollection, Owned, Ref};
+use crate::panics::entry;
+use crate::py::{NoCollection, Ref};
 
 /// Makes messages of one class, whose slots it sets. For any thread.
 #[pyclass(frozen, module = "columnar_kafka.native._core")]
@@ -39,8 +40,24 @@ impl RecordMaker {
         first: i64,
         parts: Lists<'py>,
     ) -> PyResult<Bound<'py, PyList>> {
+        entry(py, "RecordMaker.make", || self.messages(py, context, first, &parts))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.class)
+    }
+}
+
+impl RecordMaker {
+    fn messages<'py>(
+        &self,
+        py: Python<'py>,
+        context: &Bound<'py, PyAny>,
+        first: i64,
+        parts: &Lists<'py>,
+    ) -> PyResult<Bound<'py, PyList>> {
         let _no_collection = NoCollection::begin(py); // nothing else runs: the lists stay as they are
-        let (values, keys, times, headers) = &parts;
+        let (values, keys, times, headers) = parts;
         let parts = [values, keys, times, headers].map(|part| Ref::of(part).items().unwrap_or(&[]));
         let rows = parts[0].len();
         if parts.iter().any(|part| part.len() != rows) {
@@ -61,10 +78,6 @@ impl RecordMaker {
             }
             messages.push(message);
         }
-        PyList::new(py, messages.into_iter().map(|message: Owned| message.into_bound(py)))
-    }
-
-    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.class)
+        PyList::new(py, messages)
     }
 }

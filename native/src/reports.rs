@@ -10,7 +10,8 @@ use pyo3::types::PyType;
 
 use crate::batch::Block;
 use crate::layout::{new_object, set_slot, slot_offset};
-use crate::py::{Owned, Ref};
+use crate::panics::entry;
+use crate::py::Ref;
 
 /// How many records are reported between two looks for a signal.
 const SIGNAL_ROWS: usize = 1024;
@@ -84,30 +85,7 @@ impl Reports {
     ///
     /// A callback's exception ends it, and so does `abandoned`: the rest is for the next call.
     fn run(&self, py: Python<'_>, abandoned: &Bound<'_, Abandoned>) -> PyResult<()> {
-        let block = self.block.get();
-        let mut kept: Option<Owned> = None;
-        for index in self.reported()..block.rows.len() {
-            let Some(callback) = block.callback_of(index) else {
-                self.set_reported(index + 1);
-                continue;
-            };
-            if index % SIGNAL_ROWS == 0 {
-                py.check_signals()?;
-            }
-            // A message that nobody has kept becomes the next one.
-            let message = match kept.take().filter(|message| !message.borrow().is_shared()) {
-                Some(message) => message,
-                None => new_object(self.class.bind(py))?,
-            };
-            self.fill(py, &message, index)?;
-            if let Some(error) = &abandoned.borrow().error {
-                return Err(PyErr::from_value(error.bind(py).clone()));
-            }
-            self.set_reported(index + 1); // right before the call: once, and not never
-            call(py, callback, Ref::of(self.error.bind(py)), message.borrow())?;
-            kept = Some(message);
-        }
-        Ok(())
+        entry(py, "Reports.run", || self.run_rest(py, abandoned))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -119,14 +97,38 @@ impl Reports {
 }
 
 impl Reports {
-    fn fill(&self, py: Python<'_>, message: &Owned, index: usize) -> PyResult<()> {
+    fn run_rest(&self, py: Python<'_>, abandoned: &Bound<'_, Abandoned>) -> PyResult<()> {
+        let block = self.block.get();
+        let mut kept: Option<Bound<'_, PyAny>> = None;
+        for index in self.reported()..block.rows.len() {
+            let Some(callback) = block.callback_of(py, index) else {
+                self.set_reported(index + 1);
+                continue;
+            };
+            if index % SIGNAL_ROWS == 0 {
+                py.check_signals()?;
+            }
+            // A message that nobody has kept becomes the next one.
+            let message = match kept.take().filter(|message| !Ref::of(message).is_shared()) {
+                Some(message) => message,
+                None => new_object(self.class.bind(py))?,
+            };
+            self.fill(py, &message, index)?;
+            if let Some(error) = &abandoned.borrow().error {
+                return Err(PyErr::from_value(error.bind(py).clone()));
+            }
+            self.set_reported(index + 1); // right before the call: once, and not never
+            call(&callback, self.error.bind(py), &message)?;
+            kept = Some(message);
+        }
+        Ok(())
+    }
+
+    fn fill(&self, py: Python<'_>, message: &Bound<'_, PyAny>, index: usize) -> PyResult<()> {
         // SAFETY: a new reference, or null with an exception; both slots are the class's own.
         unsafe {
-            let index = ffi::PyLong_FromSize_t(index);
-            if index.is_null() {
-                return Err(PyErr::fetch(py));
-            }
-            set_slot(message, self.index_at, index);
+            let index = Bound::from_owned_ptr_or_err(py, ffi::PyLong_FromSize_t(index))?;
+            set_slot(message, self.index_at, index.into_ptr());
             set_slot(message, self.context_at, self.context.clone_ref(py).into_ptr());
         }
         Ok(())
@@ -134,20 +136,19 @@ impl Reports {
 }
 
 /// Call a callback with an error and a message.
-fn call(py: Python<'_>, callback: Ref<'_>, error: Ref<'_>, message: Ref<'_>) -> PyResult<()> {
-    let callback = callback.to_owned(); // the records may go while it runs
+fn call<'py>(
+    callback: &Bound<'py, PyAny>,
+    error: &Bound<'py, PyAny>,
+    message: &Bound<'py, PyAny>,
+) -> PyResult<()> {
     // The place before the arguments is the callee's to use.
     let mut arguments = [std::ptr::null_mut(), error.as_ptr(), message.as_ptr()];
     // SAFETY: the callback and both arguments are alive; a new reference, or null with an exception.
-    let result = unsafe {
+    unsafe {
         let count = 2 | ffi::PY_VECTORCALL_ARGUMENTS_OFFSET;
         let first = arguments.as_mut_ptr().add(1);
-        Owned::steal(ffi::PyObject_Vectorcall(
-            callback.as_ptr(),
-            first,
-            count,
-            std::ptr::null_mut(),
-        ))
-    };
-    result.map(drop).ok_or_else(|| PyErr::fetch(py))
+        let names = std::ptr::null_mut();
+        let result = ffi::PyObject_Vectorcall(callback.as_ptr(), first, count, names);
+        Bound::from_owned_ptr_or_err(callback.py(), result).map(drop)
+    }
 }

@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 
+use pyo3::prelude::*;
+
 use crate::columns::{Appending, Column, NotTaken, Taken};
 use crate::dict_items::{Dict, Entries, Item};
 use crate::layout::{Fields, Layout, Version};
 use crate::leaf::Leaf;
-use crate::py::{self, Owned, Ref};
+use crate::py::{self, Ref};
 use crate::strings::ShortText;
 
 /// More classes are not known at once; what is forgotten is learned again.
@@ -34,14 +36,14 @@ struct Order {
 }
 
 struct Key {
-    object: Option<Owned>,
+    object: Option<Py<PyAny>>,
     column: usize,
 }
 
 impl Key {
     #[inline(always)]
     fn is(&self, object: Ref<'_>) -> bool {
-        self.object.as_ref().map(Owned::as_ptr) == Some(object.as_ptr())
+        self.object.as_ref().map(Py::as_ptr) == Some(object.as_ptr())
     }
 }
 
@@ -74,7 +76,8 @@ impl Order {
                 None => *utf8 == *names[known.column].as_bytes(),
             };
             if same && item.key.is_shared() {
-                known.object = Some(item.key.to_owned());
+                let object = known.object.replace(item.key.to_stored());
+                object.into_iter().for_each(|object| object.drop_ref(item.key.py()));
             }
             same
         })
@@ -125,7 +128,7 @@ impl Template {
         for Item { key, .. } in items {
             let name = std::str::from_utf8(key.text()?.utf8(scratch)?).ok()?;
             let column = *self.columns.get(name)?;
-            keys.push(Key { object: Some(key.to_owned()), column });
+            keys.push(Key { object: Some(key.to_stored()), column });
         }
         if self.orders.len() == MAX_ORDERS {
             self.orders.clear();

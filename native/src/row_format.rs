@@ -1,7 +1,7 @@
 //! What the batches of one topic share: how rows are appended to leaves, and leaves to be used again.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use pyo3::prelude::*;
 
@@ -9,6 +9,7 @@ use crate::columns::{Appending, Column};
 use crate::gil::{GilCell, InUse};
 use crate::leaf::{Leaf, Values};
 use crate::lookup::Lookup;
+use crate::panics::entry;
 use crate::row::Template;
 use crate::schema::{Field, Type};
 use crate::size::{LeafSize, Size};
@@ -43,6 +44,7 @@ pub struct RowFormat {
     pub leaf_sizes: Vec<LeafSize>,
     /// As many bytes every consumer decodes.
     pub most_decoded: usize,
+    given_up: AtomicBool,
     rows: GilCell<RowAppender>,
 }
 
@@ -80,25 +82,39 @@ impl RowFormat {
     /// a row and a slot once it is decoded.
     #[new]
     fn new(
+        py: Python<'_>,
         columns: Vec<Bound<'_, PyAny>>,
         leaf_sizes: Vec<(usize, usize)>,
         most_decoded: usize,
     ) -> PyResult<Self> {
-        let fields = columns.iter().map(Field::read).collect::<PyResult<Vec<_>>>()?;
-        let sizes =
-            leaf_sizes.into_iter().map(|(per_row, per_slot)| LeafSize { per_row, per_slot });
-        let leaf_sizes: Vec<_> = sizes.chain(METADATA_SIZES).collect();
-        let row_size = Size {
-            nbytes: ROW_BYTES + fields.iter().map(Field::width).sum::<usize>(),
-            decoded: leaf_sizes.iter().map(|size| size.per_row + size.per_slot).sum(),
-        };
-        let rows = GilCell::new(RowAppender::new(&fields, &leaf_sizes));
-        Ok(Self { fields, row_size, leaf_sizes, most_decoded, rows })
+        entry(py, "RowFormat.new", || {
+            let fields = columns.iter().map(Field::read).collect::<PyResult<Vec<_>>>()?;
+            let sizes =
+                leaf_sizes.into_iter().map(|(per_row, per_slot)| LeafSize { per_row, per_slot });
+            let leaf_sizes: Vec<_> = sizes.chain(METADATA_SIZES).collect();
+            let row_size = Size {
+                nbytes: ROW_BYTES + fields.iter().map(Field::width).sum::<usize>(),
+                decoded: leaf_sizes.iter().map(|size| size.per_row + size.per_slot).sum(),
+            };
+            let rows = GilCell::new(RowAppender::new(&fields, &leaf_sizes));
+            let given_up = AtomicBool::new(false);
+            Ok(Self { fields, row_size, leaf_sizes, most_decoded, given_up, rows })
+        })
     }
 }
 
 impl RowFormat {
-    /// Append rows; None while another thread does, or one further up the stack.
+    /// Append no row any more: the core has panicked on one.
+    pub fn give_up(&self) {
+        self.given_up.store(true, Relaxed);
+    }
+
+    #[inline(always)]
+    pub fn is_given_up(&self) -> bool {
+        self.given_up.load(Relaxed)
+    }
+
+    /// Append rows; None while somebody else does.
     #[inline(always)]
     pub fn rows<'a>(&'a self, py: Python<'a>) -> Option<InUse<'a, RowAppender>> {
         self.rows.get(py)

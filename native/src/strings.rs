@@ -157,7 +157,7 @@ impl Strings {
     fn push_index(&mut self, index: u32) {
         let Some(indices) = &mut self.indices else { unreachable!("there is a dictionary") };
         indices.push(index);
-        if indices.len() == self.next_look {
+        if indices.len() >= self.next_look {
             self.look();
         }
     }
@@ -361,6 +361,19 @@ mod tests {
         }
         strings.truncate(1);
         assert_eq!((strings.len(), strings.get(0)), (1, &b"a"[..]));
+    }
+
+    #[test]
+    fn a_dictionary_that_does_not_pay_is_given_up_whichever_value_is_in_the_way() {
+        let mut strings = Strings::new(true);
+        for n in 0..2 * FIRST_LOOK {
+            strings.push_bytes(format!("text {n}").as_bytes()).unwrap();
+            if n == FIRST_LOOK - 2 {
+                // As `push_text` does with an object that it knows.
+                strings.indices.as_mut().unwrap().push(0);
+            }
+        }
+        assert!(strings.indices.is_none());
     }
 
     #[test]

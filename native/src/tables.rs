@@ -6,6 +6,7 @@ use pyo3::types::PyTuple;
 
 use crate::arrow::{Array, Layout, array, leaf_count};
 use crate::decoder::FileSchema;
+use crate::panics::entry;
 use crate::parquet::read::{Budget, Footer, Keys, LeafReader, Read, Schema};
 use crate::schema::{Field, Type};
 
@@ -29,10 +30,14 @@ impl TableSchema {
     /// all, and its layout. All numbers ascend.
     #[new]
     fn new(schema: Bound<'_, FileSchema>, columns: Vec<Bound<'_, PyTuple>>) -> PyResult<Self> {
-        let known = schema.get().schema();
-        let columns =
-            columns.iter().map(|column| Column::read(known, column)).collect::<PyResult<_>>()?;
-        Ok(Self { schema: schema.unbind(), columns })
+        entry(schema.py(), "TableSchema.new", || {
+            let known = schema.get().schema();
+            let columns = columns
+                .iter()
+                .map(|column| Column::read(known, column))
+                .collect::<PyResult<_>>()?;
+            Ok(Self { schema: schema.clone().unbind(), columns })
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
+use pyo3::intern;
 use pyo3::prelude::*;
 
 /// Counts what is accepted and not yet released. Changed under the GIL only.
@@ -30,24 +31,47 @@ impl Usage {
         }
     }
 
+    /// The memory of all of them.
     #[getter]
     fn bytes(&self) -> i64 {
         self.bytes.load(Relaxed)
     }
 
-    #[setter]
-    fn set_bytes(&self, bytes: i64) {
-        self.bytes.store(bytes, Relaxed);
-    }
-
+    /// How many there are.
     #[getter]
     fn records(&self) -> i64 {
         self.records.load(Relaxed)
     }
 
-    #[setter]
-    fn set_records(&self, records: i64) {
-        self.records.store(records, Relaxed);
+    /// Append `item` to `items`, and charge its memory and its number of records: both or neither, with
+    /// no signal in between.
+    fn accept(
+        &self,
+        items: &Bound<'_, PyAny>,
+        item: &Bound<'_, PyAny>,
+        nbytes: i64,
+        records: i64,
+    ) -> PyResult<()> {
+        items.call_method1(intern!(items.py(), "append"), (item,))?;
+        self.charge(nbytes, records);
+        Ok(())
+    }
+
+    /// Charge so many bytes more, or fewer, for records that are accepted.
+    fn adjust(&self, nbytes: i64) {
+        self.charge(nbytes, 0);
+    }
+
+    /// Give back what `held` has charged, and set that to 0: both, with no signal in between.
+    fn release(&self, held: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (nbytes, records) =
+            (intern!(held.py(), "charged_bytes"), intern!(held.py(), "records"));
+        let charged: i64 = held.getattr(nbytes)?.extract()?;
+        let count: i64 = held.getattr(records)?.extract()?;
+        held.setattr(nbytes, 0)?;
+        held.setattr(records, 0)?;
+        self.charge(-charged, -count);
+        Ok(())
     }
 
     #[getter]
@@ -94,9 +118,9 @@ impl Usage {
     }
 
     #[inline(always)]
-    pub fn charge(&self, nbytes: usize) {
-        self.set_bytes(self.bytes() + nbytes as i64);
-        self.set_records(self.records() + 1);
+    pub fn charge(&self, nbytes: i64, records: i64) {
+        self.bytes.fetch_add(nbytes, Relaxed);
+        self.records.fetch_add(records, Relaxed);
     }
 
     /// Whether half of a bound is used.

@@ -7,7 +7,7 @@ use crate::columns::Appending;
 use crate::decimal::Decimals;
 use crate::half;
 use crate::leaf::Values;
-use crate::py::{Int, Ref};
+use crate::py::{Digits, Int, Ref};
 use crate::schema::Unit;
 use crate::size::Size;
 
@@ -113,9 +113,10 @@ fn append_rare(
         (Values::Strings(out), _) => {
             count(appending, value.bytes().and_then(|bytes| out.push_bytes(bytes)))
         }
-        (Values::Fixed { bytes: out, .. }, Kind::Decimal(decimals)) => {
-            value.number_text(|text| decimals.append(text, out)).unwrap_or(false)
-        }
+        (Values::Fixed { bytes: out, .. }, Kind::Decimal(decimals)) => match value.digits() {
+            Some(Digits { is_negative, digits }) => decimals.append_int(is_negative, digits, out),
+            None => value.decimal_text(|text| decimals.append(text, out)).unwrap_or(false),
+        },
         (Values::Fixed { bytes: out, .. }, Kind::Half) => {
             let number = value.float().or_else(|| exact_float(value, 53));
             let bits = number.and_then(half::narrow);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import zoneinfo
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -66,6 +67,15 @@ def test_an_hour_that_repeats_counts_as_two() -> None:
     ]
     found = converter(pa.timestamp("ms", "UTC"))(values).cast(pa.int64()).to_pylist()
     assert found == [round(each.timestamp() * 1000) for each in values]
+
+
+def test_a_zone_from_a_file_is_what_the_file_says_whatever_its_key_does() -> None:
+    paths = (Path(root, "Europe/Berlin") for root in zoneinfo.TZPATH)
+    with next(path for path in paths if path.exists()).open("rb") as file:
+        berlin = zoneinfo.ZoneInfo.from_file(file, key="UTC")
+    values = [dt.datetime(1880, 1, 1, tzinfo=berlin)]  # local mean time: + 0:53:28
+    found = converter(pa.timestamp("us", "UTC"))(values).to_pylist()
+    assert found == [dt.datetime(1879, 12, 31, 23, 6, 32, tzinfo=dt.timezone.utc)]
 
 
 def test_nanoseconds_of_pandas_are_kept() -> None:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import pytest
 
 from columnar_kafka.columns.columns_to_rows import to_rows
+from columnar_kafka.columns.row_objects import RowReader
 from columnar_kafka.columns.rows_to_columns import RowColumns
 from columnar_kafka.errors import RowError
 from columnar_kafka.schema import RecordSchema
@@ -160,6 +161,14 @@ class More:
     x: int = 1
     y: int = 2
     z: int = 3
+
+
+@pytest.mark.parametrize("values", [(), ("a",), ("a", "b")])
+def test_a_named_tuple_that_is_too_short_lacks_fields(values: tuple[str, ...]) -> None:
+    row = tuple.__new__(TupleRow, values)
+    missing = TupleRow._fields[len(values)]
+    with pytest.raises(RowError, match=f"field '{missing}' is missing, and has no default"):
+        RowReader(TupleRow._fields, "", {}).values(row)
 
 
 @pytest.mark.parametrize("at", [More(), namedtuple("T", "x y z")(1, 2, 3), {"x": 1, "z": 3}])  # noqa: PYI024 - as above

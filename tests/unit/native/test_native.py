@@ -450,6 +450,38 @@ def test_an_encoding_is_chosen_when_a_column_has_its_first_values() -> None:
     assert "DELTA_BINARY_PACKED" in encodings[0]
 
 
+@pytest.mark.parametrize(
+    ("headers", "stored"),
+    [
+        ([(None, b"v")], [("None", b"v")]),
+        ([(1, b"v"), ("b", b"w")], [("1", b"v"), ("b", b"w")]),
+        ([["a", b"v"]], None),
+        ([("a", b"v"), ["b", b"w"]], None),
+        ([("a", b"v", b"w")], None),
+    ],
+)
+def test_headers_of_other_forms_are_what_confluent_kafka_makes_of_them(
+    headers: Any, stored: list[tuple[str, bytes]] | None
+) -> None:
+    """Also where a batch is open already."""
+    kafka, reports = FakeKafka(), []
+    with kafka.Producer({"columnar.encoding": "parquet"}) as producer:
+        producer.set_schema("t", pa.schema([("n", pa.int64())]))
+        for _ in range(2):
+            if stored is None:
+                with pytest.raises(TypeError, match=r"a list of \(key, value\) tuples"):
+                    producer.produce("t", {"n": 1}, headers=headers)
+            else:
+                producer.produce(
+                    "t",
+                    {"n": 1},
+                    headers=headers,
+                    on_delivery=lambda _, message: reports.append(message.headers()),
+                )
+            producer.produce("t", {"n": 2})
+    assert reports == ([] if stored is None else [stored] * 2)
+
+
 def test_headers_are_read_for_many_reports_at_once() -> None:
     reads: list[tuple[int, int]] = []
 

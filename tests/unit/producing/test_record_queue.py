@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from columnar_kafka.producing.record_queue import RecordQueue
+
+if TYPE_CHECKING:
+    from collections import deque
 
 ITEM: Any = object()
 
@@ -231,13 +234,24 @@ def test_what_is_urgent_does_not_wait() -> None:
     assert queue.sleep(0.0, 0.0) == NOW
 
 
+def _placed(items: deque[Any]) -> bool:
+    items.append(ITEM)
+    return True
+
+
 def test_a_batch_that_opens_wakes_a_sender_that_would_look_later() -> None:
     queue = RecordQueue(limit_bytes=100, linger=0.5)
     queue.sleep(0.0, 10.0)
-    assert not queue.open(lambda items: items.append(ITEM), 9.5)
-    assert queue.open(lambda items: items.append(ITEM), 9.25)
+    assert not queue.open(_placed, 9.5)
+    assert queue.open(_placed, 9.25)
     assert queue.sleep(0.0, 10.0) == 9.75
     assert list(queue.drain()) == [ITEM, ITEM]
+
+
+def test_a_batch_whose_place_is_gone_is_not_queued() -> None:
+    queue = RecordQueue(limit_bytes=100)
+    assert queue.open(lambda _: False, 0.0) is None
+    assert list(queue.drain()) == []
 
 
 def test_while_batches_become_full_none_wakes_the_sender_when_it_opens() -> None:
@@ -246,7 +260,7 @@ def test_while_batches_become_full_none_wakes_the_sender_when_it_opens() -> None
     queue.take_filled()
     queue.drain()
     assert queue.sleep(9.0, 100.0) == 9.5
-    assert not queue.open(lambda items: items.append(ITEM), 9.25)
+    assert not queue.open(_placed, 9.25)
     queue.take_filled()
     queue.drain()
     assert queue.sleep(9.5, 100.0) == 100.0

@@ -644,26 +644,149 @@ def test_a_rejection_wakes_the_thread() -> None:
     assert [len(segment) for segment in pipeline.segments()] == [1, 1]
 
 
-def test_the_thread_outlives_what_one_look_did_to_it(caplog: pytest.LogCaptureFixture) -> None:
+class Failing:
+    """A method that fails `times` times before it does its work; with `after`, after its work."""
+
+    def __init__(self, owner: Any, name: str, times: int = 1, error: type = LookupError) -> None:
+        self._real = getattr(owner, name)
+        self._error = error
+        self.left = times
+        self.calls = 0
+        setattr(owner, name, self)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.calls += 1
+        if self.left:
+            self.left -= 1
+            raise self._error("as a test wants it")
+        return self._real(*args, **kwargs)
+
+
+@pytest.mark.parametrize("error", [LookupError, SystemExit])
+def test_the_thread_outlives_whatever_a_step_did_to_it(
+    error: type, caplog: pytest.LogCaptureFixture
+) -> None:
     pipeline = Pipeline(segment_rows=1)
-    real = pipeline.accumulator.drain
-    looks: list[float] = []
-
-    def drain(now: float) -> Any:
-        looks.append(now)
-        if len(looks) == 1:
-            raise LookupError("once")
-        return real(now)
-
-    pipeline.accumulator.drain = drain  # type: ignore[method-assign]
+    Failing(pipeline.accumulator, "drain", error=error)
     pipeline.numbers(0)
     pipeline.sender.start()
     try:
         assert pipeline.broker.poll(60) == 1
     finally:
         pipeline.sender.stop()
-    assert "columnar-kafka's sender failed; it goes on" in caplog.text
+    assert "columnar-kafka's sender failed; it tries again (failure 1)" in caplog.text
     assert pipeline.segments() == [rows(0)]
+
+
+def test_a_log_that_fails_does_not_end_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = Pipeline(segment_rows=1)
+    Failing(pipeline.accumulator, "drain")
+    Failing(sender._log, "exception", times=10)
+    monkeypatch.undo()
+    pipeline.numbers(0)
+    pipeline.sender.start()
+    try:
+        assert pipeline.broker.poll(60) == 1
+    finally:
+        pipeline.sender.stop()
+        del sender._log.exception
+    assert pipeline.segments() == [rows(0)]
+
+
+def test_a_step_that_goes_on_failing_waits_longer_each_time_and_is_logged_a_few_times(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Whoever wakes the thread, which a flush does all the time."""
+    pipeline = Pipeline(segment_rows=1)
+    Failing(pipeline.accumulator, "drain", times=1_000_000)
+    waits: list[float] = []
+
+    class Stop:
+        def wait(self, timeout: float) -> None:
+            waits.append(timeout)
+            pipeline.sender.wake()
+            pipeline.sender._stopping = len(waits) == 20
+
+    pipeline.sender._stop = Stop()  # type: ignore[assignment]
+    pipeline.numbers(0)
+    pipeline.sender._run()
+    assert waits[:7] == [0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0]
+    assert set(waits[7:]) == {1.0}
+    told = [record.message for record in caplog.records]
+    assert told == [
+        f"columnar-kafka's sender failed; it tries again (failure {n})" for n in (1, 2, 4, 8, 16)
+    ]
+
+
+def failing_step(pipeline: Pipeline) -> None:
+    pipeline.sender.seal()
+    with pytest.raises(LookupError):
+        pipeline.run()
+
+
+@pytest.mark.parametrize(
+    ("stage", "method"),
+    [
+        ("accumulator", "drain"),
+        ("accumulator", "seal_full"),
+        ("delivery", "never_batched"),
+        ("_segmenter", "_blocks"),
+        ("_segmenter", "convert"),
+        ("_dispatcher", "line_up"),
+        ("_dispatcher", "_take_rejected"),
+    ],
+)
+def test_a_step_that_fails_keeps_what_it_held(stage: str, method: str) -> None:
+    pipeline = Pipeline(partitions=2, segment_rows=CHUNK_ROWS + 1)
+    numbers = range(CHUNK_ROWS + 10)
+    pipeline.numbers(*numbers, partition=0)
+    pipeline.numbers(7, 8, partition=1)
+    pipeline.set_schema(BLOBS, topic="unknown")
+    pipeline.produce({"v": b"x"}, topic="unknown", tag="lost")
+    owner = pipeline.sender if stage.startswith("_") else pipeline
+    failing = Failing(getattr(owner, stage), method)
+    pipeline.queue.batch_filled("t", 0)
+    pipeline.sender.seal()
+    for _ in range(3):
+        with suppress(LookupError):
+            pipeline.run()
+    with suppress(LookupError):
+        pipeline.run(300.0)  # what waits for its partition is given up
+    pipeline.flush()
+    assert failing.calls > 1
+    assert [n for segment in pipeline.segments(0) for n in segment] == rows(*numbers)
+    assert [n for segment in pipeline.segments(1) for n in segment] == rows(7, 8)
+    assert sorted(outcomes(pipeline), key=str) == sorted(
+        [*((n, None) for n in (*numbers, 7, 8)), ("lost", TIMED_OUT)], key=str
+    )
+    assert nothing_is_left(pipeline)
+
+
+def test_a_partition_that_fails_keeps_no_other_waiting() -> None:
+    pipeline = Pipeline(partitions=2)
+    pipeline.numbers(0, partition=0)
+    pipeline.numbers(1, partition=1)
+    failing = Failing(pipeline.sender._segmenter, "_blocks")
+    failing_step(pipeline)
+    assert failing.calls == 2
+    assert [pipeline.segments(0), pipeline.segments(1)] == [[], [rows(1)]]
+    pipeline.flush()
+    assert pipeline.segments(0) == [rows(0)]
+    assert outcomes(pipeline) == [(1, None), (0, None)]
+    assert nothing_is_left(pipeline)
+
+
+def test_records_that_cannot_even_be_cut_are_reported() -> None:
+    pipeline = Pipeline()
+    pipeline.numbers(0, 1, partition=0)
+    pipeline.run()
+    [batch] = pipeline.accumulator._topics["t"].open.values()
+    batch.seal()
+    for name in ("_to_segment",):
+        Failing(pipeline.sender._segmenter, name, times=100)
+    pipeline.flush()
+    assert [error for _, error in outcomes(pipeline)] == [KafkaError._VALUE_SERIALIZATION] * 2
+    assert nothing_is_left(pipeline)
 
 
 def test_purge_waits_for_the_thread() -> None:
