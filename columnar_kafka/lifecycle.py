@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Wait",
     "abandon_in_children",
+    "close_in_background",
     "ended",
     "flush_fully",
     "flush_interrupted",
@@ -153,6 +154,11 @@ def hold_until_closed(owner: Closable, client: Client, outstanding: int) -> None
         "in a thread; call flush() or close() first",
         outstanding,
     )
+    close_in_background(owner, client)
+
+
+def close_in_background(owner: Closable, client: Client) -> None:
+    """Close a producer in a thread; a report's exception is logged."""
     _clients[owner] = client  # garbage collection may have removed it
     _dropped.add(owner)
     threading.Thread(target=_close, args=(owner,), name="columnar-kafka-close", daemon=True).start()
@@ -162,7 +168,7 @@ def _close(owner: Closable) -> None:
     try:
         owner.close()
     except Exception:  # noqa: BLE001 - there is nobody else to tell
-        _log.exception("a delivery report failed while a dropped producer was closed")
+        _log.exception("a delivery report failed while a producer was closed in the background")
     _dropped.discard(owner)
 
 

@@ -76,9 +76,9 @@ FILES = {
     "broker": "__init__  client_classes  base  confluent",
     "producing": """
         __init__  stats  partitioner  settings  report  topic_format
-        arguments  record_block  native_batch  message_list  in_flight  batch  arrow_batch
+        arguments  locks  record_block  native_batch  message_list  in_flight  batch  arrow_batch
         record_queue  accumulator  outcome  delivery  segmenter  dispatcher  sender  transaction
-        buffer  shutdown  producer
+        buffer  shutdown  above_tracer  producer
     """,
     "consuming": """
         __init__  settings  record  offset_store  lag  turn
@@ -375,6 +375,7 @@ OFFERED = {
 """The private attributes that a class offers to subclasses in other files, to use or to replace."""
 
 FOREIGN = {
+    "producing.locks": "_is_owned",
     "broker.client_classes": "_stock  _above_tracer  _seen_by  _self_wrapper",  # of any client
     "local.mock": "_exit",  # public, in `os`
     "local.spark": "_gateway  _jvm",  # PySpark has no other way to end its Java

@@ -105,10 +105,9 @@ def _reader(cls: Any) -> _Read | None:
         return None
     if _is_pydantic(cls):
         return _pydantic(names)
-    # A tuple may be too short for its fields.
-    return _attributes(
-        names, (AttributeError, IndexError) if issubclass(cls, tuple) else AttributeError
-    )
+    if issubclass(cls, tuple):  # which may be too short
+        return _attributes(names, (AttributeError, IndexError))
+    return _attributes(names)
 
 
 def _names(cls: Any) -> Sequence[str] | None:
@@ -132,7 +131,7 @@ def _is_pydantic(cls: Any) -> bool:
 
 
 def _attributes(
-    names: Sequence[str], unset: type[Exception] | tuple[type[Exception], ...] = AttributeError
+    names: Sequence[str], unset: tuple[type[Exception], ...] = (AttributeError,)
 ) -> _Read:
     """Return what reads attributes; one that raises `unset` is missing."""
 
@@ -142,7 +141,7 @@ def _attributes(
         except unset:
             fields = {}
             for name in names:
-                with suppress(unset):
+                with suppress(*unset):
                     fields[name] = getattr(row, name)
             return fields
 

@@ -26,6 +26,7 @@ from columnar_kafka.producing.in_flight import (
     PlainMessage,
     Rejected,
 )
+from columnar_kafka.producing.locks import is_held
 from columnar_kafka.producing.outcome import ABANDONED, CallOutcome, outcome_of, outcome_of_failed
 from columnar_kafka.producing.report import OneRow
 
@@ -137,8 +138,19 @@ class Delivery:
                 in_flight.attempts.pop()
             raise
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether this thread is in the middle of one of these methods, or of a report."""
+        return self.reporting or is_held(self._lock)
+
     def collect(self) -> int:
-        """Handle the acknowledgements that librdkafka has delivered; return how many there were."""
+        """Handle the acknowledgements that librdkafka has delivered; return how many there were.
+
+        Inside one of these methods, which a signal handler or a finalizer has interrupted, it does
+        nothing.
+        """
+        if is_held(self._lock):
+            return 0
         count = 0
         with self._lock:
             for in_flight in list(self._in_flight):

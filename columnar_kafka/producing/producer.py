@@ -15,6 +15,7 @@ from columnar_kafka.config import merge_arguments
 from columnar_kafka.deadline import deadline_after, seconds_left
 from columnar_kafka.errors import ConfigError, ForkError, SchemaError
 from columnar_kafka.offsets import GroupMetadata
+from columnar_kafka.producing.above_tracer import AboveTracer
 from columnar_kafka.producing.arguments import (
     check_metadata,
     encode_headers,
@@ -41,20 +42,6 @@ if TYPE_CHECKING:
 __all__ = ["Producer"]
 
 
-class _AboveTracer:
-    """Keeps a tracer from records whose segments do not store the headers that it adds."""
-
-    _buffer: Buffer
-    _below_tracer: Any
-
-    def produce(self, topic: str, *args: Any, **kwargs: Any) -> None:
-        topic_format = self._buffer.formats.get(topic) if isinstance(topic, str) else None
-        if topic_format is None or "headers" in topic_format.kafka.members:
-            super().produce(topic, *args, **kwargs)  # type: ignore[misc]
-        else:
-            self._below_tracer.produce(self, topic, *args, **kwargs)
-
-
 class Producer(StockProducer):
     """`confluent_kafka.Producer`, and `set_schema`.
 
@@ -77,7 +64,7 @@ class Producer(StockProducer):
     _relay: Callable[..., None] | None = None
     _has_plain = False  # whether messages were produced to topics without a schema
     _stock: ClassVar[type] = StockProducer
-    _above_tracer: ClassVar[tuple[type, ...]] = (_AboveTracer,)
+    _above_tracer: ClassVar[tuple[type, ...]] = (AboveTracer,)
 
     def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:
         """Make a client that a tracer sees if it would see confluent-kafka's."""
@@ -321,8 +308,9 @@ class Producer(StockProducer):
         """Seal and send all that is buffered, and run reports until no record is outstanding.
 
         Blocks for at most `timeout` seconds, for ever when negative; returns how many records and
-        messages are left. Ctrl-C ends it at once; the rest is then sent in the background, and at
-        exit for as long as Kafka accepts any of it.
+        messages are left. Inside a report, and in a signal handler or finalizer that has
+        interrupted another call, it does not wait. Ctrl-C ends it at once; the rest is then sent in
+        the background, and at exit for as long as Kafka accepts any of it.
         """
         if not self._buffers:
             return super().flush(timeout)
@@ -359,6 +347,8 @@ class Producer(StockProducer):
         logged. Ctrl-C ends it at once: the producer accepts no more records, and can be closed
         again.
 
+        A signal handler or finalizer that has interrupted another call has a thread close it.
+
         Raises:
             RuntimeError: called inside a delivery report.
         """
@@ -367,6 +357,10 @@ class Producer(StockProducer):
         buffer = self._buffer
         if buffer.delivery.reporting:
             raise RuntimeError("a producer cannot be closed inside a delivery report")
+        if buffer.sender.interrupted:
+            self._shutdown.accept_only()
+            lifecycle.close_in_background(self, self._shutdown)
+            return False
         self._shutdown.accept_only()
         if buffer.transaction.open:
             Producer.purge(self)  # closing aborts it, and its records with it

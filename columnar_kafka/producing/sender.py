@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import KafkaError, KafkaException
 
 from columnar_kafka.producing.dispatcher import Dispatcher
+from columnar_kafka.producing.locks import is_held
 from columnar_kafka.producing.native_batch import NativeBatch
 from columnar_kafka.producing.segmenter import Segmenter
 from columnar_kafka.producing.topic_format import TopicFormat
@@ -155,11 +156,27 @@ class Sender:
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether the caller must not wait for the thread, which would wait for the caller.
+
+        It is a signal handler or a finalizer that has interrupted a use of the producer, or a
+        delivery report, or it runs in the thread itself.
+        """
+        return (
+            self._delivery.interrupted
+            or is_held(self._queue.lock)
+            or threading.get_ident() == self._thread.ident
+        )
+
     def purge(self) -> None:
-        """Give up everything that librdkafka does not have; return when that is done."""
+        """Give up everything that librdkafka does not have; return when that is done.
+
+        Where that is waiting for the caller (`interrupted`), it is done a little later.
+        """
         self._purging = True
         self.wake()
-        while self._purging and not self._stopping:
+        while self._purging and not self._stopping and not self.interrupted:
             self.wait_progress(_PROGRESS_WAIT)
 
     def topics(self) -> set[str]:

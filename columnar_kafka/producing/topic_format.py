@@ -130,7 +130,8 @@ class TopicFormats(dict[str, "TopicFormat"]):
     def __init__(self, settings: ProducerConfig) -> None:
         super().__init__()
         self._settings = settings
-        self._setting = threading.Lock()  # one `set_schema` at a time
+        # One `set_schema` at a time; a signal handler may call it, too.
+        self._setting = threading.RLock()
 
     def set_schema(
         self,
