@@ -81,6 +81,18 @@ _BROKER = {
 }
 
 
+@pytest.fixture(autouse=True)
+def no_panic() -> Iterator[None]:
+    """The native core panics in no test, however hostile what it reads."""
+    before = _panics()
+    yield
+    assert _panics() == before
+
+
+def _panics() -> int:
+    return native.core.panic_count() if native.enabled else 0
+
+
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[LocalKafka]:
     """One real Kafka node for the whole session."""

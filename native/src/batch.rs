@@ -204,14 +204,17 @@ impl Batch {
             headers: Ref::of(headers),
             callback: Ref::of(callback),
         };
-        entry(py, "Batch.append", || {
-            let appended = self.get(py)?.add(py, record, true, |_| true);
-            match appended {
-                Some(nbytes) => usage.get().charge(nbytes as i64, 1),
-                None => not_appended(py)?,
-            }
-            Ok(appended.is_some())
-        })
+        let add = || self.get(py).map(|mut filling| filling.add(py, record, true, |_| true));
+        let Some(appended) = panics::caught("Batch.append", add).transpose()? else {
+            self.get(py)?.give_up();
+            panics::tell(py)?;
+            return Ok(false);
+        };
+        match appended {
+            Some(nbytes) => usage.get().charge(nbytes as i64, 1),
+            None => raise(py)?,
+        }
+        Ok(appended.is_some())
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -248,13 +251,10 @@ impl Batch {
     }
 }
 
-/// Raise what has kept a record from being appended, if it was an exception, and tell of a panic.
-#[cold]
-pub fn not_appended(py: Python<'_>) -> PyResult<()> {
-    match PyErr::take(py) {
-        Some(error) => Err(error),
-        None => panics::tell(py),
-    }
+/// Raise the exception that has kept a record from being appended, if it was one.
+#[inline(always)]
+pub fn raise(py: Python<'_>) -> PyResult<()> {
+    PyErr::take(py).map_or(Ok(()), Err)
 }
 
 /// The arguments of one `produce`.
@@ -326,13 +326,10 @@ impl Filling {
         let mut appender = format.rows(py)?;
         appender.appending.plain = plain;
         appender.appending.size = format.row_size;
-        let taken = panics::caught("row", || append_parts(&mut appender, records, &record));
+        let taken = append_parts(&mut appender, records, &record).is_ok();
         let Size { nbytes, decoded } = appender.appending.size;
-        if !matches!(taken, Some(Ok(()))) || !has_room(nbytes) {
-            if taken.is_none() {
-                format.give_up();
-            }
-            records.are_damaged |= panics::caught("undo", || records.undo()).is_none();
+        if !taken || !has_room(nbytes) {
+            records.undo();
             return None;
         }
         records.callbacks.push(records.rows, record.callback);
@@ -340,6 +337,17 @@ impl Filling {
         self.nbytes += nbytes;
         self.decoded += decoded;
         Some(nbytes)
+    }
+}
+
+impl Filling {
+    /// Remove what was appended of a row in which the core has panicked, and append no other.
+    #[cold]
+    pub fn give_up(&mut self) {
+        self.format.get().give_up();
+        if let Some(records) = &mut self.records {
+            records.are_damaged |= panics::caught("undo", || records.undo()).is_none();
+        }
     }
 }
 

@@ -53,11 +53,11 @@ mod _core {
     use crate::layout::learn_class;
     #[pymodule_export]
     use crate::open_batches::OpenBatches;
-    #[pymodule_export]
-    use crate::panics::PanicError;
     #[cfg(feature = "panics")]
     #[pymodule_export]
     use crate::panics::injected::{called_entries, has_panicked, panic_at};
+    #[pymodule_export]
+    use crate::panics::{PanicError, panic_count};
     #[pymodule_export]
     use crate::produce::produce_method;
     #[pymodule_export]

@@ -28,6 +28,8 @@ pub struct Open {
     last: usize,
     usage: Py<Usage>,
     partitioner: Partitioner,
+    /// The partition of the last topic to whose batch a record is being appended.
+    appending: Option<u32>,
     default_callback: Option<Py<PyAny>>,
     /// Called with topic and partition where the sender's thread has work.
     pub filled: Py<PyAny>,
@@ -75,6 +77,7 @@ impl OpenBatches {
             last: 0,
             usage,
             partitioner: Partitioner::named(partitioner)?,
+            appending: None,
             default_callback: default_callback.map(Bound::unbind),
             filled,
             opener,
@@ -304,6 +307,18 @@ impl Open {
         (chosen, topic.forget(usize::try_from(chosen).unwrap_or(usize::MAX)))
     }
 
+    /// Give up the row in which the core has panicked; says whether there is one.
+    #[cold]
+    pub fn give_up(&mut self, py: Python<'_>) -> bool {
+        let Some(partition) = self.appending.take() else { return false };
+        let batch =
+            self.topics.get(self.last).and_then(|topic| topic.batches.get(partition as usize));
+        if let Some(mut filling) = batch.and_then(|batch| batch.as_ref()?.get().filling(py)) {
+            filling.give_up();
+        }
+        true
+    }
+
     fn visit(&self, visit: &PyVisit<'_>) -> Option<Result<(), PyTraverseError>> {
         let batches = self.topics.iter().flat_map(|topic| topic.batches.iter().flatten());
         let mut objects = [&self.filled, &self.opener].into_iter();
@@ -379,7 +394,10 @@ impl Open {
         }
         let timestamp = arguments.timestamp;
         let record = NewRecord { row: arguments.value, key, timestamp, headers, callback };
-        let nbytes = batch.add(py, record, false, |nbytes| usage.has_room(nbytes))?;
+        self.appending = Some(partition as u32);
+        let added = batch.add(py, record, false, |nbytes| usage.has_room(nbytes));
+        self.appending = None;
+        let nbytes = added?;
         let was_half_used = usage.is_half_used();
         usage.charge(nbytes as i64, 1);
         let is_full = batch.is_full();

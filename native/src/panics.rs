@@ -5,7 +5,7 @@
 //! is no frame of PyO3's around it.
 
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::exceptions::PyRuntimeError;
@@ -20,19 +20,22 @@ pyo3::create_exception!(
 
 /// What the last panic said, and where it was.
 static LAST: Mutex<String> = Mutex::new(String::new());
-/// Whether there was one, and whether that is told.
-static STATE: AtomicU8 = AtomicU8::new(NONE);
-const NONE: u8 = 0;
-const UNTOLD: u8 = 1;
-const TOLD: u8 = 2;
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+static IS_TOLD: AtomicBool = AtomicBool::new(false);
 
 /// Keep what a panic says, instead of printing it.
 pub fn import() {
     panic::set_hook(Box::new(|info| {
         let text = info.to_string().replace('\n', " ");
         *LAST.lock().unwrap_or_else(PoisonError::into_inner) = text;
-        let _ = STATE.compare_exchange(NONE, UNTOLD, Relaxed, Relaxed);
+        COUNT.fetch_add(1, Relaxed);
     }));
+}
+
+/// How often the core has panicked in this process.
+#[pyfunction]
+pub fn panic_count() -> usize {
+    COUNT.load(Relaxed)
 }
 
 /// Run one of the entries that Python calls.
@@ -73,7 +76,7 @@ fn text() -> String {
 /// Log the first panic of the process, if there was one. It calls Python's code.
 #[cold]
 pub fn tell(py: Python<'_>) -> PyResult<()> {
-    if STATE.compare_exchange(UNTOLD, TOLD, Relaxed, Relaxed).is_err() {
+    if panic_count() == 0 || IS_TOLD.swap(true, Relaxed) {
         return Ok(());
     }
     let log = py.import("logging")?.call_method1("getLogger", ("columnar_kafka.native",))?;

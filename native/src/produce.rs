@@ -7,7 +7,6 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-use crate::batch::not_appended;
 use crate::layout::slot_offset;
 use crate::open_batches::{OpenBatches, Outcome};
 use crate::panics;
@@ -156,22 +155,34 @@ unsafe extern "C" fn produce(
     unsafe {
         let py = Python::assume_attached();
         let Some(method) = METHOD.get(py) else { return std::ptr::null_mut() };
-        let taken = panics::caught("produce", || {
-            let slot = *producer.cast::<u8>().offset(method.offset).cast::<*mut ffi::PyObject>();
-            let batches = Bound::from_borrowed_ptr_or_opt(py, slot)?;
-            append(&batches, &Arguments::read(py, arguments, count, names)?)
+        let slot = *producer.cast::<u8>().offset(method.offset).cast::<*mut ffi::PyObject>();
+        let batches = Bound::from_borrowed_ptr_or_opt(py, slot);
+        let appended = batches.as_ref().and_then(|batches| {
+            let append = || append(batches, &Arguments::read(py, arguments, count, names)?);
+            panics::caught("produce", append).unwrap_or_else(|| give_up(batches))
         });
-        let error = match taken {
-            Some(Some(Ok(()))) => return py.None().into_ptr(),
-            Some(Some(Err(error))) => error,
-            Some(None) => match not_appended(py) {
-                Ok(()) => return fall_back(method, producer, arguments, count, names),
-                Err(error) => error,
-            },
-            None => panics::error(py),
-        };
-        error.restore(py);
-        std::ptr::null_mut()
+        match appended {
+            Some(Ok(())) => py.None().into_ptr(),
+            Some(Err(error)) => {
+                error.restore(py);
+                std::ptr::null_mut()
+            }
+            None if ffi::PyErr_Occurred().is_null() => {
+                fall_back(method, producer, arguments, count, names)
+            }
+            None => std::ptr::null_mut(),
+        }
+    }
+}
+
+/// After a panic: None if the record is not accepted, and so Python's to accept.
+#[cold]
+fn give_up(batches: &Bound<'_, PyAny>) -> Option<PyResult<()>> {
+    let py = batches.py();
+    let batches = batches.cast::<OpenBatches>().ok()?;
+    match batches.get().try_get(py)?.give_up(py) {
+        true => panics::tell(py).err().map(Err),
+        false => Some(Err(panics::error(py))),
     }
 }
 

@@ -117,10 +117,12 @@ impl Usage {
         records == 0 || (bytes + nbytes as i64 <= self.max_bytes && records < self.max_records)
     }
 
+    /// The GIL is held meanwhile, so nothing is lost between reading and writing; an atomic addition
+    /// would cost what several fields of a row do.
     #[inline(always)]
     pub fn charge(&self, nbytes: i64, records: i64) {
-        self.bytes.fetch_add(nbytes, Relaxed);
-        self.records.fetch_add(records, Relaxed);
+        self.bytes.store(self.bytes() + nbytes, Relaxed);
+        self.records.store(self.records() + records, Relaxed);
     }
 
     /// Whether half of a bound is used.
