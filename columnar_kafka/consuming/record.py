@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from columnar_kafka import native
 from columnar_kafka.message import Message, SegmentMessage
 from columnar_kafka.segment.native_decoder import record_maker
 
@@ -111,7 +112,10 @@ def records(
     The lists are equally long.
     """
     if _MAKER is not None:
-        return _MAKER.make(context, first, (values, keys, times, headers))
+        try:
+            return _MAKER.make(context, first, (values, keys, times, headers))
+        except native.core.PanicError:
+            pass  # the same in Python
     new = Record.__new__
     found: list[Message] = []
     for parts in zip(count(first), values, keys, times, headers, strict=False):

@@ -66,7 +66,10 @@ class _Known:
             return None
         columns = [(number, members, layout(field.type)) for number, members, field in chosen]
         arrow = pa.schema([each.field for each in chosen], metadata=self.arrow.metadata)
-        return _Table(native.core.TableSchema(self.schema, columns), arrow)
+        try:
+            return _Table(native.core.TableSchema(self.schema, columns), arrow)
+        except native.core.PanicError:
+            return None
 
 
 class KnownFile:

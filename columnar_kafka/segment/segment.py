@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from columnar_kafka import position
+from columnar_kafka import native, position
 from columnar_kafka.columns.columns_to_rows import (
     DictionaryValues,
     dictionary_values,
@@ -228,7 +228,11 @@ class Segment:
             yield from self._slices_of_table(start)
             return
         while records:
-            lists = records.next(rows, _SLICE_BYTES, self.header.timestamp_max)
+            try:
+                lists = records.next(rows, _SLICE_BYTES, self.header.timestamp_max)
+            except native.core.PanicError:
+                yield from self._slices_of_table(start)
+                return
             columns = RecordColumns(*lists)
             yield start, columns
             start += len(columns.values)

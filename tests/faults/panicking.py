@@ -1,0 +1,203 @@
+"""A program that uses every entry of a native core that panics when it is told to.
+
+    panicking.py SERVERS TOPIC LAKE [ENTRY [TIMES]]
+
+SERVERS is "fake" for a Kafka in memory. The core panics in some calls of ENTRY: so many TIMES, once
+by default. The last line says what became of the records, as JSON.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import decimal
+import json
+import logging
+import sys
+from typing import Any
+
+import pyarrow as pa
+
+from columnar_kafka import Consumer, Producer, native
+from columnar_kafka.ingest import Ingestor, IngestSettings, Rules
+from columnar_kafka.lake.formats import open_table
+from columnar_kafka.testing import FakeKafka
+
+SCHEMA = pa.schema(
+    [
+        pa.field("n", pa.int64(), nullable=False),
+        ("price", pa.decimal128(20, 2)),
+        ("text", pa.string()),
+        ("tags", pa.list_(pa.string())),
+    ]
+)
+RECORDS = 3000
+
+
+@dataclasses.dataclass
+class Row:
+    n: int
+    price: decimal.Decimal
+    text: str
+    tags: list[str]
+
+
+@dataclasses.dataclass
+class Grown(Row):
+    more: int
+
+
+PLAIN = 250
+"""Of 500 messages this one is plain."""
+
+
+def row(n: int) -> Any:
+    parts = {"n": n, "price": decimal.Decimal(n), "text": f"text {n % 50}", "tags": ["a", str(n)]}
+    return Row(**parts) if n % 7 == 0 else parts  # type: ignore[arg-type]
+
+
+class Log(logging.Handler):
+    """Keeps what is logged of the core."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+class Producing:
+    """Produces records, and keeps what was accepted and reported, and how often the core raised."""
+
+    def __init__(self, producer: Any, topic: str) -> None:
+        self.accepted: list[int] = []
+        self.reports: list[tuple[int, bool]] = []
+        self.raised = 0
+        self._producer = producer
+        self._topic = topic
+
+    def _attempt(self, call: Any, *args: Any, **kwargs: Any) -> bool:
+        try:
+            call(*args, **kwargs)
+        except native.core.PanicError:
+            self.raised += 1
+            return False
+        return True
+
+    def _until_it_works(self, call: Any, *args: Any) -> None:
+        while not self._attempt(call, *args):
+            pass
+
+    def _report(self, error: Any, message: Any) -> None:
+        for ask in (message.value, message.headers, message.timestamp, message.key):
+            self._until_it_works(ask)
+        self.reports.append((int(message.key()), error is None))
+
+    def run(self) -> None:
+        """Produce all records, with two schemas."""
+        grown = SCHEMA.append(pa.field("more", pa.int32()))
+        self._until_it_works(self._producer.set_schema, self._topic, SCHEMA)
+        for n in range(RECORDS):
+            if n == RECORDS // 2:
+                self._until_it_works(self._producer.set_schema, self._topic, grown)
+            self._produce(n, row(n))
+            if n % 200 == 0:
+                self._attempt(self._producer.poll, 0)
+            if n % 700 == 699:
+                self._until_it_works(self._producer.flush)
+        table = pa.Table.from_pylist([{"n": RECORDS}], schema=grown)
+        self._until_it_works(self._producer.produce_arrow, self._topic, table)
+        self._until_it_works(self._producer.flush)
+
+    def _produce(self, n: int, value: Any) -> None:
+        if n >= RECORDS // 2:
+            fields = value if isinstance(value, dict) else dataclasses.asdict(value)
+            value = Grown(**fields, more=n) if n % 7 == 0 else {**fields, "more": n}
+        if n % 500 == PLAIN:
+            value = f"plain {n}".encode()
+        parts = {"key": str(n), "headers": [("h", b"%d" % n)], "on_delivery": self._report}
+        if self._attempt(self._producer.produce, self._topic, value, **parts):
+            self.accepted.append(n)
+
+
+def consume(consumer: Any, topic: str, partitions: int) -> list[Any]:
+    """Return the keys of all records, read one by one."""
+    consumer.subscribe([topic])
+    keys: list[Any] = []
+    ends: set[int] = set()
+    while len(ends) < partitions:
+        message = consumer.poll(30)
+        assert message is not None, "no message"
+        if message.error() is not None:
+            assert message.error().name() == "_PARTITION_EOF", message.error()
+            ends.add(message.partition())
+        else:
+            keys.append(message.key())
+    consumer.close()
+    return [None if key is None else int(key) for key in keys]
+
+
+def consume_arrow(consumer: Any, topic: str, expected: int) -> int:
+    """Return the number of all records, read as tables."""
+    consumer.subscribe([topic])
+    rows = 0
+    while rows < expected:
+        table = consumer.consume_arrow(10_000, 30)
+        assert table is not None, "no table"
+        rows += table.num_rows
+    consumer.close()
+    return rows
+
+
+def land(servers: str, topic: str, lake: str) -> int:
+    config = {"bootstrap.servers": servers, "group.id": f"{topic}-lake"}
+    rules = Rules(plain="skip", verify="decode")
+    settings = IngestSettings(stop_at_end=True, rules=rules)
+    return Ingestor(config, topic, open_table("parquet", lake), settings).run().rows
+
+
+def main(servers: str, topic: str, lake: str, entry: str = "", times: str = "1") -> None:
+    log = Log()
+    logging.getLogger("columnar_kafka.native").addHandler(log)
+    core: Any = native.core
+    if entry:
+        core.panic_at(entry, int(times), after=AFTER.get(entry, 0))
+    settings = {"bootstrap.servers": servers, "columnar.encoding": "parquet"}
+    make, read = Producer, Consumer
+    kafka = None
+    if servers == "fake":
+        kafka = FakeKafka()
+        kafka.create_topic(topic, 2)
+        make, read = kafka.Producer, kafka.Consumer  # type: ignore[misc]
+    with make(settings | {"columnar.linger.ms": 10}) as producer:
+        producing = Producing(producer, topic)
+        producing.run()
+    reader = settings | {"auto.offset.reset": "earliest", "enable.auto.commit": False}
+    ends = {"enable.partition.eof": True}
+    keys = consume(read(reader | ends | {"group.id": f"{topic}-1"}), topic, 2)
+    in_segments = len([n for n in keys if n is None or n % 500 != PLAIN])
+    rows = consume_arrow(read(reader | {"group.id": f"{topic}-2"}), topic, len(keys))
+    landed = land(servers, topic, lake) if kafka is None else None
+    result = {
+        "accepted": len(producing.accepted),
+        "reported": sorted(n for n, _ in producing.reports) == producing.accepted,
+        "failed": sum(not stored for _, stored in producing.reports),
+        "stored": collections.Counter(n for n, stored in producing.reports if stored)
+        == collections.Counter(n for n in keys if n is not None),
+        "rows": rows == len(keys),
+        "landed": landed is None or landed == in_segments,
+        "raised": producing.raised,
+        "panicked": bool(entry) and core.has_panicked(entry),
+        "log": log.lines,
+        "called": core.called_entries(),
+    }
+    print(json.dumps(result))  # noqa: T201
+
+
+AFTER = {"produce": 1000, "Batch.append": 3, "Encoder.encode": 2, "Reports.run": 1}
+"""How many calls of an entry are in order first: it is to happen in the middle."""
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
