@@ -153,6 +153,67 @@ def test_what_came_since_it_began_at_the_end_lands_though_nothing_had_landed(
     assert rows(lake) == [4, 5, 6, 7]
 
 
+@pytest.mark.parametrize("has_landed", [False, True])
+def test_a_partition_that_was_added_since_is_read_from_its_beginning(
+    kafka: FakeKafka, lake: DirectoryLake, *, has_landed: bool
+) -> None:
+    """However late it is noticed, and by whichever process."""
+    send(kafka, range(4))
+    ingest(lake.table(), start="latest", partitions=None)
+    if has_landed:
+        send(kafka, range(4, 6))
+        assert ingest(lake.table(), start="latest", partitions=None).rows == 2
+    kafka.create_topic("t", 2)
+    send(kafka, range(6, 11), partition=1)
+    assert ingest(lake.table(), start="latest", partitions=None).rows == 5
+    send(kafka, range(11, 14), partition=1)
+    ingest(lake.table(), start="latest", partitions=None)
+    assert rows(lake) == list(range(4 if has_landed else 6, 14))
+
+
+def test_a_partition_that_was_added_is_read_though_kafka_has_forgotten_the_group(
+    kafka: FakeKafka, lake: DirectoryLake
+) -> None:
+    """Committed offsets expire; the table tells that landing did not begin now."""
+    ingest(lake.table(), start="latest", partitions=None)
+    send(kafka, range(2))
+    ingest(lake.table(), start="latest", partitions=None)
+    kafka.create_topic("t", 2)
+    send(kafka, range(2, 4), partition=1)
+    ingest(lake.table(), {"group.id": "other"}, start="latest", partitions=None)
+    assert rows(lake) == list(range(4))
+
+
+def test_it_starts_with_all_partitions_at_once(kafka: FakeKafka, lake: DirectoryLake) -> None:
+    kafka.create_topic("t", 2)
+    for partition in range(2):
+        send(kafka, range(4), partition=partition)
+    ingest(lake.table(), start="latest", partitions=(0,))
+    send(kafka, range(4, 6), partition=1)
+    assert ingest(lake.table(), start="latest", partitions=(1,)).rows == 2
+    assert rows(lake) == [4, 5]
+
+
+def test_a_start_that_another_process_has_committed_meanwhile_stays(
+    kafka: FakeKafka, lake: DirectoryLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is produced after a process is ready lands, though all die before their first commit."""
+    send(kafka, range(2))
+    watermarks = kafka.Consumer.get_watermark_offsets
+
+    def overtaken(self: Any, *arguments: Any) -> Any:
+        found = watermarks(self, *arguments)
+        monkeypatch.setattr(kafka.Consumer, "get_watermark_offsets", watermarks)
+        ingest(DirectoryLake(lake.root.parent / "never").table(), start="latest")
+        send(kafka, range(2, 4))
+        return found
+
+    monkeypatch.setattr(kafka.Consumer, "get_watermark_offsets", overtaken)
+    ingest(lake.table(), start="latest")
+    assert rows(lake) == [2, 3]
+    assert committed(kafka) == 2
+
+
 def test_without_a_fence_it_may_start_at_an_offset(kafka: FakeKafka, lake: DirectoryLake) -> None:
     send(kafka, range(6))
     assert ingest(lake.table(), start={0: 1}).rows == 4
