@@ -720,5 +720,52 @@ def test_the_keys_it_sets_itself_may_be_given(kafka: FakeKafka, lake: DirectoryL
     assert ingest(lake.table(), config).rows == 2
 
 
+def test_a_session_is_short_unless_the_user_says_how_long(lake: DirectoryLake) -> None:
+    def session(**config: Any) -> list[Any]:
+        named = {key.replace("_", "."): value for key, value in config.items()}
+        found = landing_config(named, "t", lake.table())
+        return [found.get(key) for key in ("session.timeout.ms", "heartbeat.interval.ms")]
+
+    assert session() == [6_000, 2_000]
+    assert session(session_timeout_ms="45000") == ["45000", None]
+    assert session(heartbeat_interval_ms=5_000) == [None, 5_000]
+
+
+@pytest.fixture
+def strict(kafka: FakeKafka, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Have brokers that allow no session below 10 s; return the sessions that were asked for."""
+    asked: list[Any] = []
+
+    class Strict(kafka.Consumer):  # type: ignore[name-defined, misc]
+        def __init__(self, config: dict[str, Any]) -> None:
+            super().__init__(config)
+            asked.append(session := config.get("session.timeout.ms"))
+            if session is not None and int(session) < 10_000:
+                self.memory.event(KafkaError(KafkaError.INVALID_SESSION_TIMEOUT))
+
+    monkeypatch.setattr(ingestor, "StockConsumer", Strict)
+    return asked
+
+
+def test_brokers_that_allow_no_short_session_get_the_usual_one(
+    kafka: FakeKafka, lake: DirectoryLake, strict: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    send(kafka, range(4))
+    service = to_the_end(lake.table(), partitions=None)
+    assert service.run().rows == 4
+    assert strict == [6_000, None]
+    assert "group.min.session.timeout.ms" in caplog.text
+    assert service.has_ended
+
+
+@pytest.mark.usefixtures("kafka")
+def test_a_session_of_the_users_that_brokers_do_not_allow_is_an_error(
+    lake: DirectoryLake, strict: list[Any]
+) -> None:
+    with pytest.raises(KafkaException, match="INVALID_SESSION_TIMEOUT"):
+        ingest(lake.table(), {"session.timeout.ms": "7000"}, partitions=None)
+    assert strict == ["7000"]
+
+
 def test_a_table_is_opened_by_its_format(tmp_path: Path) -> None:
     assert open_table("parquet", str(tmp_path)).fences() == {}

@@ -1,0 +1,125 @@
+"""Two ingesting processes of one group, of which one is killed every few seconds."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass, field
+from subprocess import DEVNULL, Popen
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from commands import table_place
+from lakes import DeltaLake, DirectoryLake, IcebergLake
+from sending import check_numbered, numbered
+from support import by_profile, eventually
+
+from columnar_kafka import Producer
+from columnar_kafka.ingest import verify_topic
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from columnar_kafka.local import LocalKafka
+
+pytestmark = pytest.mark.kafka
+
+PARTITIONS = 4
+EVERY = 3.0
+"""One of them is killed so often, in seconds."""
+KILLS, ROWS = by_profile((5, 10_000), (60, 300_000))
+MOST = 10
+"""The most kills in a row between which nothing may land."""
+
+
+@dataclass
+class Group:
+    """The processes, and what they have landed."""
+
+    kafka: LocalKafka
+    topic: str
+    lake: Any
+    folder: Path
+    instances: bool
+    processes: list[Popen[bytes]] = field(default_factory=list)
+
+    def start(self, number: int) -> Popen[bytes]:
+        """Start a process, or one that takes the place of another."""
+        line = [
+            *(sys.executable, "-m", "columnar_kafka.cli", "ingest"),
+            *("--bootstrap-servers", self.kafka.bootstrap_servers, "--topic", self.topic),
+            *("--roll-seconds", "0.5", "--to", *table_place(self.lake)),
+        ]
+        if self.instances:
+            line += ["-X", f"group.instance.id={number}"]
+        with (self.folder / f"{number}.log").open("ab") as log:
+            return Popen(line, stdout=DEVNULL, stderr=log)
+
+    def kill(self, number: int) -> None:
+        """Kill a process, and start another in its place."""
+        self.processes[number].kill()
+        self.processes[number].wait()
+        self.processes[number] = self.start(number)
+
+    def landed(self) -> int:
+        """Return how many messages have."""
+        return sum(each.next for each in self.lake.table().fences().values())
+
+
+def send(producer: Producer, topic: str, rows: pa.Table) -> None:
+    """Send rows to all partitions."""
+    size = -(-rows.num_rows // PARTITIONS)
+    for each in range(PARTITIONS):
+        producer.produce_arrow(topic, rows.slice(each * size, size), partition=each)
+    producer.flush()
+
+
+@pytest.mark.parametrize("instances", [True, False], ids=["instances", "members"])
+@pytest.mark.parametrize("kind", [DirectoryLake, DeltaLake, IcebergLake])
+def test_landing_goes_on_while_members_are_killed(
+    kafka, topic, tmp_path, record_property, kind: Any, *, instances: bool
+) -> None:
+    """Each row lands, and once.
+
+    With `group.instance.id` both are killed in turn, as a restarted process goes on at once.
+    Without it one is killed again and again, and the other goes on.
+    """
+    name, lake = topic(PARTITIONS), kind(tmp_path / "lake")
+    group = Group(kafka, name, lake, tmp_path, instances)
+    rows, sent, waited, longest = numbered(ROWS), 0, 0, 0
+    config = {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "columnar.encoding": "parquet",
+        "columnar.segment.rows": 250,
+    }
+    group.processes = [group.start(each) for each in range(2)]
+    try:
+        with Producer(config) as producer:
+            producer.set_schema(name, rows.schema)
+            for kill in range(KILLS):
+                size = ROWS // KILLS
+                send(producer, name, rows.slice(sent, size))
+                sent += size
+                before, at = group.landed(), time.monotonic() + EVERY
+                eventually(lambda at=at: time.monotonic() > at)
+                waited = 0 if group.landed() > before else waited + 1
+                longest = max(longest, waited)
+                group.kill(kill % 2 if instances else 1)
+            began = time.monotonic()
+            messages = -(-size // PARTITIONS // 250) * PARTITIONS * KILLS
+            eventually(lambda: group.landed() >= messages)
+            record_property(
+                "seconds to the end after the last kill", round(time.monotonic() - began)
+            )
+    finally:
+        for process in group.processes:
+            process.terminate()
+            process.wait()
+    record_property("kills", KILLS)
+    record_property("most in a row without a landing between", longest)
+    check_numbered(lake.read(), ROWS, record_property)
+    report = verify_topic({"bootstrap.servers": kafka.bootstrap_servers}, name, lake.table())
+    assert (report.findings, report.rows) == ([], ROWS)
+    assert longest <= MOST
