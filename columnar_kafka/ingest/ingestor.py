@@ -1,7 +1,8 @@
 """`Ingestor`: one topic's segments into one table, in one process, until it is stopped.
 
 Reading, staging and committing take turns in one thread. The table's commit comes first, and its
-fences decide where reading starts. Kafka's committed offsets are only for monitoring.
+fences decide where reading starts. Kafka's committed offsets are for monitoring; only a start at
+the end is kept there, until something has landed.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ SESSION: Final = {
     # A process that was killed holds up its group for a session. One that is only slow loses
     # nothing to a short one: the table's fences keep what two have read from landing twice.
     "session.timeout.ms": 6_000,  # brokers allow no less by default
-    "heartbeat.interval.ms": 2_000,  # three are sent in a session, as Kafka recommends
+    "heartbeat.interval.ms": 1_000,  # by which the others learn that a session has ended
 }
 """The session of a group's member, unless the user names one of these keys."""
 

@@ -726,7 +726,7 @@ def test_a_session_is_short_unless_the_user_says_how_long(lake: DirectoryLake) -
         found = landing_config(named, "t", lake.table())
         return [found.get(key) for key in ("session.timeout.ms", "heartbeat.interval.ms")]
 
-    assert session() == [6_000, 2_000]
+    assert session() == [6_000, 1_000]
     assert session(session_timeout_ms="45000") == ["45000", None]
     assert session(heartbeat_interval_ms=5_000) == [None, 5_000]
 
