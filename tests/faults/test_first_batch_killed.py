@@ -81,8 +81,11 @@ class Stream:
         """Add partitions to the topic; send rows to all of them."""
         admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap_servers})
         admin.create_partitions([NewPartitions(self.topic, partitions)])[self.topic].result(60)
-        there = lambda: len(admin.list_topics(self.topic, 60).topics[self.topic].partitions)  # noqa: E731
-        eventually(lambda: there() == partitions)
+        eventually(
+            lambda: (
+                len(admin.list_topics(self.topic, 60).topics[self.topic].partitions) == partitions
+            )
+        )
         send(self.kafka, self.topic, numbers)
 
     def read(self) -> list[int]:
@@ -92,15 +95,17 @@ class Stream:
         return sorted(pl.read_parquet(self.folder / "lake" / "*.parquet")["n"].to_list())
 
 
-@pytest.mark.parametrize(
-    ("mode", "starting", "goes_on"),
-    [
-        *((mode, "latest", True) for mode in ("segments", "records", "ranges")),
-        # These ask where they end before they ask where they start.
-        ("ranges", "latest", False),
-        ("ranges", "earliest", False),
-    ][:: by_profile(2, 1)],
-)
+CASES = [
+    ("segments", "latest", True),
+    ("records", "latest", True),
+    ("ranges", "latest", True),
+    # These ask where they end before they ask where they start.
+    ("ranges", "latest", False),
+    ("ranges", "earliest", False),
+]
+
+
+@pytest.mark.parametrize(("mode", "starting", "goes_on"), by_profile(CASES[:1], CASES))
 def test_a_driver_is_killed_between_the_log_and_the_commit_of_a_first_batch(
     kafka: LocalKafka,
     topic: TopicFactory,

@@ -12,7 +12,7 @@ import pytest
 from commands import table_place
 from lakes import DeltaLake, DirectoryLake, IcebergLake
 from sending import check_numbered, numbered
-from support import by_profile, eventually
+from support import by_profile, eventually, is_long
 
 from columnar_kafka import Producer
 from columnar_kafka.ingest import verify_topic
@@ -29,9 +29,11 @@ pytestmark = pytest.mark.kafka
 PARTITIONS = 4
 EVERY = 3.0
 """One of them is killed so often, in seconds."""
-KILLS, ROWS = by_profile((5, 10_000), (60, 300_000))
-MOST = 10
-"""The most kills in a row between which nothing may land."""
+KILLS, MOST = by_profile((5, 3), (60, 6))
+"""How many are killed, and the most in a row between which nothing may land."""
+ROWS, SEGMENTS = 5_000, 20
+"""So many come between two kills."""
+KINDS = by_profile([DeltaLake], [DirectoryLake, DeltaLake, IcebergLake])
 
 
 @dataclass
@@ -77,7 +79,7 @@ def send(producer: Producer, topic: str, rows: pa.Table) -> None:
 
 
 @pytest.mark.parametrize("instances", [True, False], ids=["instances", "members"])
-@pytest.mark.parametrize("kind", [DirectoryLake, DeltaLake, IcebergLake])
+@pytest.mark.parametrize("kind", KINDS)
 def test_landing_goes_on_while_members_are_killed(
     kafka, topic, tmp_path, record_property, kind: Any, *, instances: bool
 ) -> None:
@@ -88,38 +90,36 @@ def test_landing_goes_on_while_members_are_killed(
     """
     name, lake = topic(PARTITIONS), kind(tmp_path / "lake")
     group = Group(kafka, name, lake, tmp_path, instances)
-    rows, sent, waited, longest = numbered(ROWS), 0, 0, 0
+    count = (KILLS + 1) * ROWS
+    rows, waited, longest = numbered(count), 0, 0
     config = {
         "bootstrap.servers": kafka.bootstrap_servers,
         "columnar.encoding": "parquet",
-        "columnar.segment.rows": 250,
+        "columnar.segment.rows": ROWS // SEGMENTS,
     }
     group.processes = [group.start(each) for each in range(2)]
     try:
         with Producer(config) as producer:
             producer.set_schema(name, rows.schema)
-            for kill in range(KILLS):
-                size = ROWS // KILLS
-                send(producer, name, rows.slice(sent, size))
-                sent += size
+            send(producer, name, rows.slice(0, ROWS))
+            eventually(lambda: group.landed() == SEGMENTS)
+            for kill in range(1, KILLS + 1):
+                send(producer, name, rows.slice(kill * ROWS, ROWS))
+                group.kill(kill % 2 if instances and is_long() else 1)
                 before, at = group.landed(), time.monotonic() + EVERY
                 eventually(lambda at=at: time.monotonic() > at)
                 waited = 0 if group.landed() > before else waited + 1
                 longest = max(longest, waited)
-                group.kill(kill % 2 if instances else 1)
-            began = time.monotonic()
-            messages = -(-size // PARTITIONS // 250) * PARTITIONS * KILLS
-            eventually(lambda: group.landed() >= messages)
-            record_property(
-                "seconds to the end after the last kill", round(time.monotonic() - began)
-            )
+        began = time.monotonic()
+        eventually(lambda: group.landed() == (KILLS + 1) * SEGMENTS)
+        record_property("seconds to the end after the last kill", round(time.monotonic() - began))
     finally:
         for process in group.processes:
             process.terminate()
             process.wait()
     record_property("kills", KILLS)
     record_property("most in a row without a landing between", longest)
-    check_numbered(lake.read(), ROWS, record_property)
+    check_numbered(lake.read(), count, record_property)
     report = verify_topic({"bootstrap.servers": kafka.bootstrap_servers}, name, lake.table())
-    assert (report.findings, report.rows) == ([], ROWS)
+    assert (report.findings, report.rows) == ([], count)
     assert longest <= MOST
