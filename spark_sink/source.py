@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from columnar_kafka.errors import ConfigError
+from columnar_kafka.errors import ColumnarError, ConfigError
 from spark_sink import planning
 from spark_sink.columns import MESSAGE, RANGE
 from spark_sink.lookup import Lookup
@@ -231,6 +231,7 @@ class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailabl
         self._open: Lookup | None = None
         self._latest: Offsets | None = None
         self._target: Offsets | None = None
+        self._no_start: ColumnarError | None = None
         self._triggered = float("-inf")
 
     def __getstate__(self) -> dict[str, Any]:
@@ -239,12 +240,15 @@ class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailabl
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the offsets where a new stream starts. Blocks for requests to Kafka.
 
-        Spark asks again when it starts a query again whose first batch did not finish.
-
-        Raises:
-            ConfigError, ColumnarError: as `BatchReader.partitions`.
+        Spark asks again when it starts a query again whose first batch did not finish, and then
+        needs no answer: options that do not fit Kafka any more are refused where one is needed.
         """
-        start = self._lookup.at(self._options.starting)
+        self._no_start = None
+        try:
+            start = self._lookup.at(self._options.starting)
+        except ColumnarError as error:
+            self._no_start = error
+            return {}
         if self._target is not None:
             start = planning.within(start, self._target)
         return start.started_at(start.next).to_json()
@@ -270,8 +274,10 @@ class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailabl
 
         Raises:
             ConfigError: a topic does not exist, or `start` is another source's.
-            ColumnarError: as `planning.following`.
+            ColumnarError: as `planning.following`; or the stream starts nowhere, as
+                `BatchReader.partitions`.
         """
+        self._check_start(start)
         self._latest = self._target or self._lookup.at(self._options.ending)
         if start is None:
             return self._latest.to_json()
@@ -304,6 +310,8 @@ class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailabl
             ColumnarError: as `planning.following`. The stream stops: no message is skipped.
         """
         until, lookup = Offsets.from_json(end), self._lookup
+        if not until.start:
+            self._check_start(start)
         fail = self._options.fail_on_data_loss
         before = planning.batch_start(
             Offsets.from_json(start), until, may_follow=not HAS_LIMITS, fail=fail
@@ -326,6 +334,11 @@ class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailabl
         if self._open is None:
             self._open = Lookup(self._options)
         return self._open
+
+    def _check_start(self, start: dict[str, Any] | None) -> None:
+        """Raise why there is no start, if this is none."""
+        if self._no_start is not None and start == {}:
+            raise self._no_start
 
     def _waits(self, there: int, now: float) -> bool:
         """Whether ``minOffsetsPerTrigger`` waits for more; not if the query ends when done."""

@@ -475,6 +475,38 @@ def _both(reader: Any, start: dict[str, Any], limit: Any) -> dict[str, Any] | No
     return found if len(next(iter(found.values()))["next"]) == 2 else None
 
 
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_first_batch_that_was_logged_does_not_need_a_start_that_no_longer_is_one(
+    source: Source, topic: TopicFactory, *, gone: bool
+) -> None:
+    """The option names too few partitions by now; or a batch that may be read has no more of it."""
+    name = topic()
+    source.send(name, 4)
+    options = {"subscribe": name, "startingOffsets": json.dumps({name: {"0": 1}})}
+    with source.stream(**options) as reader:
+        first = reader.initialOffset()
+        end = reader.latestOffset(first, ReadAllAvailable())
+    if gone:
+        admin = AdminClient({"bootstrap.servers": source.servers})
+        [deleted] = admin.delete_records([TopicPartition(name, 0, 2)]).values()
+        deleted.result(60)
+        message = f"no longer|has offset 1 for {name}"
+    else:
+        source = _grown(source, name, 2)
+        message = rf'"startingOffsets" lacks {name}\[1\]'
+    with source.stream(**options) as restarted:
+        anew = json.loads(json.dumps(restarted.initialOffset()))
+        assert _offsets_of(restarted.partitions(anew, end)) == [(0, 1, 4)]
+        after = restarted.latestOffset(end, ReadAllAvailable())
+        assert _offsets_of(restarted.partitions(end, after)) == []
+    with source.stream(**options) as reader:
+        start = reader.initialOffset()
+        with pytest.raises(ColumnarError, match=message):
+            reader.latestOffset(start, reader.getDefaultReadLimit())
+        with pytest.raises(ColumnarError, match=message):
+            reader.partitions(start, {name: {"0": 4}})
+
+
 def test_a_query_that_ends_when_done_begins_no_later_than_it_ends(
     source: Source, topic: TopicFactory
 ) -> None:
