@@ -55,8 +55,8 @@ class Group:
             *("--bootstrap-servers", self.kafka.bootstrap_servers, "--topic", self.topic),
             *("--roll-seconds", "0.5", "--to", *table_place(self.lake)),
         ]
-        if self.instances:
-            line += ["-X", f"group.instance.id={number}"]
+        if self.instances:  # and a session that is longer than a start on a busy machine
+            line += ["-X", f"group.instance.id={number}", "-X", "session.timeout.ms=30000"]
         with (self.folder / f"{number}.log").open("ab") as log:
             return Popen(line, stdout=DEVNULL, stderr=log)
 
