@@ -11,11 +11,15 @@ if TYPE_CHECKING:
 
 __all__ = ["refuse_java_keys"]
 
+_OAUTH: Final = (
+    "for OAuth set kafka.sasl.oauthbearer.method=oidc, or kafka.oauth_cb to a function of Python's "
+    "that makes tokens, as MODULE:FUNCTION"
+)
 _JAVA_ONLY: Final = {
     "sasl.jaas.config": "set kafka.sasl.username and kafka.sasl.password, or for Kerberos "
     "kafka.sasl.kerberos.principal and kafka.sasl.kerberos.keytab",
-    "sasl.client.callback.handler.class": "for OAuth set kafka.sasl.oauthbearer.method=oidc",
-    "sasl.login.callback.handler.class": "for OAuth set kafka.sasl.oauthbearer.method=oidc",
+    "sasl.client.callback.handler.class": _OAUTH,
+    "sasl.login.callback.handler.class": _OAUTH,
     "sasl.login.class": "librdkafka logs in by itself",
     "ssl.truststore.location": "set kafka.ssl.ca.location to a PEM file or a folder of them",
     "ssl.truststore.password": "a PEM file (kafka.ssl.ca.location) needs none",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from columnar_kafka.errors import ConfigError
+from columnar_kafka.ingest.oauth import named_oauth_cb
 from spark_sink.java_keys import refuse_java_keys
 
 if TYPE_CHECKING:
@@ -67,11 +68,16 @@ def refuse_unknown(options: Mapping[str, str], known: Collection[str], *prefixes
 def client_config(options: Mapping[str, str]) -> dict[str, Any]:
     """Return the Kafka client's configuration: every ``kafka.`` option, without the prefix.
 
+    ``kafka.oauth_cb`` is imported by its name, here and wherever the result is unpickled.
+
     Raises:
-        ConfigError: a key that only Java clients have; the text names librdkafka's.
+        ConfigError: a key that only Java clients have; the text names librdkafka's. Or there is no
+            function of that name.
     """
     config = _with_prefix(options, _PREFIX)
     refuse_java_keys(config)
+    if "oauth_cb" in config:
+        config["oauth_cb"] = named_oauth_cb(config["oauth_cb"])
     return config
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,12 +22,14 @@ __all__ = [
     "OffsetRange",
     "Offsets",
     "TopicIds",
+    "batch_start",
     "following",
     "limited",
     "lost",
     "ranges",
     "split",
     "still_there",
+    "within",
 ]
 
 _log = logging.getLogger(__name__)
@@ -51,10 +53,15 @@ class Offsets:
 
     As JSON: ``{topic: {"cluster_id": …, "topic_id": …, "next": {partition: offset}}}``.
     A checkpoint of Spark's own source has ``{topic: {partition: offset}}``: its ids are not known.
+
+    `start`, in JSON too, is where a stream's first batch begins. Spark logs only where a batch
+    ends, and if the first one does not finish, it asks the query that is started again where it
+    begins: there may be more in the topic by then. So the end of that batch says where it began.
     """
 
     ids: Mapping[str, TopicIds]
     next: Mapping[Partition, int]
+    start: Mapping[Partition, int] = field(default_factory=dict)
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Offsets:
@@ -74,6 +81,11 @@ class Offsets:
                     for name, each in found.items()
                     for number, offset in each.get("next", each).items()
                 },
+                start={
+                    (name, int(number)): int(offset)
+                    for name, each in found.items()
+                    for number, offset in each.get("start", {}).items()
+                },
             )
         except (AttributeError, TypeError, ValueError) as error:
             raise ConfigError(
@@ -88,11 +100,26 @@ class Offsets:
         }
         for (topic, number), offset in sorted(self.next.items()):
             found[topic]["next"][str(number)] = offset
+        for (topic, number), offset in sorted(self.start.items()):
+            found[topic].setdefault("start", {})[str(number)] = offset
         return found
 
     def moved_to(self, offsets: Mapping[Partition, int]) -> Offsets:
         """Return these topics with other offsets."""
-        return Offsets(self.ids, offsets)
+        return replace(self, next=offsets)
+
+    def started_at(self, start: Mapping[Partition, int]) -> Offsets:
+        """Return these offsets as the end of the first batch, which begins at `start`."""
+        return replace(self, start=start)
+
+    @property
+    def is_start(self) -> bool:
+        """Whether nothing was read yet: what ends next is the first batch with messages."""
+        return self.start == self.next
+
+    def is_at(self, other: Offsets) -> bool:
+        """Whether these are the same offsets of the same topics."""
+        return (self.ids, self.next) == (other.ids, other.next)
 
 
 class OffsetRange(NamedTuple):
@@ -173,6 +200,48 @@ def following(
         if each[0] in end.ids:
             lost(f"{partition_name(each)} is gone", fail=fail)
     return {each: known[each] if each in known else found[each] for each in end.next}
+
+
+def within(start: Offsets, end: Offsets) -> Offsets:
+    """Return a stream's start for an `end` that was asked for before it.
+
+    It begins there at the latest: what came between is read next, and so are new partitions.
+    """
+    return Offsets(
+        {topic: ids for topic, ids in start.ids.items() if topic in end.ids},
+        {
+            each: min(offset, end.next[each])
+            for each, offset in start.next.items()
+            if each in end.next
+        },
+    )
+
+
+def batch_start(start: Offsets, end: Offsets, *, may_follow: bool, fail: bool) -> Offsets:
+    """Return where a batch begins that was planned up to `end`.
+
+    Args:
+        start: where Spark says it does; for the first batch it has asked for that just now.
+        end: where it ends, as it is in the checkpoint.
+        may_follow: whether Spark asks for the end of a first batch before it asks for its start.
+        fail: whether lost messages stop the query.
+
+    Raises:
+        ColumnarError: messages may be lost: nobody knows where the first batch began.
+    """
+    if end.start and start != end:
+        return Offsets(end.ids, end.start)
+    if not start.is_start:
+        return start
+    for each, offset in end.next.items():
+        if offset < start.next.get(each, offset) and not may_follow:
+            lost(
+                f"{partition_name(each)}: the query's first batch, which ends at offset {offset}, "
+                "did not finish, and where it began is not known: an earlier release has planned "
+                "it, or Spark's own source",
+                fail=fail,
+            )
+    return within(start, end)
 
 
 def still_there(planned: Offsets, latest: Offsets) -> Offsets:

@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from columnar_kafka.errors import ConfigError
+from columnar_kafka.errors import ColumnarError, ConfigError
 from spark_sink import planning
 from spark_sink.columns import MESSAGE, RANGE
 from spark_sink.lookup import Lookup
@@ -231,6 +231,7 @@ class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailabl
         self._open: Lookup | None = None
         self._latest: Offsets | None = None
         self._target: Offsets | None = None
+        self._no_start: ColumnarError | None = None
         self._triggered = float("-inf")
 
     def __getstate__(self) -> dict[str, Any]:
@@ -239,10 +240,18 @@ class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailabl
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the offsets where a new stream starts. Blocks for requests to Kafka.
 
-        Raises:
-            ConfigError, ColumnarError: as `BatchReader.partitions`.
+        Spark asks again when it starts a query again whose first batch did not finish, and then
+        needs no answer: options that do not fit Kafka any more are refused where one is needed.
         """
-        return self._lookup.at(self._options.starting).to_json()
+        self._no_start = None
+        try:
+            start = self._lookup.at(self._options.starting)
+        except ColumnarError as error:
+            self._no_start = error
+            return {}
+        if self._target is not None:
+            start = planning.within(start, self._target)
+        return start.started_at(start.next).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return a limit if the options have one; `latestOffset` applies the options."""
@@ -265,24 +274,29 @@ class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailabl
 
         Raises:
             ConfigError: a topic does not exist, or `start` is another source's.
-            ColumnarError: as `planning.following`.
+            ColumnarError: as `planning.following`; or the stream starts nowhere, as
+                `BatchReader.partitions`.
         """
+        self._check_start(start)
         self._latest = self._target or self._lookup.at(self._options.ending)
-        if start is None or isinstance(limit, ReadAllAvailable):
+        if start is None:
             return self._latest.to_json()
-        begin = planning.following(
-            Offsets.from_json(start),
-            self._latest,
-            self._lookup.earliest,
-            fail=self._options.fail_on_data_loss,
-        )
-        there = sum(max(0, self._latest.next[each] - begin[each]) for each in begin)
-        if self._waits(there, time.monotonic()):
-            return start
-        if self._options.max_offsets is None:
-            return self._latest.to_json()
-        next_ = planning.limited(begin, self._latest.next, self._options.max_offsets)
-        return self._latest.moved_to(next_).to_json()
+        before, end = Offsets.from_json(start), self._latest
+        takes_all = isinstance(limit, ReadAllAvailable)
+        if before.is_start or not takes_all:
+            begin = planning.following(
+                before, end, self._lookup.earliest, fail=self._options.fail_on_data_loss
+            )
+            if before.is_start:
+                end = end.started_at(begin)
+            if not takes_all:
+                there = sum(max(0, end.next[each] - begin[each]) for each in begin)
+                if self._waits(there, time.monotonic()):
+                    return start
+                if self._options.max_offsets is not None:
+                    end = end.moved_to(planning.limited(begin, end.next, self._options.max_offsets))
+        # Spark compares texts: a first batch's end says more than the same offsets later.
+        return start if end.is_at(before) else end.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """Return the offsets that Kafka had at the last trigger, for the query's progress."""
@@ -296,13 +310,18 @@ class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailabl
             ColumnarError: as `planning.following`. The stream stops: no message is skipped.
         """
         until, lookup = Offsets.from_json(end), self._lookup
+        if not until.start:
+            self._check_start(start)
+        fail = self._options.fail_on_data_loss
+        before = planning.batch_start(
+            Offsets.from_json(start), until, may_follow=not HAS_LIMITS, fail=fail
+        )
         latest = self._latest
         if latest is None:  # planned before a restart: is it still there?
             latest = lookup.at(self._options.ending)
-            fail = self._options.fail_on_data_loss
             planning.following(until, latest, lookup.earliest, fail=fail)
             until = planning.still_there(until, latest)
-        return self._tasks(Offsets.from_json(start), until, latest, lookup)
+        return self._tasks(before, until, latest, lookup)
 
     def stop(self) -> None:
         """Close the client."""
@@ -315,6 +334,11 @@ class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailabl
         if self._open is None:
             self._open = Lookup(self._options)
         return self._open
+
+    def _check_start(self, start: dict[str, Any] | None) -> None:
+        """Raise why there is no start, if this is none."""
+        if self._no_start is not None and start == {}:
+            raise self._no_start
 
     def _waits(self, there: int, now: float) -> bool:
         """Whether ``minOffsetsPerTrigger`` waits for more; not if the query ends when done."""

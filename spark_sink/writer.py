@@ -61,7 +61,7 @@ _BATCH_ID: Final = "streaming.sql.batchId"
 _NOT_IDEMPOTENT: Final = (("acks", "0"), ("acks", "1"), ("retries", "0"))
 _CONNECTION: Final = (
     *("bootstrap.", "broker.", "client.", "enable.ssl.", "https.", "metadata."),
-    *("reconnect.", "sasl.", "security.", "socket.", "ssl."),
+    *("oauth_cb", "reconnect.", "sasl.", "security.", "socket.", "ssl."),
 )
 """What the settings of connections begin with: those that a producer and a consumer share."""
 

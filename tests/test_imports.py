@@ -88,7 +88,9 @@ FILES = {
         arrow.table_feed  arrow.batch_reader  arrow_output
         positions  assembly  lazy_assembly  consumer  share
     """,
-    "ingest": "topic_id  settings  reader  ingestor  service  health  fencing  audit  __init__",
+    "ingest": """
+        topic_id  oauth  settings  reader  ingestor  service  health  fencing  audit  __init__
+    """,
     "aio": """
         threads  inbox  poller  producer  callback  cancellable  undelivered  consumer  __init__
     """,

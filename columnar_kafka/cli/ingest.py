@@ -161,10 +161,10 @@ def ingest(options: IngestOptions) -> None:
     What was read lands before it ends. Ends with 1 if something cannot land; the next run goes on
     from where the table ends.
     """
-    _check_several(options)
+    keys = read_client_config(options.bootstrap_servers, options.client_file, options.client)
+    _check_several(options, keys)
     settings = _settings(options)
     opening = _table_options(options)
-    keys = read_client_config(options.bootstrap_servers, options.client_file, options.client)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     with failures(), ExitStack() as stack:
         service = IngestService(
@@ -238,7 +238,7 @@ def _table_options(options: IngestOptions) -> dict[str, Any]:
     return {**found, "allow_gaps": options.gap == "allow"}
 
 
-def _check_several(options: IngestOptions) -> None:
+def _check_several(options: IngestOptions, keys: Mapping[str, Any]) -> None:
     """Refuse for several topics what is one topic's, or one table's."""
     if len(options.topic) == 1:
         return
@@ -250,6 +250,12 @@ def _check_several(options: IngestOptions) -> None:
         raise typer.BadParameter(  # `replay` would land them all in one table
             "each table needs a place of its own: put {topic} in its name",
             param_hint="--dead-letters",
+        )
+    if {"group.id", "group.instance.id"} <= keys.keys():
+        raise typer.BadParameter(
+            "several topics have a consumer each, which cannot share a group.instance.id in one "
+            "group: leave out group.id, and each has a group of its own",
+            param_hint="-X",
         )
     for value, option in (
         (options.partition, "--partition"),

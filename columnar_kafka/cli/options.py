@@ -12,6 +12,7 @@ import typer
 
 from columnar_kafka import ConfigError
 from columnar_kafka.ingest import Decoding, parse_rules
+from columnar_kafka.ingest.oauth import named_oauth_cb
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -229,14 +230,22 @@ def takes(options: type[Options]) -> Callable[[Callable[[Options], None]], Calla
     return decorate
 
 
-def read_client_config(servers: str, path: Path | None, keys: list[str] | None) -> dict[str, str]:
-    """Return the Kafka client's configuration; an option overrides the file."""
+def read_client_config(servers: str, path: Path | None, keys: list[str] | None) -> dict[str, Any]:
+    """Return the Kafka client's configuration; an option overrides the file.
+
+    ``oauth_cb`` is imported by its name.
+    """
     try:
         lines = path.read_text(encoding="utf-8").splitlines() if path else []
     except (OSError, ValueError) as error:
         raise typer.BadParameter(f"{path}: {error}", param_hint="--client-config") from error
     from_file = [line for line in map(str.strip, lines) if line and not line.startswith("#")]
-    given = pairs(from_file, "--client-config") | pairs(keys, "-X")
+    given: dict[str, Any] = pairs(from_file, "--client-config") | pairs(keys, "-X")
+    if "oauth_cb" in given:
+        try:
+            given["oauth_cb"] = named_oauth_cb(given["oauth_cb"])
+        except ConfigError as error:
+            raise typer.BadParameter(str(error), param_hint="-X") from error
     return given | {"bootstrap.servers": servers}
 
 

@@ -1,7 +1,8 @@
 """`Ingestor`: one topic's segments into one table, in one process, until it is stopped.
 
 Reading, staging and committing take turns in one thread. The table's commit comes first, and its
-fences decide where reading starts. Kafka's committed offsets are only for monitoring.
+fences decide where reading starts. Kafka's committed offsets are for monitoring; only a start at
+the end is kept there, until something has landed.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from columnar_kafka.broker.client_classes import StockConsumer
 from columnar_kafka.errors import ConfigError, LakeError
 from columnar_kafka.ingest.reader import TopicReader
-from columnar_kafka.ingest.settings import IngestSettings, landing_config
+from columnar_kafka.ingest.settings import SESSION, IngestSettings, landing_config
 from columnar_kafka.ingest.topic_id import admin_client, generation
 from columnar_kafka.lake.model import (
     CommitResult,
@@ -116,6 +117,7 @@ class Ingestor:
                 `Rules.check_apart`.
         """
         self._config = landing_config(config, topic, table)
+        self._names_session = bool(SESSION.keys() & config.keys())
         self.topic = topic
         self._settings = settings or IngestSettings()
         self._settings.rules.check_apart(table)
@@ -157,11 +159,28 @@ class Ingestor:
             ConfigError: Kafka does not tell the topic's id, or the settings name no offset of a
                 partition.
         """
+        try:
+            return self._run(self._config)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.INVALID_SESSION_TIMEOUT or self._names_session:
+                raise
+            _log.warning(
+                "%s: brokers allow no session of %d ms (group.min.session.timeout.ms): taking "
+                "librdkafka's, for which a killed process holds up its group",
+                self.topic,
+                SESSION["session.timeout.ms"],
+            )
+            return self._run(
+                {key: each for key, each in self._config.items() if key not in SESSION}
+            )
+        finally:
+            self.has_ended = True  # the clients have closed: that may hang
+
+    def _run(self, config: Mapping[str, Any]) -> IngestStats:
         landing, settings = self._landing, self._settings
         with ExitStack() as clients:
-            clients.callback(self._end)  # when they have closed: that may hang
             identify = self._identifier(clients)
-            consumer = clients.enter_context(closing(StockConsumer(self._config)))
+            consumer = clients.enter_context(closing(StockConsumer(dict(config))))
             landing.begin(TopicReader(consumer, self.topic, identify(), settings), identify)
             try:
                 if settings.partitions is None:
@@ -182,9 +201,6 @@ class Ingestor:
             finally:
                 landing.discard()
         return landing.stats
-
-    def _end(self) -> None:
-        self.has_ended = True
 
     def _identifier(self, clients: ExitStack) -> Callable[[], TopicGeneration]:
         """Return what asks for the topic's generation as it is now."""

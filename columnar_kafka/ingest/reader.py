@@ -81,7 +81,9 @@ class TopicReader:
             ConfigError: the settings say nothing of where a partition starts or ends.
             KafkaException: Kafka does not answer.
         """
-        self._progress = {each: self._first_progress(each, fences) for each in partitions}
+        numbers = tuple(partitions)
+        starts = self._group_starts(numbers, fences)
+        self._progress = {each: self._first_progress(each, fences, starts) for each in numbers}
         self.is_assigned = True
         places = [
             TopicPartition(self._topic, number, each.begin)
@@ -172,10 +174,11 @@ class TopicReader:
         self._consumer.pause([TopicPartition(self._topic, partition)])
         return True
 
-    def _first_progress(self, number: int, fences: Mapping[str, Fence]) -> _Progress:
-        source = SourcePartition(self.generation, self._topic, number)
-        partition = TopicPartition(self._topic, number)
-        low, end = self._consumer.get_watermark_offsets(partition, _TIMEOUT)
+    def _first_progress(
+        self, number: int, fences: Mapping[str, Fence], starts: Mapping[int, int]
+    ) -> _Progress:
+        source = self._source(number)
+        low, end = self._watermarks(number)
         if (fence := fences.get(source.fence)) is not None:
             first = fence.next
             if first > end:
@@ -186,7 +189,7 @@ class TopicReader:
                     "another path; or move the fence back: columnar-kafka fence reset --force"
                 )
         else:
-            first = self._start(partition, low, end)
+            first = self._start(number, low, end, starts)
         if (ends := self._settings.end_offsets) is not None:
             end = _named(ends, number, "end_offsets")
         if first < low:
@@ -199,30 +202,60 @@ class TopicReader:
         can_check = fence is not None and fence.segment != UNKNOWN_SEGMENT and low < first
         return _Progress(source, first, first, end, first - can_check, fence)
 
-    def _start(self, partition: TopicPartition, low: int, end: int) -> int:
+    def _start(self, number: int, low: int, end: int, starts: Mapping[int, int]) -> int:
         """Return where a partition begins of which the table has nothing."""
         start = self._settings.start
         if start == "earliest":
             return low
         if start == "latest":
-            return self._latest(partition, end)
+            return min(starts.get(number, low), end)  # one without a start was added since
         if not isinstance(start, datetime):
-            return _named(start, partition.partition, "start")
-        time = TopicPartition(self._topic, partition.partition, int(start.timestamp() * 1000))
+            return _named(start, number, "start")
+        time = TopicPartition(self._topic, number, int(start.timestamp() * 1000))
         [found] = self._consumer.offsets_for_times([time], timeout=_TIMEOUT)
         return end if found.offset < 0 else found.offset
 
-    def _latest(self, partition: TopicPartition, end: int) -> int:
-        """Return where the group began to read, or `end` if it begins now.
+    def _group_starts(
+        self, numbers: tuple[int, ...], fences: Mapping[str, Fence]
+    ) -> Mapping[int, int]:
+        """Return where the group goes on in partitions of which the table may have nothing.
 
-        What comes from now on has to land, though this process may die before its first commit.
+        A group that starts at the end begins with all partitions of the topic at once, and commits
+        where: what comes from then on has to land, though this process may die before its first
+        commit. So a partition that is not among them was added later.
         """
-        [found] = self._consumer.committed([partition], timeout=_TIMEOUT)
-        if found.offset >= 0:
-            return min(found.offset, end)
-        begun = TopicPartition(partition.topic, partition.partition, end)
-        self._consumer.commit(offsets=[begun], asynchronous=False)
-        return end
+        is_known = [self._source(each).fence in fences for each in numbers]
+        if self._settings.start != "latest" or all(is_known):
+            return {}
+        metadata = self._consumer.list_topics(self._topic, timeout=_TIMEOUT)
+        everywhere = {*metadata.topics[self._topic].partitions, *numbers}
+        starts = self._committed(everywhere)
+        # Committed offsets expire; then the fences tell that landing did not begin now.
+        if starts or any(self._source(each).fence in fences for each in everywhere):
+            return starts
+        ends = {each: self._watermarks(each)[1] for each in everywhere}
+        # Another process that has begun meanwhile may be ready, and have earlier ones.
+        if starts := self._committed(everywhere):
+            return starts
+        begun = [TopicPartition(self._topic, *each) for each in sorted(ends.items())]
+        self._consumer.commit(offsets=begun, asynchronous=False)
+        return ends
+
+    def _committed(self, numbers: Iterable[int]) -> dict[int, int]:
+        """Return the group's committed offset of each of the partitions that have one."""
+        asked = [TopicPartition(self._topic, each) for each in sorted(numbers)]
+        found = self._consumer.committed(asked, timeout=_TIMEOUT)
+        return {each.partition: each.offset for each in found if each.offset >= 0}
+
+    def _watermarks(self, number: int) -> tuple[int, int]:
+        """Return the first offset of a partition, and the one after its last."""
+        found: tuple[int, int] = self._consumer.get_watermark_offsets(
+            TopicPartition(self._topic, number), _TIMEOUT
+        )
+        return found
+
+    def _source(self, number: int) -> SourcePartition:
+        return SourcePartition(self.generation, self._topic, number)
 
 
 def _check_last(message: SourceMessage, fence: Fence) -> None:

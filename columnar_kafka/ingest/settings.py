@@ -15,7 +15,7 @@ from columnar_kafka.lake.rules import Rules
 if TYPE_CHECKING:
     from columnar_kafka.lake.model import LakeTable
 
-__all__ = ["IngestSettings", "Start", "landing_config"]
+__all__ = ["SESSION", "IngestSettings", "Start", "landing_config"]
 
 Start: TypeAlias = Literal["earliest", "latest"] | datetime | Mapping[int, int]
 """An end of the topic, a time, or an offset for each partition."""
@@ -26,6 +26,14 @@ _OWN: Final = {
     "auto.offset.reset": "error",  # the table says where to start; nothing is skipped
     "enable.partition.eof": True,  # the only sign that aborted messages at the end were read
 }
+
+SESSION: Final = {
+    # A process that was killed holds up its group for a session. One that is only slow loses
+    # nothing to a short one: the table's fences keep what two have read from landing twice.
+    "session.timeout.ms": 6_000,  # brokers allow no less by default
+    "heartbeat.interval.ms": 1_000,  # by which the others learn that a session has ended
+}
+"""The session of a group's member, unless the user names one of these keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,4 +100,5 @@ def landing_config(config: Mapping[str, Any], topic: str, table: LakeTable) -> d
             raise ConfigError(f"{key}={value}: an ingestor needs partitions assigned all at once")
     digest = hashlib.sha256(repr(table).encode()).hexdigest()[:8]
     group = f"columnar-kafka-ingest-{topic}-{digest}"
-    return {"group.id": group, "isolation.level": "read_committed", **config, **_OWN}
+    session = {} if SESSION.keys() & config.keys() else SESSION
+    return {"group.id": group, "isolation.level": "read_committed", **session, **config, **_OWN}

@@ -14,7 +14,7 @@ __all__ = ["admin_client", "generation", "generations"]
 
 _TIMEOUT: Final = 30.0
 _CONSUMER: Final = (
-    *("auto.offset.", "enable.auto.", "enable.partition.", "fetch.", "group."),
+    *("auto.offset.", "enable.auto.", "enable.partition.", "fetch.", "group.", "heartbeat."),
     *("isolation.", "max.partition.", "max.poll.", "queued.", "session."),
 )
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from killing import Table, around
 
 from columnar_kafka import Producer
 from spark_sink import sink, source, writer
+
+MEANWHILE = "TEST_MEANWHILE"
+"""A variable of the environment with a folder: a stream's start is held up there, see `_wait`."""
 
 SENDING = ("before a transaction", "while sending", "before its end", "after its end")
 
@@ -24,9 +30,26 @@ class Sink(sink.LakeSink):
 
 
 class Reader(source.StreamReader):
+    def initialOffset(self) -> Any:  # noqa: N802 - Spark's name
+        found = super().initialOffset()
+        if meanwhile := os.environ.get(MEANWHILE):
+            _wait(Path(meanwhile))
+        return found
+
+    def partitions(self, start: Any, end: Any) -> Any:
+        with around("after the log"):
+            return super().partitions(start, end)
+
     def latestOffset(self, start: Any, limit: Any) -> Any:  # noqa: N802 - Spark's name
         with around("between batches"):
             return super().latestOffset(start, limit)
+
+
+def _wait(folder: Path) -> None:
+    """Say that the start was asked for, and wait until more was sent."""
+    (folder / "asked").touch()
+    while not (folder / "sent").exists():
+        time.sleep(0.02)
 
 
 class KilledProducer(Producer):

@@ -3,7 +3,7 @@
     sparking.py MASTER SOURCE SINK
 
 SOURCE and SINK are the options of its two sides as JSON; `format` is the classes' name in
-`spark_classes_killed`.
+`spark_classes_killed`, or one of Spark's. With the sink's option `goes_on` it does not end.
 """
 
 from __future__ import annotations
@@ -33,8 +33,11 @@ def main(master: str, source: str, sink: str) -> None:
         frame = spark.readStream.format("killed_kafka").options(**reading).load()
         if "_kafka" in frame.columns:
             frame = frame.drop("_kafka")
+        goes_on = writing.pop("goes_on", False)
         query = frame.writeStream.format(writing.pop("format")).options(**writing)
-        query.trigger(availableNow=True).start().awaitTermination()
+        if not goes_on:
+            query = query.trigger(availableNow=True)
+        query.start().awaitTermination()
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,14 +16,16 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from lakes import DirectoryLake, rows
+from secured import secured_kafka
+from support import require_java
 
 from columnar_kafka import Producer
 from columnar_kafka.ingest import Ingestor, IngestSettings
-from columnar_kafka.local import LocalKafka
-from columnar_kafka.local import kafka as local_kafka
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from columnar_kafka.local import LocalKafka
 
 pytestmark = pytest.mark.kafka
 
@@ -32,9 +33,6 @@ AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
     "sasl.enabled.mechanisms": "PLAIN",
-    "listener.security.protocol.map": (
-        "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT"
-    ),
     "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
         "org.apache.kafka.common.security.plain.PlainLoginModule required "
         'user_lander="secret" user_other="secret";'
@@ -46,22 +44,9 @@ SCHEMA = pa.schema([pa.field("n", pa.int64(), nullable=False)])
 @pytest.fixture(scope="module")
 def secured() -> Iterator[tuple[LocalKafka, str]]:
     """A Kafka with a second listener for users, and that listener's address."""
-    properties = local_kafka.node_properties
-
-    def with_users(*arguments: Any, **keywords: Any) -> dict[str, str]:
-        found = properties(*arguments, **keywords)
-        for name in "listeners", "advertised.listeners":
-            found[name] += f",SASL_PLAINTEXT://{address}"
-        return found
-
-    with socket.socket() as kept, pytest.MonkeyPatch.context() as patch:
-        # Bound to the end, with SO_REUSEADDR: the broker may listen on it too, and nobody else.
-        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        kept.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{kept.getsockname()[1]}"
-        patch.setattr(local_kafka, "node_properties", with_users)
-        with LocalKafka(config=AUTHORIZER) as kafka:
-            yield kafka, address
+    require_java()
+    with secured_kafka(AUTHORIZER) as servers:
+        yield servers
 
 
 def allow(kafka: LocalKafka, topic: str, *, user: str, group: bool = True) -> None:

@@ -94,7 +94,7 @@ def start(kafka: LocalKafka, topic: str, root: Path, log: Path) -> Popen[bytes]:
         *(sys.executable, "-m", "columnar_kafka.cli", "ingest"),
         *("--bootstrap-servers", kafka.bootstrap_servers, "--topic", topic),
         *("--to", str(root), "--format", "delta", "--roll-seconds", "0.2"),
-        *("-X", f"group.id={topic}", "-X", "session.timeout.ms=6000"),
+        *("-X", f"group.id={topic}"),
     ]
     with log.open("wb") as file:
         return Popen(line, stdout=DEVNULL, stderr=file)

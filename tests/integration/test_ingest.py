@@ -6,6 +6,7 @@ import io
 import json
 import signal
 import sys
+import threading
 from subprocess import PIPE, Popen
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import confluent_kafka
 import duckdb
 import fastavro
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewPartitions
 from lakes import DeltaLake, DirectoryLake, IcebergLake, rows
 from sending import send, send_in_transactions
 from support import eventually
@@ -48,6 +49,35 @@ def test_every_row_lands_once_and_the_next_run_goes_on(kafka, topic, lake) -> No
     send(kafka, name, range(50, 60))
     assert ingest(kafka, name, lake) == 10
     assert rows(lake) == list(range(60))
+
+
+def test_a_partition_that_is_added_while_it_runs_lands_from_its_beginning(
+    kafka, topic, tmp_path
+) -> None:
+    """Though it started at the end, and notices the partition when that has messages."""
+    name, lake = topic(1), DirectoryLake(tmp_path / "lake")
+    send(kafka, name, range(8))
+    config = {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "group.id": name,
+        "topic.metadata.refresh.interval.ms": 100,
+    }
+    settings = IngestSettings(start="latest", roll_seconds=0.1)
+    service = Ingestor(config, name, lake.table(), settings)
+    thread = threading.Thread(target=service.run)
+    thread.start()
+    try:
+        eventually(lambda: service.is_assigned)
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        admin.create_partitions([NewPartitions(name, 3)])[name].result(60)
+        eventually(lambda: len(admin.list_topics(name, 60).topics[name].partitions) == 3)
+        send(kafka, name, range(8, 48))
+        eventually(lambda: service.stats.rows >= 40)
+    finally:
+        service.stop()
+        thread.join()
+    assert rows(lake) == list(range(8, 48))
+    assert {each.partition for each in lake.table().fences().values()} == {0, 1, 2}
 
 
 PLAIN = {

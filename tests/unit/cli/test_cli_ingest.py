@@ -70,6 +70,12 @@ def test_keys_of_the_client_come_from_a_file_and_the_command_line(tmp_path: Path
     assert "auto.offset.reset=latest: an ingestor needs error" in result.output
 
 
+def test_several_topics_of_one_group_cannot_have_one_instance_id(tmp_path: Path) -> None:
+    line = (*INGEST, str(tmp_path / "{topic}"), "--topic", "u", "-X", "group.instance.id=pod-1")
+    result = invoke(*line, "-X", "group.id=g")
+    assert (result.exit_code, "group.instance.id" in result.output) == (2, True)
+
+
 def test_what_is_not_key_and_value_is_a_usage_error(tmp_path: Path) -> None:
     assert invoke(*INGEST, str(tmp_path), "-X", "group.id").exit_code == 2
 

@@ -153,6 +153,67 @@ def test_what_came_since_it_began_at_the_end_lands_though_nothing_had_landed(
     assert rows(lake) == [4, 5, 6, 7]
 
 
+@pytest.mark.parametrize("has_landed", [False, True])
+def test_a_partition_that_was_added_since_is_read_from_its_beginning(
+    kafka: FakeKafka, lake: DirectoryLake, *, has_landed: bool
+) -> None:
+    """However late it is noticed, and by whichever process."""
+    send(kafka, range(4))
+    ingest(lake.table(), start="latest", partitions=None)
+    if has_landed:
+        send(kafka, range(4, 6))
+        assert ingest(lake.table(), start="latest", partitions=None).rows == 2
+    kafka.create_topic("t", 2)
+    send(kafka, range(6, 11), partition=1)
+    assert ingest(lake.table(), start="latest", partitions=None).rows == 5
+    send(kafka, range(11, 14), partition=1)
+    ingest(lake.table(), start="latest", partitions=None)
+    assert rows(lake) == list(range(4 if has_landed else 6, 14))
+
+
+def test_a_partition_that_was_added_is_read_though_kafka_has_forgotten_the_group(
+    kafka: FakeKafka, lake: DirectoryLake
+) -> None:
+    """Committed offsets expire; the table tells that landing did not begin now."""
+    ingest(lake.table(), start="latest", partitions=None)
+    send(kafka, range(2))
+    ingest(lake.table(), start="latest", partitions=None)
+    kafka.create_topic("t", 2)
+    send(kafka, range(2, 4), partition=1)
+    ingest(lake.table(), {"group.id": "other"}, start="latest", partitions=None)
+    assert rows(lake) == list(range(4))
+
+
+def test_it_starts_with_all_partitions_at_once(kafka: FakeKafka, lake: DirectoryLake) -> None:
+    kafka.create_topic("t", 2)
+    for partition in range(2):
+        send(kafka, range(4), partition=partition)
+    ingest(lake.table(), start="latest", partitions=(0,))
+    send(kafka, range(4, 6), partition=1)
+    assert ingest(lake.table(), start="latest", partitions=(1,)).rows == 2
+    assert rows(lake) == [4, 5]
+
+
+def test_a_start_that_another_process_has_committed_meanwhile_stays(
+    kafka: FakeKafka, lake: DirectoryLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is produced after a process is ready lands, though all die before their first commit."""
+    send(kafka, range(2))
+    watermarks = kafka.Consumer.get_watermark_offsets
+
+    def overtaken(self: Any, *arguments: Any) -> Any:
+        found = watermarks(self, *arguments)
+        monkeypatch.setattr(kafka.Consumer, "get_watermark_offsets", watermarks)
+        ingest(DirectoryLake(lake.root.parent / "never").table(), start="latest")
+        send(kafka, range(2, 4))
+        return found
+
+    monkeypatch.setattr(kafka.Consumer, "get_watermark_offsets", overtaken)
+    ingest(lake.table(), start="latest")
+    assert rows(lake) == [2, 3]
+    assert committed(kafka) == 2
+
+
 def test_without_a_fence_it_may_start_at_an_offset(kafka: FakeKafka, lake: DirectoryLake) -> None:
     send(kafka, range(6))
     assert ingest(lake.table(), start={0: 1}).rows == 4
@@ -657,6 +718,53 @@ def test_the_keys_it_sets_itself_may_be_given(kafka: FakeKafka, lake: DirectoryL
     send(kafka, range(2))
     config = {"enable.auto.commit": "false", "auto.offset.reset": "error"}
     assert ingest(lake.table(), config).rows == 2
+
+
+def test_a_session_is_short_unless_the_user_says_how_long(lake: DirectoryLake) -> None:
+    def session(**config: Any) -> list[Any]:
+        named = {key.replace("_", "."): value for key, value in config.items()}
+        found = landing_config(named, "t", lake.table())
+        return [found.get(key) for key in ("session.timeout.ms", "heartbeat.interval.ms")]
+
+    assert session() == [6_000, 1_000]
+    assert session(session_timeout_ms="45000") == ["45000", None]
+    assert session(heartbeat_interval_ms=5_000) == [None, 5_000]
+
+
+@pytest.fixture
+def strict(kafka: FakeKafka, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Have brokers that allow no session below 10 s; return the sessions that were asked for."""
+    asked: list[Any] = []
+
+    class Strict(kafka.Consumer):  # type: ignore[name-defined, misc]
+        def __init__(self, config: dict[str, Any]) -> None:
+            super().__init__(config)
+            asked.append(session := config.get("session.timeout.ms"))
+            if session is not None and int(session) < 10_000:
+                self.memory.event(KafkaError(KafkaError.INVALID_SESSION_TIMEOUT))
+
+    monkeypatch.setattr(ingestor, "StockConsumer", Strict)
+    return asked
+
+
+def test_brokers_that_allow_no_short_session_get_the_usual_one(
+    kafka: FakeKafka, lake: DirectoryLake, strict: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    send(kafka, range(4))
+    service = to_the_end(lake.table(), partitions=None)
+    assert service.run().rows == 4
+    assert strict == [6_000, None]
+    assert "group.min.session.timeout.ms" in caplog.text
+    assert service.has_ended
+
+
+@pytest.mark.usefixtures("kafka")
+def test_a_session_of_the_users_that_brokers_do_not_allow_is_an_error(
+    lake: DirectoryLake, strict: list[Any]
+) -> None:
+    with pytest.raises(KafkaException, match="INVALID_SESSION_TIMEOUT"):
+        ingest(lake.table(), {"session.timeout.ms": "7000"}, partitions=None)
+    assert strict == ["7000"]
 
 
 def test_a_table_is_opened_by_its_format(tmp_path: Path) -> None:

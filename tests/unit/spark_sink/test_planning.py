@@ -15,11 +15,13 @@ from spark_sink.planning import (
     OffsetRange,
     Offsets,
     TopicIds,
+    batch_start,
     following,
     limited,
     ranges,
     split,
     still_there,
+    within,
 )
 
 if TYPE_CHECKING:
@@ -58,6 +60,31 @@ def test_a_checkpoint_of_sparks_own_source_goes_on_without_ids() -> None:
     start = Offsets.from_json({"t": {"0": 3}})
     assert start == Offsets({"t": TopicIds(None, None)}, {("t", 0): 3})
     assert following(start, offsets(t=[5]), no_new, fail=True) == {("t", 0): 3}
+
+
+def test_the_end_of_a_first_batch_says_where_it_began() -> None:
+    """Whatever Spark was answered when it asked for the start again."""
+    end = offsets(t=[5, 2]).started_at({("t", 0): 3, ("t", 1): 0})
+    found = end.to_json()
+    assert found["t"]["next"] == {"0": 5, "1": 2}
+    assert found["t"]["start"] == {"0": 3, "1": 0}
+    again = Offsets.from_json(found)
+    assert again == end
+    asked = offsets(t=[9, 9, 9]).started_at(offsets(t=[9, 9, 9]).next)
+    began = batch_start(asked, again, may_follow=False, fail=True)
+    assert began == offsets(t=[3, 0])
+    assert batch_start(again, offsets(t=[7, 2]), may_follow=False, fail=True) == again
+    assert batch_start(again, again, may_follow=False, fail=True) == again
+
+
+def test_a_start_that_was_asked_for_after_the_end_is_not_past_it() -> None:
+    start, end = offsets(t=[4, 1], new=[3]), offsets(t=[5]).moved_to({("t", 0): 3})
+    assert within(start, end) == offsets(t=[3])
+    asked = start.started_at(start.next)
+    assert batch_start(asked, end, may_follow=True, fail=True) == offsets(t=[3])
+    with pytest.raises(ColumnarError, match=r"t\[0\]: .* first batch, which ends at offset 3, did"):
+        batch_start(asked, end, may_follow=False, fail=True)
+    assert batch_start(asked, end, may_follow=False, fail=False) == offsets(t=[3])
 
 
 @pytest.mark.parametrize(

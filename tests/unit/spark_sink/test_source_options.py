@@ -9,7 +9,9 @@ import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 
 from columnar_kafka.errors import ConfigError
+from columnar_kafka.ingest.oauth import named_oauth_cb
 from spark_sink import source_options
+from spark_sink.options import client_config
 from spark_sink.source_options import EARLIEST, LATEST, SourceMode, SourceOptions
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
@@ -113,6 +115,7 @@ def test_a_bad_option_is_named(streaming: bool, options: dict[str, str], message
     ("key", "hint"),
     [
         ("sasl.jaas.config", "kafka.sasl.username and kafka.sasl.password"),
+        ("sasl.client.callback.handler.class", "kafka.oauth_cb"),
         ("ssl.truststore.location", "kafka.ssl.ca.location"),
         ("ssl.keystore.type", "PKCS#12"),
         ("key.deserializer", "decode the column"),
@@ -126,6 +129,13 @@ def test_a_bad_option_is_named(streaming: bool, options: dict[str, str], message
 def test_a_key_of_java_clients_is_refused_with_what_to_set_instead(key: str, hint: str) -> None:
     with pytest.raises(ConfigError, match=f'"kafka.{key}" is for Java clients: .*{hint}'):
         parse(**{f"kafka.{key}": "x"})
+
+
+def test_a_function_that_makes_tokens_is_imported_by_its_name() -> None:
+    options = {"kafka.oauth_cb": "json:dumps"}
+    assert client_config(options) == {"oauth_cb": named_oauth_cb("json:dumps")}
+    with pytest.raises(ConfigError, match="oauth_cb=json:nothing: module 'json' has no 'nothing'"):
+        client_config({"kafka.oauth_cb": "json:nothing"})
 
 
 def test_no_check_of_host_names_is_said_in_a_word() -> None:
