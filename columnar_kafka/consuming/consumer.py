@@ -402,8 +402,8 @@ class Consumer(StockConsumer):
     def lag(self, partitions: list[TopicPartition] | None = None, timeout: float = -1) -> list[Lag]:
         """Return how much is still to be read of these partitions, by default of all assigned.
 
-        Asks Kafka for the high watermarks; serves no callbacks. A partition of which nothing was
-        handed out counts from its assigned or seeked position, else from the group's commit, or 0.
+        A second consumer asks Kafka: other threads may poll meanwhile, and no callback is served.
+        Before a partition's first record this is from where it was assigned, or the commit, or 0.
 
         Raises:
             KafkaException: as confluent-kafka; ``_TIMED_OUT`` after `timeout` seconds in all.

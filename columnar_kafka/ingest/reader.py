@@ -14,6 +14,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from columnar_kafka.broker.watermarks import watermarks
 from columnar_kafka.errors import ConfigError, LakeError, SegmentError
 from columnar_kafka.lake.model import UNKNOWN_SEGMENT, ReadRange, SourceMessage, SourcePartition
 from columnar_kafka.lake.plan import check_last
@@ -81,7 +82,12 @@ class TopicReader:
             ConfigError: the settings say nothing of where a partition starts or ends.
             KafkaException: Kafka does not answer.
         """
-        self._progress = {each: self._first_progress(each, fences) for each in partitions}
+        asked = [TopicPartition(self._topic, each) for each in partitions]
+        found = watermarks(self._consumer, asked, _TIMEOUT) if asked else {}
+        self._progress = {
+            number: self._first_progress(number, fences, *ends)
+            for (_, number), ends in found.items()
+        }
         self.is_assigned = True
         places = [
             TopicPartition(self._topic, number, each.begin)
@@ -172,10 +178,11 @@ class TopicReader:
         self._consumer.pause([TopicPartition(self._topic, partition)])
         return True
 
-    def _first_progress(self, number: int, fences: Mapping[str, Fence]) -> _Progress:
+    def _first_progress(
+        self, number: int, fences: Mapping[str, Fence], low: int, end: int
+    ) -> _Progress:
         source = SourcePartition(self.generation, self._topic, number)
         partition = TopicPartition(self._topic, number)
-        low, end = self._consumer.get_watermark_offsets(partition, _TIMEOUT)
         if (fence := fences.get(source.fence)) is not None:
             first = fence.next
             if first > end:
