@@ -77,8 +77,8 @@ FILES = {
     "producing": """
         __init__  stats  partitioner  settings  report  topic_format
         arguments  record_block  native_batch  message_list  in_flight  batch  arrow_batch
-        record_queue  accumulator  outcome  delivery  segmenter  dispatcher  sender  transaction
-        buffer  shutdown  producer
+        moved  record_queue  accumulator  outcome  delivery  segmenter  dispatcher  sender
+        transaction  buffer  shutdown  producer
     """,
     "consuming": """
         __init__  settings  record  offset_store  lag  turn

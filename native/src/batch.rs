@@ -30,6 +30,8 @@ pub struct Records {
     /// How many of the last rows have no headers, and are not in their leaves yet: mostly all.
     bare_rows: usize,
     callbacks: Callbacks,
+    /// The rows from which on the user has chosen the partition, and again has not, in turns.
+    pinned: Vec<usize>,
     rows: usize,
     /// What they take decoded, once they are sealed.
     decoded: usize,
@@ -136,10 +138,16 @@ impl Batch {
             let mut appender = appender(row_format.get(), py)?;
             (appender.begin(), appender.places.clone())
         };
-        let callbacks = Callbacks::default();
-        let format = row_format.clone_ref(py);
-        let records =
-            Records { format, leaves, places, bare_rows: 0, callbacks, rows: 0, decoded: 0 };
+        let records = Records {
+            format: row_format.clone_ref(py),
+            leaves,
+            places,
+            bare_rows: 0,
+            callbacks: Callbacks::default(),
+            pinned: Vec::new(),
+            rows: 0,
+            decoded: 0,
+        };
         let most = row_format.get().most_decoded;
         Ok(Self(GilCell::new(Filling {
             format: row_format,
@@ -171,6 +179,9 @@ impl Batch {
     /// Append a record, and count it in `usage`; False: it does not fit the columns.
     ///
     /// `row` has a tuple of values, as `Columns.take` returns it. The caller has seen to the bounds.
+    /// `pinned`: the user has chosen the partition.
+    #[pyo3(signature = (row, key, timestamp, headers, callback, usage, pinned=false))]
+    #[expect(clippy::too_many_arguments, reason = "the parts of a record")]
     fn append(
         &self,
         row: &Bound<'_, PyAny>,
@@ -179,6 +190,7 @@ impl Batch {
         headers: &Bound<'_, PyAny>,
         callback: &Bound<'_, PyAny>,
         usage: &Bound<'_, Usage>,
+        pinned: bool,
     ) -> PyResult<bool> {
         let py = row.py();
         let record = NewRecord {
@@ -187,6 +199,7 @@ impl Batch {
             timestamp,
             headers: Ref::of(headers),
             callback: Ref::of(callback),
+            pinned,
         };
         let appended = self.get(py)?.add(py, record, true, |_| true);
         if let Some(nbytes) = appended {
@@ -231,6 +244,8 @@ pub struct NewRecord<'a> {
     pub timestamp: i64,
     pub headers: Ref<'a>,
     pub callback: Ref<'a>,
+    /// Whether the user has chosen the partition.
+    pub pinned: bool,
 }
 
 impl Batch {
@@ -291,6 +306,9 @@ impl Filling {
             return None;
         }
         records.callbacks.push(records.rows, record.callback);
+        if record.pinned != records.is_pinned_at_end() {
+            records.pinned.push(records.rows);
+        }
         records.rows += 1;
         self.nbytes += nbytes;
         self.decoded += decoded;
@@ -328,6 +346,12 @@ fn append_parts(
 }
 
 impl Records {
+    /// Whether the partition of the last row was chosen by the user.
+    #[inline(always)]
+    fn is_pinned_at_end(&self) -> bool {
+        self.pinned.len() % 2 == 1
+    }
+
     /// Remove what was appended of a row that is not taken.
     #[cold]
     fn undo(&mut self) {
@@ -459,6 +483,18 @@ impl Block {
         let reader = ColumnReader::new(py, &headers_field(), &mut leaves, rows.start)?;
         let mut reader = reader.with_tuples();
         list_of(py, rows.len(), |out| reader.read(py, rows.len(), out))
+    }
+
+    /// The callback of a record, or None.
+    fn callback<'py>(&self, py: Python<'py>, row: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let row = self.row(row)?;
+        Ok(self.records.callbacks.get(row).map(|callback| callback.to_owned().into_bound(py)))
+    }
+
+    /// Whether the user has chosen the partition of a record.
+    fn is_pinned(&self, row: usize) -> PyResult<bool> {
+        let row = self.row(row)?;
+        Ok(self.records.pinned.partition_point(|start| *start <= row) % 2 == 1)
     }
 
     /// Whether no record has a callback.

@@ -316,7 +316,8 @@ impl Open {
             callback = default;
         }
         let timestamp = arguments.timestamp;
-        let record = NewRecord { row: arguments.value, key, timestamp, headers, callback };
+        let pinned = arguments.partition != -1;
+        let record = NewRecord { row: arguments.value, key, timestamp, headers, callback, pinned };
         let nbytes = batch.add(py, record, false, |nbytes| usage.has_room(nbytes))?;
         let was_half_used = usage.is_half_used();
         usage.charge(nbytes);
