@@ -30,7 +30,7 @@ from pyspark.sql.types import IntegerType, StringType, StructType
 
 from columnar_kafka import Producer
 from columnar_kafka.errors import ConfigError, SchemaError
-from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, check_growth
+from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, check_growth, is_kafka_member
 from spark_sink import options as opts
 from spark_sink.client_cache import cached_client
 from spark_sink.epochs import Epoch, EpochMarks
@@ -134,6 +134,8 @@ def _check_columns(schema: StructType, topic: str | None) -> None:
             f"column {KAFKA_COLUMN!r} says where a record was read: "
             f'drop it, .drop("{KAFKA_COLUMN}"), or select its members as key, timestamp and headers'
         )
+    for name in filter(is_kafka_member, found):
+        raise ConfigError(f"column {name!r} would be a member of {KAFKA_COLUMN!r}: rename it")
     if topic is None and "topic" not in found:
         raise ConfigError(
             'no topic is named: set .option("topic", "flights"), or add a column topic'

@@ -180,6 +180,8 @@ def test_a_record_that_has_our_column_is_refused_at_once() -> None:
         Avro({"type": "record", "name": "R", "fields": fields})
     with pytest.raises(SchemaError, match=r"^column '_kafka' is reserved$"):
         Json(pa.schema([("_kafka", pa.int64())]))
+    with pytest.raises(SchemaError, match=r"^column '_kafka\.row' is reserved$"):
+        Json(pa.schema([("_kafka.row", pa.int64())]))
 
 
 # --- JSON -----------------------------------------------------------------------------------------
@@ -313,9 +315,10 @@ def test_arrow_data_with_columns_that_cannot_be_told_apart_is_refused() -> None:
     table = pa.Table.from_arrays([pa.array([1])] * 2, names=["n", "n"])
     with pytest.raises(ValueError, match=r"^column 'n' occurs 2 times$"):
         Ipc().read(ipc(table, pa.ipc.new_stream), LIMITS)
-    table = pa.table({"_kafka": pa.array([1])})
-    with pytest.raises(ValueError, match=r"^column '_kafka' is reserved$"):
-        Ipc().read(ipc(table, pa.ipc.new_stream), LIMITS)
+    for name in ("_kafka", "_kafka.offset"):
+        table = pa.table({name: pa.array([1])})
+        with pytest.raises(ValueError, match=rf"^column '{name}' is reserved$"):
+            Ipc().read(ipc(table, pa.ipc.new_stream), LIMITS)
 
 
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
