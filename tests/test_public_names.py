@@ -195,7 +195,8 @@ found = {name for name in set(sys.modules) - before if name.startswith("columnar
 heavy = {"pandas", "fastavro", "pyarrow.compute", "pyarrow.parquet", "pyarrow.fs"}
 print(sorted(found), sorted(heavy & (set(sys.modules) - before)))
 """
-    loaded = ["broker", "broker.client_classes", "errors", "ingest", "ingest.topic_id"]
+    loaded = ["broker", "broker.client_classes", "config", "errors", "ingest", "ingest.topic_id"]
+    loaded += ["position"]
     assert run(code) == f"{[f'columnar_kafka.{each}' for each in loaded]} []"
 
 

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from columnar_kafka.broker.base import Acknowledge, TopicLimits
 from columnar_kafka.broker.client_classes import StockConsumer
 from columnar_kafka.broker.watermarks import watermarks
+from columnar_kafka.config import Hidden
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -54,7 +55,7 @@ class ConfluentProducer:
         """Send with the methods of `super(owner, client)`."""
         self._owner = owner
         self._client = weakref.ref(client)
-        self._config = {k: v for k, v in config.items() if k not in _NOT_FOR_ADMIN}
+        self._config = Hidden({k: v for k, v in config.items() if k not in _NOT_FOR_ADMIN})
 
     @property
     def _base(self) -> Any:
@@ -156,7 +157,7 @@ class ConfluentConsumer:
 
     def __init__(self, base: Any, config: Mapping[str, Any]) -> None:
         self._base = base
-        self._config = {k: v for k, v in config.items() if k not in _NOT_FOR_SIDE_READER}
+        self._config = Hidden({k: v for k, v in config.items() if k not in _NOT_FOR_SIDE_READER})
         # See `ConsumerBroker.poll`; a method around it would double what it costs.
         self.poll: Callable[[float], Message | None] = base.poll
 

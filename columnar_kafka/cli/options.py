@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, cast
 import typer
 
 from columnar_kafka import ConfigError
+from columnar_kafka.config import Hidden
 from columnar_kafka.ingest import Decoding, parse_rules
 
 if sys.version_info >= (3, 11):
@@ -229,15 +230,17 @@ def takes(options: type[Options]) -> Callable[[Callable[[Options], None]], Calla
     return decorate
 
 
-def read_client_config(servers: str, path: Path | None, keys: list[str] | None) -> dict[str, str]:
+def read_client_config(servers: str, path: Path | None, keys: list[str] | None) -> Hidden:
     """Return the Kafka client's configuration; an option overrides the file."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines() if path else []
     except (OSError, ValueError) as error:
         raise typer.BadParameter(f"{path}: {error}", param_hint="--client-config") from error
     from_file = [line for line in map(str.strip, lines) if line and not line.startswith("#")]
-    given = pairs(from_file, "--client-config") | pairs(keys, "-X")
-    return given | {"bootstrap.servers": servers}
+    given = Hidden(pairs(from_file, "--client-config"))
+    given |= pairs(keys, "-X")
+    given["bootstrap.servers"] = servers
+    return given
 
 
 def table_options(
@@ -338,13 +341,15 @@ def landed(rows: int, files: int, counts: Any) -> str:
     return f"{rows:,} rows landed in {files:,} files{told}"
 
 
-def pairs(texts: list[str] | None, option: str) -> dict[str, str]:
+def pairs(texts: list[str] | None, option: str) -> Hidden:
     """Parse key=value texts."""
-    found = {}
-    for text in texts or ():
+    found = Hidden()
+    for number, text in enumerate(texts or (), start=1):
         key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            raise typer.BadParameter(f"{text!r} is not key=value", param_hint=option)
+        if not equals or not key.strip():  # the text may be a password
+            raise typer.BadParameter(
+                f"number {number} of {len(texts or ())} is not key=value", param_hint=option
+            )
         found[key.strip()] = value.strip()
     return found
 

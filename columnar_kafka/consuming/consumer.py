@@ -73,8 +73,7 @@ class Consumer(StockConsumer):
 
     def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:
         """Make a client that is traced if confluent-kafka's would be."""
-        client: Self = super().__new__(traced(cls))
-        return client
+        return super().__new__(traced(cls))  # type: ignore[no-any-return]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Take confluent-kafka's configuration, ``fetch.raw.bytes`` and the ``columnar.`` keys.
@@ -83,7 +82,8 @@ class Consumer(StockConsumer):
             ConfigError: an unknown ``columnar.`` key or a value that is not allowed.
             KafkaException, TypeError, ValueError: as confluent-kafka.
         """
-        settings, inner = ConsumerConfig.parse(merge_arguments(args, kwargs))
+        config, args, kwargs = merge_arguments(args, kwargs), (), {}  # which show passwords
+        settings, inner = ConsumerConfig.parse(config)
         self._settings, self._errors = settings, CallbackErrors()
         if settings.unwraps:
             inner |= lazy.guarded_callbacks(self._errors, inner, settings, self._commit_answered)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaException
 
 from columnar_kafka.broker.client_classes import StockConsumer
+from columnar_kafka.config import Hidden
 from columnar_kafka.errors import ConfigError, LakeError
 from columnar_kafka.ingest.reader import TopicReader
 from columnar_kafka.ingest.settings import IngestSettings, landing_config
@@ -115,6 +116,7 @@ class Ingestor:
             ConfigError: a key of `config` contradicts what landing needs; or as
                 `Rules.check_apart`.
         """
+        config = Hidden(config)
         self._config = landing_config(config, topic, table)
         self.topic = topic
         self._settings = settings or IngestSettings()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from columnar_kafka.config import Hidden
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.lake.plan import Layout
 from columnar_kafka.lake.rules import Rules
@@ -72,7 +73,7 @@ class IngestSettings:
         return self.stop_at_end or self.end_offsets is not None
 
 
-def landing_config(config: Mapping[str, Any], topic: str, table: LakeTable) -> dict[str, Any]:
+def landing_config(config: Mapping[str, Any], topic: str, table: LakeTable) -> Hidden:
     """Return the consumer's configuration, by default with a group of this topic and table.
 
     In one group for two tables each table would get a part of the topic. A table's `repr` says
@@ -92,4 +93,4 @@ def landing_config(config: Mapping[str, Any], topic: str, table: LakeTable) -> d
             raise ConfigError(f"{key}={value}: an ingestor needs partitions assigned all at once")
     digest = hashlib.sha256(repr(table).encode()).hexdigest()[:8]
     group = f"columnar-kafka-ingest-{topic}-{digest}"
-    return {"group.id": group, "isolation.level": "read_committed", **config, **_OWN}
+    return Hidden({"group.id": group, "isolation.level": "read_committed", **config, **_OWN})

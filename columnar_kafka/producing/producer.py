@@ -84,15 +84,14 @@ class Producer(StockProducer):
         return super().__new__(traced(cls))  # type: ignore[no-any-return]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Take confluent-kafka's configuration and the ``columnar.`` keys.
-
-        The keys are listed in ``docs/producer.md``.
+        """Take confluent-kafka's configuration and the ``columnar.`` keys: ``docs/producer.md``.
 
         Raises:
             ConfigError: an unknown ``columnar.`` key or a value that is not allowed.
             KafkaException, TypeError: as confluent-kafka.
         """
-        settings, inner = ProducerConfig.parse(merge_arguments(args, kwargs))
+        config, args, kwargs = merge_arguments(args, kwargs), (), {}  # which show passwords
+        settings, inner = ProducerConfig.parse(config)
         buffer = None if settings.encoding == "none" else Buffer(settings)
         if buffer is not None:
             self._relay = buffer.delivery.relay

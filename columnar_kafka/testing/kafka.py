@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any, Final
 
+from columnar_kafka.config import merge_arguments
 from columnar_kafka.consuming.consumer import Consumer
 from columnar_kafka.consuming.feed import Feed
 from columnar_kafka.consuming.offset_store import OffsetStore
@@ -39,7 +40,9 @@ class FakeProducer(Producer, ProducerOnMemory):
     _flushes_at_exit = False  # the exit must not wait for producers that a test has left open
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+        config = merge_arguments(args, kwargs)
+        del args, kwargs  # which show passwords
+        super().__init__(config)
         self._clients.add(self)
 
     def _connect(self, inner: dict[str, Any]) -> ProducerBroker:
