@@ -487,7 +487,7 @@ class Consumer(StockConsumer):
         """Refuse everything: this is a forked child's copy. Without unwrapping it is stock's."""
         if not self._settings.unwraps:
             return
-        error = ForkError("this consumer was made before os.fork(); make one in the child process")
+        error = ForkError.of("consumer")
 
         def refuse(*_: Any, **__: Any) -> None:
             raise error

@@ -19,6 +19,8 @@ class RowFormat:
         most_decoded: int,
     ) -> Self: ...
 
+def forks() -> int: ...
+
 class Usage:
     bytes: int
     records: int

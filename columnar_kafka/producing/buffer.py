@@ -49,6 +49,9 @@ class Unbuffered:
     def close(self) -> None:
         """Do nothing: there is no thread."""
 
+    def end(self, error: Exception) -> None:
+        """Do nothing: confluent-kafka's producer refuses nothing."""
+
 
 class Buffer:
     """Wires the stages. Any thread may call it, but for `connect` and the transaction's methods.

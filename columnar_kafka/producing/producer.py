@@ -182,8 +182,7 @@ class Producer(StockProducer):
             KafkaException: no such partition; outside a transaction; as confluent-kafka.
         """
         buffer = self._buffer
-        if buffer.unusable is not None:
-            raise buffer.unusable
+        self._check_usable()
         # What is no text is confluent-kafka's to refuse.
         topic_format = buffer.formats.get(topic) if isinstance(topic, str) else None
         if topic_format is None:
@@ -319,9 +318,8 @@ class Producer(StockProducer):
     def flush(self, timeout: float = -1) -> int:
         """Seal and send all that is buffered, and run reports until no record is outstanding.
 
-        Blocks for at most `timeout` seconds, for ever when negative; returns how many records and
-        messages are left. Ctrl-C ends it at once; the rest is then sent in the background, and at
-        exit for as long as Kafka accepts any of it.
+        Blocks for at most `timeout` seconds, for ever when negative; returns how much is left.
+        Ctrl-C ends it at once; the rest is sent in the background, or at exit if Kafka takes it.
         """
         if not self._buffers:
             return super().flush(timeout)
@@ -389,6 +387,7 @@ class Producer(StockProducer):
 
     def __del__(self) -> None:
         """Send the records that are outstanding although nobody has this producer any more."""
+        lifecycle.notice_fork()
         buffer = self._buffer
         if "_shutdown" not in self.__dict__ or buffer.unusable or sys.is_finalizing():
             return
@@ -474,6 +473,7 @@ class Producer(StockProducer):
 
     def _check_not_forked(self) -> None:
         """Raise in a forked child, where librdkafka would wait for its parent's threads."""
+        lifecycle.notice_fork()
         if isinstance(self._buffer.unusable, ForkError):
             raise self._buffer.unusable
 
@@ -484,6 +484,7 @@ class Producer(StockProducer):
         return self._settings.encoding != "none" and self._buffer.unusable is None
 
     def _check_usable(self) -> None:
+        lifecycle.notice_fork()
         if self._buffer.unusable is not None:
             raise self._buffer.unusable
 

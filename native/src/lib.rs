@@ -10,6 +10,7 @@ mod decoder;
 mod dict_items;
 mod dicts;
 mod encoder;
+mod fork;
 mod gil;
 mod half;
 mod layout;
@@ -49,6 +50,8 @@ mod _core {
     #[pymodule_export]
     use crate::encoder::Encoder;
     #[pymodule_export]
+    use crate::fork::forks;
+    #[pymodule_export]
     use crate::layout::learn_class;
     #[pymodule_export]
     use crate::open_batches::OpenBatches;
@@ -67,6 +70,7 @@ mod _core {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::fork::watch()?;
         crate::py::import(module.py())?;
         crate::clock::import(module.py())
     }

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::batch::{Batch, NewRecord};
+use crate::fork;
 use crate::gil::{GilCell, InUse};
 use crate::partitioner::Partitioner;
 use crate::produce::Arguments;
@@ -26,6 +27,8 @@ pub struct Open {
     /// The topic of the last record.
     last: usize,
     usage: Py<Usage>,
+    /// `fork::count` of the process that they belong to.
+    forks: u32,
     partitioner: Partitioner,
     default_callback: Option<Owned>,
     /// Called with topic and partition where the sender's thread has work.
@@ -69,6 +72,7 @@ impl OpenBatches {
             topics: Vec::new(),
             last: 0,
             usage,
+            forks: fork::count(),
             partitioner: Partitioner::named(partitioner)?,
             default_callback: default_callback.map(|callback| Ref::of(&callback).to_owned()),
             filled,
@@ -300,7 +304,7 @@ impl Open {
         };
         let partition = partition as usize;
         let usage = self.usage.get();
-        if !usage.accepts() {
+        if !usage.accepts() || fork::count() != self.forks {
             return None;
         }
         let closed =
