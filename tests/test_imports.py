@@ -49,7 +49,10 @@ spark_sink  local  demo  cli
 
 FILES = {
     "native": "_core  __init__",
-    "schema": "flatbuffer  families  canonical  arrow  avro_default  avro  base  growth  __init__",
+    "schema": """
+        flatbuffer  families  canonical  arrow  avro_default  avro_names  avro  base  growth
+        __init__
+    """,
     "columns": """
         __init__  compute  older_arrow  protocol  range_checks  accepted_types  layouts
         decoded_size  native_format  columns_to_rows  row_objects  compiled_copying  converters
