@@ -23,8 +23,16 @@ PURE := tests/golden tests/unit/producing/test_producer_surface.py \
 SOAKS := brokers_fail consumer_killed consumer_metadata deep_nesting lost_answers producer_killed \
 	rebalances spark_killed spark_starts threads unclosed_while_rebalancing
 
+# From 3.12 on, Python runs code of the user's at other places inside the native core.
+NEWER = $(shell PYENV_VERSION=$$(pyenv versions --bare 2>/dev/null | paste -sd: -) \
+	python3.13 -c 'import sys; print(sys.executable)' 2>/dev/null)
+NEWER_VENV := .venv-3.13
+# It is not there without cargo, which CI does not take.
+HAS_CORE := "import os; from columnar_kafka import native as n; \
+	assert n.enabled or not os.environ.get('CI'), n.reason"
+
 .DEFAULT_GOAL := help
-.PHONY: help install demo check format test core integration faults faults-short mutants third-parties \
+.PHONY: help install demo check format test bare newer-python core integration faults faults-short mutants third-parties \
 	profile bench bench-full docs lock versions wheels
 
 help:  ## list these targets
@@ -63,6 +71,16 @@ format: install  ## format the code, and mend what the linter can
 test: install  ## all tests but the long ones and third-parties
 	$(BIN)/python -m pytest --ignore tests/faults --ignore tests/third_parties $(PARALLEL)
 	COLUMNAR_KAFKA_NATIVE=0 $(BIN)/python -m pytest $(PURE) $(PARALLEL)
+
+bare: install  ## `make demo` and `make test` as on a machine without Java and cargo
+	$(BIN)/python tests/bare.py
+
+newer-python:  ## the unit and conformance tests on Python 3.13 with the native core, if they are there
+	@if test "$(NEWER)"; then \
+		$(MAKE) --no-print-directory install VENV=$(NEWER_VENV) PYTHON=$(NEWER) && \
+		$(NEWER_VENV)/bin/python -c $(HAS_CORE) && \
+		$(NEWER_VENV)/bin/python -m pytest tests/unit tests/conformance $(PARALLEL); \
+	else echo "Python 3.13 is not on this machine, on the path or pyenv's"; test -z "$$CI"; fi
 
 core: install  ## the native core's format, lint and own tests, if there is cargo
 	@if command -v cargo >/dev/null; then cd native && \

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from columnar_kafka.errors import ConfigError
@@ -15,6 +15,7 @@ __all__ = [
     "Config",
     "ConfigReader",
     "DecodeLimits",
+    "Hidden",
     "boolean",
     "c_integer",
     "choice",
@@ -30,7 +31,26 @@ T = TypeVar("T")
 Config = Mapping[str, Any]
 
 
-def merge_arguments(args: Sequence[Any], kwargs: Config) -> dict[str, Any]:
+class Hidden(dict[str, Any]):
+    """A configuration whose text shows its keys and no values: there may be passwords among them.
+
+    Reports of crashes print local variables and attributes, so a configuration is kept as this.
+    """
+
+    def __repr__(self) -> str:
+        return f"<{', '.join(map(str, self))}>"
+
+    def key(self) -> Hashable:
+        """Return what is equal for equal configurations, and shows no values either."""
+        return _HiddenItems(self.items())
+
+
+class _HiddenItems(frozenset[tuple[str, Any]]):
+    def __repr__(self) -> str:
+        return f"<{', '.join(sorted(key for key, _ in self))}>"
+
+
+def merge_arguments(args: Sequence[Any], kwargs: Config) -> Hidden:
     """Return the configuration in a constructor's arguments: a dict, keywords, or both.
 
     Raises:
@@ -40,7 +60,7 @@ def merge_arguments(args: Sequence[Any], kwargs: Config) -> dict[str, Any]:
         raise TypeError("expected tuple containing single dict")
     if not (args or kwargs) or (args and not isinstance(args[0], dict)):
         raise TypeError("expected configuration dict")
-    return {**(args[0] if args else {}), **kwargs}
+    return Hidden({**(args[0] if args else {}), **kwargs})
 
 
 def integer(low: int, high: int) -> Callable[[str, Any], int]:
@@ -132,7 +152,7 @@ class ConfigReader:
     """
 
     def __init__(self, config: Config) -> None:
-        self._rest = dict(config)
+        self._rest = Hidden(config)
         self.deferred_error: ConfigError | None = None
 
     def own(self, key: str, default: Any, parse: Callable[[str, Any], T]) -> T:

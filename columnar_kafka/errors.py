@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from confluent_kafka import KafkaError, KafkaException
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = [
     "ColumnarError",
@@ -77,6 +82,11 @@ class ForkError(ColumnarError, RuntimeError):
     """A client used in a forked child of the process that created it."""
 
     code = KafkaError._STATE
+
+    @classmethod
+    def of(cls, client: str) -> Self:
+        """Return the error for a `client`: a producer or a consumer."""
+        return cls(f"this {client} was made before os.fork(); make one in the child process")
 
 
 class LakeError(ColumnarError):

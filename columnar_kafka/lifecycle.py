@@ -19,6 +19,8 @@ import weakref
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from columnar_kafka import native
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -31,6 +33,8 @@ __all__ = [
     "flush_interrupted",
     "hold_until_closed",
     "keep_for_ever",
+    "notice_fork",
+    "process_mark",
     "started",
     "wait_for",
 ]
@@ -97,6 +101,12 @@ class Client(Protocol):
 
 
 T = TypeVar("T")
+
+process_mark: Final[Callable[[], int]] = native.core.forks if native.enabled else os.getpid
+"""Returns a number that is another one in a forked child, also of a fork in C.
+
+The core's costs no system call.
+"""
 
 
 class Closable(Protocol):
@@ -264,6 +274,7 @@ def flush_fully(wait: Wait, failed: Callable[[BaseException], None]) -> None:
 
 def _flush_all(*threads: int) -> None:
     """Send all accepted records. Only reports and these threads may produce more."""
+    notice_fork()
     owners = {*_live, *_dropped}  # kept meanwhile
     found = map(_clients.get, owners)
     clients = [client for client in found if client is not None]  # not closed since
@@ -373,6 +384,7 @@ def _others() -> list[threading.Thread]:
 
 # --- forking --------------------------------------------------------------------------------------
 
+_home = process_mark()  # of the process that the clients belong to
 _forking = threading.Lock()  # one fork at a time: two could wait for each other's clients
 _paused: list[tuple[Closable, Client]] = []
 
@@ -394,22 +406,38 @@ def _resume_all() -> None:
     _forking.release()
 
 
-def _abandon_all() -> None:
+def _in_child() -> None:
+    _abandon_all([*_paused])
+    _paused.clear()
+    _forking.release()
+
+
+def notice_fork() -> None:
+    """Abandon all clients if this is a forked child of which Python was not told.
+
+    uWSGI forks in C, where no hook runs. Any lock may have been held then, for ever, so this takes
+    none; nor may its caller before.
+    """
+    if process_mark() != _home:
+        _abandon_all([*_clients.items()])
+
+
+def _abandon_all(clients: Iterable[tuple[Closable, Client]]) -> None:
     # librdkafka would wait for its threads, which are not here, or for others in their place. So
     # no client is ever destroyed.
-    for owner, client in _paused:
+    global _home  # noqa: PLW0603
+    _home = process_mark()
+    for owner, client in clients:
         client.abandon()
         keep_for_ever(owner)
     for owner, abandon in [*_inherited.items()]:  # a client may be destroyed meanwhile
         abandon(owner)
         keep_for_ever(owner)
-    _paused.clear()
     _live.clear()
     _dropped.clear()
     _inherited.clear()
-    _forking.release()
 
 
 atexit.register(_at_exit)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_pause_all, after_in_parent=_resume_all, after_in_child=_abandon_all)
+    os.register_at_fork(before=_pause_all, after_in_parent=_resume_all, after_in_child=_in_child)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from columnar_kafka.broker.client_classes import StockConsumer
+from columnar_kafka.config import Hidden
 from columnar_kafka.lake.model import NotLandedError
 from spark_sink.options import GROUP
 
@@ -76,14 +77,16 @@ def _offsets(config: Mapping[str, Any], fence: Fence) -> tuple[int, int]:
     Raises:
         KafkaException: Kafka cannot tell.
     """
-    client = {
-        "group.id": GROUP,
-        "isolation.level": "read_committed",
-        **config,
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "auto.offset.reset": "error",
-    }
+    client = Hidden(
+        {
+            "group.id": GROUP,
+            "isolation.level": "read_committed",
+            **config,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+        }
+    )
     with closing(StockConsumer(client)) as consumer:
         partition = TopicPartition(fence.topic, fence.partition, fence.next)
         low, _ = consumer.get_watermark_offsets(partition, _TIMEOUT)

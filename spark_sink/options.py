@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.sql.datasource import CaseInsensitiveDict
+
+from columnar_kafka.config import Hidden
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.ingest.oauth import named_oauth_cb
 from spark_sink.java_keys import refuse_java_keys
@@ -15,6 +18,7 @@ __all__ = [
     "CATALOG",
     "GROUP",
     "STORAGE",
+    "HiddenOptions",
     "catalog",
     "check_isolation",
     "client_config",
@@ -34,6 +38,15 @@ _OWN_KEYS: Final = {
     "auto.offset.reset": 'set "startingOffsets"; a query keeps its offsets in its checkpoint',
     "enable.auto.commit": "a query keeps its offsets in its checkpoint",
 }
+
+
+class HiddenOptions(CaseInsensitiveDict):
+    """Spark's options, whose text shows no values: see `Hidden`."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.data: Hidden = Hidden()
+        self.update(options)
 
 
 def required(options: Mapping[str, str], key: str, example: str) -> str:
@@ -65,7 +78,7 @@ def refuse_unknown(options: Mapping[str, str], known: Collection[str], *prefixes
             )
 
 
-def client_config(options: Mapping[str, str]) -> dict[str, Any]:
+def client_config(options: Mapping[str, str]) -> Hidden:
     """Return the Kafka client's configuration: every ``kafka.`` option, without the prefix.
 
     ``kafka.oauth_cb`` is imported by its name, here and wherever the result is unpickled.
@@ -81,7 +94,7 @@ def client_config(options: Mapping[str, str]) -> dict[str, Any]:
     return config
 
 
-def consumer_config(options: Mapping[str, str]) -> dict[str, Any]:
+def consumer_config(options: Mapping[str, str]) -> Hidden:
     """Return a Kafka consumer's configuration.
 
     Raises:
@@ -106,19 +119,21 @@ def check_isolation(key: str, level: str) -> None:
         )
 
 
-def catalog(options: Mapping[str, str]) -> dict[str, str]:
+def catalog(options: Mapping[str, str]) -> Hidden:
     """Return the properties of an Iceberg catalog: every ``table.catalog.`` option."""
     return _with_prefix(options, CATALOG)
 
 
-def storage(options: Mapping[str, str]) -> dict[str, str]:
+def storage(options: Mapping[str, str]) -> Hidden:
     """Return the keys of an object store: every ``table.storage.`` option."""
     return _with_prefix(options, STORAGE)
 
 
-def _with_prefix(options: Mapping[str, str], prefix: str) -> dict[str, Any]:
-    return {
-        key[len(prefix) :]: value
-        for key, value in options.items()
-        if key.lower().startswith(prefix)
-    }
+def _with_prefix(options: Mapping[str, str], prefix: str) -> Hidden:
+    return Hidden(
+        {
+            key[len(prefix) :]: value
+            for key, value in options.items()
+            if key.lower().startswith(prefix)
+        }
+    )

@@ -10,10 +10,11 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from columnar_kafka.broker.client_classes import StockConsumer
+from columnar_kafka.config import Hidden
 from spark_sink.client_cache import cached_client
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping
 
     from confluent_kafka import Message
 
@@ -28,7 +29,7 @@ _AT_ONCE: Final = 100
 _TIMEOUT: Final = 30.0
 _EVENTS: Final = (KafkaError._AUTO_OFFSET_RESET, KafkaError._PARTITION_EOF)
 
-_cache: OrderedDict[frozenset[tuple[str, Any]], StockConsumer] = OrderedDict()
+_cache: OrderedDict[Hashable, StockConsumer] = OrderedDict()
 
 
 def read(
@@ -138,21 +139,22 @@ class _Assignment:
 @contextmanager
 def _consumer(config: Mapping[str, Any]) -> Iterator[StockConsumer]:
     """Lend this process's consumer with this configuration; it is kept unless an error occurs."""
-    client = {
-        "isolation.level": "read_committed",
-        # What a range has is there already. A request that waits for more at the partition's
-        # end would hold up the next range: 0.5 s by default. A full queue is emptied at once,
-        # and by default librdkafka looks again after a second.
-        "fetch.wait.max.ms": 10,
-        "fetch.queue.backoff.ms": 50,
-        **config,
-        "auto.offset.reset": "error",
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-    }
-    with cached_client(
-        _cache, frozenset(config.items()), lambda: StockConsumer(client)
-    ) as consumer:
+    client = Hidden(
+        {
+            "isolation.level": "read_committed",
+            # What a range has is there already. A request that waits for more at the partition's
+            # end would hold up the next range: 0.5 s by default. A full queue is emptied at once,
+            # and by default librdkafka looks again after a second.
+            "fetch.wait.max.ms": 10,
+            "fetch.queue.backoff.ms": 50,
+            **config,
+            "auto.offset.reset": "error",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    key = Hidden(config).key()
+    with cached_client(_cache, key, lambda: StockConsumer(client)) as consumer:
         yield consumer
         consumer.unassign()
 

@@ -20,6 +20,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from columnar_kafka.config import Hidden
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.ingest.topic_id import admin_client, generation
 from columnar_kafka.lake.decoding import Decoding
@@ -117,6 +118,9 @@ class LakeSink(DataSource):
     id of it, if values begin with Confluent's five bytes.
     """
 
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(opts.HiddenOptions(options))
+
     @classmethod
     def name(cls) -> str:
         """Return the name for ``format``."""
@@ -181,7 +185,7 @@ class Settings:
     table: LakeTable
     layout: Layout
     rules: Rules
-    config: Mapping[str, Any]
+    config: Hidden
     generation: str | None = None
     allow_gaps: bool = False
     ranges: bool = False
@@ -357,9 +361,7 @@ def _staged(messages: list[WriterCommitMessage | None]) -> list[StageResult]:
     return [staged for each in _results(messages) for staged in each.staged]
 
 
-def _client_config(
-    options: Mapping[str, str], schema: StructType, *, ranges: bool
-) -> dict[str, Any]:
+def _client_config(options: Mapping[str, str], schema: StructType, *, ranges: bool) -> Hidden:
     config = opts.consumer_config(options)
     isolation = options.get("table.source.isolation")
     if ranges:
@@ -369,7 +371,7 @@ def _client_config(
                 'option "table.source.isolation" is for rows that are messages; set '
                 '"kafka.isolation.level", on source and sink'
             )
-        return {"group.id": opts.GROUP, **config}
+        return Hidden({"group.id": opts.GROUP, **config})
     if isolation is None and "topic_id" not in schema.names:
         raise ConfigError(
             "Spark's own kafka source delivers messages of aborted transactions unless it is told "
@@ -381,7 +383,7 @@ def _client_config(
     if isolation is None:
         return config
     opts.check_isolation("table.source.isolation", isolation)
-    return {"isolation.level": isolation, **config}
+    return Hidden({"isolation.level": isolation, **config})
 
 
 def _table_format(options: Mapping[str, str]) -> str:
@@ -403,10 +405,12 @@ def _table(options: Mapping[str, str]) -> LakeTable:
 def _opening(options: Mapping[str, str]) -> dict[str, Any]:
     """Return what opens the table, and one of plain messages."""
     table_format = _table_format(options)
-    settings: dict[str, Any] = {
-        "allow_gaps": _choice(options, "table.gap", "refuse", "allow"),
-        "storage": opts.storage(options),
-    }
+    settings = Hidden(
+        {
+            "allow_gaps": _choice(options, "table.gap", "refuse", "allow"),
+            "storage": opts.storage(options),
+        }
+    )
     if table_format != "parquet":
         settings["reland"] = _choice(options, "table.after.restore", "stop", "reland")
         settings["partition_by"] = _TERM.findall(options.get("table.partition.by", ""))

@@ -35,6 +35,7 @@ from spark_sink.older_spark import (
     SupportsTriggerAvailableNow,
     arrow_schema,
 )
+from spark_sink.options import HiddenOptions
 from spark_sink.planning import OffsetRange, Offsets
 from spark_sink.reading import gathered, message_batch, read
 from spark_sink.source_options import SourceMode, SourceOptions, partition_name
@@ -54,6 +55,9 @@ class KafkaSource(DataSource):
 
     Only committed messages are delivered, unless ``kafka.isolation.level`` says otherwise.
     """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(HiddenOptions(options))
 
     @classmethod
     def name(cls) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
+from columnar_kafka.config import Hidden
 from columnar_kafka.errors import ConfigError
 from spark_sink import options as opts
 
@@ -146,7 +147,7 @@ class SourceOptions:
     subscription: Subscription
     starting: Boundary
     ending: Boundary
-    config: Mapping[str, Any]
+    config: Hidden
     fail_on_data_loss: bool
     headers: bool
     max_offsets: int | None
@@ -305,8 +306,9 @@ def _is_offset(value: Any, low: int) -> bool:
 # --- values ---------------------------------------------------------------------------------------
 
 
-def _client_config(options: Mapping[str, str]) -> dict[str, Any]:
-    return {"group.id": options.get("groupIdPrefix", opts.GROUP), **opts.consumer_config(options)}
+def _client_config(options: Mapping[str, str]) -> Hidden:
+    group = options.get("groupIdPrefix", opts.GROUP)
+    return Hidden({"group.id": group, **opts.consumer_config(options)})
 
 
 def _json(options: Mapping[str, str], option: str, example: str) -> dict[str, Any]:

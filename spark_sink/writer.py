@@ -22,15 +22,15 @@ from confluent_kafka import KafkaError, KafkaException
 from pyarrow import types
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
-    CaseInsensitiveDict,
     DataSourceArrowWriter,
     WriterCommitMessage,
 )
 from pyspark.sql.types import IntegerType, StringType, StructType
 
 from columnar_kafka import Producer
+from columnar_kafka.config import Hidden
 from columnar_kafka.errors import ConfigError, SchemaError
-from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, check_growth
+from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, check_growth, is_kafka_member
 from spark_sink import options as opts
 from spark_sink.client_cache import cached_client
 from spark_sink.epochs import Epoch, EpochMarks
@@ -73,7 +73,7 @@ class WriterOptions:
     topic: str | None
     transactional_id: str | None
     run: str
-    config: Mapping[str, Any]
+    config: Hidden
     names: tuple[str, ...]
     schema: pa.Schema
 
@@ -89,7 +89,7 @@ class WriterOptions:
         """
         if overwrite:
             raise ConfigError('rows are appended to topics: use mode("append")')
-        own = {key: value for key, value in options.items() if key.startswith(_PREFIX)}
+        own = Hidden({key: each for key, each in options.items() if key.startswith(_PREFIX)})
         opts.refuse_unknown(options, [*_OPTIONS, *own])
         opts.required(options, "kafka.bootstrap.servers", "localhost:9092")
         config = opts.client_config(options)
@@ -105,14 +105,16 @@ class WriterOptions:
             topic=topic,
             transactional_id=transactional_id,
             run=uuid.uuid4().hex,
-            config={
-                "enable.idempotence": True,  # as Spark's own sink
-                "queue.buffering.max.kbytes": 256 << 10,
-                **({} if transactional_id is None else {"transaction.timeout.ms": 900_000}),
-                **config,
-                **own,
-                "columnar.encoding": "parquet",
-            },
+            config=Hidden(
+                {
+                    "enable.idempotence": True,  # as Spark's own sink
+                    "queue.buffering.max.kbytes": 256 << 10,
+                    **({} if transactional_id is None else {"transaction.timeout.ms": 900_000}),
+                    **config,
+                    **own,
+                    "columnar.encoding": "parquet",
+                }
+            ),
             names=tuple(schema.names),
             schema=pa.schema(map(_nullable, arrow_schema(StructType(rest)))),
         )
@@ -134,6 +136,8 @@ def _check_columns(schema: StructType, topic: str | None) -> None:
             f"column {KAFKA_COLUMN!r} says where a record was read: "
             f'drop it, .drop("{KAFKA_COLUMN}"), or select its members as key, timestamp and headers'
         )
+    for name in filter(is_kafka_member, found):
+        raise ConfigError(f"column {name!r} would be a member of {KAFKA_COLUMN!r}: rename it")
     if topic is None and "topic" not in found:
         raise ConfigError(
             'no topic is named: set .option("topic", "flights"), or add a column topic'
@@ -373,13 +377,13 @@ def _by_place(table: pa.Table, topic: str | None) -> Iterator[tuple[str, int, pa
             yield name, number, rows.filter(mask) if not pc.all(mask).as_py() else rows
 
 
-def _connection(config: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: config[key] for key in config if key.startswith(_CONNECTION)}
+def _connection(config: Mapping[str, Any]) -> Hidden:
+    return Hidden({key: config[key] for key in config if key.startswith(_CONNECTION)})
 
 
 def _reading(config: Mapping[str, Any], topic: str) -> SourceOptions:
-    connection = {f"kafka.{key}": value for key, value in _connection(config).items()}
-    options = CaseInsensitiveDict({**connection, "subscribe": topic, "mode": "records"})
+    options = opts.HiddenOptions({"subscribe": topic, "mode": "records"})
+    options.update({f"kafka.{key}": value for key, value in _connection(config).items()})
     return SourceOptions.parse(options, streaming=None)
 
 
@@ -391,7 +395,7 @@ def _producer(options: WriterOptions) -> Iterator[_Sender]:
     """Lend this process's producer for these options; it is kept unless an error occurs."""
     key = (
         options.topic,
-        frozenset(options.config.items()),
+        options.config.key(),
         options.schema.serialize().to_pybytes(),
     )
     with cached_client(_cache, key, lambda: _Sender(options)) as sender:

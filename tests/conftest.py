@@ -74,6 +74,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
     return OneSpark(config, log)
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what starts a Kafka or a Spark of its own, too, where there is no Java."""
+    if any(item.get_closest_marker(each) for each in ("kafka", "spark")):
+        require_java()
+
+
 # Members of a new-protocol group learn of a rebalance with their heartbeat: every 5 s, elsewhere.
 _BROKER = {
     "group.consumer.min.heartbeat.interval.ms": "100",

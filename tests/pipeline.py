@@ -175,6 +175,7 @@ class Pipeline:
                 accepted_at=self.now,
                 charged_bytes=charge,
                 limits=topic_format.limits,
+                pinned=partition >= 0,
             )
             return self.queue.put(plain, charge, self.now, urgent=True)
         values, more = topic_format.columns.take(value)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import psutil
@@ -126,10 +127,18 @@ def run_coroutine(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 def require_java() -> None:
     """Without Java a test fails in CI, and is visibly skipped elsewhere."""
+    if (why := _without_java()) is not None:
+        missing(why)
+
+
+@cache
+def _without_java() -> str | None:
+    """Return why there is no Java that can be used; None if there is one."""
     try:
         find_java()
     except JavaMissingError as error:
-        missing(str(error))
+        return str(error)
+    return None
 
 
 def missing(what: str) -> None:

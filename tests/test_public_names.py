@@ -196,8 +196,8 @@ heavy = {"pandas", "fastavro", "pyarrow.compute", "pyarrow.parquet", "pyarrow.fs
 print(sorted(found), sorted(heavy & (set(sys.modules) - before)))
 """
     loaded = [
-        *("broker", "broker.client_classes", "errors"),
-        *("ingest", "ingest.oauth", "ingest.topic_id"),
+        *("broker", "broker.client_classes", "config", "errors"),
+        *("ingest", "ingest.oauth", "ingest.topic_id", "position"),
     ]
     assert run(code) == f"{[f'columnar_kafka.{each}' for each in loaded]} []"
 

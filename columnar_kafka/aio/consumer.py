@@ -17,6 +17,7 @@ from columnar_kafka.aio.cancellable import STEP, CancellableConsumer
 from columnar_kafka.aio.inbox import Inbox, for_threads
 from columnar_kafka.aio.threads import Threads, check_loop
 from columnar_kafka.aio.undelivered import Undelivered
+from columnar_kafka.config import Hidden
 
 if TYPE_CHECKING:
     import concurrent.futures
@@ -77,7 +78,9 @@ class AIOConsumer:
         self._inbox = Inbox(self._loop)
         if executor is None and max_workers < 1:
             raise ValueError("max_workers must be at least 1")
-        conf = for_threads(dict(consumer_conf), self._inbox, _CALLBACKS, self._on_loop)
+        conf = Hidden(consumer_conf)
+        del consumer_conf  # which shows passwords
+        conf = for_threads(conf, self._inbox, _CALLBACKS, self._on_loop)
         self._consumer = self._consumer_class(conf)
         self._threads = Threads(executor, max_workers)
         self.executor = self._threads.executor

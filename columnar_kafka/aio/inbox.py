@@ -13,6 +13,8 @@ from columnar_kafka.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from columnar_kafka.config import Hidden
+
 __all__ = ["Inbox", "LoopLogger", "for_threads"]
 
 _TURN: Final = 1000
@@ -106,11 +108,11 @@ class Inbox:
 
 
 def for_threads(
-    conf: dict[str, Any],
+    conf: Hidden,
     inbox: Inbox,
     callbacks: Iterable[str],
     wrap: Callable[[Callable[..., Any]], Callable[..., Any]],
-) -> dict[str, Any]:
+) -> Hidden:
     """Return a configuration, changed in place, whose callbacks may be called in any thread.
 
     `wrap` makes a function for any thread of each of the `callbacks`; `inbox` leads to the loop on

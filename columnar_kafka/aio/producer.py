@@ -14,6 +14,7 @@ from columnar_kafka import lifecycle
 from columnar_kafka.aio.inbox import Inbox, for_threads
 from columnar_kafka.aio.poller import STEP, ProducerPoller
 from columnar_kafka.aio.threads import Threads, check_loop
+from columnar_kafka.config import Hidden
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.producing.arguments import first_given
 from columnar_kafka.producing.producer import Producer
@@ -76,7 +77,8 @@ class AIOProducer:
         """
         self._loop = asyncio.get_running_loop()
         self._inbox = Inbox(self._loop)
-        conf = dict(producer_conf)
+        conf = Hidden(producer_conf)
+        del producer_conf  # which shows passwords
         if conf.get("delivery.report.only.error") is True:  # confluent-kafka takes nothing else
             raise ConfigError(
                 "delivery.report.only.error=true: not possible with an AIOProducer: a record's "

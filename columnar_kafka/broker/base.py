@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from confluent_kafka import KafkaError, Message, TopicPartition
 
 if TYPE_CHECKING:
+    from columnar_kafka.broker.watermarks import Watermarks
     from columnar_kafka.columns.kafka_column import RecordHeaders
 
 __all__ = ["Acknowledge", "ConsumerBroker", "ProducerBroker", "SideReader", "TopicLimits"]
@@ -71,7 +72,7 @@ class SideReader(Protocol):
 
 
 class ConsumerBroker(Protocol):
-    """Receives messages; offsets are Kafka's. Used by one thread at a time."""
+    """Receives messages; offsets are Kafka's. Used by one thread at a time, but `watermarks`."""
 
     def poll(self, timeout: float) -> Message | None:
         """Serve callbacks; return a message or an error event; None after `timeout` seconds."""
@@ -122,6 +123,17 @@ class ConsumerBroker(Protocol):
 
         Raises:
             KafkaException: the partition is not assigned.
+        """
+        ...
+
+    def watermarks(self, partitions: Sequence[TopicPartition], timeout: float) -> Watermarks:
+        """Return the first offset of each partition, and the one after its last message.
+
+        A client of its own asks, so any thread may call this at any time. It blocks for two
+        requests to each leader.
+
+        Raises:
+            KafkaException: a partition's error; ``_TIMED_OUT`` after `timeout` seconds.
         """
         ...
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 import weakref
 from concurrent.futures import TimeoutError as FutureTimeoutError  # up to 3.10 a class of its own
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from columnar_kafka.broker.base import Acknowledge, TopicLimits
 from columnar_kafka.broker.client_classes import StockConsumer
+from columnar_kafka.broker.watermarks import watermarks
+from columnar_kafka.config import Hidden
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import TopicMetadata
 
     from columnar_kafka.broker.base import SideReader
+    from columnar_kafka.broker.watermarks import Watermarks
     from columnar_kafka.columns.kafka_column import RecordHeaders
 
 __all__ = ["ConfluentConsumer", "ConfluentProducer"]
@@ -51,7 +55,7 @@ class ConfluentProducer:
         """Send with the methods of `super(owner, client)`."""
         self._owner = owner
         self._client = weakref.ref(client)
-        self._config = {k: v for k, v in config.items() if k not in _NOT_FOR_ADMIN}
+        self._config = Hidden({k: v for k, v in config.items() if k not in _NOT_FOR_ADMIN})
 
     @property
     def _base(self) -> Any:
@@ -153,7 +157,7 @@ class ConfluentConsumer:
 
     def __init__(self, base: Any, config: Mapping[str, Any]) -> None:
         self._base = base
-        self._config = {k: v for k, v in config.items() if k not in _NOT_FOR_SIDE_READER}
+        self._config = Hidden({k: v for k, v in config.items() if k not in _NOT_FOR_SIDE_READER})
         # See `ConsumerBroker.poll`; a method around it would double what it costs.
         self.poll: Callable[[float], Message | None] = base.poll
 
@@ -195,8 +199,16 @@ class ConfluentConsumer:
         """See `ConsumerBroker.seek`."""
         self._base.seek(partition)
 
+    def watermarks(self, partitions: Sequence[TopicPartition], timeout: float) -> Watermarks:
+        """See `ConsumerBroker.watermarks`."""
+        with closing(self._side_client()) as client:
+            return watermarks(client, partitions, timeout)
+
     def side_reader(self, partitions: Sequence[TopicPartition]) -> SideReader:
         """See `ConsumerBroker.side_reader`: a client of its own, outside the group."""
-        reader = StockConsumer({**self._config, **_SIDE_READER})
+        reader = self._side_client()
         reader.assign(list(partitions))
         return reader
+
+    def _side_client(self) -> StockConsumer:
+        return StockConsumer({**self._config, **_SIDE_READER})

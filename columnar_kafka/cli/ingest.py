@@ -7,7 +7,7 @@ import logging
 import re
 import signal
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast
 
@@ -78,8 +78,8 @@ class IngestOptions:
         ),
     ]
     table_format: TableFormat = "parquet"
-    catalog: Catalog = None
-    storage: Storage = None
+    catalog: Catalog = field(default=None, repr=False)  # which have passwords
+    storage: Storage = field(default=None, repr=False)
     layout: Annotated[
         Literal["stitched", "verbatim"],
         typer.Option(help="Many segments in a file, or a file for each one, byte for byte."),
@@ -136,7 +136,7 @@ class IngestOptions:
         ),
     ] = None
     client_file: ClientConfig = None
-    client: ClientKeys = None
+    client: ClientKeys = field(default=None, repr=False)
     health: Annotated[
         str | None,
         typer.Option(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, cast
 import typer
 
 from columnar_kafka import ConfigError
+from columnar_kafka.config import Hidden
 from columnar_kafka.ingest import Decoding, parse_rules
 from columnar_kafka.ingest.oauth import named_oauth_cb
 
@@ -230,7 +231,7 @@ def takes(options: type[Options]) -> Callable[[Callable[[Options], None]], Calla
     return decorate
 
 
-def read_client_config(servers: str, path: Path | None, keys: list[str] | None) -> dict[str, Any]:
+def read_client_config(servers: str, path: Path | None, keys: list[str] | None) -> Hidden:
     """Return the Kafka client's configuration; an option overrides the file.
 
     ``oauth_cb`` is imported by its name.
@@ -240,13 +241,15 @@ def read_client_config(servers: str, path: Path | None, keys: list[str] | None) 
     except (OSError, ValueError) as error:
         raise typer.BadParameter(f"{path}: {error}", param_hint="--client-config") from error
     from_file = [line for line in map(str.strip, lines) if line and not line.startswith("#")]
-    given: dict[str, Any] = pairs(from_file, "--client-config") | pairs(keys, "-X")
+    given = Hidden(pairs(from_file, "--client-config"))
+    given |= pairs(keys, "-X")
     if "oauth_cb" in given:
         try:
             given["oauth_cb"] = named_oauth_cb(given["oauth_cb"])
         except ConfigError as error:
             raise typer.BadParameter(str(error), param_hint="-X") from error
-    return given | {"bootstrap.servers": servers}
+    given["bootstrap.servers"] = servers
+    return given
 
 
 def table_options(
@@ -347,13 +350,15 @@ def landed(rows: int, files: int, counts: Any) -> str:
     return f"{rows:,} rows landed in {files:,} files{told}"
 
 
-def pairs(texts: list[str] | None, option: str) -> dict[str, str]:
+def pairs(texts: list[str] | None, option: str) -> Hidden:
     """Parse key=value texts."""
-    found = {}
-    for text in texts or ():
+    found = Hidden()
+    for number, text in enumerate(texts or (), start=1):
         key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            raise typer.BadParameter(f"{text!r} is not key=value", param_hint=option)
+        if not equals or not key.strip():  # the text may be a password
+            raise typer.BadParameter(
+                f"number {number} of {len(texts or ())} is not key=value", param_hint=option
+            )
         found[key.strip()] = value.strip()
     return found
 

@@ -73,8 +73,7 @@ class Consumer(StockConsumer):
 
     def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:
         """Make a client that is traced if confluent-kafka's would be."""
-        client: Self = super().__new__(traced(cls))
-        return client
+        return super().__new__(traced(cls))  # type: ignore[no-any-return]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Take confluent-kafka's configuration, ``fetch.raw.bytes`` and the ``columnar.`` keys.
@@ -83,7 +82,8 @@ class Consumer(StockConsumer):
             ConfigError: an unknown ``columnar.`` key or a value that is not allowed.
             KafkaException, TypeError, ValueError: as confluent-kafka.
         """
-        settings, inner = ConsumerConfig.parse(merge_arguments(args, kwargs))
+        config, args, kwargs = merge_arguments(args, kwargs), (), {}  # which show passwords
+        settings, inner = ConsumerConfig.parse(config)
         self._settings, self._errors = settings, CallbackErrors()
         if settings.unwraps:
             inner |= lazy.guarded_callbacks(self._errors, inner, settings, self._commit_answered)
@@ -402,8 +402,8 @@ class Consumer(StockConsumer):
     def lag(self, partitions: list[TopicPartition] | None = None, timeout: float = -1) -> list[Lag]:
         """Return how much is still to be read of these partitions, by default of all assigned.
 
-        Asks Kafka for the high watermarks; serves no callbacks. A partition of which nothing was
-        handed out counts from its assigned or seeked position, else from the group's commit, or 0.
+        A second consumer asks Kafka: other threads may poll meanwhile, and no callback is served.
+        Before a partition's first record this is from where it was assigned, or the commit, or 0.
 
         Raises:
             KafkaException: as confluent-kafka; ``_TIMED_OUT`` after `timeout` seconds in all.
@@ -487,7 +487,7 @@ class Consumer(StockConsumer):
         """Refuse everything: this is a forked child's copy. Without unwrapping it is stock's."""
         if not self._settings.unwraps:
             return
-        error = ForkError("this consumer was made before os.fork(); make one in the child process")
+        error = ForkError.of("consumer")
 
         def refuse(*_: Any, **__: Any) -> None:
             raise error

@@ -431,9 +431,9 @@ class Feed:
         """Move past offsets that have no record for the user; see `Poller.skip_gaps`."""
         self.poller.skip_gaps(keys)
 
-    def fetched(self, key: Partition) -> tuple[list[confluent_kafka.Message], int]:
-        """Return a partition's messages that wait to be handed out; see `Poller.fetched`."""
-        return self.poller.fetched(key)
+    def fetched(self) -> dict[Partition, tuple[list[confluent_kafka.Message], int]]:
+        """Return each partition's messages that wait to be handed out; see `Poller.fetched`."""
+        return self.poller.fetched()
 
     def next_position(self, key: Partition) -> int | None:
         """Return a position not behind a partition's next record; None where its group says it."""

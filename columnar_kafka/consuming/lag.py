@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from columnar_kafka import position
 from columnar_kafka.errors import SegmentError
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from columnar_kafka.offsets import Partition
 
-__all__ = ["Lag", "lag_of"]
+__all__ = ["Lag", "Seen", "lag_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,27 +38,24 @@ class Lag:
     is_exact: bool
 
 
-def lag_of(
-    key: Partition,
-    at: int,
-    high: int,
-    *,
-    is_known: bool,
-    fetched: Sequence[Message],
-    fetched_to: int,
-    ratio: float,
-) -> Lag:
-    """Return the lag of a partition whose next record is at position `at` or later.
+class Seen(NamedTuple):
+    """What a consumer knows of a partition whose next record is at position `at` or later.
 
-    Args:
-        key: topic and partition.
-        at: the position.
-        high: Kafka's high watermark.
-        is_known: a record was handed out before `at`.
-        fetched: the messages from there on, in order; more may follow from `fetched_to` on.
-        fetched_to: an offset, or -1 if nothing was fetched.
-        ratio: the number of records per offset, if nothing was fetched.
+    A record was handed out before `at` if that `is_known`. `fetched` has the messages from there
+    on, in order, and the offset from which more may follow; -1 if nothing was fetched. `ratio` is
+    the number of records per offset, if nothing was fetched.
     """
+
+    at: int
+    is_known: bool
+    fetched: tuple[Sequence[Message], int]
+    ratio: float
+
+
+def lag_of(key: Partition, seen: Seen, low: int, high: int) -> Lag:
+    """Return the lag of a partition with these watermarks; it was `seen` before they were asked."""
+    at, is_known, (fetched, fetched_to), ratio = seen
+    at = max(at, position.start(low))
     if fetched and not is_known:  # then there is no message before these
         at = max(at, position.start(fetched[0].offset() or 0))
     offset, left = position.unpack(at)

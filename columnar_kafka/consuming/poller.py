@@ -328,15 +328,17 @@ class Poller:
                 skipped.append((key, at, each.leader_epoch))
         self._buffer.note_skipped(skipped)
 
-    def fetched(self, key: Partition) -> tuple[list[confluent_kafka.Message], int]:
-        """Return a partition's messages that wait to be handed out, and the offset behind them.
+    def fetched(self) -> dict[Partition, tuple[list[confluent_kafka.Message], int]]:
+        """Return each partition's messages that wait to be handed out, and the offset behind them.
 
         The caller has the turn and holds the lock.
         """
-        if self.is_interrupted or key in self._buffer.to_refetch:
-            return [], -1
+        if self.is_interrupted:
+            return {}
         self._buffer.note()
-        waiting = self._buffer.waiting()
-        found = [each for each in waiting if partition_of(each) == key]
-        [after] = self._broker.position([TopicPartition(*key)]) if found else [None]
-        return found, -1 if after is None else after.offset
+        waiting: dict[Partition, list[confluent_kafka.Message]] = {}
+        for each in self._buffer.waiting():
+            waiting.setdefault(partition_of(each), []).append(each)
+        known = [TopicPartition(*key) for key in waiting.keys() - self._buffer.to_refetch.keys()]
+        after = self._broker.position(known) if known else []
+        return {(key := key_of(each)): (waiting[key], each.offset) for each in after}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_INVALID, TopicPartition
 
 from columnar_kafka import position
-from columnar_kafka.consuming.lag import Lag, lag_of
+from columnar_kafka.consuming.lag import Lag, Seen, lag_of
 from columnar_kafka.consuming.time_lookup import first_records
 from columnar_kafka.deadline import deadline_after, seconds_left
 from columnar_kafka.offsets import GroupMetadata, Partition, key_of, to_positions
@@ -92,9 +92,16 @@ class Positions:
         """See `Consumer.lag`."""
         deadline = deadline_after(timeout)
         self._check_open()
-        return self._feed.run_alone(partial(self._lags, partitions, deadline))
+        seen = self._feed.run_alone(partial(self._seen, partitions, deadline))
+        if not seen:
+            return []
+        asked = [TopicPartition(*key) for key in seen]
+        ends = self._broker.watermarks(asked, seconds_left(deadline))  # others may poll meanwhile
+        return [lag_of(key, each, *ends[key]) for key, each in seen.items()]
 
-    def _lags(self, partitions: list[TopicPartition] | None, deadline: float) -> list[Lag]:
+    def _seen(
+        self, partitions: list[TopicPartition] | None, deadline: float
+    ) -> dict[Partition, Seen]:
         keys = list(map(key_of, self._broker.assignment() if partitions is None else partitions))
         with self._feed.lock:
             self._feed.skip_gaps(keys)
@@ -102,22 +109,15 @@ class Positions:
         if unknown := [TopicPartition(*key) for key in keys if key not in starts]:
             found = to_positions(self._broker.committed(unknown, seconds_left(deadline)))
             starts |= {key_of(each): each.offset for each in found if each.offset >= 0}
-        return [self._lag(key, starts.get(key, 0), seconds_left(deadline)) for key in keys]
-
-    def _lag(self, key: Partition, at: int, timeout: float) -> Lag:
-        found = self._base.get_watermark_offsets(TopicPartition(*key), timeout)
-        if found is None:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-        low, high = found
         with self._feed.lock:
-            fetched, fetched_to = self._feed.fetched(key)
-            offset_store = self._feed.offsets
-            return lag_of(
-                key,
-                max(at, position.start(low)),
-                high,
-                is_known=at == offset_store.delivered.get(key),
-                fetched=fetched,
-                fetched_to=fetched_to,
-                ratio=offset_store.rows_per_offset(*key),
-            )
+            fetched = self._feed.fetched()
+            offsets = self._feed.offsets
+            return {
+                key: Seen(
+                    at=(at := starts.get(key, 0)),
+                    is_known=at == offsets.delivered.get(key),
+                    fetched=fetched.get(key, ((), -1)),
+                    ratio=offsets.rows_per_offset(*key),
+                )
+                for key in keys
+            }

@@ -39,7 +39,8 @@ class ShareConsumer(StockShareConsumer):
                 "ShareConsumer needs confluent-kafka 2.15 or later; "
                 f"{confluent_kafka.__version__} is installed"
             )
-        settings, inner = ConsumerConfig.parse(merge_arguments(args, kwargs))
+        config, args, kwargs = merge_arguments(args, kwargs), (), {}  # which show passwords
+        settings, inner = ConsumerConfig.parse(config)
         if settings.unwraps:
             raise ConfigError(
                 f"columnar.encoding={settings.encoding}: not possible with a ShareConsumer: a "

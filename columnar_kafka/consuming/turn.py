@@ -6,6 +6,9 @@ import threading
 from threading import get_ident
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from columnar_kafka import lifecycle
+from columnar_kafka.errors import ForkError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -34,6 +37,7 @@ class Turn:
         """Decide under `lock`; a thread that holds it must not wait for a turn."""
         self._lock = lock
         self._clock = clock
+        self._process = lifecycle.process_mark()
         self._owner: int | None = None
         self._priority: dict[int, None] = {}  # threads that go first, in order
         self._waiting: dict[int, threading.Lock] = {}  # by thread, which may ask often
@@ -52,7 +56,12 @@ class Turn:
         return longest / 20 if self._clock() < self._contended_until else longest
 
     def run(self, function: Callable[[], object]) -> threading.Lock | None:
-        """Run a function; or, in another thread's turn, return a lock that is released after it."""
+        """Run a function; or, in another thread's turn, return a lock that is released after it.
+
+        Raises:
+            ForkError: this is a forked child's copy.
+        """
+        self._check_not_forked()
         me, before = get_ident(), self._owner
         if before == me:
             function()
@@ -72,7 +81,12 @@ class Turn:
         return None
 
     def run_first(self, function: Callable[[], T]) -> T:
-        """Run a function as soon as the present turn is over, and return its result."""
+        """Run a function as soon as the present turn is over, and return its result.
+
+        Raises:
+            ForkError: as `run`.
+        """
+        self._check_not_forked()
         me, result = get_ident(), list[T]()
         if self._owner == me:
             return function()
@@ -86,6 +100,11 @@ class Turn:
             if self._waiting:
                 self._wake()
         return result[0]
+
+    def _check_not_forked(self) -> None:
+        if lifecycle.process_mark() != self._process:
+            lifecycle.notice_fork()
+            raise ForkError.of("consumer")
 
     def _wakeup(self) -> threading.Lock:
         if (wakeup := self._waiting.get(get_ident())) is None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from columnar_kafka.broker.client_classes import StockConsumer
+from columnar_kafka.broker.watermarks import watermarks
+from columnar_kafka.config import Hidden
 from columnar_kafka.errors import LakeError
 from columnar_kafka.ingest.reader import source_message
 from columnar_kafka.ingest.settings import landing_config
@@ -55,12 +57,15 @@ def verify_topic(
         LakeError: the table cannot be read, has nothing of the topic, or was of another one.
         KafkaException: Kafka cannot be read.
     """
+    config = Hidden(config)
     target = cast("CommitTarget[Any]", table)
     head = target.head()
     fences = {name: fence for name, fence in head.fences.items() if fence.topic == topic}
     if not fences:
         raise LakeError(f"{table} has nothing of topic {topic!r}")
+    # A partition's first offset is asked while the one before is fetched, and waits for that.
     settings = landing_config(config, topic, table)
+    settings.setdefault("fetch.wait.max.ms", 10)
     _check_generation(settings, topic, fences, topic_generation)
     audit = TopicAudit(topic, target.landed_files(head), head.fences, decoding)
     letters = {} if dead_letters is None else dead_letters.taken({})
@@ -73,8 +78,9 @@ def verify_topic(
             )
         landed = {fence.partition for fence in fences.values()}
         found = consumer.list_topics(topic, timeout=_TIMEOUT).topics[topic].partitions
-        for number in sorted(found.keys() - landed):
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), _TIMEOUT)
+        others = [TopicPartition(topic, number) for number in sorted(found.keys() - landed)]
+        ends = watermarks(consumer, others, _TIMEOUT) if others else {}
+        for (_, number), (low, high) in ends.items():
             if low < high:
                 audit.report.outside[number] = (low, high - 1)
     return audit.finish(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaError, KafkaException
 
 from columnar_kafka.broker.client_classes import StockConsumer
+from columnar_kafka.config import Hidden
 from columnar_kafka.errors import ConfigError, LakeError
 from columnar_kafka.ingest.reader import TopicReader
 from columnar_kafka.ingest.settings import SESSION, IngestSettings, landing_config
@@ -116,6 +117,7 @@ class Ingestor:
             ConfigError: a key of `config` contradicts what landing needs; or as
                 `Rules.check_apart`.
         """
+        config = Hidden(config)
         self._config = landing_config(config, topic, table)
         self._names_session = bool(SESSION.keys() & config.keys())
         self.topic = topic

@@ -14,6 +14,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from columnar_kafka.broker.watermarks import watermarks
 from columnar_kafka.errors import ConfigError, LakeError, SegmentError
 from columnar_kafka.lake.model import UNKNOWN_SEGMENT, ReadRange, SourceMessage, SourcePartition
 from columnar_kafka.lake.plan import check_last
@@ -81,9 +82,13 @@ class TopicReader:
             ConfigError: the settings say nothing of where a partition starts or ends.
             KafkaException: Kafka does not answer.
         """
-        numbers = tuple(partitions)
-        starts = self._group_starts(numbers, fences)
-        self._progress = {each: self._first_progress(each, fences, starts) for each in numbers}
+        asked = [TopicPartition(self._topic, each) for each in partitions]
+        found = watermarks(self._consumer, asked, _TIMEOUT) if asked else {}
+        starts = self._group_starts(tuple(number for _, number in found), fences)
+        self._progress = {
+            number: self._first_progress(number, fences, starts, *ends)
+            for (_, number), ends in found.items()
+        }
         self.is_assigned = True
         places = [
             TopicPartition(self._topic, number, each.begin)
@@ -175,10 +180,14 @@ class TopicReader:
         return True
 
     def _first_progress(
-        self, number: int, fences: Mapping[str, Fence], starts: Mapping[int, int]
+        self,
+        number: int,
+        fences: Mapping[str, Fence],
+        starts: Mapping[int, int],
+        low: int,
+        end: int,
     ) -> _Progress:
         source = self._source(number)
-        low, end = self._watermarks(number)
         if (fence := fences.get(source.fence)) is not None:
             first = fence.next
             if first > end:

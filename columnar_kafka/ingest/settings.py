@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from columnar_kafka.config import Hidden
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.lake.plan import Layout
 from columnar_kafka.lake.rules import Rules
@@ -80,7 +81,7 @@ class IngestSettings:
         return self.stop_at_end or self.end_offsets is not None
 
 
-def landing_config(config: Mapping[str, Any], topic: str, table: LakeTable) -> dict[str, Any]:
+def landing_config(config: Mapping[str, Any], topic: str, table: LakeTable) -> Hidden:
     """Return the consumer's configuration, by default with a group of this topic and table.
 
     In one group for two tables each table would get a part of the topic. A table's `repr` says
@@ -101,4 +102,5 @@ def landing_config(config: Mapping[str, Any], topic: str, table: LakeTable) -> d
     digest = hashlib.sha256(repr(table).encode()).hexdigest()[:8]
     group = f"columnar-kafka-ingest-{topic}-{digest}"
     session = {} if SESSION.keys() & config.keys() else SESSION
-    return {"group.id": group, "isolation.level": "read_committed", **session, **config, **_OWN}
+    defaults = {"group.id": group, "isolation.level": "read_committed", **session}
+    return Hidden({**defaults, **config, **_OWN})

@@ -23,6 +23,7 @@ from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
+from columnar_kafka.config import Hidden
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake import delta_partition
 from columnar_kafka.lake.commit import BaseTable, Head
@@ -118,7 +119,7 @@ class DeltaLakeTable(BaseTable["State"]):
         self.place = canonical_place(self._files.uri(self.root))
         self.late_requests = self._files.late_requests
         self._uri = plain_uri(self._files.uri(self.root))
-        self._options = dict(self._files.options or {})
+        self._options = Hidden(self._files.options or {})
         self._reland = reland
         self._growth = growth
         self._partition_by = delta_partition.new_columns(partition_by)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from columnar_kafka.config import Hidden
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.lake.dead_letters import DeadLetters
 from columnar_kafka.lake.files import is_object_store
@@ -43,6 +44,8 @@ def open_table(
             `storage` does not exist, or the place is in no object store.
         LakeError: the place is none for this format.
     """
+    storage = None if storage is None else Hidden(storage)
+    options = Hidden(options)
     if table_format not in FORMATS:
         raise ConfigError(
             f"table format {table_format!r} does not exist; the formats are {', '.join(FORMATS)}"
@@ -97,6 +100,8 @@ def parse_rules(
         ConfigError: a text is not allowed, or one needs another that is missing.
         LakeError: a place is none for its format.
     """
+    storage = None if storage is None else Hidden(storage)
+    options = Hidden(options)
     kind, _, place = plain.partition(":")
     if kind == "table" and not place:
         raise ConfigError("plain is table: name the table, as in table:PLACE")

@@ -29,6 +29,7 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
 )
 
+from columnar_kafka.config import Hidden
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.commit import BaseTable, Head
 from columnar_kafka.lake.fences import (
@@ -155,16 +156,17 @@ class IcebergTable(BaseTable["State"]):
             LakeError: `identifier` has no namespace.
             ConfigError: a key of `storage` has no property.
         """
+        catalog, storage = Hidden(catalog), Hidden(storage or {})
         if "." not in identifier:
             raise LakeError(
                 f"table {identifier!r}: name it with its namespace, such as 'lake.flights'"
             )
         super().__init__(allow_gaps=allow_gaps)
         self._identifier = identifier
-        where = [catalog[key] for key in ("name", "uri", "warehouse") if key in catalog]
-        without_secrets = [re.sub(r"(?<=//)[^/@]*@|\?.*", "", text) for text in where]
+        places = (catalog[key] for key in ("name", "uri", "warehouse") if key in catalog)
+        without_secrets = [re.sub(r"(?<=//)[^/@]*@|\?.*", "", text) for text in places]
         self.place = " ".join([*without_secrets, identifier])
-        self._catalog_properties = {**file_io_properties(storage or {}), **catalog}
+        self._catalog_properties = Hidden({**file_io_properties(storage), **catalog})
         self._reland = reland
         self._growth = growth
         self._partition_by = parse_terms(partition_by)

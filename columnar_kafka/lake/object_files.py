@@ -25,6 +25,7 @@ from obstore.exceptions import (
 )
 from obstore.store import from_url
 
+from columnar_kafka.config import Hidden
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.lake.files import StagedWriter
 from columnar_kafka.lake.model import NotLandedError
@@ -64,10 +65,10 @@ class ObjectFiles:
             ConfigError: a key does not exist, has no such value, or is missing.
         """
         self._url = url.rstrip("/")
-        self.options = dict(storage)
+        self.options = storage = Hidden(storage)
         self._refuses_taken_names = False  # until it was seen
-        config: Any = {}
-        client: Any = {}
+        config: Any = Hidden()
+        client: Any = Hidden()
         for name, value in storage.items():
             if (key := name.lower().removeprefix("aws_")) in _CLIENT_KEYS:
                 client[key] = value
@@ -85,7 +86,7 @@ class ObjectFiles:
         except (BaseError, ValueError) as error:
             raise ConfigError(f"{url} cannot be opened: {_first_line(error)}") from error
 
-    def __reduce__(self) -> tuple[type[ObjectFiles], tuple[str, dict[str, str]]]:
+    def __reduce__(self) -> tuple[type[ObjectFiles], tuple[str, Hidden]]:
         return ObjectFiles, (self._url, self.options)
 
     def root(self, place: str | os.PathLike[str]) -> PurePosixPath:

@@ -15,6 +15,7 @@ from columnar_kafka.columns.layouts import fill_hidden_nulls
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.plain.base import check_column_names
 from columnar_kafka.schema import RecordSchema
+from columnar_kafka.schema.avro import record_of_list
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -44,7 +45,8 @@ class Avro:
         """Read the schema.
 
         Args:
-            schema: a record or any other type, as JSON text or parsed.
+            schema: a record or any other type, as JSON text or parsed. A list of one record and
+                the types that it uses is that record, as in `Producer.set_schema`.
             schema_id: the registry's id of the schema, if values begin with Confluent's five bytes.
                 A value with another id is an error, because its schema may differ.
 
@@ -134,16 +136,17 @@ def _loaded(schema: Any) -> Any:
     except json.JSONDecodeError:
         loaded = schema  # the bare name of a type
     try:
-        return json.loads(json.dumps(loaded))
+        copied = json.loads(json.dumps(loaded))
     except (TypeError, ValueError) as error:
         raise SchemaError(f"not an Avro schema: {error}") from error
+    return record_of_list(copied)
 
 
 def _is_fast(avro: Any) -> bool:
     """Say whether pyruhvro can read a schema once its types are replaced by those of `_SAME`."""
     if isinstance(avro, list):
-        branches = [branch for branch in avro if branch != "null"]
-        return len(branches) < 2 and all(map(_is_fast, branches))  # noqa: PLR2004 - not a union of two
+        # It makes no column of the only branch of a union either.
+        return len(avro) == 2 and "null" in avro and all(map(_is_fast, avro))  # noqa: PLR2004
     if isinstance(avro, dict):
         inner = [avro[key] for key in ("type", "items", "values") if key in avro]
         is_record = avro["type"] in ("record", "error")  # other types may have any "fields"

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from columnar_kafka.columns.layouts import one_array, take
 from columnar_kafka.errors import SchemaError
-from columnar_kafka.schema import KAFKA_COLUMN
+from columnar_kafka.schema import KAFKA_COLUMN, is_kafka_member
 from columnar_kafka.segment.headers import SCHEMA_HEADER
 
 if TYPE_CHECKING:
@@ -187,11 +187,11 @@ def check_column_names(arrow: pa.DataType) -> None:
     """Check the names of the columns that a struct becomes; other types have none.
 
     Raises:
-        SchemaError: two columns share a name, or one has that of the `_kafka` column.
+        SchemaError: two columns share a name, or one has that of `_kafka` or of a member of it.
     """
     counts = Counter(field.name for field in arrow) if pa.types.is_struct(arrow) else {}
     for name, count in counts.items():
-        if name == KAFKA_COLUMN:
+        if name == KAFKA_COLUMN or is_kafka_member(name):
             raise SchemaError(f"column {name!r} is reserved")
         if count > 1:
             raise SchemaError(f"column {name!r} occurs {count} times")

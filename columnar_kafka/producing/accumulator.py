@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError
 
-from columnar_kafka.producing.arrow_batch import ArrowBatch, Item, Unplaced
+from columnar_kafka.producing.arrow_batch import Accepted, ArrowBatch, Item
 from columnar_kafka.producing.batch import AcceptedRecord, Batch, Chunk
 from columnar_kafka.producing.in_flight import PlainMessage
+from columnar_kafka.producing.moved import MovedRecords
 from columnar_kafka.producing.native_batch import NativeBatch
 from columnar_kafka.producing.topic_format import TopicFormat
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from columnar_kafka.producing.partitioner import Partitioner
 
-__all__ = ["MOST_BYTES", "Accumulator", "Sealed", "Work"]
+__all__ = ["MOST_BYTES", "Accumulator", "Sealed", "Unplaced", "Work"]
 
 MOST_BYTES: Final = 128 << 20
 """The most a batch may hold, however well it compresses: consumers limit decoded segments."""
@@ -40,7 +41,9 @@ _LOOKUP_RETRY: Final = 1.0
 
 
 OpenBatch = Batch | NativeBatch
-Sealed = OpenBatch | PlainMessage | ArrowBatch
+Sealed = OpenBatch | PlainMessage | ArrowBatch | MovedRecords
+Unplaced = Accepted | MovedRecords
+"""What has no partition, or none yet."""
 
 
 @dataclass(slots=True)
@@ -49,6 +52,7 @@ class _Topic:
 
     topic_format: TopicFormat
     looked_up: float = float("-inf")
+    doubted: int | None = None  # the number of partitions with which one did not exist
     sticky: int | None = None
     unusable: KafkaError | None = None  # why, and since when Kafka says so
     unusable_since: float = float("inf")
@@ -117,6 +121,8 @@ class Accumulator:
         """Set a topic's number of partitions; records that waited for it are batched, in order."""
         state = self._topics[topic]
         state.topic_format.limits.partitions = partitions
+        if state.sticky is not None and state.sticky >= partitions:
+            state.sticky = None
         state.unusable, state.unusable_since = None, float("inf")
         state.looked_up = now
         waiting, state.waiting = state.waiting, deque()
@@ -126,6 +132,19 @@ class Accumulator:
     def look_up_soon(self, topic: str) -> None:
         """Have a topic's partitions looked up again: Kafka says that one does not exist."""
         self._topics[topic].looked_up = float("-inf")
+
+    def move(self, item: PlainMessage | MovedRecords) -> None:
+        """Have an item wait for the number of its topic's partitions: the one it was for is gone.
+
+        What comes behind it waits too. Kafka is asked at once; if it only repeats the number with
+        which the partition was refused, again a second later.
+        """
+        topic = self._topics[item.topic]
+        if topic.partitions is not None:
+            if topic.partitions != topic.doubted:
+                topic.looked_up = float("-inf")
+            topic.doubted, topic.topic_format.limits.partitions = topic.partitions, None
+        topic.waiting.append(item)
 
     def topic_unusable(self, topic: str, error: KafkaError, now: float) -> None:
         """Learn that a topic cannot be used; a missing one may still be created, for a time."""
@@ -178,12 +197,16 @@ class Accumulator:
             self._append(topic, item)
         elif isinstance(item, PlainMessage):
             self._append_plain(topic, item)
+        elif isinstance(item, MovedRecords):
+            assert topic.partitions is not None
+            self._sealed.extend(item.split(self._partitioner, topic.partitions))
         else:
             self._append_arrow(topic, item)
 
     def _append(self, topic: _Topic, record: AcceptedRecord) -> None:
         topic_format, partition, values, metadata, nbytes, accepted_at = record
-        if partition < 0:
+        pinned = partition >= 0
+        if not pinned:
             partition = self._choose(topic, metadata[0])
         batch = topic.open.get(partition)
         if not isinstance(batch, Batch) or batch.topic_format is not topic_format:
@@ -192,7 +215,7 @@ class Accumulator:
             max_bytes = self.max_bytes(topic_format)
             batch = Batch(topic_format, partition, accepted_at, max_bytes=max_bytes)
             topic.open[partition] = batch
-        chunk = batch.append(values, metadata, nbytes)
+        chunk = batch.append(values, metadata, nbytes, pinned=pinned)
         if chunk is not None:
             self._chunks.append(chunk)
         if batch.is_full:

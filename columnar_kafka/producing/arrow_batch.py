@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from columnar_kafka.producing.in_flight import ArrowCall
     from columnar_kafka.producing.partitioner import Partitioner
 
-__all__ = ["ArrowBatch", "Item", "Unplaced"]
+__all__ = ["Accepted", "ArrowBatch", "Item", "rows_by_partition"]
 
 
 @dataclass(slots=True, eq=False)
@@ -32,6 +32,8 @@ class ArrowBatch:
     call: ArrowCall
     accepted_at: float
     charged_bytes: int
+    pinned: bool
+    """Whether the user has chosen the partition."""
 
     @property
     def topic(self) -> str:
@@ -46,26 +48,15 @@ class ArrowBatch:
         """Return the rows by partition, in order; those that may go anywhere stay together."""
         if self.partition >= 0:
             return [self]
-        keys = pc.dictionary_encode(self.rows.keys).combine_chunks()
-        anywhere = partitioner.any(partitions)
-        chosen = [
-            anywhere if found is None else found
-            for key in [*keys.dictionary.to_pylist(), None]
-            for found in [partitioner.choose(key, partitions)]
-        ]
-        where = pc.take(pa.array(chosen), keys.indices.fill_null(len(chosen) - 1))
-        found = where.unique().to_pylist()
+        found = rows_by_partition(self.rows.keys, partitioner, partitions)
         if len(found) == 1:
-            self.partition = found[0]
+            self.partition = found[0][0]
             return [self]
-        order = pc.sort_indices(where)  # stable
         parts, start = [], 0
-        counts = pc.value_counts(where.take(order)).to_pylist()
-        for partition, count in ((each["values"], each["counts"]) for each in counts):
-            stop = start + count
+        for partition, mine in found:
+            stop = start + len(mine)
             charged = self.charged_bytes * stop // len(self)
             charged -= self.charged_bytes * start // len(self)
-            mine = order.slice(start, count)
             rows = ArrowRows._make(each.take(mine) for each in self.rows)
             parts.append(replace(self, partition=partition, rows=rows, charged_bytes=charged))
             start = stop
@@ -79,10 +70,33 @@ class ArrowBatch:
         charged_bytes = self.charged_bytes * count // len(self)
         self.charged_bytes -= charged_bytes
         self.rows = ArrowRows._make(each.slice(count) for each in self.rows)
-        return RecordBlock(columns, keys, times, headers, ()), charged_bytes
+        pinned = (True,) * count if self.pinned else ()
+        return RecordBlock(columns, keys, times, headers, (), pinned), charged_bytes
 
 
-Unplaced = AcceptedRecord | PlainMessage | ArrowBatch
-"""What is accepted, and has no partition yet."""
-Item = Unplaced | NativeBatch | TopicFormat
+def rows_by_partition(
+    keys: pa.Array | pa.ChunkedArray, partitioner: Partitioner, partitions: int
+) -> list[tuple[int, pa.Array]]:
+    """Return which rows go to which partition, in order; those that may go anywhere to one."""
+    encoded = pc.dictionary_encode(keys)
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.combine_chunks()
+    anywhere = partitioner.any(partitions)
+    chosen = [
+        anywhere if found is None else found
+        for key in [*encoded.dictionary.to_pylist(), None]
+        for found in [partitioner.choose(key, partitions)]
+    ]
+    where = pc.take(pa.array(chosen), encoded.indices.fill_null(len(chosen) - 1))
+    order = pc.sort_indices(where)  # stable
+    rows, start = [], 0
+    for each in pc.value_counts(where.take(order)).to_pylist():
+        rows.append((each["values"], order.slice(start, each["counts"])))
+        start += each["counts"]
+    return rows
+
+
+Accepted = AcceptedRecord | PlainMessage | ArrowBatch
+"""What is accepted, and may have no partition yet."""
+Item = Accepted | NativeBatch | TopicFormat
 """What comes in, in that order: batches that go on filling, and a topic's new format too."""

@@ -44,6 +44,7 @@ class Chunk:
         self._builder: Builder = topic_format.columns.builder()
         self.capacity = self._builder.capacity
         self.records: list[tuple[tuple[Any, ...], Metadata]] = []
+        self.pinned: list[bool] = []  # for which the user has chosen the partition
         self.charged_bytes = 0
         self.block: RecordBlock | None = None
         self._converted = False
@@ -69,6 +70,7 @@ class Chunk:
             for i, row in refused.items()
         ]
         kept = [metadata for i, metadata in enumerate(all_metadata) if i not in refused]
+        pinned = [pinned for i, pinned in enumerate(self.pinned) if i not in refused]
         keys, timestamps, headers, callbacks = zip(*kept, strict=True) if kept else ((),) * 4
         self.block = RecordBlock(
             columns,
@@ -76,8 +78,9 @@ class Chunk:
             kafka_column.timestamp_array(timestamps),
             kafka_column.header_array(headers),
             callbacks,
+            pinned,
         )
-        del self._builder, self.records
+        del self._builder, self.records, self.pinned
         return failed
 
     def _failed(self, value: Any, metadata: Metadata, error: KafkaError) -> FailedRecord:
@@ -116,10 +119,16 @@ class Batch:
     def seal(self) -> None:
         """Do nothing: only its owner appends."""
 
-    def append(self, values: tuple[Any, ...], metadata: Metadata, nbytes: int) -> Chunk | None:
-        """Add one record; return the chunk that it filled, to be converted."""
+    def append(
+        self, values: tuple[Any, ...], metadata: Metadata, nbytes: int, *, pinned: bool
+    ) -> Chunk | None:
+        """Add one record; return the chunk that it filled, to be converted.
+
+        `pinned`: the user has chosen its partition.
+        """
         chunk = self.chunks[-1]
         chunk.records.append((values, metadata))
+        chunk.pinned.append(pinned)
         chunk.charged_bytes += nbytes
         self.rows += 1
         self.taken_bytes += nbytes

@@ -49,6 +49,9 @@ class Unbuffered:
     def close(self) -> None:
         """Do nothing: there is no thread."""
 
+    def end(self, error: Exception) -> None:
+        """Do nothing: confluent-kafka's producer refuses nothing."""
+
 
 class Buffer:
     """Wires the stages. Any thread may call it, but for `connect` and the transaction's methods.
@@ -211,13 +214,15 @@ class Buffer:
         Raises:
             BufferError, KafkaException, RuntimeError: as `RecordQueue.put`.
         """
-        topic_format, _, _, (key, timestamp, headers, callback), nbytes, now = record
+        topic_format, partition, _, (key, timestamp, headers, callback), nbytes, now = record
         with self.queue.lock:
             self.queue.check(nbytes, 1)
             batch = self._open_batch(opened, topic_format, place, now)
             if batch is None:
                 return False
-            taken = batch.append(values, key, timestamp, headers, callback, self.queue.usage)
+            taken = batch.append(
+                values, key, timestamp, headers, callback, self.queue.usage, partition >= 0
+            )
         if taken and batch.is_full:
             self._filled(topic_format.topic, place)
         return taken
@@ -277,6 +282,7 @@ class Buffer:
             BufferError, KafkaException, RuntimeError: as `RecordQueue.put`.
         """
         data = value.encode() if isinstance(value, str) else value
+        pinned = partition >= 0
         if self.open_batches is not None:
             # The records after it go to another batch.
             partition = self.open_batches.close(topic_format.topic, partition, metadata[0])
@@ -293,6 +299,7 @@ class Buffer:
             accepted_at=time.monotonic(),
             charged_bytes=nbytes,
             limits=topic_format.limits,
+            pinned=pinned,
         )
         self._accept(plain, nbytes, 1)
 
@@ -312,7 +319,8 @@ class Buffer:
         if self.open_batches is not None:
             self.open_batches.close_all(topic_format.topic)
         nbytes = sum(column.nbytes for column in rows)
-        batch = ArrowBatch(topic_format, partition, rows, call, time.monotonic(), nbytes)
+        now, pinned = time.monotonic(), partition >= 0
+        batch = ArrowBatch(topic_format, partition, rows, call, now, nbytes, pinned)
         self._accept(batch, nbytes, count)
 
     def _accept(self, item: Item, nbytes: int, records: int) -> None:

@@ -27,6 +27,7 @@ from columnar_kafka.producing.in_flight import (
     Rejected,
 )
 from columnar_kafka.producing.locks import is_held
+from columnar_kafka.producing.moved import MovedRecords
 from columnar_kafka.producing.outcome import ABANDONED, CallOutcome, outcome_of, outcome_of_failed
 from columnar_kafka.producing.report import OneRow
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     import confluent_kafka
 
-    from columnar_kafka.producing.arrow_batch import Unplaced
+    from columnar_kafka.producing.accumulator import Unplaced
     from columnar_kafka.producing.in_flight import ArrowCall, EncodedSegment, InFlight
     from columnar_kafka.producing.outcome import Outcome
     from columnar_kafka.producing.record_queue import RecordQueue
@@ -44,11 +45,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Delivery"]
 
-_GONE: Final = (
-    KafkaError._UNKNOWN_PARTITION,
+_GOES_BACK: Final = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError._UNKNOWN_PARTITION)
+"""The sender cuts what is too large, and moves what is for a partition that is gone."""
+_OF_INTEREST: Final = (
+    *_GOES_BACK,
     KafkaError._UNKNOWN_TOPIC,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
 )
+"""And learns from these."""
 _FATAL: Final = (KafkaError._FATAL, KafkaError._FENCED)
 _FENCED: Final = (KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
 
@@ -63,8 +67,9 @@ class Delivery:
     def __init__(self, queue: RecordQueue, *, sends_again: bool, errors_only: bool = False) -> None:
         """Release reported records' memory to `queue`.
 
-        `sends_again`: messages that Kafka rejects as too large go back to the sender, to be cut;
-        in a transaction none does. `errors_only`: callbacks are not called for success.
+        `sends_again`: messages that Kafka rejects as too large go back to the sender, to be cut,
+        and those for a partition that is gone, to be moved; in a transaction none does.
+        `errors_only`: callbacks are not called for success.
         """
         self.fatal = False
         """Whether librdkafka has said that it can send nothing more."""
@@ -172,16 +177,14 @@ class Delivery:
     def _handle(self, in_flight: InFlight, attempt: Attempt) -> None:
         message = attempt.message
         ((error, source),) = attempt.acknowledgement.items()
-        if error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
-            final = not self._sends_again
-            rejected = Rejected(message, attempt.alone, error, source, final=final)
-            if self._sends_again:
+        if error is not None and error.code() in _OF_INTEREST:
+            goes_back = self._sends_again and error.code() in _GOES_BACK
+            rejected = Rejected(message, attempt.alone, error, source, final=not goes_back)
+            if goes_back:
                 attempt.handled = True
                 in_flight.rejected.append(rejected)
                 return
             in_flight.rejected.append(rejected)
-        elif error is not None and error.code() in _GONE:
-            in_flight.rejected.append(Rejected(message, attempt.alone, error, source, final=True))
         if error is not None and self._ends_all(error):
             self.fatal = True
         self._queue.release_encoded(message)
@@ -231,6 +234,8 @@ class Delivery:
         elif isinstance(item, ArrowBatch):
             part = CallPart(len(item), error, item.partition, None)
             self._add(CallOutcome(item.call, part, item.charged_bytes))
+        elif isinstance(item, MovedRecords):
+            self.message_failed(item.unencoded(), error)
         else:
             topic_format, partition, values, metadata, charged_bytes, accepted_at = item
             key, timestamp, headers, callback = metadata

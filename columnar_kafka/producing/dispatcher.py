@@ -24,6 +24,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from columnar_kafka.producing.batch import Batch
 from columnar_kafka.producing.in_flight import InFlight, PlainMessage
+from columnar_kafka.producing.moved import MovedRecords
 from columnar_kafka.producing.native_batch import NativeBatch
 from columnar_kafka.segment.headers import HEADER_BYTES
 
@@ -44,7 +45,7 @@ _FULL_WAIT: Final = 0.02
 _CONFIG_TIMEOUT: Final = 1.0
 _TURN_BYTES: Final = 524_288
 """With so many bytes handed over, the sender looks for other work before it goes on."""
-_BATCHES: Final = (Batch, NativeBatch)
+_BATCHES: Final = (Batch, NativeBatch, MovedRecords)
 
 
 class PartitionQueue:
@@ -231,13 +232,13 @@ class Dispatcher:
         else:
             return 0
         nbytes = max(1, message.encoded_bytes)
+        if error is not None and error.code() == KafkaError._UNKNOWN_PARTITION:
+            self._move(message, error)
+        elif error is not None:
+            self._delivery.message_failed(message, error)
         partition.pop()
         if not partition:
             del self._busy[partition]
-        if error is not None:
-            if error.code() == KafkaError._UNKNOWN_PARTITION:
-                self._accumulator.look_up_soon(message.topic)
-            self._delivery.message_failed(message, error)
         return nbytes
 
     def _next(self, partition: PartitionQueue, now: float) -> EncodedSegment | PlainMessage | None:
@@ -307,7 +308,9 @@ class Dispatcher:
         message, limits = rejected.message, rejected.message.limits
         if rejected.final:
             return
-        if not rejected.alone and message.nbytes <= limits.most + HEADER_BYTES:
+        if rejected.error.code() == KafkaError._UNKNOWN_PARTITION:
+            self._move(message, rejected.error)
+        elif not rejected.alone and message.nbytes <= limits.most + HEADER_BYTES:
             partition.retries.append(message)
         elif isinstance(message, PlainMessage) or len(message.block) == 1:
             self._delivery.message_failed(message, rejected.error, rejected.source)
@@ -318,6 +321,21 @@ class Dispatcher:
                 partition.retries.extendleft(reversed(list(pieces)))
             else:
                 partition.retries.extend(pieces)
+
+    def _move(self, message: EncodedSegment | PlainMessage, error: KafkaError) -> None:
+        """Have records wait for another partition, as theirs is gone; or fail: see `moved`."""
+        moved: PlainMessage | MovedRecords | None = None
+        if not isinstance(message, PlainMessage):
+            moved = self._segmenter.moved(message, error)
+        elif message.pinned:
+            self._delivery.message_failed(message, error)
+        else:
+            self._queue.release_encoded(message)
+            message.partition, moved = -1, message
+        if moved is None:
+            self._accumulator.look_up_soon(message.topic)
+        else:
+            self._accumulator.move(moved)
 
     # --- librdkafka -----------------------------------------------------------------------------
 

@@ -52,6 +52,8 @@ class PlainMessage(Outgoing):
     headers: RecordHeaders | None
     callback: Callback
     limits: SegmentLimits
+    pinned: bool
+    """Whether the user has chosen the partition."""
 
     @property
     def nbytes(self) -> int:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from columnar_kafka.columns.kafka_column import RecordHeaders
     from columnar_kafka.native import _core as core
+    from columnar_kafka.producing.record_block import Callback
     from columnar_kafka.producing.report import ReportContext
     from columnar_kafka.producing.topic_format import TopicFormat
 
@@ -118,6 +119,14 @@ class NativeBlock:
     def headers(self, row: int) -> RecordHeaders | None:
         """Return one record's headers; neighbours are read along with them."""
         return self._headers.get(row, len(self))
+
+    def callback(self, row: int) -> Callback:
+        """Return one record's callback."""
+        return self._records.callback(row)
+
+    def is_pinned(self, row: int) -> bool:
+        """See `Block.is_pinned`."""
+        return self._records.is_pinned(row)
 
     def reports(
         self, message: type, context: ReportContext, error: KafkaError | None

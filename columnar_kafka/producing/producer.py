@@ -71,15 +71,14 @@ class Producer(StockProducer):
         return super().__new__(traced(cls))  # type: ignore[no-any-return]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Take confluent-kafka's configuration and the ``columnar.`` keys.
-
-        The keys are listed in ``docs/producer.md``.
+        """Take confluent-kafka's configuration and the ``columnar.`` keys: ``docs/producer.md``.
 
         Raises:
             ConfigError: an unknown ``columnar.`` key or a value that is not allowed.
             KafkaException, TypeError: as confluent-kafka.
         """
-        settings, inner = ProducerConfig.parse(merge_arguments(args, kwargs))
+        config, args, kwargs = merge_arguments(args, kwargs), (), {}  # which show passwords
+        settings, inner = ProducerConfig.parse(config)
         buffer = None if settings.encoding == "none" else Buffer(settings)
         if buffer is not None:
             self._relay = buffer.delivery.relay
@@ -170,8 +169,7 @@ class Producer(StockProducer):
             KafkaException: no such partition; outside a transaction; as confluent-kafka.
         """
         buffer = self._buffer
-        if buffer.unusable is not None:
-            raise buffer.unusable
+        self._check_usable()
         # What is no text is confluent-kafka's to refuse.
         topic_format = buffer.formats.get(topic) if isinstance(topic, str) else None
         if topic_format is None:
@@ -384,6 +382,7 @@ class Producer(StockProducer):
 
     def __del__(self) -> None:
         """Send the records that are outstanding although nobody has this producer any more."""
+        lifecycle.notice_fork()
         buffer = self._buffer
         if "_shutdown" not in self.__dict__ or buffer.unusable or sys.is_finalizing():
             return
@@ -469,6 +468,7 @@ class Producer(StockProducer):
 
     def _check_not_forked(self) -> None:
         """Raise in a forked child, where librdkafka would wait for its parent's threads."""
+        lifecycle.notice_fork()
         if isinstance(self._buffer.unusable, ForkError):
             raise self._buffer.unusable
 
@@ -479,6 +479,7 @@ class Producer(StockProducer):
         return self._settings.encoding != "none" and self._buffer.unusable is None
 
     def _check_usable(self) -> None:
+        lifecycle.notice_fork()
         if self._buffer.unusable is not None:
             raise self._buffer.unusable
 

@@ -74,6 +74,14 @@ class Block(Protocol):
         """Return one record's headers."""
         ...
 
+    def callback(self, row: int) -> Callback:
+        """Return one record's callback."""
+        ...
+
+    def is_pinned(self, row: int) -> bool:
+        """Return whether the user has chosen one record's partition."""
+        ...
+
 
 class RecordBlock:
     """Records as columns of equal length: the user's columns, keys, timestamps and headers.
@@ -88,12 +96,18 @@ class RecordBlock:
         timestamps: pa.Array,
         headers: pa.Array,
         callbacks: Sequence[Callback],
+        pinned: Sequence[bool] = (),
     ) -> None:
+        """Hold them. `callbacks` may be empty for data with one report for all.
+
+        `pinned` says for which records the user has chosen the partition: for none, if it is empty.
+        """
         self.columns = columns
         self.keys = keys
         self.timestamps = timestamps
         self._headers = headers
         self._callbacks = callbacks
+        self._pinned = pinned if any(pinned) else ()
         self._window: tuple[int, list[dict[str, Any]]] = (-1, [])
 
     def __len__(self) -> int:
@@ -116,6 +130,10 @@ class RecordBlock:
         """Return one record's callback."""
         return self._callbacks[row]
 
+    def is_pinned(self, row: int) -> bool:
+        """See `Block.is_pinned`."""
+        return bool(self._pinned) and self._pinned[row]
+
     @property
     def header_column(self) -> pa.Array:
         """The headers as a column."""
@@ -137,6 +155,9 @@ class RecordBlock:
             pa.concat_arrays([each.timestamps for each in blocks], _POOL),
             pa.concat_arrays([each.header_column for each in blocks], _POOL),
             [callback for each in blocks for callback in each._callbacks],
+            [each.is_pinned(row) for each in blocks for row in range(len(each))]
+            if any(each._pinned for each in blocks)
+            else (),
         )
 
     def slice(self, start: int, stop: int) -> RecordBlock:
@@ -148,6 +169,19 @@ class RecordBlock:
             self.timestamps.slice(start, count),
             self._headers.slice(start, count),
             self._callbacks[start:stop],
+            self._pinned[start:stop],
+        )
+
+    def take(self, rows: Sequence[int]) -> RecordBlock:
+        """Return some of the records, in that order, copied."""
+        indices = pa.array(rows, pa.int64())
+        return RecordBlock(
+            self.columns.take(indices),
+            self.keys.take(indices),
+            self.timestamps.take(indices),
+            self._headers.take(indices),
+            [self._callbacks[row] for row in rows] if self._callbacks else (),
+            [self.is_pinned(row) for row in rows],
         )
 
     def is_decodable(self) -> bool:

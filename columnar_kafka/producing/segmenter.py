@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError
 
 from columnar_kafka.producing.accumulator import MOST_BYTES
 from columnar_kafka.producing.in_flight import EncodedSegment
+from columnar_kafka.producing.moved import MovedRecords
 from columnar_kafka.producing.native_batch import NativeBatch
 from columnar_kafka.producing.record_block import RecordBlock
 from columnar_kafka.segment.headers import SegmentHeader, with_checksum
@@ -77,14 +78,12 @@ class Segmenter:
         for each in bad:
             self._delivery.record_failed(each, share)
 
-    def encode(self, batch: Batch | NativeBatch) -> Iterator[EncodedSegment]:
+    def encode(self, batch: Batch | NativeBatch | MovedRecords) -> Iterator[EncodedSegment]:
         """Yield the segments of a sealed batch; report what cannot be encoded."""
-        origin = _Origin(
-            batch.topic_format,
-            batch.partition,
-            batch.accepted_at,
-            taken_per_row=batch.taken_bytes / max(1, batch.rows),
-        )
+        origin = _origin(batch)
+        if not isinstance(batch, MovedRecords):
+            taken_per_row = batch.taken_bytes / max(1, batch.rows)
+            origin = origin._replace(taken_per_row=taken_per_row)
         for block, charged_bytes in self._blocks(batch):
             yield from self._cut(origin, block, charged_bytes)
 
@@ -112,14 +111,30 @@ class Segmenter:
         pieces = max(2, math.ceil(len(rejected.data) / topic_format.limits.most))
         yield from self._cut_into(pieces, origin, rejected.block, rejected.charged_bytes)
 
-    def unsent(self, batch: Batch | NativeBatch) -> Iterator[EncodedSegment]:
+    def moved(self, refused: EncodedSegment, error: KafkaError) -> MovedRecords | None:
+        """Return the records of a segment that may go to another partition; fail the others."""
+        self._queue.release_encoded(refused)
+        try:
+            movable, pinned = MovedRecords.of(refused).unpinned()
+        except Exception:  # noqa: BLE001 - the records must not go without a report
+            _log.exception("a segment of a partition that is gone could not be read")
+            self._delivery.message_failed(refused, error)
+            return None
+        if pinned is not None:
+            self._delivery.message_failed(pinned.unencoded(), error)
+        return movable
+
+    def unsent(self, batch: Batch | NativeBatch | MovedRecords) -> Iterator[EncodedSegment]:
         """Yield the records of a sealed batch that is given up, not encoded."""
-        origin = _Origin(batch.topic_format, batch.partition, batch.accepted_at)
+        origin = _origin(batch)
         for block, charged_bytes in self._blocks(batch):
             yield _unencoded(origin, block, charged_bytes)
 
-    def _blocks(self, batch: Batch | NativeBatch) -> Iterator[tuple[Block, int]]:
+    def _blocks(self, batch: Batch | NativeBatch | MovedRecords) -> Iterator[tuple[Block, int]]:
         """Yield a batch's columns and their charged bytes: as one block, if that is possible."""
+        if isinstance(batch, MovedRecords):
+            yield batch.block, batch.charged_bytes
+            return
         if isinstance(batch, NativeBatch):
             if batch.block is not None and batch.rows:
                 yield batch.block, batch.taken_bytes
@@ -241,6 +256,11 @@ class Segmenter:
             encoded_bytes=2 * len(data),  # librdkafka copies the data
             call=origin.call,
         )
+
+
+def _origin(batch: Batch | NativeBatch | MovedRecords) -> _Origin:
+    call = batch.call if isinstance(batch, MovedRecords) else None
+    return _Origin(batch.topic_format, batch.partition, batch.accepted_at, call)
 
 
 def _unencoded(origin: _Origin, block: Block, charged_bytes: int) -> EncodedSegment:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from columnar_kafka.broker.base import ProducerBroker
-    from columnar_kafka.producing.accumulator import Accumulator, Sealed, Work
-    from columnar_kafka.producing.arrow_batch import Item, Unplaced
+    from columnar_kafka.producing.accumulator import Accumulator, Sealed, Unplaced, Work
+    from columnar_kafka.producing.arrow_batch import Item
     from columnar_kafka.producing.delivery import Delivery
     from columnar_kafka.producing.record_queue import RecordQueue
 

@@ -177,6 +177,6 @@ class Shutdown:
 
     def abandon(self) -> None:
         """See `lifecycle.Client`: what is buffered here is the parent's to send."""
-        error = ForkError("this producer was made before os.fork(); make one in the child process")
+        error = ForkError.of("producer")
         self._buffer.end(error)
         self._buffer.delivery.abandon(error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from columnar_kafka.schema.arrow import KAFKA_COLUMN, MAX_NESTING
+from columnar_kafka.schema.arrow import KAFKA_COLUMN, MAX_NESTING, is_kafka_member
 from columnar_kafka.schema.base import RecordSchema
 from columnar_kafka.schema.canonical import canonical, fingerprint
 from columnar_kafka.schema.growth import check_growth
@@ -14,4 +14,5 @@ __all__ = [
     "canonical",
     "check_growth",
     "fingerprint",
+    "is_kafka_member",
 ]

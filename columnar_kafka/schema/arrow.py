@@ -11,7 +11,7 @@ from columnar_kafka.errors import SchemaError
 from columnar_kafka.schema.canonical import user_metadata
 from columnar_kafka.schema.families import NESTED, family
 
-__all__ = ["KAFKA_COLUMN", "MAX_NESTING", "normalise"]
+__all__ = ["KAFKA_COLUMN", "MAX_NESTING", "is_kafka_member", "normalise"]
 
 KAFKA_COLUMN: Final = "_kafka"
 MAX_NESTING: Final = 100
@@ -20,6 +20,14 @@ _BELOW_ROOT: Final = 2
 _LIST_LEVELS: Final = 2  # also a map's: the repeated group and its element
 
 _FIELD_ID: Final = b"PARQUET:field_id"
+
+
+def is_kafka_member(name: str) -> bool:
+    """Return whether a column's name is one for a member of `_kafka`, as `flatten` makes them.
+
+    Iceberg, Spark and `consume_arrow` could not tell the two apart.
+    """
+    return name.startswith(f"{KAFKA_COLUMN}.")
 
 
 def normalise(schema: pa.Schema) -> pa.Schema:
@@ -33,6 +41,10 @@ def normalise(schema: pa.Schema) -> pa.Schema:
     for name, count in Counter(schema.names).items():
         if name == KAFKA_COLUMN:
             raise SchemaError(f"field {name!r} is reserved for each record's key, time and headers")
+        if is_kafka_member(name):
+            raise SchemaError(
+                f"field {name!r} is reserved: it would be a member of `{KAFKA_COLUMN}`. Rename it"
+            )
         if count > 1:
             raise SchemaError(f"field {name!r} occurs {count} times; names must be unique")
     fields = [_field(field, field.name, _BELOW_ROOT) for field in schema]

@@ -11,11 +11,12 @@ import pyarrow as pa
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.schema.arrow import MAX_NESTING
 from columnar_kafka.schema.avro_default import is_decimal, read_default
+from columnar_kafka.schema.avro_names import RECORDS, check_names, inlined, one_record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["AvroSchema", "Symbols", "read"]
+__all__ = ["AvroSchema", "Symbols", "read", "record_of_list"]
 
 Symbols = Mapping[str, frozenset[str]]
 
@@ -56,7 +57,6 @@ _UNIONS: Final = {
     frozenset({"fixed", "bytes"}): pa.binary(),
 }
 """The unions that one column can hold: the values read back are the values produced."""
-_RECORDS: Final = ("record", "error")
 _UUID_BYTES: Final = 16
 _DECIMAL128: Final = 38
 _DECIMAL256: Final = 76
@@ -69,9 +69,9 @@ def read(schema: str | Mapping[str, Any] | list[Any]) -> AvroSchema:
     Raises:
         SchemaError: a field cannot be used; says which and why.
     """
-    record = _record_of(_expand(schema))
     reader = _Reader()
     try:
+        record = _record_of(_expand(schema))
         arrow = pa.schema(list(reader.record(record, "")))
     except RecursionError as error:
         raise SchemaError(
@@ -82,29 +82,47 @@ def read(schema: str | Mapping[str, Any] | list[Any]) -> AvroSchema:
 
 def _expand(schema: str | Mapping[str, Any] | list[Any]) -> Any:
     """Return the schema with every name replaced by the type that it stands for."""
+    try:
+        loaded = json.loads(schema) if isinstance(schema, str) else schema
+    except json.JSONDecodeError as error:
+        raise SchemaError(f"the Avro schema is not JSON: {error}") from error
+    check_names(loaded)
+    return _parsed(dict(loaded) if isinstance(loaded, Mapping) else loaded, expand=True)
+
+
+def _parsed(schema: Any, *, expand: bool) -> Any:
     import fastavro  # noqa: PLC0415 - few have Avro schemas, and all would wait for it
 
     try:
-        loaded = json.loads(schema) if isinstance(schema, str) else schema
-        loaded = dict(loaded) if isinstance(loaded, Mapping) else loaded
         # Our own check of defaults names the field; fastavro's does not.
         return fastavro.parse_schema(
-            loaded, expand=True, _write_hint=False, _ignore_default_error=True
+            schema, expand=expand, _write_hint=False, _ignore_default_error=True
         )
-    except json.JSONDecodeError as error:
-        raise SchemaError(f"the Avro schema is not JSON: {error}") from error
     except Exception as error:  # fastavro raises many kinds if it is not a schema
         raise SchemaError(f"not an Avro schema: {type(error).__name__}: {error}") from error
 
 
+def record_of_list(schema: Any) -> Any:
+    """Return the record of a list of one record and the types that it uses, with these inside it.
+
+    Any other schema is returned as it is: a list of other types is a union.
+
+    Raises:
+        SchemaError: the list is not an Avro schema.
+    """
+    if one_record(schema) is None:
+        return schema
+    parsed = _parsed(schema, expand=False)
+    record = one_record(parsed)
+    return inlined(record, {each["name"]: each for each in parsed if each is not record})
+
+
 def _record_of(expanded: Any) -> Mapping[str, Any]:
     """Return the record: the schema itself, or the only one in a list of types."""
-    types = expanded if isinstance(expanded, list) else [expanded]
-    records = [avro for avro in types if isinstance(avro, Mapping) and avro["type"] in _RECORDS]
-    named = [avro for avro in types if isinstance(avro, Mapping) and "name" in avro]
-    if len(records) != 1 or len(named) < len(types):
+    record = one_record(expanded if isinstance(expanded, list) else [expanded])
+    if record is None:
         raise SchemaError("a topic's Avro schema must be one record")
-    return records[0]
+    return record
 
 
 class _Reader:
@@ -126,8 +144,6 @@ class _Reader:
     def _field(self, field: Mapping[str, Any], path: str) -> pa.Field:
         if not isinstance(field["name"], str):
             raise SchemaError(f"field {path!r}: its name must be text, not {field['name']!r}")
-        if "." in field["name"]:
-            raise SchemaError(f"field {path!r} has a dot in its name, which Avro does not allow")
         arrow, nullable = self._nullable(field["type"], path)
         if "default" in field:
             self.defaults[path] = read_default(field["type"], field["default"], path)
@@ -171,7 +187,7 @@ class _Reader:
         if name == "map":
             value, nullable = self._nullable(avro["values"], f"{path}.value")
             return pa.map_(pa.string(), pa.field("value", value, nullable))
-        if name in _RECORDS:
+        if name in RECORDS:
             return self.record(avro, path)
         if name in self._open:
             raise SchemaError(f"field {path!r} is recursive ({name}): a column type must be finite")

@@ -19,7 +19,7 @@ from columnar_kafka.columns.kafka_column import KafkaColumn
 from columnar_kafka.columns.layouts import fill_hidden_nulls_in_table
 from columnar_kafka.config import METADATA_MEMBERS, DecodeLimits
 from columnar_kafka.errors import SchemaError, SegmentError
-from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, fingerprint
+from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, fingerprint, is_kafka_member
 from columnar_kafka.schema.canonical import user_metadata
 from columnar_kafka.segment import pyarrow_parquet as pq
 from columnar_kafka.segment.declared_types import (
@@ -429,10 +429,12 @@ def _fingerprint(schema: pa.Schema) -> str:
 
 
 def _check_columns(schema: pa.Schema) -> None:
-    """Refuse columns with one name, and a `_kafka` column that version 1 does not allow."""
+    """Refuse columns whose names are not unique, and a `_kafka` that version 1 does not allow."""
     names = schema.names
     if len(set(names)) < len(names):
         raise SegmentError("two columns of the file have the same name")
+    for name in filter(is_kafka_member, names):
+        raise SegmentError(f"column {name!r} is named as a member of {KAFKA_COLUMN}")
     if KAFKA_COLUMN in names:
         field = schema.field(KAFKA_COLUMN)
         if field not in _KAFKA_FIELDS:

@@ -18,7 +18,7 @@ from confluent_kafka import (
 
 from columnar_kafka.broker.client_classes import StockConsumer
 from columnar_kafka.deadline import deadline_after, seconds_left
-from columnar_kafka.offsets import check_partitions, error_event_refused, named_partitions
+from columnar_kafka.offsets import check_partitions, error_event_refused, key_of, named_partitions
 from columnar_kafka.testing.client import ClientOnMemory, number, setting
 from columnar_kafka.testing.memory import MemoryConsumer
 
@@ -193,7 +193,7 @@ class ConsumerOnMemory(ClientOnMemory[MemoryConsumer], StockConsumer):
     ) -> tuple[int, int]:
         """See confluent-kafka; cached offsets are never out of date."""
         [one] = check_partitions([partition])
-        return self.memory.watermarks(one)
+        return self.memory.watermarks([one], timeout)[key_of(one)]
 
     def offsets_for_times(
         self, partitions: list[TopicPartition], timeout: float = -1

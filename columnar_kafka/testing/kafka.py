@@ -5,9 +5,12 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any, Final
 
+from columnar_kafka import lifecycle
+from columnar_kafka.config import merge_arguments
 from columnar_kafka.consuming.consumer import Consumer
 from columnar_kafka.consuming.feed import Feed
 from columnar_kafka.consuming.offset_store import OffsetStore
+from columnar_kafka.errors import ForkError
 from columnar_kafka.producing.producer import Producer
 from columnar_kafka.testing.consumer import ConsumerOnMemory
 from columnar_kafka.testing.memory import MemoryConsumer, MemoryKafka
@@ -39,8 +42,15 @@ class FakeProducer(Producer, ProducerOnMemory):
     _flushes_at_exit = False  # the exit must not wait for producers that a test has left open
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+        config = merge_arguments(args, kwargs)
+        del args, kwargs  # which show passwords
+        super().__init__(config)
         self._clients.add(self)
+        lifecycle.abandon_in_children(self, FakeProducer._refuse_all)
+
+    def _refuse_all(self) -> None:
+        """Refuse everything: this is a forked child's copy, and its thread is not there."""
+        self._buffer.end(ForkError.of("producer"))
 
     def _connect(self, inner: dict[str, Any]) -> ProducerBroker:
         return self.memory

@@ -33,6 +33,8 @@ pub struct Records {
     /// How many of the last rows have no headers, and are not in their leaves yet: mostly all.
     bare_rows: usize,
     callbacks: Callbacks,
+    /// The rows from which on the user has chosen the partition, and again has not, in turns.
+    pinned: Vec<usize>,
     rows: usize,
     /// What they take decoded, once they are sealed.
     decoded: usize,
@@ -152,6 +154,7 @@ impl Batch {
                 places,
                 bare_rows: 0,
                 callbacks: Callbacks::default(),
+                pinned: Vec::new(),
                 rows: 0,
                 decoded: 0,
             };
@@ -187,6 +190,9 @@ impl Batch {
     /// Append a record, and charge it to `usage`; False: it does not fit the columns.
     ///
     /// `row` has a tuple of values, as `Columns.take` returns it. The caller has seen to the bounds.
+    /// `pinned`: the user has chosen the partition.
+    #[pyo3(signature = (row, key, timestamp, headers, callback, usage, pinned=false))]
+    #[expect(clippy::too_many_arguments, reason = "the parts of a record")]
     fn append(
         &self,
         row: &Bound<'_, PyAny>,
@@ -195,6 +201,7 @@ impl Batch {
         headers: &Bound<'_, PyAny>,
         callback: &Bound<'_, PyAny>,
         usage: &Bound<'_, Usage>,
+        pinned: bool,
     ) -> PyResult<bool> {
         let py = row.py();
         let record = NewRecord {
@@ -203,6 +210,7 @@ impl Batch {
             timestamp,
             headers: Ref::of(headers),
             callback: Ref::of(callback),
+            pinned,
         };
         let add = || self.get(py).map(|mut filling| filling.add(py, record, true, |_| true));
         let Some(appended) = panics::caught("Batch.append", add).transpose()? else {
@@ -265,6 +273,8 @@ pub struct NewRecord<'a> {
     pub timestamp: i64,
     pub headers: Ref<'a>,
     pub callback: Ref<'a>,
+    /// Whether the user has chosen the partition.
+    pub pinned: bool,
 }
 
 impl Batch {
@@ -333,6 +343,9 @@ impl Filling {
             return None;
         }
         records.callbacks.push(records.rows, record.callback);
+        if record.pinned != records.is_pinned_at_end() {
+            records.pinned.push(records.rows);
+        }
         records.rows += 1;
         self.nbytes += nbytes;
         self.decoded += decoded;
@@ -381,6 +394,12 @@ fn append_parts(
 }
 
 impl Records {
+    /// Whether the partition of the last row was chosen by the user.
+    #[inline(always)]
+    fn is_pinned_at_end(&self) -> bool {
+        self.pinned.len() % 2 == 1
+    }
+
     /// Remove what was appended of a row that is not taken.
     #[cold]
     fn undo(&mut self) {
@@ -519,6 +538,20 @@ impl Block {
             let mut reader = reader.with_tuples();
             list_of(py, rows.len(), |out| reader.read(py, rows.len(), out))
         })
+    }
+
+    /// The callback of a record, or None.
+    fn callback<'py>(&self, py: Python<'py>, row: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
+        entry(py, "Block.callback", || {
+            let row = self.row(row)?;
+            Ok(self.records.callbacks.get(row).map(|callback| callback.bind(py).clone()))
+        })
+    }
+
+    /// Whether the user has chosen the partition of a record.
+    fn is_pinned(&self, row: usize) -> PyResult<bool> {
+        let row = self.row(row)?;
+        Ok(self.records.pinned.partition_point(|start| *start <= row) % 2 == 1)
     }
 
     /// Whether no record has a callback.

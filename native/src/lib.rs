@@ -10,6 +10,7 @@ mod decoder;
 mod dict_items;
 mod dicts;
 mod encoder;
+mod fork;
 mod gil;
 mod half;
 mod layout;
@@ -50,6 +51,8 @@ mod _core {
     #[pymodule_export]
     use crate::encoder::Encoder;
     #[pymodule_export]
+    use crate::fork::forks;
+    #[pymodule_export]
     use crate::layout::learn_class;
     #[pymodule_export]
     use crate::open_batches::OpenBatches;
@@ -74,6 +77,7 @@ mod _core {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         crate::panics::import();
+        crate::fork::watch()?;
         crate::py::import(module.py())?;
         crate::clock::import(module.py())
     }

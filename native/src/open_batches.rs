@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::batch::{Batch, NewRecord};
+use crate::fork;
 use crate::gil::{GilCell, InUse};
 use crate::panics::entry;
 use crate::partitioner::Partitioner;
@@ -27,6 +28,8 @@ pub struct Open {
     /// The topic of the last record.
     last: usize,
     usage: Py<Usage>,
+    /// `fork::count` of the process that they belong to.
+    forks: u32,
     partitioner: Partitioner,
     /// The partition of the last topic to whose batch a record is being appended.
     appending: Option<u32>,
@@ -76,6 +79,7 @@ impl OpenBatches {
             topics: Vec::new(),
             last: 0,
             usage,
+            forks: fork::count(),
             partitioner: Partitioner::named(partitioner)?,
             appending: None,
             default_callback: default_callback.map(Bound::unbind),
@@ -377,7 +381,7 @@ impl Open {
         };
         let partition = partition as usize;
         let usage = self.usage.get();
-        if !usage.accepts() {
+        if !usage.accepts() || fork::count() != self.forks {
             return None;
         }
         let name = |topic: &Topic| topic.name.bind(py).clone();
@@ -393,7 +397,8 @@ impl Open {
             callback = default;
         }
         let timestamp = arguments.timestamp;
-        let record = NewRecord { row: arguments.value, key, timestamp, headers, callback };
+        let pinned = arguments.partition != -1;
+        let record = NewRecord { row: arguments.value, key, timestamp, headers, callback, pinned };
         self.appending = Some(partition as u32);
         let added = batch.add(py, record, false, |nbytes| usage.has_room(nbytes));
         self.appending = None;

@@ -11,6 +11,8 @@ from confluent_kafka import KafkaError, TopicPartition
 from consumers import CONSUMERS, on_mock
 
 from columnar_kafka import position
+from columnar_kafka.broker import confluent
+from columnar_kafka.broker.client_classes import StockConsumer
 
 make = on_mock([name for name, kind in CONSUMERS.items() if kind.unwraps])
 
@@ -96,6 +98,25 @@ def test_the_lag_is_told_in_messages_and_records(make) -> None:
     make.take(consumer, 1)
     [lag] = consumer.lag(timeout=20)
     assert (lag.messages, lag.records, lag.is_exact) == (0, 0, True)
+
+
+def test_the_lags_of_all_partitions_take_two_requests(make, monkeypatch) -> None:
+    """For their first offsets and their ends; by a client that fetches nothing.
+
+    Where one fetches, each request waits for the running fetch: half a second, by default.
+    """
+    asked: list[int] = []
+
+    class Asking(StockConsumer):
+        def offsets_for_times(self, partitions: Any, timeout: float = -1) -> Any:
+            asked.append(len(partitions))
+            return super().offsets_for_times(partitions, timeout)
+
+    monkeypatch.setattr(confluent, "StockConsumer", Asking)
+    topic, consumer = make.topic(partitions=20), make()
+    consumer.assign([TopicPartition(topic, each, 0) for each in range(20)])
+    assert [each.messages for each in consumer.lag(timeout=20)] == [0] * 20
+    assert asked == [20, 20]
 
 
 def test_a_producer_of_stock_takes_no_positions(make) -> None:

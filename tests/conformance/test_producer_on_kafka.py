@@ -8,7 +8,9 @@ from typing import Any
 import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 from producers import failure, record_failure
+from support import eventually
 
 pytestmark = pytest.mark.kafka
 
@@ -336,3 +338,31 @@ def test_an_idempotent_producer_keeps_the_order(make, kafka) -> None:
             producer.produce(topic, make.value(b"%d" % n), on_delivery=None)
     received = [make.read(m.value()) for m in make.received(topic, 200)]
     assert received == [b"%d" % n for n in range(200)]
+
+
+# --- partitions ---------------------------------------------------------------------------------
+
+
+def test_a_topic_made_again_with_fewer_partitions_gets_what_is_produced_then(make, kafka) -> None:
+    """librdkafka has learned of it meanwhile, as it does by any metadata of the topic."""
+    topic = make.topic(6)
+    config = {"allow.auto.create.topics": False}
+    producer, codes = make(**config), list[Any]()
+
+    def produce(numbers: range) -> None:
+        for n in numbers:
+            key, report = b"%d" % n, lambda error, _: codes.append(error and error.code())
+            producer.produce(topic, make.value(key), key, on_delivery=report)
+        assert producer.flush(60) == 0
+
+    def partitions(servers: Any) -> int:
+        return len(servers.list_topics(topic, 20).topics[topic].partitions)
+
+    produce(range(30))
+    admin = AdminClient({**config, "bootstrap.servers": make.servers, "log_level": 0})
+    admin.delete_topics([topic])[topic].result(60)
+    eventually(lambda: not partitions(admin))
+    kafka.create_topic(topic, 2)
+    eventually(lambda: partitions(producer) == 2)
+    produce(range(30, 120))
+    assert codes == [None] * 120

@@ -66,16 +66,20 @@ def run(servers: str, topic: str, program: str, *arguments: str) -> str:
     return output
 
 
-@pytest.mark.parametrize("first", ["child", "parent"])
+@pytest.mark.parametrize("first", ["child", "parent", "child, forked in C"])
 def test_both_exit_and_what_was_buffered_is_there_once(embedded: EmbeddedKafka, first: str) -> None:
-    servers, topic = embedded.bootstrap_servers, f"fork-{first}-first"
+    servers, topic = embedded.bootstrap_servers, f"fork-{len(first)}-first"
     # The child can read when its parent is gone.
     program = """
+        if "C" in sys.argv[3]:
+            import ctypes
+            sys.setswitchinterval(1000)
+            os.fork = ctypes.PyDLL(None).fork
         gone, _ = os.pipe()
         producer = make(**{"columnar.linger.ms": 60_000})
         send(producer, range(100))
         child = os.fork()
-        if sys.argv[3] == "child" and child:
+        if "child" in sys.argv[3] and child:
             wait_for(child)
         elif sys.argv[3] == "parent" and not child:
             os.close(_)
@@ -143,12 +147,33 @@ IN_CHILDREN = """
 """
 
 
-def test_every_use_in_the_child_raises_at_once(embedded: EmbeddedKafka) -> None:
+# As uWSGI forks: Python is not told. (It keeps the GIL, which `ctypes.CDLL` would give away. And a
+# child that is to give it to a thread, which is not there, would wait for ever.)
+IN_C = """
+import ctypes
+sys.setswitchinterval(1000)
+os.fork = ctypes.PyDLL(None).fork
+"""
+# Its sender's thread sends to memory; librdkafka has none.
+FAKE = """
+from columnar_kafka.testing import FakeKafka
+Producer = FakeKafka().Producer
+"""
+
+
+@pytest.mark.parametrize("how", ["os", "C", "C, without the core", "fake"])
+def test_every_use_in_the_child_raises_at_once(
+    embedded: EmbeddedKafka, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No use waits for anything: the thread gives up its core of its own accord at no time."""
-    servers, topic = embedded.bootstrap_servers, "fork-used"
-    output = run(servers, topic, IN_CHILDREN, *USES.values())
+    if "without" in how:
+        monkeypatch.setenv("COLUMNAR_KAFKA_NATIVE", "0")
+    servers, topic = embedded.bootstrap_servers, "fork-used-" + "".join(filter(str.isalpha, how))
+    program = {"o": "", "C": IN_C, "f": FAKE}[how[0]] + textwrap.dedent(IN_CHILDREN)
+    output = run(servers, topic, program, *USES.values())
     assert dict(zip(USES, output.split(), strict=True)) == dict.fromkeys(USES, "0")
-    assert numbers(servers, topic) == list(range(100))
+    if how != "fake":
+        assert numbers(servers, topic) == list(range(100))
 
 
 def test_a_child_forked_in_a_report_runs_none_of_its_parents(embedded: EmbeddedKafka) -> None:
@@ -346,9 +371,13 @@ IN_A_CHILD = """
     consumer = Consumer({**settings, "group.id": sys.argv[2], "auto.offset.reset": "earliest"})
     consumer.subscribe([sys.argv[2]])
     found = [consumer.poll(200).value()["n"] for _ in range(4)]
+    if sys.argv[4] == "C":
+        import ctypes
+        sys.setswitchinterval(1000)
+        os.fork = ctypes.PyDLL(None).fork
     child = os.fork()
     if not child:
-        for name in sys.argv[4:]:
+        for name in sys.argv[5:]:
             try:
                 getattr(consumer, name)()
             except ForkError as error:
@@ -366,13 +395,16 @@ IN_A_CHILD = """
 """
 
 
+@pytest.mark.parametrize("how", ["os", "C"])
 @pytest.mark.parametrize("ends", ["sys.exit", "os._exit"])
-def test_a_child_has_no_part_in_its_parents_consumer(embedded: EmbeddedKafka, ends: str) -> None:
+def test_a_child_has_no_part_in_its_parents_consumer(
+    embedded: EmbeddedKafka, ends: str, how: str
+) -> None:
     """Each use is refused, at once, and neither is disturbed by the other's end."""
     uses = [name for name in dir(Consumer) if not name.startswith("_")]
     assert "get_watermark_offsets" in uses
-    topic = "fork-consumer-" + ends.replace(".", "-")
-    run(embedded.bootstrap_servers, topic, IN_A_CHILD, ends, *uses)
+    topic = f"fork-consumer-{how}-" + ends.replace(".", "-")
+    run(embedded.bootstrap_servers, topic, IN_A_CHILD, ends, how, *uses)
 
 
 def test_a_child_ends_with_its_copy_of_a_consumer_that_unwraps_nothing(

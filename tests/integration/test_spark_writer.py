@@ -300,6 +300,11 @@ FRAME = StructType().add("n", "long")
             {"topic": "t"},
             "column '_kafka' says where a record was read",
         ),
+        (
+            StructType().add("n", "long").add("_kafka.offset", "long"),
+            {"topic": "t"},
+            "column '_kafka.offset' would be a member of '_kafka': rename it",
+        ),
     ],
 )
 def test_a_frame_or_an_option_that_cannot_be_meant_is_refused(

@@ -24,6 +24,7 @@ from columnar_kafka.testing.memory.membership import Membership
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from columnar_kafka.broker.watermarks import Watermarks
     from columnar_kafka.offsets import Partition
 
 __all__ = ["MemoryConsumer"]
@@ -230,7 +231,7 @@ class MemoryConsumer:
     def _go_to(self, key: Partition, offset: int) -> None:
         self._position.pop(key, None)
         self._ended.pop(key, None)
-        end = self._kafka.end(*key, committed=self._committed_only)
+        end = self._end(key)
         if offset < 0 and offset not in (OFFSET_BEGINNING, OFFSET_END) and offset > _TAIL:
             offset = self._done[key] = self._kafka.committed(self._group, *key).offset
         if offset == OFFSET_INVALID:
@@ -248,7 +249,7 @@ class MemoryConsumer:
             self._next[key] = _STOPPED
             self._events.append(_event(key, offset, KafkaError._AUTO_OFFSET_RESET, reason))
         else:
-            end = self._kafka.end(*key, committed=self._committed_only)
+            end = self._end(key)
             self._next[key] = end if self._reset == "latest" else 0
 
     def assignment(self) -> list[TopicPartition]:
@@ -330,17 +331,21 @@ class MemoryConsumer:
             keys = [key_of(each) for each in partitions]
             return [TopicPartition(*key, self._position.get(key, OFFSET_INVALID)) for key in keys]
 
-    def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
-        """Return the first offset, and the offset after the last readable message.
+    def watermarks(self, partitions: Sequence[TopicPartition], timeout: float) -> Watermarks:
+        """See `ConsumerBroker.watermarks`; answers at once."""
+        return {
+            self._known(each, "Failed to get watermark offsets"): (0, self._end(key_of(each)))
+            for each in partitions
+        }
 
-        Raises:
-            KafkaException: there is no such partition.
-        """
-        key = self._known(partition, "Failed to get watermark offsets")
-        return 0, self._kafka.end(*key, committed=self._committed_only)
+    def _end(self, key: Partition) -> int:
+        """Return the offset after the last message that can be read."""
+        return self._kafka.end(*key, committed=self._committed_only)
 
     def offsets_for_times(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         """Return the first offset at or after each time; `partitions` have times in ms as offsets.
+
+        The times -1 and -2 are Kafka's for the end and the beginning.
 
         Raises:
             KafkaException: there is no such partition.
@@ -348,9 +353,12 @@ class MemoryConsumer:
         found = []
         with self._changed:
             for each in partitions:
-                log = self._kafka.log(*self._known(each, "Failed to get offsets"))
+                key = self._known(each, "Failed to get offsets")
+                log = self._kafka.log(*key)
                 assert log is not None
-                found.append(TopicPartition(each.topic, each.partition, log.at_time(each.offset)))
+                ends = {OFFSET_BEGINNING: 0, OFFSET_END: self._end(key)}
+                at = ends[each.offset] if each.offset in ends else log.at_time(each.offset)
+                found.append(TopicPartition(*key, at))
         return found
 
     def _known(self, partition: TopicPartition, what: str) -> Partition:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from columnar_kafka.aio import AIOConsumer
 from columnar_kafka.aio.cancellable import CancellableConsumer
 from columnar_kafka.consuming import poller
 from columnar_kafka.testing import FakeKafka
+from columnar_kafka.testing.memory import MemoryConsumer
 
 
 @pytest.fixture
@@ -168,6 +170,24 @@ def test_before_its_first_row_a_segment_has_all_its_records(kafka) -> None:
     assert lag(consumer) == (1, 1, False)
     consumer._feed.poller.serve(0)
     assert lag(consumer) == (1, 5, True)
+
+
+def test_records_are_handed_out_while_kafka_is_asked(kafka, monkeypatch) -> None:
+    """By another thread: a client of its own asks, and not the one that fetches."""
+    plain(kafka, 2)
+    consumer, taken = assigned_consumer(kafka), []
+    watermarks = MemoryConsumer.watermarks
+
+    def ask(self: MemoryConsumer, *args: Any) -> Any:
+        with ThreadPoolExecutor() as pool:
+            taken.append(pool.submit(consumer.poll, 1).result())
+        return watermarks(self, *args)
+
+    monkeypatch.setattr(MemoryConsumer, "watermarks", ask)
+    assert lag(consumer) == (2, 2, False)  # as it was before the question
+    [found] = taken
+    assert found is not None
+    assert found.value() == b"plain"
 
 
 def test_all_that_is_assigned_is_told_of(kafka) -> None:

@@ -23,6 +23,7 @@ from columnar_kafka.ingest import (
     ingestor,
     open_dead_letters,
     open_table,
+    reader,
 )
 from columnar_kafka.ingest.reader import TopicReader
 from columnar_kafka.ingest.settings import landing_config
@@ -356,13 +357,31 @@ def test_messages_deleted_before_they_landed_stop_it(
     send(kafka, range(2))
     ingest(lake.table())
     send(kafka, range(2, 8))
-    monkeypatch.setattr(kafka.Consumer, "get_watermark_offsets", lambda *_: (3, 4))
+    monkeypatch.setattr(reader, "watermarks", lambda *_: {("t", 0): (3, 4)})
     with pytest.raises(LakeError, match=r"deleted the messages from offset 1 to 2 .*table\.gap"):
         ingest(lake.table())
     with pytest.raises(NotLandedError, match="from offset 3, but the table's next offset is 1"):
         ingest(lake.table(), allow_gaps=True)
     ingest(lake.table(allow_gaps=True), allow_gaps=True)
     assert rows(lake) == [0, 1, 6, 7]
+
+
+def test_of_all_partitions_is_asked_at_once(
+    kafka: FakeKafka, lake: DirectoryLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One after the other, hundreds of partitions would outlast `max.poll.interval.ms`."""
+    asked: list[int] = []
+
+    class Asking(kafka.Consumer):
+        def offsets_for_times(self, partitions: Any, timeout: float = -1) -> Any:
+            asked.append(len(partitions))
+            return super().offsets_for_times(partitions, timeout)
+
+    monkeypatch.setattr(ingestor, "StockConsumer", Asking)
+    kafka.create_topic("wide", 30)
+    settings = IngestSettings(stop_at_end=True, topic_generation="g")
+    Ingestor(CONFIG, "wide", lake.table(), settings).run()
+    assert asked == [30, 30]
 
 
 def test_a_plain_message_stops_it_and_is_named(kafka: FakeKafka, lake: DirectoryLake) -> None:

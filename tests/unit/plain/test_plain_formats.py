@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import datetime
 import decimal
 import io
@@ -21,7 +22,8 @@ from support import examples
 
 from columnar_kafka import SchemaError, plain
 from columnar_kafka.config import DecodeLimits
-from columnar_kafka.plain import Avro, Ipc, Json
+from columnar_kafka.lake.decoding import Decoding
+from columnar_kafka.plain import Avro, Ipc, Json, avro
 from columnar_kafka.plain.base import decode
 from columnar_kafka.schema import RecordSchema
 
@@ -174,12 +176,59 @@ def test_what_means_nothing_in_a_schema_is_passed_over(more: dict[str, Any]) -> 
     assert Avro({"type": "long"} | more).decode([datum("long", 5)]).to_pylist() == [5]
 
 
+COLOR = {"type": "enum", "name": "Color", "namespace": "a.b", "symbols": ["RED", "GREEN"]}
+POINT = {"type": "record", "name": "Point", "fields": [{"name": "x", "type": "int"}]}
+
+
+@pytest.mark.parametrize("slowly", [False, True])
+def test_a_list_of_one_record_and_the_types_that_it_uses_is_that_record(
+    slowly: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in `set_schema`. Registries and Java's parser have such types apart, too."""
+    if slowly:
+        monkeypatch.setattr(avro, "_pyruhvro", lambda: None)
+    size = {"type": "fixed", "name": "a.b.Size", "size": 2}
+    fields = [
+        {"name": "color", "type": "Color"},
+        {"name": "others", "type": {"type": "array", "items": ["null", "a.b.Color"]}},
+        *([{"name": "size", "type": "Size"}] if slowly else []),
+    ]
+    row = {"type": "record", "name": "Row", "namespace": "a.b", "fields": fields}
+    types: list[Any] = [COLOR, *([size] if slowly else []), row]
+    named: dict[str, Any] = {}
+    for each in types:
+        parsed = fastavro.parse_schema(copy.deepcopy(each), named_schemas=named)
+    value = {"color": "GREEN", "others": [None, "RED"]} | ({"size": b"ab"} if slowly else {})
+    data = io.BytesIO()
+    fastavro.schemaless_writer(data, parsed, value)
+    for schema in (types, json.dumps(types)):
+        form = Avro(schema)
+        assert form.name == "a.b.Row"
+        assert form.decode([data.getvalue()]).to_pylist() == [value]
+        assert form.decode([]).type == pa.struct(list(RecordSchema.parse(schema).arrow))
+        Decoding("avro", schema)
+
+
+@pytest.mark.parametrize("types", [[POINT, {**POINT, "name": "Q"}], [POINT, "null", "int"]])
+def test_any_other_list_is_a_union(types: list[Any]) -> None:
+    with pytest.raises(SchemaError, match="is a union of"):
+        Avro(types)
+
+
+def test_a_union_of_one_type_is_of_that_type() -> None:
+    assert Avro([COLOR]).decode([b"\0\2"]).to_pylist() == ["GREEN"]
+    row = {"type": "record", "name": "r", "fields": [{"name": "f", "type": ["string"]}]}
+    assert Avro(row).decode([b"\0\2a"]).to_pylist() == [{"f": "a"}]
+
+
 def test_a_record_that_has_our_column_is_refused_at_once() -> None:
     fields = [{"name": "_kafka", "type": "long"}]
     with pytest.raises(SchemaError, match=r"^column '_kafka' is reserved$"):
         Avro({"type": "record", "name": "R", "fields": fields})
     with pytest.raises(SchemaError, match=r"^column '_kafka' is reserved$"):
         Json(pa.schema([("_kafka", pa.int64())]))
+    with pytest.raises(SchemaError, match=r"^column '_kafka\.row' is reserved$"):
+        Json(pa.schema([("_kafka.row", pa.int64())]))
 
 
 # --- JSON -----------------------------------------------------------------------------------------
@@ -313,9 +362,10 @@ def test_arrow_data_with_columns_that_cannot_be_told_apart_is_refused() -> None:
     table = pa.Table.from_arrays([pa.array([1])] * 2, names=["n", "n"])
     with pytest.raises(ValueError, match=r"^column 'n' occurs 2 times$"):
         Ipc().read(ipc(table, pa.ipc.new_stream), LIMITS)
-    table = pa.table({"_kafka": pa.array([1])})
-    with pytest.raises(ValueError, match=r"^column '_kafka' is reserved$"):
-        Ipc().read(ipc(table, pa.ipc.new_stream), LIMITS)
+    for name in ("_kafka", "_kafka.offset"):
+        table = pa.table({name: pa.array([1])})
+        with pytest.raises(ValueError, match=rf"^column '{name}' is reserved$"):
+            Ipc().read(ipc(table, pa.ipc.new_stream), LIMITS)
 
 
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])

@@ -44,7 +44,9 @@ def arrow(
     count = rows.columns.num_rows
     call = ArrowCall("t", count, report)
     nbytes = sum(each.nbytes for each in rows)
-    arrow_batch = ArrowBatch(topic_format, partition, rows, call, pipeline.now, nbytes)
+    arrow_batch = ArrowBatch(
+        topic_format, partition, rows, call, pipeline.now, nbytes, pinned=partition >= 0
+    )
     pipeline.queue.put(arrow_batch, nbytes, pipeline.now, count, urgent=True)
 
 
@@ -146,7 +148,9 @@ def test_a_record_too_large_alone_fails_alone() -> None:
     topic_format = pipeline._formats["t"]
     topic_format.encoder._compression = "none"  # type: ignore[attr-defined]
     rows = conform(table, topic_format.records, now_ms=5)
-    arrow_batch = ArrowBatch(topic_format, 0, rows, ArrowCall("t", 3, reports), 0.0, table.nbytes)
+    arrow_batch = ArrowBatch(
+        topic_format, 0, rows, ArrowCall("t", 3, reports), 0.0, table.nbytes, pinned=True
+    )
     pipeline.queue.put(arrow_batch, table.nbytes, 0.0, 3, urgent=True)
     settle(pipeline)
     assert numbers(pipeline) == [1, 3]

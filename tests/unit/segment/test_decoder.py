@@ -400,6 +400,13 @@ def test_a_kafka_column_that_is_not_version_1s_is_refused(kind: str) -> None:
         assert refusal(read) == (f"column _kafka is {kind_read}, which version 1 does not allow")
 
 
+@pytest.mark.parametrize("name", ["_kafka.offset", "_kafka."])
+def test_a_column_named_as_a_member_of_it_is_refused(name: str) -> None:
+    segment = forged(NUMBERS.append_column(name, pa.array([1, 2, 3])))
+    for read in (segment.verify, segment.to_table, lambda: next(segment.records())):
+        assert refusal(read) == f"column {name!r} is named as a member of _kafka"
+
+
 def test_members_in_another_order_are_not_version_1s() -> None:
     fields = [pa.field("key", pa.binary()), pa.field("row", pa.int32(), nullable=False)]
     column = pa.StructArray.from_arrays([pa.nulls(3, pa.binary()), pa.array([0, 1, 2], pa.int32())],

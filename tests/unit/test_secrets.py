@@ -1,0 +1,245 @@
+"""Passwords in a configuration show in no repr, no local variable, no error and no log.
+
+Reports of crashes print the local variables of each frame, and often their attributes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pickle
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import KafkaException
+from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.types import StructType
+from typer.testing import CliRunner
+
+import columnar_kafka
+import spark_sink
+from columnar_kafka import Consumer, Producer, SerializingProducer
+from columnar_kafka.aio import AIOConsumer, AIOProducer
+from columnar_kafka.cli.commands import app
+from columnar_kafka.cli.ingest import IngestOptions
+from columnar_kafka.cli.options import pairs, read_client_config
+from columnar_kafka.config import Hidden
+from columnar_kafka.ingest import Ingestor, IngestSettings, open_table, verify_topic
+from columnar_kafka.producing import buffer
+from columnar_kafka.testing import FakeKafka
+from spark_sink.columns import MESSAGE
+from spark_sink.epochs import EpochMarks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SECRET = "hunter2"
+CONFIG: dict[str, Any] = {
+    "bootstrap.servers": "127.0.0.1:1",
+    "log_level": 0,
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "user",
+    "sasl.password": SECRET,
+}
+PARQUET = {**CONFIG, "columnar.encoding": "parquet"}
+GROUP = {**PARQUET, "group.id": "g"}
+STORAGE = {"aws_region": "x", "aws_access_key_id": "id", "aws_secret_access_key": SECRET}
+CATALOG = {"type": "rest", "uri": f"https://user:{SECRET}@host", "credential": f"id:{SECRET}"}
+OF_KAFKA = {f"kafka.{key}": str(each) for key, each in CONFIG.items()}
+OPTIONS = {"path": "s3://b/t", "table.source.isolation": "read_committed", **OF_KAFKA}
+OPTIONS |= {f"table.storage.{key}": each for key, each in STORAGE.items()}
+ROWS = StructType().add("n", "long")
+OURS = tuple(str(Path(each.__file__).parent) for each in (columnar_kafka, spark_sink))
+
+
+def options(**more: str) -> CaseInsensitiveDict:
+    return CaseInsensitiveDict(OPTIONS | more)
+
+
+def source(**more: str) -> Any:
+    return spark_sink.KafkaSource(CaseInsensitiveDict(OF_KAFKA | more))
+
+
+async def _aio(cls: Any, config: dict[str, Any]) -> Any:
+    async with cls(config) as made:
+        return made
+
+
+def lake(table_format: str = "delta", **given: Any) -> Any:
+    return open_table(table_format, "s3://bucket/t", storage=STORAGE, **given)
+
+
+MADE: dict[str, Callable[[], Any]] = {
+    "producer": lambda: Producer(PARQUET),
+    "producer, not encoding": lambda: Producer(CONFIG),
+    "serializing producer": lambda: SerializingProducer(PARQUET),
+    "consumer": lambda: Consumer(GROUP),
+    "consumer, not unwrapping": lambda: Consumer({**CONFIG, "group.id": "g"}),
+    "fake producer": lambda: FakeKafka().Producer(PARQUET),
+    "fake consumer": lambda: FakeKafka().Consumer(GROUP),
+    "aio producer": lambda: asyncio.run(_aio(AIOProducer, PARQUET)),
+    "aio consumer": lambda: asyncio.run(_aio(AIOConsumer, GROUP)),
+    "ingestor": lambda: Ingestor(CONFIG, "t", lake()),
+    "directory": lambda: lake("parquet"),
+    "iceberg": lambda: open_table("iceberg", "a.b", storage=STORAGE, catalog=CATALOG),
+    "pairs": lambda: pairs([f"sasl.password={SECRET}"], "-X"),
+    "client config": lambda: read_client_config("h", None, [f"sasl.password={SECRET}"]),
+    "source": lambda: source(subscribe="t"),
+    "batch reader": lambda: source(subscribe="t").reader(source(subscribe="t").schema()),
+    "stream reader": lambda: source(subscribe="t").streamReader(source(subscribe="t").schema()),
+    "topic writer": lambda: source(topic="t").writer(ROWS, overwrite=False),
+    "topic stream writer": lambda: source(topic="t", checkpointLocation="/nowhere").streamWriter(
+        ROWS, overwrite=False
+    ),
+    "sink": lambda: spark_sink.LakeSink(options()),
+    "lake writer": lambda: spark_sink.LakeSink(options()).writer(MESSAGE, overwrite=False),
+    "epochs": lambda: EpochMarks(Hidden(CONFIG), "x"),
+}
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_nothing_that_is_kept_shows_them(kind: str) -> None:
+    made = MADE[kind]()
+    for path, each in reachable(made):
+        assert SECRET not in f"{each!r} {each}", path
+    if "aio" not in kind:  # which is closed
+        with suppress(Exception):
+            made.close()
+
+
+def test_the_options_of_a_command_show_none() -> None:
+    given = IngestOptions(
+        bootstrap_servers="h",
+        topic=["t"],
+        to="s3://b/t",
+        client=[f"sasl.password={SECRET}"],
+        storage=[f"aws_secret_access_key={SECRET}"],
+        catalog=[f"credential={SECRET}"],
+    )
+    assert SECRET not in f"{given!r} {given}"
+
+
+def test_a_pickled_copy_shows_them_neither() -> None:
+    """Spark's tasks get one."""
+    reader = source(subscribe="t").reader(source(subscribe="t").schema())
+    copy = pickle.loads(pickle.dumps(reader._options))
+    assert SECRET not in repr(copy)
+    assert copy.config["sasl.password"] == SECRET
+
+
+def reachable(start: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what an object keeps: attributes of our objects, and what containers hold."""
+    seen: set[int] = set()
+    found: list[tuple[str, Any]] = [("it", start)]
+    while found:
+        path, each = found.pop()
+        if id(each) in seen or isinstance(each, type | str | bytes | int | float):
+            continue
+        seen.add(id(each))
+        yield path, each
+        if isinstance(each, Hidden):
+            continue  # its values are what it hides
+        if isinstance(each, dict):
+            found += [(f"{path}[{key!r}]", value) for key, value in each.items()]
+        if isinstance(each, list | tuple | set | frozenset):
+            found += [(f"{path}[{index}]", value) for index, value in enumerate(each)]
+        is_ours = type(each).__module__.partition(".")[0] in ("columnar_kafka", "spark_sink")
+        if is_ours or path == "it":
+            slots = {name for cls in type(each).__mro__ for name in getattr(cls, "__slots__", ())}
+            names = {*getattr(each, "__dict__", {}), *slots} - {"__dict__", "__weakref__"}
+            for name in names:
+                with suppress(AttributeError):
+                    found.append((f"{path}.{name}", getattr(each, name)))
+
+
+class Unlucky:
+    """A schema that cannot be read, whatever it is asked."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise LookupError(name)
+
+
+FAILS: dict[str, Callable[[], Any]] = {
+    "producer, our key": lambda: Producer({**PARQUET, "columnar.nonsense": 1}),
+    "producer, our value": lambda: Producer(PARQUET, **{"columnar.linger.ms": "x"}),
+    "producer, their key": lambda: Producer({**PARQUET, "no.such.key": 1}),
+    "producer, their value": lambda: Producer({**PARQUET, "acks": "many"}),
+    "producer, timeouts": lambda: Producer({**PARQUET, "message.timeout.ms": 10}),
+    "consumer, our key": lambda: Consumer({**GROUP, "columnar.nonsense": 1}),
+    "consumer, their key": lambda: Consumer({**GROUP, "no.such.key": 1}),
+    "consumer, no group": lambda: Consumer(PARQUET),
+    "share consumer": lambda: columnar_kafka.ShareConsumer(GROUP),
+    "serializing producer": lambda: SerializingProducer({**PARQUET, "columnar.nonsense": 1}),
+    "aio producer": lambda: asyncio.run(_aio(AIOProducer, {**PARQUET, "no.such.key": 1})),
+    "aio consumer": lambda: asyncio.run(_aio(AIOConsumer, {**GROUP, "no.such.key": 1})),
+    "fake producer": lambda: FakeKafka().Producer({**PARQUET, "no.such.key": 1}),
+    "schema": lambda: Producer(PARQUET).set_schema("t", Unlucky()),
+    "ingestor": lambda: Ingestor({**CONFIG, "enable.auto.commit": True}, "t", lake()),
+    "running ingestor": lambda: Ingestor(
+        {**CONFIG, "no.such.key": 1}, "t", lake("parquet"), IngestSettings(topic_generation="g")
+    ).run(),
+    "verify": lambda: verify_topic({**CONFIG, "enable.auto.commit": True}, "t", lake("parquet")),
+    "object store": lambda: open_table(
+        "parquet", "s3://bucket/t", storage={**STORAGE, "aws_nonsense": "x"}
+    ),
+    "iceberg": lambda: open_table(
+        "iceberg", "a.b", storage={**STORAGE, "nonsense": "x"}, catalog=CATALOG
+    ),
+    "source, option": lambda: source(nonsense="x").schema(),
+    "source, java key": lambda: source(
+        subscribe="t", **{"kafka.sasl.jaas.config": f'password="{SECRET}"'}
+    ).schema(),
+    "source, value": lambda: source(subscribe="t", failOnDataLoss="x").schema(),
+    "topic writer": lambda: source(topic="t", nonsense="x").writer(ROWS, overwrite=False),
+    "sink": lambda: spark_sink.LakeSink(options(nonsense="x")).writer(MESSAGE, overwrite=False),
+    "sink, value": lambda: spark_sink.LakeSink(options(**{"table.gap": "x"})).writer(
+        MESSAGE, overwrite=False
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FAILS)
+def test_no_error_and_no_frame_of_ours_shows_them(
+    kind: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setattr(buffer, "_TOPIC_CONFIG_TIMEOUT", 0.01)
+    with pytest.raises(BaseException) as raised:  # noqa: PT011 - whatever it is
+        FAILS[kind]()
+    assert not isinstance(raised.value, AssertionError | NotImplementedError)
+    report: Any = traceback.TracebackException.from_exception(raised.value, capture_locals=True)
+    while report is not None:
+        assert SECRET not in "".join(report.format_exception_only())
+        for frame in report.stack:
+            if frame.filename.startswith(OURS):
+                for name, shown in (frame.locals or {}).items():
+                    assert SECRET not in shown, f"{frame.filename}:{frame.lineno} {name}"
+        report = report.__cause__ or report.__context__
+    assert SECRET not in caplog.text
+
+
+def test_a_wrong_argument_of_a_command_is_told_without_its_value(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(f"a=b\nsasl.password {SECRET}\n")
+    arguments = ["verify", str(tmp_path), "--topic", "t", "--bootstrap-servers", "h"]
+    for more in (["-X", f"sasl.password:{SECRET}"], ["--client-config", str(file)]):
+        found = CliRunner().invoke(app, arguments + more)
+        assert found.exit_code == 2
+        assert SECRET not in found.output
+        assert "key=value" in found.output
+
+
+def test_no_command_prints_local_variables() -> None:
+    assert app.pretty_exceptions_enable is False
+
+
+def test_a_hidden_configuration_is_one() -> None:
+    hidden = Hidden(CONFIG)
+    assert repr(hidden) == f"{hidden!s}" == f"<{', '.join(CONFIG)}>"
+    assert hidden == CONFIG
+    with suppress(KafkaException):
+        Producer(hidden).close()
