@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import datetime
+import os
 import uuid
 from contextlib import closing, contextmanager
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
@@ -17,6 +20,13 @@ from pyarrow.fs import FileSelector, LocalFileSystem, SubTreeFileSystem
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
+from questions import (
+    arrow_engine,
+    datafusion_engine,
+    duckdb_engine,
+    iceberg_engine,
+    polars_engine,
+)
 from segments import segments
 from support import is_long
 
@@ -36,9 +46,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from minio import Bucket
+    from questions import Engines
 
     from columnar_kafka.lake.audit import AuditReport
     from columnar_kafka.lake.model import CommitResult, Fence
+
+os.environ.setdefault("POLARS_ICEBERG_PLANNER", "pyiceberg")  # or polars warns
 
 GENERATIONS = {"t": TopicGeneration("cluster", "id")}
 FENCE = "kafka:cluster:id:0"
@@ -168,6 +181,19 @@ class DirectoryLake(Lake):
         landed = [each for each in self.data_files() if not each.startswith("_")]
         return pa.concat_tables(pq.read_table(each, filesystem=files) for each in sorted(landed))
 
+    def engines(self) -> Engines:
+        """Return what answers questions about the table."""
+        paths = [str(path) for path in self.root.glob("[!_]*/*.parquet")]
+        schemas = [pq.read_schema(path).remove_metadata() for path in paths]
+        schema = pa.unify_schemas(schemas, promote_options="permissive")
+        dataset = pads.dataset(paths, schema=schema)
+        places = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
+        return {
+            "pyarrow": (arrow_engine(dataset), False),
+            "duckdb": (duckdb_engine(f"read_parquet([{places}], union_by_name=true)"), True),
+            "polars": (polars_engine(partial(_scan_parquet, paths)), True),
+        }
+
 
 class DeltaLake(Lake):
     """A Delta table, read with deltalake."""
@@ -186,6 +212,17 @@ class DeltaLake(Lake):
 
     def read(self) -> pa.Table:
         return self.load().to_pyarrow_table()
+
+    def engines(self) -> Engines:
+        """Return what answers questions about the table."""
+        table = self.load()
+        dataset = table.to_pyarrow_dataset()
+        return {
+            "deltalake": (arrow_engine(dataset), False),
+            "duckdb": (duckdb_engine(dataset), True),
+            "DataFusion": (datafusion_engine(table), True),
+            "polars": (polars_engine(partial(pl.scan_delta, table)), True),
+        }
 
     def files(self) -> list[str]:
         return sorted(self.load().file_uris())
@@ -236,6 +273,19 @@ class IcebergLake(Lake):
 
     def read(self) -> pa.Table:
         return self.load().scan().to_arrow()
+
+    def engines(self) -> Engines:
+        """Return what answers questions about the table."""
+        table = self.load()
+        return {
+            "pyiceberg": (iceberg_engine(table), False),
+            "polars": (polars_engine(partial(pl.scan_iceberg, table)), True),
+        }
+
+
+def _scan_parquet(paths: list[str]) -> pl.LazyFrame:
+    """Scan files whose columns may differ."""
+    return pl.concat([pl.scan_parquet(path) for path in paths], how="diagonal_relaxed")
 
 
 POLARS_READS_ALL = tuple(map(int, pl.__version__.split(".")[:2])) >= (2, 1)

@@ -34,7 +34,7 @@ from columnar_kafka.lake.delta_schema import (
     widened,
     with_nullable_columns,
 )
-from columnar_kafka.lake.delta_statistics import file_statistics
+from columnar_kafka.lake.delta_statistics import file_statistics, indexed_columns
 from columnar_kafka.lake.fences import (
     ATTEMPT,
     CREATED,
@@ -80,8 +80,6 @@ if TYPE_CHECKING:
 __all__ = ["DeltaLakeTable"]
 
 _APPLICATION: Final = "columnar-kafka"
-_INDEXED: Final = "delta.dataSkippingNumIndexedCols"
-_INDEXED_DEFAULT: Final = "32"  # Delta's own
 
 
 class DeltaLakeTable(BaseTable["State"]):
@@ -235,7 +233,7 @@ class DeltaLakeTable(BaseTable["State"]):
         record = CommitRecord(
             sequence=before.sequence + 1, attempt=attempt, fences=admission.fences
         )
-        columns = int(table.metadata().configuration.get(_INDEXED, _INDEXED_DEFAULT))
+        indexed = indexed_columns(_schema(table), names, table.metadata().configuration)
         now = int(time.time() * 1000)
         try:
             table.create_write_transaction(
@@ -246,7 +244,7 @@ class DeltaLakeTable(BaseTable["State"]):
                         dict(file.table_partition or ()),
                         now,
                         True,
-                        file_statistics(footer, 0 if file.is_encrypted else columns),
+                        file_statistics(footer, () if file.is_encrypted else indexed),
                     )
                     for file, footer in footers.items()
                 ],

@@ -22,7 +22,6 @@ from pyiceberg.table import TableProperties
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.typedef import Record
-from pyiceberg.types import DateType, TimestampType, TimestamptzType, TimeType
 from pyiceberg.utils.properties import property_as_bool
 
 if TYPE_CHECKING:
@@ -160,34 +159,53 @@ def _statistics(
 ) -> dict[str, Any]:
     """Return what a manifest says of a file.
 
-    pyiceberg reads bounds as values of Python: times outside of the years 1 to 9999 have none.
+    pyiceberg takes the bounds that some row groups state for those of the file. So a column has
+    bounds only if each row group with values has some, and without a NaN. They are values of
+    Python's: times outside of the years 1 to 9999 have none.
     """
     columns: dict[int, Any] = compute_statistics_plan(schema, properties)
     ids = parquet_path_to_id_mapping(schema)
     for number in range(footer.num_columns):
         column = columns[ids[footer.schema.column(number).path]]
-        if (
-            isinstance(column.iceberg_type, _TIMES)
-            and column.mode.type is MetricModeTypes.FULL
-            and not _are_values_of_python(footer, number)
-        ):
+        if column.mode.type not in _BOUNDS:
+            continue
+        greatest = _greatest(footer, number)
+        if greatest is None:
             columns[column.field_id] = replace(column, mode=_COUNTS)
+        elif _cannot_be_cut(greatest, column.mode.length):
+            columns[column.field_id] = replace(column, mode=_FULL)
     found: dict[str, Any] = data_file_statistics_from_parquet_metadata(
         footer, stats_columns=columns, parquet_column_mapping=ids
     ).to_serialized_dict()
     return found
 
 
-_TIMES: Final = (DateType, TimeType, TimestampType, TimestamptzType)
+_BOUNDS: Final = (MetricModeTypes.FULL, MetricModeTypes.TRUNCATE)
 _COUNTS: Final = MetricsMode(MetricModeTypes.COUNTS)
+_FULL: Final = MetricsMode(MetricModeTypes.FULL)
 
 
-def _are_values_of_python(footer: pq.FileMetaData, number: int) -> bool:
-    """Return whether Python has the bounds of a column in each row group."""
+def _greatest(footer: pq.FileMetaData, number: int) -> Any:
+    """Return the greatest value of a column; None if a row group does not state its bounds."""
+    greatest = None
     try:
         for group in range(footer.num_row_groups):
-            if (statistics := footer.row_group(group).column(number).statistics) is not None:
-                statistics.min, statistics.max  # noqa: B018 - raises
-    except (ValueError, OverflowError):
+            stated = footer.row_group(group).column(number).statistics
+            if stated is not None and not stated.num_values:
+                continue  # nulls
+            if stated is None or not stated.has_min_max:
+                return None
+            least, most = stated.min, stated.max
+            if least != least or most != most:  # noqa: PLR0124 - NaN is not
+                return None
+            greatest = most if greatest is None else max(greatest, most)
+    except (ValueError, OverflowError):  # they are no values of Python
+        return None
+    return greatest
+
+
+def _cannot_be_cut(greatest: Any, length: int | None) -> bool:
+    """Return whether pyiceberg would make a surrogate of a text when it rounds it up."""
+    if not isinstance(greatest, str) or length is None or len(greatest) <= length:
         return False
-    return True
+    return greatest[:length].rstrip("\U0010ffff").endswith("\ud7ff")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,6 +22,8 @@ from columnar_kafka.lake.model import (
     TopicGeneration,
 )
 from columnar_kafka.lake.plan import Admission
+from columnar_kafka.lake.stitch import Stitcher
+from columnar_kafka.segment.encoder import columns_with_nan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -171,6 +173,7 @@ def _merged_file(
     sink = pa.BufferOutputStream()
     writer: pq.ParquetWriter | None = None
     waiting: list[pa.Table] = []
+    with_nan: set[str] = set()
     for content in contents:
         file = pq.ParquetFile(pa.BufferReader(content()))
         if writer is None:
@@ -188,6 +191,7 @@ def _merged_file(
             )
         for number in range(file.num_row_groups):
             waiting.append(file.read_row_group(number).replace_schema_metadata(schema.metadata))
+            with_nan = with_nan.union(*map(columns_with_nan, waiting[-1].to_batches()))
             if _is_enough(waiting):
                 writer.write_table(pa.concat_tables(waiting), _GROUP_ROWS)
                 waiting = []
@@ -196,7 +200,24 @@ def _merged_file(
         writer.write_table(pa.concat_tables(waiting), _GROUP_ROWS)
     writer.add_key_value_metadata(metadata)
     writer.close()
-    return memoryview(sink.getvalue()).cast("B")
+    data = sink.getvalue()
+    leaves = range(file.metadata.num_columns)
+    bare = [n for n in leaves if file.schema.column(n).path in with_nan]
+    return memoryview(_without_statistics(data, metadata, bare) if bare else data).cast("B")
+
+
+def _without_statistics(
+    data: pa.Buffer, metadata: Mapping[str, str], columns: Collection[int]
+) -> pa.Buffer:
+    """Return a file in which the columns with these numbers have no statistics.
+
+    pyarrow decides when it begins a file which columns have some, before it has seen the values.
+    """
+    sink = pa.BufferOutputStream()
+    stitcher = Stitcher(cast("BinaryIO", sink), unstated=columns)
+    stitcher.append(data)
+    stitcher.finish(metadata)
+    return sink.getvalue()
 
 
 def merged_stage(run: Sequence[StagedFile], path: str, nbytes: int) -> StagedFile:

@@ -1,0 +1,97 @@
+"""Filters over landed tables find exactly their rows, in every engine."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from lakes import GENERATIONS, DeltaLake, DirectoryLake, IcebergLake, every_type
+from questions import ask
+from segments import produced, segment
+
+from columnar_kafka import native
+from columnar_kafka.lake.plan import Layout, Mode
+from columnar_kafka.lake.stage import land
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from columnar_kafka.lake.model import SourceMessage
+
+LONG = "x" * 100
+RARE = "\U00020bb7"
+
+
+@pytest.fixture(params=[DirectoryLake, DeltaLake, IcebergLake], ids=["parquet", "delta", "iceberg"])
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    return request.param(tmp_path / "lake")
+
+
+@pytest.fixture(params=["core", "python"])
+def encoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have segments encoded with the native core, and without it."""
+    if request.param == "python":
+        monkeypatch.setattr(native, "enabled", False)
+    elif not native.enabled:
+        pytest.skip("there is no native core")
+
+
+def segments_of(tables: Sequence[pa.Table]) -> list[SourceMessage]:
+    """Return a segment of each table, which may have what a row of Python cannot have."""
+    return [segment(each, offset=number, number=number) for number, each in enumerate(tables)]
+
+
+def put(
+    lake: Any, messages: list[SourceMessage], mode: Mode = Mode.STITCHED, **options: Any
+) -> None:
+    """Land segments."""
+    table, layout = lake.table(**options), Layout(mode=mode)
+    land(messages, table=table, generations=GENERATIONS, layout=layout)
+
+
+def landed(lake: Any, *tables: pa.Table, **options: Any) -> pa.Table:
+    """Land a segment of each table, and return the rows."""
+    put(lake, segments_of(tables), **options)
+    return pa.concat_tables(tables, promote_options="permissive")
+
+
+@pytest.mark.usefixtures("encoder")
+@pytest.mark.parametrize("mode", Mode)
+def test_bounds_that_segments_state_in_part_hide_nothing(lake: Any, mode: Mode) -> None:
+    tables = [
+        pa.table({"text": ["alpha"], "x": [1.0], "n": [1]}),
+        pa.table({"text": [LONG, "zeta"], "x": [math.nan, 50.0], "n": [2, 3]}),
+    ]
+    put(lake, produced(tables), mode)
+    ask(lake, pa.concat_tables(tables))
+
+
+def test_values_of_every_type_are_found(lake: Any) -> None:
+    more = {"ms": pa.array([5, None], pa.timestamp("ms", "UTC")), "rare": [RARE, "\uffff"]}
+    ask(lake, landed(lake, every_type(**more), every_type(**more).slice(0, 1)))
+
+
+def test_infinities_are_found(lake: Any) -> None:
+    x = pa.array([math.inf, -math.inf, 1.0, None])
+    ask(lake, landed(lake, pa.table({"x": x, "n": range(4)})))
+
+
+def test_texts_beyond_the_basic_plane_are_found(lake: Any) -> None:
+    ask(lake, landed(lake, pa.table({"text": [RARE + "a", "\ue000", "\uffff" + RARE]})))
+
+
+@pytest.mark.parametrize("last", ["\ud7ff", "\U0010ffff"])
+def test_texts_whose_cut_ends_before_what_is_no_character_land(lake: Any, last: str) -> None:
+    texts = {"t16": "a" * 15 + last + "b", "t32": "a" * 31 + last + "b", "bare": last * 16}
+    ask(lake, landed(lake, pa.table({name: ["", text, None] for name, text in texts.items()})))
+
+
+@pytest.mark.parametrize("x", [math.nan, math.inf])
+def test_nan_in_what_is_encoded_anew_is_found(lake: Any, x: float) -> None:
+    if isinstance(lake, DirectoryLake):
+        pytest.skip("it has no partitions")
+    data = pa.table({"x": [1.0, x, 2.0, None], "part": ["a", "a", "b", "b"]})
+    ask(lake, landed(lake, data, partition_by=["part"]))
