@@ -230,6 +230,7 @@ def _duckdb_literal(value: Any, kind: pa.DataType) -> str:
         "float": "FLOAT",
         "double": "DOUBLE",
         "date32[day]": "DATE",
+        "time64[us]": "TIME",
         "string": "VARCHAR",
         "large_string": "VARCHAR",
         "int8": "TINYINT",
@@ -338,6 +339,6 @@ def _iceberg_filter(name: str, question: Question) -> Any:
     value = question.value
     if isinstance(value, datetime.datetime):
         value = value.isoformat(timespec="microseconds")
-    elif isinstance(value, datetime.date):
+    elif isinstance(value, datetime.date | datetime.time):
         value = value.isoformat()
     return _ICEBERG[question.asked](name, value)
