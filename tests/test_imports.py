@@ -65,10 +65,11 @@ FILES = {
     """,
     "lake": """
         __init__  model  file_metadata  partition  plan  row_groups  parquet_footer  stitch  rewrite
-        commit  files  local_files  object_files  merging  commit_log  directory
+        commit  files  local_files  object_files  merging  bounds  commit_log  directory
         message_rows  dead_letters  decoding  rules  set_aside  runs  batch  stage  replay
         landed_rows  audit
-        reset  fences  arrow_types  delta_schema  delta_statistics  delta_partition  delta
+        reset  fences  arrow_types  delta_schema  delta_statistics  delta_partition
+        delta_merging  delta
         iceberg_schema  iceberg_files  iceberg_partition  iceberg_merging  iceberg_commit  iceberg
         formats
     """,

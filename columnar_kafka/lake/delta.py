@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import time
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -21,11 +22,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake import delta_partition
+from columnar_kafka.lake.bounds import as_wrong, read_footer, stage_copy
 from columnar_kafka.lake.commit import BaseTable, Head
+from columnar_kafka.lake.delta_merging import files_to_merge, logged_files, wrong_columns
 from columnar_kafka.lake.delta_schema import (
     check_fits,
     delta_schema,
@@ -51,6 +54,7 @@ from columnar_kafka.lake.files import (
     visible_folder,
 )
 from columnar_kafka.lake.local_files import LocalFiles
+from columnar_kafka.lake.merging import merge_runs, runs_to_merge, stage_merged, unreadable
 from columnar_kafka.lake.model import (
     CompactResult,
     Fitting,
@@ -65,7 +69,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import PurePath
 
+    from columnar_kafka.lake.bounds import WrongFile
     from columnar_kafka.lake.files import Files
+    from columnar_kafka.lake.merging import Run
     from columnar_kafka.lake.model import (
         Fence,
         FileWriter,
@@ -163,21 +169,63 @@ class DeltaLakeTable(BaseTable["State"]):
         return self._files.writer(path, self.root / path)
 
     def compact(self, file_bytes: int) -> CompactResult:
-        """Merge small files to files of up to `file_bytes`. Others may land and read meanwhile.
+        """Merge files of a partition that follow each other, up to `file_bytes` each.
 
-        It is Delta's own OPTIMIZE. The old files stay until VACUUM.
+        Others may land and read meanwhile: it is one commit, on condition that nobody has removed
+        one of the files. Files of other programs stay as they are. The old files stay until VACUUM.
+        Takes the memory of two such files.
 
         Raises:
-            LakeError: there is no table, or it cannot be merged.
+            LakeError, OSError: there is no table, or a file cannot be read.
+            NotLandedError, MayHaveLandedError: as `commit`.
         """
-        if (table := self._open()) is None:
+        head = self.head()
+        if head.state[0] is None:
             raise LakeError(f"{self}: there is no table")
-        before = len(table.file_uris())
-        try:
-            table.optimize.compact(target_size=file_bytes, max_concurrent_tasks=1)
-        except DeltaError as error:
-            raise LakeError(f"{self}: not compacted: {error}") from error
-        return CompactResult(files_before=before, files=len(table.file_uris()))
+        before = logged_files(head.state[0])
+
+        def staged(run: Run) -> StagedFile:
+            return stage_merged(run, self._beside(run[0][1]), self._read)
+
+        found, layouts = files_to_merge(before, self._footer, head.fences)
+        less = merge_runs(self, runs_to_merge(found, file_bytes, layouts), staged, self.paths)
+        return CompactResult(files_before=len(before), files=len(before) - less)
+
+    # What `repair` needs.
+
+    def paths(self, head: Head[State]) -> Collection[str]:
+        """See `RepairTarget.paths`."""
+        return logged_files(head.state[0]).keys()
+
+    def wrong_files(self, head: Head[State]) -> Iterator[WrongFile]:
+        """See `RepairTarget.wrong_files`."""
+        if (table := head.state[0]) is None:
+            return
+        indexed = _indexed(table)
+        for path, file in logged_files(table).items():
+            with unreadable(path):
+                footer = read_footer(self._footer(path, file.nbytes), partial(self._read, path))
+                columns = wrong_columns(file, footer, indexed)
+                wrong = as_wrong(path, file.nbytes, footer, columns, head.fences, file.partition)
+            if wrong is not None:
+                yield wrong._replace(can_be_mended=file.is_canonical)
+
+    def mended(self, head: Head[State], wrong: WrongFile) -> StagedFile:
+        """See `RepairTarget.mended`: it may be enough that the log says other bounds of a file."""
+        if not wrong.nan:
+            return wrong.file
+        return stage_copy(wrong, self._read(wrong.file.path), self._beside(wrong.file))
+
+    def _footer(self, path: str, nbytes: int) -> Any:
+        return self._files.footer(self.root / path, nbytes)
+
+    def _read(self, path: str) -> bytes:
+        return self._files.read(self.root / path)
+
+    def _beside(self, file: StagedFile) -> FileWriter:
+        """Open a new file in the folder of one that it is to replace."""
+        path = f"{file.path.rpartition('/')[0]}/{unique_name(file.partition, file.first)}"
+        return self._files.writer(path.lstrip("/"), self.root / path.lstrip("/"))
 
     # What `commit` needs.
 
@@ -230,24 +278,14 @@ class DeltaLakeTable(BaseTable["State"]):
                 )
         if grows := self._grow(table, schemas):
             return grows
+        # What replaces files lands nothing, so a restore to before it undoes nothing either.
+        replaced = {path for paths in admission.replaced.values() for path in paths}
         record = CommitRecord(
-            sequence=before.sequence + 1, attempt=attempt, fences=admission.fences
+            sequence=before.sequence + (not replaced), attempt=attempt, fences=admission.fences
         )
-        indexed = indexed_columns(_schema(table), names, table.metadata().configuration)
-        now = int(time.time() * 1000)
         try:
             table.create_write_transaction(
-                [
-                    AddAction(
-                        file.path,
-                        file.nbytes,
-                        dict(file.table_partition or ()),
-                        now,
-                        True,
-                        file_statistics(footer, () if file.is_encrypted else indexed),
-                    )
-                    for file, footer in footers.items()
-                ],
+                _actions(table, footers, replaced),
                 "append",
                 table.schema(),
                 commit_properties=CommitProperties(
@@ -362,6 +400,38 @@ class DeltaLakeTable(BaseTable["State"]):
 def _schema(table: DeltaTable) -> dict[str, Any]:
     schema: dict[str, Any] = json.loads(table.schema().to_json())
     return schema
+
+
+def _actions(
+    table: DeltaTable, footers: Mapping[StagedFile, pq.FileMetaData], replaced: Collection[str]
+) -> list[AddAction | RemoveAction]:
+    """Return what adds files, in place of those that are `replaced`; a file may replace itself."""
+    logged = logged_files(table) if replaced else {}
+    indexed = _indexed(table)
+    now = int(time.time() * 1000)
+    removed = set(replaced).difference(file.path for file in footers)
+    actions: list[AddAction | RemoveAction] = [
+        RemoveAction(path, False, now, logged[path].nbytes, dict(logged[path].partition))
+        for path in sorted(removed)
+    ]
+    for file, footer in footers.items():
+        before = logged.get(file.path)
+        actions.append(
+            AddAction(
+                file.path,
+                file.nbytes,
+                dict(file.table_partition or ()),
+                before.modified if before else now,
+                not replaced,
+                file_statistics(footer, () if file.is_encrypted else indexed),
+            )
+        )
+    return actions
+
+
+def _indexed(table: DeltaTable) -> Collection[tuple[str, ...]]:
+    metadata = table.metadata()
+    return indexed_columns(_schema(table), metadata.partition_columns, metadata.configuration)
 
 
 def _refuse_features(table: DeltaTable) -> None:

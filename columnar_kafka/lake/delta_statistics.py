@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from columnar_kafka.lake.delta_schema import JsonObject
 
-__all__ = ["file_statistics", "indexed_columns"]
+__all__ = ["exact_bound", "file_leaves", "file_statistics", "has_no_bounds", "indexed_columns"]
 
 _COLUMNS: Final = "delta.dataSkippingStatsColumns"
 _COUNT: Final = "delta.dataSkippingNumIndexedCols"
@@ -92,11 +92,9 @@ def file_statistics(footer: pq.FileMetaData, indexed: Collection[Path]) -> str:
     least: dict[str, Any] | None = {}
     most: dict[str, Any] | None = {}
     nulls: dict[str, Any] = {}
-    for index, (path, arrow) in enumerate(_leaves(footer.schema.to_arrow_schema(), ())):
-        if path is None or path not in indexed:
-            continue
+    for number, path, arrow in file_leaves(footer, indexed):
         groups = [
-            footer.row_group(n).column(index).statistics for n in range(footer.num_row_groups)
+            footer.row_group(n).column(number).statistics for n in range(footer.num_row_groups)
         ]
         if all(each is not None and each.has_null_count for each in groups):
             _put(nulls, path, sum(each.null_count for each in groups))
@@ -105,8 +103,22 @@ def file_statistics(footer: pq.FileMetaData, indexed: Collection[Path]) -> str:
     stated = {"minValues": least, "maxValues": most, "nullCount": nulls}
     return _json(
         {"numRecords": footer.num_rows}
-        | {name: values for name, values in stated.items() if values is not None}
+        | {name: values for name, values in stated.items() if values}
     )
+
+
+def file_leaves(
+    footer: pq.FileMetaData, indexed: Collection[Path]
+) -> Iterator[tuple[int, Path, pa.DataType]]:
+    """Yield number, path and type of each of a file's columns that is `indexed`."""
+    for number, (path, arrow) in enumerate(_leaves(footer.schema.to_arrow_schema(), ())):
+        if path is not None and path in indexed:
+            yield number, path, arrow
+
+
+def has_no_bounds(arrow: pa.DataType) -> bool:
+    """Return whether columns of a type have no bounds in Delta."""
+    return bool(pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow))
 
 
 def _leaves(fields: Iterable[pa.Field], path: Path) -> Iterator[tuple[Path | None, pa.DataType]]:
@@ -144,23 +156,25 @@ def _with_bound(
     is_upper: bool,
 ) -> dict[str, Any] | None:
     """Add a column's bound to those of the others; None if one of them lacks it."""
-    if tree is None or pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow):
+    if tree is None or has_no_bounds(arrow):
         return tree
     filled = [each for each in groups if each is None or each.num_values]
-    bound = _bound(filled, arrow, is_upper=is_upper) if filled else None
-    if filled and bound is None and len(path) == 1:
+    bound = exact_bound(filled, is_upper=is_upper)
+    if bound is not None:
+        _put(tree, path, _stated(bound, is_upper=is_upper))
+    elif filled and not is_upper and arrow in _LEAST:
+        _put(tree, path, _LEAST[arrow])
+    elif filled and len(path) == 1:
         return None
-    _put(tree, path, bound)
+    else:
+        _put(tree, path, None)
     return tree
 
 
-def _bound(groups: Sequence[Any], arrow: pa.DataType, *, is_upper: bool) -> Any:
-    """Return the bound of all values, as Delta's JSON has it; None if it has none.
+def exact_bound(groups: Sequence[Any], *, is_upper: bool) -> Any:
+    """Return the greatest of all values, or the least; None if not all row groups state theirs.
 
-    Args:
-        groups: the statistics of the row groups that have values; None where a footer has none.
-        arrow: the column's type.
-        is_upper: whether it is the greatest.
+    `groups` are the statistics of the row groups that have values; None where a footer has none.
     """
     try:
         stated = [
@@ -170,9 +184,9 @@ def _bound(groups: Sequence[Any], arrow: pa.DataType, *, is_upper: bool) -> Any:
     except (ValueError, OverflowError):  # they are no values of Python
         return None
     known = [each for each in stated if each is not None and each == each]  # noqa: PLR0124 - NaN
-    if len(known) < len(stated):
-        return None if is_upper else _LEAST.get(arrow)
-    return _stated(max(known) if is_upper else min(known), is_upper=is_upper)
+    if not known or len(known) < len(stated):
+        return None
+    return max(known) if is_upper else min(known)
 
 
 _LEAST: Final = {

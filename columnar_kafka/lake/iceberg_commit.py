@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import (
@@ -31,10 +32,12 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.schema import Schema
     from pyiceberg.table import Transaction
+    from pyiceberg.table.metadata import TableMetadata
 
+    from columnar_kafka.lake.bounds import Footer
     from columnar_kafka.lake.model import StagedFile
 
-__all__ = ["ConflictError", "OneTry", "add_data_files", "replace_data_files"]
+__all__ = ["ConflictError", "OneTry", "add_data_files", "replace_data_files", "wrong_columns"]
 
 
 class ConflictError(Exception):
@@ -152,6 +155,28 @@ def _data_files(
             key_metadata=None,
             **statistics,
         )
+
+
+def wrong_columns(file: DataFile, footer: Footer, metadata: TableMetadata) -> Iterator[str]:
+    """Yield the columns whose bounds in a manifest are not as the file's footer has them."""
+    schema = metadata.schema()
+    stated: dict[str, Any] = {}
+    if not footer.is_encrypted:
+        stated = _statistics(footer.metadata, schema, metadata.properties)
+    for name, is_upper in (("lower_bounds", False), ("upper_bounds", True)):
+        exact = stated.get(name) or {}
+        for field_id, found in (getattr(file, name) or {}).items():
+            kind: Any = schema.find_type(field_id)
+            true = exact.get(field_id)
+            if true is None or _is_too_narrow(
+                from_bytes(kind, true), from_bytes(kind, found), is_upper=is_upper
+            ):
+                yield schema.find_column_name(field_id) or str(field_id)
+
+
+def _is_too_narrow(true: Any, found: Any, *, is_upper: bool) -> bool:
+    """Return whether values lie outside of the bound that was found."""
+    return bool(found < true if is_upper else found > true)
 
 
 def _statistics(

@@ -5,6 +5,7 @@ A merged file has fewer and larger row groups.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar, cast
@@ -14,11 +15,12 @@ import pyarrow.parquet as pq
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.commit import commit_admission
-from columnar_kafka.lake.file_metadata import file_metadata
+from columnar_kafka.lake.file_metadata import file_messages, file_metadata
 from columnar_kafka.lake.model import (
     MayHaveLandedError,
     NotLandedError,
     SourcePartition,
+    StagedFile,
     TopicGeneration,
 )
 from columnar_kafka.lake.plan import Admission
@@ -29,9 +31,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from columnar_kafka.lake.commit import CommitTarget, Head
-    from columnar_kafka.lake.model import FileWriter, StagedFile
+    from columnar_kafka.lake.model import Fence, FileWriter, PartitionValues
 
-__all__ = ["Run", "layout_of", "merge_runs", "merged_stage", "runs_to_merge", "stage_merged"]
+__all__ = [
+    "Run",
+    "as_staged",
+    "fence_names",
+    "layout_of",
+    "merge_runs",
+    "merged_metadata",
+    "merged_stage",
+    "runs_to_merge",
+    "stage_merged",
+    "unreadable",
+]
 
 State = TypeVar("State")
 
@@ -40,7 +53,7 @@ _GROUP_BYTES: Final = 256 << 20
 """The most of a row group, as Arrow's columns: so much memory does a merge take, besides a file."""
 
 
-Run = list[tuple[str, "StagedFile"]]
+Run = list[tuple[str, StagedFile]]
 """Files that become one, with their paths in the table."""
 
 
@@ -92,7 +105,7 @@ def stage_merged(
     paths, files = [path for path, _ in run], [file for _, file in run]
     try:
         contents = [partial(read, path) for path in paths]
-        writer.write(_merged_file(contents, _merged_metadata(files), unstated))
+        writer.write(_merged_file(contents, merged_metadata(files), unstated))
         return merged_stage(files, writer.path, writer.finish())
     except BaseException as error:
         writer.discard()
@@ -126,6 +139,7 @@ def merge_runs(
         there = set(paths(newest))
         if gone := [path for old in replaced.values() for path in old if path not in there]:
             raise NotLandedError(f"{target}: another process has merged {gone[0]}")
+        there -= {path for old in replaced.values() for path in old}  # a file may replace itself
         if taken := there & set(map(target.visible_path, merged)):
             raise NotLandedError(f"{target}: another process has landed {taken.pop()}")
         return Admission(
@@ -220,6 +234,60 @@ def _without_statistics(
     return sink.getvalue()
 
 
+def fence_names(fences: Mapping[str, Fence]) -> dict[tuple[str, int], str]:
+    """Return the name of each fence, by topic and partition."""
+    return {(fence.topic, fence.partition): name for name, fence in fences.items()}
+
+
+@contextmanager
+def unreadable(path: str) -> Iterator[None]:
+    """Turn what reading a file's footer raises into a LakeError that names it."""
+    try:
+        yield
+    except (OSError, pa.ArrowException, KeyError, ValueError) as error:
+        raise LakeError(f"{path}: {error!r}") from error
+
+
+def as_staged(
+    path: str,
+    nbytes: int,
+    footer: pq.FileMetaData,
+    names: Mapping[tuple[str, int], str],
+    partition: PartitionValues,
+) -> StagedFile | None:
+    """Return a file of a table as if it had just been staged; None for one of another program.
+
+    That does not say which messages it has. `names` are those of the table's fences.
+
+    Raises:
+        KeyError, ValueError, LakeError: as `file_messages`.
+    """
+    found = file_messages(path, footer.metadata)
+    if found is None:
+        return None
+    fence = names.get((found.topic, found.partition))
+    if not found.is_verbatim:
+        generation = TopicGeneration(found.cluster, found.topic_id)
+        fence = SourcePartition(generation, found.topic, found.partition).fence
+    if fence is None:
+        return None
+    return StagedFile(
+        fence=fence,
+        topic=found.topic,
+        partition=found.partition,
+        first=found.first,
+        last=found.last,
+        messages=found.segments,
+        rows=footer.num_rows,
+        nbytes=nbytes,
+        segment="",
+        schema=found.schema,
+        digest="",
+        path=path,
+        table_partition=partition or None,
+    )
+
+
 def merged_stage(run: Sequence[StagedFile], path: str, nbytes: int) -> StagedFile:
     """Return what a file at `path` with the messages of all files of a run is."""
     return replace(
@@ -233,7 +301,7 @@ def merged_stage(run: Sequence[StagedFile], path: str, nbytes: int) -> StagedFil
     )
 
 
-def _merged_metadata(run: Sequence[StagedFile]) -> dict[str, str]:
+def merged_metadata(run: Sequence[StagedFile]) -> dict[str, str]:
     """Return the key-values of a file with the messages of all files of a run."""
     first = run[0]
     _, cluster, topic_id, _ = first.fence.split(":")
