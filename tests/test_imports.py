@@ -110,7 +110,8 @@ FILES = {
         lake  with_spark  without_spark  land  run
     """,
     "cli": """
-        outcome  options  demo  ingest  fence  verify  replay  compact  commands  __init__  __main__
+        outcome  options  demo  ingest  fence  verify  replay  compact  repair  commands
+        __init__  __main__
     """,
 }
 """Within a room that is a folder, a file may import only the files before it."""

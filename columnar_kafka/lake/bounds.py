@@ -7,7 +7,8 @@ of some: Arrow leaves NaN out of these, which most engines take for the greatest
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, Protocol, TypeVar, cast
@@ -24,13 +25,14 @@ from columnar_kafka.segment.encoder import columns_with_nan
 from columnar_kafka.segment.parquet.metadata import ARROW_SCHEMA, has_encrypted_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from columnar_kafka.lake.commit import Head
     from columnar_kafka.lake.merging import Run
-    from columnar_kafka.lake.model import Fence, FileWriter, PartitionValues
+    from columnar_kafka.lake.model import Fence, FileWriter, LakeTable, PartitionValues
 
 __all__ = [
+    "Check",
     "Footer",
     "RepairResult",
     "RepairTarget",
@@ -39,6 +41,7 @@ __all__ = [
     "read_footer",
     "repair",
     "stage_copy",
+    "wrong_files",
 ]
 
 State = TypeVar("State")
@@ -77,6 +80,10 @@ class RepairResult:
     left: int
 
 
+Check = Callable[[], WrongFile | None]
+"""Reads the footer of a file, and returns the file if it hides rows. Raises LakeError."""
+
+
 class RepairTarget(CommitTarget[State], Protocol[State]):
     """What a table format brings to `repair`; see `CommitTarget`."""
 
@@ -84,11 +91,11 @@ class RepairTarget(CommitTarget[State], Protocol[State]):
         """Return the paths of all files of the table, as `WrongFile` has them."""
         ...
 
-    def wrong_files(self, head: Head[State]) -> Iterator[WrongFile]:
-        """Yield the files that hide rows. Reads each footer.
+    def checks(self, head: Head[State]) -> Iterator[tuple[str, Check]]:
+        """Yield the path of each file that can be looked at, and what looks at it.
 
         Raises:
-            LakeError, OSError: a file cannot be read, or not all of its rows are the table's.
+            LakeError: not all rows of a file are the table's.
         """
         ...
 
@@ -101,22 +108,23 @@ class RepairTarget(CommitTarget[State], Protocol[State]):
         ...
 
 
-def repair(target: RepairTarget[State]) -> RepairResult:
-    """Put the bounds of all files right, in one commit; no row and no fence changes.
+def repair(table: LakeTable) -> RepairResult:
+    """Put the bounds of a table's files right, in one commit; no row and no fence changes.
 
-    Others may land and read meanwhile.
+    Blocks while it reads them. Others may land and read meanwhile.
 
     Raises:
         LakeError, OSError: there is no table, it is a directory, which states no bounds, or a file
             cannot be read or written.
         NotLandedError, MayHaveLandedError: as `commit`.
     """
-    if not hasattr(target, "wrong_files"):
+    target = cast("RepairTarget[Any]", table)
+    if not hasattr(target, "checks"):
         raise LakeError(f"{target}: a directory states nothing of its files that can be repaired")
     head = target.head()
     if not head.exists:
         raise LakeError(f"{target}: there is no table")
-    found = list(target.wrong_files(head))
+    found = [each for _, check in target.checks(head) if (each := check()) is not None]
     wrong = {each.file.path: each for each in found if each.can_be_mended}
     runs = ([(path, each.file)] for path, each in wrong.items())
 
@@ -126,6 +134,19 @@ def repair(target: RepairTarget[State]) -> RepairResult:
     merge_runs(target, runs, mended, target.paths)
     files = len(target.paths(head))
     return RepairResult(files=files, repaired=len(wrong), left=len(found) - len(wrong))
+
+
+def wrong_files(target: CommitTarget[State], head: Head[State]) -> Iterator[WrongFile]:
+    """Yield the files that hide rows, but those that cannot be read; of a directory none.
+
+    Raises:
+        LakeError: not all rows of a file are the table's.
+    """
+    if hasattr(target, "checks"):
+        for _, check in target.checks(head):
+            with suppress(LakeError):
+                if (found := check()) is not None:
+                    yield found
 
 
 def read_footer(source: Any, read: Callable[[], bytes]) -> Footer:
@@ -142,23 +163,30 @@ def read_footer(source: Any, read: Callable[[], bytes]) -> Footer:
     metadata = pq.read_metadata(pa.BufferReader(tail))
     if has_encrypted_columns(tail[:-_TAIL]):
         return Footer(metadata, frozenset(), is_encrypted=True)
-    bounded = {
-        metadata.schema.column(number).path: number
-        for number in range(metadata.num_columns)
-        if metadata.schema.column(number).physical_type in _FLOATS
-        and any(
-            metadata.row_group(group).column(number).is_stats_set
-            and metadata.row_group(group).column(number).statistics.has_min_max
-            for group in range(metadata.num_row_groups)
-        )
-    }
-    found: set[str] = set()
-    if bounded:
-        file = pq.ParquetFile(pa.BufferReader(read()))
-        for batch in file.iter_batches(columns=list(bounded)):
-            found |= columns_with_nan(batch)
-    nan = frozenset(number for path, number in bounded.items() if path in found)
+    nan = frozenset(_hidden(metadata, read))
     return Footer(metadata, nan, is_encrypted=False)
+
+
+def _hidden(metadata: pq.FileMetaData, read: Callable[[], bytes]) -> Iterator[int]:
+    """Yield the numbers of the columns that have a NaN in a row group that states bounds of them.
+
+    A file is read only if there may be some.
+    """
+    leaves = [metadata.schema.column(number) for number in range(metadata.num_columns)]
+    floats = [number for number, each in enumerate(leaves) if each.physical_type in _FLOATS]
+    file: pq.ParquetFile | None = None
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        statistics = {leaf: group.column(leaf).statistics for leaf in floats}
+        bounded = {
+            leaves[leaf].path: leaf
+            for leaf, each in statistics.items()
+            if each is not None and each.has_min_max
+        }
+        if bounded:
+            file = file or pq.ParquetFile(pa.BufferReader(read()))
+            for batch in file.read_row_group(number, columns=list(bounded)).to_batches():
+                yield from (bounded[path] for path in columns_with_nan(batch) if path in bounded)
 
 
 def _tail(source: Any) -> bytes:

@@ -69,7 +69,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import PurePath
 
-    from columnar_kafka.lake.bounds import WrongFile
+    from columnar_kafka.lake.bounds import Check, WrongFile
+    from columnar_kafka.lake.delta_merging import LoggedFile
     from columnar_kafka.lake.files import Files
     from columnar_kafka.lake.merging import Run
     from columnar_kafka.lake.model import (
@@ -197,18 +198,26 @@ class DeltaLakeTable(BaseTable["State"]):
         """See `RepairTarget.paths`."""
         return logged_files(head.state[0]).keys()
 
-    def wrong_files(self, head: Head[State]) -> Iterator[WrongFile]:
-        """See `RepairTarget.wrong_files`."""
+    def checks(self, head: Head[State]) -> Iterator[tuple[str, Check]]:
+        """See `RepairTarget.checks`."""
         if (table := head.state[0]) is None:
             return
         indexed = _indexed(table)
         for path, file in logged_files(table).items():
-            with unreadable(path):
-                footer = read_footer(self._footer(path, file.nbytes), partial(self._read, path))
-                columns = wrong_columns(file, footer, indexed)
-                wrong = as_wrong(path, file.nbytes, footer, columns, head.fences, file.partition)
-            if wrong is not None:
-                yield wrong._replace(can_be_mended=file.is_canonical)
+            yield path, partial(self._checked, path, file, indexed, head.fences)
+
+    def _checked(
+        self,
+        path: str,
+        file: LoggedFile,
+        indexed: Collection[tuple[str, ...]],
+        fences: Mapping[str, Fence],
+    ) -> WrongFile | None:
+        with unreadable(path):
+            footer = read_footer(self._footer(path, file.nbytes), partial(self._read, path))
+            columns = wrong_columns(file, footer, indexed)
+            wrong = as_wrong(path, file.nbytes, footer, columns, fences, file.partition)
+        return wrong and wrong._replace(can_be_mended=file.is_canonical)
 
     def mended(self, head: Head[State], wrong: WrongFile) -> StagedFile:
         """See `RepairTarget.mended`: it may be enough that the log says other bounds of a file."""

@@ -111,15 +111,15 @@ def wrong_columns(file: LoggedFile, footer: Footer, indexed: Collection[Path]) -
         for bounds, is_upper in ((file.least, False), (file.most, True)):
             if bounds is None:
                 continue
-            stated = _stated(bounds, path)
-            if stated is None:
-                is_wrong = bool(groups) if len(path) == 1 else bounds.get(path[0]) is None
-            else:
-                exact = exact_bound(groups, is_upper=is_upper)
-                is_wrong = exact is not None and not _covers(stated, exact, is_upper=is_upper)
-            if is_wrong:
+            if len(path) > 1 and bounds.get(path[0]) is None:
+                yield path[0]
+            elif (stated := _stated(bounds, path)) is None:
+                if groups and len(path) == 1:
+                    yield path[0]
+            elif (exact := exact_bound(groups, is_upper=is_upper)) is not None and not _covers(
+                stated, exact, is_upper=is_upper
+            ):
                 yield ".".join(path)
-                break
 
 
 def _stated(bounds: Any, path: Path) -> Any:

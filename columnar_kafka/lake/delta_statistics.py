@@ -98,6 +98,8 @@ def file_statistics(footer: pq.FileMetaData, indexed: Collection[Path]) -> str:
         ]
         if all(each is not None and each.has_null_count for each in groups):
             _put(nulls, path, sum(each.null_count for each in groups))
+        else:
+            groups = [None]  # beside a bound, readers would take it that there are no nulls
         least = _with_bound(least, path, arrow, groups, is_upper=False)
         most = _with_bound(most, path, arrow, groups, is_upper=True)
     stated = {"minValues": least, "maxValues": most, "nullCount": nulls}
@@ -159,10 +161,11 @@ def _with_bound(
     if tree is None or has_no_bounds(arrow):
         return tree
     filled = [each for each in groups if each is None or each.num_values]
+    is_counted = not any(each is None for each in filled)
     bound = exact_bound(filled, is_upper=is_upper)
     if bound is not None:
         _put(tree, path, _stated(bound, is_upper=is_upper))
-    elif filled and not is_upper and arrow in _LEAST:
+    elif filled and is_counted and not is_upper and arrow in _LEAST:
         _put(tree, path, _LEAST[arrow])
     elif filled and len(path) == 1:
         return None

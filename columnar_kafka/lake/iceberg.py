@@ -55,11 +55,11 @@ from columnar_kafka.lake.iceberg_commit import (
 )
 from columnar_kafka.lake.iceberg_files import TableFiles, create_namespace, file_io_properties
 from columnar_kafka.lake.iceberg_merging import (
+    checks,
     current_files,
     file_content,
     files_to_merge,
     landed_file,
-    wrong_files,
 )
 from columnar_kafka.lake.iceberg_partition import (
     add_terms,
@@ -98,7 +98,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table, Transaction
     from pyiceberg.table.metadata import TableMetadata
 
-    from columnar_kafka.lake.bounds import WrongFile
+    from columnar_kafka.lake.bounds import Check, WrongFile
     from columnar_kafka.lake.merging import Run
     from columnar_kafka.lake.model import (
         Fence,
@@ -243,9 +243,9 @@ class IcebergTable(BaseTable["State"]):
         """See `RepairTarget.paths`."""
         return current_files(head.state[0]).keys()
 
-    def wrong_files(self, head: Head[State]) -> Iterator[WrongFile]:
-        """See `RepairTarget.wrong_files`: those of other programs are not looked at."""
-        return wrong_files(head.state[0], head.fences, wrong_columns)
+    def checks(self, head: Head[State]) -> Iterator[tuple[str, Check]]:
+        """See `RepairTarget.checks`: files of other programs are passed over."""
+        return checks(head.state[0], head.fences, wrong_columns)
 
     def mended(self, head: Head[State], wrong: WrongFile) -> StagedFile:
         """See `RepairTarget.mended`: a copy, for no path may be added to a table twice."""

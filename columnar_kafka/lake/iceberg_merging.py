@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,10 +17,10 @@ from columnar_kafka.lake.model import LandedFile
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from columnar_kafka.lake.bounds import Footer, WrongFile
+    from columnar_kafka.lake.bounds import Check, Footer, WrongFile
     from columnar_kafka.lake.model import Fence, PartitionValues, StagedFile
 
-__all__ = ["current_files", "file_content", "files_to_merge", "landed_file", "wrong_files"]
+__all__ = ["checks", "current_files", "file_content", "files_to_merge", "landed_file"]
 
 
 def current_files(table: Any) -> dict[str, Any]:
@@ -92,26 +93,31 @@ def files_to_merge(
     return files, layouts
 
 
-def wrong_files(
+def checks(
     table: Any,
     fences: Mapping[str, Fence],
     wrong_columns: Callable[[Any, Footer, Any], Iterable[str]],
-) -> Iterator[WrongFile]:
-    """Yield the files that we have written and that hide rows. Reads each footer.
+) -> Iterator[tuple[str, Check]]:
+    """Yield each file by its URI, and what says whether we have written it and it hides rows.
 
     Raises:
-        LakeError: a footer cannot be read.
+        LakeError: a file's rows are not all rows of the table.
     """
-    for uri, file in current_files(table).items():
+
+    def checked(uri: str, file: Any) -> WrongFile | None:
         landed = landed_file(table, file)
         with unreadable(uri):
             footer = read_footer(landed.footer(), landed.read)
             columns = wrong_columns(file, footer, table.metadata)
             values = _partition(table, file)
             wrong = as_wrong(uri, file.file_size_in_bytes, footer, columns, fences, values)
-        if wrong is not None and wrong.file.fence:
-            is_of_spec = file.spec_id == table.spec().spec_id
-            yield wrong._replace(can_be_mended=is_of_spec and not footer.is_encrypted)
+        if wrong is None or not wrong.file.fence:
+            return None
+        is_of_spec = file.spec_id == table.spec().spec_id
+        return wrong._replace(can_be_mended=is_of_spec and not footer.is_encrypted)
+
+    for uri, file in current_files(table).items():
+        yield uri, partial(checked, uri, file)
 
 
 def _partition(table: Any, file: Any) -> PartitionValues:
