@@ -307,10 +307,12 @@ def _microsecond(kind: pa.DataType) -> pa.DataType:
 
 
 def iceberg_engine(table: Any) -> Answer:
-    """Ask pyiceberg, which has no filters of structs."""
+    """Ask pyiceberg, which has no filters of structs, and takes infinity for no ``float``."""
 
     def answer(question: Question) -> int | None:
         if pa.types.is_nested(question.kind):
+            return None
+        if pa.types.is_float32(question.kind) and question.value in (math.inf, -math.inf):
             return None
         name = ".".join(question.path)
         if (condition := _iceberg_filter(name, question)) is None:

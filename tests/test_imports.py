@@ -69,7 +69,7 @@ FILES = {
         message_rows  dead_letters  decoding  rules  set_aside  runs  batch  stage  replay
         landed_rows  audit
         reset  fences  arrow_types  delta_schema  delta_statistics  delta_partition
-        delta_merging  delta
+        delta_merging  delta_actions  delta
         iceberg_schema  iceberg_files  iceberg_partition  iceberg_merging  iceberg_commit  iceberg
         formats
     """,
@@ -176,7 +176,7 @@ EXTRAS = {
     "orjson": "demo",
     "platformdirs": "local",
     "polars": "demo",
-    "deltalake": "lake.delta",
+    "deltalake": "lake.delta  lake.delta_actions",
     "obstore": "lake.object_files",
     "pyiceberg": """
         lake.iceberg  lake.iceberg_commit  lake.iceberg_files

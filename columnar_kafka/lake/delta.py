@@ -12,7 +12,6 @@ and never landed.
 from __future__ import annotations
 
 import json
-import time
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -22,12 +21,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, RemoveAction
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake import delta_partition
 from columnar_kafka.lake.bounds import as_wrong, read_footer, stage_copy
 from columnar_kafka.lake.commit import BaseTable, Head
+from columnar_kafka.lake.delta_actions import (
+    file_actions,
+    indexed,
+    state_lacking,
+    table_schema,
+)
 from columnar_kafka.lake.delta_merging import files_to_merge, logged_files, wrong_columns
 from columnar_kafka.lake.delta_schema import (
     check_fits,
@@ -37,7 +41,6 @@ from columnar_kafka.lake.delta_schema import (
     widened,
     with_nullable_columns,
 )
-from columnar_kafka.lake.delta_statistics import file_statistics, indexed_columns
 from columnar_kafka.lake.fences import (
     ATTEMPT,
     CREATED,
@@ -150,7 +153,7 @@ class DeltaLakeTable(BaseTable["State"]):
             converted = delta_partition.with_filled(converted, schema, self._partition_by)
             columns = delta_partition.columns(converted, self._partition_by, schema)
             return Fitting(partitioning=columns)
-        old, names = _schema(table), list(table.metadata().partition_columns)
+        old, names = table_schema(table), list(table.metadata().partition_columns)
         check_same(self._partition_by, names)
         wider = pa.schema(widened(schema, old), schema.metadata)
         columns = delta_partition.columns(old, names, schema)
@@ -202,9 +205,9 @@ class DeltaLakeTable(BaseTable["State"]):
         """See `RepairTarget.checks`."""
         if (table := head.state[0]) is None:
             return
-        indexed = _indexed(table)
+        columns = indexed(table)
         for path, file in logged_files(table).items():
-            yield path, partial(self._checked, path, file, indexed, head.fences)
+            yield path, partial(self._checked, path, file, columns, head.fences)
 
     def _checked(
         self,
@@ -294,7 +297,7 @@ class DeltaLakeTable(BaseTable["State"]):
         )
         try:
             table.create_write_transaction(
-                _actions(table, footers, replaced),
+                file_actions(table, footers, replaced),
                 "append",
                 table.schema(),
                 commit_properties=CommitProperties(
@@ -374,7 +377,7 @@ class DeltaLakeTable(BaseTable["State"]):
         Raises:
             NotLandedError: the files cannot land.
         """
-        old = new = _schema(table)
+        old = new = table_schema(table)
         names = list(table.metadata().partition_columns)
         try:
             for each in schemas:
@@ -387,6 +390,7 @@ class DeltaLakeTable(BaseTable["State"]):
             return ""
         changed = [each for each in new["fields"] if each not in old["fields"]]
         try:
+            state_lacking(table, old, new)
             table.alter.add_columns([Field.from_json(json.dumps(each)) for each in changed])
         except CommitFailedError as error:
             return f"{error}"
@@ -406,47 +410,10 @@ class DeltaLakeTable(BaseTable["State"]):
             raise LakeError(f"{self._uri} cannot be read: {error}") from error
 
 
-def _schema(table: DeltaTable) -> dict[str, Any]:
-    schema: dict[str, Any] = json.loads(table.schema().to_json())
-    return schema
-
-
-def _actions(
-    table: DeltaTable, footers: Mapping[StagedFile, pq.FileMetaData], replaced: Collection[str]
-) -> list[AddAction | RemoveAction]:
-    """Return what adds files, in place of those that are `replaced`; a file may replace itself."""
-    logged = logged_files(table) if replaced else {}
-    indexed = _indexed(table)
-    now = int(time.time() * 1000)
-    removed = set(replaced).difference(file.path for file in footers)
-    actions: list[AddAction | RemoveAction] = [
-        RemoveAction(path, False, now, logged[path].nbytes, dict(logged[path].partition))
-        for path in sorted(removed)
-    ]
-    for file, footer in footers.items():
-        before = logged.get(file.path)
-        actions.append(
-            AddAction(
-                file.path,
-                file.nbytes,
-                dict(file.table_partition or ()),
-                before.modified if before else now,
-                not replaced,
-                file_statistics(footer, () if file.is_encrypted else indexed),
-            )
-        )
-    return actions
-
-
-def _indexed(table: DeltaTable) -> Collection[tuple[str, ...]]:
-    metadata = table.metadata()
-    return indexed_columns(_schema(table), metadata.partition_columns, metadata.configuration)
-
-
 def _refuse_features(table: DeltaTable) -> None:
     protocol, metadata = table.protocol(), table.metadata()
     features = [*(protocol.writer_features or ()), *(protocol.reader_features or ())]
-    refuse_features(features, metadata.configuration, _schema(table))
+    refuse_features(features, metadata.configuration, table_schema(table))
 
 
 def _newest_record(table: DeltaTable) -> tuple[CommitRecord | None, bool]:

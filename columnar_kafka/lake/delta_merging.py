@@ -11,7 +11,12 @@ import pyarrow.parquet as pq
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.delta_partition import as_text
-from columnar_kafka.lake.delta_statistics import exact_bound, file_leaves, has_no_bounds
+from columnar_kafka.lake.delta_statistics import (
+    exact_bound,
+    file_leaves,
+    has_no_bounds,
+    restated,
+)
 from columnar_kafka.lake.merging import as_staged, fence_names, layout_of, unreadable
 
 if TYPE_CHECKING:
@@ -28,7 +33,7 @@ _MILLISECOND: Final = datetime.timedelta(milliseconds=1)
 
 
 class LoggedFile(NamedTuple):
-    """A file as readers find it in the log; `least` and `most` are None if there are no bounds.
+    """A file as readers find it in the log; `least`, `most` and `nulls` are None if not stated.
 
     It can be removed or stated anew only if deltalake writes its path as the log has it:
     `is_canonical`. Otherwise that would be another file.
@@ -38,8 +43,19 @@ class LoggedFile(NamedTuple):
     nbytes: int
     modified: int
     partition: PartitionValues
+    records: int | None
     least: Mapping[str, Any] | None
     most: Mapping[str, Any] | None
+    nulls: Mapping[str, Any] | None
+
+    @property
+    def has_bounds(self) -> bool:
+        """Whether readers find bounds in the log."""
+        return self.records is not None and not (self.least is None and self.most is None)
+
+    def lacking(self, columns: Collection[Path]) -> str:
+        """Return the statistics of a file that `has_bounds`, and has none of these `columns`."""
+        return restated(self.records or 0, self.least, self.most, self.nulls, columns)
 
 
 def logged_files(table: Any) -> dict[str, LoggedFile]:
@@ -62,8 +78,10 @@ def logged_files(table: Any) -> dict[str, LoggedFile]:
             nbytes=row["size_bytes"],
             modified=row["modification_time"],
             partition=tuple((name, as_text(row["partition"][name])) for name in names),
+            records=row["num_records"],
             least=row.get("min"),
             most=row.get("max"),
+            nulls=row.get("null_count"),
         )
         for batch in actions.to_batches(max_chunksize=1000)
         for row in batch.to_pylist()

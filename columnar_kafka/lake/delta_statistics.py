@@ -26,7 +26,14 @@ if TYPE_CHECKING:
 
     from columnar_kafka.lake.delta_schema import JsonObject
 
-__all__ = ["exact_bound", "file_leaves", "file_statistics", "has_no_bounds", "indexed_columns"]
+__all__ = [
+    "exact_bound",
+    "file_leaves",
+    "file_statistics",
+    "has_no_bounds",
+    "indexed_columns",
+    "restated",
+]
 
 _COLUMNS: Final = "delta.dataSkippingStatsColumns"
 _COUNT: Final = "delta.dataSkippingNumIndexedCols"
@@ -102,11 +109,60 @@ def file_statistics(footer: pq.FileMetaData, indexed: Collection[Path]) -> str:
             groups = [None]  # beside a bound, readers would take it that there are no nulls
         least = _with_bound(least, path, arrow, groups, is_upper=False)
         most = _with_bound(most, path, arrow, groups, is_upper=True)
+    schema = footer.schema.to_arrow_schema()
+    lacking = set(indexed).difference(_fields(schema, ()))
+    return _statistics(footer.num_rows, least, most, nulls, lacking)
+
+
+def restated(records: int, least: Any, most: Any, nulls: Any, lacking: Collection[Path]) -> str:
+    """Return statistics that were read from the log, for a table that gets columns.
+
+    Without them readers would take it that the columns, which the file is `lacking`, have values.
+    """
+    return _statistics(
+        records,
+        least and _stated_tree(least, is_upper=False),
+        most and _stated_tree(most, is_upper=True),
+        _stated_tree(nulls or {}, is_upper=False),
+        lacking,
+    )
+
+
+def _stated_tree(values: Mapping[str, Any], *, is_upper: bool) -> dict[str, Any]:
+    """Return bounds as JSON has them; those that there are none of are left out."""
+    return {
+        name: _stated_tree(each, is_upper=is_upper)
+        if isinstance(each, dict)
+        else _stated(each, is_upper=is_upper)
+        for name, each in values.items()
+        if each is not None
+    }
+
+
+def _statistics(
+    records: int,
+    least: dict[str, Any] | None,
+    most: dict[str, Any] | None,
+    nulls: dict[str, Any],
+    lacking: Iterable[Path],
+) -> str:
+    for path in lacking:
+        for tree in (least, most):
+            if tree:
+                _put(tree, path, None)
+        _put(nulls, path, records)
     stated = {"minValues": least, "maxValues": most, "nullCount": nulls}
     return _json(
-        {"numRecords": footer.num_rows}
-        | {name: values for name, values in stated.items() if values}
+        {"numRecords": records} | {name: values for name, values in stated.items() if values}
     )
+
+
+def _fields(fields: Iterable[pa.Field], path: Path) -> Iterator[Path]:
+    """Yield the path of each column, and of members of structs, whatever their types."""
+    for each in fields:
+        yield (*path, each.name)
+        if pa.types.is_struct(each.type):
+            yield from _fields(list(each.type), (*path, each.name))
 
 
 def file_leaves(
@@ -165,8 +221,8 @@ def _with_bound(
     bound = exact_bound(filled, is_upper=is_upper)
     if bound is not None:
         _put(tree, path, _stated(bound, is_upper=is_upper))
-    elif filled and is_counted and not is_upper and arrow in _LEAST:
-        _put(tree, path, _LEAST[arrow])
+    elif filled and is_counted and not is_upper and arrow in _TEXTS:
+        _put(tree, path, "")  # no text is less
     elif filled and len(path) == 1:
         return None
     else:
@@ -192,13 +248,7 @@ def exact_bound(groups: Sequence[Any], *, is_upper: bool) -> Any:
     return max(known) if is_upper else min(known)
 
 
-_LEAST: Final = {
-    pa.string(): "",
-    pa.large_string(): "",
-    pa.float32(): "-Infinity",
-    pa.float64(): "-Infinity",
-}
-"""What is true of all values, even if there is a NaN, which engines take for the greatest."""
+_TEXTS: Final = (pa.string(), pa.large_string())
 
 
 def _stated(value: Any, *, is_upper: bool) -> Any:

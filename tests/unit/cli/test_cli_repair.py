@@ -9,7 +9,7 @@ import pytest
 from commands import invoke, table_place
 from lakes import DeltaLake, DirectoryLake, IcebergLake
 
-from columnar_kafka.lake import delta
+from columnar_kafka.lake import delta_actions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +27,7 @@ def test_verify_finds_wrong_bounds_and_repair_puts_them_right(
     bounds = {"n": 7, "_kafka": {}}
     stated = json.dumps({"numRecords": 2, "minValues": bounds, "maxValues": bounds})
     with monkeypatch.context() as patch:
-        patch.setattr(delta, "file_statistics", lambda *_: stated)
+        patch.setattr(delta_actions, "file_statistics", lambda *_: stated)
         assert invoke(*ingest).exit_code == 0
     result = invoke("verify", *place, *KAFKA)
     assert result.exit_code == 1

@@ -457,18 +457,25 @@ def test_a_bound_is_stated_of_each_column_or_of_none(
     assert (found.get("minValues"), found.get("maxValues")) == (least, most)
 
 
-def test_a_column_without_statistics_has_the_least_that_is_known_and_nothing_greatest(
-    tmp_path: Path,
-) -> None:
-    data = pa.table({"x": [float("nan"), 1.0], "s": [{"y": 2.5}] * 2, "n": [1, 2]})
+def test_beside_a_column_without_statistics_none_has_bounds(tmp_path: Path) -> None:
+    """deltalake takes it that a column has no nulls if it has a bound and no count of them."""
+    data = pa.table({"x": ["a", None], "s": [{"y": 2.5}] * 2, "n": [1, 2]})
     path = tmp_path / "file.parquet"
-    pq.write_table(data, path, write_statistics=["n"])
     indexed = indexed_columns(delta_schema(data.schema), (), {})
-    assert json.loads(file_statistics(pq.read_metadata(path), indexed)) == {
-        "numRecords": 2,
-        "minValues": {"x": "-Infinity", "s": {"y": "-Infinity"}, "n": 1},
-        "nullCount": {"n": 0},
-    }
+    for stated, found in (
+        (["n", "s.y"], {"nullCount": {"s": {"y": 0}, "n": 0}}),
+        (
+            ["n", "x"],
+            {
+                "nullCount": {"x": 1, "n": 0},
+                "minValues": {"x": "a", "s": {}, "n": 1},
+                "maxValues": {"x": "a", "s": {}, "n": 2},
+            },
+        ),
+    ):
+        pq.write_table(data, path, write_statistics=stated)
+        statistics = json.loads(file_statistics(pq.read_metadata(path), indexed))
+        assert statistics == {"numRecords": 2, **found}
 
 
 def test_lists_and_maps_have_none_and_shift_nothing(tmp_path: Path) -> None:

@@ -95,3 +95,37 @@ def test_nan_in_what_is_encoded_anew_is_found(lake: Any, x: float) -> None:
         pytest.skip("it has no partitions")
     data = pa.table({"x": [1.0, x, 2.0, None], "part": ["a", "a", "b", "b"]})
     ask(lake, landed(lake, data, partition_by=["part"]))
+
+
+def test_what_was_merged_is_found(lake: Any) -> None:
+    tables = [
+        pa.table({"x": [1.0, None], "text": ["a", None], "flag": [True, None]}),
+        pa.table({"x": [math.nan, 50.0], "text": [LONG, RARE], "flag": [False, None]}),
+        pa.table({"x": [math.inf, 2.0], "text": ["", "b"], "flag": pa.nulls(2, pa.bool_())}),
+    ]
+    messages = segments_of(tables)
+    for number in range(len(messages)):
+        put(lake, messages[: number + 1])
+    assert lake.table().compact(1 << 20).files == 1
+    ask(lake, pa.concat_tables(tables))
+
+
+def test_rows_without_a_column_that_came_later_are_found(lake: Any) -> None:
+    """deltalake's datasets take it that a column has values if the log says nothing of it."""
+    tables = [
+        pa.table({"n": [1, 2]}),
+        pa.table({"n": [3], "more": ["a"], "s": [{"x": 1, "flag": True}], "list": [[1]]}),
+        pa.table({"n": [4, 5]}),
+    ]
+    for number in range(len(tables)):
+        put(lake, segments_of(tables)[: number + 1])
+    ask(lake, pa.concat_tables(tables, promote_options="permissive"))
+
+
+def test_columns_after_the_first_32_are_found(tmp_path: Path) -> None:
+    """Of these Delta has no statistics, and it counts a map as one column."""
+    pairs = pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int64()))
+    columns = {f"m{n}": pairs for n in range(3)} | {f"c{n}": [n, None] for n in range(26, 32)}
+    few = {f"f{n}": pa.array([True, None]) for n in range(26)}
+    lake = DeltaLake(tmp_path / "lake")
+    ask(lake, landed(lake, pa.table(few | columns)).select(list(columns)))

@@ -23,7 +23,7 @@ from questions import ask
 from segments import produced, segment
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake import delta, iceberg_commit
+from columnar_kafka.lake import delta_actions, iceberg_commit
 from columnar_kafka.lake.bounds import RepairResult, repair, wrong_files
 from columnar_kafka.lake.plan import Layout, Mode
 from columnar_kafka.lake.stage import land
@@ -64,7 +64,7 @@ def earlier_statistics(footer: Any, _: Any) -> str:
 def earlier(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """Have files land as they did before these mends, until that is undone."""
     with monkeypatch.context() as patch:
-        patch.setattr(delta, "file_statistics", earlier_statistics)
+        patch.setattr(delta_actions, "file_statistics", earlier_statistics)
         patch.setattr(iceberg_commit, "_greatest", lambda *_: 0)
         patch.setattr(encoder, "_has_nan", lambda _: False)
         yield patch
