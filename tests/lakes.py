@@ -183,7 +183,9 @@ class DirectoryLake(Lake):
         return pa.concat_tables(pq.read_table(each, filesystem=files) for each in sorted(landed))
 
     def engines(self) -> Engines:
-        """Return what answers questions about the table."""
+        """Return what answers questions about the table; nothing does in a bucket."""
+        if self.bucket:
+            return {}
         paths = [str(path) for path in self.root.glob("[!_]*/*.parquet")]
         schemas = [pq.read_schema(path).remove_metadata() for path in paths]
         schema = pa.unify_schemas(schemas, promote_options="permissive")
@@ -218,12 +220,14 @@ class DeltaLake(Lake):
         """Return what answers questions about the table."""
         table = self.load()
         dataset = table.to_pyarrow_dataset()
-        return {
+        found: Engines = {
             "deltalake": (arrow_engine(dataset), False),
             "duckdb": (duckdb_engine(dataset), True),
             "DataFusion": (datafusion_engine(table), True),
-            "polars": (polars_engine(partial(pl.scan_delta, table)), True),
         }
+        if POLARS_READS_ALL and not self.bucket:
+            found["polars"] = polars_engine(partial(pl.scan_delta, table)), True
+        return found
 
     def files(self) -> list[str]:
         return sorted(self.load().file_uris())
@@ -278,10 +282,10 @@ class IcebergLake(Lake):
     def engines(self) -> Engines:
         """Return what answers questions about the table."""
         table = self.load()
-        return {
-            "pyiceberg": (iceberg_engine(table), False),
-            "polars": (polars_engine(partial(pl.scan_iceberg, table)), True),
-        }
+        found: Engines = {"pyiceberg": (iceberg_engine(table), False)}
+        if POLARS_READS_ALL and not self.bucket:
+            found["polars"] = polars_engine(partial(pl.scan_iceberg, table)), True
+        return found
 
 
 def _scan_parquet(paths: list[str]) -> pl.LazyFrame:

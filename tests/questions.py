@@ -206,6 +206,31 @@ def duckdb_engine(source: Any) -> Answer:
     return answer
 
 
+def spark_condition(question: Question) -> str:
+    """Return a question as a filter of Spark's SQL."""
+    place = ".".join(f"`{each}`" for each in question.path)
+    return _condition(place, question, lambda each: _spark_literal(each, question.kind))
+
+
+def _spark_literal(value: Any, kind: pa.DataType) -> str:
+    if isinstance(value, bytes):
+        return f"X'{value.hex()}'"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return "decode(X'" + value.encode().hex() + "', 'UTF-8')"
+    name = {"int8": "TINYINT", "int16": "SMALLINT", "int32": "INT", "int64": "BIGINT"}.get(
+        str(kind), str(kind).upper()
+    )
+    if pa.types.is_date32(kind):
+        name = "DATE"
+    elif pa.types.is_decimal(kind):
+        name = f"DECIMAL({kind.precision}, {kind.scale})"
+    elif pa.types.is_timestamp(kind):
+        name = "TIMESTAMP" if kind.tz else "TIMESTAMP_NTZ"
+    return f"CAST({_quoted(value)} AS {name})"
+
+
 def _condition(place: str, question: Question, literal: Callable[[Any], str]) -> str:
     if question.asked == NULL:
         return f"{place} IS NULL"

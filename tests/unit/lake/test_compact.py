@@ -177,7 +177,7 @@ class Killed(BaseException):
     """The process dies."""
 
 
-@pytest.mark.parametrize("kind", [DirectoryLake, IcebergLake])
+@pytest.mark.parametrize("kind", [DirectoryLake, DeltaLake, IcebergLake])
 @pytest.mark.parametrize("after", [False, True])
 def test_killed_at_its_commit_and_started_again(tmp_path: Path, kind: Any, *, after: bool) -> None:
     lake = kind(tmp_path / "lake")
