@@ -15,12 +15,13 @@ from columnar_kafka.lake.delta_statistics import (
     exact_bound,
     file_leaves,
     has_no_bounds,
+    lacking,
     restated,
 )
 from columnar_kafka.lake.merging import as_staged, fence_names, layout_of, unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from columnar_kafka.lake.bounds import Footer
     from columnar_kafka.lake.delta_statistics import Path
@@ -118,26 +119,30 @@ def wrong_columns(file: LoggedFile, footer: Footer, indexed: Collection[Path]) -
     `indexed` are those of which readers expect statistics.
     """
     metadata = footer.metadata
+    for path in lacking(metadata, () if footer.is_encrypted else indexed):
+        if file.has_bounds and _stated(file.nulls, path) is None:
+            yield ".".join(path)
     for number, path, arrow in file_leaves(metadata, indexed):
-        if has_no_bounds(arrow):
-            continue
         groups = [
             None if footer.is_encrypted else metadata.row_group(n).column(number).statistics
             for n in range(metadata.num_row_groups)
         ]
-        groups = [each for each in groups if each is None or each.num_values]
+        filled = [each for each in groups if each is None or each.num_values]
         for bounds, is_upper in ((file.least, False), (file.most, True)):
-            if bounds is None:
+            if bounds is None or has_no_bounds(arrow):
                 continue
             if len(path) > 1 and bounds.get(path[0]) is None:
                 yield path[0]
-            elif (stated := _stated(bounds, path)) is None:
-                if groups and len(path) == 1:
-                    yield path[0]
-            elif (exact := exact_bound(groups, is_upper=is_upper)) is not None and not _covers(
-                stated, exact, is_upper=is_upper
-            ):
+            elif _is_wrong(_stated(bounds, path), path, filled, is_upper=is_upper):
                 yield ".".join(path)
+
+
+def _is_wrong(stated: Any, path: Path, groups: Sequence[Any], *, is_upper: bool) -> bool:
+    """Return whether a bound is not that of row groups with these statistics, or is missing."""
+    if stated is None:
+        return bool(groups) and len(path) == 1
+    exact = exact_bound(groups, is_upper=is_upper)
+    return exact is not None and not _covers(stated, exact, is_upper=is_upper)
 
 
 def _stated(bounds: Any, path: Path) -> Any:

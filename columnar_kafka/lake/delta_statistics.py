@@ -32,6 +32,7 @@ __all__ = [
     "file_statistics",
     "has_no_bounds",
     "indexed_columns",
+    "lacking",
     "restated",
 ]
 
@@ -109,22 +110,26 @@ def file_statistics(footer: pq.FileMetaData, indexed: Collection[Path]) -> str:
             groups = [None]  # beside a bound, readers would take it that there are no nulls
         least = _with_bound(least, path, arrow, groups, is_upper=False)
         most = _with_bound(most, path, arrow, groups, is_upper=True)
-    schema = footer.schema.to_arrow_schema()
-    lacking = set(indexed).difference(_fields(schema, ()))
-    return _statistics(footer.num_rows, least, most, nulls, lacking)
+    return _statistics(footer.num_rows, least, most, nulls, lacking(footer, indexed))
 
 
-def restated(records: int, least: Any, most: Any, nulls: Any, lacking: Collection[Path]) -> str:
-    """Return statistics that were read from the log, for a table that gets columns.
+def lacking(footer: pq.FileMetaData, indexed: Collection[Path]) -> list[Path]:
+    """Return those of a table's columns that a file does not have."""
+    found = set(_fields(footer.schema.to_arrow_schema(), ()))
+    return sorted(set(indexed) - found)
 
-    Without them readers would take it that the columns, which the file is `lacking`, have values.
+
+def restated(records: int, least: Any, most: Any, nulls: Any, columns: Collection[Path]) -> str:
+    """Return statistics that were read from the log, of a file without some `columns`.
+
+    Readers would take it that these have values, because the log says nothing of them.
     """
     return _statistics(
         records,
         least and _stated_tree(least, is_upper=False),
         most and _stated_tree(most, is_upper=True),
         _stated_tree(nulls or {}, is_upper=False),
-        lacking,
+        columns,
     )
 
 
@@ -144,9 +149,9 @@ def _statistics(
     least: dict[str, Any] | None,
     most: dict[str, Any] | None,
     nulls: dict[str, Any],
-    lacking: Iterable[Path],
+    absent: Iterable[Path],
 ) -> str:
-    for path in lacking:
+    for path in absent:
         for tree in (least, most):
             if tree:
                 _put(tree, path, None)

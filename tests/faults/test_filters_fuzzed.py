@@ -232,7 +232,10 @@ def test_every_filter_finds_exactly_its_rows(
         layout = LAYOUTS[seed % len(LAYOUTS)]
         lake = kind(tmp_path / f"{seed}")
         try:
-            asked += ask(lake, layout(Case(seed, lake)), values=4)
+            expected = layout(Case(seed, lake))
+            if kind is DeltaLake and seed % 4 == 0:
+                lake.load().create_checkpoint()
+            asked += ask(lake, expected, values=4)
         except AssertionError as error:
             raise AssertionError(f"{layout.__name__}, seed {seed}: {error}") from error
         table = lake.table()

@@ -6,8 +6,10 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 from lakes import GENERATIONS, DeltaLake, DirectoryLake, IcebergLake, every_type
+from pyiceberg.expressions import EqualTo
 from questions import ask
 from segments import produced, segment
 
@@ -129,3 +131,27 @@ def test_columns_after_the_first_32_are_found(tmp_path: Path) -> None:
     few = {f"f{n}": pa.array([True, None]) for n in range(26)}
     lake = DeltaLake(tmp_path / "lake")
     ask(lake, landed(lake, pa.table(few | columns)).select(list(columns)))
+
+
+@pytest.mark.skipif(not native.enabled, reason="there is no native core")
+@pytest.mark.parametrize("kind", [DeltaLake, IcebergLake])
+def test_a_file_that_its_bounds_rule_out_is_not_read(tmp_path: Path, kind: Any) -> None:
+    """Beside infinities, and long texts, whose bounds are cut."""
+    lake = kind(tmp_path / "lake")
+    tables = [
+        pa.table({"n": [n], "text": [f"{n}" * 100], "x": [math.inf], "flag": [True]})
+        for n in range(3)
+    ]
+    messages = produced(tables)
+    for number in range(len(messages)):
+        put(lake, messages[: number + 1])
+    assert read_by(lake, "n", 1) == read_by(lake, "text", "1" * 100) == 1
+    assert read_by(lake, "x", math.inf) == 3
+
+
+def read_by(lake: Any, column: str, value: Any) -> int:
+    """Return how many files a reader opens to find a value."""
+    if isinstance(lake, DeltaLake):
+        dataset = lake.load().to_pyarrow_dataset()
+        return len(list(dataset.get_fragments(filter=ds.field(column) == value)))
+    return len(list(lake.load().scan(row_filter=EqualTo(column, value)).plan_files()))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Field
+from deltalake.schema import PrimitiveType
 from lakes import (
     FENCE,
     GENERATIONS,
@@ -168,6 +169,21 @@ def test_what_delta_has_optimized_is_put_right(tmp_path: Path) -> None:
     assert repair(lake.table()) == RepairResult(files=1, repaired=1, left=0)
     ask(lake, pa.concat_tables(tables))
     assert audit(lake, messages).findings == []
+
+
+def test_a_delta_table_to_which_others_add_a_column_is_put_right(tmp_path: Path) -> None:
+    """deltalake's datasets take it that the column has values in the files before."""
+    lake = DeltaLake(tmp_path / "lake")
+    data = pa.table({"n": [1, 2]})
+    put(lake, [segment(data)])
+    lake.load().alter.add_columns([Field("more", PrimitiveType("string"))])
+    expected = data.append_column("more", pa.nulls(2, pa.string()))
+    with pytest.raises(AssertionError, match="more null"):
+        ask(lake, expected)
+    assert wrong(lake) == [("more",)]
+    repair(lake.table())
+    assert wrong(lake) == []
+    ask(lake, expected)
 
 
 def test_the_old_bounds_of_a_file_in_a_partition_are_stated_anew(
