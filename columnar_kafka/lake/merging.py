@@ -124,8 +124,9 @@ def merge_runs(
 
     Returns how many files the table has less.
 
-    `stage` returns None for a run that stays as it is. `paths` returns those of all files of the
-    table at a head. After an exception no staged file is left, unless it may have landed.
+    `stage` returns None for a run that stays as it is, or the very file of the run, to have it
+    stated anew. `paths` returns those of all files of the table at a head. After an exception no
+    staged file is left, unless it may have landed.
 
     Raises:
         NotLandedError: nothing was changed: another process has merged or removed a file.
@@ -136,11 +137,10 @@ def merge_runs(
     replaced: dict[str, list[str]] = {}
 
     def admitted(newest: Head[State]) -> Admission:
-        there = set(paths(newest))
-        if gone := [path for old in replaced.values() for path in old if path not in there]:
-            raise NotLandedError(f"{target}: another process has merged {gone[0]}")
-        there -= {path for old in replaced.values() for path in old}  # a file may replace itself
-        if taken := there & set(map(target.visible_path, merged)):
+        there, old = set(paths(newest)), set().union(*replaced.values())
+        if gone := old - there:
+            raise NotLandedError(f"{target}: another process has merged {min(gone)}")
+        if taken := (there - old) & set(map(target.visible_path, merged)):
             raise NotLandedError(f"{target}: another process has landed {taken.pop()}")
         return Admission(
             lands=tuple(merged),
@@ -153,10 +153,10 @@ def merge_runs(
     try:
         for run in runs:
             if (file := stage(run)) is not None:
-                merged.append(file)
                 replaced[file.path] = [path for path, _ in run]
+                merged.append(file)
     except BaseException:
-        target.remove(merged)
+        target.remove(_new(merged, replaced))
         raise
     try:
         if merged:
@@ -164,9 +164,14 @@ def merge_runs(
     except MayHaveLandedError:
         raise
     except (LakeError, OSError):  # after any other, as Ctrl-C, the files may have landed
-        target.remove(merged)
+        target.remove(_new(merged, replaced))
         raise
     return sum(len(old) - 1 for old in replaced.values())
+
+
+def _new(merged: Iterable[StagedFile], replaced: Mapping[str, Collection[str]]) -> list[StagedFile]:
+    """Return the files that were staged, and not those of the table that are stated anew."""
+    return [each for each in merged if each.path not in replaced[each.path]]
 
 
 def layout_of(schema: pa.Schema) -> bytes:

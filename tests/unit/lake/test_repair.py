@@ -26,6 +26,7 @@ from segments import produced, segment
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake import delta_actions, iceberg_commit
 from columnar_kafka.lake.bounds import RepairResult, repair, wrong_files
+from columnar_kafka.lake.model import NotLandedError
 from columnar_kafka.lake.plan import Layout, Mode
 from columnar_kafka.lake.stage import land
 from columnar_kafka.segment import encoder
@@ -151,6 +152,25 @@ def test_landing_in_between_stays(lake: Any, earlier: pytest.MonkeyPatch) -> Non
     assert sorted(lake.read()["n"].to_pylist()) == [1, 2, 3, 4, 5]
     assert lake.table().fences()[FENCE].next == 3
     assert (wrong(lake), audit(lake, more).findings) == ([], [])
+
+
+def test_a_commit_that_fails_removes_no_file_of_the_table(
+    lake: Any, messages: list[SourceMessage], earlier: pytest.MonkeyPatch
+) -> None:
+    put(lake, messages)
+    earlier.undo()
+    table = lake.table()
+
+    def fails(*_: Any) -> str:
+        raise NotLandedError("refused")
+
+    table.swap = fails
+    table.remove = lambda files: removed.extend(file.path for file in files)
+    removed: list[str] = []
+    before = set(table.paths(table.head()))
+    with pytest.raises(NotLandedError, match="refused"):
+        repair(table)
+    assert (before & set(removed), len(removed)) == (set(), int(isinstance(lake, IcebergLake)))
 
 
 def test_what_delta_has_optimized_is_put_right(tmp_path: Path) -> None:
