@@ -352,7 +352,11 @@ def audit(
     for fence in fences:
         inside = [each for each in messages if max(low, fence.first) <= each.offset < fence.next]
         audit.compare(fence, low, inside, letters)
-    return audit.finish([fence.partition for fence in fences])
+    report = audit.finish([fence.partition for fence in fences])
+    if not report.findings and report.files and not isinstance(lake, DirectoryLake):
+        found = lake.read()
+        ask(lake, found.drop([name for name in found.column_names if name == "_kafka"]), values=1)
+    return report
 
 
 class Dies:
