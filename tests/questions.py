@@ -105,20 +105,22 @@ def _values(column: pa.Array) -> list[Any]:
         return list(column.cast(width).to_pylist())
 
 
-def questions(table: pa.Table, values: int | None = None) -> Iterator[tuple[Question, list[Any]]]:
+def questions(
+    table: pa.Table, values: int | None = None, comparisons: Iterable[str] = tuple(OPERATORS)
+) -> Iterator[tuple[Question, list[Any]]]:
     """Yield questions about each column, with the column's values.
 
     Args:
         table: the rows that are there.
         values: ask for so many of a column's values, the least and the greatest among them; by
             default for all.
+        comparisons: how to compare with each of them.
     """
     for path, kind, found in leaves(table):
         for asked in (NULL, VALID, *([NAN] if pa.types.is_floating(kind) else [])):
             yield Question(path, kind, asked), found
-        comparisons = ["="] if pa.types.is_boolean(kind) else list(OPERATORS)
         for value in _asked_for(kind, found, values):
-            for asked in comparisons:
+            for asked in ("=",) if pa.types.is_boolean(kind) else comparisons:
                 yield Question(path, kind, asked, value), found
 
 
@@ -135,15 +137,15 @@ def _asked_for(kind: pa.DataType, found: Iterable[Any], count: int | None) -> li
     return numbers + [math.nan] * any(map(is_nan, values))
 
 
-def ask(lake: Any, expected: pa.Table, values: int | None = None) -> int:
+def ask(lake: Any, expected: pa.Table, **how: Any) -> int:
     """Check that each engine finds exactly the rows of each question; return how many were asked.
 
-    `expected` are all rows of the table, in any order.
+    `expected` are all rows of the table, in any order; the rest goes to `questions`.
     """
     asked = 0
     wrong = []
     engines = lake.engines()
-    for question, found in questions(expected, values):
+    for question, found in questions(expected, **how):
         counts = {ordered: question.count(found, ordered=ordered) for ordered in (True, False)}
         for name, (answer, ordered) in engines.items():
             if is_nan(question.value) and not ordered:

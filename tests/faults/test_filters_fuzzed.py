@@ -33,12 +33,13 @@ QUESTIONS = by_profile(2_500, 20_000)
 LARGE = 1 << 20
 LAST = "\U0010ffff"
 UTC = datetime.timezone.utc
+# pyiceberg looks for the partitions of the days before and after the one that is asked for.
 TIMES = [
-    datetime.datetime(1, 1, 1, tzinfo=UTC),
+    datetime.datetime(1, 1, 2, tzinfo=UTC),
     datetime.datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
     datetime.datetime(2024, 2, 29, 1, 2, 3, 456_789, tzinfo=UTC),
     datetime.datetime(2024, 2, 29, 1, 2, 3, 456_000, tzinfo=UTC),
-    datetime.datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
+    datetime.datetime(9999, 12, 30, 23, 59, 59, 999_999, tzinfo=UTC),
 ]
 TEXTS = [
     "",
@@ -95,7 +96,7 @@ COLUMNS = [
     Column(pa.binary(), [each.encode() for each in TEXTS] + [b"\xff" * 17, b"\xff"], "bytes"),
     Column(
         pa.date32(),
-        [datetime.date(1, 1, 1), datetime.date(1970, 1, 1), datetime.date(9999, 12, 31)],
+        [datetime.date(1, 1, 2), datetime.date(1970, 1, 1), datetime.date(9999, 12, 30)],
         _logical("int", "date"),
     ),
     Column(pa.timestamp("us", "UTC"), TIMES, _logical("long", "timestamp-micros")),
@@ -170,8 +171,14 @@ def verbatim(case: Case) -> pa.Table:
 
 def split(case: Case) -> pa.Table:
     tables = case.tables()
-    has_partitions = not isinstance(case.lake, DirectoryLake)
-    case.put(case.encoded(tables), **({"partition_by": ["part"]} if has_partitions else {}))
+    terms = [
+        case.random.choice(each).format(name)
+        for name, column in case.columns.items()
+        for each in [TERMS[type(case.lake)].get(column.arrow)]
+        if each
+    ]
+    by = case.random.sample(terms, case.random.randint(0, min(2, len(terms))))
+    case.put(case.encoded(tables), **({"partition_by": by} if by else {}))
     return pa.concat_tables(tables)
 
 
@@ -220,6 +227,21 @@ def _message(offset: int, schema: Any, row: dict[str, Any]) -> SourceMessage:
     )
 
 
+# Not by what cannot be a partition's: empty texts in Delta, the least integers when truncated.
+TERMS: dict[Any, dict[pa.DataType, list[str]]] = {
+    DirectoryLake: {},
+    DeltaLake: {
+        each: ["{}"] for each in (pa.bool_(), pa.int8(), pa.int32(), pa.int64(), pa.date32())
+    },
+    IcebergLake: {
+        pa.bool_(): ["{}"],
+        pa.int8(): ["{}", "truncate(10, {})"],
+        pa.int64(): ["{}"],
+        pa.string(): ["{}", "truncate(3, {})"],
+        pa.date32(): ["{}", "year({})", "month({})", "day({})"],
+        pa.timestamp("us", "UTC"): ["{}", "year({})", "month({})", "day({})", "hour({})"],
+    },
+}
 LAYOUTS: list[Callable[[Case], pa.Table]] = [stitched, verbatim, split, compacted, grown, decoded]
 
 

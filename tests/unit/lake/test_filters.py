@@ -76,6 +76,22 @@ def test_values_of_every_type_are_found(lake: Any) -> None:
     ask(lake, landed(lake, every_type(**more), every_type(**more).slice(0, 1)))
 
 
+def test_the_first_and_last_times_are_found(lake: Any) -> None:
+    ends = [-62_135_596_800_000_000, 253_402_300_799_999_999, None]
+    days = pa.array([-719_162, 2_932_896, None], pa.date32())
+    for zone in "UTC", None:
+        times = pa.array(ends, pa.timestamp("us", zone))
+        ask(lake, landed(lake, pa.table({"time": times, "day": days})))
+        lake = type(lake)(lake.root.parent / "local")
+
+
+@pytest.mark.parametrize("microseconds", [-(1 << 61), 1 << 61])
+def test_beside_times_that_python_lacks_rows_are_found(lake: Any, microseconds: int) -> None:
+    data = pa.table({"time": pa.array([0, microseconds], pa.timestamp("us")), "n": [1, 2]})
+    landed(lake, data)
+    ask(lake, data.select(["n"]))
+
+
 def test_infinities_are_found(lake: Any) -> None:
     x = pa.array([math.inf, -math.inf, 1.0, None])
     ask(lake, landed(lake, pa.table({"x": x, "n": range(4)})))
