@@ -159,7 +159,8 @@ def _data_files(
 
 def wrong_columns(file: DataFile, footer: Footer, metadata: TableMetadata) -> Iterator[str]:
     """Yield the columns whose bounds in a manifest are not as the file's footer has them."""
-    schema = metadata.schema()
+    if (schema := _schema_of(footer.metadata, metadata)) is None:
+        return
     stated: dict[str, Any] = {}
     if not footer.is_encrypted:
         stated = _statistics(footer.metadata, schema, metadata.properties)
@@ -172,6 +173,13 @@ def wrong_columns(file: DataFile, footer: Footer, metadata: TableMetadata) -> It
                 from_bytes(kind, true), from_bytes(kind, found), is_upper=is_upper
             ):
                 yield schema.find_column_name(field_id) or str(field_id)
+
+
+def _schema_of(footer: pq.FileMetaData, metadata: TableMetadata) -> Schema | None:
+    """Return the table's newest schema that has all of a file's columns; None if none has."""
+    paths = {footer.schema.column(number).path for number in range(footer.num_columns)}
+    schemas = [metadata.schema(), *reversed(metadata.schemas)]
+    return next((each for each in schemas if paths <= set(parquet_path_to_id_mapping(each))), None)
 
 
 def _is_too_narrow(true: Any, found: Any, *, is_upper: bool) -> bool:

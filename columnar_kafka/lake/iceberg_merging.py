@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -84,13 +85,18 @@ def files_to_merge(
         if staged is None:
             continue
         files[uri] = staged
-        schema = footer.schema.to_arrow_schema()
-        try:
-            check_file(uri, schema, table.metadata)
-            layouts[uri] = layout_of(schema)
-        except LakeError:
-            layouts[uri] = uri.encode()  # from before a column was renamed: like no other
+        # From before a column was renamed: like no other.
+        is_like = _fits(uri, footer, table)
+        layouts[uri] = layout_of(footer.schema.to_arrow_schema()) if is_like else uri.encode()
     return files, layouts
+
+
+def _fits(uri: str, footer: pq.FileMetaData, table: Any) -> bool:
+    """Return whether a file's columns have the names and ids of the table as it is now."""
+    with suppress(LakeError):
+        check_file(uri, footer.schema.to_arrow_schema(), table.metadata)
+        return True
+    return False
 
 
 def checks(
@@ -114,7 +120,8 @@ def checks(
         if wrong is None or not wrong.file.fence:
             return None
         is_of_spec = file.spec_id == table.spec().spec_id
-        return wrong._replace(can_be_mended=is_of_spec and not footer.is_encrypted)
+        fits = is_of_spec and not footer.is_encrypted and _fits(uri, footer.metadata, table)
+        return wrong._replace(can_be_mended=fits)
 
     for uri, file in current_files(table).items():
         yield uri, partial(checked, uri, file)

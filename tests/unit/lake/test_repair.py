@@ -219,6 +219,29 @@ def test_the_old_bounds_of_a_file_in_a_partition_are_stated_anew(
     ask(lake, data)
 
 
+@pytest.mark.parametrize("renamed", [True, False])
+def test_files_from_before_a_column_was_renamed_or_dropped_are_looked_at(
+    tmp_path: Path, earlier: pytest.MonkeyPatch, *, renamed: bool
+) -> None:
+    """They stay as they are: nothing lands under names that have changed."""
+    lake = IcebergLake(tmp_path / "lake")
+    tables = [pa.table({"n": [1.0], "m": [1.0]}), pa.table({"n": [math.nan], "m": [math.nan]})]
+    messages = [segment(each, offset=n, number=n) for n, each in enumerate(tables)]
+    put(lake, messages)
+    earlier.undo()
+    with lake.opened() as table, table.update_schema() as update:
+        if renamed:
+            update.rename_column("n", "other")
+        else:
+            update.delete_column("n")
+    assert repair(lake.table()) == RepairResult(files=1, repaired=0, left=1)
+    right = IcebergLake(tmp_path / "right")
+    put(right, messages[:1])
+    with right.opened() as table, table.update_schema() as update:
+        update.delete_column("n")
+    assert repair(right.table()) == RepairResult(files=1, repaired=0, left=0)
+
+
 def test_a_place_without_a_table_and_a_directory_are_errors(tmp_path: Path) -> None:
     for lake in DeltaLake(tmp_path / "delta"), IcebergLake(tmp_path / "iceberg"):
         with pytest.raises(LakeError, match="there is no table"):
