@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import datetime
+import os
 import uuid
 from contextlib import closing, contextmanager
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
@@ -17,6 +20,14 @@ from pyarrow.fs import FileSelector, LocalFileSystem, SubTreeFileSystem
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
+from questions import (
+    arrow_engine,
+    ask,
+    datafusion_engine,
+    duckdb_engine,
+    iceberg_engine,
+    polars_engine,
+)
 from segments import segments
 from support import is_long
 
@@ -36,9 +47,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from minio import Bucket
+    from questions import Engines
 
     from columnar_kafka.lake.audit import AuditReport
     from columnar_kafka.lake.model import CommitResult, Fence
+
+os.environ.setdefault("POLARS_ICEBERG_PLANNER", "pyiceberg")  # or polars warns
 
 GENERATIONS = {"t": TopicGeneration("cluster", "id")}
 FENCE = "kafka:cluster:id:0"
@@ -168,6 +182,21 @@ class DirectoryLake(Lake):
         landed = [each for each in self.data_files() if not each.startswith("_")]
         return pa.concat_tables(pq.read_table(each, filesystem=files) for each in sorted(landed))
 
+    def engines(self) -> Engines:
+        """Return what answers questions about the table; nothing does in a bucket."""
+        if self.bucket:
+            return {}
+        paths = [str(path) for path in self.root.glob("[!_]*/*.parquet")]
+        schemas = [pq.read_schema(path).remove_metadata() for path in paths]
+        schema = pa.unify_schemas(schemas, promote_options="permissive")
+        dataset = pads.dataset(paths, schema=schema)
+        places = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
+        return {
+            "pyarrow": (arrow_engine(dataset), False),
+            "duckdb": (duckdb_engine(f"read_parquet([{places}], union_by_name=true)"), True),
+            "polars": (polars_engine(partial(_scan_parquet, paths)), True),
+        }
+
 
 class DeltaLake(Lake):
     """A Delta table, read with deltalake."""
@@ -186,6 +215,19 @@ class DeltaLake(Lake):
 
     def read(self) -> pa.Table:
         return self.load().to_pyarrow_table()
+
+    def engines(self) -> Engines:
+        """Return what answers questions about the table."""
+        table = self.load()
+        dataset = table.to_pyarrow_dataset()
+        found: Engines = {
+            "deltalake": (arrow_engine(dataset), False),
+            "duckdb": (duckdb_engine(dataset), True),
+            "DataFusion": (datafusion_engine(table), True),
+        }
+        if POLARS_READS_ALL and not self.bucket:
+            found["polars"] = polars_engine(partial(pl.scan_delta, table)), True
+        return found
 
     def files(self) -> list[str]:
         return sorted(self.load().file_uris())
@@ -237,6 +279,19 @@ class IcebergLake(Lake):
     def read(self) -> pa.Table:
         return self.load().scan().to_arrow()
 
+    def engines(self) -> Engines:
+        """Return what answers questions about the table."""
+        table = self.load()
+        found: Engines = {"pyiceberg": (iceberg_engine(table), False)}
+        if POLARS_READS_ALL and not self.bucket:
+            found["polars"] = polars_engine(partial(pl.scan_iceberg, table)), True
+        return found
+
+
+def _scan_parquet(paths: list[str]) -> pl.LazyFrame:
+    """Scan files whose columns may differ."""
+    return pl.concat([pl.scan_parquet(path) for path in paths], how="diagonal_relaxed")
+
 
 POLARS_READS_ALL = tuple(map(int, pl.__version__.split(".")[:2])) >= (2, 1)
 """Before 2.1, which Python 3.10 cannot have, polars refuses the milliseconds of Delta and Iceberg
@@ -256,9 +311,15 @@ def by_polars(frame: pl.LazyFrame) -> pl.DataFrame:
     return (frame if POLARS_READS_ALL else frame.drop("_kafka")).collect()
 
 
+QUICKLY: dict[str, Any] = {"values": 1, "comparisons": ["="]}
+"""How tests ask for what has landed; `test_filters` asks for more."""
+
+
 def rows(lake: Any) -> list[int]:
-    """Return the values of n in a table of `segments`, ascending."""
-    return sorted(lake.read()["n"].to_pylist())
+    """Return the values of n in a table of `segments`, ascending; engines find each by a filter."""
+    found = lake.read().select(["n"])
+    ask(lake, found, **QUICKLY)
+    return sorted(found["n"].to_pylist())
 
 
 def staged(
@@ -295,7 +356,11 @@ def audit(
     for fence in fences:
         inside = [each for each in messages if max(low, fence.first) <= each.offset < fence.next]
         audit.compare(fence, low, inside, letters)
-    return audit.finish([fence.partition for fence in fences])
+    report = audit.finish([fence.partition for fence in fences])
+    if not report.findings and report.files and not isinstance(lake, DirectoryLake):
+        found = lake.read()
+        ask(lake, found.drop([name for name in found.column_names if name == "_kafka"]), **QUICKLY)
+    return report
 
 
 class Dies:

@@ -13,6 +13,7 @@ from columnar_kafka.lake.model import SourceMessage, StagedFile
 from columnar_kafka.schema import fingerprint
 from columnar_kafka.segment.encoder import ParquetEncoder
 from columnar_kafka.segment.headers import SegmentHeader, with_checksum
+from columnar_kafka.testing import FakeKafka
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -112,3 +113,25 @@ def segments(offsets: Iterable[int], **place: Any) -> list[SourceMessage]:
 def numbers(offsets: Iterable[int]) -> list[int]:
     """Return the values of n in the segments at these offsets, ascending."""
     return sorted(offset * 10 + row for offset in offsets for row in range(ROWS))
+
+
+def produced(tables: Iterable[pa.Table], *, topic: str = "t") -> list[SourceMessage]:
+    """Return a segment of each table, or a few of a large one, as a producer encodes rows."""
+    kafka = FakeKafka()
+    kafka.create_topic(topic, 1)
+    with kafka.Producer({"columnar.encoding": "parquet", "columnar.linger.ms": 60_000}) as producer:
+        for table in tables:
+            producer.set_schema(topic, table.schema)
+            for row in table.to_pylist():
+                producer.produce(topic, row, timestamp=1)
+            producer.flush()
+    return [
+        SourceMessage(
+            topic=topic,
+            partition=0,
+            offset=each.offset(),
+            headers=each.headers(),
+            value=each.value(),
+        )
+        for each in kafka.messages(topic, 0)
+    ]

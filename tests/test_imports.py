@@ -68,10 +68,11 @@ FILES = {
     """,
     "lake": """
         __init__  model  file_metadata  partition  plan  row_groups  parquet_footer  stitch  rewrite
-        commit  files  local_files  object_files  merging  commit_log  directory
+        commit  files  local_files  object_files  merging  bounds  commit_log  directory
         message_rows  dead_letters  decoding  rules  set_aside  runs  batch  stage  replay
         landed_rows  audit
-        reset  fences  arrow_types  delta_schema  delta_statistics  delta_partition  delta
+        reset  fences  arrow_types  delta_schema  delta_statistics  delta_partition
+        delta_merging  delta_actions  delta
         iceberg_schema  iceberg_files  iceberg_partition  iceberg_merging  iceberg_commit  iceberg
         formats
     """,
@@ -114,7 +115,8 @@ FILES = {
         lake  with_spark  without_spark  land  run
     """,
     "cli": """
-        outcome  options  demo  ingest  fence  verify  replay  compact  commands  __init__  __main__
+        outcome  options  demo  ingest  fence  verify  replay  compact  repair  commands
+        __init__  __main__
     """,
 }
 """Within a room that is a folder, a file may import only the files before it."""
@@ -179,7 +181,7 @@ EXTRAS = {
     "orjson": "demo",
     "platformdirs": "local",
     "polars": "demo",
-    "deltalake": "lake.delta",
+    "deltalake": "lake.delta  lake.delta_actions",
     "obstore": "lake.object_files",
     "pyiceberg": """
         lake.iceberg  lake.iceberg_commit  lake.iceberg_files

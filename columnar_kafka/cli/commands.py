@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import columnar_kafka
-from columnar_kafka.cli import compact, demo, fence, ingest, replay, verify
+from columnar_kafka.cli import compact, demo, fence, ingest, repair, replay, verify
 from columnar_kafka.cli.outcome import end
 
 __all__ = ["app", "run"]
@@ -44,6 +44,13 @@ def _root(
     pass
 
 
-for _command in demo.demo, ingest.ingest, verify.verify, replay.replay, compact.compact:
+for _command in (
+    demo.demo,
+    ingest.ingest,
+    verify.verify,
+    replay.replay,
+    compact.compact,
+    repair.repair,
+):
     app.command()(_command)
 app.add_typer(fence.app, name="fence")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from columnar_kafka.ingest.service import IngestService
     from columnar_kafka.ingest.settings import IngestSettings
     from columnar_kafka.lake.audit import AuditReport
+    from columnar_kafka.lake.bounds import RepairResult, repair
     from columnar_kafka.lake.dead_letters import DeadLetters
     from columnar_kafka.lake.decoding import Decoding
     from columnar_kafka.lake.formats import open_dead_letters, open_table, parse_rules
@@ -35,11 +36,13 @@ __all__ = [
     "Ingestor",
     "Layout",
     "Mode",
+    "RepairResult",
     "Rules",
     "TableFences",
     "open_dead_letters",
     "open_table",
     "parse_rules",
+    "repair",
     "replay",
     "verify_topic",
 ]
@@ -57,11 +60,13 @@ _MODULE_OF = {
     "Ingestor": "columnar_kafka.ingest.ingestor",
     "Layout": "columnar_kafka.lake.plan",
     "Mode": "columnar_kafka.lake.plan",
+    "RepairResult": "columnar_kafka.lake.bounds",
     "Rules": "columnar_kafka.lake.rules",
     "TableFences": "columnar_kafka.ingest.fencing",
     "open_dead_letters": "columnar_kafka.lake.formats",
     "open_table": "columnar_kafka.lake.formats",
     "parse_rules": "columnar_kafka.lake.formats",
+    "repair": "columnar_kafka.lake.bounds",
     "replay": "columnar_kafka.lake.replay",
     "verify_topic": "columnar_kafka.ingest.audit",
 }

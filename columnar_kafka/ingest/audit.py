@@ -14,13 +14,14 @@ from columnar_kafka.errors import LakeError
 from columnar_kafka.ingest.reader import source_message
 from columnar_kafka.ingest.settings import landing_config
 from columnar_kafka.ingest.topic_id import admin_client, generation
-from columnar_kafka.lake.audit import TopicAudit
+from columnar_kafka.lake.audit import Finding, TopicAudit
+from columnar_kafka.lake.bounds import wrong_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from columnar_kafka.lake.audit import AuditReport
-    from columnar_kafka.lake.commit import CommitTarget
+    from columnar_kafka.lake.commit import CommitTarget, Head
     from columnar_kafka.lake.dead_letters import DeadLetters
     from columnar_kafka.lake.decoding import Decoding
     from columnar_kafka.lake.model import Fence, LakeTable, SourceMessage
@@ -83,10 +84,19 @@ def verify_topic(
         for (_, number), (low, high) in ends.items():
             if low < high:
                 audit.report.outside[number] = (low, high - 1)
-    return audit.finish(
+    report = audit.finish(
         landed,
         is_alone=all(each.topic.partition(" ")[0] == topic for each in head.fences.values()),
     )
+    report.findings += _wrong_bounds(target, head)
+    return report
+
+
+def _wrong_bounds(target: CommitTarget[Any], head: Head[Any]) -> Iterator[Finding]:
+    for each in wrong_files(target, head):
+        names = ", ".join(each.columns)
+        reason = f"filters on {names} may miss rows: columnar-kafka repair puts that right"
+        yield Finding(kind="wrong bounds", reason=reason, file=each.file.path)
 
 
 def _check_generation(

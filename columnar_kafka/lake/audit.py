@@ -43,7 +43,15 @@ __all__ = ["AuditReport", "Finding", "TopicAudit"]
 _RUN_BYTES: Final = 16 << 20
 _UNREADABLE: Final = (pa.ArrowException, ColumnarError, OSError, ValueError, KeyError)
 
-Kind = Literal["missing", "twice", "different", "not committed", "past the fence", "not provable"]
+Kind = Literal[
+    "missing",
+    "twice",
+    "different",
+    "not committed",
+    "past the fence",
+    "not provable",
+    "wrong bounds",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

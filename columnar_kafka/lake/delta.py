@@ -12,8 +12,8 @@ and never landed.
 from __future__ import annotations
 
 import json
-import time
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -21,12 +21,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction
 
 from columnar_kafka.config import Hidden
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake import delta_partition
+from columnar_kafka.lake.bounds import as_wrong, read_footer, stage_copy
 from columnar_kafka.lake.commit import BaseTable, Head
+from columnar_kafka.lake.delta_actions import (
+    file_actions,
+    indexed,
+    state_lacking,
+    table_schema,
+)
+from columnar_kafka.lake.delta_merging import files_to_merge, logged_files, wrong_columns
 from columnar_kafka.lake.delta_schema import (
     check_fits,
     delta_schema,
@@ -35,7 +42,6 @@ from columnar_kafka.lake.delta_schema import (
     widened,
     with_nullable_columns,
 )
-from columnar_kafka.lake.delta_statistics import file_statistics
 from columnar_kafka.lake.fences import (
     ATTEMPT,
     CREATED,
@@ -52,6 +58,7 @@ from columnar_kafka.lake.files import (
     visible_folder,
 )
 from columnar_kafka.lake.local_files import LocalFiles
+from columnar_kafka.lake.merging import merge_runs, runs_to_merge, stage_merged, unreadable
 from columnar_kafka.lake.model import (
     CompactResult,
     Fitting,
@@ -66,7 +73,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import PurePath
 
+    from columnar_kafka.lake.bounds import Check, WrongFile
+    from columnar_kafka.lake.delta_merging import LoggedFile
     from columnar_kafka.lake.files import Files
+    from columnar_kafka.lake.merging import Run
     from columnar_kafka.lake.model import (
         Fence,
         FileWriter,
@@ -81,8 +91,6 @@ if TYPE_CHECKING:
 __all__ = ["DeltaLakeTable"]
 
 _APPLICATION: Final = "columnar-kafka"
-_INDEXED: Final = "delta.dataSkippingNumIndexedCols"
-_INDEXED_DEFAULT: Final = "32"  # Delta's own
 
 
 class DeltaLakeTable(BaseTable["State"]):
@@ -146,7 +154,7 @@ class DeltaLakeTable(BaseTable["State"]):
             converted = delta_partition.with_filled(converted, schema, self._partition_by)
             columns = delta_partition.columns(converted, self._partition_by, schema)
             return Fitting(partitioning=columns)
-        old, names = _schema(table), list(table.metadata().partition_columns)
+        old, names = table_schema(table), list(table.metadata().partition_columns)
         check_same(self._partition_by, names)
         wider = pa.schema(widened(schema, old), schema.metadata)
         columns = delta_partition.columns(old, names, schema)
@@ -166,21 +174,71 @@ class DeltaLakeTable(BaseTable["State"]):
         return self._files.writer(path, self.root / path)
 
     def compact(self, file_bytes: int) -> CompactResult:
-        """Merge small files to files of up to `file_bytes`. Others may land and read meanwhile.
+        """Merge files of a partition that follow each other, up to `file_bytes` each.
 
-        It is Delta's own OPTIMIZE. The old files stay until VACUUM.
+        Others may land and read meanwhile: it is one commit, on condition that nobody has removed
+        one of the files. Files of other programs stay as they are. The old files stay until VACUUM.
+        Takes the memory of two such files.
 
         Raises:
-            LakeError: there is no table, or it cannot be merged.
+            LakeError, OSError: there is no table, or a file cannot be read.
+            NotLandedError, MayHaveLandedError: as `commit`.
         """
-        if (table := self._open()) is None:
+        head = self.head()
+        if head.state[0] is None:
             raise LakeError(f"{self}: there is no table")
-        before = len(table.file_uris())
-        try:
-            table.optimize.compact(target_size=file_bytes, max_concurrent_tasks=1)
-        except DeltaError as error:
-            raise LakeError(f"{self}: not compacted: {error}") from error
-        return CompactResult(files_before=before, files=len(table.file_uris()))
+        before = logged_files(head.state[0])
+
+        def staged(run: Run) -> StagedFile:
+            return stage_merged(run, self._beside(run[0][1]), self._read)
+
+        found, layouts = files_to_merge(before, self._footer, head.fences)
+        less = merge_runs(self, runs_to_merge(found, file_bytes, layouts), staged, self.paths)
+        return CompactResult(files_before=len(before), files=len(before) - less)
+
+    # What `repair` needs.
+
+    def paths(self, head: Head[State]) -> Collection[str]:
+        """See `RepairTarget.paths`."""
+        return logged_files(head.state[0]).keys()
+
+    def checks(self, head: Head[State]) -> Iterator[tuple[str, Check]]:
+        """See `RepairTarget.checks`."""
+        if (table := head.state[0]) is None:
+            return
+        columns = indexed(table)
+        for path, file in logged_files(table).items():
+            yield path, partial(self._checked, path, file, columns, head.fences)
+
+    def _checked(
+        self,
+        path: str,
+        file: LoggedFile,
+        indexed: Collection[tuple[str, ...]],
+        fences: Mapping[str, Fence],
+    ) -> WrongFile | None:
+        with unreadable(path):
+            footer = read_footer(self._footer(path, file.nbytes), partial(self._read, path))
+            columns = wrong_columns(file, footer, indexed)
+            wrong = as_wrong(path, file.nbytes, footer, columns, fences, file.partition)
+        return wrong and wrong._replace(can_be_mended=file.is_canonical)
+
+    def mended(self, head: Head[State], wrong: WrongFile) -> StagedFile:
+        """See `RepairTarget.mended`: it may be enough that the log says other bounds of a file."""
+        if not wrong.nan:
+            return wrong.file
+        return stage_copy(wrong, self._read(wrong.file.path), self._beside(wrong.file))
+
+    def _footer(self, path: str, nbytes: int) -> Any:
+        return self._files.footer(self.root / path, nbytes)
+
+    def _read(self, path: str) -> bytes:
+        return self._files.read(self.root / path)
+
+    def _beside(self, file: StagedFile) -> FileWriter:
+        """Open a new file in the folder of one that it is to replace."""
+        path = f"{file.path.rpartition('/')[0]}/{unique_name(file.partition, file.first)}"
+        return self._files.writer(path.lstrip("/"), self.root / path.lstrip("/"))
 
     # What `commit` needs.
 
@@ -233,24 +291,14 @@ class DeltaLakeTable(BaseTable["State"]):
                 )
         if grows := self._grow(table, schemas):
             return grows
+        # What replaces files lands nothing, so a restore to before it undoes nothing either.
+        replaced = {path for paths in admission.replaced.values() for path in paths}
         record = CommitRecord(
-            sequence=before.sequence + 1, attempt=attempt, fences=admission.fences
+            sequence=before.sequence + (not replaced), attempt=attempt, fences=admission.fences
         )
-        columns = int(table.metadata().configuration.get(_INDEXED, _INDEXED_DEFAULT))
-        now = int(time.time() * 1000)
         try:
             table.create_write_transaction(
-                [
-                    AddAction(
-                        file.path,
-                        file.nbytes,
-                        dict(file.table_partition or ()),
-                        now,
-                        True,
-                        file_statistics(footer, 0 if file.is_encrypted else columns),
-                    )
-                    for file, footer in footers.items()
-                ],
+                file_actions(table, footers, replaced),
                 "append",
                 table.schema(),
                 commit_properties=CommitProperties(
@@ -330,7 +378,7 @@ class DeltaLakeTable(BaseTable["State"]):
         Raises:
             NotLandedError: the files cannot land.
         """
-        old = new = _schema(table)
+        old = new = table_schema(table)
         names = list(table.metadata().partition_columns)
         try:
             for each in schemas:
@@ -343,6 +391,7 @@ class DeltaLakeTable(BaseTable["State"]):
             return ""
         changed = [each for each in new["fields"] if each not in old["fields"]]
         try:
+            state_lacking(table, old, new)
             table.alter.add_columns([Field.from_json(json.dumps(each)) for each in changed])
         except CommitFailedError as error:
             return f"{error}"
@@ -362,15 +411,10 @@ class DeltaLakeTable(BaseTable["State"]):
             raise LakeError(f"{self._uri} cannot be read: {error}") from error
 
 
-def _schema(table: DeltaTable) -> dict[str, Any]:
-    schema: dict[str, Any] = json.loads(table.schema().to_json())
-    return schema
-
-
 def _refuse_features(table: DeltaTable) -> None:
     protocol, metadata = table.protocol(), table.metadata()
     features = [*(protocol.writer_features or ()), *(protocol.reader_features or ())]
-    refuse_features(features, metadata.configuration, _schema(table))
+    refuse_features(features, metadata.configuration, table_schema(table))
 
 
 def _newest_record(table: DeltaTable) -> tuple[CommitRecord | None, bool]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from columnar_kafka.lake.model import PartitionValues
 
 __all__ = [
+    "as_text",
     "columns",
     "folder",
     "new_columns",
@@ -66,6 +67,23 @@ _TEXTS: Final[dict[str, Callable[[Any], str]]] = {
     "date": _date,
 }
 """How values of a type become texts."""
+
+
+def as_text(value: Any) -> str | None:
+    """Return a partition's value as the log has it.
+
+    Raises:
+        LakeError: values of its type are not supported.
+    """
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return _boolean(value)
+    if isinstance(value, int):
+        return str(value)
+    if type(value) is datetime.date:
+        return value.isoformat()
+    raise LakeError(f"a partition of {value!r}: its type {type(value).__name__} is not supported")
 
 
 def new_columns(texts: Iterable[str]) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ from pyiceberg.exceptions import (
 
 from columnar_kafka.config import Hidden
 from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.bounds import stage_copy
 from columnar_kafka.lake.commit import BaseTable, Head
 from columnar_kafka.lake.fences import (
     ATTEMPT,
@@ -51,9 +52,16 @@ from columnar_kafka.lake.iceberg_commit import (
     OneTry,
     add_data_files,
     replace_data_files,
+    wrong_columns,
 )
-from columnar_kafka.lake.iceberg_files import TableFiles, file_io_properties
-from columnar_kafka.lake.iceberg_merging import current_files, files_to_merge
+from columnar_kafka.lake.iceberg_files import TableFiles, create_namespace, file_io_properties
+from columnar_kafka.lake.iceberg_merging import (
+    checks,
+    current_files,
+    file_content,
+    files_to_merge,
+    landed_file,
+)
 from columnar_kafka.lake.iceberg_partition import (
     add_terms,
     check_file,
@@ -85,12 +93,13 @@ from columnar_kafka.lake.model import (
 from columnar_kafka.lake.partition import check_same, parse_terms
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table, Transaction
     from pyiceberg.table.metadata import TableMetadata
 
+    from columnar_kafka.lake.bounds import Check, WrongFile
     from columnar_kafka.lake.merging import Run
     from columnar_kafka.lake.model import (
         Fence,
@@ -221,19 +230,36 @@ class IcebergTable(BaseTable["State"]):
         if (table := head.state[0]) is None:
             raise LakeError(f"{self}: there is no table")
         before = current_files(table)
-        files, root = self._place(table)
 
         def staged(run: Run) -> StagedFile:
-            file = run[0][1]
-            name = unique_name(file.partition, file.first)
-            path = f"data/{visible_folder(file.topic)}/{name}"
-            writer = files.writer(path, root / path)
-            return stage_merged(run, writer, partial(_content, table), millisecond_columns)
+            writer = self._replacing(table, run[0][1])
+            return stage_merged(run, writer, partial(file_content, table), millisecond_columns)
 
         found, layouts = files_to_merge(table, before, head.fences)
-        runs = runs_to_merge(found, file_bytes, layouts)
-        less = merge_runs(self, runs, staged, lambda newest: current_files(newest.state[0]))
+        less = merge_runs(self, runs_to_merge(found, file_bytes, layouts), staged, self.paths)
         return CompactResult(files_before=len(before), files=len(before) - less)
+
+    # What `repair` needs.
+
+    def paths(self, head: Head[State]) -> Collection[str]:
+        """See `RepairTarget.paths`."""
+        return current_files(head.state[0]).keys()
+
+    def checks(self, head: Head[State]) -> Iterator[tuple[str, Check]]:
+        """See `RepairTarget.checks`: files of other programs are passed over."""
+        return checks(head.state[0], head.fences, wrong_columns)
+
+    def mended(self, head: Head[State], wrong: WrongFile) -> StagedFile:
+        """See `RepairTarget.mended`: a copy, for no path may be added to a table twice."""
+        table, _ = head.state
+        data = file_content(table, wrong.file.path)
+        return stage_copy(wrong, data, self._replacing(table, wrong.file))
+
+    def _replacing(self, table: Any, file: StagedFile) -> FileWriter:
+        """Open a new file for the messages of one that it is to replace."""
+        files, root = self._place(table)
+        path = f"data/{visible_folder(file.topic)}/{unique_name(file.partition, file.first)}"
+        return files.writer(path, root / path)
 
     # What `commit` needs.
 
@@ -336,7 +362,7 @@ class IcebergTable(BaseTable["State"]):
     def landed_files(self, head: Head[State]) -> list[LandedFile]:
         """See `CommitTarget.landed_files`."""
         table, _ = head.state
-        return [_landed(table, each) for each in current_files(table).values()]
+        return [landed_file(table, each) for each in current_files(table).values()]
 
     def remove(self, files: Iterable[StagedFile]) -> None:
         """See `CommitTarget.remove`."""
@@ -432,7 +458,7 @@ class IcebergTable(BaseTable["State"]):
         check_terms(self._partition_by, columns, schema)
         try:
             with closing(self._catalog()) as catalog:
-                _create_namespace(catalog, self._identifier.rpartition(".")[0])
+                create_namespace(catalog, self._identifier.rpartition(".")[0])
                 with (
                     # Another process has just created it, before we asked or since.
                     suppress(TableAlreadyExistsError, CommitFailedException),
@@ -445,33 +471,6 @@ class IcebergTable(BaseTable["State"]):
                 return catalog.load_table(self._identifier)
         except Exception as error:
             raise LakeError(f"{self._identifier} cannot be created: {error!r}") from error
-
-
-def _create_namespace(catalog: Catalog, name: str) -> None:
-    """Create a namespace if there is none; pyiceberg's look and its creation are two steps."""
-    try:
-        catalog.create_namespace_if_not_exists(name)
-    except Exception:
-        if not catalog.namespace_exists(name):  # nor has another process just created it
-            raise
-
-
-def _landed(table: Any, file: Any) -> LandedFile:
-    uri = file.file_path
-    return LandedFile(
-        path=uri,
-        footer=lambda: table.io.new_input(uri).open(),
-        read=lambda: _content(table, uri),
-        partition={
-            each.name: pa.scalar(file.partition[number])
-            for number, each in enumerate(table.specs()[file.spec_id].fields)
-        },
-    )
-
-
-def _content(table: Any, uri: str) -> bytes:
-    with table.io.new_input(uri).open() as opened:
-        return bytes(opened.read())
 
 
 def _file_uri(uri: str) -> str:

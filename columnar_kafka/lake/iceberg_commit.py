@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import (
@@ -22,7 +23,6 @@ from pyiceberg.table import TableProperties
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.typedef import Record
-from pyiceberg.types import DateType, TimestampType, TimestamptzType, TimeType
 from pyiceberg.utils.properties import property_as_bool
 
 if TYPE_CHECKING:
@@ -32,10 +32,12 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.schema import Schema
     from pyiceberg.table import Transaction
+    from pyiceberg.table.metadata import TableMetadata
 
+    from columnar_kafka.lake.bounds import Footer
     from columnar_kafka.lake.model import StagedFile
 
-__all__ = ["ConflictError", "OneTry", "add_data_files", "replace_data_files"]
+__all__ = ["ConflictError", "OneTry", "add_data_files", "replace_data_files", "wrong_columns"]
 
 
 class ConflictError(Exception):
@@ -155,39 +157,88 @@ def _data_files(
         )
 
 
+def wrong_columns(file: DataFile, footer: Footer, metadata: TableMetadata) -> Iterator[str]:
+    """Yield the columns whose bounds in a manifest are not as the file's footer has them."""
+    if (schema := _schema_of(footer.metadata, metadata)) is None:
+        return
+    stated: dict[str, Any] = {}
+    if not footer.is_encrypted:
+        stated = _statistics(footer.metadata, schema, metadata.properties)
+    for name, is_upper in (("lower_bounds", False), ("upper_bounds", True)):
+        exact = stated.get(name) or {}
+        for field_id, found in (getattr(file, name) or {}).items():
+            kind: Any = schema.find_type(field_id)
+            true = exact.get(field_id)
+            if true is None or _is_too_narrow(
+                from_bytes(kind, true), from_bytes(kind, found), is_upper=is_upper
+            ):
+                yield schema.find_column_name(field_id) or str(field_id)
+
+
+def _schema_of(footer: pq.FileMetaData, metadata: TableMetadata) -> Schema | None:
+    """Return the table's newest schema that has all of a file's columns; None if none has."""
+    paths = {footer.schema.column(number).path for number in range(footer.num_columns)}
+    schemas = [metadata.schema(), *reversed(metadata.schemas)]
+    return next((each for each in schemas if paths <= set(parquet_path_to_id_mapping(each))), None)
+
+
+def _is_too_narrow(true: Any, found: Any, *, is_upper: bool) -> bool:
+    """Return whether values lie outside of the bound that was found."""
+    return bool(found < true if is_upper else found > true)
+
+
 def _statistics(
     footer: pq.FileMetaData, schema: Schema, properties: dict[str, str]
 ) -> dict[str, Any]:
     """Return what a manifest says of a file.
 
-    pyiceberg reads bounds as values of Python: times outside of the years 1 to 9999 have none.
+    pyiceberg takes the bounds that some row groups state for those of the file. So a column has
+    bounds only if each row group with values has some, and without a NaN. They are values of
+    Python's: times outside of the years 1 to 9999 have none.
     """
     columns: dict[int, Any] = compute_statistics_plan(schema, properties)
     ids = parquet_path_to_id_mapping(schema)
     for number in range(footer.num_columns):
         column = columns[ids[footer.schema.column(number).path]]
-        if (
-            isinstance(column.iceberg_type, _TIMES)
-            and column.mode.type is MetricModeTypes.FULL
-            and not _are_values_of_python(footer, number)
-        ):
+        if column.mode.type not in _BOUNDS:
+            continue
+        greatest = _greatest(footer, number)
+        if greatest is None:
             columns[column.field_id] = replace(column, mode=_COUNTS)
+        elif _cannot_be_cut(greatest, column.mode.length):
+            columns[column.field_id] = replace(column, mode=_FULL)
     found: dict[str, Any] = data_file_statistics_from_parquet_metadata(
         footer, stats_columns=columns, parquet_column_mapping=ids
     ).to_serialized_dict()
     return found
 
 
-_TIMES: Final = (DateType, TimeType, TimestampType, TimestamptzType)
+_BOUNDS: Final = (MetricModeTypes.FULL, MetricModeTypes.TRUNCATE)
 _COUNTS: Final = MetricsMode(MetricModeTypes.COUNTS)
+_FULL: Final = MetricsMode(MetricModeTypes.FULL)
 
 
-def _are_values_of_python(footer: pq.FileMetaData, number: int) -> bool:
-    """Return whether Python has the bounds of a column in each row group."""
+def _greatest(footer: pq.FileMetaData, number: int) -> Any:
+    """Return the greatest value of a column; None if a row group does not state its bounds."""
+    greatest = None
     try:
         for group in range(footer.num_row_groups):
-            if (statistics := footer.row_group(group).column(number).statistics) is not None:
-                statistics.min, statistics.max  # noqa: B018 - raises
-    except (ValueError, OverflowError):
+            stated = footer.row_group(group).column(number).statistics
+            if stated is not None and not stated.num_values:
+                continue  # nulls
+            if stated is None or not stated.has_min_max:
+                return None
+            least, most = stated.min, stated.max
+            if least != least or most != most:  # noqa: PLR0124 - NaN is not
+                return None
+            greatest = most if greatest is None else max(greatest, most)
+    except (ValueError, OverflowError):  # they are no values of Python
+        return None
+    return greatest
+
+
+def _cannot_be_cut(greatest: Any, length: int | None) -> bool:
+    """Return whether pyiceberg would make a surrogate of a text when it rounds it up."""
+    if not isinstance(greatest, str) or length is None or len(greatest) <= length:
         return False
-    return True
+    return greatest[:length].rstrip("\U0010ffff").endswith("\ud7ff")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from columnar_kafka.lake.model import FileWriter
 
-__all__ = ["TableFiles", "file_io_properties"]
+__all__ = ["TableFiles", "create_namespace", "file_io_properties"]
 
 _PROPERTIES: Final = {
     "aws_access_key_id": "s3.access-key-id",
@@ -105,3 +105,12 @@ class _TableFileWriter(StagedWriter):
             self.file.close()
         with suppress(OSError):
             self._io.delete(self._uri)
+
+
+def create_namespace(catalog: Any, name: str) -> None:
+    """Create a namespace if there is none; pyiceberg's look and its creation are two steps."""
+    try:
+        catalog.create_namespace_if_not_exists(name)
+    except Exception:
+        if not catalog.namespace_exists(name):  # nor has another process just created it
+            raise

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake.file_metadata import file_messages
+from columnar_kafka.lake.bounds import as_wrong, read_footer
 from columnar_kafka.lake.iceberg_partition import check_file
-from columnar_kafka.lake.merging import layout_of
-from columnar_kafka.lake.model import SourcePartition, StagedFile, TopicGeneration
+from columnar_kafka.lake.merging import as_staged, fence_names, layout_of, unreadable
+from columnar_kafka.lake.model import LandedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from columnar_kafka.lake.file_metadata import FileMessages
-    from columnar_kafka.lake.model import Fence
+    from columnar_kafka.lake.bounds import Check, Footer, WrongFile
+    from columnar_kafka.lake.model import Fence, PartitionValues, StagedFile
 
-__all__ = ["current_files", "files_to_merge"]
+__all__ = ["checks", "current_files", "file_content", "files_to_merge", "landed_file"]
 
 
 def current_files(table: Any) -> dict[str, Any]:
@@ -38,6 +40,26 @@ def current_files(table: Any) -> dict[str, Any]:
     return {task.file.file_path: task.file for task in tasks}
 
 
+def landed_file(table: Any, file: Any) -> LandedFile:
+    """Return a file of a pyiceberg table as an audit reads it."""
+    uri = file.file_path
+    return LandedFile(
+        path=uri,
+        footer=lambda: table.io.new_input(uri).open(),
+        read=lambda: file_content(table, uri),
+        partition={
+            each.name: pa.scalar(file.partition[number])
+            for number, each in enumerate(table.specs()[file.spec_id].fields)
+        },
+    )
+
+
+def file_content(table: Any, uri: str) -> bytes:
+    """Return the bytes of a file of a pyiceberg table."""
+    with table.io.new_input(uri).open() as opened:
+        return bytes(opened.read())
+
+
 def files_to_merge(
     table: Any, current: Mapping[str, Any], fences: Mapping[str, Fence]
 ) -> tuple[dict[str, StagedFile], dict[str, bytes]]:
@@ -50,50 +72,61 @@ def files_to_merge(
     Raises:
         LakeError: a footer cannot be read.
     """
-    names = {(fence.topic, fence.partition): name for name, fence in fences.items()}
-    columns = [str(each) for each in table.spec().fields]
+    names = fence_names(fences)
     files: dict[str, StagedFile] = {}
     layouts: dict[str, bytes] = {}
     for uri, file in current.items():
         if file.spec_id != table.spec().spec_id:
             continue
-        try:
+        with unreadable(uri):
             footer = pq.read_metadata(table.io.new_input(uri).open())
-            found = file_messages(uri, footer.metadata)
-        except (OSError, pa.ArrowException, KeyError, ValueError) as error:
-            raise LakeError(f"{uri}: {error!r}") from error
-        if found is None or not (fence := _fence(found, names)):
+            values = _partition(table, file)
+            staged = as_staged(uri, file.file_size_in_bytes, footer, names, values)
+        if staged is None:
             continue
-        files[uri] = StagedFile(
-            fence=fence,
-            topic=found.topic,
-            partition=found.partition,
-            first=found.first,
-            last=found.last,
-            messages=found.segments,
-            rows=footer.num_rows,
-            nbytes=file.file_size_in_bytes,
-            segment="",
-            schema=found.schema,
-            digest="",
-            path=uri,
-            table_partition=tuple(
-                (name, file.partition[number]) for number, name in enumerate(columns)
-            )
-            or None,
-        )
-        schema = footer.schema.to_arrow_schema()
-        try:
-            check_file(uri, schema, table.metadata)
-            layouts[uri] = layout_of(schema)
-        except LakeError:
-            layouts[uri] = uri.encode()  # from before a column was renamed: like no other
+        files[uri] = staged
+        # From before a column was renamed: like no other.
+        is_like = _fits(uri, footer, table)
+        layouts[uri] = layout_of(footer.schema.to_arrow_schema()) if is_like else uri.encode()
     return files, layouts
 
 
-def _fence(found: FileMessages, names: Mapping[tuple[str, int], str]) -> str | None:
-    """Return the fence of a file's messages."""
-    if found.is_verbatim:
-        return names.get((found.topic, found.partition))
-    generation = TopicGeneration(found.cluster, found.topic_id)
-    return SourcePartition(generation, found.topic, found.partition).fence
+def _fits(uri: str, footer: pq.FileMetaData, table: Any) -> bool:
+    """Return whether a file's columns have the names and ids of the table as it is now."""
+    with suppress(LakeError):
+        check_file(uri, footer.schema.to_arrow_schema(), table.metadata)
+        return True
+    return False
+
+
+def checks(
+    table: Any,
+    fences: Mapping[str, Fence],
+    wrong_columns: Callable[[Any, Footer, Any], Iterable[str]],
+) -> Iterator[tuple[str, Check]]:
+    """Yield each file by its URI, and what says whether we have written it and it hides rows.
+
+    Raises:
+        LakeError: a file's rows are not all rows of the table.
+    """
+
+    def checked(uri: str, file: Any) -> WrongFile | None:
+        landed = landed_file(table, file)
+        with unreadable(uri):
+            footer = read_footer(landed.footer(), landed.read)
+            columns = wrong_columns(file, footer, table.metadata)
+            values = _partition(table, file)
+            wrong = as_wrong(uri, file.file_size_in_bytes, footer, columns, fences, values)
+        if wrong is None or not wrong.file.fence:
+            return None
+        is_of_spec = file.spec_id == table.spec().spec_id
+        fits = is_of_spec and not footer.is_encrypted and _fits(uri, footer.metadata, table)
+        return wrong._replace(can_be_mended=fits)
+
+    for uri, file in current_files(table).items():
+        yield uri, partial(checked, uri, file)
+
+
+def _partition(table: Any, file: Any) -> PartitionValues:
+    fields = table.specs()[file.spec_id].fields
+    return tuple((str(each), file.partition[number]) for number, each in enumerate(fields))

@@ -91,14 +91,19 @@ def _value(transform: Any, kind: ice.IcebergType) -> Callable[[Any], Any]:
     """Return a transform that raises if pyiceberg has no text for the result.
 
     It names the partition by that in the snapshot's summary, and has none for days outside the
-    years 1 to 9999.
+    years 1 to 9999. It also raises for the least integers, whose truncation is below what the type
+    has: readers look for them in partitions that differ, or in none.
     """
     transformed = transform.transform(kind)
-    check = lru_cache(maxsize=1024)(partial(transform.to_human_string, transform.result_type(kind)))
+    result = transform.result_type(kind)
+    check = lru_cache(maxsize=1024)(partial(transform.to_human_string, result))
+    least = getattr(result, "min", None)
 
     def value(plain: Any) -> Any:
         found = transformed(plain)
         check(found)
+        if least is not None and found < least:
+            raise ValueError(f"{transform} of it is less than {least}, the least {result}")
         return found
 
     return value

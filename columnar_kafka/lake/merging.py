@@ -5,31 +5,46 @@ A merged file has fewer and larger row groups.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.commit import commit_admission
-from columnar_kafka.lake.file_metadata import file_metadata
+from columnar_kafka.lake.file_metadata import file_messages, file_metadata
 from columnar_kafka.lake.model import (
     MayHaveLandedError,
     NotLandedError,
     SourcePartition,
+    StagedFile,
     TopicGeneration,
 )
 from columnar_kafka.lake.plan import Admission
+from columnar_kafka.lake.stitch import Stitcher
+from columnar_kafka.segment.encoder import columns_with_nan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from columnar_kafka.lake.commit import CommitTarget, Head
-    from columnar_kafka.lake.model import FileWriter, StagedFile
+    from columnar_kafka.lake.model import Fence, FileWriter, PartitionValues
 
-__all__ = ["Run", "layout_of", "merge_runs", "merged_stage", "runs_to_merge", "stage_merged"]
+__all__ = [
+    "Run",
+    "as_staged",
+    "fence_names",
+    "layout_of",
+    "merge_runs",
+    "merged_metadata",
+    "merged_stage",
+    "runs_to_merge",
+    "stage_merged",
+    "unreadable",
+]
 
 State = TypeVar("State")
 
@@ -38,7 +53,7 @@ _GROUP_BYTES: Final = 256 << 20
 """The most of a row group, as Arrow's columns: so much memory does a merge take, besides a file."""
 
 
-Run = list[tuple[str, "StagedFile"]]
+Run = list[tuple[str, StagedFile]]
 """Files that become one, with their paths in the table."""
 
 
@@ -90,7 +105,7 @@ def stage_merged(
     paths, files = [path for path, _ in run], [file for _, file in run]
     try:
         contents = [partial(read, path) for path in paths]
-        writer.write(_merged_file(contents, _merged_metadata(files), unstated))
+        writer.write(_merged_file(contents, merged_metadata(files), unstated))
         return merged_stage(files, writer.path, writer.finish())
     except BaseException as error:
         writer.discard()
@@ -109,8 +124,9 @@ def merge_runs(
 
     Returns how many files the table has less.
 
-    `stage` returns None for a run that stays as it is. `paths` returns those of all files of the
-    table at a head. After an exception no staged file is left, unless it may have landed.
+    `stage` returns None for a run that stays as it is, or the very file of the run, to have it
+    stated anew. `paths` returns those of all files of the table at a head. After an exception no
+    staged file is left, unless it may have landed.
 
     Raises:
         NotLandedError: nothing was changed: another process has merged or removed a file.
@@ -121,10 +137,10 @@ def merge_runs(
     replaced: dict[str, list[str]] = {}
 
     def admitted(newest: Head[State]) -> Admission:
-        there = set(paths(newest))
-        if gone := [path for old in replaced.values() for path in old if path not in there]:
-            raise NotLandedError(f"{target}: another process has merged {gone[0]}")
-        if taken := there & set(map(target.visible_path, merged)):
+        there, old = set(paths(newest)), set().union(*replaced.values())
+        if gone := old - there:
+            raise NotLandedError(f"{target}: another process has merged {min(gone)}")
+        if taken := (there - old) & set(map(target.visible_path, merged)):
             raise NotLandedError(f"{target}: another process has landed {taken.pop()}")
         return Admission(
             lands=tuple(merged),
@@ -137,10 +153,10 @@ def merge_runs(
     try:
         for run in runs:
             if (file := stage(run)) is not None:
-                merged.append(file)
                 replaced[file.path] = [path for path, _ in run]
+                merged.append(file)
     except BaseException:
-        target.remove(merged)
+        target.remove(_new(merged, replaced))
         raise
     try:
         if merged:
@@ -148,9 +164,14 @@ def merge_runs(
     except MayHaveLandedError:
         raise
     except (LakeError, OSError):  # after any other, as Ctrl-C, the files may have landed
-        target.remove(merged)
+        target.remove(_new(merged, replaced))
         raise
     return sum(len(old) - 1 for old in replaced.values())
+
+
+def _new(merged: Iterable[StagedFile], replaced: Mapping[str, Collection[str]]) -> list[StagedFile]:
+    """Return the files that were staged, and not those of the table that are stated anew."""
+    return [each for each in merged if each.path not in replaced[each.path]]
 
 
 def layout_of(schema: pa.Schema) -> bytes:
@@ -171,6 +192,7 @@ def _merged_file(
     sink = pa.BufferOutputStream()
     writer: pq.ParquetWriter | None = None
     waiting: list[pa.Table] = []
+    with_nan: set[str] = set()
     for content in contents:
         file = pq.ParquetFile(pa.BufferReader(content()))
         if writer is None:
@@ -188,6 +210,7 @@ def _merged_file(
             )
         for number in range(file.num_row_groups):
             waiting.append(file.read_row_group(number).replace_schema_metadata(schema.metadata))
+            with_nan = with_nan.union(*map(columns_with_nan, waiting[-1].to_batches()))
             if _is_enough(waiting):
                 writer.write_table(pa.concat_tables(waiting), _GROUP_ROWS)
                 waiting = []
@@ -196,7 +219,78 @@ def _merged_file(
         writer.write_table(pa.concat_tables(waiting), _GROUP_ROWS)
     writer.add_key_value_metadata(metadata)
     writer.close()
-    return memoryview(sink.getvalue()).cast("B")
+    data = sink.getvalue()
+    leaves = range(file.metadata.num_columns)
+    bare = [n for n in leaves if file.schema.column(n).path in with_nan]
+    return memoryview(_without_statistics(data, metadata, bare) if bare else data).cast("B")
+
+
+def _without_statistics(
+    data: pa.Buffer, metadata: Mapping[str, str], columns: Collection[int]
+) -> pa.Buffer:
+    """Return a file in which the columns with these numbers have no statistics.
+
+    pyarrow decides when it begins a file which columns have some, before it has seen the values.
+    """
+    sink = pa.BufferOutputStream()
+    stitcher = Stitcher(cast("BinaryIO", sink), unstated=columns)
+    stitcher.append(data)
+    stitcher.finish(metadata)
+    return sink.getvalue()
+
+
+def fence_names(fences: Mapping[str, Fence]) -> dict[tuple[str, int], str]:
+    """Return the name of each fence, by topic and partition."""
+    return {(fence.topic, fence.partition): name for name, fence in fences.items()}
+
+
+@contextmanager
+def unreadable(path: str) -> Iterator[None]:
+    """Turn what reading a file's footer raises into a LakeError that names it."""
+    try:
+        yield
+    except (OSError, pa.ArrowException, KeyError, ValueError) as error:
+        raise LakeError(f"{path}: {error!r}") from error
+
+
+def as_staged(
+    path: str,
+    nbytes: int,
+    footer: pq.FileMetaData,
+    names: Mapping[tuple[str, int], str],
+    partition: PartitionValues,
+) -> StagedFile | None:
+    """Return a file of a table as if it had just been staged; None for one of another program.
+
+    That does not say which messages it has. `names` are those of the table's fences.
+
+    Raises:
+        KeyError, ValueError, LakeError: as `file_messages`.
+    """
+    found = file_messages(path, footer.metadata)
+    if found is None:
+        return None
+    fence = names.get((found.topic, found.partition))
+    if not found.is_verbatim:
+        generation = TopicGeneration(found.cluster, found.topic_id)
+        fence = SourcePartition(generation, found.topic, found.partition).fence
+    if fence is None:
+        return None
+    return StagedFile(
+        fence=fence,
+        topic=found.topic,
+        partition=found.partition,
+        first=found.first,
+        last=found.last,
+        messages=found.segments,
+        rows=footer.num_rows,
+        nbytes=nbytes,
+        segment="",
+        schema=found.schema,
+        digest="",
+        path=path,
+        table_partition=partition or None,
+    )
 
 
 def merged_stage(run: Sequence[StagedFile], path: str, nbytes: int) -> StagedFile:
@@ -212,7 +306,7 @@ def merged_stage(run: Sequence[StagedFile], path: str, nbytes: int) -> StagedFil
     )
 
 
-def _merged_metadata(run: Sequence[StagedFile]) -> dict[str, str]:
+def merged_metadata(run: Sequence[StagedFile]) -> dict[str, str]:
     """Return the key-values of a file with the messages of all files of a run."""
     first = run[0]
     _, cluster, topic_id, _ = first.fence.split(":")

@@ -208,7 +208,7 @@ def _mean_the_same(schema: bytes, arrow: bytes | None, other: bytes | None) -> b
     """
     try:
         return _fingerprint(schema, arrow) == _fingerprint(schema, other)
-    except (pa.ArrowException, OSError, SchemaError):
+    except (pa.ArrowException, OSError, SchemaError, UnicodeDecodeError):
         return False
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "Encoder",
     "ParquetEncoder",
     "check_can_be_written",
+    "columns_with_nan",
     "leaf_columns",
     "needs_arrow_schema",
 ]
@@ -101,9 +102,7 @@ class ParquetEncoder:
         keys: Any,
     ) -> pa.Buffer:
         sink = pa.BufferOutputStream(pa.system_memory_pool())  # as `RecordBlock.concat`
-        long = {
-            path for i, field in enumerate(batch.schema) for path in _long(batch[i], field.name)
-        }
+        unstated = {path for path, leaf in _leaf_arrays(batch) if _is_long(leaf) or _has_nan(leaf)}
         with pq.ParquetWriter(
             sink,
             batch.schema,
@@ -111,7 +110,7 @@ class ParquetEncoder:
             use_dictionary=[path for path, name in choices.items() if name == _DICTIONARY],
             column_encoding={path: name for path, name in choices.items() if name != _DICTIONARY}
             or None,
-            write_statistics=[p for p in choices if p not in long and _wants_statistics(p)],
+            write_statistics=[p for p in choices if p not in unstated and _wants_statistics(p)],
             write_page_checksum=True,
             store_schema=self._store_schema,
             encryption_properties=keys,
@@ -212,22 +211,45 @@ def _wants_statistics(path: str) -> bool:
     return not path.startswith(f"{KAFKA_COLUMN}.") or path == f"{KAFKA_COLUMN}.timestamp"
 
 
-def _long(column: pa.Array, path: str) -> Iterator[str]:
-    """Yield the leaves of a column that hold values too long for statistics."""
+def columns_with_nan(batch: pa.RecordBatch) -> set[str]:
+    """Return the leaves that hold a NaN, by their Parquet paths.
+
+    Arrow states bounds of their other values. Readers take these for the bounds of all, and find
+    too few rows, or too many.
+    """
+    return {path for path, leaf in _leaf_arrays(batch) if _has_nan(leaf)}
+
+
+def _leaf_arrays(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
+    for column, field in zip(batch.columns, batch.schema, strict=True):
+        yield from _leaves_below(column, field.name)
+
+
+def _leaves_below(column: pa.Array, path: str) -> Iterator[tuple[str, pa.Array]]:
     kind = column.type
     if pa.types.is_struct(kind):
         for i in range(kind.num_fields):
-            yield from _long(column.field(i), f"{path}.{kind.field(i).name}")
+            yield from _leaves_below(column.field(i), f"{path}.{kind.field(i).name}")
     elif pa.types.is_map(kind):
-        yield from _long(column.keys, f"{path}.key_value.key")
-        yield from _long(column.items, f"{path}.key_value.value")
+        yield from _leaves_below(column.keys, f"{path}.key_value.key")
+        yield from _leaves_below(column.items, f"{path}.key_value.value")
     elif family(kind) == "list":
-        yield from _long(column.flatten(), f"{path}.list.element")
-    elif (
-        family(kind) in _BYTES
-        and (pc.max(pc.binary_length(column)).as_py() or 0) > _STATISTICS_BYTES
-    ):
-        yield path
+        yield from _leaves_below(column.flatten(), f"{path}.list.element")
+    else:
+        yield path, column
+
+
+def _has_nan(leaf: pa.Array) -> bool:
+    if not pa.types.is_floating(leaf.type):
+        return False
+    return pa.types.is_float16(leaf.type) or bool(pc.any(pc.is_nan(leaf)).as_py())
+
+
+def _is_long(leaf: pa.Array) -> bool:
+    """Return whether a leaf holds values too long for statistics."""
+    if family(leaf.type) not in _BYTES:
+        return False
+    return bool((pc.max(pc.binary_length(leaf)).as_py() or 0) > _STATISTICS_BYTES)
 
 
 def leaf_columns(

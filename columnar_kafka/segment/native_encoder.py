@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["native_encoder"]
 
-_ORDERS: Final = {"boolean": "unsigned", "float": "float", "string": "bytes", "binary": "bytes"}
+_ORDERS: Final = {"boolean": "unsigned", "float": "float", "string": "text", "binary": "bytes"}
 _COMPRESSIONS: Final = ("none", "snappy", "lz4", "zstd")
 
 

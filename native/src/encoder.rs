@@ -47,6 +47,7 @@ impl Encoder {
                     "unsigned" => Order::Unsigned,
                     "float" => Order::Float,
                     "bytes" => Order::Bytes,
+                    "text" => Order::Text,
                     "undefined" => Order::Undefined,
                     _ => return Err(PyValueError::new_err(format!("no order {order:?}"))),
                 };

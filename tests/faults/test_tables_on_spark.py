@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import os
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,6 +30,7 @@ from lakes import (
     put,
     rows,
 )
+from questions import questions, spark_condition
 from segments import numbers, segment, segments
 from support import require_java
 
@@ -208,6 +211,48 @@ def test_spark_reads_what_was_sent(answers: Any, name: str) -> None:
 
 def str_of(row: dict[str, Any]) -> str:
     return json.dumps(row, sort_keys=True)
+
+
+LATER = NIGHT + datetime.timedelta(microseconds=1)
+FILTERED = [
+    pa.table(
+        {
+            "text": ["alpha", None],
+            "x": [1.0, -math.inf],
+            "f": pa.array([1.5, None], pa.float32()),
+            "money": [Decimal("1.25"), Decimal("-999.99")],
+            "at": pa.array([NIGHT, None], pa.timestamp("us", "UTC")),
+            "flag": [True, False],
+        }
+    ),
+    pa.table(
+        {
+            "text": ["x" * 100, "\U00020bb7", "a" * 15 + "\ud7ffb"],
+            "x": [math.nan, 50.0, math.inf],
+            "f": pa.array([2.5, math.inf, -1.0], pa.float32()),
+            "money": [Decimal("0.01"), None, Decimal("999.99")],
+            "at": pa.array(
+                [NIGHT + datetime.timedelta(microseconds=1)] * 3, pa.timestamp("us", "UTC")
+            ),
+            "flag": [None, True, True],
+        }
+    ),
+]
+
+
+def test_filters_find_exactly_their_rows_on_spark(tmp_path: Path) -> None:
+    require_java()
+    asked, counts = {}, {}
+    for kind in DeltaLake, IcebergLake:
+        for is_compacted in False, True:
+            case = Case(FILTERED, is_compacted=is_compacted)
+            place = landed(tmp_path / f"{kind.__name__}{is_compacted}", kind, case)
+            for question, values in questions(pa.concat_tables(FILTERED), values=3):
+                name = f"{kind.__name__}, {is_compacted=}: {question}"
+                asked[name] = (*place, spark_condition(question))
+                counts[name] = question.count(values, ordered=True)
+    found = spark(tmp_path, "read_on_spark.py", asked)
+    assert {name: len(each) for name, each in found.items()} == counts
 
 
 def test_an_iceberg_table_that_spark_maintains_keeps_its_fence(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ use super::dictionary::{self, Scratch};
 use super::format::{Encoding, PhysicalType};
 use crate::strings::Strings;
 
-/// Longer values have no statistics, which hold the least and the greatest one.
+/// Longer values are cut in statistics, which hold the least and the greatest one.
 const LONGEST_BOUND: usize = 64;
 
 /// Byte strings from one place in a leaf to another.
@@ -95,11 +95,11 @@ impl<'a> Column for ByteStrings<'a> {
     }
 
     fn bounds(self, order: Order) -> Option<Bounds> {
-        (order == Order::Bytes).then(|| extremes(self.iter())).flatten()
+        extremes(self.iter(), order)
     }
 
     fn bounds_of(self, values: &[&'a [u8]], order: Order) -> Option<Bounds> {
-        (order == Order::Bytes).then(|| extremes(values.iter().copied())).flatten()
+        extremes(values.iter().copied(), order)
     }
 }
 
@@ -108,14 +108,15 @@ fn put(value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
-fn extremes<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Option<Bounds> {
+fn extremes<'a>(mut values: impl Iterator<Item = &'a [u8]>, order: Order) -> Option<Bounds> {
+    if order != Order::Bytes && order != Order::Text {
+        return None;
+    }
     let first = values.next()?;
     let (mut min, mut max) = (first, first);
-    let mut longest = first.len();
     // Mostly the first bytes tell.
     let (mut min_start, mut max_start) = (start(first), start(first));
     for value in values {
-        longest = longest.max(value.len());
         let this = start(value);
         if this <= min_start && value < min {
             (min, min_start) = (value, this);
@@ -123,7 +124,40 @@ fn extremes<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Option<Bounds> {
             (max, max_start) = (value, this);
         }
     }
-    (longest <= LONGEST_BOUND).then(|| Bounds { min: min.to_vec(), max: max.to_vec() })
+    let (min_start, max_start) = (cut(min, order), cut(max, order));
+    let max_is_exact = max_start.len() == max.len();
+    let above = if max_is_exact { Some(max.to_vec()) } else { next(max_start, order) };
+    Some(Bounds {
+        max: above?,
+        min: min_start.to_vec(),
+        min_is_exact: min_start.len() == min.len(),
+        max_is_exact,
+    })
+}
+
+/// The start of a value that is too long for statistics: of a text, whole characters.
+fn cut(value: &[u8], order: Order) -> &[u8] {
+    if value.len() <= LONGEST_BOUND {
+        return value;
+    }
+    let mut end = LONGEST_BOUND;
+    while order == Order::Text && end > 0 && value[end] & 0xC0 == 0x80 {
+        end -= 1;
+    }
+    &value[..end]
+}
+
+/// The least value, of no more characters or bytes, that is above all that begin with `start`.
+fn next(start: &[u8], order: Order) -> Option<Vec<u8>> {
+    if order == Order::Bytes {
+        let last = start.iter().rposition(|&byte| byte < u8::MAX)?;
+        return Some([&start[..last], &[start[last] + 1]].concat());
+    }
+    let text = std::str::from_utf8(start).ok()?;
+    let (at, last) = text.char_indices().rfind(|&(_, each)| each < char::MAX)?;
+    // No surrogate is a character.
+    let after = (last as u32 + 1..).find_map(char::from_u32)?;
+    Some(format!("{}{after}", &text[..at]).into_bytes())
 }
 
 /// The first eight bytes, which compare as the values do unless they are equal.
@@ -189,7 +223,7 @@ impl<'a> Column for FixedBytes<'a> {
 
     fn bounds(self, order: Order) -> Option<Bounds> {
         match order {
-            Order::Bytes => extremes(self.bytes.chunks_exact(self.width)),
+            Order::Bytes | Order::Text => extremes(self.bytes.chunks_exact(self.width), order),
             Order::Signed => signed_extremes(self.bytes.chunks_exact(self.width)),
             Order::Unsigned | Order::Float | Order::Undefined => None,
         }
@@ -197,7 +231,7 @@ impl<'a> Column for FixedBytes<'a> {
 
     fn bounds_of(self, values: &[&'a [u8]], order: Order) -> Option<Bounds> {
         match order {
-            Order::Bytes => extremes(values.iter().copied()),
+            Order::Bytes | Order::Text => extremes(values.iter().copied(), order),
             Order::Signed => signed_extremes(values.iter().copied()),
             Order::Unsigned | Order::Float | Order::Undefined => None,
         }
@@ -208,7 +242,7 @@ impl<'a> Column for FixedBytes<'a> {
 fn signed_extremes<'a>(values: impl Iterator<Item = &'a [u8]> + Clone) -> Option<Bounds> {
     let key = |value: &&'a [u8]| value.split_first().map(|(&first, rest)| (first as i8, rest));
     let (min, max) = (values.clone().min_by_key(key)?, values.max_by_key(key)?);
-    Some(Bounds { min: min.to_vec(), max: max.to_vec() })
+    Some(Bounds::exact(min.to_vec(), max.to_vec()))
 }
 
 /// One byte string in each row.
@@ -265,7 +299,7 @@ impl<'a> Column for Constant<'a> {
     }
 
     fn bounds_of(self, values: &[&'a [u8]], order: Order) -> Option<Bounds> {
-        (order == Order::Bytes).then(|| extremes(values.iter().copied())).flatten()
+        extremes(values.iter().copied(), order)
     }
 }
 
@@ -274,7 +308,7 @@ mod tests {
     use super::*;
 
     fn bounds(values: &[&[u8]]) -> Option<(Vec<u8>, Vec<u8>)> {
-        extremes(values.iter().copied()).map(|bounds| (bounds.min, bounds.max))
+        extremes(values.iter().copied(), Order::Bytes).map(|bounds| (bounds.min, bounds.max))
     }
 
     #[test]
@@ -299,8 +333,31 @@ mod tests {
     }
 
     #[test]
-    fn columns_with_long_values_have_no_bounds() {
-        assert!(bounds(&[&[b'b'; 64], b"a"]).is_some());
-        assert_eq!(bounds(&[b"a", &[b'b'; 65], b"c"]), None);
+    fn long_bounds_are_cut_and_the_greatest_is_rounded_up() {
+        let (long, cut) = (vec![b'b'; 65], vec![b'b'; 64]);
+        let above = [&cut[..63], b"c"].concat();
+        assert_eq!(bounds(&[&cut, b"a"]), Some((b"a".into(), cut.clone())));
+        assert_eq!(bounds(&[b"a", &long, b"c"]), Some((b"a".into(), b"c".into())));
+        assert_eq!(bounds(&[&long]), Some((cut, above)));
+        assert_eq!(bounds(&[&[&[7], &[0xFF; 64][..]].concat()]).unwrap().1, [8]);
+        assert_eq!(bounds(&[&[0xFF; 65]]), None);
+        let found = extremes([&long[..], b"c"].into_iter(), Order::Bytes).unwrap();
+        assert_eq!((found.min_is_exact, found.max_is_exact), (false, true));
+    }
+
+    #[test]
+    fn texts_are_cut_between_characters() {
+        let of = |text: String| {
+            let bounds = extremes([text.as_bytes()].into_iter(), Order::Text)?;
+            Some([bounds.min, bounds.max].map(|each| String::from_utf8(each).unwrap()))
+        };
+        let (a, most) = ("a".repeat(63), char::MAX.to_string());
+        assert_eq!(of(format!("{a}ü")), Some([a.clone(), format!("{}b", &a[1..])]));
+        assert_eq!(
+            of(format!("{}\u{D7FF}b", &a[..61])).unwrap()[1],
+            format!("{}\u{E000}", &a[..61])
+        );
+        assert_eq!(of(format!("b{}", most.repeat(16))).unwrap()[1], "c");
+        assert_eq!(of(most.repeat(17)), None);
     }
 }

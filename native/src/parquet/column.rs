@@ -11,15 +11,25 @@ pub enum Order {
     Unsigned,
     Float,
     Bytes,
+    /// As bytes; and where a bound is cut, it stays text.
+    Text,
     /// The type has no order, or readers differ on it.
     Undefined,
 }
 
-/// The least and the greatest of some values, as statistics have them.
+/// The least and the greatest of some values, as statistics have them; a long one is cut.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bounds {
     pub min: Vec<u8>,
     pub max: Vec<u8>,
+    pub min_is_exact: bool,
+    pub max_is_exact: bool,
+}
+
+impl Bounds {
+    pub fn exact(min: Vec<u8>, max: Vec<u8>) -> Self {
+        Self { min, max, min_is_exact: true, max_is_exact: true }
+    }
 }
 
 /// How values are to be encoded.

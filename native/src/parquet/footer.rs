@@ -118,5 +118,11 @@ fn put_statistics(fields: &mut Struct<'_>, found: &Statistics) {
     if let Some(bounds) = &found.bounds {
         fields.binary(statistics::MAX_VALUE, &bounds.max);
         fields.binary(statistics::MIN_VALUE, &bounds.min);
+        if !bounds.max_is_exact {
+            fields.denied(statistics::IS_MAX_VALUE_EXACT);
+        }
+        if !bounds.min_is_exact {
+            fields.denied(statistics::IS_MIN_VALUE_EXACT);
+        }
     }
 }

@@ -220,7 +220,7 @@ impl<N: Number> Column for &[N] {
         match order {
             Order::Signed | Order::Float => extremes(values, |value| value),
             Order::Unsigned => extremes(values, N::unsigned),
-            Order::Bytes | Order::Undefined => None,
+            Order::Bytes | Order::Text | Order::Undefined => None,
         }
     }
 }
@@ -243,7 +243,7 @@ fn extremes<N: Number>(values: &[N], key: impl Fn(N) -> N) -> Option<Bounds> {
         N::put_all(&[key(value).as_bound(sign)], &mut bytes);
         bytes
     };
-    Some(Bounds { min: bytes(min, Ordering::Less), max: bytes(max, Ordering::Greater) })
+    Some(Bounds::exact(bytes(min, Ordering::Less), bytes(max, Ordering::Greater)))
 }
 
 /// Booleans from one place in some bits to another.
@@ -313,7 +313,7 @@ impl Column for Booleans<'_> {
     fn bounds_of(self, values: &[bool], order: Order) -> Option<Bounds> {
         let (min, max) = (*values.iter().min()?, *values.iter().max()?);
         let bytes = |value| vec![u8::from(value)];
-        (order == Order::Unsigned).then(|| Bounds { min: bytes(min), max: bytes(max) })
+        (order == Order::Unsigned).then(|| Bounds::exact(bytes(min), bytes(max)))
     }
 }
 
@@ -362,6 +362,6 @@ mod tests {
         column.slice(3, 13).encode(Choice::PLAIN, &mut Scratch::default(), &mut out);
         assert_eq!(out, [0b0100_1001, 0b10]);
         let bounds = column.slice(1, 3).bounds(Order::Unsigned);
-        assert_eq!(bounds, Some(Bounds { min: vec![0], max: vec![0] }));
+        assert_eq!(bounds, Some(Bounds::exact(vec![0], vec![0])));
     }
 }

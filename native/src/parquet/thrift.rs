@@ -1,5 +1,6 @@
 //! Thrift's compact protocol, as much as page headers and footers need. It only writes.
 
+pub const FALSE: u8 = 2;
 pub const I32: u8 = 5;
 pub const I64: u8 = 6;
 pub const BINARY: u8 = 8;
@@ -19,6 +20,11 @@ impl<'o> Struct<'o> {
     pub fn append(out: &'o mut Vec<u8>, write: impl FnOnce(&mut Struct<'_>)) {
         write(&mut Struct { out, last_id: 0 });
         out.push(0);
+    }
+
+    /// Append a field that is false: its type says so.
+    pub fn denied(&mut self, id: u8) {
+        self.head(id, FALSE);
     }
 
     pub fn i32(&mut self, id: u8, value: i32) {

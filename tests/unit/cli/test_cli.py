@@ -15,7 +15,8 @@ def test_the_version_is_the_packages() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["demo", "ingest", "verify", "replay", "compact", "fence show", "fence reset"]
+    "command",
+    ["demo", "ingest", "verify", "replay", "compact", "repair", "fence show", "fence reset"],
 )
 def test_every_command_explains_itself(command: str) -> None:
     result = invoke(*command.split(), "--help")

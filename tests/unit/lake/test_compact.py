@@ -177,7 +177,7 @@ class Killed(BaseException):
     """The process dies."""
 
 
-@pytest.mark.parametrize("kind", [DirectoryLake, IcebergLake])
+@pytest.mark.parametrize("kind", [DirectoryLake, DeltaLake, IcebergLake])
 @pytest.mark.parametrize("after", [False, True])
 def test_killed_at_its_commit_and_started_again(tmp_path: Path, kind: Any, *, after: bool) -> None:
     lake = kind(tmp_path / "lake")
@@ -306,6 +306,20 @@ def test_delta_and_its_readers_keep_the_old_files_until_vacuum(tmp_path: Path) -
     reader = DeltaTable(str(lake.root))
     lake.table().compact(LARGE)
     assert sorted(reader.to_pyarrow_table()["n"].to_pylist()) == numbers(range(4))
+
+
+def test_delta_restored_to_before_it_goes_on(tmp_path: Path) -> None:
+    """No row was undone."""
+    lake = DeltaLake(tmp_path / "lake")
+    put(lake.table(), range(2))
+    put(lake.table(), range(4))
+    version = lake.load().version()
+    lake.table().compact(LARGE)
+    lake.load().restore(version)
+    put(lake.table(), range(6))
+    assert rows(lake) == numbers(range(6))
+    assert lake.table().compact(LARGE).files == 1
+    assert rows(lake) == numbers(range(6))
 
 
 def test_files_of_delta_are_merged_up_to_a_size(tmp_path: Path) -> None:

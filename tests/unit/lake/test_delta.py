@@ -20,13 +20,19 @@ from segments import numbers, segment, segments
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.delta import DeltaLakeTable
 from columnar_kafka.lake.delta_schema import delta_schema, refuse_features
-from columnar_kafka.lake.delta_statistics import file_statistics
+from columnar_kafka.lake.delta_statistics import file_statistics, indexed_columns
 from columnar_kafka.lake.fences import CommitRecord, check_witness
 from columnar_kafka.lake.model import NotLandedError, TopicGeneration
 from columnar_kafka.lake.stage import land
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+LAST = "\U0010ffff"
+END = 253_402_300_799_999_999
+"""The last microsecond of the year 9999."""
+EPOCH = "1970-01-01T00:00:00.000"
 
 
 @pytest.fixture
@@ -366,11 +372,15 @@ def test_features_that_change_no_append_are_taken(lake: DeltaLake) -> None:
 # --- statistics -----------------------------------------------------------------------------------
 
 
-def statistics(data: pa.Table, tmp_path: Path, columns: int = -1) -> dict[str, Any]:
+def statistics(
+    data: pa.Table, tmp_path: Path, partition: Sequence[str] = (), **properties: str
+) -> dict[str, Any]:
+    """Return the statistics of a table with these properties of data skipping."""
     pq.write_table(data, tmp_path / "file.parquet", row_group_size=2)
-    found: dict[str, Any] = json.loads(
-        file_statistics(pq.read_metadata(tmp_path / "file.parquet"), columns)
-    )
+    known = {f"delta.dataSkipping{name}": value for name, value in properties.items()}
+    indexed = indexed_columns(delta_schema(data.schema), partition, known)
+    footer = pq.read_metadata(tmp_path / "file.parquet")
+    found: dict[str, Any] = json.loads(file_statistics(footer, indexed), parse_float=Decimal)
     return found
 
 
@@ -398,24 +408,74 @@ def test_statistics_come_from_all_row_groups(tmp_path: Path) -> None:
             "1970-01-01T00:00:00.007",
         ),
         (pa.array([0, 1], pa.date32()), "1970-01-01", "1970-01-02"),
-        (pa.array([Decimal("1.20"), Decimal("3.40")]), 1.2, 3.4),
-        (pa.array(["b" * 40, "a"]), "a", None),
-        (pa.array(["b" * 40, "b" * 41]), "b" * 32, None),
-        (pa.array([float("nan"), 1.0]), 1.0, 1.0),
-        (pa.array([float("inf"), 1.0]), 1.0, None),
-        (pa.array([Decimal(12345678901234567), Decimal(0)]), 0.0, None),
-        (pa.array([b"a", b"b"]), None, None),
-        (pa.array([True, False]), None, None),
-        (pa.array([2**62, 0], pa.timestamp("us")), None, None),
-        (pa.array([None, None], pa.int64()), None, None),
+        (
+            pa.array([END], pa.timestamp("us")),
+            "9999-12-31T23:59:59.999",
+            "9999-12-31T23:59:59.999",
+        ),
+        (pa.array([Decimal("1.20"), Decimal("3.40")]), Decimal("1.20"), Decimal("3.40")),
+        (pa.array([Decimal("0.0000001")]), Decimal("0.0000001"), Decimal("0.0000001")),
+        (
+            pa.array([Decimal(-(10**38 - 1)), Decimal(10**38 - 1)]),
+            -(10**38 - 1),
+            10**38 - 1,
+        ),
+        (pa.array(["b" * 40, "a"]), "a", "b" * 31 + "c"),
+        (pa.array(["b" * 40, "b" * 41]), "b" * 32, "b" * 31 + "c"),
+        (pa.array(["b" * 31 + "\ud7ffb"]), "b" * 31 + "\ud7ff", "b" * 31 + "\ue000"),
+        (pa.array(["b" + LAST * 40]), "b" + LAST * 31, "c"),
+        (pa.array([LAST * 40]), LAST * 32, LAST * 40),
+        (pa.array([float("inf"), 1.0]), 1, "Infinity"),
+        (pa.array([float("-inf"), 0.5]), "-Infinity", Decimal("0.5")),
+        (pa.array([True, False]), False, True),
     ],
 )
-def test_bounds_are_rounded_outwards_or_left_out(
+def test_bounds_are_rounded_outwards(
     column: pa.Array, least: Any, most: Any, tmp_path: Path
 ) -> None:
     found = statistics(pa.table({"x": column}), tmp_path)
-    assert found["minValues"] == ({} if least is None else {"x": least})
-    assert found["maxValues"] == ({} if most is None else {"x": most})
+    assert found["minValues"] == {"x": least}
+    assert found["maxValues"] == {"x": most}
+
+
+@pytest.mark.parametrize(
+    ("column", "least", "most"),
+    [
+        (pa.array([2**62, 0], pa.timestamp("us")), {"x": EPOCH, "n": 1}, None),
+        (pa.array([-(2**62), 0], pa.timestamp("us")), None, {"x": EPOCH, "n": 2}),
+        (pa.array(["b" * 5000, "a"]), {"x": "", "n": 1}, None),
+        (pa.array([b"a", b"b"]), {"n": 1}, {"n": 2}),
+        (pa.array([None, None], pa.int64()), {"n": 1}, {"n": 2}),
+        (pa.array([{"a": None}, None], pa.struct({"a": pa.int64()})), {"x": {}, "n": 1},
+         {"x": {}, "n": 2}),
+    ],
+)  # fmt: skip
+def test_a_bound_is_stated_of_each_column_or_of_none(
+    column: pa.Array, least: Any, most: Any, tmp_path: Path
+) -> None:
+    found = statistics(pa.table({"x": column, "n": [1, 2]}), tmp_path)
+    assert (found.get("minValues"), found.get("maxValues")) == (least, most)
+
+
+def test_beside_a_column_without_statistics_none_has_bounds(tmp_path: Path) -> None:
+    """deltalake takes it that a column has no nulls if it has a bound and no count of them."""
+    data = pa.table({"x": ["a", None], "s": [{"y": 2.5}] * 2, "n": [1, 2]})
+    path = tmp_path / "file.parquet"
+    indexed = indexed_columns(delta_schema(data.schema), (), {})
+    for stated, found in (
+        (["n", "s.y"], {"nullCount": {"s": {"y": 0}, "n": 0}}),
+        (
+            ["n", "x"],
+            {
+                "nullCount": {"x": 1, "n": 0},
+                "minValues": {"x": "a", "s": {}, "n": 1},
+                "maxValues": {"x": "a", "s": {}, "n": 2},
+            },
+        ),
+    ):
+        pq.write_table(data, path, write_statistics=stated)
+        statistics = json.loads(file_statistics(pq.read_metadata(path), indexed))
+        assert statistics == {"numRecords": 2, **found}
 
 
 def test_lists_and_maps_have_none_and_shift_nothing(tmp_path: Path) -> None:
@@ -429,6 +489,28 @@ def test_lists_and_maps_have_none_and_shift_nothing(tmp_path: Path) -> None:
     assert statistics(data, tmp_path)["minValues"] == {"n": 7}
 
 
-def test_only_the_first_columns_are_stated(tmp_path: Path) -> None:
-    data = pa.table({"s": [{"x": 1, "y": 2}], "n": [3]})
-    assert statistics(data, tmp_path, 2)["minValues"] == {"s": {"x": 1, "y": 2}}
+@pytest.mark.parametrize(
+    ("properties", "stated"),
+    [
+        ({"NumIndexedCols": "3"}, {"s": {"x": 1}}),
+        ({"NumIndexedCols": "4"}, {"s": {"x": 1, "y": 2}}),
+        ({"NumIndexedCols": "0"}, {}),
+        ({"NumIndexedCols": "-1"}, {"s": {"x": 1, "y": 2}, "a.b": 3}),
+        ({"StatsColumns": "`a.b`, s.y", "NumIndexedCols": "1"}, {"s": {"y": 2}, "a.b": 3}),
+        ({"StatsColumns": "s"}, {"s": {"x": 1, "y": 2}}),
+    ],
+)
+def test_the_columns_are_stated_that_readers_expect(
+    properties: dict[str, str], stated: dict[str, Any], tmp_path: Path
+) -> None:
+    """They count a map as one column, and no partition."""
+    pairs = pa.array([[("k", {"v": 1})]], pa.map_(pa.string(), pa.struct({"v": pa.int64()})))
+    data = pa.table({"part": ["p"], "map": pairs, "b": [b"b"], "s": [{"x": 1, "y": 2}]})
+    data = data.append_column("a.b", [[3]])
+    found = statistics(data, tmp_path, ["part"], **properties)
+    assert found.get("minValues", {}) == stated
+
+
+def test_the_log_is_in_utf_8(lake: DeltaLake) -> None:
+    land_table(lake, pa.table({"text": ["\U00020bb7"]}))
+    assert "\U00020bb7" in (lake.root / "_delta_log/00000000000000000001.json").read_text("utf-8")

@@ -19,6 +19,7 @@ from lakes import (
     needs_polars,
 )
 from pyiceberg.transforms import BucketTransform, IdentityTransform, VoidTransform
+from questions import ask
 from segments import segment
 
 from columnar_kafka.errors import LakeError
@@ -332,6 +333,23 @@ def test_a_day_that_cannot_be_a_partitions_is_a_dead_letter(
     assert letters.read()["offset"].to_pylist() == [1, 2]
     reason = letters.read()["reason"][0].as_py()
     assert f"t[0]@1: partition column 'at': {days} cannot be a partition's: " in reason
+
+
+@pytest.mark.parametrize(("kind", "least"), [(pa.int32(), -(2**31)), (pa.int64(), -(2**63))])
+def test_a_number_whose_truncation_its_type_lacks_is_a_dead_letter(
+    tmp_path: Path, kind: pa.DataType, least: int
+) -> None:
+    """In whatever partition it landed, pyiceberg would not look for it there."""
+    letters = DirectoryLake(tmp_path / "dead")
+    rules = Rules(dead_letters=DeadLetters(letters.table()))
+    lake = IcebergLake(tmp_path / "lake")
+    landing = [least + 8, -least - 1, -1, None]
+    sent = [pa.table({"i": pa.array([each], kind)}) for each in (least, *landing)]
+    result = put(lake, *sent, rules=rules, partition_by=["truncate(10, i)"])
+    assert (result.landed, result.dead_letters) == (Count(4, 4), 1)
+    reason = letters.read()["reason"][0].as_py()
+    assert f"t[0]@0: partition column 'i': {least} cannot be a partition's: truncate[10]" in reason
+    ask(lake, pa.table({"i": pa.array(landing, kind)}))
 
 
 @pytest.mark.parametrize("by", ["at", "day(at)", "hour(at)", "month(at)"])

@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support import examples
 
@@ -755,6 +755,7 @@ SMALL = [
 
 @settings(max_examples=examples(500))
 @given(which=st.integers(0, 2), mutations=MUTATIONS, first=st.booleans())
+@example(which=0, mutations=[(0.763671875, "s", 47)], first=False)  # a name that is not UTF-8
 def test_a_damaged_footer_is_refused_or_left_to_the_reader(
     *, which: int, mutations: list[tuple[float, str, int]], first: bool
 ) -> None:

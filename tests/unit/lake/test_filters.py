@@ -1,0 +1,173 @@
+"""Filters over landed tables find exactly their rows, in every engine."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+from lakes import GENERATIONS, DeltaLake, DirectoryLake, IcebergLake, every_type
+from pyiceberg.expressions import EqualTo
+from questions import ask
+from segments import produced, segment
+
+from columnar_kafka import native
+from columnar_kafka.lake.plan import Layout, Mode
+from columnar_kafka.lake.stage import land
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from columnar_kafka.lake.model import SourceMessage
+
+LONG = "x" * 100
+RARE = "\U00020bb7"
+
+
+@pytest.fixture(params=[DirectoryLake, DeltaLake, IcebergLake], ids=["parquet", "delta", "iceberg"])
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    return request.param(tmp_path / "lake")
+
+
+@pytest.fixture(params=["core", "python"])
+def encoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have segments encoded with the native core, and without it."""
+    if request.param == "python":
+        monkeypatch.setattr(native, "enabled", False)
+    elif not native.enabled:
+        pytest.skip("there is no native core")
+
+
+def segments_of(tables: Sequence[pa.Table]) -> list[SourceMessage]:
+    """Return a segment of each table, which may have what a row of Python cannot have."""
+    return [segment(each, offset=number, number=number) for number, each in enumerate(tables)]
+
+
+def put(
+    lake: Any, messages: list[SourceMessage], mode: Mode = Mode.STITCHED, **options: Any
+) -> None:
+    """Land segments."""
+    table, layout = lake.table(**options), Layout(mode=mode)
+    land(messages, table=table, generations=GENERATIONS, layout=layout)
+
+
+def landed(lake: Any, *tables: pa.Table, **options: Any) -> pa.Table:
+    """Land a segment of each table, and return the rows."""
+    put(lake, segments_of(tables), **options)
+    return pa.concat_tables(tables, promote_options="permissive")
+
+
+@pytest.mark.usefixtures("encoder")
+@pytest.mark.parametrize("mode", Mode)
+def test_bounds_that_segments_state_in_part_hide_nothing(lake: Any, mode: Mode) -> None:
+    tables = [
+        pa.table({"text": ["alpha"], "x": [1.0], "n": [1]}),
+        pa.table({"text": [LONG, "zeta"], "x": [math.nan, 50.0], "n": [2, 3]}),
+    ]
+    put(lake, produced(tables), mode)
+    ask(lake, pa.concat_tables(tables))
+
+
+def test_values_of_every_type_are_found(lake: Any) -> None:
+    more = {"ms": pa.array([5, None], pa.timestamp("ms", "UTC")), "rare": [RARE, "\uffff"]}
+    ask(lake, landed(lake, every_type(**more), every_type(**more).slice(0, 1)))
+
+
+def test_the_first_and_last_times_are_found(lake: Any) -> None:
+    ends = [-62_135_596_800_000_000, 253_402_300_799_999_999, None]
+    days = pa.array([-719_162, 2_932_896, None], pa.date32())
+    for zone in "UTC", None:
+        times = pa.array(ends, pa.timestamp("us", zone))
+        ask(lake, landed(lake, pa.table({"time": times, "day": days})))
+        lake = type(lake)(lake.root.parent / "local")
+
+
+@pytest.mark.parametrize("microseconds", [-(1 << 61), 1 << 61])
+def test_beside_times_that_python_lacks_rows_are_found(lake: Any, microseconds: int) -> None:
+    data = pa.table({"time": pa.array([0, microseconds], pa.timestamp("us")), "n": [1, 2]})
+    landed(lake, data)
+    ask(lake, data.select(["n"]))
+
+
+def test_infinities_are_found(lake: Any) -> None:
+    x = pa.array([math.inf, -math.inf, 1.0, None])
+    ask(lake, landed(lake, pa.table({"x": x, "n": range(4)})))
+
+
+def test_texts_beyond_the_basic_plane_are_found(lake: Any) -> None:
+    ask(lake, landed(lake, pa.table({"text": [RARE + "a", "\ue000", "\uffff" + RARE]})))
+
+
+@pytest.mark.parametrize("last", ["\ud7ff", "\U0010ffff"])
+def test_texts_whose_cut_ends_before_what_is_no_character_land(lake: Any, last: str) -> None:
+    texts = {"t16": "a" * 15 + last + "b", "t32": "a" * 31 + last + "b", "bare": last * 16}
+    ask(lake, landed(lake, pa.table({name: ["", text, None] for name, text in texts.items()})))
+
+
+@pytest.mark.parametrize("x", [math.nan, math.inf])
+def test_nan_in_what_is_encoded_anew_is_found(lake: Any, x: float) -> None:
+    if isinstance(lake, DirectoryLake):
+        pytest.skip("it has no partitions")
+    data = pa.table({"x": [1.0, x, 2.0, None], "part": ["a", "a", "b", "b"]})
+    ask(lake, landed(lake, data, partition_by=["part"]))
+
+
+def test_what_was_merged_is_found(lake: Any) -> None:
+    tables = [
+        pa.table({"x": [1.0, None], "text": ["a", None], "flag": [True, None]}),
+        pa.table({"x": [math.nan, 50.0], "text": [LONG, RARE], "flag": [False, None]}),
+        pa.table({"x": [math.inf, 2.0], "text": ["", "b"], "flag": pa.nulls(2, pa.bool_())}),
+    ]
+    messages = segments_of(tables)
+    for number in range(len(messages)):
+        put(lake, messages[: number + 1])
+    assert lake.table().compact(1 << 20).files == 1
+    ask(lake, pa.concat_tables(tables))
+
+
+def test_rows_without_a_column_that_came_later_are_found(lake: Any) -> None:
+    """deltalake's datasets take it that a column has values if the log says nothing of it."""
+    tables = [
+        pa.table({"n": [1, 2]}),
+        pa.table({"n": [3], "more": ["a"], "s": [{"x": 1, "flag": True}], "list": [[1]]}),
+        pa.table({"n": [4, 5]}),
+    ]
+    for number in range(len(tables)):
+        put(lake, segments_of(tables)[: number + 1])
+    ask(lake, pa.concat_tables(tables, promote_options="permissive"))
+
+
+def test_columns_after_the_first_32_are_found(tmp_path: Path) -> None:
+    """Of these Delta has no statistics, and it counts a map as one column."""
+    pairs = pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int64()))
+    columns = {f"m{n}": pairs for n in range(3)} | {f"c{n}": [n, None] for n in range(26, 32)}
+    few = {f"f{n}": pa.array([True, None]) for n in range(26)}
+    lake = DeltaLake(tmp_path / "lake")
+    ask(lake, landed(lake, pa.table(few | columns)).select(list(columns)))
+
+
+@pytest.mark.skipif(not native.enabled, reason="there is no native core")
+@pytest.mark.parametrize("kind", [DeltaLake, IcebergLake])
+def test_a_file_that_its_bounds_rule_out_is_not_read(tmp_path: Path, kind: Any) -> None:
+    """Beside infinities, and long texts, whose bounds are cut."""
+    lake = kind(tmp_path / "lake")
+    tables = [
+        pa.table({"n": [n], "text": [f"{n}" * 100], "x": [math.inf], "flag": [True]})
+        for n in range(3)
+    ]
+    messages = produced(tables)
+    for number in range(len(messages)):
+        put(lake, messages[: number + 1])
+    assert read_by(lake, "n", 1) == read_by(lake, "text", "1" * 100) == 1
+    assert read_by(lake, "x", math.inf) == 3
+
+
+def read_by(lake: Any, column: str, value: Any) -> int:
+    """Return how many files a reader opens to find a value."""
+    if isinstance(lake, DeltaLake):
+        dataset = lake.load().to_pyarrow_dataset()
+        return len(list(dataset.get_fragments(filter=ds.field(column) == value)))
+    return len(list(lake.load().scan(row_filter=EqualTo(column, value)).plan_files()))

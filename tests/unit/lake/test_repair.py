@@ -1,0 +1,250 @@
+"""Tables that landed with bounds that hide rows: they are found, and put right."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, Field
+from deltalake.schema import PrimitiveType
+from lakes import (
+    FENCE,
+    GENERATIONS,
+    DeltaLake,
+    DirectoryLake,
+    IcebergLake,
+    audit,
+    lake_at,
+    targets,
+)
+from questions import ask
+from segments import produced, segment
+
+from columnar_kafka.errors import LakeError
+from columnar_kafka.lake import delta_actions, iceberg_commit
+from columnar_kafka.lake.bounds import RepairResult, repair, wrong_files
+from columnar_kafka.lake.model import NotLandedError
+from columnar_kafka.lake.plan import Layout, Mode
+from columnar_kafka.lake.stage import land
+from columnar_kafka.segment import encoder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from columnar_kafka.lake.model import SourceMessage
+
+RARE = "\U00020bb7"
+TABLES = [
+    pa.table({"text": ["alpha", None], "x": [1.0, None], "n": [1, 2]}),
+    pa.table({"text": ["x" * 100, RARE], "x": [math.nan, 50.0], "n": [3, 4]}),
+]
+ROWS = pa.concat_tables(TABLES)
+
+
+@pytest.fixture(params=[each for each in targets() if each.values[0][0] is not DirectoryLake])
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    return lake_at(request, tmp_path / "lake")
+
+
+@pytest.fixture
+def messages() -> list[SourceMessage]:
+    return produced(TABLES)
+
+
+def earlier_statistics(footer: Any, _: Any) -> str:
+    """Return what was stated before these mends: of a part of the columns, and in escapes."""
+    bounds = {"n": footer.num_rows, "text": RARE}
+    stated = {"minValues": bounds | {"n": 1}, "maxValues": bounds, "nullCount": {"n": 0}}
+    return json.dumps({"numRecords": footer.num_rows} | stated)
+
+
+@pytest.fixture
+def earlier(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """Have files land as they did before these mends, until that is undone."""
+    with monkeypatch.context() as patch:
+        patch.setattr(delta_actions, "file_statistics", earlier_statistics)
+        patch.setattr(iceberg_commit, "_greatest", lambda *_: 0)
+        patch.setattr(encoder, "_has_nan", lambda _: False)
+        yield patch
+
+
+def put(lake: Any, messages: list[SourceMessage], mode: Mode = Mode.STITCHED) -> Any:
+    layout = Layout(mode=mode)
+    return land(messages, table=lake.table(), generations=GENERATIONS, layout=layout)
+
+
+def wrong(lake: Any) -> list[tuple[str, ...]]:
+    """Return the columns in which each wrong file hides rows."""
+    table = lake.table()
+    return [each.columns for each in wrong_files(table, table.head())]
+
+
+def test_a_table_from_before_is_put_right_and_nothing_lands_twice(
+    lake: Any, messages: list[SourceMessage], earlier: pytest.MonkeyPatch
+) -> None:
+    put(lake, messages)
+    earlier.undo()
+    with pytest.raises(AssertionError, match="answers are wrong"):
+        ask(lake, ROWS)
+    fences = lake.table().fences()
+    assert len(wrong(lake)) == 1
+    assert repair(lake.table()) == RepairResult(files=1, repaired=1, left=0)
+    assert wrong(lake) == []
+    ask(lake, ROWS)
+    assert lake.table().fences() == fences
+    assert put(lake, messages).landed_before.messages == 2
+    assert sorted(filter(None, lake.read()["n"].to_pylist())) == [1, 2, 3, 4]
+    assert audit(lake, messages).findings == []
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_bounds_that_leave_out_a_nan_are_put_right_in_the_file_too(
+    lake: Any, earlier: pytest.MonkeyPatch, mode: Mode
+) -> None:
+    """Engines also pass over row groups by what the file says of them."""
+    tables = [pa.table({"n": [1, 2], "x": [math.nan, 5.0], "s": [{"y": math.nan}, {"y": 1.0}]})]
+    messages = [segment(each, offset=n, number=n) for n, each in enumerate(tables)]
+    put(lake, messages, mode)
+    earlier.undo()
+    assert [set(each) >= {"s.y", "x"} for each in wrong(lake)] == [True]
+    assert repair(lake.table()) == RepairResult(files=1, repaired=1, left=0)
+    assert wrong(lake) == []
+    ask(lake, pa.concat_tables(tables))
+    assert audit(lake, messages).findings == []
+
+
+def test_a_right_table_stays_as_it_is(lake: Any, messages: list[SourceMessage]) -> None:
+    put(lake, messages)
+    version = lake.table().head().version
+    assert repair(lake.table()) == RepairResult(files=1, repaired=0, left=0)
+    assert lake.table().head().version == version
+
+
+def test_merged_files_are_right(
+    lake: Any, messages: list[SourceMessage], earlier: pytest.MonkeyPatch
+) -> None:
+    put(lake, messages[:1])
+    put(lake, messages)
+    earlier.undo()
+    lake.table().compact(1 << 20)
+    assert wrong(lake) == []
+    ask(lake, ROWS)
+
+
+def test_landing_in_between_stays(lake: Any, earlier: pytest.MonkeyPatch) -> None:
+    more = produced([*TABLES, pa.table({"text": ["more"], "x": [7.0], "n": [5]})])
+    put(lake, more[:2])
+    earlier.undo()
+    table = lake.table()
+    swap = table.swap
+
+    def overtaken(*arguments: Any) -> str:
+        table.swap = swap
+        put(lake, more)
+        return str(swap(*arguments))
+
+    table.swap = overtaken
+    assert repair(table).repaired == 1
+    assert sorted(lake.read()["n"].to_pylist()) == [1, 2, 3, 4, 5]
+    assert lake.table().fences()[FENCE].next == 3
+    assert (wrong(lake), audit(lake, more).findings) == ([], [])
+
+
+def test_a_commit_that_fails_removes_no_file_of_the_table(
+    lake: Any, messages: list[SourceMessage], earlier: pytest.MonkeyPatch
+) -> None:
+    put(lake, messages)
+    earlier.undo()
+    table = lake.table()
+
+    def fails(*_: Any) -> str:
+        raise NotLandedError("refused")
+
+    table.swap = fails
+    table.remove = lambda files: removed.extend(file.path for file in files)
+    removed: list[str] = []
+    before = set(table.paths(table.head()))
+    with pytest.raises(NotLandedError, match="refused"):
+        repair(table)
+    assert (before & set(removed), len(removed)) == (set(), int(isinstance(lake, IcebergLake)))
+
+
+def test_what_delta_has_optimized_is_put_right(tmp_path: Path) -> None:
+    """Its own writer states nothing of infinities beside others, and bounds that leave out NaN."""
+    lake = DeltaLake(tmp_path / "lake")
+    tables = [
+        pa.table({"n": [1], "x": [math.nan], "y": [math.inf]}),
+        pa.table({"n": [2], "x": [2.5], "y": [1.0]}),
+    ]
+    messages = produced(tables)
+    for message in messages:
+        put(lake, [message])
+    DeltaTable(str(lake.root)).optimize.compact()
+    with pytest.raises(AssertionError, match="answers are wrong"):
+        ask(lake, pa.concat_tables(tables))
+    assert repair(lake.table()) == RepairResult(files=1, repaired=1, left=0)
+    ask(lake, pa.concat_tables(tables))
+    assert audit(lake, messages).findings == []
+
+
+def test_a_delta_table_to_which_others_add_a_column_is_put_right(tmp_path: Path) -> None:
+    """deltalake's datasets take it that the column has values in the files before."""
+    lake = DeltaLake(tmp_path / "lake")
+    data = pa.table({"n": [1, 2]})
+    put(lake, [segment(data)])
+    lake.load().alter.add_columns([Field("more", PrimitiveType("string"))])
+    expected = data.append_column("more", pa.nulls(2, pa.string()))
+    with pytest.raises(AssertionError, match="more null"):
+        ask(lake, expected)
+    assert wrong(lake) == [("more",)]
+    repair(lake.table())
+    assert wrong(lake) == []
+    ask(lake, expected)
+
+
+def test_the_old_bounds_of_a_file_in_a_partition_are_stated_anew(
+    tmp_path: Path, earlier: pytest.MonkeyPatch
+) -> None:
+    lake = DeltaLake(tmp_path / "lake")
+    data = pa.table({"part": ["ä b", "c%"], "flag": [True, False], "n": [1, 2]})
+    table = lake.table(partition_by=["part"])
+    land([segment(data)], table=table, generations=GENERATIONS)
+    earlier.undo()
+    assert repair(lake.table()) == RepairResult(files=2, repaired=2, left=0)
+    assert lake.read().num_rows == 2
+    ask(lake, data)
+
+
+@pytest.mark.parametrize("renamed", [True, False])
+def test_files_from_before_a_column_was_renamed_or_dropped_are_looked_at(
+    tmp_path: Path, earlier: pytest.MonkeyPatch, *, renamed: bool
+) -> None:
+    """They stay as they are: nothing lands under names that have changed."""
+    lake = IcebergLake(tmp_path / "lake")
+    tables = [pa.table({"n": [1.0], "m": [1.0]}), pa.table({"n": [math.nan], "m": [math.nan]})]
+    messages = [segment(each, offset=n, number=n) for n, each in enumerate(tables)]
+    put(lake, messages)
+    earlier.undo()
+    with lake.opened() as table, table.update_schema() as update:
+        if renamed:
+            update.rename_column("n", "other")
+        else:
+            update.delete_column("n")
+    assert repair(lake.table()) == RepairResult(files=1, repaired=0, left=1)
+    right = IcebergLake(tmp_path / "right")
+    put(right, messages[:1])
+    with right.opened() as table, table.update_schema() as update:
+        update.delete_column("n")
+    assert repair(right.table()) == RepairResult(files=1, repaired=0, left=0)
+
+
+def test_a_place_without_a_table_and_a_directory_are_errors(tmp_path: Path) -> None:
+    for lake in DeltaLake(tmp_path / "delta"), IcebergLake(tmp_path / "iceberg"):
+        with pytest.raises(LakeError, match="there is no table"):
+            repair(lake.table())
+    with pytest.raises(LakeError, match="a directory states nothing"):
+        repair(DirectoryLake(tmp_path / "parquet").table())
