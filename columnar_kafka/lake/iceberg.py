@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import PurePosixPath
@@ -32,7 +33,6 @@ from pyiceberg.exceptions import (
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.commit import BaseTable, Head
 from columnar_kafka.lake.fences import (
-    ATTEMPT,
     CREATED,
     CommitRecord,
     check_witness,
@@ -50,8 +50,10 @@ from columnar_kafka.lake.iceberg_commit import (
     OneTry,
     add_data_files,
     replace_data_files,
+    without_history,
 )
 from columnar_kafka.lake.iceberg_files import TableFiles, file_io_properties
+from columnar_kafka.lake.iceberg_history import BOUNDED, expire, has_attempt, newest_record
 from columnar_kafka.lake.iceberg_merging import current_files, files_to_merge
 from columnar_kafka.lake.iceberg_partition import (
     add_terms,
@@ -88,7 +90,6 @@ if TYPE_CHECKING:
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table, Transaction
-    from pyiceberg.table.metadata import TableMetadata
 
     from columnar_kafka.lake.merging import Run
     from columnar_kafka.lake.model import (
@@ -112,6 +113,7 @@ logging.getLogger("pyiceberg.io.pyarrow").addFilter(
 _NO_SNAPSHOT: Final = -1
 _NEW: Final = {
     **CREATED,
+    **BOUNDED,
     # Spark's vectorised reader of Iceberg fails on milliseconds, and on texts encoded as deltas.
     "read.parquet.vectorization.enabled": "false",
 }
@@ -133,6 +135,7 @@ class IcebergTable(BaseTable["State"]):
         reland: bool = False,
         growth: bool | None = None,
         partition_by: Iterable[str] = (),
+        keep_snapshots: int | None = None,
         files: LocalFiles | None = None,
     ) -> None:
         """Name the table. The first file that is staged creates it, if it does not exist.
@@ -149,6 +152,8 @@ class IcebergTable(BaseTable["State"]):
             growth: add columns that the topic has and the table lacks, and widen those that are
                 too narrow (``table.growth``); without it only where the table was created here.
             partition_by: what a new table is partitioned by (``table.partition.by``).
+            keep_snapshots: how many snapshots stay when others expire (``table.keep.snapshots``);
+                without it the table's properties say so.
             files: the file system of the data files, if they are on this machine.
 
         Raises:
@@ -168,6 +173,7 @@ class IcebergTable(BaseTable["State"]):
         self._reland = reland
         self._growth = growth
         self._partition_by = parse_terms(partition_by)
+        self._keep_snapshots = keep_snapshots
         self._files = files or LocalFiles()
         self._fitted: tuple[pa.Schema, Table] | None = None  # the last, since `fences` was called
 
@@ -245,7 +251,7 @@ class IcebergTable(BaseTable["State"]):
         try:
             refuse_features(metadata)
             witness = CommitRecord.from_properties(metadata.properties)
-            found, is_whole = _newest_record(metadata)
+            found, is_whole = newest_record(metadata)
             if found is None and not is_whole:
                 found = witness
             record = check_witness(
@@ -278,7 +284,7 @@ class IcebergTable(BaseTable["State"]):
 
     def swap(self, head: Head[State], admission: Admission, attempt: str) -> str:
         """See `CommitTarget.swap`."""
-        if head.state[0] is None:
+        if (table := head.state[0]) is None:
             raise NotLandedError(f"{self}: there is no table")
         with ExitStack() as stack:
             try:
@@ -290,6 +296,7 @@ class IcebergTable(BaseTable["State"]):
                 transaction.commit_transaction()
             except ConflictError as error:
                 return f"the catalog says: {error}"
+            expire(table, self._keep_snapshots, int(time.time() * 1000))
         return ""
 
     def _transaction(
@@ -315,6 +322,7 @@ class IcebergTable(BaseTable["State"]):
         properties = record.to_properties()
         # The handle is as old as the head: the catalog compares it with the table.
         table.catalog = cast("Catalog", OneTry(catalog, replaces=bool(replaced)))
+        table.metadata = without_history(table.metadata)
         transaction = table.transaction()
         transaction.set_properties(properties)
         uris = [_file_uri(files.uri(path)) for path in paths]
@@ -328,8 +336,7 @@ class IcebergTable(BaseTable["State"]):
     def has_landed(self, head: Head[State], attempt: str) -> bool:
         """See `CommitTarget.has_landed`."""
         table = self._load()
-        snapshots = table.metadata.snapshots if table else ()
-        return any(_summary(each).get(ATTEMPT) == attempt for each in snapshots)
+        return table is not None and has_attempt(table.metadata, attempt)
 
     def landed_files(self, head: Head[State]) -> list[LandedFile]:
         """See `CommitTarget.landed_files`."""
@@ -474,23 +481,3 @@ def _content(table: Any, uri: str) -> bytes:
 
 def _file_uri(uri: str) -> str:
     return f"file://{uri}" if uri.startswith("/") else uri
-
-
-def _summary(snapshot: Any) -> Mapping[str, str]:
-    summary = snapshot.summary
-    return summary.additional_properties if summary else {}
-
-
-def _newest_record(metadata: TableMetadata) -> tuple[CommitRecord | None, bool]:
-    """Return the newest record of the current snapshot, and whether the history is whole.
-
-    Without a record it is whole if no snapshot that may have had one was expired.
-    """
-    oldest = snapshot = metadata.current_snapshot()
-    while snapshot is not None:
-        if (record := CommitRecord.from_properties(_summary(snapshot))) is not None:
-            return record, True
-        oldest, parent = snapshot, snapshot.parent_snapshot_id
-        snapshot = None if parent is None else metadata.snapshot_by_id(parent)
-    was_undone = any(ATTEMPT in _summary(each) for each in metadata.snapshots)
-    return None, was_undone or oldest is None or oldest.sequence_number == 1
