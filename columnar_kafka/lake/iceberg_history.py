@@ -121,20 +121,30 @@ def retained(metadata: TableMetadata, keep: int | None, now_ms: int) -> set[int]
       to any snapshot that is left finds the fences that were valid then;
     - what has removed files from the table, and what comes right before it, as long as those files
       are to stay: a query that began before a merge may still be reading them;
-    - what no branch or tag has: it was rolled back, or is not published yet.
+    - what no branch or tag has, as long as files stay: it was rolled back, is not published yet, or
+      what came after it has expired.
     """
     if (rule := _rule(metadata.properties, keep)) is None:
         return None
     stays: set[int] = set()
-    reached: set[int] = set()
     for ref in metadata.refs.values():
         chain = list(_ancestors(metadata, ref.snapshot_id))
-        reached.update(each.snapshot_id for each in chain)
         stays.update(_with_record(chain, 0, _newest(chain, ref, rule, now_ms)))
         for place, each in enumerate(chain):
             if _may_remove(each) and now_ms - each.timestamp_ms < rule.files_ms:
                 stays.update(_with_record(chain, place, place + 2))
-    return stays | {each.snapshot_id for each in metadata.snapshots}.difference(reached)
+    reached = _reached(metadata)
+    for each in metadata.snapshots:
+        if each.snapshot_id not in reached and now_ms - each.timestamp_ms < rule.files_ms:
+            chain = list(_ancestors(metadata, each.snapshot_id))
+            stays.update(_with_record(chain, 0, 1 + _may_remove(each)))
+    return stays
+
+
+def _reached(metadata: TableMetadata) -> set[int]:
+    """Return the ids of the snapshots that a branch or tag has in its history."""
+    heads = [ref.snapshot_id for ref in metadata.refs.values()]
+    return {each.snapshot_id for head in heads for each in _ancestors(metadata, head)}
 
 
 def _newest(chain: Sequence[Snapshot], ref: SnapshotRef, rule: _Rule, now_ms: int) -> int:
@@ -167,7 +177,7 @@ def expire(table: Table, keep: int | None, now_ms: int) -> None:
         if stays is None:
             return
         ends = [each for each in table.metadata.snapshots if each.snapshot_id not in stays]
-        if len(ends) >= min(_BATCH, max(1, len(stays) // 2)):
+        if len(ends) >= min(_BATCH, max(1, len(stays) // 4)):
             _expire(table, ends[:_MOST])
     except ConflictError:
         pass  # another process commits, and will do it
@@ -178,7 +188,12 @@ def expire(table: Table, keep: int | None, now_ms: int) -> None:
 def _expire(table: Table, ends: Sequence[Snapshot]) -> None:
     """Take snapshots out of a table, and remove the files that only these have."""
     manifests = {path for found in _manifests(table.io, ends) for path in found}
-    removed = {path for each in ends for path in _removed_files(table.io, each)}
+    reached = _reached(table.metadata)
+    removed = {
+        path
+        for each in ends
+        for path in _files_to_remove(table.io, each, rolled_back=each.snapshot_id not in reached)
+    }
     transaction = table.transaction()
     _Expiry(transaction, [each.snapshot_id for each in ends]).commit()
     transaction.commit_transaction()
@@ -223,17 +238,15 @@ def _may_remove(snapshot: Snapshot) -> bool:
     return snapshot.summary is None or snapshot.summary.operation is not Operation.APPEND
 
 
-def _removed_files(io: FileIO, snapshot: Snapshot) -> Iterator[str]:
-    """Yield the files that a snapshot has removed from the table."""
-    if not _may_remove(snapshot):
+def _files_to_remove(io: FileIO, snapshot: Snapshot, *, rolled_back: bool) -> Iterator[str]:
+    """Yield the files that a snapshot has removed from the table; if rolled back, added to it."""
+    if not (rolled_back or _may_remove(snapshot)):
         return
+    gone = [ManifestEntryStatus.DELETED, *[ManifestEntryStatus.ADDED] * rolled_back]
     for manifest in snapshot.manifests(io):
-        if manifest.added_snapshot_id == snapshot.snapshot_id and manifest.deleted_files_count != 0:
+        if manifest.added_snapshot_id == snapshot.snapshot_id:
             for entry in manifest.fetch_manifest_entry(io, discard_deleted=False):
-                if (entry.status, entry.snapshot_id) == (
-                    ManifestEntryStatus.DELETED,
-                    snapshot.snapshot_id,
-                ):
+                if entry.status in gone and entry.snapshot_id == snapshot.snapshot_id:
                     yield entry.data_file.file_path
 
 
