@@ -223,9 +223,10 @@ class _Expiry(UpdateTableMetadata["_Expiry"]):
         self._ids = ids
 
     def _commit(self) -> UpdatesAndRequirements:
-        refs = self._transaction.table_metadata.refs
-        unmoved = (AssertRefSnapshotId(ref=n, snapshot_id=r.snapshot_id) for n, r in refs.items())
-        return (RemoveSnapshotsUpdate(snapshot_ids=self._ids),), tuple(unmoved)
+        refs = self._transaction.table_metadata.refs.items()
+        unmoved = [{"ref": name, "snapshot-id": ref.snapshot_id} for name, ref in refs]
+        update = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": self._ids})
+        return (update,), tuple(map(AssertRefSnapshotId.model_validate, unmoved))
 
 
 def _manifests(io: FileIO, snapshots: Iterable[Snapshot]) -> Iterator[dict[str, Any]]:

@@ -60,14 +60,15 @@ def runs_to_merge(
         return file.fence, repr(file.table_partition), file.first
 
     run: Run = []
+    nbytes = 0
     for path, file in sorted(files.items(), key=place):
-        nbytes = file.nbytes + sum(each.nbytes for _, each in run)
         is_alike = run and alike(*run[-1]) == alike(path, file)
-        if not is_alike or nbytes > file_bytes:
+        if not is_alike or nbytes + file.nbytes > file_bytes:
             if len(run) > 1:
                 yield run
-            run = []
+            run, nbytes = [], 0
         run.append((path, file))
+        nbytes += file.nbytes
     if len(run) > 1:
         yield run
 
@@ -171,6 +172,7 @@ def _merged_file(
     sink = pa.BufferOutputStream()
     writer: pq.ParquetWriter | None = None
     waiting: list[pa.Table] = []
+    rows = nbytes = 0  # of those
     for content in contents:
         file = pq.ParquetFile(pa.BufferReader(content()))
         if writer is None:
@@ -187,10 +189,12 @@ def _merged_file(
                 write_page_checksum=True,
             )
         for number in range(file.num_row_groups):
-            waiting.append(file.read_row_group(number).replace_schema_metadata(schema.metadata))
-            if _is_enough(waiting):
+            group = file.read_row_group(number).replace_schema_metadata(schema.metadata)
+            waiting.append(group)
+            rows, nbytes = rows + group.num_rows, nbytes + group.nbytes
+            if rows >= _GROUP_ROWS or nbytes >= _GROUP_BYTES:
                 writer.write_table(pa.concat_tables(waiting), _GROUP_ROWS)
-                waiting = []
+                waiting, rows, nbytes = [], 0, 0
     assert writer is not None  # a run is not empty
     if waiting:
         writer.write_table(pa.concat_tables(waiting), _GROUP_ROWS)
@@ -224,11 +228,6 @@ def _merged_metadata(run: Sequence[StagedFile]) -> dict[str, str]:
         first=first.first,
         last=run[-1].last,
     )
-
-
-def _is_enough(tables: Sequence[pa.Table]) -> bool:
-    rows, nbytes = sum(each.num_rows for each in tables), sum(each.nbytes for each in tables)
-    return bool(rows >= _GROUP_ROWS or nbytes >= _GROUP_BYTES)
 
 
 def _without_pairs(schema: pa.Schema) -> pa.Schema:
