@@ -36,6 +36,7 @@ State = TypeVar("State")
 _GROUP_ROWS: Final = 1 << 20
 _GROUP_BYTES: Final = 256 << 20
 """The most of a row group, as Arrow's columns: so much memory does a merge take, besides a file."""
+_SMALL: Final = 256  # row groups that are put together while they wait
 
 
 Run = list[tuple[str, "StagedFile"]]
@@ -172,7 +173,8 @@ def _merged_file(
     sink = pa.BufferOutputStream()
     writer: pq.ParquetWriter | None = None
     waiting: list[pa.Table] = []
-    rows = nbytes = 0  # of those
+    small: list[pa.Table] = []  # the newest of them: each table takes 1 KB a column beside its rows
+    rows = nbytes = 0  # of both
     for content in contents:
         file = pq.ParquetFile(pa.BufferReader(content()))
         if writer is None:
@@ -190,14 +192,17 @@ def _merged_file(
             )
         for number in range(file.num_row_groups):
             group = file.read_row_group(number).replace_schema_metadata(schema.metadata)
-            waiting.append(group)
+            small.append(group)
             rows, nbytes = rows + group.num_rows, nbytes + group.nbytes
+            if len(small) == _SMALL:
+                waiting.append(pa.concat_tables(small).combine_chunks())
+                small = []
             if rows >= _GROUP_ROWS or nbytes >= _GROUP_BYTES:
-                writer.write_table(pa.concat_tables(waiting), _GROUP_ROWS)
-                waiting, rows, nbytes = [], 0, 0
+                writer.write_table(pa.concat_tables([*waiting, *small]), _GROUP_ROWS)
+                waiting, small, rows, nbytes = [], [], 0, 0
     assert writer is not None  # a run is not empty
-    if waiting:
-        writer.write_table(pa.concat_tables(waiting), _GROUP_ROWS)
+    if rows:
+        writer.write_table(pa.concat_tables([*waiting, *small]), _GROUP_ROWS)
     writer.add_key_value_metadata(metadata)
     writer.close()
     return memoryview(sink.getvalue()).cast("B")
