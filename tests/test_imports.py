@@ -69,8 +69,8 @@ FILES = {
         message_rows  dead_letters  decoding  rules  set_aside  runs  batch  stage  replay
         landed_rows  audit
         reset  fences  arrow_types  delta_schema  delta_statistics  delta_partition  delta
-        iceberg_schema  iceberg_files  iceberg_partition  iceberg_merging  iceberg_commit  iceberg_history
-        iceberg  formats
+        iceberg_schema  iceberg_files  iceberg_partition  iceberg_merging  iceberg_commit
+        iceberg_history  iceberg  formats
     """,
     "plain": "base  avro  json  ipc  json_rows  rows  __init__",
     "broker": "__init__  client_classes  base  confluent",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -28,6 +27,7 @@ from lakes import (
     staged,
     targets,
 )
+from proportion import in_proportion
 from segments import ROWS, numbers, segment, segments, staged_file
 
 from columnar_kafka.errors import LakeError
@@ -331,28 +331,6 @@ def test_no_table_is_an_error(tmp_path: Path) -> None:
 # --- in proportion --------------------------------------------------------------------------------
 
 
-def calls_in(file: str, do: Callable[[], object]) -> int:
-    """Return how many functions and generators of a file run: how its work grows, by no clock."""
-    count = 0
-
-    def note(frame: Any, event: str, _: object) -> None:
-        nonlocal count
-        count += event == "call" and frame.f_code.co_filename == file
-
-    sys.setprofile(note)
-    try:
-        do()
-    finally:
-        sys.setprofile(None)
-    return count
-
-
-def in_proportion(work: Callable[[int], Callable[[], object]], count: int) -> None:
-    """Check that four times as much takes at most five times the work."""
-    few, many = (calls_in(merging.__file__, work(each)) for each in (count, 4 * count))
-    assert 0 < many <= 5 * few, (few, many)
-
-
 def test_many_row_groups_are_merged_in_proportion(tmp_path: Path) -> None:
     def work(groups: int) -> Callable[[], object]:
         lake = DirectoryLake(tmp_path / f"{groups}")
@@ -360,7 +338,7 @@ def test_many_row_groups_are_merged_in_proportion(tmp_path: Path) -> None:
         put(lake.table(), range(groups, 2 * groups))
         return lambda: lake.table().compact(LARGE)
 
-    in_proportion(work, 20)
+    in_proportion(merging, work, 20)
 
 
 def test_many_files_are_put_together_in_proportion() -> None:
@@ -369,7 +347,7 @@ def test_many_files_are_put_together_in_proportion() -> None:
         return lambda: [len(run) for run in runs_to_merge(files, 1000)]
 
     assert work(1500)() == [1000, 500]
-    in_proportion(work, 100)
+    in_proportion(merging, work, 100)
 
 
 def test_what_waits_for_its_row_group_is_bounded(lake: DirectoryLake) -> None:
