@@ -321,6 +321,7 @@ class DeltaLakeTable(BaseTable["State"]):
         return LandedFile(
             path=path,
             footer=lambda: self._files.footer(full, nbytes),
+            open=lambda: self._files.open(full),
             read=lambda: self._files.read(full),
             partition=partition,
         )

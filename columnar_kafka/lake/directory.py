@@ -266,7 +266,12 @@ class ParquetDirectory(BaseTable["LogEntry"]):
                 raise FileNotFoundError(f"{full} is gone")
             return self._files.footer(full, size)
 
-        return LandedFile(path=path, footer=footer, read=lambda: self._files.read(full))
+        return LandedFile(
+            path=path,
+            footer=footer,
+            open=lambda: self._files.open(full),
+            read=lambda: self._files.read(full),
+        )
 
     def _staged_path(self) -> str:
         return f"{_STAGED}/{uuid.uuid4().hex}.segment"

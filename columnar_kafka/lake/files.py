@@ -76,6 +76,10 @@ class Files(Protocol[P]):
         """Return a file's content."""
         ...
 
+    def open(self, path: P) -> Any:
+        """Return what pyarrow can read any part of a file from."""
+        ...
+
     def footer(self, path: P, nbytes: int) -> Any:
         """Return what pyarrow can read the footer of a Parquet file of `nbytes` from."""
         ...

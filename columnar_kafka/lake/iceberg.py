@@ -466,6 +466,7 @@ def _landed(table: Any, file: Any) -> LandedFile:
     return LandedFile(
         path=uri,
         footer=lambda: table.io.new_input(uri).open(),
+        open=lambda: table.io.new_input(uri).open(),
         read=lambda: _content(table, uri),
         partition={
             each.name: pa.scalar(file.partition[number])

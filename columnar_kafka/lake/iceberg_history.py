@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pyiceberg.io import FileIO
-    from pyiceberg.table import Table
+    from pyiceberg.table import Table, Transaction
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.refs import SnapshotRef
     from pyiceberg.table.snapshots import Snapshot
@@ -195,7 +195,8 @@ def _expire(table: Table, ends: Sequence[Snapshot]) -> None:
         for path in _files_to_remove(table.io, each, rolled_back=each.snapshot_id not in reached)
     }
     transaction = table.transaction()
-    _Expiry(transaction, [each.snapshot_id for each in ends]).commit()
+    ids = [each.snapshot_id for each in ends]
+    _Expiry(transaction, ids, table.metadata.refs).commit()
     transaction.commit_transaction()
     left = {each.snapshot_id: each for each in table.metadata.snapshots}
     # A snapshot has the manifests of its parent, or new ones: those whose parent is gone have all
@@ -218,12 +219,15 @@ def _expire(table: Table, ends: Sequence[Snapshot]) -> None:
 class _Expiry(UpdateTableMetadata["_Expiry"]):
     """The end of snapshots, on condition that no branch or tag has moved: it may be one of them."""
 
-    def __init__(self, transaction: Any, ids: list[int]) -> None:
+    def __init__(
+        self, transaction: Transaction, ids: list[int], refs: Mapping[str, SnapshotRef]
+    ) -> None:
         super().__init__(transaction)
         self._ids = ids
+        self._refs = refs
 
     def _commit(self) -> UpdatesAndRequirements:
-        refs = self._transaction.table_metadata.refs.items()
+        refs = self._refs.items()
         unmoved = [{"ref": name, "snapshot-id": ref.snapshot_id} for name, ref in refs]
         update = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": self._ids})
         return (update,), tuple(map(AssertRefSnapshotId.model_validate, unmoved))

@@ -90,6 +90,10 @@ class LocalFiles:
         """See `Files.read`."""
         return path.read_bytes()
 
+    def open(self, path: Path) -> Path:
+        """See `Files.open`."""
+        return path
+
     def footer(self, path: Path, nbytes: int) -> Path:
         """See `Files.footer`."""
         return path

@@ -15,7 +15,7 @@ The other files of this room, in the order in which they may import each other:
     decoding runs                    plain messages that land as rows
     batch stage                      messages to staged files
     replay                           dead letters that land after all
-    landed_rows audit                what is in a table, compared with the topic
+    landed_rows rows_by_id audit     what is in a table, compared with the topic
     reset                            fences that are moved by hand
     fences                           what commits of Delta and Iceberg say about themselves
     delta_schema delta_statistics delta_partition delta       a Delta table as a `LakeTable`
@@ -389,13 +389,14 @@ class CompactResult:
 class LandedFile:
     """A Parquet file of a table as it is now; `path` is relative to the table, or a URI.
 
-    `footer` returns what pyarrow can read the file's footer from, `read` its bytes. Both block, and
-    raise OSError. `partition` has the values, as Arrow's scalars, of the table's partition columns,
-    which the file may lack; files of other partitions may have rows of the same messages.
+    pyarrow can read the file's footer from what `footer` returns, and all of it from `open`'s; `read`
+    returns its bytes. All block, and raise OSError. `partition` has the table's partition columns,
+    which the file may lack, as Arrow's scalars; other files may have rows of the same messages.
     """
 
     path: str
     footer: Callable[[], Any]
+    open: Callable[[], Any]
     read: Callable[[], bytes]
     partition: Mapping[str, Any] = field(default_factory=dict)
 

@@ -148,6 +148,11 @@ class ObjectFiles:
         with _os_errors():
             return bytes(obstore.get(self._store, str(path)).bytes())
 
+    def open(self, path: PurePosixPath) -> Any:
+        """See `Files.open`."""
+        with _os_errors():
+            return pa.PythonFile(obstore.open_reader(self._store, str(path)), mode="r")
+
     def footer(self, path: PurePosixPath, nbytes: int) -> Any:
         """See `Files.footer`: the end of the file, which is all that the reader looks at."""
         tail = self._tail(path, nbytes)
