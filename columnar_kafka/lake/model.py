@@ -16,11 +16,10 @@ The other files of this room, in the order in which they may import each other:
     batch stage                      messages to staged files
     replay                           dead letters that land after all
     landed_rows rows_by_id audit     what is in a table, compared with the topic
-    reset                            fences that are moved by hand
-    fences                           what commits of Delta and Iceberg say about themselves
+    reset fences                     fences moved by hand; what commits say about themselves
     delta_schema delta_statistics delta_partition delta       a Delta table as a `LakeTable`
-    iceberg_schema iceberg_files iceberg_partition iceberg_merging iceberg_commit iceberg
-                                     an Iceberg table as a `LakeTable`
+    iceberg_schema iceberg_files iceberg_partition iceberg_merging iceberg_commit
+    iceberg_history iceberg          an Iceberg table as a `LakeTable`
     formats                          tables by the name of their format
 """
 
@@ -389,9 +388,9 @@ class CompactResult:
 class LandedFile:
     """A Parquet file of a table as it is now; `path` is relative to the table, or a URI.
 
-    pyarrow can read the file's footer from what `footer` returns, and all of it from `open`'s; `read`
-    returns its bytes. All block, and raise OSError. `partition` has the table's partition columns,
-    which the file may lack, as Arrow's scalars; other files may have rows of the same messages.
+    `footer` returns what pyarrow can read the footer from, `open` the same for all of it, `read` its
+    bytes; they block, and raise OSError. `partition` has the table's partition columns, which the
+    file may lack, as Arrow's scalars; files of other partitions may have rows of its messages.
     """
 
     path: str
