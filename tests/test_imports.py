@@ -64,11 +64,12 @@ FILES = {
         verification  segment
     """,
     "lake": """
-        __init__  model  file_metadata  partition  plan  row_groups  parquet_footer  stitch  rewrite
+        __init__  model  arrow_types  file_metadata  partition  plan
+        row_groups  parquet_footer  stitch  rewrite
         commit  files  local_files  object_files  merging  commit_log  directory
         message_rows  dead_letters  decoding  rules  set_aside  runs  batch  stage  replay
         landed_rows  rows_by_id  audit
-        reset  fences  arrow_types  delta_schema  delta_statistics  delta_partition  delta
+        reset  fences  delta_schema  delta_statistics  delta_partition  delta
         iceberg_schema  iceberg_files  iceberg_partition  iceberg_merging  iceberg_commit
         iceberg_history  iceberg  formats
     """,

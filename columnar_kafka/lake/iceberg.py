@@ -31,6 +31,7 @@ from pyiceberg.exceptions import (
 )
 
 from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.arrow_types import zoned_columns
 from columnar_kafka.lake.commit import BaseTable, Head
 from columnar_kafka.lake.fences import (
     CREATED,
@@ -198,6 +199,7 @@ class IcebergTable(BaseTable["State"]):
         return Fitting(
             partitioning=spec_columns(table.metadata, schema),
             unstated=millisecond_columns(schema),
+            restates=bool(zoned_columns(schema)),
         )
 
     def create(

@@ -10,7 +10,7 @@ from pyiceberg import types as ice
 from pyiceberg.transforms import IdentityTransform, TruncateTransform, parse_transform
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake.arrow_types import FIELD_ID
+from columnar_kafka.lake.arrow_types import FIELD_ID, zoned_columns
 from columnar_kafka.lake.iceberg_schema import (
     check_fits,
     column_type,
@@ -111,6 +111,11 @@ def check_file(path: str, schema: pa.Schema, metadata: TableMetadata) -> None:
         LakeError: its columns' names or field ids are not the table's.
     """
     check_fits(schema, without_filled(metadata, schema))
+    if zoned := zoned_columns(schema):
+        raise LakeError(
+            f"{path}: column {zoned[0]!r} has a time zone, which Iceberg's readers refuse, and the "
+            "file cannot be stitched: write it in UTC"
+        )
     has_ids = FIELD_ID in (schema.field(0).metadata or {})
     if not has_ids and were_renamed(metadata):
         raise LakeError(

@@ -11,10 +11,8 @@ The other files of this room, in the order in which they may import each other:
     files local_files object_files   the files of a table, here or in an object store
     merging                          several landed files as one
     commit_log directory             a directory of Parquet files as a `LakeTable`
-    message_rows dead_letters rules set_aside                 messages that land in other tables
-    decoding runs                    plain messages that land as rows
-    batch stage                      messages to staged files
-    replay                           dead letters that land after all
+    message_rows dead_letters rules set_aside replay      messages that land in other tables
+    decoding runs batch stage        messages to staged files; plain ones become rows
     landed_rows rows_by_id audit     what is in a table, compared with the topic
     reset fences                     fences moved by hand; what commits say about themselves
     delta_schema delta_statistics delta_partition delta       a Delta table as a `LakeTable`
@@ -266,12 +264,14 @@ class Fitting:
 
     If `cast_to` is a schema, the segments' types are too narrow and are cast to its types. Every
     file has rows of one partition. The leaf columns with the numbers in `unstated` must have no
-    statistics in a file, because a reader would take them for others.
+    statistics in a file, because a reader would take them for others. If `restates`, no file lands
+    as it came: readers would refuse what it says of its types.
     """
 
     cast_to: pa.Schema | None = None
     partitioning: tuple[PartitionColumn, ...] = ()
     unstated: frozenset[int] = frozenset()
+    restates: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -388,9 +388,9 @@ class CompactResult:
 class LandedFile:
     """A Parquet file of a table as it is now; `path` is relative to the table, or a URI.
 
-    `footer` returns what pyarrow can read the footer from, `open` the same for all of it, `read` its
-    bytes; they block, and raise OSError. `partition` has the table's partition columns, which the
-    file may lack, as Arrow's scalars; files of other partitions may have rows of its messages.
+    `footer` returns what pyarrow can read the footer from, `open` what it can read all from. They
+    and `read` block, and raise OSError. `partition` has the table's partition columns, as scalars,
+    which the file may lack; other files may have rows of its messages.
     """
 
     path: str

@@ -266,7 +266,7 @@ class Stager:
             self._finish(batch)
             batch = None
         if batch is None:
-            stitch = self._planner.layout.mode is Mode.STITCHED
+            stitch = fitting.restates or self._planner.layout.mode is Mode.STITCHED
             batch = Batch(self._opener(schema), fitting.unstated, stitch=stitch)
             batch.append(placements, parts)
         if batch.is_open and may_share:
