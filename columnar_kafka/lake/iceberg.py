@@ -53,7 +53,7 @@ from columnar_kafka.lake.iceberg_commit import (
     replace_data_files,
     without_history,
 )
-from columnar_kafka.lake.iceberg_files import TableFiles, file_io_properties
+from columnar_kafka.lake.iceberg_files import TableFiles, file_io_properties, new_data_path
 from columnar_kafka.lake.iceberg_history import BOUNDED, expire, has_attempt, newest_record
 from columnar_kafka.lake.iceberg_merging import current_files, files_to_merge
 from columnar_kafka.lake.iceberg_partition import (
@@ -208,9 +208,10 @@ class IcebergTable(BaseTable["State"]):
         """See `LakeTable.create`."""
         fitted = self._fitted  # another thread may forget it
         table = fitted[1] if fitted and fitted[0] == schema else self._fit(schema)
-        path = f"data/{visible_folder(source.topic)}/{unique_name(source.partition, first)}"
-        files, root = self._place(table)
-        return files.writer(path, root / path, field_ids(table.schema().as_struct()))
+        name = unique_name(source.partition, first)
+        path = new_data_path(table, visible_folder(source.topic), name, partition)
+        files, place = self._place(table, path)
+        return files.writer(path, place, field_ids(table.schema().as_struct()))
 
     def compact(self, file_bytes: int) -> CompactResult:
         """Merge files of a partition that follow each other, up to `file_bytes` each.
@@ -227,13 +228,14 @@ class IcebergTable(BaseTable["State"]):
         if (table := head.state[0]) is None:
             raise LakeError(f"{self}: there is no table")
         before = current_files(table)
-        files, root = self._place(table)
 
         def staged(run: Run) -> StagedFile:
             file = run[0][1]
             name = unique_name(file.partition, file.first)
-            path = f"data/{visible_folder(file.topic)}/{name}"
-            writer = files.writer(path, root / path)
+            folder = visible_folder(file.topic)
+            path = new_data_path(table, folder, name, file.table_partition or ())
+            files, place = self._place(table, path)
+            writer = files.writer(path, place)
             return stage_merged(run, writer, partial(_content, table), millisecond_columns)
 
         found, layouts = files_to_merge(table, before, head.fences)
@@ -280,9 +282,9 @@ class IcebergTable(BaseTable["State"]):
             if admission.lands:
                 raise LakeError("the table is gone: stage the input again")
             return
-        files, root = self._place(table)
         for file in admission.lands:
-            check_staged(file, files.size(root / file.path))
+            files, place = self._place(table, file.path)
+            check_staged(file, files.size(place))
 
     def swap(self, head: Head[State], admission: Admission, attempt: str) -> str:
         """See `CommitTarget.swap`."""
@@ -307,11 +309,10 @@ class IcebergTable(BaseTable["State"]):
         """Return a transaction that lands files and fences; the catalog knows nothing of it yet."""
         table, before = head.state
         assert table is not None
-        files, root = self._place(table)
-        paths = [root / file.path for file in admission.lands]
+        places = [self._place(table, file.path) for file in admission.lands]
         footers = [
-            pq.read_metadata(files.footer(path, file.nbytes))
-            for path, file in zip(paths, admission.lands, strict=True)
+            pq.read_metadata(files.footer(place, file.nbytes))
+            for (files, place), file in zip(places, admission.lands, strict=True)
         ]
         for file, footer in zip(admission.lands, footers, strict=True):
             check_file(file.path, footer.schema.to_arrow_schema(), table.metadata)
@@ -327,7 +328,7 @@ class IcebergTable(BaseTable["State"]):
         table.metadata = without_history(table.metadata)
         transaction = table.transaction()
         transaction.set_properties(properties)
-        uris = [_file_uri(files.uri(path)) for path in paths]
+        uris = [_file_uri(files.uri(place)) for files, place in places]
         if replaced:
             old = [file for path, file in current_files(table).items() if path in replaced]
             replace_data_files(transaction, old, admission.lands, uris, footers, properties)
@@ -352,9 +353,9 @@ class IcebergTable(BaseTable["State"]):
             if not files or (table := self._load()) is None:
                 return
             found = table.inspect.all_data_files()["file_path"].to_pylist()
-            stored, root = self._place(table)
             for file in unreferenced(files, found):
-                stored.remove(root / file.path)
+                stored, place = self._place(table, file.path)
+                stored.remove(place)
 
     def _fit(self, schema: pa.Schema) -> Table:
         """Return the table, made or grown so that it takes files of a schema. Raises as `fit`."""
@@ -365,12 +366,14 @@ class IcebergTable(BaseTable["State"]):
         self._fitted = schema, table
         return table
 
-    def _place(self, table: Table) -> tuple[LocalFiles | TableFiles, Any]:
-        """Return the table's files, and the root of their paths."""
-        location = plain_uri(table.location())
+    def _place(self, table: Table, path: str) -> tuple[LocalFiles | TableFiles, Any]:
+        """Return the files that one of the table belongs to, and its place there."""
+        location = plain_uri(table.location()).rstrip("/")
+        if path.startswith("/") or ":" in path.partition("/")[0]:  # the table's properties say it
+            location, _, path = path.rpartition("/")
         if location.startswith(("/", "file:")):
-            return self._files, local_path(location)
-        return TableFiles(table.io, location), PurePosixPath()
+            return self._files, local_path(location) / path
+        return TableFiles(table.io, location), PurePosixPath(path)
 
     def _catalog(self) -> Catalog:
         try:

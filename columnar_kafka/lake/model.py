@@ -7,9 +7,8 @@ The other files of this room, in the order in which they may import each other:
     plan                             which message lands in which file, and what a commit admits
     row_groups parquet_footer stitch one Parquet file out of several, by their footers
     rewrite                          segments that have to be encoded anew
-    commit                           the loop by which every kind of table commits
+    commit merging                   how every kind of table commits; several landed files as one
     files local_files object_files   the files of a table, here or in an object store
-    merging                          several landed files as one
     commit_log directory             a directory of Parquet files as a `LakeTable`
     message_rows dead_letters rules set_aside replay      messages that land in other tables
     decoding runs batch stage        messages to staged files; plain ones become rows
@@ -248,14 +247,15 @@ PartitionValues = tuple[tuple[str, Any], ...]
 class PartitionColumn:
     """One column of a table's partitioning.
 
-    `path` is that of the column in segments, or the name of one that they do not have. `value`
-    turns its values into the partition's, without changing their order. It takes dates as days
-    since 1970, times as microseconds, and no null; raises LakeError, ValueError, OverflowError.
+    `path` is the column's in segments, or the name of one that they lack. `value` makes the
+    partition's of its values, in their order if `is_ordered`. It takes dates as days since 1970,
+    times as microseconds, and no null; raises LakeError, ValueError, OverflowError.
     """
 
     name: str
     path: tuple[str, ...]
     value: Callable[[Any], Any]
+    is_ordered: bool = True
 
 
 @dataclass(frozen=True, slots=True)
