@@ -295,7 +295,10 @@ class IcebergTable(BaseTable["State"]):
                 catalog = stack.enter_context(closing(self._catalog()))
                 transaction = self._transaction(catalog, head, admission, attempt)
             except Exception as error:  # a catalog, its files and pyiceberg may raise anything
-                raise NotLandedError(f"{self._identifier}: nothing has landed: {error}") from error
+                where = f" (metadata of {table.location()})" if isinstance(error, OSError) else ""
+                raise NotLandedError(
+                    f"{self._identifier}: nothing has landed: {error}{where}"
+                ) from error
             try:
                 transaction.commit_transaction()
             except ConflictError as error:
