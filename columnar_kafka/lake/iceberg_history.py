@@ -50,8 +50,13 @@ BOUNDED: Final = {
     TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
     TableProperties.METADATA_PREVIOUS_VERSIONS_MAX: "100",
     TableProperties.MANIFEST_MERGE_ENABLED: "true",
+    TableProperties.MANIFEST_TARGET_SIZE_BYTES: f"{1 << 20}",
 }
-"""The properties by which the metadata of a table that is created here stays bounded."""
+"""The properties by which the metadata of a table that is created here stays bounded.
+
+A manifest of 1 MiB has some thousand files. Small ones are written anew every hundredth commit, up
+to this size, which takes pyiceberg longer than Iceberg's Java library.
+"""
 _BATCH: Final = 50  # snapshots that end together: each time is a commit, and a few files to be read
 _MOST: Final = 100  # at once: the first time there may be thousands
 _MERGED: Final = re.compile(r"(.+)-m[1-9][0-9]*\.avro")

@@ -105,6 +105,7 @@ def test_a_table_that_is_created_here_is_bounded(lake: IcebergLake) -> None:
         "write.metadata.delete-after-commit.enabled": "true",
         "write.metadata.previous-versions-max": "100",
         "commit.manifest-merge.enabled": "true",
+        "commit.manifest.target-size-bytes": "1048576",
     }
 
 
