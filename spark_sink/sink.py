@@ -105,10 +105,10 @@ class LakeSink(DataSource):
     goes on from what the table has.
 
     ``table.keep.snapshots`` is how many snapshots of an Iceberg table stay; without it the table's
-    properties say it. ``table.growth`` = ``allow`` or ``refuse`` says whether columns are added to a table; without
-    it, to those that the sink has created. ``table.partition.by`` are the columns of a new table's
-    partitioning, with commas between. ``table.straddle`` is what becomes of a segment with rows of
-    several partitions: ``split`` (the default), ``stop``, or ``dead-letter``.
+    properties say it. ``table.growth`` = ``allow`` or ``refuse`` says whether columns are added to
+    a table; without it, to those that the sink has created. ``table.partition.by`` are the columns
+    of a new table's partitioning, with commas between. ``table.straddle`` is what becomes of a
+    segment with rows of several partitions: ``split`` (the default), ``stop``, or ``dead-letter``.
 
     ``table.verify`` is how closely a segment is looked at before it lands: ``headers``, ``pages``
     (the default) or ``decode``. ``table.dead.letters`` is a directory for messages that cannot

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import pickle
 import resource
+from contextlib import suppress
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -30,8 +35,10 @@ TITLE = "Four times as much in a table"
 IS_LONG = True
 ABOUT = """Small segments of flights, on this machine's disk: landed, compared with their messages,
 merged, and compared again; and plain messages that become dead letters and are replayed. Each step
-has a process of its own, which has the messages in memory. What grows to four times as much is
-named. CPU and the peak of resident memory are those with four times as much, over the others'."""
+has a process of its own, which reads the messages from a file. What grows to four times as much is
+named. CPU and the peak of resident memory are those with four times as much, over the others'. The
+cases begin where a table has more commits than its history keeps, or than there are between two of
+Delta's checkpoints: until then a commit costs more with each one before it."""
 
 ROWS: Final = 8
 TIMES: Final = 4
@@ -55,12 +62,13 @@ class Case(NamedTuple):
 
 
 CASES: Final = {
-    "segments": Case(segments=1_000),
-    "commits": Case(commits=150),
-    "partitions": Case(segments=8, partitions=50),
-    "schemas": Case(segments=20, schemas=8),
+    "segments": Case(segments=500, commits=2),
+    "commits": Case(commits=300),
+    "partitions": Case(segments=4, commits=2, partitions=50),
+    "schemas": Case(segments=50, commits=2, schemas=3),
 }
 LETTERS_COUNT: Final = 2_000
+LETTERS_A_COMMIT: Final = 20
 
 
 def _messages(case: Case, commit: int) -> Iterator[SourceMessage]:
@@ -83,7 +91,18 @@ class Step:
     def __init__(self, folder: str, table_format: str, case: Case) -> None:
         self._folder = folder
         self._table = table_in(folder, table_format)
-        self._commits = [list(_messages(case, commit)) for commit in range(case.commits)]
+        self._sent = Path(folder, "sent")
+        if not self._sent.exists():
+            with self._sent.open("wb") as file:
+                for commit in range(case.commits):
+                    for message in _messages(case, commit):
+                        pickle.dump((commit, message), file)
+
+    def _messages(self) -> Iterator[tuple[int, SourceMessage]]:
+        """Yield all messages, and which commit each belongs to."""
+        with self._sent.open("rb") as file, suppress(EOFError):
+            while True:
+                yield pickle.load(file)  # noqa: S301 - it is our own
 
     def run(self, step: str) -> tuple[float, float]:
         """Return seconds of CPU and the peak of memory in MB."""
@@ -94,12 +113,13 @@ class Step:
 
     def land(self) -> None:
         """Land each commit."""
-        for messages in self._commits:
-            land(messages, table=self._table, generations=GENERATIONS)
+        for _, messages in groupby(self._messages(), key=itemgetter(0)):
+            found = (message for _, message in messages)
+            land(found, table=self._table, generations=GENERATIONS)
 
     def verify(self) -> None:
         """Compare."""
-        verified(self._table, (each for messages in self._commits for each in messages))
+        verified(self._table, lambda: (message for _, message in self._messages()))
 
     verify_again = verify
 
@@ -121,10 +141,10 @@ class Letters:
     run = Step.run
 
     def land(self) -> None:
-        """Set messages aside, a hundred a commit."""
+        """Set messages aside, a few a commit."""
         rules = Rules(dead_letters=self._place, plain="dead-letter")
-        for start in range(0, self._count, 100):
-            found = [self._message(start + n) for n in range(100)]
+        for start in range(0, self._count, LETTERS_A_COMMIT):
+            found = [self._message(start + n) for n in range(LETTERS_A_COMMIT)]
             messages = found if start else [self._first, *found]
             land(messages, table=self._table, generations=GENERATIONS, rules=rules)
 
