@@ -32,7 +32,7 @@ def rows_of(nbytes: int) -> int:
     """Return how many flights a segment of about so many bytes has."""
     rows, encoder = _PROBE_ROWS, ParquetEncoder("zstd")
     for _ in range(3):  # the bytes of a row depend on the rows
-        rows = rows * nbytes // len(_segment(table_of(rows), 0, encoder).value or b"")
+        rows = rows * nbytes // len(segment(table_of(rows), 0, encoder).value or b"")
     return rows
 
 
@@ -40,11 +40,14 @@ def segments(rows: int, segment_rows: int) -> Iterator[SourceMessage]:
     """Yield the segments of a topic's only partition, in 22 leaf columns."""
     table, encoder = table_of(rows), ParquetEncoder("zstd")
     for number, start in enumerate(range(0, rows, segment_rows)):
-        yield _segment(table.slice(start, segment_rows), number, encoder)
+        yield segment(table.slice(start, segment_rows), number, encoder)
 
 
-def _segment(table: pa.Table, number: int, encoder: ParquetEncoder) -> SourceMessage:
-    rows, name = table.num_rows, f"3fa0c1-{number}"
+def segment(
+    table: pa.Table, number: int, encoder: ParquetEncoder, *, partition: int = 0
+) -> SourceMessage:
+    """Return a segment with these rows, the one at the offset `number` of a partition."""
+    rows, name = table.num_rows, f"3fa0c1{partition:04x}-{number}"
     times = range(_BASE_MS + number * rows, _BASE_MS + (number + 1) * rows)
     batch = kafka_column.KafkaColumn(_MEMBERS).append_to(
         table.combine_chunks().to_batches()[0],
@@ -63,7 +66,7 @@ def _segment(table: pa.Table, number: int, encoder: ParquetEncoder) -> SourceMes
     value = encoder.encode(batch, header.footer()).to_pybytes()
     return SourceMessage(
         topic=TOPIC,
-        partition=0,
+        partition=partition,
         offset=number,
         headers=with_checksum(header.footer(), value),
         value=value,

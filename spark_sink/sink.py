@@ -59,6 +59,7 @@ _OPTIONS: Final = (
     "table.file.bytes",
     "table.gap",
     "table.growth",
+    "table.keep.snapshots",
     "table.partition.by",
     "table.straddle",
     "table.after.restore",
@@ -104,10 +105,11 @@ class LakeSink(DataSource):
     After a restore of the table, ``table.after.restore`` = ``reland`` (the default is ``stop``)
     goes on from what the table has.
 
-    ``table.growth`` = ``allow`` or ``refuse`` says whether columns are added to a table; without
-    it, to those that the sink has created. ``table.partition.by`` are the columns of a new table's
-    partitioning, with commas between. ``table.straddle`` is what becomes of a segment with rows of
-    several partitions: ``split`` (the default), ``stop``, or ``dead-letter``.
+    ``table.keep.snapshots`` is how many snapshots of an Iceberg table stay; without it the table's
+    properties say it. ``table.growth`` = ``allow`` or ``refuse`` says whether columns are added to
+    a table; without it, to those that the sink has created. ``table.partition.by`` are the columns
+    of a new table's partitioning, with commas between. ``table.straddle`` is what becomes of a
+    segment with rows of several partitions: ``split`` (the default), ``stop``, or ``dead-letter``.
 
     ``table.verify`` is how closely a segment is looked at before it lands: ``headers``, ``pages``
     (the default) or ``decode``. ``table.dead.letters`` is a directory for messages that cannot
@@ -424,6 +426,10 @@ def _opening(options: Mapping[str, str]) -> dict[str, Any]:
         settings["catalog"] = catalog
     if catalog and table_format != "iceberg":
         raise ConfigError(f'options "{opts.CATALOG}*" are for iceberg tables')
+    if (kept := options.get("table.keep.snapshots")) is not None:
+        if table_format != "iceberg":
+            raise ConfigError('option "table.keep.snapshots" is for iceberg tables')
+        settings["keep_snapshots"] = _count("table.keep.snapshots", kept)
     if table_format == "iceberg" and not catalog:
         raise ConfigError(f'an iceberg table needs options "{opts.CATALOG}*": see docs/lake.md')
     return settings
@@ -469,6 +475,11 @@ def _layout(options: Mapping[str, str]) -> Layout:
     if mode not in allowed:
         raise ConfigError(f'option "table.layout" is {mode!r}: it must be {" or ".join(allowed)}')
     size = options.get("table.file.bytes", str(Layout().file_bytes))
-    if not size.isdecimal() or int(size) < 1:
-        raise ConfigError(f'option "table.file.bytes" is {size!r}: it must be a positive number')
-    return Layout(mode=Mode(mode), file_bytes=int(size))
+    return Layout(mode=Mode(mode), file_bytes=_count("table.file.bytes", size))
+
+
+def _count(key: str, text: str) -> int:
+    """Return an option's number, which is 1 or more."""
+    if not text.isdecimal() or int(text) < 1:
+        raise ConfigError(f'option "{key}" is {text!r}: it must be a positive number')
+    return int(text)

@@ -67,14 +67,15 @@ FILES = {
         verification  segment
     """,
     "lake": """
-        __init__  model  file_metadata  partition  plan  row_groups  parquet_footer  stitch  rewrite
+        __init__  model  arrow_types  file_metadata  partition  plan
+        row_groups  parquet_footer  stitch  rewrite
         commit  files  local_files  object_files  merging  bounds  commit_log  directory
         message_rows  dead_letters  decoding  rules  set_aside  runs  batch  stage  replay
-        landed_rows  audit
-        reset  fences  arrow_types  delta_schema  delta_statistics  delta_partition
+        landed_rows  rows_by_id  audit
+        reset  fences  delta_schema  delta_statistics  delta_partition
         delta_merging  delta_actions  delta
-        iceberg_schema  iceberg_files  iceberg_partition  iceberg_merging  iceberg_commit  iceberg
-        formats
+        iceberg_schema  iceberg_files  iceberg_partition  iceberg_merging  iceberg_commit
+        iceberg_history  iceberg  formats
     """,
     "plain": "base  avro  json  ipc  json_rows  rows  __init__",
     "broker": "__init__  client_classes  watermarks  base  confluent",
@@ -184,7 +185,7 @@ EXTRAS = {
     "deltalake": "lake.delta  lake.delta_actions",
     "obstore": "lake.object_files",
     "pyiceberg": """
-        lake.iceberg  lake.iceberg_commit  lake.iceberg_files
+        lake.iceberg  lake.iceberg_commit  lake.iceberg_files  lake.iceberg_history
         lake.iceberg_partition  lake.iceberg_schema
     """,
     "pyruhvro": "plain.avro",

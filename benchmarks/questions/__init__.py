@@ -33,6 +33,8 @@ NAMES: Final = (
     "spark_writer",
     "spark_freshness",
     "stitch",
+    "commits",
+    "growing",
     "read_back",
     "freshness",
     "revision",

@@ -23,6 +23,7 @@ from columnar_kafka.cli.options import (
     ConfigFile,
     DeadLettersPlace,
     Growth,
+    KeepSnapshots,
     PartitionBy,
     Plain,
     PlainFormat,
@@ -125,6 +126,7 @@ class IngestOptions:
     after_restore: AfterRestore = "stop"
     growth: Growth = None
     partition_by: PartitionBy = None
+    keep_snapshots: KeepSnapshots = None
     straddle: Annotated[
         Literal["split", "stop", "dead-letter"],
         typer.Option(help="What to do with a segment that has rows of several partitions."),
@@ -234,6 +236,7 @@ def _table_options(options: IngestOptions) -> dict[str, Any]:
         after_restore=options.after_restore,
         growth=options.growth,
         partition_by=options.partition_by,
+        keep_snapshots=options.keep_snapshots,
     )
     return {**found, "allow_gaps": options.gap == "allow"}
 

@@ -34,6 +34,7 @@ __all__ = [
     "ConfigFile",
     "DeadLettersPlace",
     "Growth",
+    "KeepSnapshots",
     "PartitionBy",
     "Plain",
     "PlainFormat",
@@ -159,6 +160,13 @@ Growth = Annotated[
         help="Whether to add columns to the table; by default only if a landing created it."
     ),
 ]
+KeepSnapshots = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="How many snapshots of an Iceberg table stay; by default its properties say it.",
+    ),
+]
 PartitionBy = Annotated[
     list[str] | None,
     typer.Option(
@@ -272,9 +280,14 @@ def landing_options(
     after_restore: str,
     growth: str | None,
     partition_by: list[str] | None,
+    keep_snapshots: int | None = None,
 ) -> dict[str, Any]:
     """Return what opens a table to land in it; some formats have options of their own."""
     found = table_options(table_format, catalog, storage)
+    if table_format == "iceberg":
+        found["keep_snapshots"] = keep_snapshots
+    elif keep_snapshots is not None:
+        raise typer.BadParameter("only for iceberg", param_hint="--keep-snapshots")
     if table_format != "parquet":
         found["reland"] = after_restore == "reland"
         found["growth"] = None if growth is None else growth == "allow"

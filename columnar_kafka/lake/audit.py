@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING, Final, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from columnar_kafka.errors import ColumnarError, SegmentError
+from columnar_kafka.errors import SegmentError
 from columnar_kafka.lake.dead_letters import replayed_place, source_topic
 from columnar_kafka.lake.decoding import BLOCK, PLAIN_ID, PlainDecoder
 from columnar_kafka.lake.file_metadata import file_messages
-from columnar_kafka.lake.landed_rows import RowsById, SentRun, differing, row_ids
+from columnar_kafka.lake.landed_rows import SentRun, all_ids, differing, row_ids
 from columnar_kafka.lake.model import REPLAY
 from columnar_kafka.lake.plan import message_nbytes
+from columnar_kafka.lake.rows_by_id import UNREADABLE, RowsById, Waiting, offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 __all__ = ["AuditReport", "Finding", "TopicAudit"]
 
 _RUN_BYTES: Final = 16 << 20
-_UNREADABLE: Final = (pa.ArrowException, ColumnarError, OSError, ValueError, KeyError)
 
 Kind = Literal[
     "missing",
@@ -121,13 +121,14 @@ class TopicAudit:
         self._decoder = None if decoding is None else PlainDecoder(decoding)
         self._claims: dict[int, list[_Claim]] = defaultdict(list)
         self._by_id = RowsById()
+        self._waiting = Waiting(self._by_id)
         self._letters: Taken | None = None  # of the partition
         self._offsets = array("q")  # of its messages that are compared, and of the one before them
         for file in files:
             self.report.files += 1
             try:
                 self._take(file)
-            except _UNREADABLE as error:
+            except UNREADABLE as error:
                 self._find("not provable", str(error), file=file.path)
 
     def compare(
@@ -165,11 +166,12 @@ class TopicAudit:
                 inside.append(sent)
             else:
                 self._compare_rows(sent)
-            first = inside[0] if inside else sent
+            first = self._waiting.first or (inside or [sent])[0]
             del self._offsets[: max(0, bisect_left(self._offsets, first.kafka_offset) - 1)]
         while claim is not None:
             self._compare_file(claim, inside, low)
             claim, inside = next(waiting, None), []
+        self._look_up()
 
     def _sent(
         self, messages: Iterable[SourceMessage], edges: Sequence[int]
@@ -255,7 +257,7 @@ class TopicAudit:
             elif claim.first < end:
                 try:
                     self._by_id.add(claim.file)
-                except _UNREADABLE as error:
+                except UNREADABLE as error:
                     self._find("not provable", f"another file has the same offsets; {error}", claim)
             else:
                 end = claim.last + 1
@@ -270,7 +272,8 @@ class TopicAudit:
             data = claim.file.read()
             rows = claim.rows
             if _rows(sent) != rows:
-                ids = row_ids(data)
+                groups = row_ids(pa.BufferReader(data))
+                ids = None if groups is None else all_ids(groups)
                 if self._decoder is None and ids is not None:
                     rows -= ids.plain_rows
                 if _rows(sent) > rows or (_rows(sent) < rows and claim.first >= low):
@@ -281,7 +284,7 @@ class TopicAudit:
             else:
                 skip = rows - _rows(sent)
                 wrong = differing(data, sent, skip, plain=rows == claim.rows) if sent else None
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             self._find("not provable", str(error), claim)
             return
         if wrong is not None:
@@ -361,15 +364,10 @@ class TopicAudit:
         if not self._by_id.has(sent.id):
             self._lack(sent.partition, sent.kafka_offset, "it is in no file")
             return
-        try:
-            reason = self._by_id.compare(sent)
-        except _UNREADABLE as error:
-            self._note("not provable", str(error), sent)
+        if (found := self._by_id.count(sent.id)) != sent.rows:
+            self._note("different", f"{found} rows, but the message has {sent.rows}", sent)
             return
-        if reason:
-            self._note("different", reason, sent)
-        else:
-            self._count(sent)
+        self._wait(sent)
 
     def _compare_run(self, run: SentRun) -> None:
         """Look for each message as it landed from the topic, and as it was replayed."""
@@ -385,21 +383,23 @@ class TopicAudit:
                 self._note_at("twice", f"{count} rows", run.partition, run.offsets[index])
         for fence in self._fences[run.partition]:
             if once := [index for index, each in enumerate(found) if each == (1, fence)]:
-                self._compare_once(run.take(once).under(fence))
+                self._wait(run.take(once).under(fence))
 
-    def _compare_once(self, run: SentRun) -> None:
-        """Compare messages that are in files once."""
-        try:
-            reasons = self._by_id.compare_run(run)
-        except _UNREADABLE as error:
-            for offset in run.offsets:
-                self._note_at("not provable", str(error), run.partition, offset)
-            return
-        for offset, reason in zip(run.offsets, reasons, strict=True):
-            if reason:
-                self._note_at("different", reason, run.partition, offset)
-            else:
-                self.report.decoded += 1
+    def _wait(self, sent: Segment | SentRun) -> None:
+        """Let what is in files once wait for others, to be looked up together."""
+        if self._waiting.add(sent):
+            self._look_up()
+
+    def _look_up(self) -> None:
+        """Compare what waits with its rows."""
+        for sent, kind, reasons in self._waiting.compared():
+            for offset, reason in zip(offsets_of(sent), reasons, strict=True):
+                if reason:
+                    self._note_at(kind, reason, sent.partition, offset)
+                elif isinstance(sent, SentRun):
+                    self.report.decoded += 1
+                else:
+                    self._count(sent)
 
     def _segment(self, message: SourceMessage) -> Segment | None:
         """Return a message as a segment; None, and say so, if it is a damaged one."""
@@ -428,6 +428,7 @@ class TopicAudit:
 
     def _note_at(self, kind: Kind, reason: str, partition: int, offset: int) -> None:
         """Note a message; it extends the range that ends with the message before it."""
+        self._look_up()  # what waits comes before it
         found = Finding(kind=kind, reason=reason, partition=partition, first=offset, last=offset)
         findings = self.report.findings
         at = bisect_left(self._offsets, offset)
@@ -441,6 +442,7 @@ class TopicAudit:
         self, kind: Kind, reason: str, claim: _Claim | None = None, *, file: str = ""
     ) -> None:
         """Note a file, with its offsets if they are known."""
+        self._look_up()
         finding = Finding(kind=kind, reason=reason, file=claim.file.path if claim else file)
         if claim is not None:
             finding = replace(

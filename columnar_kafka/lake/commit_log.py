@@ -26,6 +26,7 @@ __all__ = ["LOG_FOLDER", "CommitLog", "LogEntry"]
 
 LOG_FOLDER: Final = "_columnar/log"
 _NAME: Final = re.compile(r"([0-9]{20})\.json", re.ASCII)
+_FOLLOWED: Final = 8  # entries that others have added since; for more a list is cheaper
 _LEAP: Final = 1000  # entries: as many as a store lists in one request
 
 
@@ -104,10 +105,7 @@ class CommitLog:
             OSError: it cannot be read.
         """
         seen = self._seen
-        known = seen or self._leap()
-        names = self._files.names(self._folder, after=self._path(known).name)
-        matches = [_NAME.fullmatch(name) for name in names]
-        self._seen = max((int(match[1]) for match in matches if match), default=known)
+        self._seen = self._followed(seen) if seen else self._listed(self._leap())
         if (entry := self.read(self._seen)) is not None:
             return entry
         if seen:  # the log is another one, an older copy of it
@@ -162,6 +160,24 @@ class CommitLog:
     def sync(self) -> None:
         """Make the newest entry survive a crash of the machine. Raises OSError."""
         self._files.sync_folder(self._folder)
+
+    def _followed(self, number: int) -> int:
+        """Return the number of the newest entry that follows one without a gap.
+
+        The log is not listed for it: a disk lists all of it, however long it is.
+        """
+        for each in itertools.count(number + 1):
+            if self._files.size(self._path(each)) is None:
+                return each - 1
+            if each - number == _FOLLOWED:
+                return self._listed(each)
+        raise AssertionError  # a count does not end
+
+    def _listed(self, known: int) -> int:
+        """Return the number of the newest entry after one, by a list; its own if there is none."""
+        names = self._files.names(self._folder, after=self._path(known).name)
+        matches = [_NAME.fullmatch(name) for name in names]
+        return max((int(match[1]) for match in matches if match), default=known)
 
     def _leap(self) -> int:
         """Return the number of an entry near the newest one, or 0: a long log is not listed.

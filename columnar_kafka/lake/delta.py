@@ -91,6 +91,9 @@ if TYPE_CHECKING:
 __all__ = ["DeltaLakeTable"]
 
 _APPLICATION: Final = "columnar-kafka"
+_LOG: Final = "_delta_log"
+_INTERVAL: Final = "delta.checkpointInterval"
+_INTERVAL_DEFAULT: Final = "100"  # deltalake's own
 
 
 class DeltaLakeTable(BaseTable["State"]):
@@ -131,6 +134,11 @@ class DeltaLakeTable(BaseTable["State"]):
         self._reland = reland
         self._growth = growth
         self._partition_by = delta_partition.new_columns(partition_by)
+        # A table that is open, and the attempt of its version; who works with it has taken it out.
+        self._idle: list[tuple[DeltaTable, str]] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_idle": []}
 
     def __repr__(self) -> str:
         return f"DeltaLakeTable({self._uri!r})"
@@ -141,7 +149,11 @@ class DeltaLakeTable(BaseTable["State"]):
         Raises:
             LakeError: the table cannot be read, files cannot be added to it, or it was restored.
         """
-        return self.head().fences
+        head = self.head()
+        table, record = head.state
+        if table is not None:
+            self._idle[:] = [(table, record.attempt)]
+        return head.fences
 
     def fit(self, schema: pa.Schema) -> Fitting:
         """See `LakeTable.fit`. The table is changed by the commit, which checks the files again.
@@ -150,18 +162,22 @@ class DeltaLakeTable(BaseTable["State"]):
         """
         with unlandable():
             converted = delta_schema(schema)
-        if (table := self._open()) is None:
+        table, attempt = self._current()
+        if table is None:
             converted = delta_partition.with_filled(converted, schema, self._partition_by)
             columns = delta_partition.columns(converted, self._partition_by, schema)
             return Fitting(partitioning=columns)
         old, names = table_schema(table), list(table.metadata().partition_columns)
+        grows = self._may_grow(table)
+        if attempt:
+            self._idle[:] = [(table, attempt)]
         check_same(self._partition_by, names)
         wider = pa.schema(widened(schema, old), schema.metadata)
         columns = delta_partition.columns(old, names, schema)
         needed = delta_partition.without_filled(old, schema, names)
         with unlandable():
             converted = delta_schema(wider)
-            check_fits(converted, grown(needed, converted) if self._may_grow(table) else needed)
+            check_fits(converted, grown(needed, converted) if grows else needed)
         return Fitting(None if wider == schema else wider, columns)
 
     def create(
@@ -244,12 +260,13 @@ class DeltaLakeTable(BaseTable["State"]):
 
     def head(self) -> Head[State]:
         """See `CommitTarget.head`."""
-        table = self._open()
+        table, _ = self._current()
         if table is None:
             return Head(version=-1, fences={}, state=(None, CommitRecord()), exists=False)
         _refuse_features(table)
         try:
-            found, is_whole = _newest_record(table)
+            found = CommitRecord.from_properties(self._commit_info(table.version()))
+            found, is_whole = (found, True) if found else _newest_record(table)
             record = check_witness(
                 found,
                 table.transaction_version(_APPLICATION),
@@ -309,6 +326,7 @@ class DeltaLakeTable(BaseTable["State"]):
             )
         except CommitFailedError as error:
             return f"{error}"
+        self._idle[:] = [(table, before.attempt)]  # deltalake leaves it at its version
         return ""
 
     def has_landed(self, head: Head[State], attempt: str) -> bool:
@@ -352,6 +370,7 @@ class DeltaLakeTable(BaseTable["State"]):
         return LandedFile(
             path=path,
             footer=lambda: self._files.footer(full, nbytes),
+            open=lambda: self._files.open(full),
             read=lambda: self._files.read(full),
             partition=partition,
         )
@@ -401,6 +420,42 @@ class DeltaLakeTable(BaseTable["State"]):
             ) from error
         return "columns were added"  # the next try finds them
 
+    def _current(self) -> tuple[DeltaTable | None, str]:
+        """Return the table at its current version, if possible one that is open already.
+
+        Such a one comes with the attempt of its version, and is the caller's to be put back.
+
+        To open it takes time for each of its files, and for each commit since a checkpoint. One
+        that is open knows newer commits only, so its own must still be there: the table may have
+        been deleted, and another one begun in its place.
+        """
+        with suppress(IndexError, DeltaError, OSError):
+            table, attempt = self._idle.pop()
+            before = _checkpoints(table)
+            if self._commit_info(table.version()).get(ATTEMPT) == attempt:
+                if self._files.size(self._entry(table.version() + 1)) is not None:
+                    table.update_incremental()
+                    attempt = self._commit_info(table.version()).get(ATTEMPT, "")
+                # deltalake keeps apart what each commit since then has added, and all that it does
+                # takes longer for it. One that is opened anew begins with the checkpoint.
+                if _checkpoints(table) == before:
+                    return table, attempt
+        return self._open(), ""
+
+    def _commit_info(self, version: int) -> Mapping[str, Any]:
+        """Return what a commit says about itself, or nothing if it is not to be read.
+
+        deltalake lists the log for that, which takes long on a disk if the log is long.
+        """
+        with suppress(OSError, ValueError, TypeError):
+            for line in self._files.read(self._entry(version)).splitlines():
+                if info := json.loads(line).get("commitInfo"):
+                    return dict(info)
+        return {}
+
+    def _entry(self, version: int) -> PurePath:
+        return self.root / _LOG / f"{version:020}.json"
+
     def _open(self) -> DeltaTable | None:
         """Open the current version; None if there is no table."""
         try:
@@ -409,6 +464,12 @@ class DeltaLakeTable(BaseTable["State"]):
             return None
         except DeltaError as error:
             raise LakeError(f"{self._uri} cannot be read: {error}") from error
+
+
+def _checkpoints(table: DeltaTable) -> int:
+    """Return how many checkpoints the history may have had so far."""
+    interval = int(table.metadata().configuration.get(_INTERVAL, _INTERVAL_DEFAULT))
+    return int(table.version() + 1) // interval
 
 
 def _refuse_features(table: DeltaTable) -> None:

@@ -13,7 +13,8 @@ its writer stopped halfway; so only the newest entry can be unfinished. A reader
 sees every file whole, perhaps late, and never rows twice. `compact` replaces files by such a
 commit: the old ones are removed before the new one is moved.
 
-**Leftovers** of killed processes are removed by the first commit that comes a week after them.
+**Leftovers** of killed processes are removed by commits that come a week after them: the first one
+of a process, and then each hundredth.
 
 **What is noticed**: missing files of the newest commit; a partition counted as landed whose last
 file is missing; files of a partition that the log does not know. **What is not**: other files that
@@ -73,6 +74,9 @@ _LEFT_OVER: Final = 7 * 24 * 3600.0
 """Seconds from when a file was staged until it is taken for a killed process'. No commit may come
 so late: it might name a file that is being removed."""
 
+_LOOK_AFTER: Final = 100
+"""Commits between two looks for leftovers: a disk lists the whole log for one."""
+
 
 class ParquetDirectory(BaseTable["LogEntry"]):
     """A `LakeTable` in a directory; see the text of this module."""
@@ -103,6 +107,7 @@ class ParquetDirectory(BaseTable["LogEntry"]):
         self.place = canonical_place(self._files.uri(self.root))
         self.late_requests = self._files.late_requests
         self._log = CommitLog(self.root, self._files)
+        self._commits = 0  # of this object
 
     def __repr__(self) -> str:
         return f"ParquetDirectory({self._files.uri(self.root)!r})"
@@ -129,7 +134,9 @@ class ParquetDirectory(BaseTable["LogEntry"]):
         """See `LakeTable.commit`. Blocks for the file system; may finish an earlier commit."""
         result = super().commit(staged)
         if result.files:
-            self._remove_leftovers()
+            if self._commits % _LOOK_AFTER == 0:
+                self._remove_leftovers()
+            self._commits += 1
         return result
 
     def discard(self, staged: Iterable[StageResult]) -> None:
@@ -259,7 +266,12 @@ class ParquetDirectory(BaseTable["LogEntry"]):
                 raise FileNotFoundError(f"{full} is gone")
             return self._files.footer(full, size)
 
-        return LandedFile(path=path, footer=footer, read=lambda: self._files.read(full))
+        return LandedFile(
+            path=path,
+            footer=footer,
+            open=lambda: self._files.open(full),
+            read=lambda: self._files.read(full),
+        )
 
     def _staged_path(self) -> str:
         return f"{_STAGED}/{uuid.uuid4().hex}.segment"

@@ -5,26 +5,38 @@ from __future__ import annotations
 import os
 import re
 import uuid
+from contextlib import contextmanager
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from columnar_kafka.errors import LakeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from columnar_kafka.lake.model import FileWriter, StagedFile
+    import pyarrow as pa
+
+    from columnar_kafka.lake.model import (
+        FileWriter,
+        LakeTable,
+        PartitionValues,
+        SourcePartition,
+        StagedFile,
+    )
 
 __all__ = [
     "Files",
+    "NamedWriter",
     "StagedWriter",
     "canonical_place",
     "check_staged",
     "is_object_store",
+    "new_file",
     "plain_uri",
     "unique_name",
     "unreferenced",
     "visible_folder",
+    "writing",
 ]
 
 P = TypeVar("P", bound=PurePath)
@@ -74,6 +86,10 @@ class Files(Protocol[P]):
 
     def read(self, path: P) -> bytes:
         """Return a file's content."""
+        ...
+
+    def open(self, path: P) -> Any:
+        """Return what pyarrow can read any part of a file from."""
         ...
 
     def footer(self, path: P, nbytes: int) -> Any:
@@ -126,6 +142,65 @@ class StagedWriter:
     def discard(self) -> None:
         """See `FileWriter.discard`."""
         raise NotImplementedError
+
+
+@contextmanager
+def writing(what: object, path: object = None) -> Iterator[None]:
+    """Have an OSError say what was being written, and where: a full disk names nothing."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise OSError(f"{what}: {error}") from error
+        where = error.filename or (None if path is None else str(path))
+        text = f"{error.strerror}: {what}" if what else error.strerror
+        raise OSError(error.errno, text, where) from error
+
+
+class NamedWriter:
+    """A `FileWriter` whose errors say what it writes."""
+
+    def __init__(self, writer: FileWriter, what: str) -> None:
+        self._writer = writer
+        self._what = f"{what}, file {writer.path}"
+
+    @property
+    def path(self) -> str:
+        """See `FileWriter.path`."""
+        return self._writer.path
+
+    @property
+    def field_ids(self) -> Mapping[tuple[str, ...], int] | None:
+        """See `FileWriter.field_ids`."""
+        return self._writer.field_ids
+
+    def write(self, data: Any, /) -> int:
+        """See `FileWriter.write`."""
+        with writing(self._what):
+            return self._writer.write(data)
+
+    def finish(self) -> int:
+        """See `FileWriter.finish`."""
+        with writing(self._what):
+            return self._writer.finish()
+
+    def discard(self) -> None:
+        """See `FileWriter.discard`."""
+        self._writer.discard()
+
+
+def new_file(
+    table: LakeTable,
+    source: SourcePartition,
+    first: int,
+    schema: pa.Schema,
+    partition: PartitionValues,
+) -> FileWriter:
+    """Do as `LakeTable.create`; errors of the file name the table and the partition, too."""
+    values = ", ".join(f"{name}={value}" for name, value in partition)
+    what = f"{table}: {source} from offset {first}{values and f', partition {values}'}"
+    with writing(what):
+        return NamedWriter(table.create(source, first, schema, partition), what)
 
 
 def unique_name(partition: int, first: int) -> str:

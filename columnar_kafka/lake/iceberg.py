@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import PurePosixPath
@@ -31,10 +32,10 @@ from pyiceberg.exceptions import (
 
 from columnar_kafka.config import Hidden
 from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.arrow_types import zoned_columns
 from columnar_kafka.lake.bounds import stage_copy
 from columnar_kafka.lake.commit import BaseTable, Head
 from columnar_kafka.lake.fences import (
-    ATTEMPT,
     CREATED,
     CommitRecord,
     check_witness,
@@ -52,9 +53,16 @@ from columnar_kafka.lake.iceberg_commit import (
     OneTry,
     add_data_files,
     replace_data_files,
+    without_history,
     wrong_columns,
 )
-from columnar_kafka.lake.iceberg_files import TableFiles, create_namespace, file_io_properties
+from columnar_kafka.lake.iceberg_files import (
+    TableFiles,
+    create_namespace,
+    file_io_properties,
+    new_data_path,
+)
+from columnar_kafka.lake.iceberg_history import BOUNDED, expire, has_attempt, newest_record
 from columnar_kafka.lake.iceberg_merging import (
     checks,
     current_files,
@@ -97,7 +105,6 @@ if TYPE_CHECKING:
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table, Transaction
-    from pyiceberg.table.metadata import TableMetadata
 
     from columnar_kafka.lake.bounds import Check, WrongFile
     from columnar_kafka.lake.merging import Run
@@ -122,6 +129,7 @@ logging.getLogger("pyiceberg.io.pyarrow").addFilter(
 _NO_SNAPSHOT: Final = -1
 _NEW: Final = {
     **CREATED,
+    **BOUNDED,
     # Spark's vectorised reader of Iceberg fails on milliseconds, and on texts encoded as deltas.
     "read.parquet.vectorization.enabled": "false",
 }
@@ -143,6 +151,7 @@ class IcebergTable(BaseTable["State"]):
         reland: bool = False,
         growth: bool | None = None,
         partition_by: Iterable[str] = (),
+        keep_snapshots: int | None = None,
         files: LocalFiles | None = None,
     ) -> None:
         """Name the table. The first file that is staged creates it, if it does not exist.
@@ -159,6 +168,8 @@ class IcebergTable(BaseTable["State"]):
             growth: add columns that the topic has and the table lacks, and widen those that are
                 too narrow (``table.growth``); without it only where the table was created here.
             partition_by: what a new table is partitioned by (``table.partition.by``).
+            keep_snapshots: how many snapshots stay when others expire (``table.keep.snapshots``);
+                without it the table's properties say so.
             files: the file system of the data files, if they are on this machine.
 
         Raises:
@@ -179,6 +190,7 @@ class IcebergTable(BaseTable["State"]):
         self._reland = reland
         self._growth = growth
         self._partition_by = parse_terms(partition_by)
+        self._keep_snapshots = keep_snapshots
         self._files = files or LocalFiles()
         self._fitted: tuple[pa.Schema, Table] | None = None  # the last, since `fences` was called
 
@@ -203,6 +215,7 @@ class IcebergTable(BaseTable["State"]):
         return Fitting(
             partitioning=spec_columns(table.metadata, schema),
             unstated=millisecond_columns(schema),
+            restates=bool(zoned_columns(schema)),
         )
 
     def create(
@@ -211,9 +224,10 @@ class IcebergTable(BaseTable["State"]):
         """See `LakeTable.create`."""
         fitted = self._fitted  # another thread may forget it
         table = fitted[1] if fitted and fitted[0] == schema else self._fit(schema)
-        path = f"data/{visible_folder(source.topic)}/{unique_name(source.partition, first)}"
-        files, root = self._place(table)
-        return files.writer(path, root / path, field_ids(table.schema().as_struct()))
+        name = unique_name(source.partition, first)
+        path = new_data_path(table, visible_folder(source.topic), name, partition)
+        files, place = self._place(table, path)
+        return files.writer(path, place, field_ids(table.schema().as_struct()))
 
     def compact(self, file_bytes: int) -> CompactResult:
         """Merge files of a partition that follow each other, up to `file_bytes` each.
@@ -257,9 +271,10 @@ class IcebergTable(BaseTable["State"]):
 
     def _replacing(self, table: Any, file: StagedFile) -> FileWriter:
         """Open a new file for the messages of one that it is to replace."""
-        files, root = self._place(table)
-        path = f"data/{visible_folder(file.topic)}/{unique_name(file.partition, file.first)}"
-        return files.writer(path, root / path)
+        name, folder = unique_name(file.partition, file.first), visible_folder(file.topic)
+        path = new_data_path(table, folder, name, file.table_partition or ())
+        files, place = self._place(table, path)
+        return files.writer(path, place)
 
     # What `commit` needs.
 
@@ -273,7 +288,7 @@ class IcebergTable(BaseTable["State"]):
         try:
             refuse_features(metadata)
             witness = CommitRecord.from_properties(metadata.properties)
-            found, is_whole = _newest_record(metadata)
+            found, is_whole = newest_record(metadata)
             if found is None and not is_whole:
                 found = witness
             record = check_witness(
@@ -300,24 +315,28 @@ class IcebergTable(BaseTable["State"]):
             if admission.lands:
                 raise LakeError("the table is gone: stage the input again")
             return
-        files, root = self._place(table)
         for file in admission.lands:
-            check_staged(file, files.size(root / file.path))
+            files, place = self._place(table, file.path)
+            check_staged(file, files.size(place))
 
     def swap(self, head: Head[State], admission: Admission, attempt: str) -> str:
         """See `CommitTarget.swap`."""
-        if head.state[0] is None:
+        if (table := head.state[0]) is None:
             raise NotLandedError(f"{self}: there is no table")
         with ExitStack() as stack:
             try:
                 catalog = stack.enter_context(closing(self._catalog()))
                 transaction = self._transaction(catalog, head, admission, attempt)
             except Exception as error:  # a catalog, its files and pyiceberg may raise anything
-                raise NotLandedError(f"{self._identifier}: nothing has landed: {error}") from error
+                where = f" (metadata of {table.location()})" if isinstance(error, OSError) else ""
+                raise NotLandedError(
+                    f"{self._identifier}: nothing has landed: {error}{where}"
+                ) from error
             try:
                 transaction.commit_transaction()
             except ConflictError as error:
                 return f"the catalog says: {error}"
+            expire(table, self._keep_snapshots, int(time.time() * 1000))
         return ""
 
     def _transaction(
@@ -326,11 +345,10 @@ class IcebergTable(BaseTable["State"]):
         """Return a transaction that lands files and fences; the catalog knows nothing of it yet."""
         table, before = head.state
         assert table is not None
-        files, root = self._place(table)
-        paths = [root / file.path for file in admission.lands]
+        places = [self._place(table, file.path) for file in admission.lands]
         footers = [
-            pq.read_metadata(files.footer(path, file.nbytes))
-            for path, file in zip(paths, admission.lands, strict=True)
+            pq.read_metadata(files.footer(place, file.nbytes))
+            for (files, place), file in zip(places, admission.lands, strict=True)
         ]
         for file, footer in zip(admission.lands, footers, strict=True):
             check_file(file.path, footer.schema.to_arrow_schema(), table.metadata)
@@ -343,9 +361,10 @@ class IcebergTable(BaseTable["State"]):
         properties = record.to_properties()
         # The handle is as old as the head: the catalog compares it with the table.
         table.catalog = cast("Catalog", OneTry(catalog, replaces=bool(replaced)))
+        table.metadata = without_history(table.metadata)
         transaction = table.transaction()
         transaction.set_properties(properties)
-        uris = [_file_uri(files.uri(path)) for path in paths]
+        uris = [_file_uri(files.uri(place)) for files, place in places]
         if replaced:
             old = [file for path, file in current_files(table).items() if path in replaced]
             replace_data_files(transaction, old, admission.lands, uris, footers, properties)
@@ -356,8 +375,7 @@ class IcebergTable(BaseTable["State"]):
     def has_landed(self, head: Head[State], attempt: str) -> bool:
         """See `CommitTarget.has_landed`."""
         table = self._load()
-        snapshots = table.metadata.snapshots if table else ()
-        return any(_summary(each).get(ATTEMPT) == attempt for each in snapshots)
+        return table is not None and has_attempt(table.metadata, attempt)
 
     def landed_files(self, head: Head[State]) -> list[LandedFile]:
         """See `CommitTarget.landed_files`."""
@@ -371,9 +389,9 @@ class IcebergTable(BaseTable["State"]):
             if not files or (table := self._load()) is None:
                 return
             found = table.inspect.all_data_files()["file_path"].to_pylist()
-            stored, root = self._place(table)
             for file in unreferenced(files, found):
-                stored.remove(root / file.path)
+                stored, place = self._place(table, file.path)
+                stored.remove(place)
 
     def _fit(self, schema: pa.Schema) -> Table:
         """Return the table, made or grown so that it takes files of a schema. Raises as `fit`."""
@@ -384,12 +402,14 @@ class IcebergTable(BaseTable["State"]):
         self._fitted = schema, table
         return table
 
-    def _place(self, table: Table) -> tuple[LocalFiles | TableFiles, Any]:
-        """Return the table's files, and the root of their paths."""
-        location = plain_uri(table.location())
+    def _place(self, table: Table, path: str) -> tuple[LocalFiles | TableFiles, Any]:
+        """Return the files that one of the table belongs to, and its place there."""
+        location = plain_uri(table.location()).rstrip("/")
+        if path.startswith("/") or ":" in path.partition("/")[0]:  # the table's properties say it
+            location, _, path = path.rpartition("/")
         if location.startswith(("/", "file:")):
-            return self._files, local_path(location)
-        return TableFiles(table.io, location), PurePosixPath()
+            return self._files, local_path(location) / path
+        return TableFiles(table.io, location), PurePosixPath(path)
 
     def _catalog(self) -> Catalog:
         try:
@@ -475,23 +495,3 @@ class IcebergTable(BaseTable["State"]):
 
 def _file_uri(uri: str) -> str:
     return f"file://{uri}" if uri.startswith("/") else uri
-
-
-def _summary(snapshot: Any) -> Mapping[str, str]:
-    summary = snapshot.summary
-    return summary.additional_properties if summary else {}
-
-
-def _newest_record(metadata: TableMetadata) -> tuple[CommitRecord | None, bool]:
-    """Return the newest record of the current snapshot, and whether the history is whole.
-
-    Without a record it is whole if no snapshot that may have had one was expired.
-    """
-    oldest = snapshot = metadata.current_snapshot()
-    while snapshot is not None:
-        if (record := CommitRecord.from_properties(_summary(snapshot))) is not None:
-            return record, True
-        oldest, parent = snapshot, snapshot.parent_snapshot_id
-        snapshot = None if parent is None else metadata.snapshot_by_id(parent)
-    was_undone = any(ATTEMPT in _summary(each) for each in metadata.snapshots)
-    return None, was_undone or oldest is None or oldest.sequence_number == 1

@@ -37,7 +37,14 @@ if TYPE_CHECKING:
     from columnar_kafka.lake.bounds import Footer
     from columnar_kafka.lake.model import StagedFile
 
-__all__ = ["ConflictError", "OneTry", "add_data_files", "replace_data_files", "wrong_columns"]
+__all__ = [
+    "ConflictError",
+    "OneTry",
+    "add_data_files",
+    "replace_data_files",
+    "without_history",
+    "wrong_columns",
+]
 
 
 class ConflictError(Exception):
@@ -81,6 +88,17 @@ def _as_replacement(update: Any) -> Any:
     summary = Summary(operation=Operation.REPLACE, **properties)
     snapshot = update.snapshot.model_copy(update={"summary": summary})
     return update.model_copy(update={"snapshot": snapshot})
+
+
+def without_history(metadata: TableMetadata) -> TableMetadata:
+    """Return metadata without the snapshots before the current one, to be committed with.
+
+    pyiceberg copies all metadata a score of times for a commit. What it sends to the catalog, which
+    adds it to the table's own metadata, does not depend on older snapshots.
+    """
+    current = metadata.current_snapshot()
+    snapshots = [] if current is None else [current]
+    return metadata.model_copy(update={"snapshots": snapshots, "snapshot_log": []})
 
 
 def add_data_files(

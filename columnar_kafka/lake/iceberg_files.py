@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from columnar_kafka.errors import ConfigError
+from pyiceberg.partitioning import PartitionKey
+from pyiceberg.table import TableProperties
+from pyiceberg.typedef import Record
+
+from columnar_kafka.errors import ConfigError, LakeError
 from columnar_kafka.lake.files import StagedWriter
 
 if TYPE_CHECKING:
@@ -18,10 +23,11 @@ if TYPE_CHECKING:
     from pathlib import PurePath
 
     from pyiceberg.io import FileIO
+    from pyiceberg.table import Table
 
-    from columnar_kafka.lake.model import FileWriter
+    from columnar_kafka.lake.model import FileWriter, PartitionValues
 
-__all__ = ["TableFiles", "create_namespace", "file_io_properties"]
+__all__ = ["TableFiles", "create_namespace", "file_io_properties", "new_data_path"]
 
 _PROPERTIES: Final = {
     "aws_access_key_id": "s3.access-key-id",
@@ -52,6 +58,45 @@ def file_io_properties(storage: Mapping[str, str]) -> dict[str, str]:
     if endpoint := os.environ.get("AWS_ENDPOINT_URL"):
         found.setdefault("s3.endpoint", endpoint)
     return found
+
+
+_PLACED: Final = (
+    TableProperties.WRITE_DATA_PATH,
+    TableProperties.OBJECT_STORE_ENABLED,
+    TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL,
+)
+
+
+def new_data_path(table: Table, folder: str, name: str, partition: PartitionValues) -> str:
+    """Return where a file of a table is to be written: a path in it, in a `folder` of its data.
+
+    If the table's properties say where its files go, it is a URI: where pyiceberg puts them.
+
+    Raises:
+        LakeError: pyiceberg cannot tell.
+    """
+    if not any(name in table.properties for name in _PLACED):
+        return f"data/{folder}/{name}"
+    try:
+        provider = table.location_provider()
+        if not partition:
+            return provider.new_data_location(name)
+        key = _KnownPartition([], table.spec(), table.schema(), Record(*(v for _, v in partition)))
+        return provider.new_data_location(name, key)
+    except Exception as error:  # a provider may be anybody's
+        raise LakeError(f"the table's properties say no place for a file: {error!r}") from error
+
+
+@dataclass(frozen=True)
+class _KnownPartition(PartitionKey):
+    """A partition of which the values are known, and not what they were made of."""
+
+    known: Record
+
+    @property
+    def partition(self) -> Record:
+        """The values."""
+        return self.known
 
 
 class TableFiles:

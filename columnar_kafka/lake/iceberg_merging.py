@@ -46,6 +46,7 @@ def landed_file(table: Any, file: Any) -> LandedFile:
     return LandedFile(
         path=uri,
         footer=lambda: table.io.new_input(uri).open(),
+        open=lambda: table.io.new_input(uri).open(),
         read=lambda: file_content(table, uri),
         partition={
             each.name: pa.scalar(file.partition[number])

@@ -7,10 +7,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyiceberg import types as ice
-from pyiceberg.transforms import IdentityTransform, TruncateTransform, parse_transform
+from pyiceberg.transforms import (
+    BucketTransform,
+    IdentityTransform,
+    TruncateTransform,
+    parse_transform,
+)
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake.arrow_types import FIELD_ID
+from columnar_kafka.lake.arrow_types import FIELD_ID, zoned_columns
 from columnar_kafka.lake.iceberg_schema import (
     check_fits,
     column_type,
@@ -42,8 +47,9 @@ __all__ = [
     "without_filled",
 ]
 
-_TRANSFORMS: Final = ("identity", "year", "month", "day", "hour", "truncate")
-"""The transforms that keep the order of values, and of one column."""
+_TRANSFORMS: Final = ("identity", "year", "month", "day", "hour", "truncate", "bucket")
+"""The transforms of one column; all but `bucket` keep the order of its values."""
+_WITH_WIDTH: Final[dict[str, Any]] = {"truncate": TruncateTransform, "bucket": BucketTransform}
 _UNSEEN: Final = "readers would not see the column's value"
 _TYPES: Final = (
     ice.BooleanType,
@@ -84,7 +90,8 @@ def _column(
             raise LakeError(f"{shown}: {_UNSEEN}")
         if column_type(FILLED[path[0]]) != kind:
             raise LakeError(f"{shown}: it must be {column_type(FILLED[path[0]])} in the table")
-    return PartitionColumn(str(field), path, _value(transform, kind))
+    is_ordered = not isinstance(transform, BucketTransform)
+    return PartitionColumn(str(field), path, _value(transform, kind), is_ordered)
 
 
 def _value(transform: Any, kind: ice.IcebergType) -> Callable[[Any], Any]:
@@ -116,6 +123,11 @@ def check_file(path: str, schema: pa.Schema, metadata: TableMetadata) -> None:
         LakeError: its columns' names or field ids are not the table's.
     """
     check_fits(schema, without_filled(metadata, schema))
+    if zoned := zoned_columns(schema):
+        raise LakeError(
+            f"{path}: column {zoned[0]!r} has a time zone, which Iceberg's readers refuse, and the "
+            "file cannot be stitched: write it in UTC"
+        )
     has_ids = FIELD_ID in (schema.field(0).metadata or {})
     if not has_ids and were_renamed(metadata):
         raise LakeError(
@@ -171,11 +183,11 @@ def check_terms(terms: Iterable[PartitionTerm], columns: pa.Schema, segments: pa
         if field is None:
             raise LakeError(f"partition column {each.column!r} does not exist")
         if each.transform not in _TRANSFORMS or (each.width is None) == (
-            each.transform == "truncate"
+            each.transform in _WITH_WIDTH
         ):
             raise LakeError(
                 f"partition {each.transform}({each.column}): the transforms are "
-                f"{', '.join(_TRANSFORMS)}, and truncate has a width"
+                f"{', '.join(_TRANSFORMS)}, and the last two have a width"
             )
         if is_filled(each.column, segments) and each.transform != "identity":
             raise LakeError(f"partition {each.transform}({each.column}): {_UNSEEN}")
@@ -205,7 +217,9 @@ def shown_terms(terms: Iterable[PartitionTerm]) -> list[str]:
 
 
 def _transform(term: PartitionTerm) -> Any:
-    return TruncateTransform(term.width) if term.width else parse_transform(term.transform)
+    if term.width:
+        return _WITH_WIDTH[term.transform](term.width)
+    return parse_transform(term.transform)
 
 
 def _shown(column: str, transform: Any) -> str:

@@ -47,8 +47,6 @@ _TYPES: Final = {
     pa.time64("us"): ice.TimeType(),
     pa.timestamp("ms"): ice.TimestampType(),
     pa.timestamp("us"): ice.TimestampType(),
-    pa.timestamp("ms", "UTC"): ice.TimestamptzType(),
-    pa.timestamp("us", "UTC"): ice.TimestamptzType(),
 }
 _PROMOTED: Final = {
     ("int", "long"),
@@ -82,6 +80,8 @@ def _nullable_type(arrow: pa.DataType, path: str) -> pa.DataType:
         return pa.map_(arrow.key_type, _nullable(arrow.item_field, f"{path}.value"))
     if column_type(arrow) is None:
         raise LakeError(f"column {path!r}: Iceberg has no type for {arrow}")
+    if pa.types.is_timestamp(arrow) and arrow.tz is not None:
+        return pa.timestamp(arrow.unit, "UTC")  # pyiceberg knows no other zone
     return arrow
 
 
@@ -91,6 +91,8 @@ def column_type(arrow: pa.DataType) -> ice.PrimitiveType | None:
         return ice.DecimalType(arrow.precision, arrow.scale) if arrow.scale >= 0 else None
     if pa.types.is_fixed_size_binary(arrow):
         return ice.FixedType(arrow.byte_width)
+    if pa.types.is_timestamp(arrow) and arrow.tz is not None:  # an instant, whatever the zone
+        return ice.TimestamptzType() if arrow.unit in ("ms", "us") else None
     return _TYPES.get(arrow)
 
 

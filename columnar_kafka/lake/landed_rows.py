@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from typing import TYPE_CHECKING, Final, NamedTuple
+from array import array
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.decoding import BLOCK, PLAIN_ID, block_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from columnar_kafka.lake.model import LandedFile
     from columnar_kafka.segment.segment import Segment
 
-__all__ = ["RowIds", "RowsById", "SentRun", "differing", "equal", "row_ids"]
+__all__ = [
+    "DIFFERS",
+    "RowIds",
+    "SentRun",
+    "all_ids",
+    "differing",
+    "equal",
+    "ids_of",
+    "in_order",
+    "row_ids",
+    "without_views",
+]
 
 _SEGMENT: Final = "_kafka.segment"
 _ROW: Final = "_kafka.row"
-_ASKED: Final = 0x80
+_IDS: Final = 1 << 16  # rows whose ids are decoded at once
+_BUFFER: Final = 1 << 20  # of a column, which is not read whole
 
 
 class SentRun(NamedTuple):
@@ -75,6 +86,15 @@ class SentRun(NamedTuple):
             for n in range(self.rows):
                 yield equal(found.slice(n, 1), self.table.slice(n, 1), may_lack=True)
 
+    def among(self, found: pa.Table) -> Iterator[bool]:
+        """Do as `same` for the rows of the block that files have, in order; each message has one.
+
+        Raises:
+            pa.ArrowException: values cannot be compared.
+        """
+        places = pc.struct_field(found["_kafka"], "row")
+        yield from self.same(found.filter(pc.is_in(places, pa.array(self.places(), places.type))))
+
     def take(self, indices: Sequence[int]) -> SentRun:
         """Return some of the messages; at least one."""
         offsets = [self.offsets[index] for index in indices]
@@ -96,7 +116,7 @@ class RowIds(NamedTuple):
     """How many rows a file has of each segment, and which of each block of plain messages."""
 
     segments: dict[str, int]
-    plain: dict[str, list[int]]
+    plain: dict[str, array[int]]
 
     @property
     def plain_rows(self) -> int:
@@ -104,7 +124,7 @@ class RowIds(NamedTuple):
         return sum(map(len, self.plain.values()))
 
 
-_DIFFERS: Final = "the values differ from the message's"
+DIFFERS: Final = "the values differ from the message's"
 
 
 def equal(found: pa.Table, sent: pa.Table, *, may_lack: bool = False) -> bool:
@@ -173,26 +193,45 @@ def differing(
     return None
 
 
-def row_ids(data: bytes) -> RowIds | None:
-    """Return the ids of a file's rows; None if it has none.
+def row_ids(source: Any) -> list[RowIds] | None:
+    """Return the ids of a file's rows, for each row group; None if it has none.
+
+    `source` is what pyarrow can read any part of the file from.
 
     Raises:
-        pa.ArrowException: it cannot be decoded.
+        pa.ArrowException, OSError: it cannot be decoded.
     """
-    file = pq.ParquetFile(pa.BufferReader(data))
-    paths = {file.schema.column(number).path for number in range(len(file.schema))}
-    if not {_SEGMENT, _ROW} <= paths:
-        return None
-    table = file.read(columns=[_SEGMENT])
-    counts = pc.value_counts(_ids(table))
-    segments = dict(zip(*(counts.field(n).to_pylist() for n in range(2)), strict=True))
-    plain: dict[str, list[int]] = {name: [] for name in segments if _is_plain(name)}
-    if plain:
-        of_plain = file.read(columns=[_SEGMENT, _ROW]).filter(_are_plain(table))
-        places = pc.struct_field(of_plain["_kafka"], "row").to_pylist()
-        for name, row in zip(_ids(of_plain).to_pylist(), places, strict=True):
-            plain[name].append(row)
-    return RowIds({name: n for name, n in segments.items() if name not in plain}, plain)
+    with pq.ParquetFile(source, buffer_size=_BUFFER, pre_buffer=False) as file:
+        paths = {file.schema.column(number).path for number in range(len(file.schema))}
+        if not {_SEGMENT, _ROW} <= paths:
+            return None
+        return [_group_ids(file, number) for number in range(file.num_row_groups)]
+
+
+def _group_ids(file: pq.ParquetFile, number: int) -> RowIds:
+    segments: Counter[str] = Counter()
+    plain: dict[str, array[int]] = defaultdict(lambda: array("i"))
+    for batch in file.iter_batches(_IDS, row_groups=[number], columns=[_SEGMENT, _ROW]):
+        table = pa.Table.from_batches([batch])
+        counts = pc.value_counts(ids_of(table))
+        segments.update(dict(zip(*(counts.field(n).to_pylist() for n in range(2)), strict=True)))
+        if any(map(_is_plain, segments)):
+            of_plain = table.filter(_are_plain(table))
+            places = pc.struct_field(of_plain["_kafka"], "row").to_pylist()
+            for name, row in zip(ids_of(of_plain).to_pylist(), places, strict=True):
+                plain[name].append(row)
+    return RowIds({name: n for name, n in segments.items() if name not in plain}, dict(plain))
+
+
+def all_ids(groups: Iterable[RowIds]) -> RowIds:
+    """Return the ids of several row groups as those of one."""
+    segments: Counter[str] = Counter()
+    plain: dict[str, array[int]] = defaultdict(lambda: array("i"))
+    for each in groups:
+        segments.update(each.segments)
+        for name, places in each.plain.items():
+            plain[name] += places
+    return RowIds(dict(segments), dict(plain))
 
 
 def _is_plain(name: str | None) -> bool:
@@ -200,7 +239,7 @@ def _is_plain(name: str | None) -> bool:
 
 
 def _are_plain(table: pa.Table) -> pa.Array:
-    return pc.starts_with(_ids(table), PLAIN_ID).fill_null(fill_value=False)
+    return pc.starts_with(ids_of(table), PLAIN_ID).fill_null(fill_value=False)
 
 
 class _Rows:
@@ -224,136 +263,30 @@ class _Rows:
         return taken
 
 
-class RowsById:
-    """Rows of files whose messages only the column `_kafka` names. Keeps one file in memory."""
-
-    def __init__(self) -> None:
-        self._files: dict[str, list[LandedFile]] = defaultdict(list)
-        self._asked: set[str] = set()
-        # For each row of a block: how often files have it, and whether it was asked for.
-        self._plain: dict[str, bytearray] = defaultdict(lambda: bytearray(BLOCK))
-        self._loaded: tuple[str, pa.Table, dict[str, tuple[int, int]]] | None = None
-
-    def add(self, file: LandedFile) -> None:
-        """Take a file.
-
-        Raises:
-            LakeError: it does not say which message a row came from.
-        """
-        ids = row_ids(file.read())
-        if ids is None:
-            raise LakeError(
-                "another program wrote it, and its rows have no ids "
-                f"({_SEGMENT}, {_ROW}): the producers' columnar.metadata did not include id"
-            )
-        for name in (*ids.segments, *ids.plain):
-            self._files[name].append(file)
-        for name, rows in ids.plain.items():
-            known = self._plain[name]
-            for row in rows:
-                known[row] = min(known[row] + 1, _ASKED - 1)
-
-    def has(self, segment: str) -> bool:
-        """Return whether rows of a segment are in here, and take note that they were asked for."""
-        self._asked.add(segment)
-        return segment in self._files
-
-    def counts(self, run: SentRun) -> list[int]:
-        """Return how often each message of a run is in here; take note that it was asked for."""
-        if run.id not in self._plain:
-            return [0] * run.rows
-        known = self._plain[run.id]
-        found = []
-        for row in run.places():
-            found.append(known[row] & ~_ASKED)
-            known[row] |= _ASKED
-        return found
-
-    def compare(self, segment: Segment) -> str:
-        """Return what is wrong with a segment that is in here; nothing if it is equal.
-
-        Raises:
-            pa.ArrowException, SegmentError: it cannot be decoded.
-        """
-        found = self._all_rows(segment.id)
-        if found.num_rows != segment.rows:
-            return f"{found.num_rows} rows, but the message has {segment.rows}"
-        return "" if equal(found, segment.to_table()) else _DIFFERS
-
-    def compare_run(self, run: SentRun) -> list[str]:
-        """Return what is wrong with each message of a run, all of which are in here once.
-
-        Raises:
-            pa.ArrowException: they cannot be decoded.
-        """
-        found = self._all_rows(run.id)
-        places = pc.struct_field(found["_kafka"], "row")
-        found = found.filter(pc.is_in(places, pa.array(run.places(), places.type)))
-        return ["" if same else _DIFFERS for same in run.same(found)]
-
-    def left(self, *, plain: bool) -> Iterator[tuple[str, str]]:
-        """Yield the segments that nobody has asked for, with a file of each; or also `plain` rows.
-
-        They are named by their block.
-        """
-        for name, files in sorted(self._files.items()):
-            if name in self._plain:
-                if plain and any(0 < each < _ASKED for each in self._plain[name]):
-                    yield name, files[0].path
-            elif name not in self._asked:
-                yield name, files[0].path
-
-    def _all_rows(self, name: str) -> pa.Table:
-        """Return the rows of a segment, or of a block, in their order."""
-        files = self._files[name]
-        found = pa.concat_tables(
-            [self._rows(file, name) for file in files],
-            promote_options="permissive",  # the columns may be in another order
-        )
-        return _sorted(found) if len(files) > 1 else found
-
-    def _rows(self, file: LandedFile, segment: str) -> pa.Table:
-        if self._loaded is None or self._loaded[0] != file.path:
-            self._loaded = None
-            read = pq.read_table(pa.BufferReader(file.read()))
-            schema = pa.schema([each.with_type(_without_views(each.type)) for each in read.schema])
-            table = _sorted(read.cast(schema))
-            for name, value in file.partition.items():
-                if name not in table.column_names:
-                    table = table.append_column(name, pa.repeat(value, table.num_rows))
-            runs = pc.run_end_encode(_ids(table))
-            ends, start, places = runs.run_ends.to_pylist(), 0, {}
-            for name, end in zip(runs.values.to_pylist(), ends, strict=True):
-                places[name] = (start, end - start)
-                start = end
-            self._loaded = (file.path, table, places)
-        _, table, places = self._loaded
-        return table.slice(*places[segment])
-
-
-def _ids(table: pa.Table) -> pa.Array:
+def ids_of(table: pa.Table) -> pa.Array:
+    """Return the name of each row's segment, or block."""
     ids = pc.struct_field(table["_kafka"], "segment").cast(pa.string())
     return pa.concat_arrays(ids.chunks) if ids.num_chunks else pa.array([], pa.string())
 
 
-def _sorted(table: pa.Table) -> pa.Table:
+def in_order(table: pa.Table) -> pa.Table:
     """Return the rows by segment, and each segment's in order."""
-    keys = pa.table({"segment": _ids(table), "row": pc.struct_field(table["_kafka"], "row")})
+    keys = pa.table({"segment": ids_of(table), "row": pc.struct_field(table["_kafka"], "row")})
     order = pc.sort_indices(keys, [("segment", "ascending"), ("row", "ascending")])
     return table.take(order).combine_chunks()
 
 
-def _without_views(arrow: pa.DataType) -> pa.DataType:
+def without_views(arrow: pa.DataType) -> pa.DataType:
     """Return a type as Arrow can sort it; Delta's library writes views of strings."""
     if arrow == pa.string_view():
         return pa.string()
     if arrow == pa.binary_view():
         return pa.binary()
     if pa.types.is_struct(arrow):
-        return pa.struct([each.with_type(_without_views(each.type)) for each in arrow])
+        return pa.struct([each.with_type(without_views(each.type)) for each in arrow])
     if pa.types.is_map(arrow):
-        item = arrow.item_field.with_type(_without_views(arrow.item_type))
-        return pa.map_(_without_views(arrow.key_type), item)
+        item = arrow.item_field.with_type(without_views(arrow.item_type))
+        return pa.map_(without_views(arrow.key_type), item)
     if pa.types.is_list(arrow):
-        return pa.list_(arrow.value_field.with_type(_without_views(arrow.value_type)))
+        return pa.list_(arrow.value_field.with_type(without_views(arrow.value_type)))
     return arrow

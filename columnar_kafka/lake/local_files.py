@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake.files import StagedWriter
+from columnar_kafka.lake.files import StagedWriter, writing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,10 +45,11 @@ class LocalFiles:
         """See `Files.put`. The content is written elsewhere, and linked."""
         draft = path.with_name(f"{uuid.uuid4().hex}.draft")
         try:
-            with self.create(draft) as file:
-                self.write(file, data)
-                self.sync(file)
-            self.link(draft, path)
+            with writing("", path):
+                with self.create(draft) as file:
+                    self.write(file, data)
+                    self.sync(file)
+                self.link(draft, path)
         finally:
             with suppress(OSError):
                 self.remove(draft)
@@ -89,6 +90,10 @@ class LocalFiles:
     def read(self, path: Path) -> bytes:
         """See `Files.read`."""
         return path.read_bytes()
+
+    def open(self, path: Path) -> Path:
+        """See `Files.open`."""
+        return path
 
     def footer(self, path: Path, nbytes: int) -> Path:
         """See `Files.footer`."""

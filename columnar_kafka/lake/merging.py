@@ -51,6 +51,7 @@ State = TypeVar("State")
 _GROUP_ROWS: Final = 1 << 20
 _GROUP_BYTES: Final = 256 << 20
 """The most of a row group, as Arrow's columns: so much memory does a merge take, besides a file."""
+_SMALL: Final = 256  # row groups that are put together while they wait
 
 
 Run = list[tuple[str, StagedFile]]
@@ -75,14 +76,15 @@ def runs_to_merge(
         return file.fence, repr(file.table_partition), file.first
 
     run: Run = []
+    nbytes = 0
     for path, file in sorted(files.items(), key=place):
-        nbytes = file.nbytes + sum(each.nbytes for _, each in run)
         is_alike = run and alike(*run[-1]) == alike(path, file)
-        if not is_alike or nbytes > file_bytes:
+        if not is_alike or nbytes + file.nbytes > file_bytes:
             if len(run) > 1:
                 yield run
-            run = []
+            run, nbytes = [], 0
         run.append((path, file))
+        nbytes += file.nbytes
     if len(run) > 1:
         yield run
 
@@ -192,6 +194,8 @@ def _merged_file(
     sink = pa.BufferOutputStream()
     writer: pq.ParquetWriter | None = None
     waiting: list[pa.Table] = []
+    small: list[pa.Table] = []  # the newest of them: each table takes 1 KB a column beside its rows
+    rows = nbytes = 0  # of both
     with_nan: set[str] = set()
     for content in contents:
         file = pq.ParquetFile(pa.BufferReader(content()))
@@ -209,14 +213,19 @@ def _merged_file(
                 write_page_checksum=True,
             )
         for number in range(file.num_row_groups):
-            waiting.append(file.read_row_group(number).replace_schema_metadata(schema.metadata))
-            with_nan = with_nan.union(*map(columns_with_nan, waiting[-1].to_batches()))
-            if _is_enough(waiting):
-                writer.write_table(pa.concat_tables(waiting), _GROUP_ROWS)
-                waiting = []
+            group = file.read_row_group(number).replace_schema_metadata(schema.metadata)
+            with_nan = with_nan.union(*map(columns_with_nan, group.to_batches()))
+            small.append(group)
+            rows, nbytes = rows + group.num_rows, nbytes + group.nbytes
+            if len(small) == _SMALL:
+                waiting.append(pa.concat_tables(small).combine_chunks())
+                small = []
+            if rows >= _GROUP_ROWS or nbytes >= _GROUP_BYTES:
+                writer.write_table(pa.concat_tables([*waiting, *small]), _GROUP_ROWS)
+                waiting, small, rows, nbytes = [], [], 0, 0
     assert writer is not None  # a run is not empty
-    if waiting:
-        writer.write_table(pa.concat_tables(waiting), _GROUP_ROWS)
+    if rows:
+        writer.write_table(pa.concat_tables([*waiting, *small]), _GROUP_ROWS)
     writer.add_key_value_metadata(metadata)
     writer.close()
     data = sink.getvalue()
@@ -318,11 +327,6 @@ def merged_metadata(run: Sequence[StagedFile]) -> dict[str, str]:
         first=first.first,
         last=run[-1].last,
     )
-
-
-def _is_enough(tables: Sequence[pa.Table]) -> bool:
-    rows, nbytes = sum(each.num_rows for each in tables), sum(each.nbytes for each in tables)
-    return bool(rows >= _GROUP_ROWS or nbytes >= _GROUP_BYTES)
 
 
 def _without_pairs(schema: pa.Schema) -> pa.Schema:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.files import new_file
 from columnar_kafka.lake.model import SourceMessage, StagedFile
 from columnar_kafka.lake.plan import message_nbytes
 from columnar_kafka.lake.stitch import Stitcher
@@ -113,7 +114,7 @@ class MessageWriter:
         sink = pa.BufferOutputStream()
         columns = fitting.cast_to or self._columns
         pq.write_table(pa.Table.from_pylist(rows, columns), sink, compression="zstd")
-        writer = self._table.create(source, first.offset, self._columns, ())
+        writer = new_file(self._table, source, first.offset, self._columns, ())
         self._writers.append(writer)
         stitcher = Stitcher(cast("BinaryIO", writer), writer.field_ids, fitting.unstated)
         stitcher.append(sink.getvalue())

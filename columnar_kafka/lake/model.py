@@ -7,20 +7,16 @@ The other files of this room, in the order in which they may import each other:
     plan                             which message lands in which file, and what a commit admits
     row_groups parquet_footer stitch one Parquet file out of several, by their footers
     rewrite                          segments that have to be encoded anew
-    commit                           the loop by which every kind of table commits
+    commit merging                   how every kind of table commits; several landed files as one
     files local_files object_files   the files of a table, here or in an object store
-    merging                          several landed files as one
     commit_log directory             a directory of Parquet files as a `LakeTable`
-    message_rows dead_letters rules set_aside                 messages that land in other tables
-    decoding runs                    plain messages that land as rows
-    batch stage                      messages to staged files
-    replay                           dead letters that land after all
-    landed_rows audit                what is in a table, compared with the topic
-    reset                            fences that are moved by hand
-    fences                           what commits of Delta and Iceberg say about themselves
+    message_rows dead_letters rules set_aside replay      messages that land in other tables
+    decoding runs batch stage        messages to staged files; plain ones become rows
+    landed_rows rows_by_id audit     what is in a table, compared with the topic
+    reset fences                     fences moved by hand; what commits say about themselves
     delta_schema delta_statistics delta_partition delta       a Delta table as a `LakeTable`
-    iceberg_schema iceberg_files iceberg_partition iceberg_merging iceberg_commit iceberg
-                                     an Iceberg table as a `LakeTable`
+    iceberg_schema iceberg_files iceberg_partition iceberg_merging iceberg_commit
+    iceberg_history iceberg          an Iceberg table as a `LakeTable`
     formats                          tables by the name of their format
 """
 
@@ -251,14 +247,15 @@ PartitionValues = tuple[tuple[str, Any], ...]
 class PartitionColumn:
     """One column of a table's partitioning.
 
-    `path` is that of the column in segments, or the name of one that they do not have. `value`
-    turns its values into the partition's, without changing their order. It takes dates as days
-    since 1970, times as microseconds, and no null; raises LakeError, ValueError, OverflowError.
+    `path` is the column's in segments, or the name of one that they lack. `value` makes the
+    partition's of its values, in their order if `is_ordered`. It takes dates as days since 1970,
+    times as microseconds, and no null; raises LakeError, ValueError, OverflowError.
     """
 
     name: str
     path: tuple[str, ...]
     value: Callable[[Any], Any]
+    is_ordered: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,12 +264,14 @@ class Fitting:
 
     If `cast_to` is a schema, the segments' types are too narrow and are cast to its types. Every
     file has rows of one partition. The leaf columns with the numbers in `unstated` must have no
-    statistics in a file, because a reader would take them for others.
+    statistics in a file, because a reader would take them for others. If `restates`, no file lands
+    as it came: readers would refuse what it says of its types.
     """
 
     cast_to: pa.Schema | None = None
     partitioning: tuple[PartitionColumn, ...] = ()
     unstated: frozenset[int] = frozenset()
+    restates: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -389,13 +388,14 @@ class CompactResult:
 class LandedFile:
     """A Parquet file of a table as it is now; `path` is relative to the table, or a URI.
 
-    `footer` returns what pyarrow can read the file's footer from, `read` its bytes. Both block, and
-    raise OSError. `partition` has the values, as Arrow's scalars, of the table's partition columns,
-    which the file may lack; files of other partitions may have rows of the same messages.
+    `footer` returns what pyarrow can read the footer from, `open` what it can read all from. They
+    and `read` block, and raise OSError. `partition` has the table's partition columns, as scalars,
+    which the file may lack; other files may have rows of its messages.
     """
 
     path: str
     footer: Callable[[], Any]
+    open: Callable[[], Any]
     read: Callable[[], bytes]
     partition: Mapping[str, Any] = field(default_factory=dict)
 

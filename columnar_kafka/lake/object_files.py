@@ -8,6 +8,7 @@ and a lifecycle rule of the bucket removes them.
 
 from __future__ import annotations
 
+import io
 import os
 import uuid
 from contextlib import contextmanager, suppress
@@ -149,6 +150,12 @@ class ObjectFiles:
         with _os_errors():
             return bytes(obstore.get(self._store, str(path)).bytes())
 
+    def open(self, path: PurePosixPath) -> Any:
+        """See `Files.open`."""
+        if (size := self.size(path)) is None:
+            raise FileNotFoundError(f"{path} does not exist")
+        return pa.PythonFile(_ObjectReader(self._store, str(path), size), mode="r")
+
     def footer(self, path: PurePosixPath, nbytes: int) -> Any:
         """See `Files.footer`: the end of the file, which is all that the reader looks at."""
         tail = self._tail(path, nbytes)
@@ -202,6 +209,40 @@ class ObjectFiles:
         with _os_errors():
             start = max(0, nbytes - length)
             return bytes(obstore.get_range(self._store, str(path), start=start, end=nbytes))
+
+
+class _ObjectReader(io.RawIOBase):
+    """Reads any part of an object: a request for each."""
+
+    def __init__(self, store: Any, path: str, size: int) -> None:
+        self._store = store
+        self._path = path
+        self._size = size
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = origin + offset
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        end = min(self._size, self._at + len(buffer))
+        if end <= self._at:
+            return 0
+        with _os_errors():
+            data = bytes(obstore.get_range(self._store, self._path, start=self._at, end=end))
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
 
 
 class _ObjectFileWriter(StagedWriter):

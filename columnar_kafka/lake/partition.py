@@ -117,7 +117,10 @@ def shared_partition(
             if known.least is not None and known.greatest is not None:
                 value = _plain(known.least)
                 greatest = _plain(known.greatest)
-                if known.has_nulls or _value(each, value) != _value(each, greatest):
+                is_one = value == greatest or (
+                    each.is_ordered and _value(each, value) == _value(each, greatest)
+                )
+                if known.has_nulls or not is_one:
                     return None
         found.append((each.name, None if value is None else _value(each, value)))
     return tuple(found)

@@ -386,8 +386,11 @@ def admit(
             fences_after[file.fence] = _moved(fences_after.get(file.fence), file)
         decided.append(file)
         previous = file
+    ends = {name: fence.next for name, fence in fences.items()}
+    for file in lands:
+        ends[file.fence] = max(ends.get(file.fence, 0), file.last + 1)
     for each in set_aside if lands or exists else ():
-        _move_past(each, fences_after, lands, fences)
+        _move_past(each, fences_after, ends.get(each.source.fence, 0))
     # A table that has nothing of a partition has no fence for it either.
     return Admission(
         lands=tuple(lands),
@@ -467,18 +470,11 @@ def _check_owner(owners: _FenceOwners, fence: str, topic: str, partition: int) -
         raise NotLandedError(error.reason) from error
 
 
-def _move_past(
-    aside: ReadRange,
-    moved: dict[str, Fence],
-    lands: Sequence[StagedFile],
-    before: Mapping[str, Fence],
-) -> None:
-    """Move a fence past messages that do not land."""
+def _move_past(aside: ReadRange, moved: dict[str, Fence], end: int) -> None:
+    """Move a fence past messages that do not land; what lands of its partition ends at `end`."""
     name = aside.source.fence
     fence = moved.get(name) or _unlanded(aside)
-    ends = [file.last + 1 for file in lands if file.fence == name]
-    ends += [before[name].next] if name in before else []
-    if aside.next > max(ends, default=0):
+    if aside.next > end:
         next_offset = max(fence.next, aside.next)
         moved[name] = replace(fence, next=next_offset, segment=UNKNOWN_SEGMENT)
 

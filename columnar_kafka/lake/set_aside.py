@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.dead_letters import replayed_place
 from columnar_kafka.lake.message_rows import DEAD_LETTERS, PLAIN_MESSAGES, MessageWriter
 from columnar_kafka.lake.model import (
     MayHaveLandedError,
@@ -58,6 +59,7 @@ class SetAside:
             self._plain = MessageWriter(rules.plain_table, PLAIN_MESSAGES)
         self._skipped = 0
         self._ranges: dict[SourcePartition, ReadRange] = {}
+        self._origins: set[str] = set()  # from where the place may have letters
 
     def has(self, source: SourcePartition, offset: int) -> bool:
         """Return whether a message was set aside by an attempt before, and note it if so."""
@@ -105,8 +107,9 @@ class SetAside:
         place = self._rules.dead_letters
         if self._letters is None or place is None:
             return False
-        if source not in self._ranges:
+        if (origin := replayed_place(source.fence)) not in self._origins:
             place.check_origin(source)
+            self._origins.add(origin)
         taken = self._taken.get(source.fence)
         if taken is not None and message.offset < taken.next:
             raise LakeError(  # letters follow each other by offset, and replays go by that

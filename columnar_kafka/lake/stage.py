@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from columnar_kafka.errors import SegmentError
 from columnar_kafka.lake.batch import Batch
 from columnar_kafka.lake.decoding import PlainDecoder
+from columnar_kafka.lake.files import new_file
 from columnar_kafka.lake.model import StageResult, UnlandableError
 from columnar_kafka.lake.plan import Mode, Planner
 from columnar_kafka.lake.rewrite import Rewriter
@@ -266,7 +267,7 @@ class Stager:
             self._finish(batch)
             batch = None
         if batch is None:
-            stitch = self._planner.layout.mode is Mode.STITCHED
+            stitch = fitting.restates or self._planner.layout.mode is Mode.STITCHED
             batch = Batch(self._opener(schema), fitting.unstated, stitch=stitch)
             batch.append(placements, parts)
         if batch.is_open and may_share:
@@ -320,7 +321,7 @@ class Stager:
 
         def create(batch: Batch, placement: Placement, partition: PartitionValues) -> FileWriter:
             self._make_room(batch)
-            writer = self._table.create(placement.source, placement.offset, schema, partition)
+            writer = new_file(self._table, placement.source, placement.offset, schema, partition)
             self._writers.append(writer)
             return writer
 

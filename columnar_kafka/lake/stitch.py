@@ -17,9 +17,13 @@ The new footer leaves out:
 
 from __future__ import annotations
 
+import base64
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Final
 
+import pyarrow as pa
+
+from columnar_kafka.lake.arrow_types import zoned_columns
 from columnar_kafka.lake.parquet_footer import (
     MAX_FOOTER,
     Footer,
@@ -34,8 +38,6 @@ from columnar_kafka.segment.parquet.metadata import ARROW_SCHEMA
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from typing import TypeAlias
-
-    import pyarrow as pa
 
     BytesLike: TypeAlias = bytes | bytearray | memoryview | pa.Buffer
 
@@ -72,6 +74,8 @@ class Stitcher:
 
         Its `write` must take a whole buffer in one call, as all but raw (unbuffered) files do.
         The schema's elements get these `field_ids`, by their paths; without it they keep theirs.
+        With it the file says nothing of time zones: who reads by field ids, as Iceberg does, knows
+        UTC only, and the values are instants.
         The leaf columns with the numbers in `unstated` lose their statistics.
         """
         self.rows = 0
@@ -142,7 +146,7 @@ class Stitcher:
         self._check_usable()
         if self._first is None:
             raise StitchError("no file was appended")
-        pairs = _pairs(self._first, metadata)
+        pairs = _pairs(self._first, metadata, keep_schema=self._field_ids is None)
         if self._field_ids is not None:
             self._first.schema = with_field_ids(self._first.schema, self._field_ids)
         self._write(
@@ -173,10 +177,15 @@ class Stitcher:
         self._closed = ""
 
 
-def _pairs(first: Footer, metadata: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+def _pairs(
+    first: Footer, metadata: Mapping[str, str], *, keep_schema: bool
+) -> list[tuple[bytes, bytes]]:
     if ARROW_SCHEMA.decode() in metadata:
         raise ValueError("metadata must not contain ARROW:schema: it is taken from the files")
     own = [] if first.arrow_schema is None else [(ARROW_SCHEMA, first.arrow_schema)]
+    if own and not keep_schema:
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(own[0][1])))
+        own = [] if zoned_columns(schema) else own  # Parquet's own schema says all but the zones
     return own + [(key.encode(), value.encode()) for key, value in metadata.items()]
 
 

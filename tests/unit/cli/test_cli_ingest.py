@@ -94,6 +94,7 @@ def test_a_file_of_keys_that_cannot_be_read_is_a_usage_error(tmp_path: Path) -> 
         ("--catalog", "type=sql"),
         ("--after-restore", "reland"),
         ("--growth", "allow"),
+        ("--keep-snapshots", "3"),
         ("--partition-by", "n"),
     ],
 )

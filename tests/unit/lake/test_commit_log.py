@@ -6,11 +6,14 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from lakes import QuickFiles
+from lakes import GENERATIONS, QuickFiles
+from segments import segments
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake import commit_log
 from columnar_kafka.lake.commit_log import LOG_FOLDER, CommitLog, LogEntry
+from columnar_kafka.lake.directory import ParquetDirectory
+from columnar_kafka.lake.stage import land
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,3 +99,33 @@ def test_drafts_are_looked_for_behind_the_newest_entry(tmp_path: Path) -> None:
     assert files.after == newest.name
     assert files.older(newest.parent, 2, after=newest.name) == ["killed.draft"]
     assert sorted(files.older(newest.parent, 2)) == [newest.name, "killed.draft"]
+
+
+def test_who_has_seen_the_end_lists_nothing_to_find_the_next_entries(tmp_path: Path) -> None:
+    """A disk lists the whole log: each commit would cost more than the one before it."""
+    grown(tmp_path, 20)
+    files = StoreFiles()
+    log = CommitLog(tmp_path, files)
+    log.newest()
+    files.listed.clear()
+    for length in (20, 21, 24, 27):
+        grown(tmp_path, length)
+        assert log.newest().sequence == length
+    assert files.listed == []
+    grown(tmp_path, 60)
+    assert log.newest().sequence == 60
+    assert len(files.listed) == 60 - 27 - 8
+
+
+def test_a_directory_looks_for_leftovers_once_in_a_hundred_commits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = []
+    old_drafts = CommitLog.old_drafts
+    monkeypatch.setattr(
+        CommitLog, "old_drafts", lambda *args: looks.append(args) or old_drafts(*args)
+    )
+    table = ParquetDirectory(tmp_path, files=QuickFiles())
+    for offset in range(101):
+        land(segments([offset]), table=table, generations=GENERATIONS)
+    assert len(looks) == 2

@@ -6,6 +6,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,14 +27,18 @@ from lakes import (
     staged,
     targets,
 )
-from segments import ROWS, numbers, segment, segments
+from proportion import in_proportion
+from segments import ROWS, numbers, segment, segments, staged_file
 
 from columnar_kafka.errors import LakeError
+from columnar_kafka.lake import merging
+from columnar_kafka.lake.merging import runs_to_merge
 from columnar_kafka.lake.model import CompactResult, NotLandedError
 from columnar_kafka.lake.plan import Mode
 from columnar_kafka.lake.stage import land
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 LARGE = 1 << 20
@@ -335,3 +340,36 @@ def test_no_table_is_an_error(tmp_path: Path) -> None:
     for lake in DeltaLake(tmp_path / "delta"), IcebergLake(tmp_path / "iceberg"):
         with pytest.raises(LakeError, match="there is no table"):
             lake.table().compact(LARGE)
+
+
+# --- in proportion --------------------------------------------------------------------------------
+
+
+def test_many_row_groups_are_merged_in_proportion(tmp_path: Path) -> None:
+    def work(groups: int) -> Callable[[], object]:
+        lake = DirectoryLake(tmp_path / f"{groups}")
+        put(lake.table(), range(groups))
+        put(lake.table(), range(groups, 2 * groups))
+        return lambda: lake.table().compact(LARGE)
+
+    in_proportion(merging, work, 20)
+
+
+def test_many_files_are_put_together_in_proportion() -> None:
+    def work(count: int) -> Callable[[], object]:
+        files = {f"{n}": staged_file(FENCE, n, n, nbytes=1) for n in range(count)}
+        return lambda: [len(run) for run in runs_to_merge(files, 1000)]
+
+    assert work(1500)() == [1000, 500]
+    in_proportion(merging, work, 100)
+
+
+def test_what_waits_for_its_row_group_is_bounded(lake: DirectoryLake) -> None:
+    """Many small row groups become one, up to a number of rows and bytes."""
+    put(lake.table(), range(40))
+    put(lake.table(), range(40, 80))
+    with mock.patch.multiple(merging, _GROUP_ROWS=10 * ROWS, _GROUP_BYTES=1 << 20):
+        lake.table().compact(LARGE)
+    [file] = lake.root.glob("t/*.parquet")
+    assert pq.read_metadata(file).num_row_groups == 8
+    assert rows(lake) == numbers(range(80))

@@ -544,3 +544,15 @@ def test_a_place_that_does_not_exist_has_no_letters(
     lake: DirectoryLake, place: DeadLetters
 ) -> None:
     assert replay(place, lake.table()).landed.messages == 0
+
+
+def test_the_place_is_asked_once_whose_letters_it_has(
+    lake: DirectoryLake, place: DeadLetters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not for each partition: its newest entry has the fences of all."""
+    asked = []
+    fences = ParquetDirectory.fences
+    monkeypatch.setattr(ParquetDirectory, "fences", lambda self: asked.append(self) or fences(self))
+    put(lake.table(), [replace(broken(5), partition=n) for n in range(9)], dead_letters=place)
+    assert len([each for each in asked if each is place.table]) == 1
+    assert len(offsets(place)) == 9

@@ -14,6 +14,7 @@ from lakes import (
     FENCE,
     GENERATIONS,
     IcebergLake,
+    audit,
     by_polars,
     catalog_gone,
     every_type,
@@ -229,9 +230,62 @@ def test_every_type_of_iceberg_lands_and_reads_equal(lake: IcebergLake) -> None:
     assert lake.read().drop_columns("_kafka").to_pylist() == data.to_pylist()
 
 
+@pytest.mark.parametrize("mode", list(Mode))
+def test_times_in_any_zone_are_instants(
+    lake: IcebergLake, monkeypatch: pytest.MonkeyPatch, mode: Mode
+) -> None:
+    """Readers refuse a file that says of another zone than UTC, so it says of none."""
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
+    when = datetime.datetime(2024, 7, 2, 3, 4, 5, 678000, tzinfo=datetime.timezone.utc)
+    lists = pa.list_(pa.timestamp("us", "America/New_York"))
+    data = pa.table(
+        {
+            "n": [1, 2],
+            "at": pa.array([when, None], pa.timestamp("us", "Europe/Berlin")),
+            "ms": pa.array([when, None], pa.timestamp("ms", "+05:30")),
+            "nested": pa.array([{"list": [when]}, None], pa.struct([("list", lists)])),
+        }
+    )
+    messages = [segment(data, offset=offset, number=offset) for offset in range(3)]
+    land(messages[:2], table=lake.table(), generations=GENERATIONS, layout=Layout(mode=mode))
+    land(messages, table=lake.table(), generations=GENERATIONS, layout=Layout(mode=mode))
+    assert str(lake.load().schema().find_field("at").field_type) == "timestamptz"
+
+    def check() -> None:
+        found = lake.read().drop_columns("_kafka")
+        assert found.to_pylist() == 3 * data.to_pylist()
+        later = lake.load().scan(row_filter="at > '2024-07-02T03:04:05.6+00:00'").to_arrow()
+        assert later["n"].to_pylist() == [1, 1, 1]
+        assert lake.load().scan(row_filter="at > '2024-07-02T03:04:06+00:00'").count() == 0
+        assert by_polars(pl.scan_iceberg(lake.load()))["at"].to_list() == 3 * [when, None]
+        assert audit(lake, messages).findings == []
+
+    check()
+    lake.table().compact(1 << 20)
+    check()
+
+
+def test_a_zone_is_no_hindrance_to_growth_and_partitions(lake: IcebergLake) -> None:
+    when = datetime.datetime(2024, 7, 1, 23, 30, tzinfo=datetime.timezone.utc)
+    table = lake.table(partition_by=["day(at)"])
+    for offset, zone in enumerate(["UTC", "Europe/Berlin"]):
+        columns = {"at": pa.array([when], pa.timestamp("us", zone))}
+        columns |= {"more": pa.array([when], pa.timestamp("us", zone))} if offset else {}
+        message = segment(pa.table(columns), offset=offset, number=offset)
+        land([message], table=table, generations=GENERATIONS)
+    assert lake.read().select(["at", "more"]).sort_by("more").to_pylist() == [
+        {"at": when, "more": when},
+        {"at": when, "more": None},
+    ]
+    assert {str(task.file.partition) for task in lake.load().scan().plan_files()} == {
+        "Record[19905]"
+    }
+
+
 @pytest.mark.parametrize(
     ("column", "match"),
     [
+        (pa.array([1], pa.timestamp("ns", "Europe/Berlin")), "Iceberg has no type for timestamp"),
         (pa.array([1], pa.uint32()), "column 'x': Iceberg has no type for uint32"),
         (pa.array([1], pa.timestamp("ns")), r"column 'x': Iceberg has no type for timestamp\[ns\]"),
         (pa.array([{"y": [1]}], pa.struct([("y", pa.list_(pa.uint8()))])), r"column 'x\.y\[\]'"),

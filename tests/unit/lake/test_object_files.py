@@ -268,3 +268,16 @@ def test_a_store_that_does_not_answer_is_an_error_of_the_table() -> None:
         LakeError, match=r"the log of ParquetDirectory\('s3://bucket/lake'\): .*HEAD"
     ):
         table.fences()
+
+
+def test_any_part_of_a_file_can_be_read(files: ObjectFiles) -> None:
+    table = pa.table({"n": list(range(3000)), "m": ["a"] * 3000})
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, row_group_size=1000)
+    write(files, ONE, sink.getvalue().to_pybytes()).finish()
+    with pq.ParquetFile(files.open(ONE), buffer_size=1 << 10, pre_buffer=False) as opened:
+        batches = opened.iter_batches(100, row_groups=[2], columns=["n"])
+        assert pa.Table.from_batches(batches)["n"].to_pylist() == list(range(2000, 3000))
+        assert opened.read() == table
+    with pytest.raises(FileNotFoundError):
+        files.open(OTHER)

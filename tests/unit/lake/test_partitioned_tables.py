@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Schema
 from lakes import (
@@ -18,6 +19,7 @@ from lakes import (
     audit,
     needs_polars,
 )
+from pyiceberg.expressions import EqualTo
 from pyiceberg.transforms import BucketTransform, IdentityTransform, VoidTransform
 from questions import ask
 from segments import segment
@@ -594,6 +596,47 @@ def test_an_existing_table_of_iceberg_is_partitioned_as_it_is(iceberg: IcebergLa
     assert iceberg.load().scan(row_filter="c = 'US'").to_arrow()["n"].to_pylist() == [3]
 
 
+@pytest.mark.parametrize("by", ["n", "c", "day", "time"])
+def test_buckets_are_those_of_pyiceberg(iceberg: IcebergLake, by: str) -> None:
+    """A segment whose least and greatest value are in one bucket may have rows of all."""
+    time = datetime.datetime(2024, 1, 2, 3, tzinfo=datetime.timezone.utc)
+    times = [time + datetime.timedelta(days=n // 2, hours=n) for n in range(40)]
+    data = pa.table(
+        {
+            "n": pa.array(range(40), pa.int32()),
+            "c": [f"c{n % 9}" for n in range(40)],
+            "day": [each.date() for each in times],
+            "time": pa.array(times, pa.timestamp("ms", "UTC")),
+        }
+    )
+    put(iceberg, data, partition_by=[f"bucket(4, {by})"])
+    with pytest.raises(LakeError, match=r"partitioned by bucket\[4\]\(\w+\), not by \w+"):
+        put(iceberg, data, first=1, partition_by=[by])
+    put(iceberg, data.slice(0, 1), data.slice(1, 1), data, first=1)
+    loaded = iceberg.load()
+    transform = BucketTransform(4).transform(loaded.schema().find_field(by).field_type)
+    rows = 0
+    for task in loaded.scan().plan_files():
+        found = pq.read_table(task.file.file_path.removeprefix("file://"))
+        assert {transform(each) for each in found[by].to_pylist()} == {task.file.partition[0]}
+        rows += found.num_rows
+    assert rows == 82
+    assert len(partitions(iceberg)) > 2
+    for value in data[by].to_pylist():
+        scan = loaded.scan(
+            row_filter=EqualTo(by, value.isoformat() if by in ("day", "time") else value)
+        )
+        same = [each for each in data[by].to_pylist() if each == value]
+        assert scan.to_arrow().num_rows >= 2 * len(same)
+
+
+def test_nulls_have_no_bucket(iceberg: IcebergLake) -> None:
+    data = pa.table({"n": pa.array([1, None, 2], pa.int64()), "m": [1, 2, 3]})
+    put(iceberg, data, data.slice(1, 1), partition_by=["bucket(8, n)"])
+    scan = iceberg.load().scan(row_filter="n is null")
+    assert sorted(scan.to_arrow()["m"].to_pylist()) == [2, 2]
+
+
 def test_a_file_that_was_staged_for_another_partitioning_is_refused(iceberg: IcebergLake) -> None:
     put(iceberg, table([0], ["DE"]), partition_by=["c"])
     planner = Planner(fences=iceberg.table().fences(), generations=GENERATIONS)
@@ -608,8 +651,7 @@ def test_a_file_that_was_staged_for_another_partitioning_is_refused(iceberg: Ice
 @pytest.mark.parametrize(
     ("column", "transform", "match"),
     [
-        ("n", BucketTransform(4), r"bucket\[4\] of 'n': only identity, year, .* are supported"),
-        ("n", VoidTransform(), "void of 'n': only identity"),
+        ("n", VoidTransform(), "void of 'n': only identity, year, .*, bucket are supported"),
         ("f", IdentityTransform(), "identity of 'f': its type double is not supported"),
     ],
 )
@@ -629,8 +671,10 @@ def test_a_partition_that_cannot_be_told_is_refused(
     ("term", "match"),
     [
         ("x", "partition column 'x' does not exist"),
-        ("bucket(4, n)", r"partition bucket\(n\): the transforms are identity, year"),
-        ("truncate(n)", "truncate has a width"),
+        ("void(n)", r"partition void\(n\): the transforms are identity, year"),
+        ("truncate(n)", "the last two have a width"),
+        ("bucket(n)", "the last two have a width"),
+        ("year(4, n)", "the last two have a width"),
         ("day(n)", "partition day of 'n': its type int64 is not supported"),
         ("day(_ingest_date)", "readers would not see the column's value"),
     ],

@@ -9,9 +9,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from proportion import in_proportion
 from segments import ROWS, numbered, segment, segments, staged_file
 
 from columnar_kafka.errors import LakeError
+from columnar_kafka.lake import plan
 from columnar_kafka.lake.model import (
     UNKNOWN_SEGMENT,
     Count,
@@ -26,7 +28,7 @@ from columnar_kafka.lake.model import (
 from columnar_kafka.lake.plan import Layout, Mode, Planner, admit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 GENERATION = TopicGeneration("cluster", "id")
 FENCE = "kafka:cluster:id:0"
@@ -355,3 +357,15 @@ def test_a_range_of_another_generation_is_refused() -> None:
     other = ReadRange(SourcePartition(TopicGeneration("cluster", "new"), "t", 0), 0, 4)
     with pytest.raises(NotLandedError, match="created again, or belongs to another cluster"):
         admit([], fence(0, 5), ranges=[other])
+
+
+def test_fences_move_past_what_was_set_aside_in_proportion() -> None:
+    def work(count: int) -> Callable[[], object]:
+        fences = [FENCE.replace(":0", f":{number}") for number in range(count)]
+        landed = [replace(file(0, 1), fence=each, partition=n) for n, each in enumerate(fences)]
+        aside = [read(2, 3, partition=number) for number in range(count)]
+        return lambda: admit(landed, {}, set_aside=aside)
+
+    found = work(3)()
+    assert [each.next for each in found.fences.values()] == [3, 3, 3]
+    in_proportion(plan, work, 50)

@@ -71,6 +71,18 @@ PLAIN = {
         ({"table.partition.by": "n"}, r'"table\.partition\.by" is for delta and iceberg'),
         ({"table.straddle": "x"}, "straddle is 'x': it must be split or stop or dead-letter"),
         ({"table.straddle": "dead-letter"}, "straddle is dead-letter: it needs a place for dead"),
+        (
+            {"table.format": "delta", "table.keep.snapshots": "3"},
+            r'"table\.keep\.snapshots" is for iceberg tables',
+        ),
+        (
+            {
+                "table.format": "iceberg",
+                "table.catalog.type": "sql",
+                "table.keep.snapshots": "0",
+            },
+            r'"table\.keep\.snapshots" is \'0\': it must be a positive number',
+        ),
         ({"table.growth": "allow"}, r'"table\.growth" is for delta and iceberg'),
         ({"table.format": "delta", "table.growth": "x"}, r'"table\.growth" is \'x\': it must be'),
         (

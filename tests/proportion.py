@@ -1,0 +1,42 @@
+"""Whether work grows in proportion to its input, by counts and not by a clock."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+
+def in_proportion(
+    module: ModuleType, work: Callable[[int], Callable[[], object]], count: int
+) -> None:
+    """Check that four times as much takes a module at most five times the work.
+
+    `work` prepares for a number of things, and returns what is done to them.
+    """
+    few, many = (_steps(module, work(each)) for each in (count, 4 * count))
+    assert 0 < many <= 5 * few, (few, many)
+
+
+def _steps(module: ModuleType, do: Callable[[], object]) -> int:
+    """Return how many instructions of a module's own code run."""
+    count = 0
+
+    def step(frame: Any, event: str, _: object) -> Any:
+        nonlocal count
+        if event == "call" and frame.f_code.co_filename != module.__file__:
+            return None
+        frame.f_trace_opcodes = True
+        count += event == "opcode"
+        return step
+
+    before = sys.gettrace()
+    sys.settrace(step)
+    try:
+        do()
+    finally:
+        sys.settrace(before)
+    return count
