@@ -348,6 +348,17 @@ def put(table: Any, offsets: Iterable[int], **layout: Any) -> CommitResult:
 def audit(
     lake: Any, messages: Any, *, low: int = 0, letters: Any = None, decoding: Any = None
 ) -> AuditReport:
+    """Do as `compared`; of a table in order, also ask each engine for its rows."""
+    report = compared(lake, messages, low=low, letters=letters, decoding=decoding)
+    if not report.findings and report.files and not isinstance(lake, DirectoryLake):
+        found = lake.read()
+        ask(lake, found.drop([name for name in found.column_names if name == "_kafka"]), **QUICKLY)
+    return report
+
+
+def compared(
+    lake: Any, messages: Any, *, low: int = 0, letters: Any = None, decoding: Any = None
+) -> AuditReport:
     """Compare a table with the messages of its only partition; `low` is Kafka's first offset."""
     table = lake.table(**({} if isinstance(lake, DirectoryLake) else {"reland": True}))
     head = table.head()
@@ -356,11 +367,7 @@ def audit(
     for fence in fences:
         inside = [each for each in messages if max(low, fence.first) <= each.offset < fence.next]
         audit.compare(fence, low, inside, letters)
-    report = audit.finish([fence.partition for fence in fences])
-    if not report.findings and report.files and not isinstance(lake, DirectoryLake):
-        found = lake.read()
-        ask(lake, found.drop([name for name in found.column_names if name == "_kafka"]), **QUICKLY)
-    return report
+    return audit.finish([fence.partition for fence in fences])
 
 
 class Dies:

@@ -82,12 +82,12 @@ class TopicReader:
             ConfigError: the settings say nothing of where a partition starts or ends.
             KafkaException: Kafka does not answer.
         """
-        asked = [TopicPartition(self._topic, each) for each in partitions]
-        found = watermarks(self._consumer, asked, _TIMEOUT) if asked else {}
-        starts = self._group_starts(tuple(number for _, number in found), fences)
+        numbers = tuple(partitions)
+        starts = self._group_starts(numbers, fences)
+        found = self._watermarks(numbers)  # later: an end is not before a start
         self._progress = {
-            number: self._first_progress(number, fences, starts, *ends)
-            for (_, number), ends in found.items()
+            number: self._first_progress(number, fences, starts, *found[number])
+            for number in numbers
         }
         self.is_assigned = True
         places = [
@@ -242,7 +242,7 @@ class TopicReader:
         # Committed offsets expire; then the fences tell that landing did not begin now.
         if starts or any(self._source(each).fence in fences for each in everywhere):
             return starts
-        ends = {each: self._watermarks(each)[1] for each in everywhere}
+        ends = {each: end for each, (_, end) in self._watermarks(everywhere).items()}
         # Another process that has begun meanwhile may be ready, and have earlier ones.
         if starts := self._committed(everywhere):
             return starts
@@ -256,12 +256,11 @@ class TopicReader:
         found = self._consumer.committed(asked, timeout=_TIMEOUT)
         return {each.partition: each.offset for each in found if each.offset >= 0}
 
-    def _watermarks(self, number: int) -> tuple[int, int]:
-        """Return the first offset of a partition, and the one after its last."""
-        found: tuple[int, int] = self._consumer.get_watermark_offsets(
-            TopicPartition(self._topic, number), _TIMEOUT
-        )
-        return found
+    def _watermarks(self, numbers: Iterable[int]) -> dict[int, tuple[int, int]]:
+        """Return the first offset of each partition, and the one after its last."""
+        asked = [TopicPartition(self._topic, each) for each in numbers]
+        found = watermarks(self._consumer, asked, _TIMEOUT) if asked else {}
+        return {number: ends for (_, number), ends in found.items()}
 
     def _source(self, number: int) -> SourcePartition:
         return SourcePartition(self.generation, self._topic, number)

@@ -48,6 +48,8 @@ State = TypeVar("State")
 
 _TAIL: Final = 8
 _FLOATS: Final = ("FLOAT", "DOUBLE")
+_ROWS: Final = 1 << 16
+_BUFFER: Final = 1 << 20  # of a column, which is not read whole
 
 
 class Footer(NamedTuple):
@@ -149,12 +151,12 @@ def wrong_files(target: CommitTarget[State], head: Head[State]) -> Iterator[Wron
                     yield found
 
 
-def read_footer(source: Any, read: Callable[[], bytes]) -> Footer:
+def read_footer(source: Any, opened: Callable[[], Any]) -> Footer:
     """Read the footer of a landed file, and the columns that may hide a NaN.
 
     Args:
         source: what `LandedFile.footer` returns.
-        read: returns the file's bytes.
+        opened: returns what pyarrow can read any part of the file from.
 
     Raises:
         OSError, pa.ArrowException: the file cannot be read.
@@ -163,14 +165,14 @@ def read_footer(source: Any, read: Callable[[], bytes]) -> Footer:
     metadata = pq.read_metadata(pa.BufferReader(tail))
     if has_encrypted_columns(tail[:-_TAIL]):
         return Footer(metadata, frozenset(), is_encrypted=True)
-    nan = frozenset(_hidden(metadata, read))
+    nan = frozenset(_hidden(metadata, opened))
     return Footer(metadata, nan, is_encrypted=False)
 
 
-def _hidden(metadata: pq.FileMetaData, read: Callable[[], bytes]) -> Iterator[int]:
+def _hidden(metadata: pq.FileMetaData, opened: Callable[[], Any]) -> Iterator[int]:
     """Yield the numbers of the columns that have a NaN in a row group that states bounds of them.
 
-    A file is read only if there may be some.
+    A file is opened only if there may be some, and not held: another program may have written it.
     """
     leaves = [metadata.schema.column(number) for number in range(metadata.num_columns)]
     floats = [number for number, each in enumerate(leaves) if each.physical_type in _FLOATS]
@@ -184,8 +186,8 @@ def _hidden(metadata: pq.FileMetaData, read: Callable[[], bytes]) -> Iterator[in
             if each is not None and each.has_min_max
         }
         if bounded:
-            file = file or pq.ParquetFile(pa.BufferReader(read()))
-            for batch in file.read_row_group(number, columns=list(bounded)).to_batches():
+            file = file or pq.ParquetFile(opened(), buffer_size=_BUFFER, pre_buffer=False)
+            for batch in file.iter_batches(_ROWS, row_groups=[number], columns=list(bounded)):
                 yield from (bounded[path] for path in columns_with_nan(batch) if path in bounded)
 
 

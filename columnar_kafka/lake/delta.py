@@ -33,6 +33,7 @@ from columnar_kafka.lake.delta_actions import (
     state_lacking,
     table_schema,
 )
+from columnar_kafka.lake.delta_history import newest_record
 from columnar_kafka.lake.delta_merging import files_to_merge, logged_files, wrong_columns
 from columnar_kafka.lake.delta_schema import (
     check_fits,
@@ -234,7 +235,8 @@ class DeltaLakeTable(BaseTable["State"]):
         fences: Mapping[str, Fence],
     ) -> WrongFile | None:
         with unreadable(path):
-            footer = read_footer(self._footer(path, file.nbytes), partial(self._read, path))
+            opened = partial(self._files.open, self.root / path)
+            footer = read_footer(self._footer(path, file.nbytes), opened)
             columns = wrong_columns(file, footer, indexed)
             wrong = as_wrong(path, file.nbytes, footer, columns, fences, file.partition)
         return wrong and wrong._replace(can_be_mended=file.is_canonical)
@@ -266,7 +268,7 @@ class DeltaLakeTable(BaseTable["State"]):
         _refuse_features(table)
         try:
             found = CommitRecord.from_properties(self._commit_info(table.version()))
-            found, is_whole = (found, True) if found else _newest_record(table)
+            found, is_whole = (found, True) if found else newest_record(table)
             record = check_witness(
                 found,
                 table.transaction_version(_APPLICATION),
@@ -476,53 +478,3 @@ def _refuse_features(table: DeltaTable) -> None:
     protocol, metadata = table.protocol(), table.metadata()
     features = [*(protocol.writer_features or ()), *(protocol.reader_features or ())]
     refuse_features(features, metadata.configuration, table_schema(table))
-
-
-def _newest_record(table: DeltaTable) -> tuple[CommitRecord | None, bool]:
-    """Return the newest record of the current version, and whether the history is whole."""
-    version = table.version()
-    for entry in _history(table):
-        if entry["version"] > version:
-            continue  # undone by a restore
-        if (record := CommitRecord.from_properties(entry)) is not None:
-            return record, True
-        if entry["operation"] == "RESTORE":
-            version = _restored(entry)
-        if entry["version"] == 0:
-            return None, True
-    return None, False
-
-
-def _restored(entry: Mapping[str, Any]) -> int:
-    """Return the version that a `RESTORE` went back to."""
-    version = entry["operationParameters"].get("version")
-    if version is None or not str(version).isdecimal():
-        raise LakeError(
-            f"version {entry['version']} restores a point in time, and Delta does not record which "
-            "version that was: restore the table to a version number"
-        )
-    return int(version)
-
-
-def _commits(table: DeltaTable, limit: int) -> list[dict[str, Any]]:
-    """Return what the newest commits up to the version of `table` say about themselves.
-
-    deltalake also returns those that came since it was opened, and counts the versions as if the
-    newest of them was this one.
-    """
-    while True:
-        since = len(table.history(1)) - 1
-        commits = table.history(limit)[since:]
-        if len(table.history(1)) - 1 == since:
-            return [{**each, "version": each["version"] + since} for each in commits]
-
-
-def _history(table: DeltaTable) -> Iterator[dict[str, Any]]:
-    """Yield what each commit says about itself, the newest first. Few are read if few are asked."""
-    seen, limit = 0, 1
-    while True:
-        commits = _commits(table, limit)
-        yield from commits[seen:]
-        if len(commits) < limit:
-            return
-        seen, limit = len(commits), limit * 16

@@ -114,7 +114,7 @@ def checks(
     def checked(uri: str, file: Any) -> WrongFile | None:
         landed = landed_file(table, file)
         with unreadable(uri):
-            footer = read_footer(landed.footer(), landed.read)
+            footer = read_footer(landed.footer(), landed.open)
             columns = wrong_columns(file, footer, table.metadata)
             values = _partition(table, file)
             wrong = as_wrong(uri, file.file_size_in_bytes, footer, columns, fences, values)

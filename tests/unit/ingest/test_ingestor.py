@@ -200,16 +200,16 @@ def test_a_start_that_another_process_has_committed_meanwhile_stays(
 ) -> None:
     """What is produced after a process is ready lands, though all die before their first commit."""
     send(kafka, range(2))
-    watermarks = kafka.Consumer.get_watermark_offsets
+    at_times = kafka.Consumer.offsets_for_times
 
     def overtaken(self: Any, *arguments: Any) -> Any:
-        found = watermarks(self, *arguments)
-        monkeypatch.setattr(kafka.Consumer, "get_watermark_offsets", watermarks)
+        found = at_times(self, *arguments)
+        monkeypatch.setattr(kafka.Consumer, "offsets_for_times", at_times)
         ingest(DirectoryLake(lake.root.parent / "never").table(), start="latest")
         send(kafka, range(2, 4))
         return found
 
-    monkeypatch.setattr(kafka.Consumer, "get_watermark_offsets", overtaken)
+    monkeypatch.setattr(kafka.Consumer, "offsets_for_times", overtaken)
     ingest(lake.table(), start="latest")
     assert rows(lake) == [2, 3]
     assert committed(kafka) == 2
