@@ -505,7 +505,8 @@ def test_list_topics_without_a_broker_times_out(make_producer) -> None:
     [
         ((5,), {}, "argument 1 must be str or None, not int"),
         (("t", "x"), {}, "must be real number, not str"),
-        ((), {"x": 1}, "'x' is an invalid keyword argument for this function"),
+        # In Python's words, which 3.13 has changed.
+        ((), {"x": 1}, "'x' is an invalid keyword argument.*|.* unexpected keyword argument 'x'"),
     ],
     ids=str,
 )

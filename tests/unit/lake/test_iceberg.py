@@ -641,6 +641,7 @@ def test_a_catalog_that_another_has_just_begun_is_no_error(
     def create_second(self: SqlCatalog) -> None:
         monkeypatch.undo()
         create(self)
+        self.engine.dispose()  # or its connection is never closed
         raise OperationalError("CREATE TABLE iceberg_tables", None, ValueError("already exists"))
 
     monkeypatch.setattr(SqlCatalog, "create_tables", create_second)

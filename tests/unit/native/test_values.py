@@ -156,7 +156,7 @@ OTHER_CLASSES = [
     (pa.decimal128(5, 2), Amount("1.5")),
     (pa.decimal128(38, 0), decimal.Decimal(38 * "1" + ".0")),
     (pa.time64("us"), Hour(23, 59)),
-    (pa.duration("us"), pd.Timedelta(microseconds=-7)),
+    (pa.duration("us"), pd.Timedelta(-7, "us")),
     (pa.timestamp("us"), pd.Timestamp("2024-01-01 00:00:00.000001")),
     (pa.timestamp("ns"), pd.Timestamp("2024-01-01 00:00:00.000000001")),
     (pa.timestamp("us", "UTC"), pd.Timestamp("2024-07-01", tz="Europe/Berlin")),
