@@ -237,25 +237,13 @@ impl Batch {
 
     /// End the batch, and return its records. With an error it goes on.
     fn seal(&self, py: Python<'_>) -> PyResult<Block> {
-        entry(py, "Batch.seal", || {
-            let mut filling = self.get(py)?;
-            let format = filling.format.clone_ref(py);
-            let mut appender = appender(format.get(), py)?;
-            let Some(mut records) = filling.records.take() else {
-                return Err(PyRuntimeError::new_err("the batch is sealed"));
-            };
-            records.decoded = filling.decoded;
-            let finished = panics::caught("finish", || {
-                records.append_bare_rows();
-                appender.finish(&mut records.leaves);
-            });
-            if finished.is_none() {
-                format.get().give_up();
-                records.are_damaged = true;
-            }
-            let rows = 0..records.rows;
-            Ok(Block { records: Arc::new(records), rows })
-        })
+        let block = entry(py, "Batch.seal", || self.get(py)?.seal(py))?;
+        if block.records.are_damaged
+            && let Err(error) = panics::tell(py)
+        {
+            error.write_unraisable(py, None); // the records must not be lost
+        }
+        Ok(block)
     }
 }
 
@@ -354,6 +342,25 @@ impl Filling {
 }
 
 impl Filling {
+    fn seal(&mut self, py: Python<'_>) -> PyResult<Block> {
+        let format = self.format.get();
+        let mut appender = appender(format, py)?;
+        let Some(mut records) = self.records.take() else {
+            return Err(PyRuntimeError::new_err("the batch is sealed"));
+        };
+        records.decoded = self.decoded;
+        let finished = panics::caught("finish", || {
+            records.append_bare_rows();
+            appender.finish(&mut records.leaves);
+        });
+        if finished.is_none() {
+            format.give_up();
+            records.are_damaged = true;
+        }
+        let rows = 0..records.rows;
+        Ok(Block { records: Arc::new(records), rows })
+    }
+
     /// Remove what was appended of a row in which the core has panicked, and append no other.
     #[cold]
     pub fn give_up(&mut self) {
