@@ -54,9 +54,9 @@ FILES = {
         __init__
     """,
     "columns": """
-        __init__  compute  older_arrow  protocol  range_checks  accepted_types  layouts
-        decoded_size  native_format  columns_to_rows  row_objects  compiled_copying  converters
-        copying  taken_values  kafka_column  rows_to_columns  chunked  cast  arrow_input
+        __init__  compute  older_arrow  protocol  interruptions  range_checks  accepted_types
+        layouts  decoded_size  native_format  columns_to_rows  row_objects  compiled_copying
+        converters  copying  taken_values  kafka_column  rows_to_columns  chunked  cast  arrow_input
     """,
     "segment": """
         __init__  pyarrow_parquet  headers

@@ -5,8 +5,10 @@ from __future__ import annotations
 import datetime
 import decimal
 import numbers
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from columnar_kafka.columns.interruptions import raise_if_once
 from columnar_kafka.errors import RowError
 from columnar_kafka.schema.families import family
 
@@ -93,7 +95,8 @@ def show(value: Any) -> str:
     """Return a value's type and value for a message, however long or broken the value is."""
     try:
         text = repr(value[: _MAX_SHOWN + 1] if isinstance(value, str | bytes) else value)
-    except Exception:  # noqa: BLE001 - a wrong value may have any class
+    except Exception as error:  # noqa: BLE001 - a wrong value may have any class
+        raise_if_once(error, partial(repr, value))
         text = "(its repr() fails)"
     shown = text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 3]}..."
     return f"{type(value).__name__} {shown}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from columnar_kafka.columns import compute as pc
+from columnar_kafka.columns.interruptions import raise_if_once
 from columnar_kafka.columns.layouts import as_lists
 from columnar_kafka.columns.older_arrow import HAS_FAST_PYLIST, HAS_HALF_FLOATS
 
@@ -195,7 +196,8 @@ def _time(scalar: pa.Scalar) -> Any:
         return _time(scalar.cast(_MICROSECONDS[type(arrow)](arrow)))
     try:
         return scalar.as_py()
-    except Exception:  # noqa: BLE001 - from any module that knows time zones
+    except Exception as error:  # noqa: BLE001 - from any module that knows time zones
+        raise_if_once(error, scalar.as_py)
         return scalar.value
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from columnar_kafka.columns import older_arrow, range_checks
 from columnar_kafka.columns.accepted_types import show
+from columnar_kafka.columns.interruptions import raise_if_once
 from columnar_kafka.errors import RowError
 
 __all__ = ["Convert", "converter", "misfit"]
@@ -54,6 +55,7 @@ def misfit(path: str, convert: Convert, value: Any) -> RowError | None:
     try:
         convert([value])
     except Exception as error:  # noqa: BLE001 - Arrow raises many kinds
+        raise_if_once(error, partial(convert, [value]))
         return RowError(f"field {path!r}: {show(value)}: {error}")
     return None
 

@@ -8,6 +8,7 @@ converted; that row is rejected alone.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ import pyarrow as pa
 from columnar_kafka.columns.compiled_copying import compiled
 from columnar_kafka.columns.converters import converter, misfit
 from columnar_kafka.columns.copying import element
+from columnar_kafka.columns.interruptions import raise_if_once
 from columnar_kafka.columns.protocol import Converted, RejectedRow
 from columnar_kafka.columns.row_objects import ROW_TYPES, RowReader
 from columnar_kafka.columns.taken_values import to_builtin, to_produced
@@ -74,11 +76,13 @@ class RowColumns:
     def builtin(self, values: RowValues) -> RowValues:
         """See `Columns.builtin`."""
         try:
-            return tuple(
-                change(value) for change, value in zip(self._to_builtin, values, strict=True)
-            )
-        except Exception:  # noqa: BLE001 - conversion raises it again, and its row is rejected
+            return self._builtin(values)
+        except Exception as error:  # noqa: BLE001 - conversion raises it again, and rejects the row
+            raise_if_once(error, partial(self._builtin, values))
             return values
+
+    def _builtin(self, values: RowValues) -> RowValues:
+        return tuple(change(value) for change, value in zip(self._to_builtin, values, strict=True))
 
     def row(self, values: RowValues) -> dict[str, Any]:
         """See `Columns.row`."""

@@ -23,12 +23,14 @@ static LAST: Mutex<String> = Mutex::new(String::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static IS_TOLD: AtomicBool = AtomicBool::new(false);
 
-/// Keep what a panic says, instead of printing it.
+/// Keep what a panic says; only the first one is printed.
 pub fn import() {
     panic::set_hook(Box::new(|info| {
         let text = info.to_string().replace('\n', " ");
         *LAST.lock().unwrap_or_else(PoisonError::into_inner) = text;
-        COUNT.fetch_add(1, Relaxed);
+        if COUNT.fetch_add(1, Relaxed) == 0 {
+            eprintln!("columnar-kafka's native core {info}"); // the process may end here
+        }
     }));
 }
 

@@ -10,7 +10,7 @@ use pyo3::sync::PyOnceLock;
 use crate::layout::slot_offset;
 use crate::open_batches::{OpenBatches, Outcome};
 use crate::panics;
-use crate::py::{Int, Ref};
+use crate::py::{self, Int, Ref};
 
 /// The arguments of `Producer.produce` that are read here.
 pub struct Arguments<'a> {
@@ -211,8 +211,8 @@ fn filled(
     partition: u32,
 ) -> PyResult<()> {
     let py = batches.py();
-    let filled = batches.get().get(py)?.filled.clone_ref(py);
-    filled.call1(py, (topic, partition)).map(|result| result.drop_ref(py))
+    let filled = batches.get().get(py)?.filled.bind(py).clone();
+    py::call2(&filled, topic, partition.into_pyobject(py)?.as_any()).map(drop)
 }
 
 /// Open a batch, and append its first record; None: Python has to look at it.
@@ -225,7 +225,8 @@ fn append_first(
 ) -> Option<PyResult<()>> {
     let py = batches.py();
     let opener = batches.get().try_get(py)?.opener.bind(py).clone();
-    match opener.call1((topic, partition)).and_then(|is_open| is_open.extract()) {
+    let number = partition.into_pyobject(py).ok()?;
+    match py::call2(&opener, topic, number.as_any()).and_then(|is_open| is_open.extract()) {
         Ok(true) => {}
         Ok(false) => return None,
         Err(error) => return Some(Err(error)),
@@ -255,11 +256,17 @@ unsafe fn fall_back(
 ) -> *mut ffi::PyObject {
     // SAFETY: the arguments are alive; they are passed on behind the producer.
     unsafe {
+        let py = Python::assume_attached();
         let named = if names.is_null() { 0 } else { ffi::PyTuple_GET_SIZE(names) };
         let all: Vec<_> = std::iter::once(producer)
             .chain((0..count + named).map(|index| *arguments.offset(index)))
             .collect();
-        let count = all.len() - named as usize;
-        ffi::PyObject_Vectorcall(method.fallback.as_ptr(), all.as_ptr(), count, names)
+        match py::call(method.fallback.bind(py), &all, names) {
+            Ok(result) => result.into_ptr(),
+            Err(error) => {
+                error.restore(py);
+                std::ptr::null_mut()
+            }
+        }
     }
 }

@@ -258,6 +258,61 @@ impl<'a> Ref<'a> {
     }
 }
 
+/// Call an object with some arguments; `names` is a tuple of the last ones' names, or null.
+///
+/// Python code may run, and others may have the GIL meanwhile.
+///
+/// # Safety
+/// The arguments are alive, and as many as `names` has more.
+pub unsafe fn call<'py>(
+    callable: &Bound<'py, PyAny>,
+    arguments: &[*mut ffi::PyObject],
+    names: *mut ffi::PyObject,
+) -> PyResult<Bound<'py, PyAny>> {
+    unsafe extern "C-unwind" {
+        fn PyObject_Vectorcall(
+            callable: *mut ffi::PyObject,
+            arguments: *const *mut ffi::PyObject,
+            count: usize,
+            names: *mut ffi::PyObject,
+        ) -> *mut ffi::PyObject;
+    }
+    let hangs = Hangs;
+    // SAFETY: by the contract; a new reference, or null with an exception.
+    unsafe {
+        let named = if names.is_null() { 0 } else { ffi::PyTuple_GET_SIZE(names) as usize };
+        let (first, count) = (arguments.as_ptr(), arguments.len() - named);
+        let result = PyObject_Vectorcall(callable.as_ptr(), first, count, names);
+        std::mem::forget(hangs);
+        Bound::from_owned_ptr_or_err(callable.py(), result)
+    }
+}
+
+/// Call an object with two arguments.
+pub fn call2<'py>(
+    callable: &Bound<'py, PyAny>,
+    one: &Bound<'py, PyAny>,
+    other: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: both are alive.
+    unsafe { call(callable, &[one.as_ptr(), other.as_ptr()], std::ptr::null_mut()) }
+}
+
+/// A thread that lets go of this hangs for ever.
+///
+/// When the interpreter ends, Python up to 3.13 ends a daemon thread that asks for the GIL, by
+/// unwinding its stack: that must not go through Rust's frames, or the process would be aborted. PyO3
+/// does the same where it takes the GIL itself.
+struct Hangs;
+
+impl Drop for Hangs {
+    fn drop(&mut self) {
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
 /// Keeps Python's garbage collector from running, as long as the GIL is held.
 ///
 /// It would run again and again while many objects are made, and find nothing: all are in use. From

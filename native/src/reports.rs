@@ -11,7 +11,7 @@ use pyo3::types::PyType;
 use crate::batch::Block;
 use crate::layout::{new_object, set_slot, slot_offset};
 use crate::panics::entry;
-use crate::py::Ref;
+use crate::py::{Ref, call2};
 
 /// How many records are reported between two looks for a signal.
 const SIGNAL_ROWS: usize = 1024;
@@ -118,7 +118,7 @@ impl Reports {
                 return Err(PyErr::from_value(error.bind(py).clone()));
             }
             self.set_reported(index + 1); // right before the call: once, and not never
-            call(&callback, self.error.bind(py), &message)?;
+            call2(&callback, self.error.bind(py), &message)?;
             kept = Some(message);
         }
         Ok(())
@@ -132,23 +132,5 @@ impl Reports {
             set_slot(message, self.context_at, self.context.clone_ref(py).into_ptr());
         }
         Ok(())
-    }
-}
-
-/// Call a callback with an error and a message.
-fn call<'py>(
-    callback: &Bound<'py, PyAny>,
-    error: &Bound<'py, PyAny>,
-    message: &Bound<'py, PyAny>,
-) -> PyResult<()> {
-    // The place before the arguments is the callee's to use.
-    let mut arguments = [std::ptr::null_mut(), error.as_ptr(), message.as_ptr()];
-    // SAFETY: the callback and both arguments are alive; a new reference, or null with an exception.
-    unsafe {
-        let count = 2 | ffi::PY_VECTORCALL_ARGUMENTS_OFFSET;
-        let first = arguments.as_mut_ptr().add(1);
-        let names = std::ptr::null_mut();
-        let result = ffi::PyObject_Vectorcall(callback.as_ptr(), first, count, names);
-        Bound::from_owned_ptr_or_err(callback.py(), result).map(drop)
     }
 }

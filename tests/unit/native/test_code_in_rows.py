@@ -8,6 +8,8 @@ import decimal
 import gc
 import itertools
 import signal
+import subprocess
+import sys
 import types
 import zoneinfo
 from contextlib import contextmanager
@@ -258,3 +260,39 @@ def test_what_a_row_calls_is_written_in_c_and_nobody_can_replace_it(cls: type, m
     assert type(found) in (types.MethodDescriptorType, types.WrapperDescriptorType)
     with pytest.raises(TypeError, match="immutable"):
         setattr(cls, method, found)
+
+
+DAEMONS = """
+import itertools, threading
+import pyarrow as pa
+from columnar_kafka.testing import FakeKafka
+
+class Row(dict):
+    pass
+
+def produce():
+    for n in itertools.count():
+        try:
+            row = {"n": n} if n % 2 else Row(n=n)
+            producer.produce("t", row, on_delivery=lambda *_: works.set())
+            producer.poll(0)
+        except (BufferError, RuntimeError):
+            pass
+
+works = threading.Event()
+kafka = FakeKafka()
+producer = kafka.Producer({"columnar.encoding": "parquet", "columnar.linger.ms": 5})
+producer.set_schema("t", pa.schema([("n", pa.int64())]))
+for _ in range(4):
+    threading.Thread(target=produce, daemon=True).start()
+works.wait()
+"""
+
+
+def test_daemon_threads_that_go_on_producing_do_not_keep_a_program_from_ending_well() -> None:
+    """Up to Python 3.13 such a thread ends where it asks for the GIL, wherever that is."""
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, "-c", DAEMONS], check=False, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
