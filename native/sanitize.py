@@ -24,6 +24,8 @@ TARGET = f"{platform.machine()}-unknown-linux-gnu"
 TESTS = (
     "tests/unit/native",
     "tests/unit/segment/test_native_encoder.py",
+    "tests/faults/test_code_in_values.py",
+    "--deselect=tests/faults/test_code_in_values.py::test_on_a_newer_python_too",
     # The sanitizer keeps what is freed, to see who uses it afterwards.
     "--deselect=tests/unit/native/test_native_tables.py::test_the_memory_of_tables_is_freed",
 )

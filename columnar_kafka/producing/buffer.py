@@ -75,7 +75,7 @@ class Buffer:
             errors_only=settings.errors_only,
         )
         self.transaction = Transaction(self.delivery, required=settings.transactional)
-        self.formats = TopicFormats(settings._replace(on_delivery=None))
+        self.formats = TopicFormats(settings._replace(on_delivery=None), self.queue.lock)
 
     def connect(
         self, settings: ProducerConfig, broker: ProducerBroker, partitioner: Partitioner

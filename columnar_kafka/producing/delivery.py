@@ -145,17 +145,11 @@ class Delivery:
 
     @property
     def interrupted(self) -> bool:
-        """Whether this thread is in the middle of one of these methods, or of a report."""
-        return self.reporting or is_held(self._lock)
+        """Whether this thread is in the middle of one of these methods, but in no report."""
+        return is_held(self._lock)
 
     def collect(self) -> int:
-        """Handle the acknowledgements that librdkafka has delivered; return how many there were.
-
-        Inside one of these methods, which a signal handler or a finalizer has interrupted, it does
-        nothing.
-        """
-        if is_held(self._lock):
-            return 0
+        """Handle the acknowledgements that librdkafka has delivered; return how many there were."""
         count = 0
         with self._lock:
             for in_flight in list(self._in_flight):

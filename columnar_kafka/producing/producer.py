@@ -291,6 +291,8 @@ class Producer(StockProducer):
             return super().poll(timeout)
         deadline = deadline_after(timeout)
         sender, delivery = self._buffer.sender, self._buffer.delivery
+        if sender.interrupted:
+            return 0
         while True:
             reported = delivery.run()
             relayed = delivery.relayed
@@ -332,6 +334,8 @@ class Producer(StockProducer):
         """Give up records that are buffered or in flight; every record's report says so."""
         if self._buffers and in_queue:
             self._buffer.sender.purge()
+            if self._buffer.sender.interrupted:
+                return
         # librdkafka purges later, and takes what is produced until then: not without need.
         if not self._buffers or super().__len__():
             super().purge(in_queue, in_flight, blocking)

@@ -57,6 +57,7 @@ class _Usage:
         self.max_records = max_records
         self.bytes = 0
         self.records = 0
+        self.encoded_bytes = 0
         self.accepts = False
         self.stops = 0
 
@@ -75,6 +76,15 @@ class _Usage:
         self.bytes -= held.charged_bytes
         self.records -= held.records
         held.charged_bytes = held.records = 0
+
+    def encode(self, nbytes: int) -> None:
+        """Charge encoded bytes, which have a bound of their own."""
+        self.encoded_bytes += nbytes
+
+    def release_encoded(self, held: HoldsEncoded) -> None:
+        """Give the encoded bytes of `held` back, and set them to 0: both, without a call."""
+        self.encoded_bytes -= held.encoded_bytes
+        held.encoded_bytes = 0
 
     def stop(self) -> None:
         """Do nothing: every record is checked."""
@@ -127,7 +137,6 @@ class RecordQueue:
         self._closed = False
         self._suspended = False
         self._allowed_threads: tuple[int, ...] = ()
-        self._encoded = 0
         self._reporting: dict[HoldsRecords, None] = {}
 
     def __repr__(self) -> str:
@@ -137,7 +146,7 @@ class RecordQueue:
     @property
     def used_bytes(self) -> int:
         """The bytes charged now, encoded ones too."""
-        return self.usage.bytes + self._encoded
+        return self.usage.bytes + self.usage.encoded_bytes
 
     @property
     def records(self) -> int:
@@ -155,7 +164,7 @@ class RecordQueue:
     @property
     def may_encode(self) -> bool:
         """Whether there is room for more encoded bytes."""
-        return self._encoded <= self._encoded_limit
+        return self.usage.encoded_bytes <= self._encoded_limit
 
     def put(
         self, item: Item, nbytes: int, now: float, records: int = 1, *, urgent: bool = False
@@ -296,14 +305,11 @@ class RecordQueue:
 
     def charge_encoded(self, nbytes: int) -> None:
         """Charge encoded bytes, our copy and librdkafka's."""
-        with self.lock:
-            self._encoded += nbytes
+        self.usage.encode(nbytes)
 
     def release_encoded(self, message: HoldsEncoded) -> None:
         """Give a message's encoded bytes back."""
-        with self.lock:
-            self._encoded -= message.encoded_bytes
-            message.encoded_bytes = 0
+        self.usage.release_encoded(message)
 
     # --- reports --------------------------------------------------------------------------------
 
@@ -313,6 +319,5 @@ class RecordQueue:
 
     def release_records(self, reported: HoldsRecords) -> None:
         """Give back the memory of records that are all reported."""
-        with self.lock:
-            self.usage.release(reported)
-            self._reporting.pop(reported, None)
+        self.usage.release(reported)
+        self._reporting.pop(reported, None)

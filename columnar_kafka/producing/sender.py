@@ -132,7 +132,12 @@ class Sender:
         self._wakeup.set()
 
     def collect(self) -> int:
-        """Handle the acknowledgements that librdkafka has delivered; return how many there were."""
+        """Handle the acknowledgements that librdkafka has delivered; return how many there were.
+
+        None are handled where the caller must not wait for a lock (`interrupted`).
+        """
+        if self.interrupted:
+            return 0
         count = self._delivery.collect()
         if count and (self._dispatcher.has_work or self._queue.under_pressure):
             self.wake()  # there is room again
@@ -158,10 +163,10 @@ class Sender:
 
     @property
     def interrupted(self) -> bool:
-        """Whether the caller must not wait for the thread, which would wait for the caller.
+        """Whether the caller must wait for no other thread, which would wait for the caller.
 
-        It is a signal handler or a finalizer that has interrupted a use of the producer, or a
-        delivery report, or it runs in the thread itself.
+        It is a signal handler or a finalizer, and has interrupted what has a lock, or the sender's
+        thread itself.
         """
         return (
             self._delivery.interrupted
@@ -172,11 +177,13 @@ class Sender:
     def purge(self) -> None:
         """Give up everything that librdkafka does not have; return when that is done.
 
-        Where that is waiting for the caller (`interrupted`), it is done a little later.
+        Where the caller is `interrupted`, it is done a little later.
         """
         self._purging = True
         self.wake()
-        while self._purging and not self._stopping and not self.interrupted:
+        while self._purging and not self._stopping:
+            if self.interrupted:
+                return
             self.wait_progress(_PROGRESS_WAIT)
 
     def topics(self) -> set[str]:

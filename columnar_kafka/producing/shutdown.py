@@ -85,13 +85,15 @@ class Shutdown:
 
     def _flush(self, stock_flush: Callable[[float], int], deadline: float, *, commits: bool) -> int:
         sender, delivery = self._buffer.sender, self._buffer.delivery
+        if sender.interrupted:
+            sender.seal()
+            return len(self)
         while True:
             sender.wait_progress(0.0)  # what ended before is not what is waited for
             sender.seal()
             left = max(0.0, min(LONGEST_STEP, deadline - time.monotonic()))
-            interrupted = sender.interrupted
             # The sender goes first: acknowledgements would take the GIL from it, and it from them.
-            sender.wait_progress(left if len(self) and not interrupted else 0.0)
+            sender.wait_progress(left if len(self) else 0.0)
             inside = stock_flush(left)
             sender.collect()
             # Here, for it has just served its own events, which count too.
@@ -99,7 +101,7 @@ class Shutdown:
             delivery.run()
             remaining = len(self)
             # Inside a report there is no end to wait for: the record it reports is outstanding.
-            if not remaining or interrupted or time.monotonic() >= deadline:
+            if not remaining or delivery.reporting or time.monotonic() >= deadline:
                 return remaining
             if commits and self._buffer.transaction.rejected:
                 return remaining

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from columnar_kafka.segment import lazy_encoding as lazy
 from columnar_kafka.segment.headers import HEADER_BYTES
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable
 
     import pyarrow as pa
@@ -127,11 +127,11 @@ class TopicFormat:
 class TopicFormats(dict[str, "TopicFormat"]):
     """The current format of each topic with a schema. Any thread may read it without a lock."""
 
-    def __init__(self, settings: ProducerConfig) -> None:
+    def __init__(self, settings: ProducerConfig, lock: threading.RLock) -> None:
+        """Announce and set formats under `lock`, which the queue of what is announced has."""
         super().__init__()
         self._settings = settings
-        # One `set_schema` at a time; a signal handler may call it, too.
-        self._setting = threading.RLock()
+        self._lock = lock
 
     def set_schema(
         self,
@@ -146,27 +146,39 @@ class TopicFormats(dict[str, "TopicFormat"]):
             SchemaError: the topic has a schema that this one does not grow from, or is compacted;
                 or pyarrow cannot write a type.
         """
-        with self._setting:
-            known = self.get(topic)
-            if known is not None:
-                check_growth(known.records, records)
-            if config.compacted:
-                raise SchemaError(
-                    f"topic {topic!r} has cleanup.policy=compact, and a segment has no key to "
-                    "compact by: use a topic with cleanup.policy=delete, or send plain messages"
-                )
-            limits = SegmentLimits.learn(
-                self._settings,
-                max_message_bytes=config.max_message_bytes,
-                partitions=config.partitions,
+        if config.compacted:
+            raise SchemaError(
+                f"topic {topic!r} has cleanup.policy=compact, and a segment has no key to "
+                "compact by: use a topic with cleanup.policy=delete, or send plain messages"
             )
-            if (
-                known is not None
-                and known.records == records
-                and known.records.arrow.equals(records.arrow, check_metadata=True)
-            ):
-                topic_format = replace(known, limits=limits)  # keeps what its encoder has learned
-            else:
-                topic_format = TopicFormat.make(topic, records, self._settings, limits)
-            announce(topic_format)
-            self[topic] = topic_format
+        limits = SegmentLimits.learn(
+            self._settings,
+            max_message_bytes=config.max_message_bytes,
+            partitions=config.partitions,
+        )
+        is_set = False
+        while not is_set:
+            known = self.get(topic)
+            topic_format = self._grown(known, topic, records, limits)
+            with self._lock:
+                if self.get(topic) is known:  # or another thread, or a handler, was faster
+                    announce(topic_format)
+                    self[topic] = topic_format
+                    is_set = True
+
+    def _grown(
+        self,
+        known: TopicFormat | None,
+        topic: str,
+        records: RecordSchema,
+        limits: SegmentLimits,
+    ) -> TopicFormat:
+        """Return the format for a schema, after the one that is known so far."""
+        if known is None:
+            return TopicFormat.make(topic, records, self._settings, limits)
+        check_growth(known.records, records)
+        if known.records == records and known.records.arrow.equals(
+            records.arrow, check_metadata=True
+        ):
+            return replace(known, limits=limits)  # keeps what its encoder has learned
+        return TopicFormat.make(topic, records, self._settings, limits)

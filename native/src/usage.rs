@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 pub struct Usage {
     bytes: AtomicI64,
     records: AtomicI64,
+    encoded: AtomicI64,
     max_bytes: i64,
     max_records: i64,
     accepts: AtomicBool,
@@ -24,6 +25,7 @@ impl Usage {
         Self {
             bytes: AtomicI64::new(0),
             records: AtomicI64::new(0),
+            encoded: AtomicI64::new(0),
             max_bytes,
             max_records: max_records.unwrap_or(i64::MAX),
             accepts: AtomicBool::new(false),
@@ -71,6 +73,26 @@ impl Usage {
         held.setattr(nbytes, 0)?;
         held.setattr(records, 0)?;
         self.charge(-charged, -count);
+        Ok(())
+    }
+
+    /// The encoded bytes, which have a bound of their own.
+    #[getter]
+    fn encoded_bytes(&self) -> i64 {
+        self.encoded.load(Relaxed)
+    }
+
+    /// Charge encoded bytes.
+    fn encode(&self, nbytes: i64) {
+        self.encoded.fetch_add(nbytes, Relaxed);
+    }
+
+    /// Give the encoded bytes of `held` back, and set them to 0: both, with no signal in between.
+    fn release_encoded(&self, held: &Bound<'_, PyAny>) -> PyResult<()> {
+        let name = intern!(held.py(), "encoded_bytes");
+        let charged: i64 = held.getattr(name)?.extract()?;
+        held.setattr(name, 0)?;
+        self.encode(-charged);
         Ok(())
     }
 

@@ -100,8 +100,17 @@ def test_a_producer_that_is_closed_there_is_closed_by_a_thread(
 
 
 def test_a_schema_may_be_set_while_one_is_set(produced: Produced) -> None:
-    with produced.producer._buffer.formats._setting:
+    formats = produced.producer._buffer.formats
+    grown = formats._grown
+
+    def interrupted(*arguments: Any) -> Any:
+        formats._grown = grown  # type: ignore[method-assign]
+        made = grown(*arguments)
         produced.producer.set_schema("other", SCHEMA)
+        return made
+
+    formats._grown = interrupted  # type: ignore[method-assign]
+    produced.producer.set_schema("other", SCHEMA)
     produced.producer.produce("other", {"n": 1})
     produced.producer.flush()
     assert produced.reports == [(None, {"n": 1})]
