@@ -6,7 +6,7 @@ says nothing of the value, and is the caller's.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,18 +14,27 @@ if TYPE_CHECKING:
 __all__ = ["raise_if_once"]
 
 
+_TRIES: Final = 8
+
+
 def raise_if_once(error: Exception, call: Callable[[], object]) -> None:
-    """Repeat a call that has raised an error, and raise the one that it does not repeat, if any."""
-    again = _error(call)
-    if again is None:
-        raise error
-    if _are_alike(error, again):
-        return
-    third = _error(call)  # says which one of both is the value's
-    if _are_alike(again, third):
-        raise error
-    if third is None or _are_alike(error, third):
-        raise again
+    """Repeat a call that has raised an error, and raise the newest that it does not repeat, if any.
+
+    Handlers may raise in every try. What the call raises twice is the value's; so is all of it, if
+    that is something else each time.
+    """
+    found = [error]
+    for _ in range(_TRIES):
+        again = _error(call)
+        if again is None:
+            raise found[-1]
+        handlers = [each for each in found if not _are_alike(each, again)]
+        if len(handlers) < len(found):
+            if handlers:
+                raise handlers[-1]
+            return
+        again.__context__ = found[-1]  # as if it had been raised while that one was handled
+        found.append(again)
 
 
 def _error(call: Callable[[], object]) -> Exception | None:
@@ -36,5 +45,5 @@ def _error(call: Callable[[], object]) -> Exception | None:
     return None
 
 
-def _are_alike(one: Exception, other: Exception | None) -> bool:
+def _are_alike(one: Exception, other: Exception) -> bool:
     return type(one) is type(other) and one.args == other.args

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import pytest
@@ -45,10 +46,18 @@ def test_a_handler_may_raise_when_the_call_is_repeated() -> None:
         raise_if_once(VALUES, raising(HANDLERS, VALUES))
 
 
-def test_two_of_a_handler_are_no_error_of_the_value() -> None:
-    with pytest.raises(ValueError, match="the second"):
+def test_several_of_a_handler_are_no_error_of_the_value() -> None:
+    with pytest.raises(ValueError, match="the second") as found:
         raise_if_once(HANDLERS, raising(ValueError("the second"), None))
+    assert found.value.__context__ is HANDLERS
+    with pytest.raises(ValueError, match="the third"):
+        raise_if_once(HANDLERS, raising(ValueError("2"), VALUES, ValueError("the third"), VALUES))
 
 
 def test_errors_that_always_differ_are_the_values() -> None:
-    raise_if_once(KeyError(1), raising(KeyError(2), KeyError(3)))
+    numbers = itertools.count()
+
+    def call() -> None:
+        raise KeyError(next(numbers))
+
+    raise_if_once(KeyError(), call)
