@@ -20,29 +20,28 @@ _TRIES: Final = 8
 def raise_if_once(error: Exception, call: Callable[[], object]) -> None:
     """Repeat a call that has raised an error, and raise the newest that it does not repeat, if any.
 
-    Handlers may raise in every try. What the call raises twice is the value's; so is all of it, if
-    that is something else each time.
+    The caller is still handling the error. Handlers may raise in every try: the newest of their
+    exceptions has the earlier ones as its context. What the call raises twice is the value's; so is
+    all of it, if that is something else each time.
     """
-    found = [error]
-    for _ in range(_TRIES):
-        again = _error(call)
-        if again is None:
-            raise found[-1]
-        handlers = [each for each in found if not _are_alike(each, again)]
-        if len(handlers) < len(found):
-            if handlers:
-                raise handlers[-1]
-            return
-        again.__context__ = found[-1]  # as if it had been raised while that one was handled
-        found.append(again)
+    found = _handlers([error], call)
+    if found is error:
+        raise error
 
 
-def _error(call: Callable[[], object]) -> Exception | None:
+def _handlers(found: list[Exception], call: Callable[[], object]) -> Exception | None:
+    """Raise the newest that is a handler's if this try has raised it; else return it."""
     try:
         call()
-    except Exception as error:  # noqa: BLE001 - that is the question
-        return error
-    return None
+    except Exception as again:
+        handlers = [each for each in found if not _are_alike(each, again)]
+        if len(handlers) < len(found):
+            return handlers[-1] if handlers else None
+        newest = _handlers([*found, again], call) if len(found) < _TRIES else None
+        if newest is again:
+            raise  # as it was raised, so that its context stays
+        return newest
+    return found[-1]
 
 
 def _are_alike(one: Exception, other: Exception) -> bool:

@@ -130,22 +130,22 @@ class FakeKafka(MemoryKafka):
 
         With `stored` they are in the topic all the same, as when an acknowledgement is lost.
         """
-        with self.changed:
+        with self.lock:
             self.faults.extend([Fault(error, stored=stored)] * count)
 
     def refuse_next(self, error: KafkaError | None = None, *, count: int = 1) -> None:
         """Let sending the next messages raise: KafkaException, or BufferError without `error`."""
-        with self.changed:
+        with self.lock:
             self.faults.extend([Fault.refusal(error)] * count)
 
     def hold(self) -> None:
         """Hold messages from now on, neither stored nor reported, until `release`."""
-        with self.changed:
+        with self.lock:
             self.held = True
 
     def release(self) -> None:
         """Send the held messages, in order for each producer."""
-        with self.changed:
+        with self.lock:
             self.held = False
             for each in list(self._producers):
                 if each.is_open:

@@ -67,7 +67,10 @@ class MemoryKafka:
     """
 
     def __init__(self, *, auto_create_topics: bool = False) -> None:
-        self.changed = threading.Condition()  # guards everything below, and all of the clients
+        # Guards everything below, and all of the clients. A handler that raises as Condition's own
+        # `__enter__` returns would leave it locked.
+        self.lock = threading.RLock()
+        self.changed = threading.Condition(self.lock)
         self.faults: deque[Fault] = deque()  # for producers that have none of their own
         self.held = False  # whether all producers keep what is sent
         self._auto_create = auto_create_topics
@@ -92,7 +95,7 @@ class MemoryKafka:
         max_message_bytes: int = 1_048_588,
     ) -> None:
         """Create a topic, or change one: partitions are added, never taken away."""
-        with self.changed:
+        with self.lock:
             known = self._topics.get(topic)
             logs = known.partitions if known is not None else []
             logs += [PartitionLog() for _ in range(partitions - len(logs))]
@@ -103,13 +106,13 @@ class MemoryKafka:
 
     def create_missing(self, topic: str) -> None:
         """Create a topic that a producer asks for, if the cluster creates topics automatically."""
-        with self.changed:
+        with self.lock:
             if self._auto_create and topic not in self._topics:
                 self.create_topic(topic)
 
     def topics(self) -> dict[str, int]:
         """Return the number of partitions of each topic."""
-        with self.changed:
+        with self.lock:
             return {name: len(each.partitions) for name, each in self._topics.items()}
 
     def partitions(self, topic: str) -> int | None:
@@ -118,7 +121,7 @@ class MemoryKafka:
 
     def limits(self, topic: str) -> TopicLimits:
         """Return a topic's limits; all None for an unknown topic."""
-        with self.changed:
+        with self.lock:
             found = self._topics.get(topic)
             if found is None:
                 return TopicLimits()
@@ -132,7 +135,7 @@ class MemoryKafka:
         Raises:
             KeyError, IndexError: there is no such partition.
         """
-        with self.changed:
+        with self.lock:
             found = self._topics[topic].partitions[partition].visible(committed=False)
         return [stored.message(topic, partition, offset) for offset, stored in found]
 
@@ -142,7 +145,7 @@ class MemoryKafka:
         Raises:
             KeyError: there is no such topic.
         """
-        with self.changed:
+        with self.lock:
             visible = {
                 (number, offset): stored
                 for number, log in enumerate(self._topics[topic].partitions)
@@ -157,7 +160,7 @@ class MemoryKafka:
 
     def count(self, topic: str) -> int:
         """Return how many messages a topic holds, aborted ones included."""
-        with self.changed:
+        with self.lock:
             return sum(name == topic for name, *_ in self._arrived)
 
     def append(
@@ -175,7 +178,7 @@ class MemoryKafka:
 
     def store(self, topic: str, partition: int, stored: StoredMessage) -> Message:
         """Store a message; return its acknowledgement."""
-        with self.changed:
+        with self.lock:
             self.create_missing(topic)
             log = self.log(topic, partition)
             if log is None:
@@ -190,7 +193,7 @@ class MemoryKafka:
             return stored.message(topic, partition, offset)
 
     def log(self, topic: str, partition: int) -> PartitionLog | None:
-        """Return a partition, to be used while holding `changed`, or None."""
+        """Return a partition, to be used while holding `lock`, or None."""
         found = self._topics.get(topic)
         if found is None or not 0 <= partition < len(found.partitions):
             return None
@@ -198,25 +201,25 @@ class MemoryKafka:
 
     def end(self, topic: str, partition: int, *, committed: bool = False) -> int:
         """Return the offset after the last message; 0 for an unknown partition."""
-        with self.changed:
+        with self.lock:
             log = self.log(topic, partition)
             return 0 if log is None else log.end(committed=committed)
 
     # --- groups ---------------------------------------------------------------------------------
 
     def group(self, name: str) -> ConsumerGroup:
-        """Return a group, to be used while holding `changed`."""
+        """Return a group, to be used while holding `lock`."""
         return self._groups.setdefault(name, ConsumerGroup(self.topics))
 
     def committed(self, group: str, topic: str, partition: int) -> TopicPartition:
         """Return a group's committed offset with its metadata; OFFSET_INVALID if there is none."""
-        with self.changed:
+        with self.lock:
             found = self._committed.get((group, topic, partition))
             return TopicPartition(topic, partition) if found is None else copy_of(found)
 
     def commit(self, group: str, offsets: Iterable[TopicPartition]) -> None:
         """Commit offsets with their metadata for a group."""
-        with self.changed:
+        with self.lock:
             for each in offsets:
                 self._committed[group, each.topic, each.partition] = copy_of(each)
 
@@ -224,7 +227,7 @@ class MemoryKafka:
 
     def init_transactions(self, transactional_id: str) -> int:
         """Abort the open transaction of an id and fence its producer; return the new epoch."""
-        with self.changed:
+        with self.lock:
             known = self._transactional.setdefault(transactional_id, _Transactional())
             if known.current.is_open:
                 self._end(known.current, aborted=True)
@@ -233,19 +236,19 @@ class MemoryKafka:
 
     def begin_transaction(self, transactional_id: str, epoch: int) -> MemoryTransaction:
         """Begin a transaction; KafkaException if the producer is fenced."""
-        with self.changed:
+        with self.lock:
             known = self._current(transactional_id, epoch)
             known.current = MemoryTransaction()
             return known.current
 
     def end_transaction(self, transactional_id: str, epoch: int, *, aborted: bool) -> None:
         """Commit or abort, offsets included; KafkaException if the producer is fenced."""
-        with self.changed:
+        with self.lock:
             self._end(self._current(transactional_id, epoch).current, aborted=aborted)
 
     def is_fenced(self, transactional_id: str, epoch: int) -> bool:
         """Say whether another producer has taken the id over since `epoch`."""
-        with self.changed:
+        with self.lock:
             return self._transactional[transactional_id].epoch != epoch
 
     def _current(self, transactional_id: str, epoch: int) -> _Transactional:

@@ -69,7 +69,7 @@ class MemoryConsumer:
         self._auto_commit = auto_commit
         self._on_commit = on_commit
         self._next_commit = time.monotonic() + (auto_commit or 0)
-        self._changed = kafka.changed  # guards everything below
+        self._lock, self._changed = kafka.lock, kafka.changed  # guards everything below
         self._assigned: dict[Partition, int] = {}  # with the offset that was asked for
         self._next: dict[Partition, int] = {}  # the partition served longest ago is first
         self._paused: set[Partition] = set()
@@ -96,13 +96,13 @@ class MemoryConsumer:
 
     def event(self, error: KafkaError) -> None:
         """Let `poll` return an error event before any message."""
-        with self._changed:
+        with self._lock:
             self._events.append(Message(error=error))
             self._changed.notify_all()
 
     def fail_next(self, error: KafkaError, *, count: int = 1) -> None:
         """Let the next calls of `committed` and `commit` fail; only synchronous ones raise."""
-        with self._changed:
+        with self._lock:
             self._faults.extend([error] * count)
 
     def expel(self) -> None:
@@ -126,7 +126,7 @@ class MemoryConsumer:
 
         Without a callback the rebalance goes on all the same. A callback may call `assign` itself.
         """
-        with self._changed:
+        with self._lock:
             self.membership.subscribe(topics, callbacks)
             missing = set(topics) - set(self._kafka.topics())
             for topic in sorted(each for each in missing if not each.startswith("^")):
@@ -154,7 +154,7 @@ class MemoryConsumer:
         if len({key_of(each) for each in given}) < len(given):
             raise _failed("Failed to set assignment", KafkaError._INVALID_ARG)
         self._commit_stored()
-        with self._changed:
+        with self._lock:
             self.membership.has_assigned = True
             self._remove(list(self._next))
             self._add(given)
@@ -165,7 +165,7 @@ class MemoryConsumer:
         Raises:
             KafkaException: one is assigned already, or the group assigns; nothing changes.
         """
-        with self._changed:
+        with self._lock:
             self._require_no_group()
             for each in partitions:
                 if key_of(each) in self._next:
@@ -182,7 +182,7 @@ class MemoryConsumer:
         Raises:
             KafkaException: one is not assigned, or the group assigns; nothing changes.
         """
-        with self._changed:
+        with self._lock:
             self._require_no_group()
             for each in partitions:
                 if key_of(each) not in self._next:
@@ -221,7 +221,7 @@ class MemoryConsumer:
             KafkaException: the partition is not assigned.
         """
         key = key_of(partition)
-        with self._changed:
+        with self._lock:
             if key not in self._next:
                 raise _failed(
                     f"Failed to seek to offset {partition.offset}", KafkaError._UNKNOWN_PARTITION
@@ -254,18 +254,18 @@ class MemoryConsumer:
 
     def assignment(self) -> list[TopicPartition]:
         """See `ConsumerBroker.assignment`; offsets are those that were assigned."""
-        with self._changed:
+        with self._lock:
             keys = sorted(self._next)
             return [TopicPartition(*key, self._assigned.get(key, OFFSET_INVALID)) for key in keys]
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
         """See `ConsumerBroker.pause`."""
-        with self._changed:
+        with self._lock:
             self._paused.update(key_of(each) for each in partitions)
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
         """See `ConsumerBroker.resume`."""
-        with self._changed:
+        with self._lock:
             for each in partitions:
                 if (key := key_of(each)) in self._paused:
                     self._paused.remove(key)
@@ -280,7 +280,7 @@ class MemoryConsumer:
         while True:
             self._commit_if_due()
             self._run_commit_callbacks()
-            with self._changed:
+            with self._lock:
                 step = self.membership.step()
                 if step is None:
                     found = self._fetch()
@@ -327,7 +327,7 @@ class MemoryConsumer:
 
     def position(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         """Return the offset after each partition's last message, or OFFSET_INVALID."""
-        with self._changed:
+        with self._lock:
             keys = [key_of(each) for each in partitions]
             return [TopicPartition(*key, self._position.get(key, OFFSET_INVALID)) for key in keys]
 
@@ -351,7 +351,7 @@ class MemoryConsumer:
             KafkaException: there is no such partition.
         """
         found = []
-        with self._changed:
+        with self._lock:
             for each in partitions:
                 key = self._known(each, "Failed to get offsets")
                 log = self._kafka.log(*key)
@@ -363,7 +363,7 @@ class MemoryConsumer:
 
     def _known(self, partition: TopicPartition, what: str) -> Partition:
         key = key_of(partition)
-        with self._changed:
+        with self._lock:
             if self._kafka.log(*key) is None:
                 raise _failed(what, KafkaError._UNKNOWN_PARTITION)
         return key
@@ -395,21 +395,21 @@ class MemoryConsumer:
         error = nothing or self._fault() or self._refusal(named)
         if error is None:
             self._kafka.commit(self._group, named)
-            with self._changed:
+            with self._lock:
                 self._done |= {key_of(each): each.offset for each in named}
         elif not asynchronous:
             raise KafkaException(error)
         done = [copy_of(each) for each in offsets]
         if not asynchronous:
             return done
-        with self._changed:
+        with self._lock:
             self._results.append((error, done))
         return None
 
     def _refusal(self, offsets: Sequence[TopicPartition]) -> KafkaError | None:
         if self.membership.lost:
             return KafkaError(KafkaError.UNKNOWN_MEMBER_ID)
-        with self._changed:
+        with self._lock:
             if all(self._kafka.log(*key_of(each)) is not None for each in offsets):
                 return None
         code = KafkaError.UNKNOWN_TOPIC_OR_PART
@@ -423,7 +423,7 @@ class MemoryConsumer:
         """
         if self._auto_store:
             raise _failed("StoreOffsets failed", KafkaError._INVALID_ARG)
-        with self._changed:
+        with self._lock:
             known = [each for each in offsets if key_of(each) in self._next]
             if offsets and not known:
                 raise _failed("StoreOffsets failed", KafkaError._UNKNOWN_PARTITION)
@@ -434,7 +434,7 @@ class MemoryConsumer:
         return self.commit(self._uncommitted(self._next), asynchronous=asynchronous)
 
     def _uncommitted(self, keys: Iterable[Partition]) -> list[TopicPartition]:
-        with self._changed:
+        with self._lock:
             return [TopicPartition(*key, self._to_commit(key)) for key in keys]
 
     def _to_commit(self, key: Partition) -> int:
@@ -459,7 +459,7 @@ class MemoryConsumer:
                 self._on_commit(error, offsets)
 
     def _fault(self) -> KafkaError | None:
-        with self._changed:
+        with self._lock:
             return self._faults.popleft() if self._faults else None
 
 

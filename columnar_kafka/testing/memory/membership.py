@@ -42,7 +42,7 @@ class Membership:
         self._client = client
         self._share = _SHARES[strategy]
         self._assign = assign
-        self._changed = kafka.changed  # guards everything below
+        self._lock, self._changed = kafka.lock, kafka.changed  # guards everything below
         self._member: Member | None = None
         self._callbacks: dict[str, Callable[[Partitions], object]] = {}
         self.has_assigned = False
@@ -58,7 +58,7 @@ class Membership:
 
     def metadata(self) -> bytes:
         """Return the group metadata for `MemoryProducer.send_offsets`."""
-        with self._changed:
+        with self._lock:
             member = self._member
             found = ("", -1) if member is None else (member.id, member.generation)
         return "\0".join((self._name, found[0], str(found[1]))).encode()
@@ -73,7 +73,7 @@ class Membership:
         callbacks: Mapping[str, Callable[[Partitions], object] | None],
     ) -> None:
         """Join the group, or change the subscription."""
-        with self._changed:
+        with self._lock:
             self._callbacks = {name: each for name, each in callbacks.items() if each is not None}
             if self._member is None:
                 self._member = self._group.join(topics, client=self._client)
@@ -83,20 +83,20 @@ class Membership:
 
     def unsubscribe(self) -> None:
         """Drop the subscription; the next steps revoke the partitions and leave the group."""
-        with self._changed:
+        with self._lock:
             if self._member is not None:
                 self._group.resubscribe(self._member, ())
                 self._changed.notify_all()
 
     def leave(self) -> None:
         """Revoke the partitions and leave the group, now."""
-        with self._changed:
+        with self._lock:
             owned = [] if self._member is None else list(self._member.owned or ())
         try:
             if owned:
                 self._give_back("revoke", owned)
         finally:
-            with self._changed:
+            with self._lock:
                 if self._member is not None:
                     self._group.leave(self._member)
                     self._member = None
@@ -104,7 +104,7 @@ class Membership:
 
     def expel(self) -> None:
         """Let the group remove this member, which notices in its next step."""
-        with self._changed:
+        with self._lock:
             if self._member is not None:
                 self._group.leave(self._member)
                 self.lost = True
@@ -134,7 +134,7 @@ class Membership:
         try:
             self._give_back("revoke", owned)
         finally:
-            with self._changed:
+            with self._lock:
                 self._group.joined(member)
                 self._changed.notify_all()
 
@@ -142,7 +142,7 @@ class Membership:
         try:
             self._give_back("lost" if "lost" in self._callbacks else "revoke", owned)
         finally:
-            with self._changed:
+            with self._lock:
                 self.lost = False
                 self._member = self._group.join(member.topics, client=self._client)
 

@@ -48,11 +48,11 @@ class MemoryProducer:
         transactional_id: str | None = None,
     ) -> None:
         self._kafka = kafka
-        self._changed = kafka.changed  # guards everything below
+        self._lock, self._changed = kafka.lock, kafka.changed  # guards everything below
         self._queue_messages = queue_messages
         self._message_max_bytes = message_max_bytes
         self._queue: deque[_SentMessage] = deque()
-        self._acknowledged: deque[tuple[Acknowledge, Message]] = deque()
+        self._acknowledged: deque[tuple[Acknowledge, KafkaError | None, Message]] = deque()
         self._faults: deque[Fault] = deque()
         self._held = False
         self._transactional_id = transactional_id
@@ -82,17 +82,17 @@ class MemoryProducer:
     def refuse_next(self, error: KafkaError | None = None, *, count: int = 1) -> None:
         """Let the next sends raise: `error` as KafkaException, or BufferError without one."""
         fault = Fault.refusal(error)
-        with self._changed:
+        with self._lock:
             self._faults.extend([fault] * count)
 
     def fail_next(self, error: KafkaError, *, count: int = 1, stored: bool = False) -> None:
         """Let the next messages be acknowledged with `error`; `stored` ones are in the topic."""
-        with self._changed:
+        with self._lock:
             self._faults.extend([Fault(error, stored=stored)] * count)
 
     def hold(self) -> None:
         """Keep messages in the queue from now on, neither stored nor acknowledged."""
-        with self._changed:
+        with self._lock:
             self._held = True
 
     @property
@@ -102,7 +102,7 @@ class MemoryProducer:
 
     def release(self, count: int | None = None) -> None:
         """Send the held messages in order; with `count` only that many, and go on holding."""
-        with self._changed:
+        with self._lock:
             self._held = count is not None
             for _ in range(len(self._queue) if count is None else min(count, len(self._queue))):
                 self._deliver(self._queue.popleft())
@@ -121,7 +121,7 @@ class MemoryProducer:
         acknowledge: Acknowledge,
     ) -> None:
         """See `ProducerBroker.send`. The value is copied, a timestamp of 0 becomes now."""
-        with self._changed:
+        with self._lock:
             if self._transactional_id and (self._transaction is None or self._failed is not None):
                 raise _failure(KafkaError._STATE, "Unable to produce message")
             if len(self) >= self._queue_messages:
@@ -155,22 +155,21 @@ class MemoryProducer:
             message = sent.stored.message(sent.topic, sent.partition, OFFSET_INVALID, fault.error)
         if self._failed is None:
             self._failed = message.error()
-        self._acknowledged.append((sent.acknowledge, message))
+        self._acknowledged.append((sent.acknowledge, message.error(), message))
         self._changed.notify_all()
 
     def poll(self, timeout: float) -> int:
         """Serve acknowledgements; return how many. Waits for the first, for ever when negative."""
         self._wait(lambda: bool(self._acknowledged), timeout)
         served = 0
-        while (each := self._next_acknowledgement()) is not None:
-            acknowledge, message = each
+        while self._acknowledged:
+            # Only where a function is called, another thread can run, or a handler raise: here,
+            # as in librdkafka, as soon as the acknowledgement has been handed over.
+            acknowledge, error, message = self._acknowledged[0]
+            del self._acknowledged[0]
+            acknowledge(error, message)
             served += 1
-            acknowledge(message.error(), message)
         return served
-
-    def _next_acknowledgement(self) -> tuple[Acknowledge, Message] | None:
-        with self._changed:
-            return self._acknowledged.popleft() if self._acknowledged else None
 
     def flush(self, timeout: float) -> int:
         """Serve acknowledgements until none is outstanding; return how many messages still are.
@@ -188,7 +187,7 @@ class MemoryProducer:
     def purge(self) -> None:
         """Drop the held messages; their acknowledgements carry _PURGE_QUEUE."""
         error = Fault(KafkaError(KafkaError._PURGE_QUEUE))
-        with self._changed:
+        with self._lock:
             while self._queue:
                 self._deliver(self._queue.popleft()._replace(fault=error))
 
@@ -210,7 +209,7 @@ class MemoryProducer:
         Raises:
             KafkaException: no id is configured, or this was called before.
         """
-        with self._changed:
+        with self._lock:
             self._require("Init")
             self._epoch = self._kafka.init_transactions(self._transactional_id or "")
             self._state = "Ready"
@@ -221,7 +220,7 @@ class MemoryProducer:
         Raises:
             KafkaException: not initialized; one is open already; another producer took over the id.
         """
-        with self._changed:
+        with self._lock:
             self._require("Ready")
             self._transaction = self._kafka.begin_transaction(*self._identity())
             self._failed = None
@@ -235,7 +234,7 @@ class MemoryProducer:
                 another generation, and the transaction must be aborted.
         """
         group, member_id, generation = _parsed(group_metadata)
-        with self._changed:
+        with self._lock:
             self._require("InTransaction")
             assert self._transaction is not None
             member = self._kafka.group(group).member(member_id)
@@ -256,11 +255,11 @@ class MemoryProducer:
             KafkaException: no transaction is open; messages are still held; one of them failed
                 (`txn_requires_abort`); another producer has taken the id over (fatal).
         """
-        with self._changed:
+        with self._lock:
             self._require("InTransaction")
         if self.flush(timeout):
             raise _failure(KafkaError._TIMED_OUT, "Failed to commit", retriable=True)
-        with self._changed:
+        with self._lock:
             if self._failed is not None and not self._is_fenced():
                 code, reason = self._failed.code(), self._failed.str()
                 raise _failure(code, f"a message failed: {reason}", txn_requires_abort=True)
@@ -272,11 +271,11 @@ class MemoryProducer:
         Raises:
             KafkaException: no transaction is open, or another producer has taken the id over.
         """
-        with self._changed:
+        with self._lock:
             self._require("InTransaction")
         self.purge()
         self.flush(-1)
-        with self._changed:
+        with self._lock:
             self._end(aborted=True)
 
     def close(self) -> None:
@@ -310,7 +309,7 @@ class MemoryProducer:
             raise _failure(KafkaError._STATE, f"Operation not valid in state {self._state}")
 
     def _wait(self, condition: Callable[[], bool], timeout: float) -> None:
-        with self._changed:
+        with self._lock:
             self._changed.wait_for(condition, None if timeout < 0 else timeout)
 
 

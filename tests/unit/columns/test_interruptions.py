@@ -27,31 +27,65 @@ def raising(*errors: Exception | None) -> Callable[[], None]:
     return call
 
 
+def repeat(error: Exception, call: Callable[[], object]) -> None:
+    try:
+        raising(error)()
+    except Exception as raised:  # noqa: BLE001 - of any kind
+        raise_if_once(raised, call)
+
+
+def contexts(error: BaseException | None) -> list[BaseException]:
+    """Return an exception and those that it has interrupted, from the newest on."""
+    return [] if error is None else [error, *contexts(error.__context__)]
+
+
 def test_an_error_that_comes_again_is_the_values() -> None:
-    raise_if_once(VALUES, raising(ValueError("the value's")))
+    repeat(VALUES, raising(ValueError("the value's")))
 
 
 def test_an_error_that_does_not_come_again_is_a_handlers() -> None:
     with pytest.raises(ValueError, match="a handler's"):
-        raise_if_once(HANDLERS, raising(None))
+        repeat(HANDLERS, raising(None))
 
 
 def test_a_handler_may_raise_in_front_of_an_error_of_the_value() -> None:
     with pytest.raises(ValueError, match="a handler's"):
-        raise_if_once(HANDLERS, raising(VALUES, VALUES))
+        repeat(HANDLERS, raising(VALUES, VALUES))
 
 
 def test_a_handler_may_raise_when_the_call_is_repeated() -> None:
     with pytest.raises(ValueError, match="a handler's"):
-        raise_if_once(VALUES, raising(HANDLERS, VALUES))
+        repeat(VALUES, raising(HANDLERS, VALUES))
 
 
-def test_several_of_a_handler_are_no_error_of_the_value() -> None:
-    with pytest.raises(ValueError, match="the second") as found:
-        raise_if_once(HANDLERS, raising(ValueError("the second"), None))
-    assert found.value.__context__ is HANDLERS
-    with pytest.raises(ValueError, match="the third"):
-        raise_if_once(HANDLERS, raising(ValueError("2"), VALUES, ValueError("the third"), VALUES))
+@pytest.mark.parametrize("end", [None, VALUES])
+@pytest.mark.parametrize("before", [[], [VALUES]])
+def test_several_of_a_handler_reach_the_caller(
+    before: list[Exception], end: Exception | None
+) -> None:
+    handlers = [ValueError(number) for number in range(3)]
+    first, *others = [*before, *handlers, *([end] if before else [end, end])]
+    assert first is not None
+    with pytest.raises(ValueError, match="2") as found:
+        repeat(first, raising(*others))
+    assert [each for each in contexts(found.value) if each in handlers] == handlers[::-1]
+
+
+def test_what_a_handler_has_interrupted_stays_its_context() -> None:
+    inner = ValueError("inside")
+
+    def call() -> None:
+        if not calls.pop():
+            try:
+                raise inner
+            except ValueError:
+                raise HANDLERS from None
+
+    calls = [True, False]
+    with pytest.raises(ValueError, match="a handler's") as found:
+        repeat(VALUES, call)
+    assert inner in contexts(found.value)
+    assert VALUES in contexts(found.value)
 
 
 def test_errors_that_always_differ_are_the_values() -> None:
@@ -60,4 +94,4 @@ def test_errors_that_always_differ_are_the_values() -> None:
     def call() -> None:
         raise KeyError(next(numbers))
 
-    raise_if_once(KeyError(), call)
+    repeat(KeyError(), call)

@@ -43,7 +43,7 @@ class World:
         self.told: list[tuple[Any, int | None, Any]] = []
 
     def make_again(self, partitions: int = NOW) -> None:
-        with self.kafka.changed:
+        with self.kafka.lock:
             del self.kafka._topics["t"]
             self.kafka.create_topic("t", partitions)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +16,12 @@ from confluent_kafka import (
     KafkaException,
     TopicPartition,
 )
+from interrupting import Interrupted, Interrupter
 
 from columnar_kafka.broker.base import ConsumerBroker, ProducerBroker, TopicLimits
 from columnar_kafka.segment.headers import message_bytes
 from columnar_kafka.testing.memory import MemoryConsumer, MemoryKafka, MemoryProducer
+from columnar_kafka.testing.memory import producer as memory_producer
 from columnar_kafka.testing.memory.group import Member, share_by_range, share_in_turns
 from columnar_kafka.testing.memory.log import MemoryTransaction, PartitionLog, StoredMessage
 
@@ -410,6 +413,37 @@ def test_a_poll_that_waits_is_woken_when_its_partition_is_resumed(
     consumer.resume([TopicPartition("t", 0)])
     polling.join()
     assert woken == [True]
+
+
+def test_a_handler_that_raises_leaves_no_lock_held_and_loses_no_acknowledgement(
+    kafka: MemoryKafka, producer: MemoryProducer, acks: Acknowledgements
+) -> None:
+    def interrupt(*places: int) -> int:
+        for _ in range(3):
+            send(producer, acks)
+        interrupter = Interrupter(threading, memory_producer, places=set(places))
+        with suppress(Interrupted):
+            interrupter.run(lambda: producer.poll(0))
+        return interrupter.count
+
+    count = interrupt()
+    assert count > 5
+    for place in range(count):
+        interrupt(place)
+        free = list[bool]()
+        other = threading.Thread(target=lambda free=free: free.append(is_free(kafka)))
+        other.start()
+        other.join()
+        assert free == [True], place
+    producer.poll(0)
+    assert [offset for _, _, offset in acks] == list(range(kafka.end("t", 0)))
+
+
+def is_free(kafka: MemoryKafka) -> bool:
+    free = kafka.lock.acquire(blocking=False)
+    if free:
+        kafka.lock.release()
+    return free
 
 
 def test_where_no_offset_is_committed_an_error_stops_the_partition(kafka: MemoryKafka) -> None:
